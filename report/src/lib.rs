@@ -1,0 +1,2 @@
+//! How results are shown: text tables and JSON.
+#![forbid(unsafe_code)]

@@ -1,0 +1,148 @@
+//! What a recording says about itself: the node, the settings, the hooks, and at the end the losses
+//! and the recorder's own cost. Stored as JSON inside the file, so that fields can be added.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Lane;
+
+/// Written first, before any event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    pub detour_version: String,
+    pub host: String,
+    /// `uname -r`.
+    pub kernel: String,
+    pub arch: String,
+    pub command_line: Vec<String>,
+    pub job_id: Option<String>,
+    /// Wall-clock time of the start, seconds since 1970.
+    pub started_unix_s: f64,
+    pub mode: Mode,
+    pub cpu_model: String,
+    pub topology: Topology,
+    pub isolation: Isolation,
+    /// What the kernel uses (`tsc`, `kvm-clock`, ...).
+    pub clocksource: String,
+    /// What the probe uses (`rdtsc`, `cntvct`, `clock_gettime`).
+    pub probe_clock: Option<String>,
+    pub lanes: Vec<Lane>,
+    pub cpus: Vec<CpuSettings>,
+    pub hooks_attached: Vec<String>,
+    pub hooks_missing: Vec<MissingHook>,
+    /// Anything that made this recording smaller than asked for, in words.
+    pub limits: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Probe and kernel records.
+    #[default]
+    Attributed,
+    /// The probe alone.
+    ProbeOnly,
+    /// Kernel records of the watched CPUs alone.
+    KernelOnly,
+    /// A program's threads, without a probe.
+    Program,
+    /// Read from another tool's file.
+    Imported,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Topology {
+    pub online: String,
+    pub sockets: u32,
+    pub cores: u32,
+    pub numa_nodes: u32,
+    /// SMT siblings as CPU lists, one per core that has more than one thread.
+    pub smt_siblings: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Isolation {
+    pub isolated: String,
+    pub nohz_full: String,
+    pub rcu_nocbs: Option<String>,
+    pub irq_affinity: Option<String>,
+    pub kernel_command_line: String,
+    pub measured: String,
+    pub housekeeping: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuSettings {
+    pub cpu: u32,
+    pub t_min_ns: f64,
+    pub threshold_ns: f64,
+    /// Cost of one reading of the clock: (nanoseconds, how often), from the calibration.
+    pub timer_histogram: Vec<(f64, u64)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingHook {
+    pub hook: String,
+    /// What the recording lacks for it.
+    pub lost: String,
+    pub why: String,
+}
+
+/// Written last. A file without one was cut off; everything before the cut is good.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trailer {
+    pub lanes: Vec<LaneTotals>,
+    pub lost: Lost,
+    /// |sum of net times - wall time| / wall time, over the worst CPU. None where nothing closed.
+    pub closure_error: Option<f64>,
+    pub overhead: Overhead,
+    /// Anything that went wrong while recording, in words.
+    pub remarks: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LaneTotals {
+    pub lane: u32,
+    /// The interval this lane was watched, on the recording's clock.
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// Loop iterations of the probe.
+    pub iterations: u64,
+    /// perf counters of the probe's own thread; a name that is absent was not available.
+    pub counters: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lost {
+    /// Kernel records that found the ring full.
+    pub records: u64,
+    /// Detours that found the probe's buffer full.
+    pub detours: u64,
+    /// Exits without an entry, and entries without an exit.
+    pub unmatched: u64,
+    /// Interruptions nested deeper than the stack.
+    pub overflow: u64,
+    /// Records and detours that could not be written to the file.
+    pub unwritten: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overhead {
+    /// Runs of the recorder's BPF programs on measured CPUs.
+    pub events: u64,
+    /// Their time. None where the kernel does not let it be measured.
+    pub bpf_ns_total: Option<u64>,
+    /// Share of the measured CPUs' time taken by BPF programs and by the recorder's own threads.
+    pub cpu_pct: Option<f64>,
+    /// CPU time of the threads that read and write, wherever they ran.
+    pub reader_cpu_ns: u64,
+}

@@ -1,0 +1,183 @@
+//! What a recording holds: sources, lanes, detours and the kernel records inside them.
+//!
+//! All times are nanoseconds on one clock (CLOCK_MONOTONIC of the recorded node) counted from the
+//! start of the recording. The types are plain values; how they are laid out in a file is the
+//! business of the format modules.
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of thing that took the time. The order is that of the file format: append only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Class {
+    Timer = 0,
+    Irq = 1,
+    Ipi = 2,
+    Softirq = 3,
+    Nmi = 4,
+    Thread = 5,
+    Kthread = 6,
+    PageFault = 7,
+    Idle = 8,
+    OutsideKernel = 9,
+}
+
+impl Class {
+    pub const ALL: [Class; 10] = [
+        Class::Timer,
+        Class::Irq,
+        Class::Ipi,
+        Class::Softirq,
+        Class::Nmi,
+        Class::Thread,
+        Class::Kthread,
+        Class::PageFault,
+        Class::Idle,
+        Class::OutsideKernel,
+    ];
+
+    /// The name used in the command line, JSON and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Timer => "timer",
+            Class::Irq => "irq",
+            Class::Ipi => "ipi",
+            Class::Softirq => "softirq",
+            Class::Nmi => "nmi",
+            Class::Thread => "thread",
+            Class::Kthread => "kthread",
+            Class::PageFault => "page_fault",
+            Class::Idle => "idle",
+            Class::OutsideKernel => "outside_kernel",
+        }
+    }
+}
+
+/// Index into the source table of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SourceId(pub u32);
+
+/// One row of the source table. `class`, `name`, `unit` and `detail` together are its identity;
+/// a report shows one line per (`class`, `name`, `unit`) and sums up the details.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Source {
+    pub class: Class,
+    /// What a person would call it: `fakemond`, `virtio0-input`, `NET_RX`, `kworker: vmstat_update`.
+    pub name: String,
+    /// systemd unit, or the cgroup path where there is no unit.
+    pub unit: Option<String>,
+    /// What sets it apart under the same name: a timer callback, the sender of an IPI, the waker of
+    /// a thread, the kind of a page fault.
+    pub detail: Option<String>,
+    /// Process ids seen, the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
+    /// True for the recorder's own threads: shown, never hidden, but told apart.
+    #[serde(default)]
+    pub own: bool,
+}
+
+/// Index into the lane table of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LaneId(pub u32);
+
+/// Whose time was taken: a measured CPU, or a thread of a watched program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Lane {
+    Cpu { cpu: u32 },
+    Thread { pid: u32, tid: u32, name: String },
+}
+
+/// An interval that the watched CPU or thread lost.
+/// Invariant: `len_ns` = sum of `cost_ns` of its records + `outside_ns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detour {
+    pub start_ns: u64,
+    pub len_ns: u64,
+    /// The part no kernel record and no usual entry or exit cost explains.
+    pub outside_ns: u64,
+    /// How many kernel records make it up.
+    pub records: u32,
+}
+
+/// One finished interruption as the kernel side saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub start_ns: u64,
+    /// From entry to exit, whatever nested inside included.
+    pub gross_ns: u64,
+    /// `gross_ns` less the net time of everything nested inside.
+    pub net_ns: u64,
+    /// What its detour lost to it: net time inside the detour plus the entry and exit cost that no
+    /// tracepoint covers. Equal to `net_ns` for a record outside any detour.
+    pub cost_ns: u64,
+    pub source: SourceId,
+    pub cpu: u16,
+    /// Nesting depth, 0 for a thread.
+    pub depth: u8,
+    pub flags: RecordFlags,
+}
+
+/// Properties of a record, a bit set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RecordFlags(pub u8);
+
+impl RecordFlags {
+    /// Part of a detour (of the next one that still lacks records, in order).
+    pub const IN_DETOUR: RecordFlags = RecordFlags(1);
+    /// A further part of the same interruption (several timer callbacks in one softirq, several
+    /// actions on one shared IRQ line): adds time, is not counted again.
+    pub const CONTINUED: RecordFlags = RecordFlags(2);
+    /// Entry seen, end not: `gross_ns` and `net_ns` are 0 and the detour gives the length.
+    pub const POINT: RecordFlags = RecordFlags(4);
+    /// Closed by a context switch, not by its own exit.
+    pub const CUT_SHORT: RecordFlags = RecordFlags(8);
+    /// The undisturbed thread itself (the probe, or the watched thread): needed to close the
+    /// account, never a source of noise.
+    pub const BASELINE: RecordFlags = RecordFlags(16);
+
+    pub const fn contains(self, other: RecordFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    #[must_use]
+    pub const fn with(self, other: RecordFlags) -> RecordFlags {
+        RecordFlags(self.0 | other.0)
+    }
+}
+
+/// A run of one lane's events in time order. Records flagged `IN_DETOUR` belong to the detours in
+/// order: the first `detours[0].records` of them to the first detour, and so on. The records of one
+/// detour are contiguous; records flagged otherwise stand between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub lane: LaneId,
+    pub detours: Vec<Detour>,
+    pub records: Vec<Record>,
+}
+
+impl Block {
+    pub fn new(lane: LaneId) -> Self {
+        Block { lane, detours: Vec::new(), records: Vec::new() }
+    }
+
+    /// Each detour with its records.
+    pub fn composed(&self) -> impl Iterator<Item = (&Detour, &[Record])> {
+        let mut next = 0;
+        self.detours.iter().map(move |detour| {
+            while detour.records > 0
+                && self.records.get(next).is_some_and(|r| !r.flags.contains(RecordFlags::IN_DETOUR))
+            {
+                next += 1;
+            }
+            let end = (next + detour.records as usize).min(self.records.len());
+            let own = &self.records[next..end];
+            next = end;
+            (detour, own)
+        })
+    }
+}
