@@ -1,1 +1,54 @@
-fn main() {}
+//! The `detour` command: reads the command line and calls one small module per subcommand.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod demo;
+mod doctor;
+mod export;
+mod import;
+mod open;
+mod record;
+mod report;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let verbosity = Verbosity { quiet: cli.quiet, verbose: cli.verbose };
+    let result = match cli.command {
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Record(options) => record::run(options, verbosity),
+        Command::Report(options) => report::run(&options),
+        Command::Import(options) => import::run(&options),
+        Command::Export(options) => export::run(&options),
+        Command::Demo(options) => demo::run(&options, verbosity),
+    };
+    match result {
+        Ok(code) => code,
+        // `detour report | head` is no failure.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("detour: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Verbosity {
+    quiet: bool,
+    verbose: bool,
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

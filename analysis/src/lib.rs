@@ -1,2 +1,59 @@
-//! What a recording says: sources ranked by the time they took, their distributions and periods.
+//! What a recording says: who took the time, how often, how long, how regularly, and how much of it
+//! stays unexplained.
+//!
+//! In: the contents of a trace (blocks of events as a stream, manifest, source and lane tables,
+//! trailer). Out: a [`Summary`], plain values that serialise to the JSON of `detour report --json`.
+//! Nothing here opens files, reads clocks or prints.
+//!
+//! [`summarise`] takes a whole recording; [`Summariser`] takes it block by block, for callers that
+//! show a recording while it grows. Memory is bounded by the number of sources and lanes, not by the
+//! number of events: distributions are HDR histograms (3 significant digits) and the start times
+//! kept for the period test are capped.
+//!
+//! A damaged trace never panics here: records that name an unknown source and detours whose parts do
+//! not add up are counted and shown in the summary.
+
 #![forbid(unsafe_code)]
+
+mod detail;
+mod finish;
+mod lanes;
+mod pass;
+pub mod period;
+mod rows;
+mod starts;
+mod summary;
+
+pub use pass::Summariser;
+pub use summary::*;
+
+use trace::{Block, Lane, Manifest, Source, Trailer};
+
+/// Everything of a recording but its events.
+#[derive(Clone, Copy, Debug)]
+pub struct Contents<'a> {
+    pub manifest: &'a Manifest,
+    pub sources: &'a [Source],
+    /// The lane table; [`trace::LaneId`] is an index into it.
+    pub lanes: &'a [Lane],
+    /// None when the recording was cut off.
+    pub trailer: Option<&'a Trailer>,
+    /// Why the file ends early, in words.
+    pub truncated: Option<&'a str>,
+}
+
+/// Sums up a whole recording in one pass over its blocks.
+///
+/// # Errors
+/// Returns the first error of the stream. A caller that wants what came before it drives
+/// [`Summariser`] itself and passes the error as [`Contents::truncated`].
+pub fn summarise<E>(
+    contents: &Contents<'_>,
+    blocks: impl IntoIterator<Item = Result<Block, E>>,
+) -> Result<Summary, E> {
+    let mut summariser = Summariser::new();
+    for block in blocks {
+        summariser.add(&block?, contents.sources);
+    }
+    Ok(summariser.finish(contents))
+}

@@ -1,1 +1,226 @@
-//! shared
+//! What the BPF programs and the recorder agree on: the records in the ring, the slots in the maps,
+//! the numbers of hooks and flags. No logic lives here.
+//!
+//! Everything is `repr(C)` without implicit padding; the sizes are asserted, since both sides are
+//! compiled for different targets.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// Nesting depth the kernel side can follow: thread, page fault, softirq, interrupt, and room for
+/// the odd ones. A power of two, because the index is masked.
+pub const MAX_DEPTH: usize = 8;
+
+/// Slots of the direct-mapped task table. A power of two, because the index is masked.
+pub const TASK_SLOTS: u32 = 1 << 16;
+
+/// What a ring entry is.
+pub mod kind {
+    /// An interrupt vector of `irq_vectors:*`; `id` is the vector.
+    pub const VECTOR: u8 = 1;
+    /// A device interrupt; `id` is the IRQ number, `aux` the action's place on a shared line.
+    pub const IRQ: u8 = 2;
+    /// A softirq; `id` is the softirq number.
+    pub const SOFTIRQ: u8 = 3;
+    /// A non-maskable interrupt.
+    pub const NMI: u8 = 4;
+    /// A page fault from user mode; `id` is the error code, `other` the task.
+    pub const FAULT_USER: u8 = 5;
+    /// A page fault from kernel mode.
+    pub const FAULT_KERNEL: u8 = 6;
+    /// A thread was on the CPU; `id` is its tid (0 = idle), `other` who woke it, `aux` how long it
+    /// waited between being woken and running.
+    pub const THREAD: u8 = 7;
+    /// Not an interruption: a [`super::Task`], sent before the first record that names the task.
+    pub const TASK: u8 = 8;
+    /// Not an interruption: a [`super::Task`] just created; `parent` is who created it.
+    pub const FORK: u8 = 9;
+}
+
+/// Bits of [`Record::flags`].
+pub mod flag {
+    /// A further part of the interruption before it: adds time, is not counted again.
+    pub const CONTINUED: u8 = 1;
+    /// Entry seen, end not: no length.
+    pub const POINT: u8 = 2;
+    /// Closed by a context switch instead of its own exit.
+    pub const CUT_SHORT: u8 = 4;
+    /// A thread that left the CPU although it wanted to run.
+    pub const RUNNABLE: u8 = 8;
+    /// A page fault that needed I/O.
+    pub const MAJOR: u8 = 16;
+}
+
+/// Set in `other` when the waker or sender was an interrupt, not a task:
+/// `ORIGIN_INTERRUPT | kind << 16 | id` (id cut to 16 bits).
+pub const ORIGIN_INTERRUPT: u32 = 1 << 31;
+
+/// One finished interruption, 48 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// CLOCK_MONOTONIC, ns.
+    pub start: u64,
+    /// Entry to exit, ns.
+    pub gross: u64,
+    /// `gross` less the net time of everything that finished inside.
+    pub net: u64,
+    /// Address of the function that ran: timer callback, work function, IPI function. 0 = unknown.
+    pub detail: u64,
+    pub id: u32,
+    pub other: u32,
+    pub aux: u32,
+    pub cpu: u16,
+    /// [`kind`] in the low four bits, nesting depth in the high four.
+    pub kind_depth: u8,
+    pub flags: u8,
+}
+
+impl Record {
+    pub const fn kind(&self) -> u8 {
+        self.kind_depth & 15
+    }
+
+    pub const fn depth(&self) -> u8 {
+        self.kind_depth >> 4
+    }
+}
+
+/// Who a tid is, 48 bytes; the kind stands at the same offset as in [`Record`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    pub comm: [u64; 2],
+    /// Inode of the cgroup v2 directory; [`CGROUP_UNKNOWN`] where it was not asked for.
+    pub cgroup: u64,
+    pub tid: u32,
+    pub tgid: u32,
+    /// `task_struct.flags` (`PF_KTHREAD` and others).
+    pub task_flags: u32,
+    /// For [`kind::FORK`]: tgid of the creator.
+    pub parent: u32,
+    pub spare: u32,
+    pub cpu: u16,
+    pub kind_depth: u8,
+    pub flags: u8,
+}
+
+pub const CGROUP_UNKNOWN: u64 = u64::MAX;
+
+/// `PF_KTHREAD` of `task_struct.flags`.
+pub const PF_KTHREAD: u32 = 0x0020_0000;
+
+/// An interruption that has begun and not ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Frame {
+    pub start: u64,
+    /// [`CpuState::accounted`] when it began.
+    pub accounted: u64,
+    pub detail: u64,
+    pub id: u32,
+    pub other: u32,
+    pub aux: u32,
+    pub kind: u8,
+    pub flags: u8,
+    pub spare: u16,
+}
+
+/// State of one CPU. Written by BPF programs on that CPU only; user space reads the counters.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct CpuState {
+    /// Net time of everything that has finished on this CPU. Frames remember its value at their
+    /// start, so an interruption's net time is its length less what was added meanwhile.
+    pub accounted: u64,
+    /// Open frames above the thread's.
+    pub depth: u32,
+    /// Place on a shared IRQ line of the action that runs next, 0 for the first.
+    pub irq_chain: u32,
+    /// The action that follows on the same line, if any.
+    pub irq_next: u64,
+    pub emitted: u64,
+    pub lost: u64,
+    /// Net time of the lost records: what the account lacks.
+    pub lost_ns: u64,
+    pub unmatched: u64,
+    pub overflow: u64,
+    pub spare: [u64; 8],
+    pub frames: [Frame; MAX_DEPTH],
+    /// Program runs on this CPU, by [`hook`].
+    pub hits: [u64; hook::COUNT],
+}
+
+/// Bits of a CPU's entry in the `FLAGS` map.
+pub mod watch {
+    /// Keep the nesting stack.
+    pub const TRACK: u32 = 1;
+    /// Send records.
+    pub const EMIT: u32 = 2;
+}
+
+/// What is known of a task, direct-mapped by tid.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaskSlot {
+    pub comm: [u64; 2],
+    pub cgroup: u64,
+    /// Work function a kworker runs.
+    pub work: u64,
+    /// When it was woken; 0 once it runs.
+    pub woken_at: u64,
+    /// Start of a page fault during which it went to sleep.
+    pub fault_start: u64,
+    pub tid: u32,
+    pub waker: u32,
+    pub fault_id: u32,
+    pub fault_kind: u8,
+    /// The work item ended; `work` is kept to name what follows until the next one starts.
+    pub work_done: u8,
+    pub spare: u16,
+}
+
+/// Who last sent this CPU an interrupt.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sender {
+    pub at: u64,
+    pub callback: u64,
+    pub origin: u32,
+    pub spare: u32,
+}
+
+/// Hooks, numbered for the hit counters.
+pub mod hook {
+    pub const VECTOR_ENTRY: usize = 0;
+    pub const VECTOR_EXIT: usize = 1;
+    pub const IRQ_ENTRY: usize = 2;
+    pub const IRQ_EXIT: usize = 3;
+    pub const SOFTIRQ_ENTRY: usize = 4;
+    pub const SOFTIRQ_EXIT: usize = 5;
+    pub const NMI: usize = 6;
+    pub const FAULT_USER: usize = 7;
+    pub const FAULT_KERNEL: usize = 8;
+    pub const FAULT_END: usize = 9;
+    pub const SWITCH: usize = 10;
+    pub const WAKING: usize = 11;
+    pub const FORK: usize = 12;
+    pub const TIMER: usize = 13;
+    pub const HRTIMER: usize = 14;
+    pub const WORK_START: usize = 15;
+    pub const WORK_END: usize = 16;
+    pub const IPI_SEND: usize = 17;
+    pub const IPI_SEND_MASK: usize = 18;
+    pub const CSD_FUNCTION: usize = 19;
+    pub const COUNT: usize = 24;
+}
+
+const _: () = {
+    assert!(size_of::<Record>() == 48);
+    assert!(size_of::<Task>() == 48);
+    assert!(core::mem::offset_of!(Record, kind_depth) == core::mem::offset_of!(Task, kind_depth));
+    assert!(size_of::<Frame>() == 40);
+    assert!(size_of::<TaskSlot>() == 64);
+    assert!(size_of::<Sender>() == 24);
+    assert!(size_of::<CpuState>() == 640);
+};

@@ -1,2 +1,81 @@
-//! How results are shown: text tables and JSON.
+//! How results are shown: the summary of a recording as text for a terminal and as JSON for scripts.
+//!
+//! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
+//! Names come from the recorded node, where any process may call itself anything: control characters
+//! in them never reach the terminal.
+
 #![forbid(unsafe_code)]
+
+mod grid;
+mod headline;
+mod notes;
+mod sources;
+mod tables;
+mod words;
+
+use analysis::Summary;
+
+use grid::Style;
+
+/// How the text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Columns of the terminal.
+    pub width: usize,
+    pub colour: bool,
+    /// Show every source, unit, thread and CPU.
+    pub all: bool,
+    /// Rows shown of each table unless `all` is set.
+    pub top: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { width: 100, colour: false, all: false, top: 15 }
+    }
+}
+
+impl Options {
+    fn style(&self) -> Style {
+        Style { colour: self.colour, width: self.width.max(40) }
+    }
+
+    fn shown(&self, rows: usize) -> usize {
+        if self.all { rows } else { rows.min(self.top) }
+    }
+}
+
+/// The summary for a person: a sentence, then tables from the most to the least important.
+#[must_use]
+pub fn text(summary: &Summary, options: Options) -> String {
+    let sections = [
+        headline::headline(summary, options),
+        sources::sources(summary, options),
+        sources::details(summary, options),
+        tables::threads(summary, options),
+        tables::cpus(summary, options),
+        tables::units(summary, options),
+        tables::outside(summary, options),
+        notes::notes(summary, options),
+    ];
+    let mut text = sections.into_iter().flatten().collect::<Vec<String>>().join("\n\n");
+    text.push('\n');
+    text
+}
+
+/// The summary for scripts, with the keys they rely on.
+///
+/// # Errors
+/// Never in practice: every field of a summary has a JSON form.
+pub fn json(summary: &Summary) -> serde_json::Result<serde_json::Value> {
+    serde_json::to_value(summary)
+}
+
+/// [`json`] as text, indented. Characters that a terminal would obey are written as `\u` escapes,
+/// which any JSON reader turns back into the very same strings.
+///
+/// # Errors
+/// As [`json`].
+pub fn json_text(summary: &Summary) -> serde_json::Result<String> {
+    Ok(words::json_safe(&serde_json::to_string_pretty(summary)?))
+}

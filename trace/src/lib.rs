@@ -3,8 +3,19 @@
 
 #![forbid(unsafe_code)]
 
+mod create;
+mod error;
+pub mod export;
+mod format;
+pub mod import;
 pub mod manifest;
 pub mod model;
+mod reader;
+mod writer;
 
+pub use create::Overwrite;
+pub use error::TraceError;
 pub use manifest::*;
 pub use model::*;
+pub use reader::{BlockInfo, Blocks, Damage, Reader};
+pub use writer::{BLOCK_EVENTS, Writer};

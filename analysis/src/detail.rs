@@ -1,0 +1,146 @@
+//! The `detail` of a row: which processes, wakers, callbacks or senders are behind it, in words,
+//! most frequent first.
+
+use std::fmt::Write;
+
+use trace::{Class, Source};
+
+use crate::rows::{Part, Row, Rows};
+
+/// Named in full; the rest is counted.
+const SHOWN: usize = 3;
+/// One detail is cut to this many characters, so that a row of them stays readable.
+const LONGEST: usize = 40;
+
+/// The start of the list of details, by what a detail means for the class.
+fn lead(class: Class) -> &'static str {
+    match class {
+        Class::Thread | Class::Kthread => "woken by ",
+        Class::Ipi => "from ",
+        _ => "",
+    }
+}
+
+pub(crate) fn describe(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
+    let mut pids: Vec<u32> = Vec::new();
+    let mut details: Vec<(&str, Part)> = Vec::new();
+    let mut class = None;
+    for &id in &row.members {
+        let (Some(source), Some(fine)) = (sources.get(id as usize), rows.fine.get(id as usize))
+        else {
+            continue;
+        };
+        class = Some(source.class);
+        if fine.part.count == 0 && fine.part.cost_ns == 0 {
+            continue;
+        }
+        for pid in &source.pids {
+            if !pids.contains(pid) {
+                pids.push(*pid);
+            }
+        }
+        if let Some(detail) = source.detail.as_deref().filter(|d| !d.is_empty()) {
+            let text = detail.strip_prefix(lead(source.class)).unwrap_or(detail);
+            match details.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, part)) => {
+                    part.count += fine.part.count;
+                    part.cost_ns = part.cost_ns.saturating_add(fine.part.cost_ns);
+                }
+                None => details.push((text, fine.part)),
+            }
+        }
+    }
+    details
+        .sort_by(|a, b| (b.1.count, b.1.cost_ns).cmp(&(a.1.count, a.1.cost_ns)).then(a.0.cmp(b.0)));
+
+    let mut text = String::new();
+    if !pids.is_empty() {
+        let shown: Vec<String> = pids.iter().take(SHOWN).map(u32::to_string).collect();
+        text.push_str(if pids.len() == 1 { "pid " } else { "pids " });
+        text.push_str(&shown.join(", "));
+        more(&mut text, pids.len());
+    }
+    if !details.is_empty() {
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(class.map_or("", lead));
+        for (i, (detail, part)) in details.iter().take(SHOWN).enumerate() {
+            if i > 0 {
+                text.push_str(", ");
+            }
+            text.push_str(&cut(detail));
+            // A part that only ever continues others has no count of its own.
+            if part.count > 0 {
+                let _ = write!(text, " {}x", part.count);
+            }
+        }
+        more(&mut text, details.len());
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+fn more(text: &mut String, of: usize) {
+    if of > SHOWN {
+        let _ = write!(text, ", +{} more", of - SHOWN);
+    }
+}
+
+fn cut(detail: &str) -> String {
+    if detail.chars().count() <= LONGEST {
+        return detail.to_owned();
+    }
+    let mut short: String = detail.chars().take(LONGEST - 3).collect();
+    short.push_str("...");
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Source;
+
+    fn source(class: Class, detail: &str, pids: &[u32]) -> Source {
+        Source {
+            class,
+            name: "x".into(),
+            unit: None,
+            detail: Some(detail.into()),
+            pids: pids.to_vec(),
+            own: false,
+        }
+    }
+
+    fn describe_counts(sources: &[Source], counts: &[u64]) -> Option<String> {
+        let mut rows = Rows::default();
+        rows.extend(sources);
+        for (fine, &count) in rows.fine.iter_mut().zip(counts) {
+            fine.part = Part { count, cost_ns: count };
+        }
+        describe(&rows.rows[0], &rows, sources)
+    }
+
+    #[test]
+    fn a_thread_is_described_by_its_pid_and_its_wakers_most_frequent_first() {
+        let sources = [
+            source(Class::Thread, "sshd", &[812]),
+            source(Class::Thread, "woken by hrtimer_wakeup", &[812]),
+        ];
+        let text = describe_counts(&sources, &[3, 1000]);
+        assert_eq!(text.as_deref(), Some("pid 812; woken by hrtimer_wakeup 1000x, sshd 3x"));
+    }
+
+    #[test]
+    fn details_past_the_third_are_counted_and_unused_ones_left_out() {
+        let sources: Vec<Source> =
+            (0..6).map(|i| source(Class::Softirq, &format!("callback_{i}"), &[])).collect();
+        let text = describe_counts(&sources, &[1, 2, 3, 4, 5, 0]);
+        assert_eq!(text.as_deref(), Some("callback_4 5x, callback_3 4x, callback_2 3x, +2 more"));
+    }
+
+    #[test]
+    fn a_very_long_detail_is_cut() {
+        let text = describe_counts(&[source(Class::Timer, &"é".repeat(500), &[])], &[1]);
+        assert!(text.is_some_and(|t| t.chars().count() < 50));
+    }
+}

@@ -1,0 +1,274 @@
+//! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
+
+use trace::{Class, Mode};
+
+use crate::detail;
+use crate::lanes::{LaneState, Watched, Window, pct};
+use crate::pass::{Account, Outside, Summariser};
+use crate::period::{self, Finder, Period};
+use crate::rows::Row;
+use crate::summary::*;
+use crate::{Contents, Summary};
+
+/// Lanes tested for a period per row, those with the most events.
+const LANES_TESTED: usize = 4;
+
+pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> Summary {
+    let manifest = contents.manifest;
+    let basis = basis(manifest.mode, pass.all.detours);
+    let watched = watched(pass, contents);
+    let window_ns: u64 = watched.iter().map(|w| w.window.len_ns()).fold(0, u64::saturating_add);
+    let lost_ns = watched
+        .iter()
+        .filter_map(|w| w.state)
+        .map(|s| s.taken_ns(basis))
+        .fold(0, u64::saturating_add);
+    let duration_ns = duration_ns(&watched);
+    let taken_ns = pass.all.len_ns.saturating_add(pass.beside.cost_ns_total);
+
+    let sources = sources(pass, contents, taken_ns, duration_ns);
+    let trailer = contents.trailer;
+    Summary {
+        host: manifest.host.clone(),
+        kernel: manifest.kernel.clone(),
+        detour_version: manifest.detour_version.clone(),
+        job_id: manifest.job_id.clone(),
+        started_unix_s: manifest.started_unix_s,
+        cpu_model: manifest.cpu_model.clone(),
+        mode: manifest.mode,
+        cost_basis: basis,
+        duration_s: duration_ns as f64 / 1e9,
+        noise_pct: pct(lost_ns, window_ns),
+        detours: pass.all.detours,
+        detour_ns_total: pass.all.len_ns,
+        taken_ns_total: taken_ns,
+        beside_detours: pass.beside,
+        cpus: watched.iter().filter_map(|w| w.cpu_row(&manifest.cpus, basis)).collect(),
+        threads: threads(&watched, basis),
+        units: units(&sources, taken_ns),
+        sources,
+        attributed: attributed(&pass.all),
+        attributed_over_1us: attributed(&pass.long),
+        outside_kernel: outside(pass, manifest.mode),
+        entry_exit_ns_total: pass.entry_exit_ns,
+        lost: trailer.map_or_else(Losses::default, |t| Losses {
+            records: Some(t.lost.records),
+            detours: Some(t.lost.detours),
+            unmatched: Some(t.lost.unmatched),
+            overflow: Some(t.lost.overflow),
+            unwritten: Some(t.lost.unwritten),
+        }),
+        closure_error: trailer.and_then(|t| t.closure_error),
+        overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {
+            events: Some(t.overhead.events),
+            bpf_ns_total: t.overhead.bpf_ns_total,
+            cpu_pct: t.overhead.cpu_pct,
+            reader_cpu_ns: Some(t.overhead.reader_cpu_ns),
+        }),
+        unbalanced_detours: pass.unbalanced,
+        unknown_source_records: pass.unknown,
+        hooks_missing: manifest.hooks_missing.clone(),
+        limits: manifest.limits.clone(),
+        remarks: trailer.map(|t| t.remarks.clone()).unwrap_or_default(),
+        truncated: contents
+            .truncated
+            .map(str::to_owned)
+            .or_else(|| trailer.is_none().then(|| "the recording has no end".to_owned())),
+    }
+}
+
+/// Records are all there is where nothing watched for detours.
+fn basis(mode: Mode, detours: u64) -> CostBasis {
+    match mode {
+        Mode::KernelOnly => CostBasis::Records,
+        Mode::Program if detours == 0 => CostBasis::Records,
+        _ => CostBasis::Detours,
+    }
+}
+
+fn watched<'a>(pass: &'a Summariser, contents: &Contents<'a>) -> Vec<Watched<'a>> {
+    let totals = contents.trailer.map_or(&[][..], |t| &t.lanes);
+    let lanes = contents.lanes.iter().enumerate();
+    lanes
+        .map(|(id, lane)| {
+            let state = pass.lanes.get(&(id as u32));
+            let totals = totals.iter().find(|t| t.lane as usize == id);
+            Watched { lane, state, totals, window: Window::of(state, totals) }
+        })
+        .collect()
+}
+
+fn duration_ns(watched: &[Watched<'_>]) -> u64 {
+    let windows = || watched.iter().map(|w| w.window).filter(|w| w.len_ns() > 0);
+    let from = windows().map(|w| w.from_ns).min().unwrap_or(0);
+    let to = windows().map(|w| w.to_ns).max().unwrap_or(0);
+    to.saturating_sub(from)
+}
+
+fn threads(watched: &[Watched<'_>], basis: CostBasis) -> Vec<ThreadRow> {
+    let mut threads: Vec<ThreadRow> = watched.iter().filter_map(|w| w.thread_row(basis)).collect();
+    threads.sort_by(|a, b| b.lost_ns_total.cmp(&a.lost_ns_total).then(a.tid.cmp(&b.tid)));
+    threads
+}
+
+fn attributed(account: &Account) -> Attributed {
+    let share = |part, whole| (account.detours > 0).then(|| pct(part, whole));
+    Attributed {
+        time_pct: share(account.named_ns, account.len_ns),
+        count_pct: share(account.named_detours, account.detours),
+    }
+}
+
+fn outside(pass: &Summariser, mode: Mode) -> Vec<OutsideRow> {
+    let row = |class: &str, o: &Outside| OutsideRow {
+        class: class.to_owned(),
+        count: o.count,
+        cost_ns_total: o.cost_ns,
+        cost_ns_p50: o.costs.quantile(0.5),
+        cost_ns_p99: o.costs.quantile(0.99),
+        cost_ns_max: o.costs.max(),
+    };
+    // Without kernel records nothing is known to lie outside the kernel.
+    let (short, long) = match mode {
+        Mode::ProbeOnly | Mode::Imported => ("unattributed_short", "unattributed_long"),
+        _ => ("microarchitecture", "hypervisor_or_smi"),
+    };
+    let rows = [row(short, &pass.outside_short), row(long, &pass.outside_long)];
+    rows.into_iter().filter(|r| r.count > 0).collect()
+}
+
+fn units(sources: &[SourceRow], taken_ns: u64) -> Vec<UnitRow> {
+    let mut units: Vec<UnitRow> = Vec::new();
+    let mut index = std::collections::HashMap::new();
+    for source in sources {
+        let Some(unit) = source.unit.as_deref() else { continue };
+        let at = *index.entry(unit).or_insert_with(|| {
+            units.push(UnitRow {
+                unit: unit.to_owned(),
+                sources: 0,
+                count: 0,
+                cost_ns_total: 0,
+                share_pct: 0.0,
+            });
+            units.len() - 1
+        });
+        if let Some(row) = units.get_mut(at) {
+            row.sources += 1;
+            row.count += source.count;
+            row.cost_ns_total = row.cost_ns_total.saturating_add(source.cost_ns_total);
+            row.share_pct = pct(row.cost_ns_total, taken_ns);
+        }
+    }
+    units.sort_by(|a, b| b.cost_ns_total.cmp(&a.cost_ns_total).then(a.unit.cmp(&b.unit)));
+    units
+}
+
+fn sources(
+    pass: &Summariser,
+    contents: &Contents<'_>,
+    taken_ns: u64,
+    duration_ns: u64,
+) -> Vec<SourceRow> {
+    let mut finder = Finder::new();
+    let mut rows: Vec<SourceRow> = Vec::new();
+    for (index, row) in pass.rows.rows.iter().enumerate() {
+        if row.count + row.continued == 0 {
+            continue;
+        }
+        let members = || row.members.iter().filter_map(|&id| contents.sources.get(id as usize));
+        let Some(first) = members().next() else { continue };
+        let period = row_period(pass, index, first.class, &mut finder);
+        rows.push(SourceRow {
+            class: first.class,
+            name: first.name.clone(),
+            unit: first.unit.clone(),
+            detail: detail::describe(row, &pass.rows, contents.sources),
+            count: row.count,
+            continued: row.continued,
+            rate_hz: if duration_ns == 0 {
+                0.0
+            } else {
+                row.count as f64 / (duration_ns as f64 / 1e9)
+            },
+            net_ns_total: row.net_ns,
+            cost_ns_total: row.cost_ns,
+            cost_ns_p50: row.costs.quantile(0.5),
+            cost_ns_p99: row.costs.quantile(0.99),
+            cost_ns_max: row.costs.max(),
+            period_ns: period.map(|p| p.period_ns.round() as u64),
+            period_p_value: period.map(|p| p.p_value),
+            share_pct: pct(row.cost_ns, taken_ns),
+            own: members().any(|s| s.own),
+            per_cpu: per_cpu(pass, row),
+            per_lane: per_lane(pass, index),
+        });
+    }
+    rows.sort_by(|a, b| {
+        let key = |r: &SourceRow| (r.class, r.name.clone(), r.unit.clone());
+        b.cost_ns_total.cmp(&a.cost_ns_total).then_with(|| key(a).cmp(&key(b)))
+    });
+    rows
+}
+
+fn per_cpu(pass: &Summariser, row: &Row) -> Vec<CpuPart> {
+    let mut parts: Vec<CpuPart> = (pass.cpus.cpus.iter().zip(&row.cpus))
+        .filter(|(_, p)| p.count > 0 || p.cost_ns > 0)
+        .map(|(&cpu, p)| CpuPart { cpu: u32::from(cpu), count: p.count, cost_ns_total: p.cost_ns })
+        .collect();
+    parts.sort_by_key(|p| p.cpu);
+    parts
+}
+
+fn per_lane(pass: &Summariser, row: usize) -> Vec<LanePart> {
+    let cells = pass.lanes.iter().filter_map(|(&lane, s)| Some((lane, s.cells.get(row)?.part)));
+    cells
+        .filter(|(_, p)| p.count > 0 || p.cost_ns > 0)
+        .map(|(lane, p)| LanePart { lane, count: p.count, cost_ns_total: p.cost_ns })
+        .collect()
+}
+
+/// The period of a row: what at least half of the tested lanes agree on. A thread that moves between
+/// CPUs shows no period on them, or a different one on each; its events of all lanes together are
+/// tested then. (Not so for interrupts: the ticks of several CPUs together have no period of their
+/// own.)
+fn row_period(pass: &Summariser, row: usize, class: Class, finder: &mut Finder) -> Option<Period> {
+    let starts = |lane: &LaneState| lane.cells.get(row).map_or(0, |c| c.starts.len());
+    let mut lanes: Vec<&LaneState> =
+        pass.lanes.values().filter(|l| starts(l) >= period::MIN_EVENTS).collect();
+    lanes.sort_by_key(|l| std::cmp::Reverse(starts(l)));
+    lanes.truncate(LANES_TESTED);
+    let tested = lanes.len();
+    let found: Vec<Period> = lanes
+        .iter()
+        .filter_map(|l| finder.find(&l.cells.get(row)?.starts))
+        // A period on any of the lanes would have been taken: the bound covers all of them.
+        .map(|p| Period { p_value: (p.p_value * tested as f64).min(1.0), ..p })
+        .collect();
+    for candidate in &found {
+        let agree = found.iter().filter(|p| (p.period_ns / candidate.period_ns - 1.0).abs() < 0.01);
+        if agree.count() * 2 >= tested {
+            return Some(*candidate);
+        }
+    }
+    let moves = matches!(class, Class::Thread | Class::Kthread);
+    if moves { finder.find(&merged(pass, row)?) } else { None }
+}
+
+/// The start times of a row on all lanes, as far as every lane has kept them. None when there is
+/// but one lane.
+fn merged(pass: &Summariser, row: usize) -> Option<Vec<u64>> {
+    let lists: Vec<&[u64]> = pass
+        .lanes
+        .values()
+        .filter_map(|l| Some(l.cells.get(row)?.starts.as_slice()))
+        .filter(|s| !s.is_empty())
+        .collect();
+    if lists.len() < 2 {
+        return None;
+    }
+    let full = lists.iter().filter(|s| pass.budget.is_full(s));
+    let until = full.filter_map(|s| s.last().copied()).min().unwrap_or(u64::MAX);
+    let mut all: Vec<u64> = lists.concat().into_iter().filter(|&s| s <= until).collect();
+    all.sort_unstable();
+    Some(all)
+}

@@ -1,0 +1,133 @@
+//! What is summed per lane (a measured CPU or a watched thread), and the rows of the summary that
+//! come from it.
+
+use trace::{CpuSettings, Lane, LaneTotals};
+
+use crate::rows::Part;
+use crate::summary::{CostBasis, CpuRow, ThreadRow};
+
+/// One source row on one lane.
+#[derive(Default)]
+pub(crate) struct Cell {
+    pub(crate) part: Part,
+    /// Cost of the latest interruption so far: further records may continue it.
+    pub(crate) open: Option<u64>,
+    /// Start times for the period test.
+    pub(crate) starts: Vec<u64>,
+}
+
+#[derive(Default)]
+pub(crate) struct LaneState {
+    /// By row.
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) detours: u64,
+    pub(crate) detour_ns: u64,
+    pub(crate) thread_detours: u64,
+    pub(crate) longest_ns: u64,
+    pub(crate) longest_at_ns: u64,
+    /// Cost of records outside any detour.
+    pub(crate) beside_ns: u64,
+    /// First start and last end of any event.
+    pub(crate) seen: Option<(u64, u64)>,
+}
+
+impl LaneState {
+    pub(crate) fn see(&mut self, start_ns: u64, len_ns: u64) {
+        let end = start_ns.saturating_add(len_ns);
+        self.seen = Some(match self.seen {
+            Some((first, last)) => (first.min(start_ns), last.max(end)),
+            None => (start_ns, end),
+        });
+    }
+
+    /// What this lane lost.
+    pub(crate) fn taken_ns(&self, basis: CostBasis) -> u64 {
+        match basis {
+            CostBasis::Detours => self.detour_ns,
+            CostBasis::Records => self.detour_ns.saturating_add(self.beside_ns),
+        }
+    }
+}
+
+/// The interval a lane was watched.
+#[derive(Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    pub(crate) known: bool,
+}
+
+impl Window {
+    /// From the trailer, or, where that says nothing, from the events.
+    pub(crate) fn of(state: Option<&LaneState>, totals: Option<&LaneTotals>) -> Window {
+        if let Some(t) = totals.filter(|t| t.to_ns > t.from_ns) {
+            return Window { from_ns: t.from_ns, to_ns: t.to_ns, known: true };
+        }
+        let (from_ns, to_ns) = state.and_then(|s| s.seen).unwrap_or((0, 0));
+        Window { from_ns, to_ns, known: false }
+    }
+
+    pub(crate) fn len_ns(self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+pub(crate) fn pct(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
+}
+
+/// One lane with all that is known about it.
+pub(crate) struct Watched<'a> {
+    pub(crate) lane: &'a Lane,
+    pub(crate) state: Option<&'a LaneState>,
+    pub(crate) totals: Option<&'a LaneTotals>,
+    pub(crate) window: Window,
+}
+
+impl Watched<'_> {
+    pub(crate) fn cpu_row(&self, settings: &[CpuSettings], basis: CostBasis) -> Option<CpuRow> {
+        let &Lane::Cpu { cpu } = self.lane else { return None };
+        let none = LaneState::default();
+        let state = self.state.unwrap_or(&none);
+        let setting = settings.iter().find(|s| s.cpu == cpu);
+        let counters = self.totals.map(|t| t.counters.clone()).unwrap_or_default();
+        Some(CpuRow {
+            cpu,
+            t_min_ns: setting.map(|s| s.t_min_ns),
+            threshold_ns: setting.map(|s| s.threshold_ns),
+            detours: state.detours,
+            noise_pct: pct(state.taken_ns(basis), self.window.len_ns()),
+            detour_ns_total: state.detour_ns,
+            longest_ns: state.longest_ns,
+            longest_at_ns: state.longest_at_ns,
+            window_s: self.window.len_ns() as f64 / 1e9,
+            window_known: self.window.known,
+            iterations: self.totals.map(|t| t.iterations),
+            thread_detours: state.thread_detours,
+            context_switches: counters
+                .iter()
+                .find(|(name, _)| name.replace('-', "_") == "context_switches")
+                .map(|(_, &n)| n),
+            counters,
+        })
+    }
+
+    pub(crate) fn thread_row(&self, basis: CostBasis) -> Option<ThreadRow> {
+        let Lane::Thread { pid, tid, name } = self.lane else { return None };
+        let none = LaneState::default();
+        let state = self.state.unwrap_or(&none);
+        let lost = state.taken_ns(basis);
+        Some(ThreadRow {
+            name: name.clone(),
+            pid: *pid,
+            tid: *tid,
+            detours: state.detours,
+            lost_ns_total: lost,
+            lost_pct: pct(lost, self.window.len_ns()),
+            longest_ns: state.longest_ns,
+            window_s: self.window.len_ns() as f64 / 1e9,
+            window_known: self.window.known,
+            counters: self.totals.map(|t| t.counters.clone()).unwrap_or_default(),
+        })
+    }
+}

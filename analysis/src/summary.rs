@@ -1,0 +1,201 @@
+//! The summary of a recording, as plain values. Field names are the keys of `detour report --json`;
+//! scripts rely on them: add fields freely, rename none.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use trace::{Class, MissingHook, Mode};
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    pub host: String,
+    pub kernel: String,
+    pub detour_version: String,
+    pub job_id: Option<String>,
+    pub started_unix_s: f64,
+    pub cpu_model: String,
+    pub mode: Mode,
+    /// What `cost` and `noise_pct` rest on.
+    pub cost_basis: CostBasis,
+    /// From the first watched moment of any lane to the last.
+    pub duration_s: f64,
+    /// Time taken as a share of the watched time of all lanes.
+    pub noise_pct: f64,
+    pub detours: u64,
+    pub detour_ns_total: u64,
+    /// What all shares are shares of: the detours, and the records outside any detour.
+    pub taken_ns_total: u64,
+    /// The part of `taken_ns_total` that records outside any detour took.
+    pub beside_detours: Beside,
+    pub cpus: Vec<CpuRow>,
+    pub threads: Vec<ThreadRow>,
+    /// Largest cost first.
+    pub sources: Vec<SourceRow>,
+    /// Largest cost first.
+    pub units: Vec<UnitRow>,
+    pub attributed: Attributed,
+    /// The same for detours of at least 1 us.
+    pub attributed_over_1us: Attributed,
+    pub outside_kernel: Vec<OutsideRow>,
+    /// What detours lost beyond the net time of their records, entry and exit cost.
+    pub entry_exit_ns_total: u64,
+    pub lost: Losses,
+    pub closure_error: Option<f64>,
+    pub overhead: OwnCost,
+    /// Detours whose length is not the sum of their parts. Zero in a sound trace.
+    pub unbalanced_detours: u64,
+    /// Records that name a source the table does not have. Zero in a sound trace.
+    pub unknown_source_records: u64,
+    pub hooks_missing: Vec<MissingHook>,
+    pub limits: Vec<String>,
+    pub remarks: Vec<String>,
+    /// Why the recording ends early. None when it is complete.
+    pub truncated: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostBasis {
+    /// Cost is what the detours lost.
+    Detours,
+    /// There were no detours to compare with: cost is the net time of the kernel records.
+    Records,
+}
+
+/// Records that are in no detour: too short for the threshold, or recorded without a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Beside {
+    pub records: u64,
+    pub cost_ns_total: u64,
+}
+
+/// One measured CPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CpuRow {
+    pub cpu: u32,
+    pub t_min_ns: Option<f64>,
+    pub threshold_ns: Option<f64>,
+    pub detours: u64,
+    pub noise_pct: f64,
+    pub detour_ns_total: u64,
+    pub longest_ns: u64,
+    pub longest_at_ns: u64,
+    pub window_s: f64,
+    /// False when the window had to be taken from the first and last event.
+    pub window_known: bool,
+    pub iterations: Option<u64>,
+    /// Detours in which another thread ran. The probe's own context switches, counted by perf,
+    /// should be as many.
+    pub thread_detours: u64,
+    pub context_switches: Option<u64>,
+    /// All perf counters of the probe's thread.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// One thread of a watched program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadRow {
+    pub name: String,
+    pub pid: u32,
+    pub tid: u32,
+    pub detours: u64,
+    pub lost_ns_total: u64,
+    pub lost_pct: f64,
+    pub longest_ns: u64,
+    pub window_s: f64,
+    pub window_known: bool,
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// One source of noise: everything of one class, name and unit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceRow {
+    pub class: Class,
+    pub name: String,
+    pub unit: Option<String>,
+    /// What is behind it, in words: processes, wakers, callbacks.
+    pub detail: Option<String>,
+    /// Interruptions: a record that continues another is not counted.
+    pub count: u64,
+    /// Records that continue another.
+    pub continued: u64,
+    pub rate_hz: f64,
+    pub net_ns_total: u64,
+    pub cost_ns_total: u64,
+    pub cost_ns_p50: u64,
+    pub cost_ns_p99: u64,
+    pub cost_ns_max: u64,
+    /// Null unless the period test found one.
+    pub period_ns: Option<u64>,
+    /// Bound on the probability that a source without a period passes the test as well as this one.
+    pub period_p_value: Option<f64>,
+    /// Share of `taken_ns_total`.
+    pub share_pct: f64,
+    /// The recorder's own threads.
+    pub own: bool,
+    pub per_cpu: Vec<CpuPart>,
+    pub per_lane: Vec<LanePart>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CpuPart {
+    pub cpu: u32,
+    pub count: u64,
+    pub cost_ns_total: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LanePart {
+    pub lane: u32,
+    pub count: u64,
+    pub cost_ns_total: u64,
+}
+
+/// All sources of one systemd unit or cgroup.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnitRow {
+    pub unit: String,
+    pub sources: usize,
+    pub count: u64,
+    pub cost_ns_total: u64,
+    pub share_pct: f64,
+}
+
+/// How much named sources explain. Null where there was no detour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Attributed {
+    pub time_pct: Option<f64>,
+    pub count_pct: Option<f64>,
+}
+
+/// Time of detours that no kernel record explains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutsideRow {
+    /// `microarchitecture` below 1 us, `hypervisor_or_smi` from there on; `unattributed_short` and
+    /// `unattributed_long` where the kernel side was not recorded at all.
+    pub class: String,
+    pub count: u64,
+    pub cost_ns_total: u64,
+    pub cost_ns_p50: u64,
+    pub cost_ns_p99: u64,
+    pub cost_ns_max: u64,
+}
+
+/// Null when the recording was cut off before it could say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Losses {
+    pub records: Option<u64>,
+    pub detours: Option<u64>,
+    pub unmatched: Option<u64>,
+    pub overflow: Option<u64>,
+    pub unwritten: Option<u64>,
+}
+
+/// What the recording itself cost. Null when unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct OwnCost {
+    pub events: Option<u64>,
+    pub bpf_ns_total: Option<u64>,
+    pub cpu_pct: Option<f64>,
+    pub reader_cpu_ns: Option<u64>,
+}

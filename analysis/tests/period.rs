@@ -1,0 +1,174 @@
+//! The period test against processes whose period is known, and against processes without one.
+
+#[allow(dead_code)]
+mod common;
+
+use analysis::period::Finder;
+use common::*;
+
+fn period(times: Vec<f64>) -> Option<f64> {
+    Finder::new().find(&sorted(times)).map(|p| p.period_ns)
+}
+
+#[track_caller]
+fn assert_period(times: Vec<f64>, expected: f64, tolerance: f64) {
+    let found = period(times);
+    assert!(
+        found.is_some_and(|p| (p / expected - 1.0).abs() < tolerance),
+        "expected {expected}, found {found:?}"
+    );
+}
+
+#[test]
+fn a_tick_of_250_hz_with_jitter_missed_and_extra_events_has_a_period_of_4_ms() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        let mut tick = beat(&mut rng, 2500, 4.0 * MS, 20.0 * US, 0.05);
+        tick.extend((0..200).map(|_| rng.unit() * 10_000.0 * MS));
+        assert_period(tick, 4.0 * MS, 1e-3);
+    }
+}
+
+#[test]
+fn a_tick_that_skips_half_of_its_beats_keeps_its_period() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        assert_period(beat(&mut rng, 1000, 4.0 * MS, 10.0 * US, 0.5), 4.0 * MS, 1e-3);
+    }
+}
+
+#[test]
+fn foreign_events_two_for_three_of_its_own_do_not_hide_a_beat() {
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let mut mixed = beat(&mut rng, 1000, 10.0 * MS, 30.0 * US, 0.0);
+        mixed.extend((0..670).map(|_| rng.unit() * 10_000.0 * MS));
+        assert_period(mixed, 10.0 * MS, 1e-3);
+    }
+}
+
+#[test]
+fn a_daemon_of_10_ms_with_50_us_of_jitter_is_found_whether_or_not_the_jitter_adds_up() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        assert_period(beat(&mut rng, 1000, 10.0 * MS, 50.0 * US, 0.0), 10.0 * MS, 1e-3);
+        assert_period(sleeper(&mut rng, 16_000, 10.0 * MS, 50.0 * US), 10.0 * MS, 1e-3);
+    }
+}
+
+#[test]
+fn bursts_of_three_every_100_ms_have_a_period_of_100_ms() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        let burst = beat(&mut rng, 100, 100.0 * MS, 100.0 * US, 0.0);
+        let spacing = [0.0, 300.0 * US, 1.0 * MS];
+        let times = burst.iter().flat_map(|t| spacing.map(|s| t + s));
+        assert_period(times.collect(), 100.0 * MS, 1e-3);
+        let uneven = burst.iter().flat_map(|t| [0.0; 3].map(|_| t + rng.unit() * 4.0 * MS));
+        assert_period(uneven.collect(), 100.0 * MS, 1e-3);
+    }
+}
+
+#[test]
+fn a_tick_that_pauses_while_its_cpu_idles_keeps_its_period() {
+    for seed in 0..50 {
+        let mut rng = Rng::new(seed);
+        let mut times = Vec::new();
+        let mut from = 0.0;
+        for _ in 0..10 {
+            let run = 20 + (rng.unit() * 40.0) as usize;
+            times.extend(beat(&mut rng, run, 4.0 * MS, 10.0 * US, 0.0).iter().map(|t| t + from));
+            from += rng.exponential(1000.0 * MS) + run as f64 * 4.0 * MS;
+        }
+        assert_period(times, 4.0 * MS, 1e-3);
+    }
+}
+
+#[test]
+fn a_regular_spacing_within_bursts_at_random_times_is_not_a_period() {
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        let bursts = poisson(&mut rng, 100, 100.0 * MS);
+        let times = bursts.iter().flat_map(|t| [0.0, 1.0, 2.0].map(|i| t + i * MS)).collect();
+        assert_eq!(period(times), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_fundamental_is_reported_whatever_the_period() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let period = 50.0 * US * (rng.unit() * 10.0).exp();
+        let n = 12 + (rng.unit() * 600.0) as usize;
+        let jitter = rng.unit() * 0.02 * period;
+        assert_period(beat(&mut rng, n, period, jitter, 0.0), period, 0.01);
+    }
+}
+
+#[test]
+fn of_two_interleaved_beats_one_is_reported_or_none() {
+    let mut found = 0;
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let a = 10.0 * MS;
+        let b = if seed < 50 { 6.025 * MS } else { a * (0.11 + 0.85 * rng.unit()) };
+        let count = |p: f64| (5_000.0 * MS / p) as usize;
+        let mut times = beat(&mut rng, count(a), a, 5.0 * US, 0.0);
+        times.extend(beat(&mut rng, count(b), b, 5.0 * US, 0.0));
+        if let Some(p) = period(times) {
+            found += 1;
+            let one = [a, b].iter().any(|x| (p / x - 1.0).abs() < 0.01);
+            assert!(one, "seed {seed}: {a} and {b} gave {p}");
+        }
+    }
+    assert!(found > 50, "{found}");
+}
+
+#[test]
+fn fewer_than_eight_events_have_no_period() {
+    for n in 0..8 {
+        assert_eq!(period((0..n).map(|i| f64::from(i) * MS).collect()), None);
+    }
+    assert_period((0..8).map(|i| f64::from(i) * MS).collect(), MS, 1e-3);
+}
+
+#[test]
+fn a_poisson_process_of_any_rate_has_no_period() {
+    for seed in 0..2000u64 {
+        let mut rng = Rng::new(seed);
+        let n = 8 + (rng.unit() * 5.5).exp() as usize * (1 + seed as usize % 4);
+        let mean = US * (rng.unit() * 14.0).exp();
+        let times = poisson(&mut rng, n, mean);
+        assert_eq!(period(times), None, "seed {seed}, {n} events");
+    }
+}
+
+#[test]
+fn bursts_at_random_times_have_no_period() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let n = 10 + (rng.unit() * 200.0) as usize;
+        let times = poisson(&mut rng, n, 20.0 * MS);
+        let spread = rng.unit() * 5.0 * MS;
+        let bursts: Vec<f64> =
+            times.iter().flat_map(|t| [0.0; 4].map(|_| t + rng.unit() * spread)).collect();
+        assert_eq!(period(bursts), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn gaps_that_vary_by_a_third_are_not_a_period() {
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        assert_eq!(period(sleeper(&mut rng, 1000, 10.0 * MS, 3.3 * MS)), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn equal_start_times_and_times_out_of_order_are_survived() {
+    assert_eq!(Finder::new().find(&[5; 100]), None);
+    let backwards: Vec<u64> = (0..100).rev().map(|i| i * 1_000_000).collect();
+    let _ = Finder::new().find(&backwards);
+    let extremes: Vec<u64> = (0..100).map(|i| if i % 2 == 0 { 0 } else { u64::MAX }).collect();
+    let _ = Finder::new().find(&extremes);
+}

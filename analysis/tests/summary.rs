@@ -1,0 +1,396 @@
+//! Summaries of small recordings built by hand: what is counted, what is left out, what adds up.
+
+#[allow(dead_code)]
+mod common;
+
+use std::convert::Infallible;
+
+use analysis::{Contents, CostBasis, Summary, summarise};
+use common::Rng;
+use proptest::prelude::*;
+use trace::{
+    Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Manifest, Mode, Record,
+    RecordFlags, Source, SourceId, Trailer,
+};
+
+fn source(class: Class, name: &str, unit: Option<&str>, detail: Option<&str>) -> Source {
+    Source {
+        class,
+        name: name.into(),
+        unit: unit.map(Into::into),
+        detail: detail.map(Into::into),
+        pids: Vec::new(),
+        own: false,
+    }
+}
+
+fn record(start_ns: u64, source: u32, net_ns: u64, cost_ns: u64, flags: RecordFlags) -> Record {
+    Record {
+        start_ns,
+        gross_ns: net_ns,
+        net_ns,
+        cost_ns,
+        source: SourceId(source),
+        cpu: 0,
+        depth: 0,
+        flags,
+    }
+}
+
+const IN: RecordFlags = RecordFlags::IN_DETOUR;
+const TICK: u32 = 0;
+const DAEMON_A: u32 = 1;
+const DAEMON_B: u32 = 2;
+const IDLE: u32 = 3;
+const PROBE: u32 = 4;
+
+fn sources() -> Vec<Source> {
+    vec![
+        source(Class::Timer, "tick", None, None),
+        source(Class::Thread, "daemon", Some("d.service"), Some("hrtimer_wakeup")),
+        source(Class::Thread, "daemon", Some("d.service"), Some("sshd")),
+        source(Class::Idle, "idle", None, None),
+        source(Class::Thread, "probe", None, None),
+    ]
+}
+
+fn one_cpu(mode: Mode) -> Manifest {
+    Manifest {
+        host: "node".into(),
+        mode,
+        lanes: vec![Lane::Cpu { cpu: 3 }],
+        cpus: vec![CpuSettings {
+            cpu: 3,
+            t_min_ns: 20.0,
+            threshold_ns: 180.0,
+            timer_histogram: vec![],
+        }],
+        ..Manifest::default()
+    }
+}
+
+fn trailer(to_ns: u64) -> Trailer {
+    let totals = LaneTotals { lane: 0, to_ns, ..LaneTotals::default() };
+    Trailer { lanes: vec![totals], ..Trailer::default() }
+}
+
+fn summary_of(manifest: &Manifest, trailer: Option<&Trailer>, blocks: Vec<Block>) -> Summary {
+    let sources = sources();
+    let contents =
+        Contents { manifest, sources: &sources, lanes: &manifest.lanes, trailer, truncated: None };
+    let Ok(summary) = summarise(&contents, blocks.into_iter().map(Ok::<_, Infallible>));
+    summary
+}
+
+fn block(detours: Vec<Detour>, records: Vec<Record>) -> Block {
+    Block { lane: LaneId(0), detours, records }
+}
+
+#[test]
+fn fine_grained_sources_become_one_row_and_its_detail() {
+    let detours = (0..3)
+        .map(|i| Detour { start_ns: i * 1000, len_ns: 100, outside_ns: 0, records: 1 })
+        .collect();
+    let records = vec![
+        record(0, DAEMON_A, 80, 100, IN),
+        record(1000, DAEMON_B, 80, 100, IN),
+        record(2000, DAEMON_A, 80, 100, IN),
+    ];
+    let s = summary_of(
+        &one_cpu(Mode::Attributed),
+        Some(&trailer(10_000)),
+        vec![block(detours, records)],
+    );
+    assert_eq!(s.sources.len(), 1);
+    let row = &s.sources[0];
+    assert_eq!((row.count, row.net_ns_total, row.cost_ns_total), (3, 240, 300));
+    assert_eq!(row.detail.as_deref(), Some("woken by hrtimer_wakeup 2x, sshd 1x"));
+    assert_eq!((row.cost_ns_p50, row.cost_ns_p99, row.cost_ns_max), (100, 100, 100));
+    assert_eq!(s.units.len(), 1);
+    assert_eq!(s.units[0].cost_ns_total, 300);
+    assert_eq!(s.entry_exit_ns_total, 60);
+    assert_eq!(s.cpus[0].thread_detours, 3);
+    assert!((s.cpus[0].noise_pct - 3.0).abs() < 1e-9);
+    assert_eq!(s.attributed.time_pct, Some(100.0));
+}
+
+#[test]
+fn a_continued_record_adds_time_to_its_interruption_and_is_not_counted() {
+    let more = IN.with(RecordFlags::CONTINUED);
+    let b = block(
+        vec![Detour { start_ns: 0, len_ns: 60, outside_ns: 0, records: 3 }],
+        vec![
+            record(0, TICK, 10, 10, IN),
+            record(1, TICK, 20, 20, more),
+            record(2, TICK, 30, 30, more),
+        ],
+    );
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![b]);
+    let row = &s.sources[0];
+    assert_eq!((row.count, row.continued, row.cost_ns_total), (1, 2, 60));
+    assert_eq!((row.cost_ns_p50, row.cost_ns_max), (60, 60));
+}
+
+#[test]
+fn the_baseline_closes_the_account_but_is_no_source() {
+    let b = block(
+        vec![Detour { start_ns: 0, len_ns: 500, outside_ns: 0, records: 2 }],
+        vec![
+            record(0, TICK, 300, 400, IN),
+            record(1, PROBE, 100, 100, IN.with(RecordFlags::BASELINE)),
+        ],
+    );
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![b]);
+    assert_eq!(s.unbalanced_detours, 0);
+    assert_eq!(s.sources.len(), 1);
+    assert_eq!(s.attributed.time_pct, Some(80.0));
+    assert_eq!(s.cpus[0].thread_detours, 0);
+}
+
+#[test]
+fn idle_is_noise_only_inside_a_detour() {
+    let b = block(
+        vec![Detour { start_ns: 100, len_ns: 50, outside_ns: 0, records: 1 }],
+        vec![
+            record(0, IDLE, 90, 90, RecordFlags::default()),
+            record(100, IDLE, 50, 50, IN),
+            record(200, IDLE, 90, 90, RecordFlags::default()),
+        ],
+    );
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![b]);
+    assert_eq!(s.sources.len(), 1);
+    assert_eq!((s.sources[0].count, s.sources[0].cost_ns_total), (1, 50));
+}
+
+#[test]
+fn time_outside_the_kernel_is_split_at_one_microsecond() {
+    let lens = [200, 999, 1000, 5000];
+    let detours = lens
+        .iter()
+        .map(|&len| Detour { start_ns: len * 10, len_ns: len, outside_ns: len, records: 0 })
+        .collect();
+    let b = block(detours, vec![]);
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(100_000)), vec![b.clone()]);
+    let rows: Vec<_> =
+        s.outside_kernel.iter().map(|r| (r.class.as_str(), r.count, r.cost_ns_total)).collect();
+    assert_eq!(rows, [("microarchitecture", 2, 1199), ("hypervisor_or_smi", 2, 6000)]);
+    assert_eq!(s.attributed.time_pct, Some(0.0));
+    assert_eq!(s.attributed_over_1us.count_pct, Some(0.0));
+    assert_eq!((s.cpus[0].longest_ns, s.cpus[0].longest_at_ns), (5000, 50_000));
+
+    let s = summary_of(&one_cpu(Mode::ProbeOnly), Some(&trailer(100_000)), vec![b]);
+    assert!(s.outside_kernel.iter().all(|r| r.class.starts_with("unattributed")));
+}
+
+#[test]
+fn a_detour_whose_parts_do_not_add_up_is_counted() {
+    let detour = |len_ns| Detour { start_ns: 0, len_ns, outside_ns: 10, records: 1 };
+    let records = vec![record(0, TICK, 90, 90, IN), record(0, TICK, 90, 90, IN)];
+    let b = block(vec![detour(100), detour(101)], records);
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![b]);
+    assert_eq!(s.unbalanced_detours, 1);
+}
+
+#[test]
+fn without_a_probe_cost_is_the_net_time_of_the_records() {
+    let b = block(vec![], vec![record(0, TICK, 100, 100, RecordFlags::default())]);
+    let s = summary_of(&one_cpu(Mode::KernelOnly), Some(&trailer(1000)), vec![b]);
+    assert_eq!(s.cost_basis, CostBasis::Records);
+    assert_eq!(s.attributed.time_pct, None);
+    assert!((s.cpus[0].noise_pct - 10.0).abs() < 1e-9);
+    assert!((s.sources[0].share_pct - 100.0).abs() < 1e-9);
+}
+
+#[test]
+fn without_a_trailer_the_window_runs_from_the_first_event_to_the_last_and_losses_are_unknown() {
+    let detour = |start_ns| Detour { start_ns, len_ns: 100, outside_ns: 100, records: 0 };
+    let b = block(vec![detour(1000), detour(1900)], vec![]);
+    let s = summary_of(&one_cpu(Mode::Attributed), None, vec![b]);
+    assert!(!s.cpus[0].window_known);
+    assert!((s.duration_s - 1e-6).abs() < 1e-15);
+    assert!((s.cpus[0].noise_pct - 20.0).abs() < 1e-9);
+    assert_eq!(s.lost.records, None);
+    assert!(s.truncated.is_some());
+}
+
+#[test]
+fn an_empty_recording_has_an_empty_summary() {
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![]);
+    assert_eq!((s.detours, s.sources.len(), s.outside_kernel.len()), (0, 0, 0));
+    assert_eq!(s.attributed.time_pct, None);
+    assert_eq!(s.cpus.len(), 1);
+    assert_eq!(s.cpus[0].noise_pct, 0.0);
+    let s = summary_of(&Manifest::default(), None, vec![]);
+    assert_eq!((s.duration_s, s.noise_pct), (0.0, 0.0));
+}
+
+#[test]
+fn ticks_on_64_cpus_with_different_phases_have_the_period_of_one() {
+    let mut manifest = one_cpu(Mode::Attributed);
+    manifest.lanes = (0..64).map(|cpu| Lane::Cpu { cpu }).collect();
+    let mut rng = Rng::new(7);
+    let blocks = (0..64).map(|lane| {
+        let phase = rng.next() % 4_000_000;
+        let starts = (0..250).map(|i| phase + i * 4_000_000 + rng.next() % 20_000);
+        let records: Vec<Record> = starts
+            .map(|t| Record { cpu: lane as u16, ..record(t, TICK, 2000, 5000, IN) })
+            .collect();
+        let detours = records
+            .iter()
+            .map(|r| Detour { start_ns: r.start_ns, len_ns: 5000, outside_ns: 0, records: 1 })
+            .collect();
+        Block { lane: LaneId(lane), detours, records }
+    });
+    let s = summary_of(&manifest, None, blocks.collect());
+    assert_eq!(s.cpus.len(), 64);
+    assert_eq!(s.sources[0].per_cpu.len(), 64);
+    assert_eq!(s.sources[0].per_lane.len(), 64);
+    let period = s.sources[0].period_ns;
+    assert!(period.is_some_and(|p| p.abs_diff(4_000_000) < 4_000), "{period:?}");
+}
+
+#[test]
+fn a_daemon_that_moves_between_cpus_keeps_its_period() {
+    let mut manifest = one_cpu(Mode::Attributed);
+    manifest.lanes = (0..16).map(|cpu| Lane::Cpu { cpu }).collect();
+    let mut rng = Rng::new(7);
+    let blocks = (0..100u64).map(|i| {
+        let lane = (rng.next() % 16) as u32;
+        let r = record(i * 10_000_000 + rng.next() % 50_000, DAEMON_A, 50, 50, IN);
+        let d = Detour { start_ns: r.start_ns, len_ns: 50, outside_ns: 0, records: 1 };
+        Block { lane: LaneId(lane), detours: vec![d], records: vec![r] }
+    });
+    let s = summary_of(&manifest, None, blocks.collect());
+    let period = s.sources[0].period_ns;
+    assert!(period.is_some_and(|p| p.abs_diff(10_000_000) < 10_000), "{period:?}");
+}
+
+#[test]
+fn threads_of_a_program_are_ranked_by_the_time_they_lost() {
+    let mut manifest = one_cpu(Mode::Program);
+    let thread = |tid| Lane::Thread { pid: 10, tid, name: format!("worker{tid}") };
+    manifest.lanes = vec![thread(11), thread(12)];
+    let lost = |lane, len_ns| Block {
+        lane: LaneId(lane),
+        detours: vec![Detour { start_ns: 0, len_ns, outside_ns: 0, records: 1 }],
+        records: vec![record(0, TICK, len_ns, len_ns, IN)],
+    };
+    let s = summary_of(&manifest, None, vec![lost(0, 100), lost(1, 300)]);
+    let rows: Vec<_> = s.threads.iter().map(|t| (t.tid, t.lost_ns_total)).collect();
+    assert_eq!(rows, [(12, 300), (11, 100)]);
+    assert!(s.cpus.is_empty());
+}
+
+#[test]
+fn the_summary_holds_every_key_that_scripts_rely_on() -> Result<(), serde_json::Error> {
+    let b = block(
+        vec![Detour { start_ns: 0, len_ns: 150, outside_ns: 50, records: 1 }],
+        vec![record(0, TICK, 80, 100, IN)],
+    );
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![b]);
+    let json = serde_json::to_value(&s)?;
+    let keys: [(&str, &[&str]); 8] = [
+        (
+            "",
+            &[
+                "host",
+                "kernel",
+                "duration_s",
+                "cpus",
+                "sources",
+                "attributed",
+                "outside_kernel",
+                "lost",
+                "closure_error",
+                "overhead",
+            ],
+        ),
+        ("/cpus/0", &["cpu", "t_min_ns", "threshold_ns", "detours", "noise_pct"]),
+        (
+            "/sources/0",
+            &[
+                "class",
+                "name",
+                "unit",
+                "detail",
+                "count",
+                "net_ns_total",
+                "cost_ns_total",
+                "cost_ns_p50",
+                "cost_ns_p99",
+                "cost_ns_max",
+                "period_ns",
+            ],
+        ),
+        ("/attributed", &["time_pct", "count_pct"]),
+        ("/attributed_over_1us", &["time_pct", "count_pct"]),
+        ("/outside_kernel/0", &["class", "count", "cost_ns_total"]),
+        ("/lost", &["records", "detours", "unmatched"]),
+        ("/overhead", &["events", "bpf_ns_total", "cpu_pct"]),
+    ];
+    for (at, names) in keys {
+        for name in names {
+            assert!(json.pointer(at).is_some_and(|v| v.get(name).is_some()), "{at}/{name}");
+        }
+    }
+    Ok(())
+}
+
+fn any_block() -> impl Strategy<Value = Block> {
+    let record = (any::<u64>(), any::<u64>(), any::<u64>(), 0u32..7, any::<u16>(), any::<u8>())
+        .prop_map(|(start_ns, net_ns, cost_ns, source, cpu, flags)| Record {
+            cpu,
+            ..record(start_ns, source, net_ns, cost_ns, RecordFlags(flags))
+        });
+    let detour = (any::<u64>(), any::<u64>(), any::<u64>(), 0u32..40).prop_map(
+        |(start_ns, len_ns, outside_ns, records)| Detour { start_ns, len_ns, outside_ns, records },
+    );
+    let records = prop::collection::vec(record, 0..40);
+    (any::<u32>(), prop::collection::vec(detour, 0..10), records)
+        .prop_map(|(lane, detours, records)| Block { lane: LaneId(lane % 3), detours, records })
+}
+
+/// Detours whose parts add up.
+fn sound_block() -> impl Strategy<Value = Block> {
+    let parts = prop::collection::vec((0u32..3, 1u64..10_000, 0u64..3_000), 0..4);
+    prop::collection::vec((parts, 0u64..2_000, 1u64..100_000), 0..50).prop_map(|detours| {
+        let mut block = block(vec![], vec![]);
+        let mut at = 0;
+        for (parts, outside_ns, gap) in detours {
+            at += gap;
+            let start_ns = at;
+            for &(source, net_ns, entry_ns) in &parts {
+                block.records.push(record(at, source, net_ns, net_ns + entry_ns, IN));
+                at += net_ns + entry_ns;
+            }
+            at += outside_ns;
+            let records = parts.len() as u32;
+            block.detours.push(Detour { start_ns, len_ns: at - start_ns, outside_ns, records });
+        }
+        block
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_parts_add_up_to_the_whole(b in sound_block()) {
+        let s = summary_of(&one_cpu(Mode::Attributed), None, vec![b]);
+        let named: u64 = s.sources.iter().map(|r| r.cost_ns_total).sum();
+        let net: u64 = s.sources.iter().map(|r| r.net_ns_total).sum();
+        let outside: u64 = s.outside_kernel.iter().map(|r| r.cost_ns_total).sum();
+        prop_assert_eq!(s.unbalanced_detours, 0);
+        prop_assert_eq!(named + outside, s.detour_ns_total);
+        prop_assert_eq!(net + s.entry_exit_ns_total, named);
+        for row in &s.sources {
+            prop_assert_eq!(row.per_cpu.iter().map(|p| p.cost_ns_total).sum::<u64>(), row.cost_ns_total);
+            prop_assert_eq!(row.per_lane.iter().map(|p| p.count).sum::<u64>(), row.count);
+            prop_assert!(row.cost_ns_p50 <= row.cost_ns_p99 && row.cost_ns_p99 <= row.cost_ns_max);
+        }
+    }
+
+    #[test]
+    fn any_damaged_block_is_survived(blocks in prop::collection::vec(any_block(), 0..4)) {
+        let s = summary_of(&one_cpu(Mode::Attributed), None, blocks);
+        prop_assert!(s.noise_pct.is_finite());
+    }
+}

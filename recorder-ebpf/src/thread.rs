@@ -1,0 +1,205 @@
+//! Threads: who was on the CPU (`sched:sched_switch`), who woke it (`sched:sched_waking`), what a
+//! kworker ran (`workqueue:workqueue_execute_*`), who is whose child (`sched:sched_process_fork`).
+
+use aya_ebpf::{
+    helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid},
+    macros::btf_tracepoint,
+    programs::BtfTracePointContext,
+};
+use detour_abi::{CGROUP_UNKNOWN, MAX_DEPTH, Task, flag, hook, kind};
+
+use crate::{
+    page_fault::is_fault,
+    stack::{close, split},
+    state::{
+        Cpu, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_STATE, TASK_TGID, WORK_FUNC, field, now,
+        own_task_slot, task_slot,
+    },
+};
+
+/// `sched:sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next, ...)`.
+/// Interrupts are off here; only an NMI can come between.
+#[btf_tracepoint(function = "sched_switch")]
+pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
+    let Some(mut cpu) = Cpu::current(hook::SWITCH) else { return 0 };
+    if !cpu.emits() {
+        cpu.set_depth(0);
+        cpu.frame(0).start = 0;
+        return 0;
+    }
+    let prev: *const u8 = ctx.arg(1);
+    let next: *const u8 = ctx.arg(2);
+    let prev_tid: u32 = unsafe { field(prev, TASK_PID.load()) };
+    let next_tid: u32 = unsafe { field(next, TASK_PID.load()) };
+
+    close_open_frames(&mut cpu, prev_tid);
+    announce_if_new(&mut cpu, prev, prev_tid);
+
+    let (now, accounted) = cpu.stamp();
+    let frame = *cpu.frame(0);
+    let mut left = accounted;
+    if frame.start != 0 {
+        let state: u32 = unsafe { field(prev, TASK_STATE.load()) };
+        let wants_to_run = ctx.arg::<u64>(0) & 1 != 0 || state == 0;
+        let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
+        left = left.wrapping_add(close(&mut cpu, &frame, now, accounted, flags, 0));
+    }
+
+    let mut waker = 0;
+    let mut waited = 0;
+    let mut work = 0;
+    if let Some(slot) = task_slot(next_tid)
+        && slot.tid == next_tid
+        && next_tid != 0
+    {
+        if slot.woken_at != 0 {
+            waker = slot.waker;
+            waited = now.wrapping_sub(slot.woken_at);
+            slot.woken_at = 0;
+        }
+        work = slot.work;
+    }
+    let frame = cpu.frame(0);
+    frame.kind = kind::THREAD;
+    frame.flags = 0;
+    frame.id = next_tid;
+    frame.other = waker;
+    frame.aux = if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 };
+    frame.detail = work;
+    frame.accounted = left;
+    frame.start = now;
+    0
+}
+
+/// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on
+/// real-time kernels inside a softirq, too.
+#[inline(always)]
+fn close_open_frames(cpu: &mut Cpu, tid: u32) {
+    let mut tries = 0;
+    while tries < 3 {
+        let depth = cpu.depth();
+        if depth == 0 || depth as usize >= MAX_DEPTH {
+            break;
+        }
+        let frame = *cpu.frame(depth);
+        if is_fault(frame.kind) {
+            // Its end, if it comes, finds the start in the task's slot. Until then the time is
+            // the thread's: a fault that was refused has no end and must not grow one.
+            if let Some(slot) = own_task_slot(tid) {
+                slot.fault_start = frame.start;
+                slot.fault_id = frame.id;
+                slot.fault_kind = frame.kind;
+            }
+        } else {
+            let (now, accounted) = cpu.stamp();
+            close(cpu, &frame, now, accounted, flag::CUT_SHORT, depth);
+        }
+        cpu.set_depth(depth - 1);
+        tries += 1;
+    }
+    cpu.set_depth(0);
+}
+
+/// Tells user space who a tid is, once per tid, name and cgroup.
+#[inline(always)]
+fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
+    if tid == 0 {
+        return;
+    }
+    let offset = TASK_COMM.load();
+    let comm = unsafe { [field::<u64>(task, offset), field::<u64>(task, offset + 8)] };
+    // The outgoing task is still the current one.
+    let cgroup = unsafe { bpf_get_current_cgroup_id() };
+    let Some(slot) = own_task_slot(tid) else { return };
+    if slot.comm[0] == comm[0] && slot.comm[1] == comm[1] && slot.cgroup == cgroup {
+        return;
+    }
+    let task = Task {
+        comm,
+        cgroup,
+        tid,
+        tgid: unsafe { field(task, TASK_TGID.load()) },
+        task_flags: unsafe { field(task, TASK_FLAGS.load()) },
+        parent: 0,
+        spare: 0,
+        cpu: 0,
+        kind_depth: kind::TASK,
+        flags: 0,
+    };
+    if cpu.announce(task) {
+        slot.comm = comm;
+        slot.cgroup = cgroup;
+    }
+}
+
+/// `sched:sched_waking(struct task_struct *p)`, on the CPU of whoever wakes it.
+#[btf_tracepoint(function = "sched_waking")]
+pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
+    let Some(mut cpu) = Cpu::current(hook::WAKING) else { return 0 };
+    let task: *const u8 = ctx.arg(0);
+    let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+    let waker = cpu.origin();
+    if let Some(slot) = own_task_slot(tid) {
+        slot.waker = waker;
+        slot.woken_at = now();
+    }
+    0
+}
+
+/// `workqueue:workqueue_execute_start(struct work_struct *work)`.
+#[btf_tracepoint(function = "workqueue_execute_start")]
+pub fn work_start(ctx: BtfTracePointContext) -> i32 {
+    let Some(mut cpu) = Cpu::current(hook::WORK_START) else { return 0 };
+    let work: *const u8 = ctx.arg(0);
+    let function: u64 = unsafe { field(work, WORK_FUNC.load()) };
+    let tid = bpf_get_current_pid_tgid() as u32;
+    let Some(slot) = own_task_slot(tid) else { return 0 };
+    let continues = slot.work != 0 && slot.work_done != 0;
+    slot.work = function;
+    slot.work_done = 0;
+    if !cpu.emits() || cpu.frame(0).start == 0 {
+        return 0;
+    }
+    if continues && cpu.frame(0).flags & flag::CONTINUED == 0 && cpu.frame(0).aux != 0 {
+        // Woken for this item: what passed since the switch belongs to it, not to the last one.
+        cpu.frame(0).detail = 0;
+    }
+    if cpu.depth() == 0 {
+        split(&mut cpu, 0, function);
+    }
+    0
+}
+
+/// `workqueue:workqueue_execute_end(struct work_struct *work, work_func_t function)`.
+#[btf_tracepoint(function = "workqueue_execute_end")]
+pub fn work_end(_ctx: BtfTracePointContext) -> i32 {
+    let Some(_cpu) = Cpu::current(hook::WORK_END) else { return 0 };
+    let tid = bpf_get_current_pid_tgid() as u32;
+    if let Some(slot) = own_task_slot(tid) {
+        slot.work_done = 1;
+    }
+    0
+}
+
+/// `sched:sched_process_fork(struct task_struct *parent, struct task_struct *child)`. Attached only
+/// when a program's threads are followed.
+#[btf_tracepoint(function = "sched_process_fork")]
+pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
+    let Some(mut cpu) = Cpu::current(hook::FORK) else { return 0 };
+    let parent: *const u8 = ctx.arg(0);
+    let child: *const u8 = ctx.arg(1);
+    let offset = TASK_COMM.load();
+    cpu.announce(Task {
+        comm: unsafe { [field(child, offset), field(child, offset + 8)] },
+        cgroup: CGROUP_UNKNOWN,
+        tid: unsafe { field(child, TASK_PID.load()) },
+        tgid: unsafe { field(child, TASK_TGID.load()) },
+        task_flags: unsafe { field(child, TASK_FLAGS.load()) },
+        parent: unsafe { field(parent, TASK_TGID.load()) },
+        spare: 0,
+        cpu: 0,
+        kind_depth: kind::FORK,
+        flags: 0,
+    });
+    0
+}

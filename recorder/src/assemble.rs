@@ -1,0 +1,379 @@
+//! From batches to the file: entries are named, put on the recording's clock, merged with the
+//! detours, and written block by block. Runs on the writer's thread; memory is bounded by the blocks
+//! that are open and the records that wait for their detour.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::File,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use detour_abi::{Task, flag, kind};
+use trace::{Block, Detour, Lane, LaneId, Record, RecordFlags, Writer};
+
+use crate::{
+    clock::ClockLine,
+    closure::Closure,
+    drain::{Batch, Decoded, decode},
+    merge::{Merge, Named, Sink},
+    names::Names,
+    probe::{Jump, Jumps},
+    program::{Program, Slice},
+    targets::Targets,
+};
+
+/// Events of a lane before its block is written.
+const BLOCK_EVENTS: usize = 1 << 15;
+/// What a killed recorder loses at most.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// What is recorded.
+pub enum Subject {
+    /// Probes on CPUs, with or without kernel records. By lane.
+    Probes(Vec<Probed>),
+    /// Kernel records of CPUs, no probe. CPU numbers by lane.
+    Cpus(Vec<u32>),
+    /// The threads of a program.
+    Program(Targets),
+}
+
+pub struct Probed {
+    pub cpu: u32,
+    pub tid: u32,
+    pub jumps: Arc<Jumps>,
+}
+
+/// A lane's open block.
+struct Open {
+    block: Block,
+}
+
+impl Sink for Open {
+    fn lone(&mut self, record: Record) {
+        self.block.records.push(record);
+    }
+
+    fn detour(&mut self, detour: Detour, records: &[Record]) {
+        self.block.detours.push(detour);
+        self.block.records.extend_from_slice(records);
+    }
+}
+
+impl Open {
+    fn events(&self) -> usize {
+        self.block.detours.len() + self.block.records.len()
+    }
+}
+
+#[derive(Default)]
+struct ProbedLane {
+    merge: Merge,
+    /// Jumps beyond the last anchor.
+    waiting: VecDeque<Jump>,
+}
+
+pub struct Assembler {
+    writer: Writer<File>,
+    names: Names,
+    epoch_ns: u64,
+    subject: Subject,
+    lanes: Vec<Open>,
+    probed: Vec<ProbedLane>,
+    lane_of_cpu: HashMap<u16, usize>,
+    program: Program,
+    clock: ClockLine,
+    closures: HashMap<u16, Closure>,
+    last_flush: Instant,
+    /// Records that began before this are not part of the recording.
+    not_before_ns: u64,
+    own_ns: u64,
+    unwritten: u64,
+    write_error: Option<String>,
+}
+
+/// What the assembler knows at the end.
+pub struct Assembled {
+    pub writer: Writer<File>,
+    pub clock: ClockLine,
+    pub closure_error: Option<f64>,
+    /// Time the recorder's own threads took on measured CPUs, the probes left out.
+    pub own_ns: u64,
+    pub unwritten: u64,
+    pub write_error: Option<String>,
+    /// Lane, from and to of each watched thread.
+    pub threads: Vec<(LaneId, u64, u64)>,
+    pub symbols_hidden: bool,
+}
+
+impl Assembler {
+    /// `epoch_ns` is the moment on CLOCK_MONOTONIC that becomes 0 in the trace; `clock` knows two
+    /// anchors already, so that the first records find a line.
+    pub fn new(
+        writer: Writer<File>,
+        names: Names,
+        subject: Subject,
+        epoch_ns: u64,
+        clock: ClockLine,
+    ) -> Assembler {
+        let cpus: Vec<u32> = match &subject {
+            Subject::Probes(probes) => probes.iter().map(|p| p.cpu).collect(),
+            Subject::Cpus(cpus) => cpus.clone(),
+            Subject::Program(_) => Vec::new(),
+        };
+        Assembler {
+            writer,
+            names,
+            epoch_ns,
+            subject,
+            lanes: (0..cpus.len()).map(open_lane).collect(),
+            probed: cpus.iter().map(|_| ProbedLane::default()).collect(),
+            lane_of_cpu: cpus.iter().enumerate().map(|(lane, &cpu)| (cpu as u16, lane)).collect(),
+            program: Program::default(),
+            clock,
+            closures: HashMap::new(),
+            last_flush: Instant::now(),
+            not_before_ns: epoch_ns,
+            own_ns: 0,
+            unwritten: 0,
+            write_error: None,
+        }
+    }
+
+    pub fn accept(&mut self, batch: Batch) {
+        if let Some(anchor) = batch.anchor {
+            self.clock.push(anchor);
+        }
+        for entry in &batch.entries {
+            match decode(entry) {
+                Decoded::Record(record) => self.record(&record),
+                Decoded::Task(task) => self.task(&task),
+            }
+        }
+        for (probe, jumps) in batch.jumps {
+            if let Some(lane) = self.probed.get_mut(probe) {
+                lane.waiting.extend(jumps);
+            }
+        }
+        self.settle_jumps(batch.last);
+        self.write_full_blocks(batch.last);
+    }
+
+    fn task(&mut self, task: &Task) {
+        self.names.learn(task);
+        if let Subject::Program(targets) = &mut self.subject {
+            targets.learn(task);
+        }
+    }
+
+    fn record(&mut self, record: &detour_abi::Record) {
+        self.closures.entry(record.cpu).or_default().add(record);
+        let end = record.start + record.gross;
+        let lane = self.lane_of_cpu.get(&record.cpu).copied();
+        match &self.subject {
+            Subject::Probes(probes) => {
+                let Some(lane) = lane else { return };
+                // Before the loop runs, what happens on its CPU disturbs nobody.
+                let started = probes[lane].jumps.first().and_then(|first| self.clock.ns(first));
+                if started.is_none_or(|started| end <= started) {
+                    return;
+                }
+                let is_probe = record.kind() == kind::THREAD && record.id == probes[lane].tid;
+                let named = self.named(record, is_probe);
+                self.probed[lane].merge.record(named, &mut self.lanes[lane]);
+            }
+            Subject::Cpus(_) => {
+                let Some(lane) = lane else { return };
+                if record.start >= self.not_before_ns {
+                    let named = self.named(record, false);
+                    self.lanes[lane].lone(named.record);
+                }
+            }
+            Subject::Program(_) => self.program_record(record),
+        }
+    }
+
+    fn program_record(&mut self, record: &detour_abi::Record) {
+        let named = self.named(record, false);
+        if record.kind() != kind::THREAD {
+            self.program.record(named);
+            return;
+        }
+        let slice = Slice {
+            named,
+            tid: record.id,
+            runnable: record.flags & flag::RUNNABLE != 0,
+            waited_ns: u64::from(record.aux),
+        };
+        let Subject::Program(targets) = &mut self.subject else { return };
+        let watched = targets.contains(record.id, &mut self.names);
+        if !watched {
+            self.program.slice(slice, None::<(LaneId, &mut Open)>);
+            return;
+        }
+        let lane = match self.program.threads.get(&record.id) {
+            Some(thread) => thread.lane,
+            None => {
+                let lane = LaneId(self.lanes.len() as u32);
+                let pid = self.names.tgid(record.id).unwrap_or(record.id);
+                let name = self.names.task_name(record.id);
+                let thread = Lane::Thread { pid, tid: record.id, name };
+                if let Err(error) = self.writer.add_lane(lane, &thread) {
+                    self.write_error = Some(error.to_string());
+                }
+                self.lanes.push(open_lane(lane.0 as usize));
+                lane
+            }
+        };
+        self.program.slice(slice, Some((lane, &mut self.lanes[lane.0 as usize])));
+    }
+
+    /// Gives a record its source and the recording's clock.
+    fn named(&mut self, record: &detour_abi::Record, baseline: bool) -> Named {
+        let (class, source) = self.names.source(record);
+        if !baseline && self.names.is_own(source) {
+            self.own_ns += record.net;
+        }
+        let mut flags = RecordFlags::default();
+        for (bit, meaning) in [
+            (flag::CONTINUED, RecordFlags::CONTINUED),
+            (flag::POINT, RecordFlags::POINT),
+            (flag::CUT_SHORT, RecordFlags::CUT_SHORT),
+        ] {
+            if record.flags & bit != 0 {
+                flags = flags.with(meaning);
+            }
+        }
+        if baseline {
+            flags = flags.with(RecordFlags::BASELINE);
+        }
+        let record = Record {
+            start_ns: record.start.saturating_sub(self.epoch_ns),
+            gross_ns: record.gross,
+            net_ns: record.net,
+            cost_ns: record.net,
+            source,
+            cpu: record.cpu,
+            depth: record.depth(),
+            flags,
+        };
+        Named { class, record }
+    }
+
+    /// Merges the detours whose times are known; with `all`, the rest by the last piece of the line.
+    fn settle_jumps(&mut self, all: bool) {
+        let covered = self.clock.covered_to().unwrap_or(0);
+        for (lane, probed) in self.probed.iter_mut().enumerate() {
+            while let Some(jump) = probed.waiting.front().copied() {
+                if jump.to > covered && !all {
+                    break;
+                }
+                let (Some(from), Some(to)) = (self.clock.ns(jump.from), self.clock.ns(jump.to))
+                else {
+                    break;
+                };
+                probed.waiting.pop_front();
+                let from = from.saturating_sub(self.epoch_ns);
+                let to = to.saturating_sub(self.epoch_ns).max(from + 1);
+                probed.merge.detour(from, to, &mut self.lanes[lane]);
+            }
+            if all {
+                probed.merge.finish(&mut self.lanes[lane]);
+            }
+        }
+    }
+
+    fn write_full_blocks(&mut self, all: bool) {
+        let all = all || self.last_flush.elapsed() >= FLUSH_EVERY;
+        for lane in 0..self.lanes.len() {
+            let events = self.lanes[lane].events();
+            if events >= BLOCK_EVENTS || (all && events > 0) {
+                self.write_block(lane);
+            }
+        }
+        if all {
+            self.last_flush = Instant::now();
+            if let Err(error) = self.writer.flush() {
+                self.write_error.get_or_insert(error.to_string());
+            }
+        }
+    }
+
+    fn write_block(&mut self, lane: usize) {
+        for (id, source) in self.names.take_changed() {
+            if let Err(error) = self.writer.add_source(id, &source) {
+                self.write_error.get_or_insert(error.to_string());
+            }
+        }
+        let full = std::mem::replace(&mut self.lanes[lane], open_lane(lane));
+        for part in pieces(full.block) {
+            if let Err(error) = self.writer.write_block(&part) {
+                // The recording goes on: space may come back, and what is lost is counted.
+                self.unwritten += (part.detours.len() + part.records.len()) as u64;
+                self.write_error.get_or_insert(error.to_string());
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Assembled {
+        self.settle_jumps(true);
+        self.write_full_blocks(true);
+        self.unwritten += self.program.dropped;
+        let closure_error =
+            self.closures.values().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
+        let threads =
+            self.program.threads.values().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
+        Assembled {
+            writer: self.writer,
+            clock: self.clock,
+            closure_error,
+            own_ns: self.own_ns,
+            unwritten: self.unwritten,
+            write_error: self.write_error,
+            threads,
+            symbols_hidden: self.names.symbols_hidden(),
+        }
+    }
+}
+
+fn open_lane(lane: usize) -> Open {
+    Open { block: Block::new(LaneId(lane as u32)) }
+}
+
+/// A block as parts that are small enough for the file. Detours stay with their records.
+fn pieces(block: Block) -> Vec<Block> {
+    if block.detours.len() + block.records.len() <= 2 * BLOCK_EVENTS {
+        return vec![block];
+    }
+    let mut parts = vec![Block::new(block.lane)];
+    let mut detours = block.detours.iter();
+    // Records that the current detour still lacks.
+    let mut owed = 0;
+    for record in &block.records {
+        let in_detour = record.flags.contains(RecordFlags::IN_DETOUR);
+        let full = parts.last().is_some_and(|p| p.detours.len() + p.records.len() >= BLOCK_EVENTS);
+        if owed == 0 && full {
+            parts.push(Block::new(block.lane));
+        }
+        let Some(part) = parts.last_mut() else { break };
+        if in_detour {
+            while owed == 0 {
+                let Some(detour) = detours.next() else { break };
+                part.detours.push(*detour);
+                owed = detour.records;
+            }
+            owed = owed.saturating_sub(1);
+        }
+        part.records.push(*record);
+    }
+    // Detours without records that come last.
+    for detour in detours {
+        if parts.last().is_some_and(|p| p.detours.len() + p.records.len() >= BLOCK_EVENTS) {
+            parts.push(Block::new(block.lane));
+        }
+        if let Some(part) = parts.last_mut() {
+            part.detours.push(*detour);
+        }
+    }
+    parts
+}

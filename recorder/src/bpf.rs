@@ -1,0 +1,318 @@
+//! Loads the BPF object, attaches what this kernel offers, and talks to the maps.
+
+use std::{fs, io, os::fd::OwnedFd};
+
+use aya::{
+    Ebpf, EbpfLoader, Pod,
+    maps::{Array, MapData, RingBuf},
+    programs::{
+        BtfTracePoint, PerfEvent, RawTracePoint,
+        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
+    },
+};
+use detour_abi::{CpuState, hook};
+use thiserror::Error;
+use trace::MissingHook;
+
+use crate::{
+    btf::{Btf, BtfError},
+    cpulist::CpuSet,
+    hooks::{Attach, HOOKS, Hook, OFFSETS},
+};
+
+/// Built by `cargo xtask ebpf` from `recorder-ebpf` and committed, so that a plain build needs no
+/// BPF toolchain.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/detour.bpf.o");
+
+const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+
+#[derive(Debug, Error)]
+pub enum BpfError {
+    #[error(
+        "this kernel has no BTF ({BTF_PATH}: {0}), which BPF programs need to find their way. \
+         Use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or record with --no-bpf"
+    )]
+    NoBtf(io::Error),
+    #[error("cannot read the kernel's BTF: {0}")]
+    Btf(#[from] BtfError),
+    #[error(
+        "loading BPF programs is not permitted: {0}. It needs CAP_BPF and CAP_PERFMON: run as root, \
+         or `setcap cap_bpf,cap_perfmon+ep` on the binary (kernels before 5.8: CAP_SYS_ADMIN)"
+    )]
+    NotPermitted(String),
+    #[error("the required hook {hook} cannot be attached: {why}")]
+    RequiredHook { hook: &'static str, why: String },
+    #[error("cannot load the BPF object: {0}")]
+    Load(String),
+    #[error("cannot access a BPF map: {0}")]
+    Map(String),
+}
+
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct PodState(CpuState);
+
+// SAFETY: `repr(C)`, only integers, no padding (the size is asserted where it is defined).
+unsafe impl Pod for PodState {}
+
+/// The loaded programs. Dropping it detaches and unloads everything.
+pub struct Bpf {
+    ebpf: Ebpf,
+    pub attached: Vec<String>,
+    pub missing: Vec<MissingHook>,
+    cpus: u32,
+}
+
+pub struct Options<'a> {
+    /// CPUs whose records are wanted.
+    pub watched: &'a CpuSet,
+    /// Follow a program's threads.
+    pub program_mode: bool,
+    pub ring_bytes: u32,
+}
+
+/// Reads the kernel's BTF.
+pub fn kernel_btf() -> Result<Btf, BpfError> {
+    Ok(Btf::parse(fs::read(BTF_PATH).map_err(BpfError::NoBtf)?)?)
+}
+
+impl Bpf {
+    pub fn load(options: &Options) -> Result<Bpf, BpfError> {
+        let btf = kernel_btf()?;
+        raise_memlock_limit();
+        // The end of page faults decides how the programs are compiled in, so it is tried first.
+        match Bpf::load_with(options, &btf, true) {
+            Ok(bpf) if bpf.has("minor-faults") => Ok(bpf),
+            Ok(first) => {
+                let missing = first.missing.clone();
+                drop(first);
+                let mut bpf = Bpf::load_with(options, &btf, false)?;
+                bpf.missing = missing;
+                Ok(bpf)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.attached.iter().any(|hook| hook == name)
+    }
+
+    fn load_with(options: &Options, btf: &Btf, bracket_faults: bool) -> Result<Bpf, BpfError> {
+        let cpus = aya::util::nr_cpus()
+            .map_err(|(path, error)| BpfError::Load(format!("{path}: {error}")))?
+            as u32;
+        let mut offsets = Vec::new();
+        let mut impossible = Vec::new();
+        for wanted in OFFSETS {
+            let found =
+                wanted.fields.iter().find_map(|field| btf.offset(wanted.structure, field).ok());
+            match found {
+                Some(offset) => offsets.push((wanted.global, offset)),
+                None => impossible.extend(wanted.programs.iter().map(|program| {
+                    let why = format!("struct {} has no {}", wanted.structure, wanted.fields[0]);
+                    (*program, why)
+                })),
+            }
+        }
+        let bracket = u32::from(bracket_faults);
+        let kernel = aya::Btf::from_sys_fs().map_err(|error| BpfError::Load(error.to_string()))?;
+        let mut loader = EbpfLoader::new();
+        loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &bracket, true);
+        for (global, offset) in &offsets {
+            loader.override_global(global, offset, true);
+        }
+        for map in ["STATE", "FLAGS", "SENDERS"] {
+            loader.map_max_entries(map, cpus);
+        }
+        loader.map_max_entries("RING", options.ring_bytes);
+        let ebpf = loader.load(OBJECT).map_err(load_error)?;
+        let mut bpf = Bpf { ebpf, attached: Vec::new(), missing: Vec::new(), cpus };
+        for hook in HOOKS {
+            if hook.program_mode_only && !options.program_mode {
+                continue;
+            }
+            let faults = matches!(hook.attach, Attach::PerfMinorFaults | Attach::PerfMajorFaults);
+            if faults && !bracket_faults {
+                continue;
+            }
+            let result = match impossible.iter().find(|(program, _)| *program == hook.program) {
+                Some((_, why)) => Err(Refused::Missing(why.clone())),
+                None => bpf.attach(hook, &kernel, options.watched),
+            };
+            match result {
+                Ok(()) => bpf.attached.push(hook.name.to_owned()),
+                Err(Refused::NotPermitted(why)) if hook.required => {
+                    return Err(BpfError::NotPermitted(why));
+                }
+                Err(refused) if hook.required => {
+                    return Err(BpfError::RequiredHook { hook: hook.name, why: refused.why() });
+                }
+                Err(refused) => bpf.missing.push(MissingHook {
+                    hook: hook.name.to_owned(),
+                    lost: hook.without.to_owned(),
+                    why: refused.why(),
+                }),
+            }
+        }
+        Ok(bpf)
+    }
+
+    fn attach(&mut self, hook: &Hook, btf: &aya::Btf, watched: &CpuSet) -> Result<(), Refused> {
+        let program = self
+            .ebpf
+            .program_mut(hook.program)
+            .ok_or_else(|| Refused::Missing("not in the object".into()))?;
+        match hook.attach {
+            Attach::Raw(tracepoints) => {
+                let program: &mut RawTracePoint = program.try_into()?;
+                program.load()?;
+                // Some vectors exist on some kernels only; the first must.
+                for (index, tracepoint) in tracepoints.iter().enumerate() {
+                    match program.attach(tracepoint) {
+                        Ok(_) => {}
+                        Err(error) if index == 0 => return Err(error.into()),
+                        Err(_) => {}
+                    }
+                }
+            }
+            Attach::Btf(tracepoint) => {
+                let program: &mut BtfTracePoint = program.try_into()?;
+                program.load(tracepoint, btf)?;
+                program.attach()?;
+            }
+            Attach::PerfMinorFaults => {
+                attach_faults(program.try_into()?, SoftwareEvent::PageFaultsMin, watched)?;
+            }
+            Attach::PerfMajorFaults => {
+                attach_faults(program.try_into()?, SoftwareEvent::PageFaultsMaj, watched)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what is wanted of each CPU.
+    pub fn set_flags(&mut self, flags: impl Fn(u32) -> u32) -> Result<(), BpfError> {
+        let map = self.ebpf.map_mut("FLAGS").ok_or_else(no_map)?;
+        let mut map: Array<_, u32> = Array::try_from(map).map_err(map_error)?;
+        for cpu in 0..self.cpus {
+            map.set(cpu, flags(cpu), 0).map_err(map_error)?;
+        }
+        Ok(())
+    }
+
+    /// The counters of every possible CPU, in order.
+    pub fn states(&self) -> Result<Vec<CpuState>, BpfError> {
+        let map = self.ebpf.map("STATE").ok_or_else(no_map)?;
+        let map: Array<_, PodState> = Array::try_from(map).map_err(map_error)?;
+        (0..self.cpus).map(|cpu| map.get(&cpu, 0).map(|s| s.0).map_err(map_error)).collect()
+    }
+
+    pub fn take_ring(&mut self) -> Result<RingBuf<MapData>, BpfError> {
+        let map = self.ebpf.take_map("RING").ok_or_else(no_map)?;
+        RingBuf::try_from(map).map_err(map_error)
+    }
+
+    /// Mean run time of each hook's program over the time statistics were on, by counter.
+    pub fn mean_run_ns(&self) -> [Option<f64>; hook::COUNT] {
+        let mut mean = [None; hook::COUNT];
+        for hook in HOOKS {
+            let Some(info) = self.ebpf.program(hook.program).and_then(|p| p.info().ok()) else {
+                continue;
+            };
+            if info.run_count() > 0 {
+                mean[hook.counter] =
+                    Some(info.run_time().as_nanos() as f64 / info.run_count() as f64);
+            }
+        }
+        mean
+    }
+}
+
+/// Lets the kernel time BPF programs while the result lives. Needs CAP_SYS_ADMIN.
+pub fn time_programs() -> Option<OwnedFd> {
+    aya::sys::enable_stats(aya::sys::Stats::RunTime).ok()
+}
+
+fn attach_faults(
+    program: &mut PerfEvent,
+    event: SoftwareEvent,
+    watched: &CpuSet,
+) -> Result<(), Refused> {
+    program.load()?;
+    for &cpu in watched {
+        program.attach(
+            PerfEventConfig::Software(event),
+            PerfEventScope::AllProcessesOneCpu { cpu },
+            SamplePolicy::Period(1),
+            false,
+        )?;
+    }
+    Ok(())
+}
+
+/// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK, 64 KiB by default.
+fn raise_memlock_limit() {
+    let unlimited = rustix::process::Rlimit { current: None, maximum: None };
+    // Refused without CAP_SYS_RESOURCE; then loading fails on old kernels and says why.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Memlock, unlimited);
+}
+
+/// Why a hook is not there.
+enum Refused {
+    NotPermitted(String),
+    Missing(String),
+}
+
+impl Refused {
+    fn why(self) -> String {
+        match self {
+            Refused::NotPermitted(why) | Refused::Missing(why) => why,
+        }
+    }
+}
+
+impl From<aya::programs::ProgramError> for Refused {
+    fn from(error: aya::programs::ProgramError) -> Self {
+        let why = innermost(&error);
+        if let Some(io::ErrorKind::PermissionDenied) = io_kind(&error) {
+            return Refused::NotPermitted(why);
+        }
+        Refused::Missing(why)
+    }
+}
+
+fn load_error(error: aya::EbpfError) -> BpfError {
+    match io_kind(&error) {
+        Some(io::ErrorKind::PermissionDenied) => BpfError::NotPermitted(innermost(&error)),
+        _ => BpfError::Load(chain(&error)),
+    }
+}
+
+fn map_error(error: aya::maps::MapError) -> BpfError {
+    BpfError::Map(chain(&error))
+}
+
+fn no_map() -> BpfError {
+    BpfError::Map("the map is not in the object".into())
+}
+
+fn errors<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |e| e.source())
+}
+
+fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    errors(error).find_map(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind)
+}
+
+/// The last cause, on one line.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let last = errors(error).last().map(ToString::to_string).unwrap_or_default();
+    last.lines().next().unwrap_or_default().to_owned()
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    errors(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

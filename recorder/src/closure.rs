@@ -1,0 +1,91 @@
+//! The account of one CPU: net times of all records against the time that passed.
+//!
+//! Threads follow each other without a gap, and everything else nests inside them, so from the first
+//! thread's start to the last one's end the net times must add up to wall time.
+
+use detour_abi::{Record, kind};
+
+#[derive(Default)]
+pub struct Closure {
+    /// Start of the first thread, end of the last.
+    span: Option<(u64, u64)>,
+    net: u64,
+    /// Finished inside the thread that runs now: start and net time.
+    inside: Vec<(u64, u64)>,
+    inside_net: u64,
+}
+
+/// Before the first thread's record comes, what nests inside it is kept apart; a thread that never
+/// ends must not keep them for ever.
+const MAX_INSIDE: usize = 1 << 16;
+
+impl Closure {
+    /// Takes the records of one CPU in the order they were sent.
+    pub fn add(&mut self, record: &Record) {
+        let end = record.start + record.gross;
+        if record.kind() != kind::THREAD {
+            if self.span.is_some() {
+                self.inside_net += record.net;
+            } else if self.inside.len() < MAX_INSIDE {
+                self.inside.push((record.start, record.net));
+            }
+            return;
+        }
+        let from = match self.span {
+            Some((from, _)) => from,
+            None => {
+                let inside = std::mem::take(&mut self.inside);
+                let started = inside.iter().filter(|(start, _)| *start >= record.start);
+                self.inside_net = started.map(|(_, net)| net).sum();
+                record.start
+            }
+        };
+        // Parts of one thread (several work items) follow each other like threads do.
+        self.net += record.net + self.inside_net;
+        self.inside_net = 0;
+        self.span = Some((from, end));
+    }
+
+    /// |net - wall| / wall. None where no two switches were seen.
+    pub fn error(&self) -> Option<f64> {
+        let (from, to) = self.span?;
+        let wall = to.checked_sub(from).filter(|wall| *wall > 0)?;
+        Some(self.net.abs_diff(wall) as f64 / wall as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u8, start: u64, gross: u64, net: u64) -> Record {
+        Record { start, gross, net, kind_depth: kind, ..Record::default() }
+    }
+
+    #[test]
+    fn a_whole_account_closes_and_a_lost_record_shows() {
+        let mut whole = Closure::default();
+        let mut lossy = Closure::default();
+        // An interrupt from before the first thread counts for nobody.
+        whole.add(&record(kind::VECTOR, 10, 5, 5));
+        for i in 0..100 {
+            let tick = record(kind::VECTOR, 1_000 * i + 500, 100, 100);
+            let thread = record(kind::THREAD, 1_000 * i, 1_000, 900);
+            whole.add(&tick);
+            whole.add(&thread);
+            if i % 10 != 5 {
+                lossy.add(&tick);
+            }
+            lossy.add(&thread);
+        }
+        assert!(whole.error().is_some_and(|e| e < 1e-3), "{:?}", whole.error());
+        assert!(lossy.error().is_some_and(|e| (e - 0.01).abs() < 1e-9), "{:?}", lossy.error());
+    }
+
+    #[test]
+    fn without_switches_there_is_nothing_to_close() {
+        let mut closure = Closure::default();
+        closure.add(&record(kind::VECTOR, 10, 5, 5));
+        assert_eq!(closure.error(), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! What this machine can record: every requirement, its state, and the command that mends it.
+
+use std::{fs, io};
+
+use serde::Serialize;
+
+use crate::{
+    bpf::{self, Bpf},
+    cpulist,
+    hooks::HOOKS,
+    machine,
+    record::best_counter,
+    symbols::Symbols,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Ok,
+    /// Recording works, with less detail or more disturbance.
+    Reduced,
+    /// Recording, or the part named, does not work.
+    Missing,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    pub what: String,
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// The command that mends it, or what else to do.
+    pub remedy: Option<String>,
+}
+
+fn check(what: &str, state: State, found: impl Into<String>, remedy: Option<&str>) -> Check {
+    Check {
+        what: what.to_owned(),
+        state,
+        found: found.into(),
+        remedy: remedy.filter(|_| state != State::Ok).map(str::to_owned),
+    }
+}
+
+/// Runs every check. Loads and attaches the programs for a moment where that is allowed.
+pub fn examine() -> Vec<Check> {
+    let mut checks = vec![kernel(), privileges(), btf()];
+    checks.extend(hooks());
+    checks.extend([
+        clock(),
+        symbols(),
+        cpus(),
+        isolation(),
+        realtime(),
+        counters(),
+        memlock(),
+        cgroup(),
+    ]);
+    checks
+}
+
+fn kernel() -> Check {
+    let release = machine::kernel();
+    let mut parts = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let state = if version >= (5, 8) { State::Ok } else { State::Missing };
+    check("kernel", state, release, Some("use Linux 5.8 or later: the BPF ring needs it"))
+}
+
+fn privileges() -> Check {
+    let has = machine::has_capability;
+    let admin = has(machine::CAP_SYS_ADMIN);
+    let missing: Vec<&str> = [(machine::CAP_BPF, "CAP_BPF"), (machine::CAP_PERFMON, "CAP_PERFMON")]
+        .into_iter()
+        .filter(|(capability, _)| !admin && !has(*capability))
+        .map(|(_, name)| name)
+        .collect();
+    if missing.is_empty() {
+        return check("privileges", State::Ok, "may load BPF programs", None);
+    }
+    check(
+        "privileges",
+        State::Missing,
+        format!("{} missing: the probe works, names do not", missing.join(" and ")),
+        Some("sudo detour ..., or: sudo setcap cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v detour)"),
+    )
+}
+
+fn btf() -> Check {
+    let remedy = Some("use a kernel with CONFIG_DEBUG_INFO_BTF=y (all current distributions have it)");
+    match bpf::kernel_btf() {
+        Ok(_) => check("BTF", State::Ok, "/sys/kernel/btf/vmlinux", None),
+        Err(error) => check("BTF", State::Missing, error.to_string(), remedy),
+    }
+}
+
+fn hooks() -> Vec<Check> {
+    let watched = machine::allowed();
+    let options = bpf::Options { watched: &watched, program_mode: true, ring_bytes: 1 << 20 };
+    let mut bpf = match Bpf::load(&options) {
+        Ok(bpf) => bpf,
+        Err(error) => return vec![check("hooks", State::Missing, error.to_string(), None)],
+    };
+    let hit = hit_counts(&mut bpf);
+    HOOKS
+        .iter()
+        .map(|hook| {
+            let what = format!("hook {}", hook.name);
+            if let Some(missing) = bpf.missing.iter().find(|m| m.hook == hook.name) {
+                let found = format!("{}: {}", missing.why, hook.without);
+                return check(&what, State::Reduced, found, None);
+            }
+            match hit.get(hook.counter).copied().unwrap_or(0) {
+                0 => check(&what, State::Ok, "attached; nothing to see in 0.2 s", None),
+                n => check(&what, State::Ok, format!("attached, {n} hits in 0.2 s"), None),
+            }
+        })
+        .collect()
+}
+
+/// Attached is not yet working: some hooks attach and never fire. A fifth of a second with a little
+/// of everything that can be provoked tells.
+fn hit_counts(bpf: &mut Bpf) -> Vec<u64> {
+    if bpf.set_flags(|_| detour_abi::watch::TRACK).is_err() {
+        return Vec::new();
+    }
+    for _ in 0..20 {
+        // A page fault, a switch, a wakeup and a timer.
+        let page = vec![1u8; 1 << 20];
+        std::hint::black_box(&page);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let mut hits = vec![0; detour_abi::hook::COUNT];
+    for state in bpf.states().unwrap_or_default() {
+        for (sum, hits) in hits.iter_mut().zip(state.hits) {
+            *sum += hits;
+        }
+    }
+    let _ = bpf.set_flags(|_| 0);
+    hits
+}
+
+fn clock() -> Check {
+    let source = machine::clocksource();
+    let counter = best_counter();
+    let found = format!("clocksource {source}, the probe uses {counter}");
+    let state = if counter == "clock_gettime" { State::Reduced } else { State::Ok };
+    let remedy = "boot with tsc=reliable if the TSC is known to be good; short detours are missed \
+                  otherwise";
+    check("clock", state, found, Some(remedy))
+}
+
+fn symbols() -> Check {
+    let remedy = Some("run as root, or: sudo sysctl kernel.kptr_restrict=0");
+    match Symbols::of_this_kernel() {
+        Ok(symbols) if !symbols.is_empty() => check("kernel symbols", State::Ok, "readable", None),
+        Ok(_) => check("kernel symbols", State::Reduced, "hidden: callbacks have no names", remedy),
+        Err(error) => check("kernel symbols", State::Reduced, error.to_string(), remedy),
+    }
+}
+
+fn cpus() -> Check {
+    let (allowed, online) = (machine::allowed(), machine::online());
+    let found =
+        format!("online {}, usable {}", cpulist::format(&online), cpulist::format(&allowed));
+    if allowed.len() < online.len() {
+        let remedy = Some("widen the cpuset, or run outside it, to measure the other CPUs");
+        return check("CPUs", State::Reduced, found, remedy);
+    }
+    check("CPUs", State::Ok, found, None)
+}
+
+fn isolation() -> Check {
+    let (isolated, nohz) = (machine::isolated(), machine::nohz_full());
+    if isolated.is_empty() && nohz.is_empty() {
+        let remedy = Some(
+            "leave a CPU unmeasured for the recorder (-c), or boot with isolcpus= and nohz_full=",
+        );
+        return check("isolation", State::Reduced, "no CPU is isolated", remedy);
+    }
+    let found = format!(
+        "isolated {}, nohz_full {}",
+        cpulist::format(&isolated),
+        cpulist::format(&nohz)
+    );
+    check("isolation", State::Ok, found, None)
+}
+
+fn realtime() -> Check {
+    let runtime = machine::text("/proc/sys/kernel/sched_rt_runtime_us");
+    let period = machine::text("/proc/sys/kernel/sched_rt_period_us");
+    let found = format!("real-time tasks may run {runtime} of every {period} us");
+    let state = if runtime == "-1" || runtime == period { State::Ok } else { State::Reduced };
+    let remedy = "matters with --fifo only: sudo sysctl kernel.sched_rt_runtime_us=-1";
+    check("real-time throttling", state, found, Some(remedy))
+}
+
+fn counters() -> Check {
+    let mut counters = crate::counters::Counters::open(0);
+    let names: Vec<String> = counters.read().into_keys().collect();
+    let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let state = match names.iter().any(|name| name == "cycles") {
+        true => State::Ok,
+        false => State::Reduced,
+    };
+    let remedy = if names.is_empty() {
+        "sudo sysctl kernel.perf_event_paranoid=1"
+    } else {
+        "cycles and instructions need a PMU; virtual machines often have none"
+    };
+    check("perf counters", state, found, Some(remedy))
+}
+
+fn memlock() -> Check {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    let root = machine::has_capability(14); // CAP_IPC_LOCK
+    let found = match limit {
+        None => "unlimited".to_owned(),
+        Some(bytes) => format!("{} KiB", bytes / 1024),
+    };
+    let state = if root || limit.is_none() { State::Ok } else { State::Reduced };
+    let remedy = Some("ulimit -l unlimited, so that the probes' buffers can be locked");
+    check("locked memory", state, found, remedy)
+}
+
+fn cgroup() -> Check {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounted = mounts.lines().any(|line| line.contains(" - cgroup2 "));
+    let systemd = match fs::metadata("/run/systemd/system") {
+        Ok(_) => "systemd runs",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "no systemd: cgroup paths instead of units",
+        Err(_) => "systemd unknown",
+    };
+    if mounted {
+        return check("cgroup v2", State::Ok, format!("mounted, {systemd}"), None);
+    }
+    let remedy = Some("sudo mount -t cgroup2 none /sys/fs/cgroup");
+    check("cgroup v2", State::Reduced, "not mounted: daemons have no units", remedy)
+}

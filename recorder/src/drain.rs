@@ -1,0 +1,149 @@
+//! The reader: one thread that empties the kernel's ring and the probes' buffers, and takes the
+//! anchors that join their clocks. It polls; nothing ever wakes it, since a wakeup would be noise.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::SyncSender,
+    },
+    time::{Duration, Instant},
+};
+
+use aya::maps::{MapData, RingBuf};
+use detour_abi::{Record, Task, kind};
+
+use crate::{
+    clock::Anchor,
+    probe::{Jump, Jumps},
+};
+
+/// One entry of the ring: a record or a task, told apart by its kind.
+pub type Entry = [u64; 6];
+
+/// What an entry holds.
+pub enum Decoded {
+    Record(Record),
+    Task(Task),
+}
+
+/// The layout is asserted where it is defined; BPF objects are little endian here.
+pub fn decode(entry: &Entry) -> Decoded {
+    let [a, b, c, d, e, f] = *entry;
+    let (cpu, kind_depth, flags) = ((f >> 32) as u16, (f >> 48) as u8, (f >> 56) as u8);
+    if matches!(kind_depth & 15, kind::TASK | kind::FORK) {
+        return Decoded::Task(Task {
+            comm: [a, b],
+            cgroup: c,
+            tid: d as u32,
+            tgid: (d >> 32) as u32,
+            task_flags: e as u32,
+            parent: (e >> 32) as u32,
+            spare: f as u32,
+            cpu,
+            kind_depth,
+            flags,
+        });
+    }
+    Decoded::Record(Record {
+        start: a,
+        gross: b,
+        net: c,
+        detail: d,
+        id: e as u32,
+        other: (e >> 32) as u32,
+        aux: f as u32,
+        cpu,
+        kind_depth,
+        flags,
+    })
+}
+
+/// What one look at the ring and the buffers gave.
+#[derive(Default)]
+pub struct Batch {
+    pub entries: Vec<Entry>,
+    /// By index of the probe.
+    pub jumps: Vec<(usize, Vec<Jump>)>,
+    pub anchor: Option<Anchor>,
+    /// Nothing follows.
+    pub last: bool,
+}
+
+/// A batch never grows beyond this, so that the memory between reader and writer is bounded.
+const MAX_ENTRIES: usize = 1 << 16;
+
+const ANCHOR_EVERY: Duration = Duration::from_millis(100);
+
+pub struct Drain {
+    pub ring: Option<RingBuf<MapData>>,
+    pub probes: Vec<Arc<Jumps>>,
+    pub anchor: fn() -> Anchor,
+    pub pause: Duration,
+}
+
+impl Drain {
+    /// Runs until `stop` is set and everything that was there then has been sent. When the writer
+    /// falls behind this waits, the ring fills, and the kernel side counts what it drops.
+    pub fn run(mut self, stop: &AtomicBool, out: &SyncSender<Batch>) {
+        let mut last_anchor: Option<Instant> = None;
+        loop {
+            // Read before looking: what was there when it was set is still taken.
+            let stopping = stop.load(Ordering::Acquire);
+            let mut batch = Batch::default();
+            // Detours first: their records were sent before them and so are in the ring by now.
+            for (index, probe) in self.probes.iter().enumerate() {
+                let mut jumps = Vec::new();
+                probe.drain(|jump| jumps.push(jump));
+                if !jumps.is_empty() {
+                    batch.jumps.push((index, jumps));
+                }
+            }
+            if stopping || last_anchor.is_none_or(|at| at.elapsed() >= ANCHOR_EVERY) {
+                batch.anchor = Some((self.anchor)());
+                last_anchor = Some(Instant::now());
+            }
+            let mut busy = false;
+            loop {
+                let full = self.fill(&mut batch.entries);
+                busy |= full;
+                batch.last = stopping && !full;
+                let jumps_wait = !batch.jumps.is_empty() && full;
+                // A detour must not overtake its records, so it goes with the last part.
+                let jumps = if jumps_wait { std::mem::take(&mut batch.jumps) } else { Vec::new() };
+                let anything =
+                    !batch.entries.is_empty() || !batch.jumps.is_empty() || batch.anchor.is_some();
+                if (anything || batch.last) && out.send(std::mem::take(&mut batch)).is_err() {
+                    return;
+                }
+                if !full {
+                    break;
+                }
+                batch.jumps = jumps;
+            }
+            if stopping {
+                return;
+            }
+            if !busy {
+                std::thread::sleep(self.pause);
+            }
+        }
+    }
+
+    /// Moves entries out of the ring; true when there may be more.
+    fn fill(&mut self, entries: &mut Vec<Entry>) -> bool {
+        let Some(ring) = &mut self.ring else { return false };
+        while entries.len() < MAX_ENTRIES {
+            let Some(item) = ring.next() else { return false };
+            if entries.capacity() == 0 {
+                entries.reserve(1024);
+            }
+            let mut entry = Entry::default();
+            for (word, bytes) in entry.iter_mut().zip(item.chunks_exact(8)) {
+                *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+            }
+            entries.push(entry);
+        }
+        true
+    }
+}

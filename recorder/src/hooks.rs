@@ -1,0 +1,287 @@
+//! The hooks of the BPF side: which program goes where, what it needs to know of the kernel's
+//! structures, and what a recording lacks where a hook is missing.
+
+use detour_abi::hook;
+
+/// How a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// Raw tracepoints, all of them with one program.
+    Raw(&'static [&'static str]),
+    /// A BTF tracepoint: arguments are typed, fields are read directly.
+    Btf(&'static str),
+    /// A software perf event on each watched CPU.
+    PerfMinorFaults,
+    PerfMajorFaults,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Hook {
+    /// What it is called in manifests and by `doctor`.
+    pub name: &'static str,
+    /// Name of the program in the object.
+    pub program: &'static str,
+    pub attach: Attach,
+    /// Index of its hit counter.
+    pub counter: usize,
+    /// A recording without it makes no sense.
+    pub required: bool,
+    /// Attached only when a program's threads are followed.
+    pub program_mode_only: bool,
+    /// What is lost without it, in words.
+    pub without: &'static str,
+}
+
+/// A structure field whose offset a program needs: name of the global, structure, field names tried
+/// in order.
+pub struct Offset {
+    pub global: &'static str,
+    pub structure: &'static str,
+    pub fields: &'static [&'static str],
+    /// Programs that cannot run without it.
+    pub programs: &'static [&'static str],
+}
+
+macro_rules! vectors {
+    ($suffix:literal) => {
+        &[
+            concat!("local_timer_", $suffix),
+            concat!("reschedule_", $suffix),
+            concat!("call_function_", $suffix),
+            concat!("call_function_single_", $suffix),
+            concat!("irq_work_", $suffix),
+            concat!("x86_platform_ipi_", $suffix),
+            concat!("thermal_apic_", $suffix),
+            concat!("threshold_apic_", $suffix),
+            concat!("deferred_error_apic_", $suffix),
+            concat!("error_apic_", $suffix),
+            concat!("spurious_apic_", $suffix),
+        ]
+    };
+}
+
+const fn hook(
+    name: &'static str,
+    program: &'static str,
+    attach: Attach,
+    counter: usize,
+    without: &'static str,
+) -> Hook {
+    Hook { name, program, attach, counter, required: false, program_mode_only: false, without }
+}
+
+const fn required(hook: Hook) -> Hook {
+    Hook { required: true, ..hook }
+}
+
+/// Exits stand before entries, so that no entry is ever seen whose exit is not.
+pub const HOOKS: &[Hook] = &[
+    hook(
+        "irq_vectors exit",
+        "vector_exit",
+        Attach::Raw(vectors!("exit")),
+        hook::VECTOR_EXIT,
+        "timer interrupts and IPIs are not seen; they appear as outside_kernel",
+    ),
+    hook(
+        "irq_vectors entry",
+        "vector_entry",
+        Attach::Raw(vectors!("entry")),
+        hook::VECTOR_ENTRY,
+        "timer interrupts and IPIs are not seen; they appear as outside_kernel",
+    ),
+    hook(
+        "irq_handler_exit",
+        "irq_exit",
+        Attach::Raw(&["irq_handler_exit"]),
+        hook::IRQ_EXIT,
+        "device interrupts are not seen; they appear as outside_kernel",
+    ),
+    hook(
+        "irq_handler_entry",
+        "irq_entry",
+        Attach::Btf("irq_handler_entry"),
+        hook::IRQ_ENTRY,
+        "device interrupts are not seen; they appear as outside_kernel",
+    ),
+    hook(
+        "softirq_exit",
+        "softirq_exit",
+        Attach::Raw(&["softirq_exit"]),
+        hook::SOFTIRQ_EXIT,
+        "softirqs are not seen; they appear as outside_kernel",
+    ),
+    hook(
+        "softirq_entry",
+        "softirq_entry",
+        Attach::Raw(&["softirq_entry"]),
+        hook::SOFTIRQ_ENTRY,
+        "softirqs are not seen; they appear as outside_kernel",
+    ),
+    hook(
+        "nmi_handler",
+        "nmi",
+        Attach::Raw(&["nmi_handler"]),
+        hook::NMI,
+        "NMIs are not seen; they appear as outside_kernel",
+    ),
+    hook(
+        "minor-faults",
+        "fault_end_minor",
+        Attach::PerfMinorFaults,
+        hook::FAULT_END,
+        "page faults have no length of their own; the detour around them gives it",
+    ),
+    hook(
+        "major-faults",
+        "fault_end_major",
+        Attach::PerfMajorFaults,
+        hook::FAULT_END,
+        "page faults that need I/O are not told apart",
+    ),
+    hook(
+        "page_fault_user",
+        "fault_user",
+        Attach::Raw(&["page_fault_user"]),
+        hook::FAULT_USER,
+        "page faults from user mode are not seen",
+    ),
+    hook(
+        "page_fault_kernel",
+        "fault_kernel",
+        Attach::Raw(&["page_fault_kernel"]),
+        hook::FAULT_KERNEL,
+        "page faults from kernel mode are not seen",
+    ),
+    required(hook(
+        "sched_switch",
+        "sched_switch",
+        Attach::Btf("sched_switch"),
+        hook::SWITCH,
+        "threads are not seen",
+    )),
+    hook(
+        "sched_waking",
+        "sched_waking",
+        Attach::Btf("sched_waking"),
+        hook::WAKING,
+        "who woke a thread is not known",
+    ),
+    hook(
+        "timer_expire_entry",
+        "timer_expire",
+        Attach::Btf("timer_expire_entry"),
+        hook::TIMER,
+        "the callbacks of the TIMER softirq have no names",
+    ),
+    hook(
+        "hrtimer_expire_entry",
+        "hrtimer_expire",
+        Attach::Btf("hrtimer_expire_entry"),
+        hook::HRTIMER,
+        "the callbacks of timer interrupts have no names",
+    ),
+    hook(
+        "workqueue_execute_end",
+        "work_end",
+        Attach::Btf("workqueue_execute_end"),
+        hook::WORK_END,
+        "time of one kworker item may be laid to the next",
+    ),
+    hook(
+        "workqueue_execute_start",
+        "work_start",
+        Attach::Btf("workqueue_execute_start"),
+        hook::WORK_START,
+        "what a kworker ran is not known",
+    ),
+    hook(
+        "ipi_send_cpu",
+        "ipi_send",
+        Attach::Raw(&["ipi_send_cpu"]),
+        hook::IPI_SEND,
+        "who sent an IPI is not known (the kernel offers it from 6.4 on)",
+    ),
+    hook(
+        "ipi_send_cpumask",
+        "ipi_send_mask",
+        Attach::Btf("ipi_send_cpumask"),
+        hook::IPI_SEND_MASK,
+        "who sent an IPI to several CPUs is not known (the kernel offers it from 6.4 on)",
+    ),
+    hook(
+        "csd_function_entry",
+        "csd_function",
+        Attach::Raw(&["csd_function_entry"]),
+        hook::CSD_FUNCTION,
+        "which function an IPI ran is not known (the kernel offers it from 6.4 on)",
+    ),
+    Hook {
+        program_mode_only: true,
+        ..hook(
+            "sched_process_fork",
+            "process_fork",
+            Attach::Btf("sched_process_fork"),
+            hook::FORK,
+            "children of the watched program are not followed",
+        )
+    },
+];
+
+pub const OFFSETS: &[Offset] = &[
+    Offset {
+        global: "TASK_PID",
+        structure: "task_struct",
+        fields: &["pid"],
+        programs: &["sched_switch", "sched_waking", "process_fork"],
+    },
+    Offset {
+        global: "TASK_TGID",
+        structure: "task_struct",
+        fields: &["tgid"],
+        programs: &["sched_switch", "process_fork"],
+    },
+    Offset {
+        global: "TASK_COMM",
+        structure: "task_struct",
+        fields: &["comm"],
+        programs: &["sched_switch", "process_fork"],
+    },
+    Offset {
+        global: "TASK_FLAGS",
+        structure: "task_struct",
+        fields: &["flags"],
+        programs: &["sched_switch", "process_fork"],
+    },
+    // Renamed in 5.14.
+    Offset {
+        global: "TASK_STATE",
+        structure: "task_struct",
+        fields: &["__state", "state"],
+        programs: &["sched_switch"],
+    },
+    Offset {
+        global: "IRQACTION_NEXT",
+        structure: "irqaction",
+        fields: &["next"],
+        programs: &["irq_entry"],
+    },
+    Offset {
+        global: "TIMER_FUNCTION",
+        structure: "timer_list",
+        fields: &["function"],
+        programs: &["timer_expire"],
+    },
+    Offset {
+        global: "HRTIMER_FUNCTION",
+        structure: "hrtimer",
+        fields: &["function"],
+        programs: &["hrtimer_expire"],
+    },
+    Offset {
+        global: "WORK_FUNC",
+        structure: "work_struct",
+        fields: &["func"],
+        programs: &["work_start"],
+    },
+];

@@ -1,0 +1,166 @@
+//! Facts about this machine: CPUs and who may use them, isolation, clocks, names. All from /proc and
+//! /sys; what is not there is empty, not an error.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use rustix::thread::{CpuSet as KernelCpuSet, sched_getaffinity, sched_setaffinity};
+use trace::{Isolation, Topology};
+
+use crate::cpulist::{self, CpuSet};
+
+/// A file's text without the final newline; empty where there is none.
+pub fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).map(|s| s.trim_end().to_owned()).unwrap_or_default()
+}
+
+fn list(path: &str) -> CpuSet {
+    // The kernel writes "(null)" for an unset nohz_full on some versions.
+    cpulist::parse(&text(path)).unwrap_or_default()
+}
+
+pub fn online() -> CpuSet {
+    list("/sys/devices/system/cpu/online")
+}
+
+pub fn isolated() -> CpuSet {
+    list("/sys/devices/system/cpu/isolated")
+}
+
+pub fn nohz_full() -> CpuSet {
+    list("/sys/devices/system/cpu/nohz_full")
+}
+
+/// CPUs this process may run on. A single set of the C library holds 1024 of them; so does this.
+pub fn allowed() -> CpuSet {
+    match sched_getaffinity(None) {
+        Ok(set) => {
+            (0..KernelCpuSet::MAX_CPU).filter(|&c| set.is_set(c)).map(|c| c as u32).collect()
+        }
+        Err(_) => online(),
+    }
+}
+
+/// Pins the calling thread. False when the kernel refuses, as it does for CPUs outside the cpuset.
+pub fn pin(cpus: &CpuSet) -> bool {
+    let mut set = KernelCpuSet::new();
+    for &cpu in cpus.iter().filter(|&&c| (c as usize) < KernelCpuSet::MAX_CPU) {
+        set.set(cpu as usize);
+    }
+    sched_setaffinity(None, &set).is_ok()
+}
+
+/// Names the calling thread; the kernel keeps 15 bytes.
+pub fn name_thread(name: &str) {
+    if let Ok(name) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// CPU time of the calling thread, ns.
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+pub fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+pub fn architecture() -> String {
+    rustix::system::uname().machine().to_string_lossy().into_owned()
+}
+
+pub fn clocksource() -> String {
+    text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+}
+
+pub fn cpu_model() -> String {
+    let info = text("/proc/cpuinfo");
+    let field = |name: &str| {
+        let line = info.lines().find(|line| line.starts_with(name))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_owned())
+    };
+    field("model name").or_else(|| field("CPU implementer")).unwrap_or_default()
+}
+
+pub fn topology() -> Topology {
+    let online = online();
+    let mut sockets = BTreeSet::new();
+    let mut cores = BTreeSet::new();
+    let mut siblings = BTreeSet::new();
+    for cpu in &online {
+        let base = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
+        let socket = text(format!("{base}/physical_package_id"));
+        cores.insert((socket.clone(), text(format!("{base}/core_id"))));
+        sockets.insert(socket);
+        let threads = text(format!("{base}/thread_siblings_list"));
+        if cpulist::parse(&threads).is_ok_and(|set| set.len() > 1) {
+            siblings.insert(threads);
+        }
+    }
+    let numa_nodes = cpulist::parse(&text("/sys/devices/system/node/online"))
+        .map(|nodes| nodes.len() as u32)
+        .unwrap_or(1);
+    Topology {
+        online: cpulist::format(&online),
+        sockets: sockets.len() as u32,
+        cores: cores.len() as u32,
+        numa_nodes,
+        smt_siblings: siblings.into_iter().collect(),
+    }
+}
+
+pub fn isolation(measured: &CpuSet, housekeeping: &CpuSet) -> Isolation {
+    let command_line = text("/proc/cmdline");
+    let option = |name: &str| {
+        let prefix = format!("{name}=");
+        command_line.split_whitespace().find_map(|w| w.strip_prefix(&prefix)).map(str::to_owned)
+    };
+    Isolation {
+        isolated: cpulist::format(&isolated()),
+        nohz_full: cpulist::format(&nohz_full()),
+        rcu_nocbs: option("rcu_nocbs"),
+        irq_affinity: option("irqaffinity"),
+        kernel_command_line: command_line.clone(),
+        measured: cpulist::format(measured),
+        housekeeping: cpulist::format(housekeeping),
+    }
+}
+
+/// Available memory in bytes, 1 GiB where it is not told.
+pub fn available_memory() -> u64 {
+    text("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+        .map_or(1 << 30, |kib| kib * 1024)
+}
+
+/// The batch system's name for the job this runs in.
+pub fn job_id() -> Option<String> {
+    ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()))
+}
+
+/// Effective capabilities of this process, as the kernel's bit mask.
+pub fn capabilities() -> u64 {
+    text("/proc/self/status")
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+pub const CAP_SYS_ADMIN: u32 = 21;
+pub const CAP_SYS_NICE: u32 = 23;
+pub const CAP_PERFMON: u32 = 38;
+pub const CAP_BPF: u32 = 39;
+
+pub fn has_capability(capability: u32) -> bool {
+    capabilities() >> capability & 1 == 1
+}

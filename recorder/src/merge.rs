@@ -1,0 +1,317 @@
+//! Detours and kernel records of one CPU become composed detours.
+//!
+//! In: detours as the probe saw them and records as the kernel sent them, both in nanoseconds on one
+//! clock. Out: events for the trace, where the parts of every detour add up to its length:
+//! the net time of each record, the entry and exit cost around it that no tracepoint covers, and the
+//! rest, which nothing in the kernel explains.
+//!
+//! The gaps between a detour's edge and its records are entry and exit cost as long as they are as
+//! long as such gaps usually are (see [`crate::gaps`]); what is beyond that was taken by something
+//! outside the kernel in the same stroke, a hypervisor for one.
+//!
+//! A detour becomes visible only after all its records were sent, since the same CPU did both; so a
+//! record is settled as soon as a later detour is known.
+
+use std::collections::VecDeque;
+
+use trace::{Class, Detour, Record, RecordFlags};
+
+use crate::gaps::{Edge, GapModel};
+
+/// A named record, before it is known which detour it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    pub class: Class,
+    pub record: Record,
+}
+
+impl Named {
+    pub fn end(&self) -> u64 {
+        self.record.start_ns.saturating_add(self.record.gross_ns)
+    }
+
+    fn middle(&self) -> u64 {
+        self.record.start_ns + self.record.gross_ns / 2
+    }
+}
+
+/// What takes the events as they are settled.
+pub trait Sink {
+    /// A record in no detour.
+    fn lone(&mut self, record: Record);
+    /// A detour and its records.
+    fn detour(&mut self, detour: Detour, records: &[Record]);
+}
+
+/// The two clocks agree to a few nanoseconds; a record this far outside a detour still is its own.
+const SLOP_NS: u64 = 100;
+
+/// Records waiting for a detour. With a high threshold nearly all are in none; then the oldest go.
+const MAX_PENDING: usize = 1 << 20;
+
+#[derive(Default)]
+pub struct Merge {
+    pending: VecDeque<Named>,
+    composer: Composer,
+}
+
+impl Merge {
+    /// Takes a record, in the order the kernel sent them.
+    pub fn record(&mut self, named: Named, sink: &mut impl Sink) {
+        if named.record.flags.contains(RecordFlags::BASELINE) {
+            sink.lone(named.record);
+            return;
+        }
+        if self.pending.len() == MAX_PENDING
+            && let Some(oldest) = self.pending.pop_front()
+        {
+            sink.lone(oldest.record);
+        }
+        self.pending.push_back(named);
+    }
+
+    /// Takes a detour, in time order.
+    pub fn detour(&mut self, start: u64, end: u64, sink: &mut impl Sink) {
+        let mut kept = 0;
+        // Records come in order of their ends, so the ones that can matter are at the front; the
+        // first that lies wholly behind the detour ends the search.
+        while kept < self.pending.len() {
+            let named = self.pending[kept];
+            if named.record.start_ns > end.saturating_add(SLOP_NS) {
+                break;
+            }
+            let middle = named.middle();
+            if middle.saturating_add(SLOP_NS) < start {
+                sink.lone(named.record);
+                self.pending.remove(kept);
+            } else if middle <= end.saturating_add(SLOP_NS) {
+                self.composer.add(named);
+                self.pending.remove(kept);
+            } else {
+                kept += 1;
+            }
+        }
+        self.composer.compose(start, end, sink);
+    }
+
+    /// Everything still waiting is in no detour.
+    pub fn finish(&mut self, sink: &mut impl Sink) {
+        for named in self.pending.drain(..) {
+            sink.lone(named.record);
+        }
+    }
+}
+
+/// Lays the time of one detour to the records in it.
+#[derive(Default)]
+pub struct Composer {
+    gaps: GapModel,
+    chosen: Vec<Named>,
+    composed: Vec<Record>,
+}
+
+impl Composer {
+    /// Adds a record to the next detour, in any order.
+    pub fn add(&mut self, named: Named) {
+        self.chosen.push(named);
+    }
+
+    /// Composes the records added since the last call into a detour from `start` to `end`.
+    pub fn compose(&mut self, start: u64, end: u64, sink: &mut impl Sink) {
+        let outside_ns = self.lay(start, end);
+        let detour = Detour {
+            start_ns: start,
+            len_ns: end - start,
+            outside_ns,
+            records: self.composed.len() as u32,
+        };
+        sink.detour(detour, &self.composed);
+        self.chosen.clear();
+    }
+
+    /// Returns what no record explains.
+    fn lay(&mut self, start: u64, end: u64) -> u64 {
+        self.composed.clear();
+        // Parents before the children that began at the same nanosecond.
+        self.chosen.sort_by_key(|n| (n.record.start_ns, n.record.depth, u64::MAX - n.end()));
+        let mut outside = 0;
+        let mut cursor = start;
+        let mut before = Edge::Border;
+        let mut last_top = 0;
+        let mut at = 0;
+        while at < self.chosen.len() {
+            let top = self.chosen[at];
+            last_top = self.composed.len();
+            // What lies inside it follows it directly.
+            let mut after = at + 1;
+            while after < self.chosen.len() && self.chosen[after].end() <= top.end() {
+                after += 1;
+            }
+            let from = top.record.start_ns.clamp(cursor, end);
+            let to = top.end().clamp(from, end);
+            let (entry, beyond) =
+                self.gaps.split(before, Edge::Of(top.class, is_point(&top)), from - cursor);
+            outside += beyond;
+            let mut room = to - from;
+            for nested in &self.chosen[at + 1..after] {
+                let part = nested.record.net_ns.min(room);
+                room -= part;
+                self.composed.push(in_detour(nested, part));
+            }
+            // Whatever the nested ones left is its own: its net time, but for clipped edges.
+            self.composed.insert(last_top, in_detour(&top, room + entry));
+            cursor = to;
+            before = Edge::Of(top.class, is_point(&top));
+            at = after;
+        }
+        match before {
+            Edge::Border => end - start,
+            last => {
+                let (exit, beyond) = self.gaps.split(last, Edge::Border, end - cursor);
+                self.composed[last_top].cost_ns += exit;
+                outside + beyond
+            }
+        }
+    }
+}
+
+fn is_point(named: &Named) -> bool {
+    named.record.flags.contains(RecordFlags::POINT)
+}
+
+fn in_detour(named: &Named, cost: u64) -> Record {
+    Record {
+        cost_ns: cost,
+        flags: named.record.flags.with(RecordFlags::IN_DETOUR),
+        ..named.record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use trace::SourceId;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Collect {
+        lone: Vec<Record>,
+        detours: Vec<(Detour, Vec<Record>)>,
+    }
+
+    impl Sink for Collect {
+        fn lone(&mut self, record: Record) {
+            self.lone.push(record);
+        }
+
+        fn detour(&mut self, detour: Detour, records: &[Record]) {
+            self.detours.push((detour, records.to_vec()));
+        }
+    }
+
+    fn named(class: Class, start: u64, gross: u64, net: u64, depth: u8) -> Named {
+        Named {
+            class,
+            record: Record {
+                start_ns: start,
+                gross_ns: gross,
+                net_ns: net,
+                cost_ns: net,
+                source: SourceId(class as u32),
+                cpu: 0,
+                depth,
+                flags: RecordFlags::default(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_tick_gets_its_net_time_and_its_entry_and_exit() {
+        let (mut merge, mut sink) = (Merge::default(), Collect::default());
+        merge.record(named(Class::Timer, 1_500, 3_000, 3_000, 1), &mut sink);
+        merge.detour(1_000, 5_500, &mut sink);
+        let (detour, records) = &sink.detours[0];
+        assert_eq!((detour.len_ns, detour.outside_ns), (4_500, 0));
+        assert_eq!(records[0].cost_ns, 4_500);
+    }
+
+    #[test]
+    fn what_nests_is_subtracted_once() {
+        let (mut merge, mut sink) = (Merge::default(), Collect::default());
+        merge.record(named(Class::Timer, 20_000, 2_000, 2_000, 1), &mut sink);
+        merge.record(named(Class::Thread, 10_000, 50_000, 48_000, 0), &mut sink);
+        merge.detour(9_000, 61_000, &mut sink);
+        let (detour, records) = &sink.detours[0];
+        assert_eq!(detour.records, 2);
+        assert_eq!(records[0].cost_ns, 48_000 + 1_000 + 1_000);
+        assert_eq!(records[1].cost_ns, 2_000);
+    }
+
+    #[test]
+    fn a_steal_with_a_tick_inside_is_still_outside_the_kernel() {
+        let (mut merge, mut sink) = (Merge::default(), Collect::default());
+        for i in 0..100 {
+            let t = i * 4_000_000;
+            merge.record(named(Class::Timer, t + 500, 3_000, 3_000, 1), &mut sink);
+            merge.detour(t, t + 4_500, &mut sink);
+        }
+        let t = 400_000_000;
+        merge.record(named(Class::Timer, t + 4_000_000, 3_000, 3_000, 1), &mut sink);
+        merge.detour(t, t + 4_004_000, &mut sink);
+        let (detour, _) = sink.detours.last().unwrap();
+        assert!(detour.outside_ns > 3_990_000, "{detour:?}");
+    }
+
+    #[test]
+    fn a_record_between_detours_is_lone_and_a_later_one_waits() {
+        let (mut merge, mut sink) = (Merge::default(), Collect::default());
+        merge.record(named(Class::Irq, 500, 80, 80, 1), &mut sink);
+        merge.record(named(Class::Irq, 2_100, 500, 500, 1), &mut sink);
+        merge.record(named(Class::Irq, 9_000, 500, 500, 1), &mut sink);
+        merge.detour(2_000, 3_000, &mut sink);
+        assert_eq!(sink.lone.len(), 1);
+        assert_eq!(sink.detours[0].0.records, 1);
+        merge.finish(&mut sink);
+        assert_eq!(sink.lone.len(), 2);
+    }
+
+    #[test]
+    fn a_detour_without_records_is_outside_the_kernel() {
+        let (mut merge, mut sink) = (Merge::default(), Collect::default());
+        merge.detour(100, 350, &mut sink);
+        assert_eq!(sink.detours[0].0.outside_ns, 250);
+    }
+
+    proptest! {
+        /// The law of the land: nothing is lost and nothing invented, however the clocks disagree.
+        #[test]
+        fn the_parts_of_a_detour_add_up_to_its_length(
+            raw in prop::collection::vec((0u64..20_000, 0u64..4_000, 0u64..5_000, 0u8..3), 0..40),
+            detours in prop::collection::vec((1u64..3_000, 1u64..6_000), 1..12),
+        ) {
+            let (mut merge, mut sink) = (Merge::default(), Collect::default());
+            let mut raw = raw;
+            raw.sort_by_key(|r| r.0 + r.1);
+            for &(start, gross, net, depth) in &raw {
+                let class = Class::ALL[(start % 9) as usize];
+                merge.record(named(class, start, gross, net.min(gross), depth), &mut sink);
+            }
+            let mut at = 0;
+            for (pause, len) in detours {
+                at += pause;
+                merge.detour(at, at + len, &mut sink);
+                at += len;
+            }
+            merge.finish(&mut sink);
+            let mut seen = sink.lone.len();
+            for (detour, records) in &sink.detours {
+                let parts: u64 = records.iter().map(|r| r.cost_ns).sum();
+                prop_assert_eq!(parts + detour.outside_ns, detour.len_ns);
+                prop_assert_eq!(records.len(), detour.records as usize);
+                seen += records.len();
+            }
+            prop_assert_eq!(seen, raw.len());
+        }
+    }
+}

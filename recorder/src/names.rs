@@ -1,0 +1,532 @@
+//! From numbers to names: every kernel record gets a row of the source table that an administrator
+//! can act on. One rule per kind of record.
+
+use std::{collections::HashMap, fs};
+
+use detour_abi::{CGROUP_UNKNOWN, ORIGIN_INTERRUPT, PF_KTHREAD, Record, Task, flag, kind};
+use trace::{Class, Source, SourceId};
+
+use crate::{
+    cgroups::{self, Cgroups},
+    symbols::Symbols,
+};
+
+/// Any process can call itself anything as often as it likes; the table must not grow with it.
+const MAX_SOURCES: usize = 65_536;
+const MAX_PIDS: usize = 8;
+
+const SOFTIRQS: [&str; 10] = [
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+];
+
+/// What sets two records apart as far as their source goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    kind: u8,
+    flags: u8,
+    id: u32,
+    who: u32,
+    other: u32,
+    detail: u64,
+}
+
+/// A task as far as names go; tasks with the same name and unit are the same source.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Who {
+    name: String,
+    unit: Option<String>,
+    kernel: bool,
+    own: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    who: u32,
+    tgid: u32,
+    cgroup: u64,
+    listed: bool,
+}
+
+pub struct Names {
+    symbols: Symbols,
+    cgroups: Cgroups,
+    irqs: HashMap<u32, Vec<String>>,
+    own_tgid: u32,
+    tasks: HashMap<u32, Known>,
+    who: Vec<Who>,
+    who_index: HashMap<Who, u32>,
+    sources: Vec<Source>,
+    classes: Vec<Class>,
+    source_index: HashMap<Source, SourceId>,
+    cache: HashMap<Key, SourceId>,
+    /// Rows that are new or have changed since they were last taken.
+    changed: Vec<SourceId>,
+}
+
+impl Names {
+    pub fn of_this_machine() -> Names {
+        Names::new(Symbols::of_this_kernel().unwrap_or_default(), Cgroups::of_this_machine())
+    }
+
+    fn new(symbols: Symbols, cgroups: Cgroups) -> Names {
+        Names {
+            symbols,
+            cgroups,
+            irqs: HashMap::new(),
+            own_tgid: std::process::id(),
+            tasks: HashMap::new(),
+            who: Vec::new(),
+            who_index: HashMap::new(),
+            sources: Vec::new(),
+            classes: Vec::new(),
+            source_index: HashMap::new(),
+            cache: HashMap::new(),
+            changed: Vec::new(),
+        }
+    }
+
+    pub fn symbols_hidden(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// Rows that are new or have changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<(SourceId, Source)> {
+        let mut ids = std::mem::take(&mut self.changed);
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().map(|id| (id, self.sources[id.0 as usize].clone())).collect()
+    }
+
+    /// Whether a source is one of the recorder's own threads.
+    pub fn is_own(&self, id: SourceId) -> bool {
+        self.sources.get(id.0 as usize).is_some_and(|source| source.own)
+    }
+
+    pub fn tgid(&self, tid: u32) -> Option<u32> {
+        self.tasks.get(&tid).map(|known| known.tgid)
+    }
+
+    pub fn cgroup_path(&mut self, tid: u32) -> Option<String> {
+        let cgroup = self.tasks.get(&tid)?.cgroup;
+        self.cgroups.path(cgroup).map(str::to_owned)
+    }
+
+    pub fn task_name(&self, tid: u32) -> String {
+        match self.tasks.get(&tid) {
+            Some(known) => self.who[known.who as usize].name.clone(),
+            None => format!("tid {tid}"),
+        }
+    }
+
+    /// Takes what the kernel side says about a task.
+    pub fn learn(&mut self, task: &Task) {
+        let bytes: Vec<u8> = task.comm.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let length = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        let comm = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let before = self.tasks.get(&task.tid).copied();
+        let partial = task.cgroup == CGROUP_UNKNOWN;
+        let (unit, kernel) = match before {
+            // A waker is announced without cgroup and flags; what is known of it stays.
+            Some(known) if partial => {
+                let who = &self.who[known.who as usize];
+                (who.unit.clone(), who.kernel)
+            }
+            None if partial => match from_proc(task.tid) {
+                Some((_, tgid, cgroup)) => (cgroup.as_deref().and_then(cgroups::unit), tgid == 0),
+                None => (None, false),
+            },
+            _ => (
+                self.cgroups.path(task.cgroup).and_then(cgroups::unit),
+                task.task_flags & PF_KTHREAD != 0,
+            ),
+        };
+        self.know(task.tid, task.tgid, comm, unit, kernel, task.cgroup);
+    }
+
+    fn know(
+        &mut self,
+        tid: u32,
+        tgid: u32,
+        comm: String,
+        unit: Option<String>,
+        kernel: bool,
+        cgroup: u64,
+    ) -> u32 {
+        let own = tgid == self.own_tgid;
+        let name = if kernel { kernel_thread_name(&comm) } else { comm };
+        let who = Who { name, unit: if kernel { None } else { unit }, kernel, own };
+        let index = match self.who_index.get(&who) {
+            Some(&index) => index,
+            None => {
+                let index = self.who.len() as u32;
+                self.who.push(who.clone());
+                self.who_index.insert(who, index);
+                index
+            }
+        };
+        let listed = self.tasks.get(&tid).is_some_and(|k| k.who == index && k.listed);
+        self.tasks.insert(tid, Known { who: index, tgid, cgroup, listed });
+        index
+    }
+
+    /// Index of a task's name; one that was never announced is looked up in /proc.
+    fn who(&mut self, tid: u32) -> u32 {
+        if let Some(known) = self.tasks.get(&tid) {
+            return known.who;
+        }
+        match from_proc(tid) {
+            Some((comm, tgid, cgroup)) => {
+                let unit = cgroup.as_deref().and_then(cgroups::unit);
+                self.know(tid, tgid, comm, unit, is_kernel_thread(tid), CGROUP_UNKNOWN)
+            }
+            None => self.know(tid, 0, "(exited)".to_owned(), None, false, CGROUP_UNKNOWN),
+        }
+    }
+
+    /// The source of a record.
+    pub fn source(&mut self, record: &Record) -> (Class, SourceId) {
+        let kind = record.kind();
+        let (task, other) = match kind {
+            kind::THREAD if record.id != 0 => (record.id, record.other),
+            kind::FAULT_USER | kind::FAULT_KERNEL => (record.other, 0),
+            _ => (0, record.other),
+        };
+        let who = if task != 0 { self.who(task) } else { 0 };
+        let other = match other {
+            0 => 0,
+            interrupt if interrupt & ORIGIN_INTERRUPT != 0 => interrupt,
+            tid => self.who(tid) + 1,
+        };
+        let key = Key {
+            kind,
+            flags: record.flags & (flag::MAJOR | flag::POINT),
+            // A thread's id is in `who`; all threads of one name are one source.
+            id: match kind {
+                kind::THREAD => u32::from(record.id != 0),
+                kind::IRQ => record.id | record.aux << 24,
+                _ => record.id,
+            },
+            who,
+            other,
+            detail: record.detail,
+        };
+        let id = match self.cache.get(&key) {
+            Some(&id) => id,
+            None => {
+                let source = self.name(record, &key);
+                let id = self.intern(source);
+                self.cache.insert(key, id);
+                id
+            }
+        };
+        if task != 0 {
+            self.list_pid(task, id);
+        }
+        (self.classes[id.0 as usize], id)
+    }
+
+    fn list_pid(&mut self, tid: u32, id: SourceId) {
+        if let Some(known) = self.tasks.get_mut(&tid)
+            && !known.listed
+        {
+            known.listed = true;
+            let pid = if known.tgid == 0 { tid } else { known.tgid };
+            let source = &mut self.sources[id.0 as usize];
+            if source.pids.len() < MAX_PIDS && !source.pids.contains(&pid) {
+                source.pids.push(pid);
+                self.changed.push(id);
+            }
+        }
+    }
+
+    fn intern(&mut self, source: Source) -> SourceId {
+        if let Some(&id) = self.source_index.get(&source) {
+            return id;
+        }
+        let source = if self.sources.len() >= MAX_SOURCES - Class::ALL.len() {
+            let name = "(too many different names)".to_owned();
+            let rest = Source { name, unit: None, detail: None, ..source };
+            if let Some(&id) = self.source_index.get(&rest) {
+                return id;
+            }
+            rest
+        } else {
+            source
+        };
+        let id = SourceId(self.sources.len() as u32);
+        self.classes.push(source.class);
+        self.source_index.insert(source.clone(), id);
+        self.sources.push(source);
+        self.changed.push(id);
+        id
+    }
+
+    /// The rules.
+    fn name(&mut self, record: &Record, key: &Key) -> Source {
+        let plain = |class: Class, name: String, detail: Option<String>| Source {
+            class,
+            name,
+            unit: None,
+            detail,
+            pids: Vec::new(),
+            own: false,
+        };
+        let function = (record.detail != 0).then(|| self.function(record.detail));
+        match record.kind() {
+            kind::VECTOR => match vector(record.id) {
+                (Class::Timer, _) => match function {
+                    Some(name) if !is_tick(&name) => {
+                        plain(Class::Timer, format!("hrtimer: {name}"), None)
+                    }
+                    tick => plain(Class::Timer, "tick".into(), tick),
+                },
+                (class, name) => {
+                    let from = self.origin(key.other).map(|name| format!("from {name}"));
+                    let detail: Vec<String> = function.into_iter().chain(from).collect();
+                    let detail = (!detail.is_empty()).then(|| detail.join(" "));
+                    plain(class, name, detail)
+                }
+            },
+            kind::IRQ => {
+                let name = self.irq(record.id, record.aux as usize);
+                plain(Class::Irq, name, Some(format!("irq {}", record.id)))
+            }
+            kind::SOFTIRQ => {
+                let name = match SOFTIRQS.get(record.id as usize) {
+                    Some(name) => (*name).to_owned(),
+                    None => format!("softirq {}", record.id),
+                };
+                plain(Class::Softirq, name, function)
+            }
+            kind::NMI => plain(Class::Nmi, "NMI".into(), function),
+            kind::THREAD if record.id == 0 => plain(Class::Idle, "idle".into(), None),
+            kind::THREAD => {
+                let woken = self.origin(key.other).map(|name| format!("woken by {name}"));
+                let who = &self.who[key.who as usize];
+                let name = match (&function, who.name.as_str()) {
+                    (Some(work), "kworker") => format!("kworker: {work}"),
+                    (_, name) => name.to_owned(),
+                };
+                Source {
+                    unit: who.unit.clone(),
+                    own: who.own,
+                    ..plain(if who.kernel { Class::Kthread } else { Class::Thread }, name, woken)
+                }
+            }
+            kind::FAULT_USER | kind::FAULT_KERNEL => {
+                let who = &self.who[key.who as usize];
+                let detail = Some(fault_kind(record));
+                Source {
+                    unit: who.unit.clone(),
+                    own: who.own,
+                    ..plain(Class::PageFault, who.name.clone(), detail)
+                }
+            }
+            unknown => plain(Class::OutsideKernel, format!("record kind {unknown}"), None),
+        }
+    }
+
+    fn function(&self, address: u64) -> String {
+        match self.symbols.name(address) {
+            // The compiler's clones (.isra.0, .cold) are the same function to a reader.
+            Some(name) => name.split('.').next().unwrap_or(name).to_owned(),
+            None => format!("{address:#x}"),
+        }
+    }
+
+    /// Who woke or sent: `other` as it stands in a key.
+    fn origin(&mut self, other: u32) -> Option<String> {
+        if other == 0 {
+            return None;
+        }
+        if other & ORIGIN_INTERRUPT == 0 {
+            return self.who.get(other as usize - 1).map(|who| who.name.clone());
+        }
+        let id = other & 0xffff;
+        Some(match (other >> 16) as u8 & 0x7f {
+            kind::VECTOR => vector(id).1,
+            kind::IRQ => format!("irq {}", self.irq(id, 0)),
+            kind::SOFTIRQ => match SOFTIRQS.get(id as usize) {
+                Some(name) => format!("softirq {name}"),
+                None => format!("softirq {id}"),
+            },
+            kind::NMI => "NMI".to_owned(),
+            _ => "an interrupt".to_owned(),
+        })
+    }
+
+    /// Name of an action on an IRQ line, by its place.
+    fn irq(&mut self, irq: u32, place: usize) -> String {
+        let actions = self.irqs.entry(irq).or_insert_with(|| {
+            let text = fs::read_to_string(format!("/sys/kernel/irq/{irq}/actions"));
+            text.unwrap_or_default().trim().split(',').map(str::to_owned).collect()
+        });
+        match actions.get(place).or(actions.first()) {
+            Some(name) if !name.is_empty() => name.clone(),
+            _ => format!("irq {irq}"),
+        }
+    }
+}
+
+/// Class and name of an x86 interrupt vector; the numbers have been stable for years.
+fn vector(vector: u32) -> (Class, String) {
+    let (class, name) = match vector {
+        0xec => (Class::Timer, "timer"),
+        0xfd => (Class::Ipi, "reschedule"),
+        0xfc => (Class::Ipi, "call_function"),
+        0xfb => (Class::Ipi, "call_function_single"),
+        0xf6 => (Class::Ipi, "irq_work"),
+        0xf7 => (Class::Ipi, "x86_platform_ipi"),
+        0xfa => (Class::Irq, "thermal"),
+        0xf9 => (Class::Irq, "threshold"),
+        0xf4 => (Class::Irq, "deferred_error"),
+        0xfe => (Class::Irq, "apic_error"),
+        0xff => (Class::Irq, "spurious"),
+        _ => return (Class::Irq, format!("vector {vector:#x}")),
+    };
+    (class, name.to_owned())
+}
+
+fn is_tick(function: &str) -> bool {
+    matches!(function, "tick_nohz_handler" | "tick_sched_timer" | "tick_nohz_highres_handler")
+}
+
+/// Kernel threads come one per CPU or pool: `ksoftirqd/3`, `kworker/u8:2`. They are one source.
+fn kernel_thread_name(comm: &str) -> String {
+    match comm.split_once('/') {
+        Some(("kworker", _)) => "kworker".to_owned(),
+        Some((name, cpu)) if cpu.bytes().all(|b| b.is_ascii_digit() || b == b':') => name.to_owned(),
+        _ => comm.to_owned(),
+    }
+}
+
+/// Bits of the x86 error code: 1 protection, 2 write, 16 instruction fetch.
+fn fault_kind(record: &Record) -> String {
+    let mode = if record.kind() == kind::FAULT_USER { "user" } else { "kernel" };
+    let access = match record.id {
+        code if code & 16 != 0 => "execute",
+        code if code & 2 != 0 => "write",
+        _ => "read",
+    };
+    let cause = if record.id & 1 != 0 { "protected page" } else { "missing page" };
+    let weight = match record.flags {
+        flags if flags & flag::POINT != 0 => "",
+        flags if flags & flag::MAJOR != 0 => ", major",
+        _ => ", minor",
+    };
+    format!("{mode} {access}, {cause}{weight}")
+}
+
+/// comm, tgid and cgroup path of a living task.
+fn from_proc(tid: u32) -> Option<(String, u32, Option<String>)> {
+    let comm = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_owned();
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let tgid = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Tgid:"))
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or(tid);
+    let cgroups = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned);
+    Some((comm, tgid, path))
+}
+
+/// Kernel threads are children of kthreadd and have no memory of their own.
+fn is_kernel_thread(tid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{tid}/status"))
+        .is_ok_and(|status| !status.lines().any(|line| line.starts_with("VmSize:")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let symbols = "1000 t tick_nohz_handler\n2000 t hrtimer_wakeup\n3000 t vmstat_update\n";
+        Names::new(
+            Symbols::parse(symbols.as_bytes()).expect("text"),
+            Cgroups::of_this_machine(),
+        )
+    }
+
+    fn task(tid: u32, comm: &str, task_flags: u32) -> Task {
+        let mut bytes = [0u8; 16];
+        bytes[..comm.len()].copy_from_slice(comm.as_bytes());
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        Task {
+            comm: [word(0), word(8)],
+            cgroup: u64::MAX - 1,
+            tid,
+            tgid: tid,
+            task_flags,
+            ..Task::default()
+        }
+    }
+
+    fn record(kind: u8, id: u32) -> Record {
+        Record { id, kind_depth: kind, ..Record::default() }
+    }
+
+    fn named(names: &mut Names, record: &Record) -> Source {
+        let (_, id) = names.source(record);
+        names.sources[id.0 as usize].clone()
+    }
+
+    #[test]
+    fn the_tick_is_told_from_other_timers() {
+        let mut names = names();
+        let tick = named(&mut names, &Record { detail: 0x1000, ..record(kind::VECTOR, 0xec) });
+        assert_eq!((tick.class, tick.name.as_str()), (Class::Timer, "tick"));
+        let sleep = named(&mut names, &Record { detail: 0x2000, ..record(kind::VECTOR, 0xec) });
+        assert_eq!(sleep.name, "hrtimer: hrtimer_wakeup");
+    }
+
+    #[test]
+    fn a_kworker_is_named_by_its_work_and_a_daemon_by_its_comm_and_waker() {
+        let mut names = names();
+        names.learn(&task(70_000_001, "kworker/1:0", PF_KTHREAD));
+        names.learn(&task(70_000_002, "fakemond", 0));
+        let work =
+            named(&mut names, &Record { detail: 0x3000, ..record(kind::THREAD, 70_000_001) });
+        assert_eq!((work.class, work.name.as_str()), (Class::Kthread, "kworker: vmstat_update"));
+        let woken = Record { other: ORIGIN_INTERRUPT | 1 << 16 | 0xec, ..record(kind::THREAD, 70_000_002) };
+        let daemon = named(&mut names, &woken);
+        assert_eq!((daemon.class, daemon.name.as_str()), (Class::Thread, "fakemond"));
+        assert_eq!(daemon.detail.as_deref(), Some("woken by timer"));
+        assert_eq!(daemon.pids, [70_000_002]);
+    }
+
+    #[test]
+    fn threads_of_one_name_are_one_source_and_per_cpu_threads_too() {
+        let mut names = names();
+        for tid in 0..20 {
+            names.learn(&task(70_000_010 + tid, &format!("ksoftirqd/{tid}"), PF_KTHREAD));
+        }
+        let ids: std::collections::HashSet<_> =
+            (0..20).map(|t| names.source(&record(kind::THREAD, 70_000_010 + t)).1).collect();
+        assert_eq!(ids.len(), 1);
+        let id = *ids.iter().next().expect("one");
+        assert_eq!(names.sources[id.0 as usize].pids.len(), MAX_PIDS);
+    }
+
+    #[test]
+    fn endless_new_names_do_not_make_an_endless_table() {
+        let mut names = names();
+        for i in 0..(MAX_SOURCES as u32 + 5_000) {
+            names.learn(&task(70_000_000 + i, &format!("x{i}"), 0));
+            names.source(&record(kind::THREAD, 70_000_000 + i));
+        }
+        assert!(names.sources.len() <= MAX_SOURCES);
+        assert!(names.sources.iter().any(|s| s.name.starts_with("(too many")));
+    }
+
+    #[test]
+    fn page_faults_are_named_by_task_and_kind() {
+        let mut names = names();
+        names.learn(&task(70_000_099, "pfgen", 0));
+        let fault = Record { other: 70_000_099, ..record(kind::FAULT_USER, 6) };
+        let source = named(&mut names, &fault);
+        assert_eq!(source.name, "pfgen");
+        assert_eq!(source.detail.as_deref(), Some("user write, missing page, minor"));
+    }
+}

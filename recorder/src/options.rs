@@ -1,0 +1,45 @@
+//! What to record, as plain values.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use crate::CpuSet;
+
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// None: until stopped, or until the program ends.
+    pub duration: Option<Duration>,
+    /// None: all CPUs this process may use, less the housekeeping ones.
+    pub cpus: Option<CpuSet>,
+    pub housekeeping: Option<CpuSet>,
+    pub threshold: Threshold,
+    pub output: PathBuf,
+    pub no_bpf: bool,
+    pub no_probe: bool,
+    /// Run the probes under SCHED_FIFO at this priority.
+    pub fifo: Option<u32>,
+    pub program: Option<ProgramOption>,
+    pub command_line: Vec<String>,
+}
+
+/// The program to record instead of the node.
+#[derive(Clone, Debug)]
+pub enum ProgramOption {
+    Pids(Vec<u32>),
+    Cgroup(PathBuf),
+    Command(Vec<OsString>),
+}
+
+/// What counts as a detour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Threshold {
+    /// Multiples of t_min.
+    Relative(f64),
+    /// Nanoseconds.
+    Absolute(f64),
+}
+
+impl Default for Threshold {
+    fn default() -> Self {
+        Threshold::Relative(9.0)
+    }
+}

@@ -1,0 +1,276 @@
+//! The probe: a thread that does nothing but look at the clock, and notes whenever the clock jumped.
+//!
+//! The loop has two branches, one for a jump and one for the end. Jumps go to a buffer that was
+//! allocated, touched and locked beforehand; another thread empties it, so that hours fit. Nothing
+//! in the loop enters the kernel.
+
+use std::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use thiserror::Error;
+
+use crate::{clock::Counter, options::Threshold};
+
+/// A jump of the clock, in ticks of the probe's counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Jump {
+    pub from: u64,
+    pub to: u64,
+}
+
+/// Below this many t_min the loop would record itself.
+const LOWEST_RELATIVE: f64 = 3.0;
+
+#[derive(Debug, Error)]
+pub enum ProbeError {
+    #[error("cannot reserve {bytes} bytes for the probe's buffer: {source}")]
+    Memory { bytes: usize, source: std::io::Error },
+    #[error(
+        "a threshold of {asked_ns:.0} ns is below {LOWEST_RELATIVE} x t_min ({t_min_ns:.1} ns) on CPU {cpu}: \
+         the probe would record itself; ask for at least {:.0}ns",
+        LOWEST_RELATIVE * t_min_ns
+    )]
+    Threshold { cpu: u32, asked_ns: f64, t_min_ns: f64 },
+}
+
+/// A ring of jumps with one writer, the probe, and one reader. Its memory is locked where the
+/// system allows it.
+pub struct Jumps {
+    slots: NonNull<Jump>,
+    mask: u64,
+    pub locked: bool,
+    /// Moves when the probe has written; on a line of its own.
+    head: Line,
+    tail: Line,
+    lost: Line,
+    /// The loop ends when the counter passes this.
+    end: Line,
+    /// The loop's first reading; 0 before it runs.
+    first: Line,
+}
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+// SAFETY: slots between tail and head belong to the reader, all others to the writer; the atomics
+// hand them over.
+unsafe impl Send for Jumps {}
+// SAFETY: as above.
+unsafe impl Sync for Jumps {}
+
+impl Jumps {
+    /// `capacity` is rounded up to a power of two.
+    pub fn new(capacity: usize) -> Result<Jumps, ProbeError> {
+        use rustix::mm::{MapFlags, ProtFlags, mlock, mmap_anonymous};
+        let capacity = capacity.max(1024).next_power_of_two();
+        let bytes = capacity * size_of::<Jump>();
+        // SAFETY: a fresh anonymous mapping; populated, so that the loop never faults.
+        let map = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::POPULATE,
+            )
+        };
+        let failed = |source: std::io::Error| ProbeError::Memory { bytes, source };
+        let map = map.map_err(|errno| failed(errno.into()))?;
+        // SAFETY: the mapping is `bytes` long.
+        let locked = unsafe { mlock(map, bytes) }.is_ok();
+        let slots = NonNull::new(map.cast()).ok_or_else(|| {
+            failed(std::io::Error::new(std::io::ErrorKind::OutOfMemory, "null mapping"))
+        })?;
+        Ok(Jumps {
+            slots,
+            mask: capacity as u64 - 1,
+            locked,
+            head: Line::default(),
+            tail: Line::default(),
+            lost: Line::default(),
+            end: Line(AtomicU64::new(u64::MAX)),
+            first: Line::default(),
+        })
+    }
+
+    /// Takes all jumps seen so far.
+    pub fn drain(&self, mut take: impl FnMut(Jump)) {
+        let head = self.head.0.load(Ordering::Acquire);
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        for index in tail..head {
+            // SAFETY: below head and not below tail: written, and not the writer's any more.
+            take(unsafe { self.slots.add((index & self.mask) as usize).read() });
+        }
+        self.tail.0.store(head, Ordering::Release);
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.lost.0.load(Ordering::Relaxed)
+    }
+
+    /// The loop's first reading of the counter, once it runs.
+    pub fn first(&self) -> Option<u64> {
+        Some(self.first.0.load(Ordering::Acquire)).filter(|&ticks| ticks != 0)
+    }
+
+    /// Ends the loop at a reading of the counter; 0 ends it now.
+    pub fn end_at(&self, ticks: u64) {
+        self.end.0.store(ticks, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Jumps {
+    fn drop(&mut self) {
+        let bytes = (self.mask as usize + 1) * size_of::<Jump>();
+        // SAFETY: mapped by `new` with this length; nobody has a reference any more.
+        let _ = unsafe { rustix::mm::munmap(self.slots.as_ptr().cast(), bytes) };
+    }
+}
+
+/// What a run of the loop was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Run {
+    pub first: u64,
+    pub last: u64,
+    pub iterations: u64,
+}
+
+/// The loop. Ends when the counter passes the end set in `jumps`.
+#[inline(never)]
+pub fn run<C: Counter>(jumps: &Jumps, threshold: u64) -> Run {
+    let mut writer = Writer { jumps, head: 0, limit: jumps.mask + 1 };
+    let end = &jumps.end.0;
+    let mut iterations = 0u64;
+    let first = C::read();
+    jumps.first.0.store(first, Ordering::Release);
+    let mut last = first;
+    loop {
+        let now = C::read();
+        iterations += 1;
+        if now.wrapping_sub(last) > threshold {
+            writer.push(Jump { from: last, to: now });
+        }
+        if now >= end.load(Ordering::Relaxed) {
+            return Run { first, last: now, iterations };
+        }
+        last = now;
+    }
+}
+
+/// The probe's end of the ring.
+struct Writer<'a> {
+    jumps: &'a Jumps,
+    head: u64,
+    /// Up to here there is room for certain; the reader's mark is looked at only beyond, because
+    /// fetching it from another CPU takes as long as a short detour.
+    limit: u64,
+}
+
+impl Writer<'_> {
+    #[cold]
+    #[inline(never)]
+    fn push(&mut self, jump: Jump) {
+        if self.head == self.limit {
+            self.limit = self.jumps.tail.0.load(Ordering::Acquire) + self.jumps.mask + 1;
+            if self.head == self.limit {
+                self.jumps.lost.0.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+        // SAFETY: below the limit, so the reader is done with this slot.
+        unsafe { self.jumps.slots.add((self.head & self.jumps.mask) as usize).write(jump) };
+        self.head += 1;
+        self.jumps.head.0.store(self.head, Ordering::Release);
+    }
+}
+
+/// What one reading of the clock costs on a CPU.
+#[derive(Clone, Debug, Default)]
+pub struct TimerCost {
+    /// Shortest distance of two readings, ticks.
+    pub t_min: u64,
+    /// How often each distance was seen, by ticks; the last entry holds everything longer.
+    pub histogram: Vec<u64>,
+}
+
+const HISTOGRAM_TICKS: usize = 1024;
+
+/// Assesses t_min by reading the counter back to back, as the loop does.
+#[inline(never)]
+pub fn assess<C: Counter>(readings: u32) -> TimerCost {
+    let mut histogram = vec![0u64; HISTOGRAM_TICKS];
+    // The histogram of one round is filled after it, so that the readings stay back to back.
+    let mut round = [0u64; 256];
+    for _ in 0..readings.div_ceil(round.len() as u32 - 1).max(1) {
+        for slot in &mut round {
+            *slot = C::read();
+        }
+        for pair in round.windows(2) {
+            let ticks = pair[1].wrapping_sub(pair[0]) as usize;
+            histogram[ticks.min(HISTOGRAM_TICKS - 1)] += 1;
+        }
+    }
+    // A coarse clock stands still between its steps: zero is not a distance.
+    let t_min = (1..HISTOGRAM_TICKS).find(|&ticks| histogram[ticks] > 0).unwrap_or(1) as u64;
+    TimerCost { t_min, histogram }
+}
+
+impl Threshold {
+    /// In ticks, for a CPU whose t_min is known.
+    pub fn ticks(self, cpu: u32, t_min: u64, ticks_per_ns: f64) -> Result<u64, ProbeError> {
+        let ticks = match self {
+            Threshold::Relative(factor) => t_min as f64 * factor,
+            Threshold::Absolute(ns) => ns * ticks_per_ns,
+        };
+        if ticks < t_min as f64 * LOWEST_RELATIVE {
+            return Err(ProbeError::Threshold {
+                cpu,
+                asked_ns: ticks / ticks_per_ns,
+                t_min_ns: t_min as f64 / ticks_per_ns,
+            });
+        }
+        Ok(ticks as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Monotonic;
+
+    #[test]
+    fn a_full_buffer_counts_what_it_cannot_hold() {
+        let jumps = Jumps::new(1024).unwrap();
+        let mut writer = Writer { jumps: &jumps, head: 0, limit: 1024 };
+        for i in 0..1500 {
+            writer.push(Jump { from: i, to: i + 1 });
+        }
+        assert_eq!(jumps.lost(), 476);
+        let mut seen = Vec::new();
+        jumps.drain(|jump| seen.push(jump.from));
+        assert_eq!(seen, (0..1024).collect::<Vec<_>>());
+        writer.push(Jump { from: 7, to: 8 });
+        jumps.drain(|jump| seen.push(jump.from));
+        assert_eq!(seen.last(), Some(&7));
+    }
+
+    #[test]
+    fn the_loop_ends_when_told_and_counts_its_iterations() {
+        let jumps = Jumps::new(1 << 16).unwrap();
+        jumps.end_at(Monotonic::read() + 20_000_000);
+        let run = run::<Monotonic>(&jumps, 1_000);
+        assert!(run.last - run.first >= 19_000_000);
+        assert!(run.iterations > 1_000);
+    }
+
+    #[test]
+    fn a_threshold_that_would_record_the_loop_itself_is_refused() {
+        assert!(Threshold::Absolute(20.0).ticks(3, 30, 2.0).is_err());
+        assert!(Threshold::Relative(2.0).ticks(3, 30, 2.0).is_err());
+        assert_eq!(Threshold::Relative(9.0).ticks(3, 30, 2.0).unwrap(), 270);
+        assert_eq!(Threshold::Absolute(1_000.0).ticks(3, 30, 2.0).unwrap(), 2_000);
+    }
+}

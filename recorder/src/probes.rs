@@ -1,0 +1,176 @@
+//! The probes' threads: pinned, assessed, released together, and read out at the end.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use thiserror::Error;
+use trace::CpuSettings;
+
+use crate::{
+    clock::Counter,
+    counters::Counters,
+    cpulist::CpuSet,
+    machine,
+    options::Threshold,
+    probe::{Jumps, ProbeError, Run, TimerCost, assess, run},
+};
+
+/// Readings to assess t_min: some 15 ms.
+const READINGS: u32 = 1_000_000;
+
+#[derive(Debug, Error)]
+pub enum ProbesError {
+    #[error("cannot start a thread for CPU {cpu}: {source}")]
+    Thread { cpu: u32, source: std::io::Error },
+    #[error("CPU {0} went away, or left the cpuset, before the probe could run on it")]
+    Pin(u32),
+    #[error(
+        "SCHED_FIFO was refused ({0}): it needs CAP_SYS_NICE; run as root or leave --fifo out"
+    )]
+    Fifo(std::io::Error),
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    #[error("the probe of CPU {0} ended before it was ready")]
+    Gone(u32),
+}
+
+pub struct Settings {
+    pub threshold: Threshold,
+    pub fifo: Option<u32>,
+    /// Jumps each buffer holds.
+    pub capacity: usize,
+    pub ticks_per_ns: f64,
+}
+
+/// A probe that is assessed and waits to be released.
+pub struct Ready {
+    pub cpu: u32,
+    pub tid: u32,
+    pub jumps: Arc<Jumps>,
+    pub settings: CpuSettings,
+}
+
+/// What a probe has to say at the end.
+pub struct Finished {
+    pub run: Run,
+    pub counters: BTreeMap<String, u64>,
+}
+
+pub struct Probe {
+    pub ready: Ready,
+    release: SyncSender<()>,
+    thread: JoinHandle<Finished>,
+}
+
+impl Probe {
+    pub fn release(&self) {
+        // A thread that is gone shows when it is joined.
+        let _ = self.release.send(());
+    }
+
+    /// Waits for the loop to end; None when the thread broke.
+    pub fn join(self) -> (Ready, Option<Finished>) {
+        (self.ready, self.thread.join().ok())
+    }
+}
+
+/// Starts one probe per CPU and waits until all are assessed.
+pub fn prepare<C: Counter>(cpus: &CpuSet, settings: &Settings) -> Result<Vec<Probe>, ProbesError> {
+    let mut starting = Vec::new();
+    for &cpu in cpus {
+        let (ready_out, ready_in) = sync_channel(1);
+        let (release, released) = sync_channel(1);
+        let thread = Thread {
+            cpu,
+            threshold: settings.threshold,
+            fifo: settings.fifo,
+            capacity: settings.capacity,
+            ticks_per_ns: settings.ticks_per_ns,
+        };
+        let handle = std::thread::Builder::new()
+            .name("detour-probe".into())
+            .spawn(move || thread.main::<C>(&ready_out, &released))
+            .map_err(|source| ProbesError::Thread { cpu, source })?;
+        starting.push((cpu, ready_in, release, handle));
+    }
+    let mut probes = Vec::new();
+    for (cpu, ready, release, thread) in starting {
+        // An error drops the other probes' channels, and with them the threads end.
+        let ready = ready.recv().map_err(|_| ProbesError::Gone(cpu))??;
+        probes.push(Probe { ready, release, thread });
+    }
+    Ok(probes)
+}
+
+struct Thread {
+    cpu: u32,
+    threshold: Threshold,
+    fifo: Option<u32>,
+    capacity: usize,
+    ticks_per_ns: f64,
+}
+
+impl Thread {
+    fn main<C: Counter>(
+        self,
+        ready: &SyncSender<Result<Ready, ProbesError>>,
+        released: &Receiver<()>,
+    ) -> Finished {
+        let nothing = Finished { run: Run::default(), counters: BTreeMap::new() };
+        let (prepared, threshold) = match self.prepare::<C>() {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                return nothing;
+            }
+        };
+        let jumps = Arc::clone(&prepared.jumps);
+        let mut counters = Counters::open(self.cpu);
+        if ready.send(Ok(prepared)).is_err() || released.recv().is_err() {
+            return nothing;
+        }
+        counters.start();
+        let run = run::<C>(&jumps, threshold);
+        counters.stop();
+        Finished { run, counters: counters.read() }
+    }
+
+    fn prepare<C: Counter>(&self) -> Result<(Ready, u64), ProbesError> {
+        if !machine::pin(&CpuSet::from([self.cpu])) {
+            return Err(ProbesError::Pin(self.cpu));
+        }
+        if let Some(priority) = self.fifo {
+            set_fifo(priority).map_err(ProbesError::Fifo)?;
+        }
+        // After pinning, so that the buffer is on the CPU's own memory node.
+        let jumps = Arc::new(Jumps::new(self.capacity)?);
+        let cost = assess::<C>(READINGS);
+        let threshold = self.threshold.ticks(self.cpu, cost.t_min, self.ticks_per_ns)?;
+        let settings = CpuSettings {
+            cpu: self.cpu,
+            t_min_ns: cost.t_min as f64 / self.ticks_per_ns,
+            threshold_ns: threshold as f64 / self.ticks_per_ns,
+            timer_histogram: histogram(&cost, self.ticks_per_ns),
+        };
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        Ok((Ready { cpu: self.cpu, tid, jumps, settings }, threshold))
+    }
+}
+
+fn histogram(cost: &TimerCost, ticks_per_ns: f64) -> Vec<(f64, u64)> {
+    let seen = cost.histogram.iter().enumerate().filter(|(_, count)| **count > 0);
+    seen.map(|(ticks, &count)| (ticks as f64 / ticks_per_ns, count)).collect()
+}
+
+fn set_fifo(priority: u32) -> std::io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority as i32 };
+    // SAFETY: the pointer is to a live value; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}

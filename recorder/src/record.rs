@@ -1,0 +1,533 @@
+//! A recording from start to end: choose CPUs, load the programs, ready the probes, run, stop in the
+//! right order, and write down what it cost and what was lost.
+
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    process::Child,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use detour_abi::{CpuState, hook, watch};
+use thiserror::Error;
+use trace::{LaneTotals, Manifest, Overwrite, TraceError, Trailer, Writer};
+
+use crate::{
+    account::{self, Counted},
+    assemble::{Assembled, Assembler, Probed, Subject},
+    bpf::{self, Bpf, BpfError},
+    clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
+    cpulist::{self, CpuSet},
+    cgroups::Cgroups,
+    drain::Drain,
+    machine,
+    names::Names,
+    options::{Options, ProgramOption},
+    probe::Jump,
+    probes::{self, Probe, ProbesError},
+    targets::{Target, Targets},
+    threads::{Stopped, Threads},
+};
+
+#[derive(Debug, Error)]
+pub enum RecordError {
+    #[error("CPU {cpu} does not exist or is offline; online are {online}")]
+    UnknownCpu { cpu: u32, online: String },
+    #[error(
+        "CPU {cpu} is outside the cpuset of this process, which may use {allowed}: \
+         choose among those with -c, or widen the cpuset"
+    )]
+    OutsideCpuset { cpu: u32, allowed: String },
+    #[error("CPU {0} cannot be measured and do the housekeeping: take it out of -c or of -H")]
+    BothWays(u32),
+    #[error("no CPU is left to measure: -H takes all that this process may use")]
+    NothingToMeasure,
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    #[error(transparent)]
+    Probes(#[from] ProbesError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf")]
+    NothingToRecord,
+    #[error("process {0} does not exist")]
+    NoProcess(u32),
+    #[error("{0} is not a cgroup: give a directory below the cgroup v2 mount point")]
+    NoCgroup(String),
+    #[error("cannot run {command}: {source}")]
+    Command { command: String, source: std::io::Error },
+    #[error("cannot start the recorder's threads: {0}")]
+    Thread(std::io::Error),
+    #[error("the writer's thread broke; the file holds what was written before")]
+    WriterBroke,
+}
+
+/// How a recording went.
+#[derive(Debug)]
+pub struct Outcome {
+    pub output: PathBuf,
+    pub bytes: u64,
+    /// Of the command that was recorded.
+    pub exit_code: Option<i32>,
+    /// Things the user should know: a smaller recording than asked for, and why.
+    pub remarks: Vec<String>,
+    /// Set when not everything could be written.
+    pub write_error: Option<String>,
+}
+
+/// What happens meanwhile.
+pub struct Watch<'a> {
+    /// Set from outside to end the recording early.
+    pub stop: &'a AtomicBool,
+    /// Called ten times a second with the time recorded so far.
+    pub progress: &'a dyn Fn(Duration),
+}
+
+pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> {
+    if options.no_bpf && (options.no_probe || options.program.is_some()) {
+        return Err(RecordError::NothingToRecord);
+    }
+    match best_counter() {
+        #[cfg(target_arch = "x86_64")]
+        "rdtsc" => Session::prepare::<crate::clock::Tsc>(options)?.run(options, watch),
+        #[cfg(target_arch = "aarch64")]
+        "cntvct" => Session::prepare::<crate::clock::VirtualCounter>(options)?.run(options, watch),
+        _ => Session::prepare::<Monotonic>(options)?.run(options, watch),
+    }
+}
+
+/// The cheapest counter that the kernel itself relies on.
+pub fn best_counter() -> &'static str {
+    match machine::clocksource().as_str() {
+        "tsc" if cfg!(target_arch = "x86_64") => "rdtsc",
+        "arch_sys_counter" if cfg!(target_arch = "aarch64") => "cntvct",
+        _ => Monotonic::NAME,
+    }
+}
+
+/// CPUs to measure and CPUs for the recorder's own threads.
+pub fn choose_cpus(options: &Options) -> Result<(CpuSet, CpuSet), RecordError> {
+    let (allowed, online) = (machine::allowed(), machine::online());
+    let check = |cpus: &CpuSet| {
+        for &cpu in cpus {
+            if !online.contains(&cpu) {
+                return Err(RecordError::UnknownCpu { cpu, online: cpulist::format(&online) });
+            }
+            if !allowed.contains(&cpu) {
+                let allowed = cpulist::format(&allowed);
+                return Err(RecordError::OutsideCpuset { cpu, allowed });
+            }
+        }
+        Ok(())
+    };
+    let asked = options.housekeeping.clone().unwrap_or_default();
+    check(&asked)?;
+    let measured = match &options.cpus {
+        Some(cpus) => {
+            check(cpus)?;
+            if let Some(&both) = cpus.intersection(&asked).next() {
+                return Err(RecordError::BothWays(both));
+            }
+            cpus.clone()
+        }
+        None => allowed.difference(&asked).copied().collect(),
+    };
+    if measured.is_empty() {
+        return Err(RecordError::NothingToMeasure);
+    }
+    let housekeeping = match &options.housekeeping {
+        Some(cpus) => cpus.clone(),
+        None => allowed.difference(&measured).copied().collect(),
+    };
+    Ok((measured, housekeeping))
+}
+
+/// Time in which programs run before anything counts: their cost is measured, caches warm up.
+const WARM_UP: Duration = Duration::from_millis(150);
+/// Hours at a thousand detours a second, and 64 MiB.
+const JUMPS_PER_PROBE: usize = 1 << 22;
+const RING_BYTES: u32 = 16 << 20;
+
+struct Session {
+    measured: CpuSet,
+    housekeeping: CpuSet,
+    bpf: Option<Bpf>,
+    probes: Vec<Probe>,
+    clock: ClockLine,
+    anchor: fn() -> Anchor,
+    remarks: Vec<String>,
+    manifest: Manifest,
+}
+
+impl Session {
+    fn prepare<C: Counter>(options: &Options) -> Result<Session, RecordError> {
+        let (measured, housekeeping) = match options.program {
+            // A program's threads may run anywhere.
+            Some(_) => (machine::online(), CpuSet::new()),
+            None => choose_cpus(options)?,
+        };
+        let mut remarks = Vec::new();
+        let take_anchor: fn() -> Anchor = || anchor::<C>(200);
+        let mut clock = ClockLine::default();
+        clock.push(take_anchor());
+        let bpf = if options.no_bpf {
+            remarks.push("asked for the probe alone (--no-bpf): sources have no names".to_owned());
+            None
+        } else {
+            load(options, &measured, &mut remarks)?
+        };
+        if clock.covered_to().is_none() {
+            // Long enough a piece for a slope good to a few parts per million.
+            std::thread::sleep(Duration::from_millis(50));
+            clock.push(take_anchor());
+        }
+        let with_probe = !options.no_probe && options.program.is_none();
+        let probes = if with_probe {
+            let slope = ticks_per_ns(&clock);
+            let budget = machine::available_memory() / 8 / measured.len() as u64;
+            let settings = probes::Settings {
+                threshold: options.threshold,
+                fifo: options.fifo,
+                capacity: JUMPS_PER_PROBE.min(prev_power_of_two(budget as usize / size_of::<Jump>())),
+                ticks_per_ns: slope,
+            };
+            probes::prepare::<C>(&measured, &settings)?
+        } else {
+            Vec::new()
+        };
+        if probes.iter().any(|probe| !probe.ready.jumps.locked) {
+            remarks.push(
+                "the probes' buffers could not be locked into memory (RLIMIT_MEMLOCK): \
+                 `ulimit -l unlimited` helps"
+                    .to_owned(),
+            );
+        }
+        let manifest =
+            account::manifest(options, &measured, &housekeeping, bpf.as_ref(), &probes, C::NAME);
+        Ok(Session {
+            measured,
+            housekeeping,
+            bpf,
+            probes,
+            clock,
+            anchor: take_anchor,
+            remarks,
+            manifest,
+        })
+    }
+
+    fn run(mut self, options: &Options, watch: &Watch) -> Result<Outcome, RecordError> {
+        let target = options.program.as_ref().map(resolve_target).transpose()?;
+        let names = Names::of_this_machine();
+        if names.symbols_hidden() && self.bpf.is_some() {
+            self.remarks.push(
+                "kernel symbols are hidden (kernel.kptr_restrict): timer callbacks and work \
+                 functions are shown as addresses; run as root to see their names"
+                    .to_owned(),
+            );
+        }
+        if !self.housekeeping.is_empty() {
+            machine::pin(&self.housekeeping);
+        }
+        self.manifest.limits = self.remarks.clone();
+        let mean_run_ns = self.warm_up()?;
+        self.manifest.started_unix_s =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let before = self.states()?;
+        let epoch_ns = monotonic_ns();
+        let writer = Writer::create(&options.output, Overwrite::Yes, &self.manifest)?;
+        self.clock.push((self.anchor)());
+        let subject = self.subject(target);
+        let assembler = Assembler::new(writer, names, subject, epoch_ns, self.clock.clone());
+        let threads = self.start_threads(assembler)?;
+
+        for probe in &self.probes {
+            probe.release();
+        }
+        let mut child = match &options.program {
+            Some(ProgramOption::Command(command)) => match start_command(command) {
+                Ok(child) => Some(child),
+                Err(error) => {
+                    let _ = threads.stop();
+                    let _ = std::fs::remove_file(&options.output);
+                    return Err(error);
+                }
+            },
+            _ => None,
+        };
+        let exit_code = wait(options, watch, child.as_mut());
+
+        let finished = self.stop_probes();
+        if self.probes.is_empty() {
+            close_slices(&self.measured, &self.housekeeping);
+        }
+        // Records of the last moments are in the ring once the switches are through.
+        std::thread::sleep(Duration::from_millis(5));
+        if let Some(bpf) = &mut self.bpf {
+            bpf.set_flags(|_| 0)?;
+        }
+        let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
+        let counted = Counted { before, after: self.states()? };
+        let totals = self.totals(options, finished, epoch_ns, &stopped, &counted);
+        let overhead = counted.overhead(
+            &self.measured,
+            &mean_run_ns,
+            stopped.assembled.own_ns,
+            totals.window_ns,
+            stopped.cpu_ns,
+        );
+        let trailer = Trailer { overhead, ..totals.trailer };
+        Ok(self.close(options, stopped.assembled, trailer, exit_code))
+    }
+
+    /// Runs the programs before the recording starts and returns what a run of each costs.
+    fn warm_up(&mut self) -> Result<[Option<f64>; hook::COUNT], RecordError> {
+        let Some(bpf) = &mut self.bpf else { return Ok([None; hook::COUNT]) };
+        bpf.set_flags(|_| watch::TRACK)?;
+        std::thread::sleep(Duration::from_millis(5));
+        let measured = &self.measured;
+        bpf.set_flags(|cpu| {
+            if measured.contains(&cpu) { watch::TRACK | watch::EMIT } else { watch::TRACK }
+        })?;
+        let timing = bpf::time_programs();
+        std::thread::sleep(WARM_UP);
+        let mean = bpf.mean_run_ns();
+        drop(timing);
+        Ok(mean)
+    }
+
+    fn states(&self) -> Result<Vec<CpuState>, RecordError> {
+        Ok(self.bpf.as_ref().map(Bpf::states).transpose()?.unwrap_or_default())
+    }
+
+    fn subject(&self, target: Option<Target>) -> Subject {
+        match target {
+            Some(target) => Subject::Program(Targets::new(target, std::process::id())),
+            None if self.probes.is_empty() => {
+                Subject::Cpus(self.measured.iter().copied().collect())
+            }
+            None => Subject::Probes(
+                self.probes
+                    .iter()
+                    .map(|probe| Probed {
+                        cpu: probe.ready.cpu,
+                        tid: probe.ready.tid,
+                        jumps: Arc::clone(&probe.ready.jumps),
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
+    fn start_threads(&mut self, assembler: Assembler) -> Result<Threads, RecordError> {
+        let ring = self.bpf.as_mut().map(Bpf::take_ring).transpose()?;
+        let drain = Drain {
+            ring,
+            probes: self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
+            anchor: self.anchor,
+            // With a CPU to itself the reader disturbs nobody; without one it comes rarely.
+            pause: Duration::from_millis(if self.housekeeping.is_empty() { 50 } else { 10 }),
+        };
+        Threads::start(drain, assembler, self.housekeeping.clone()).map_err(RecordError::Thread)
+    }
+
+    fn stop_probes(&mut self) -> Vec<(u32, Option<probes::Finished>, u64)> {
+        for probe in &self.probes {
+            probe.ready.jumps.end_at(0);
+        }
+        let probes = std::mem::take(&mut self.probes);
+        let stopped = probes.into_iter().map(Probe::join);
+        stopped.map(|(ready, finished)| (ready.cpu, finished, ready.jumps.lost())).collect()
+    }
+
+    /// Everything of the trailer but the overhead, and the time watched over all lanes.
+    fn totals(
+        &mut self,
+        options: &Options,
+        probes: Vec<(u32, Option<probes::Finished>, u64)>,
+        epoch_ns: u64,
+        stopped: &Stopped,
+        counted: &Counted,
+    ) -> Totals {
+        let assembled = &stopped.assembled;
+        let mut lost = counted.losses(&self.measured);
+        lost.unwritten = assembled.unwritten;
+        let mut lanes = Vec::new();
+        for (lane, (cpu, finished, lost_jumps)) in probes.into_iter().enumerate() {
+            lost.detours += lost_jumps;
+            let Some(finished) = finished else {
+                self.remarks.push(format!("the probe of CPU {cpu} broke"));
+                continue;
+            };
+            let ns = |ticks| assembled.clock.ns(ticks).unwrap_or(0).saturating_sub(epoch_ns);
+            lanes.push(LaneTotals {
+                lane: lane as u32,
+                from_ns: ns(finished.run.first),
+                to_ns: ns(finished.run.last),
+                iterations: finished.run.iterations,
+                counters: finished.counters,
+            });
+        }
+        if lanes.is_empty() && options.program.is_none() {
+            let to_ns = monotonic_ns().saturating_sub(epoch_ns);
+            lanes = (0..self.measured.len())
+                .map(|lane| LaneTotals { lane: lane as u32, to_ns, ..LaneTotals::default() })
+                .collect();
+        }
+        for &(lane, from_ns, to_ns) in &assembled.threads {
+            lanes.push(LaneTotals { lane: lane.0, from_ns, to_ns, ..LaneTotals::default() });
+        }
+        lanes.sort_by_key(|totals| totals.lane);
+        let window_ns = lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum();
+        let trailer = Trailer {
+            lanes,
+            lost,
+            closure_error: self.bpf.as_ref().and(assembled.closure_error),
+            remarks: assembled.write_error.iter().cloned().collect(),
+            ..Trailer::default()
+        };
+        Totals { trailer, window_ns }
+    }
+
+    /// Ends the file.
+    fn close(
+        self,
+        options: &Options,
+        assembled: Assembled,
+        trailer: Trailer,
+        exit_code: Option<i32>,
+    ) -> Outcome {
+        let mut write_error = assembled.write_error;
+        let mut bytes = assembled.writer.bytes_written();
+        match assembled.writer.finish(trailer) {
+            Ok(file) => bytes = file.metadata().map_or(bytes, |meta| meta.len()),
+            Err(error) => {
+                write_error.get_or_insert(error.to_string());
+            }
+        }
+        let output = options.output.clone();
+        Outcome { output, bytes, exit_code, remarks: self.remarks, write_error }
+    }
+}
+
+struct Totals {
+    trailer: Trailer,
+    window_ns: u64,
+}
+
+/// Loads the programs. Without the right to, a recording of the node goes on with the probe alone
+/// and says so; a recording that needs them fails.
+fn load(
+    options: &Options,
+    measured: &CpuSet,
+    remarks: &mut Vec<String>,
+) -> Result<Option<Bpf>, RecordError> {
+    let ring_bytes = RING_BYTES.max((measured.len() as u32 * (512 << 10)).next_power_of_two());
+    let wanted = bpf::Options {
+        watched: measured,
+        program_mode: options.program.is_some(),
+        ring_bytes: ring_bytes.min(256 << 20),
+    };
+    match Bpf::load(&wanted) {
+        Ok(bpf) => Ok(Some(bpf)),
+        Err(error) if options.no_probe || options.program.is_some() => Err(error.into()),
+        Err(error) => {
+            remarks.push(format!("recorded with the probe alone, sources have no names: {error}"));
+            Ok(None)
+        }
+    }
+}
+
+fn resolve_target(program: &ProgramOption) -> Result<Target, RecordError> {
+    match program {
+        ProgramOption::Pids(pids) => {
+            for &pid in pids {
+                if !PathBuf::from(format!("/proc/{pid}")).exists() {
+                    return Err(RecordError::NoProcess(pid));
+                }
+            }
+            Ok(Target::Pids(pids.clone()))
+        }
+        ProgramOption::Cgroup(path) => {
+            let no_cgroup = || RecordError::NoCgroup(path.display().to_string());
+            let cgroups = Cgroups::of_this_machine();
+            let root = cgroups.root().ok_or_else(no_cgroup)?;
+            // As the kernel prints it, or as it is mounted.
+            let below = path.strip_prefix(root).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
+            if !root.join(below).is_dir() {
+                return Err(no_cgroup());
+            }
+            Ok(Target::Cgroup(format!("/{}", below.display())))
+        }
+        ProgramOption::Command(_) => Ok(Target::Children),
+    }
+}
+
+fn start_command(command: &[OsString]) -> Result<Child, RecordError> {
+    let failed = |source| RecordError::Command {
+        command: command.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        source,
+    };
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(failed(std::io::Error::other("the command is empty")));
+    };
+    std::process::Command::new(program).args(arguments).spawn().map_err(failed)
+}
+
+/// Waits for the time, the command, the processes or the user to end it. Returns the command's exit
+/// code.
+fn wait(options: &Options, watch: &Watch, mut child: Option<&mut Child>) -> Option<i32> {
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
+    let start = Instant::now();
+    loop {
+        let passed = start.elapsed();
+        (watch.progress)(passed);
+        if let Some(child) = &mut child
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            return Some(exit_code(status));
+        }
+        if let Some(ProgramOption::Pids(pids)) = &options.program
+            && pids.iter().all(|pid| !PathBuf::from(format!("/proc/{pid}")).exists())
+        {
+            return None;
+        }
+        let left = options.duration.map(|duration| duration.saturating_sub(passed));
+        if watch.stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {
+            return None;
+        }
+        std::thread::sleep(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+    }
+}
+
+/// As a shell would report it.
+fn exit_code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
+
+/// Runs for a moment on each CPU, so that the slice of whatever runs there ends and is sent.
+fn close_slices(measured: &CpuSet, housekeeping: &CpuSet) {
+    let before = if housekeeping.is_empty() { machine::allowed() } else { housekeeping.clone() };
+    for &cpu in measured {
+        if machine::pin(&CpuSet::from([cpu])) {
+            std::thread::yield_now();
+        }
+    }
+    machine::pin(&before);
+}
+
+fn ticks_per_ns(clock: &ClockLine) -> f64 {
+    clock.slope().filter(|slope| slope.is_finite() && *slope > 0.0).unwrap_or(1.0)
+}
+
+fn prev_power_of_two(n: usize) -> usize {
+    match n {
+        0 => 1,
+        n => 1 << n.ilog2(),
+    }
+}

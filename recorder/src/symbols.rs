@@ -1,0 +1,71 @@
+//! Names of kernel functions by address, from /proc/kallsyms.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+};
+
+#[derive(Default)]
+pub struct Symbols {
+    /// Address and where its name starts in `names`, sorted by address.
+    index: Vec<(u64, u32)>,
+    names: String,
+}
+
+impl Symbols {
+    pub fn of_this_kernel() -> io::Result<Symbols> {
+        Symbols::parse(BufReader::new(File::open("/proc/kallsyms")?))
+    }
+
+    /// Functions only. Addresses of 0 mean that the kernel hides them (kptr_restrict).
+    pub fn parse(mut input: impl BufRead) -> io::Result<Symbols> {
+        let mut symbols = Symbols::default();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line)? > 0 {
+            if let Ok(text) = std::str::from_utf8(&line) {
+                let mut fields = text.split_ascii_whitespace();
+                let address = fields.next().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+                let is_text = matches!(fields.next(), Some("t" | "T" | "w" | "W"));
+                if let (Some(address @ 1..), true, Some(name)) = (address, is_text, fields.next()) {
+                    symbols.index.push((address, symbols.names.len() as u32));
+                    symbols.names.push_str(name);
+                    symbols.names.push('\n');
+                }
+            }
+            line.clear();
+        }
+        symbols.index.sort_unstable();
+        Ok(symbols)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The function that holds an address.
+    pub fn name(&self, address: u64) -> Option<&str> {
+        let after = self.index.partition_point(|&(start, _)| start <= address);
+        let (_, name) = *self.index.get(after.checked_sub(1)?)?;
+        self.names.get(name as usize..)?.lines().next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_inside_a_function_has_its_name() {
+        let text = "ffffffff81000000 T startup\nffffffff81000100 t tick\nffffffff81000180 D data\n";
+        let symbols = Symbols::parse(text.as_bytes()).unwrap();
+        assert_eq!(symbols.name(0xffff_ffff_8100_0104), Some("tick"));
+        assert_eq!(symbols.name(0xffff_ffff_8100_0000), Some("startup"));
+        assert_eq!(symbols.name(0x1000), None);
+    }
+
+    #[test]
+    fn hidden_addresses_give_no_names() {
+        let symbols = Symbols::parse("0000000000000000 T startup\ngarbage\n".as_bytes()).unwrap();
+        assert!(symbols.is_empty());
+    }
+}

@@ -1,0 +1,91 @@
+//! The report in a sentence or two.
+
+use analysis::{SourceRow, Summary};
+use trace::{Class, Mode};
+
+use crate::Options;
+use crate::words::{cpu_list, percent_said, plural, safe, time, wrap};
+
+/// Sources named in the headline.
+const NAMED: usize = 2;
+
+pub(crate) fn headline(summary: &Summary, options: Options) -> Option<String> {
+    let mut sentence = format!(
+        "{}, kernel {}, {}{}: ",
+        or_unknown(&summary.host),
+        or_unknown(&summary.kernel),
+        time(summary.duration_s * 1e9),
+        place(summary)
+    );
+    sentence.push_str(&verdict(summary));
+    let most: Vec<String> = summary
+        .sources
+        .iter()
+        .filter(|s| s.share_pct >= 1.0)
+        .take(NAMED)
+        .map(|s| format!("{} ({})", label(s), percent_said(s.share_pct)))
+        .collect();
+    if !most.is_empty() {
+        sentence.push_str(&format!(" Most: {}.", most.join(", ")));
+    }
+    let style = options.style();
+    let mut text = style.title(&wrap(&sentence, style.width, ""));
+    if let Some(reason) = &summary.truncated {
+        let warning =
+            format!("This recording is cut off: {}. What came before is good.", safe(reason));
+        text.push('\n');
+        text.push_str(&wrap(&warning, style.width, ""));
+    }
+    Some(text)
+}
+
+fn or_unknown(name: &str) -> String {
+    if name.is_empty() { "unknown".to_owned() } else { safe(name) }
+}
+
+fn place(summary: &Summary) -> String {
+    if !summary.threads.is_empty() {
+        return format!(" of {}", plural(summary.threads.len() as u64, "thread"));
+    }
+    let cpus = cpu_list(summary.cpus.iter().map(|c| c.cpu));
+    match summary.cpus.len() {
+        0 => String::new(),
+        1 => format!(" on CPU {cpus}"),
+        _ => format!(" on CPUs {cpus}"),
+    }
+}
+
+fn verdict(summary: &Summary) -> String {
+    let noise = percent_said(summary.noise_pct);
+    if summary.taken_ns_total == 0 {
+        return "nothing took any time.".to_owned();
+    }
+    let named = match summary.attributed.time_pct {
+        Some(pct) => format!("{} of it is named.", percent_said(pct)),
+        None => "cost is the net time of the kernel's records.".to_owned(),
+    };
+    match summary.mode {
+        Mode::Attributed => format!("noise took {noise} of CPU time; {named}"),
+        Mode::ProbeOnly | Mode::Imported => format!(
+            "noise took {noise} of CPU time in {}. None of it has a name: the kernel's side was not \
+             recorded.",
+            plural(summary.detours, "detour")
+        ),
+        Mode::KernelOnly => format!(
+            "the kernel's records take up {noise} of CPU time. No probe ran: cost is net time, \
+             without entry and exit."
+        ),
+        Mode::Program => format!("{noise} of their time was taken; {named}"),
+    }
+}
+
+/// A source as one would say it: threads by name, everything else with its class.
+pub(crate) fn label(source: &SourceRow) -> String {
+    let name = safe(&source.name);
+    let class = source.class.name();
+    match source.class {
+        Class::Thread | Class::Kthread => name,
+        _ if name.to_lowercase().contains(class) => name,
+        _ => format!("{} {name}", class.replace('_', " ")),
+    }
+}

@@ -1,0 +1,135 @@
+//! What the reader has to know about the recording: how far it explains the detours, what was lost,
+//! what it cost, what it could not see.
+
+use analysis::{Attributed, Summary};
+use trace::Mode;
+
+use crate::Options;
+use crate::words::{count, percent_said, plural, safe, time, wrap};
+
+pub(crate) fn notes(summary: &Summary, options: Options) -> Option<String> {
+    let style = options.style();
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(explained(summary));
+    lines.extend(beside(summary));
+    lines.push(lost(summary));
+    lines.extend(damage(summary));
+    if let Some(error) = summary.closure_error {
+        lines.push(format!("Account: net times add up to the wall time within {error:.1e}."));
+    }
+    lines.extend(overhead(summary));
+    if summary.cpus.iter().any(|c| !c.window_known)
+        || summary.threads.iter().any(|t| !t.window_known)
+    {
+        lines
+            .push("Watched time: not recorded; taken from the first event to the last.".to_owned());
+    }
+    for hook in &summary.hooks_missing {
+        lines.push(format!(
+            "Missing hook {}: {} ({})",
+            safe(&hook.hook),
+            safe(&hook.lost),
+            safe(&hook.why)
+        ));
+    }
+    lines.extend(summary.limits.iter().map(|l| format!("Limit: {}", safe(l))));
+    lines.extend(summary.remarks.iter().map(|r| format!("Remark: {}", safe(r))));
+    let body: Vec<String> = lines.iter().map(|l| wrap(l, style.width, "    ")).collect();
+    Some(format!("{}\n{}", style.title("About this recording"), body.join("\n")))
+}
+
+fn explained(summary: &Summary) -> Vec<String> {
+    if !matches!(summary.mode, Mode::Attributed | Mode::Program) {
+        return Vec::new();
+    }
+    let said = |what: &str, a: &Attributed| {
+        let (time_pct, count_pct) = (a.time_pct?, a.count_pct?);
+        Some(format!(
+            "{what}: {} of the time and {} of the detours",
+            percent_said(time_pct),
+            percent_said(count_pct)
+        ))
+    };
+    let Some(all) = said("Named", &summary.attributed) else { return Vec::new() };
+    let long = said("of those from 1 us on", &summary.attributed_over_1us);
+    let entry = format!(
+        "{} of the cost is entry and exit, beyond the kernel's own net times",
+        time(summary.entry_exit_ns_total as f64)
+    );
+    let parts: Vec<String> = [Some(all), long, Some(entry)].into_iter().flatten().collect();
+    vec![format!("{}.", parts.join("; "))]
+}
+
+fn beside(summary: &Summary) -> Option<String> {
+    let beside = summary.beside_detours;
+    (beside.records > 0 && summary.detours > 0).then(|| {
+        format!(
+            "Beside the detours: {} of {} in all, in no detour (below the threshold, or at the edges).",
+            plural(beside.records, "record"),
+            time(beside.cost_ns_total as f64)
+        )
+    })
+}
+
+fn lost(summary: &Summary) -> String {
+    let lost = &summary.lost;
+    let kinds = [
+        (lost.records, "record", "that found the ring full"),
+        (lost.detours, "detour", "that found the probe's buffer full"),
+        (lost.unmatched, "entry or exit", "without counterpart"),
+        (lost.overflow, "interruption", "nested too deep"),
+        (lost.unwritten, "event", "not written to the file"),
+    ];
+    if kinds.iter().any(|(n, _, _)| n.is_none()) {
+        return "Lost: unknown, the recording ends before it says.".to_owned();
+    }
+    let parts: Vec<String> = kinds
+        .iter()
+        .filter_map(|&(n, what, why)| n.filter(|&n| n > 0).map(|n| (n, what, why)))
+        .map(|(n, what, why)| match (n, what) {
+            (2.., "entry or exit") => format!("{} entries or exits {why}", count(n)),
+            _ => format!("{} {why}", plural(n, what)),
+        })
+        .collect();
+    if parts.is_empty() {
+        "Lost: nothing.".to_owned()
+    } else {
+        format!("Lost: {}.", parts.join(", "))
+    }
+}
+
+fn damage(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    if summary.unbalanced_detours > 0 {
+        lines.push(format!(
+            "Unbalanced: the parts of {} do not add up to the whole.",
+            plural(summary.unbalanced_detours, "detour")
+        ));
+    }
+    if summary.unknown_source_records > 0 {
+        lines.push(format!(
+            "Damaged: {} without a known source, left out.",
+            plural(summary.unknown_source_records, "record")
+        ));
+    }
+    lines
+}
+
+fn overhead(summary: &Summary) -> Option<String> {
+    let own = &summary.overhead;
+    let mut parts = Vec::new();
+    if let Some(events) = own.events.filter(|&n| n > 0) {
+        let took = own.bpf_ns_total.map_or_else(
+            || " (time not known)".to_owned(),
+            |ns| format!(" of {} in all", time(ns as f64)),
+        );
+        parts.push(format!("{}{took}", plural(events, "BPF run")));
+    }
+    if let Some(pct) = own.cpu_pct {
+        parts.push(format!("{} of the measured CPUs' time", percent_said(pct)));
+    }
+    if let Some(ns) = own.reader_cpu_ns.filter(|&n| n > 0) {
+        parts.push(format!("{} of CPU time to read and write", time(ns as f64)));
+    }
+    (!parts.is_empty()).then(|| format!("Own overhead: {}.", parts.join(", ")))
+}

@@ -1,0 +1,101 @@
+//! The table of sources, ranked by the time they took, and what is behind the names.
+
+use analysis::{CostBasis, SourceRow, Summary};
+
+use crate::Options;
+use crate::grid::{Column, Grid, Tone};
+use crate::headline::label;
+use crate::words::{count, percent, plural, rate, safe, tight, time, wrap};
+
+/// A source that took at least this much of the time is set apart.
+const STRONG_PCT: f64 = 10.0;
+/// Position of the column with net times.
+const NET: usize = 5;
+
+pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
+    if summary.sources.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("class", 10),
+        Column::text("name", 14),
+        Column::text("unit", 12).expendable(1),
+        Column::number("count"),
+        Column::number("/s").expendable(5),
+        Column::number("net").expendable(3),
+        Column::number("cost"),
+        Column::number("p50").expendable(2),
+        Column::number("p99").expendable(4),
+        Column::number("max"),
+        Column::number("period").expendable(1),
+        Column::number("share"),
+    ]);
+    let shown = options.shown(summary.sources.len());
+    let (top, rest) = summary.sources.split_at(shown);
+    for source in top {
+        let mut cells = cells(source);
+        // Without detours the cost is the net time; once is enough.
+        if summary.cost_basis == CostBasis::Records {
+            cells[NET].clear();
+        }
+        grid.row(tone(source), cells);
+    }
+    let mut text = style.title("Sources, by the time they took");
+    text.push('\n');
+    text.push_str(&grid.render(style));
+    if !rest.is_empty() {
+        let cost: u64 = rest.iter().map(|s| s.cost_ns_total).fold(0, u64::saturating_add);
+        text.push_str(&format!(
+            "\nand {}, {} in total (--all shows them)",
+            plural(rest.len() as u64, "more source"),
+            time(cost as f64)
+        ));
+    }
+    if top.iter().any(|s| s.own) {
+        text.push_str("\n* the recorder itself");
+    }
+    Some(text)
+}
+
+fn tone(source: &SourceRow) -> Tone {
+    match source {
+        s if s.own => Tone::Dim,
+        s if s.share_pct >= STRONG_PCT => Tone::Strong,
+        _ => Tone::Plain,
+    }
+}
+
+fn cells(source: &SourceRow) -> Vec<String> {
+    let own = if source.own { "*" } else { "" };
+    vec![
+        source.class.name().to_owned(),
+        format!("{}{own}", safe(&source.name)),
+        source.unit.as_deref().map(safe).unwrap_or_default(),
+        count(source.count),
+        rate(source.rate_hz),
+        tight(source.net_ns_total),
+        tight(source.cost_ns_total),
+        tight(source.cost_ns_p50),
+        tight(source.cost_ns_p99),
+        tight(source.cost_ns_max),
+        source.period_ns.map(tight).unwrap_or_default(),
+        percent(source.share_pct),
+    ]
+}
+
+/// What is behind each name in the table.
+pub(crate) fn details(summary: &Summary, options: Options) -> Option<String> {
+    let style = options.style();
+    let lines: Vec<String> = summary
+        .sources
+        .iter()
+        .take(options.shown(summary.sources.len()))
+        .filter_map(|s| {
+            let line = format!("{}: {}", label(s), safe(s.detail.as_deref()?));
+            Some(wrap(&line, style.width, "    "))
+        })
+        .collect();
+    (!lines.is_empty())
+        .then(|| format!("{}\n{}", style.title("Behind the names"), lines.join("\n")))
+}

@@ -1,0 +1,216 @@
+//! The tables beside that of the sources: threads, CPUs, units, and the time outside the kernel.
+
+use std::fmt::Write;
+
+use analysis::{CpuRow, Summary};
+use trace::Mode;
+
+use crate::Options;
+use crate::grid::{Column, Grid, Tone};
+use crate::words::{count, cpu_list, percent, plural, safe, tight, time, wrap};
+
+/// CPUs shown unless all are asked for: the noisiest.
+const CPUS: usize = 16;
+
+pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
+    if summary.threads.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("thread", 15),
+        Column::number("pid").expendable(2),
+        Column::number("tid"),
+        Column::number("watched").expendable(1),
+        Column::number("detours"),
+        Column::number("lost"),
+        Column::number("longest"),
+        Column::number("share"),
+    ]);
+    let shown = options.shown(summary.threads.len());
+    let (top, rest) = summary.threads.split_at(shown);
+    for t in top {
+        grid.row(
+            Tone::Plain,
+            vec![
+                safe(&t.name),
+                t.pid.to_string(),
+                t.tid.to_string(),
+                tight((t.window_s * 1e9) as u64),
+                count(t.detours),
+                tight(t.lost_ns_total),
+                tight(t.longest_ns),
+                percent(t.lost_pct),
+            ],
+        );
+    }
+    let mut text =
+        format!("{}\n{}", style.title("Threads, by the time they lost"), grid.render(style));
+    if !rest.is_empty() {
+        let lost: u64 = rest.iter().map(|t| t.lost_ns_total).fold(0, u64::saturating_add);
+        let more = plural(rest.len() as u64, "more thread");
+        let _ = write!(text, "\nand {more}, {} in total (--all shows them)", time(lost as f64));
+    }
+    Some(text)
+}
+
+pub(crate) fn cpus(summary: &Summary, options: Options) -> Option<String> {
+    if summary.cpus.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut cpus: Vec<&CpuRow> = summary.cpus.iter().collect();
+    let mut left_out: &[&CpuRow] = &[];
+    if !options.all && cpus.len() > CPUS {
+        cpus.sort_by(|a, b| b.noise_pct.total_cmp(&a.noise_pct).then(a.cpu.cmp(&b.cpu)));
+        left_out = &cpus[CPUS..];
+    }
+    let mut grid = Grid::new(vec![
+        Column::number("cpu"),
+        Column::number("t_min").expendable(3),
+        Column::number("threshold").expendable(4),
+        Column::number("watched").expendable(5),
+        Column::number("detours"),
+        Column::number("taken"),
+        Column::number("longest"),
+        Column::number("by threads").expendable(2),
+        Column::number("switches").expendable(1),
+        Column::number("noise"),
+    ]);
+    let probed = summary.mode != Mode::KernelOnly;
+    let named = summary.mode == Mode::Attributed;
+    let if_probed = |text: String| if probed { text } else { String::new() };
+    for c in &cpus[..cpus.len() - left_out.len()] {
+        grid.row(
+            Tone::Plain,
+            vec![
+                c.cpu.to_string(),
+                c.t_min_ns.filter(|_| probed).map(|t| time(t).replace(' ', "")).unwrap_or_default(),
+                c.threshold_ns
+                    .filter(|_| probed)
+                    .map(|t| time(t).replace(' ', ""))
+                    .unwrap_or_default(),
+                tight((c.window_s * 1e9) as u64),
+                if_probed(count(c.detours)),
+                if_probed(tight(c.detour_ns_total)),
+                if_probed(tight(c.longest_ns)),
+                if named { count(c.thread_detours) } else { String::new() },
+                c.context_switches.map(count).unwrap_or_default(),
+                percent(c.noise_pct),
+            ],
+        );
+    }
+    let mut text = format!("{}\n{}", style.title("CPUs"), grid.render(style));
+    if let [first, .., last] | [first @ last] = left_out {
+        let more = plural(left_out.len() as u64, "more CPU");
+        let (high, low) = (percent(first.noise_pct), percent(last.noise_pct));
+        let _ = write!(text, "\nand {more} with noise of {high} to {low} (--all shows them)");
+    }
+    for line in switch_check(summary) {
+        text.push('\n');
+        text.push_str(&wrap(&line, style.width, "    "));
+    }
+    Some(text)
+}
+
+/// perf counts the probe's context switches on its own; each should be a detour in which another
+/// thread ran.
+fn switch_check(summary: &Summary) -> Vec<String> {
+    if summary.mode != Mode::Attributed {
+        return Vec::new();
+    }
+    let differ = |c: &&CpuRow| {
+        c.context_switches
+            .is_some_and(|n| n.abs_diff(c.thread_detours) > 2.max(n.max(c.thread_detours) / 20))
+    };
+    let cpus = cpu_list(summary.cpus.iter().filter(differ).map(|c| c.cpu));
+    if cpus.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "On CPU {cpus} the probe's context switches (counted by perf) and the detours in which a thread \
+         ran differ by more than 5 %: some of either were missed."
+    )]
+}
+
+pub(crate) fn units(summary: &Summary, options: Options) -> Option<String> {
+    if summary.units.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("unit", 20),
+        Column::number("sources").expendable(1),
+        Column::number("count"),
+        Column::number("cost"),
+        Column::number("share"),
+    ]);
+    let shown = options.shown(summary.units.len());
+    let (top, rest) = summary.units.split_at(shown);
+    for u in top {
+        grid.row(
+            Tone::Plain,
+            vec![
+                safe(&u.unit),
+                u.sources.to_string(),
+                count(u.count),
+                tight(u.cost_ns_total),
+                percent(u.share_pct),
+            ],
+        );
+    }
+    let mut text = format!("{}\n{}", style.title("Units"), grid.render(style));
+    if !rest.is_empty() {
+        let cost: u64 = rest.iter().map(|u| u.cost_ns_total).fold(0, u64::saturating_add);
+        let more = plural(rest.len() as u64, "more unit");
+        let _ = write!(text, "\nand {more}, {} in total (--all shows them)", time(cost as f64));
+    }
+    Some(text)
+}
+
+pub(crate) fn outside(summary: &Summary, options: Options) -> Option<String> {
+    if summary.outside_kernel.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("class", 12),
+        Column::text("length", 7),
+        Column::number("count"),
+        Column::number("time"),
+        Column::number("p50").expendable(2),
+        Column::number("p99").expendable(3),
+        Column::number("max").expendable(1),
+        Column::number("share"),
+    ]);
+    let recorded = !matches!(summary.mode, Mode::ProbeOnly | Mode::Imported);
+    for row in &summary.outside_kernel {
+        let (class, length) = match row.class.as_str() {
+            "microarchitecture" => ("microarchitecture", "< 1 us"),
+            "hypervisor_or_smi" => ("hypervisor or SMI", ">= 1 us"),
+            "unattributed_short" => ("not attributed", "< 1 us"),
+            "unattributed_long" => ("not attributed", ">= 1 us"),
+            other => (other, ""),
+        };
+        let share = if summary.taken_ns_total == 0 {
+            0.0
+        } else {
+            row.cost_ns_total as f64 / summary.taken_ns_total as f64 * 100.0
+        };
+        grid.row(
+            Tone::Plain,
+            vec![
+                safe(class),
+                length.to_owned(),
+                count(row.count),
+                tight(row.cost_ns_total),
+                tight(row.cost_ns_p50),
+                tight(row.cost_ns_p99),
+                tight(row.cost_ns_max),
+                percent(share),
+            ],
+        );
+    }
+    let title = if recorded { "Outside the kernel" } else { "Detours" };
+    Some(format!("{}\n{}", style.title(title), grid.render(style)))
+}

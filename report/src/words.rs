@@ -1,0 +1,224 @@
+//! Numbers and names as people read them. Three significant digits everywhere.
+
+/// Three significant digits of a number from 1 to 999, no digits after the point from 100 on.
+fn three(value: f64) -> String {
+    let digits = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A length of time with its unit.
+pub(crate) fn time(ns: f64) -> String {
+    if ns.is_nan() || ns <= 0.0 {
+        return "0".to_owned();
+    }
+    if ns < 999.5 && ns.fract() == 0.0 {
+        return format!("{ns} ns");
+    }
+    for (scale, unit) in [(1.0, "ns"), (1e3, "us"), (1e6, "ms")] {
+        if ns / scale < 999.5 {
+            return format!("{} {unit}", three(ns / scale));
+        }
+    }
+    format!("{} s", three(ns / 1e9))
+}
+
+/// The same without the space, for columns.
+pub(crate) fn tight(ns: u64) -> String {
+    time(ns as f64).replace(' ', "")
+}
+
+pub(crate) fn count(n: u64) -> String {
+    let v = n as f64;
+    match n {
+        0..100_000 => n.to_string(),
+        100_000..999_500 => format!("{}k", three(v / 1e3)),
+        999_500..999_500_000 => format!("{}M", three(v / 1e6)),
+        _ => format!("{}G", three(v / 1e9)),
+    }
+}
+
+/// `1 detour`, `2 detours`.
+pub(crate) fn plural(n: u64, what: &str) -> String {
+    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+pub(crate) fn rate(hz: f64) -> String {
+    match hz {
+        v if v.is_nan() || v <= 0.0 => "0".to_owned(),
+        v if v < 0.005 => "<0.01".to_owned(),
+        v if v < 999.5 => three(v),
+        v if v < 999_500.0 => format!("{}k", three(v / 1e3)),
+        v => format!("{}M", three(v / 1e6)),
+    }
+}
+
+/// Never rounds something to nothing, nor a part to the whole.
+pub(crate) fn percent(value: f64) -> String {
+    match value {
+        v if v.is_nan() || v <= 0.0 => "0%".to_owned(),
+        v if v < 0.005 => "<0.01%".to_owned(),
+        v if v > 99.95 && v < 100.0 => ">99.9%".to_owned(),
+        v => format!("{}%", three(v)),
+    }
+}
+
+/// The same for a sentence: whole numbers from 10 on.
+pub(crate) fn percent_said(value: f64) -> String {
+    match value {
+        v if (99.5..100.0).contains(&v) => ">99 %".to_owned(),
+        v if v >= 9.95 => format!("{v:.0} %"),
+        v => percent(v).replace('%', " %"),
+    }
+}
+
+/// `0-3,7`.
+pub(crate) fn cpu_list(cpus: impl Iterator<Item = u32>) -> String {
+    let mut cpus: Vec<u32> = cpus.collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(cpu) => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let name = |&(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
+    ranges.iter().map(name).collect::<Vec<_>>().join(",")
+}
+
+/// False for what a terminal would obey, and for what would change the direction or the place of the
+/// text around it.
+fn harmless(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A name that cannot do anything to the terminal.
+pub(crate) fn safe(name: &str) -> String {
+    let mut safe = String::with_capacity(name.len());
+    for c in name.chars() {
+        if harmless(c) {
+            safe.push(c);
+        } else {
+            safe.extend(c.escape_default());
+        }
+    }
+    safe
+}
+
+/// The same for JSON text, by its own escapes. Line breaks in it are layout: those in strings are
+/// escaped already.
+pub(crate) fn json_safe(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || harmless(c) {
+            safe.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                safe.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    safe
+}
+
+/// At most `width` characters, with a mark where something was cut off.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(2)).collect();
+    short.push_str("..");
+    short
+}
+
+fn is_unit(word: &str) -> bool {
+    matches!(word.trim_end_matches([',', '.', ';', ':', ')']), "%" | "ns" | "us" | "ms" | "s")
+}
+
+/// Breaks at spaces so that no line is wider than `width`; further lines start with `indent`.
+pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    let mut words = text.split(' ').filter(|w| !w.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        let len = word.chars().count();
+        // A number and its unit stay on one line.
+        let unit = words.peek().filter(|next| is_unit(next)).map_or(0, |u| 1 + u.chars().count());
+        if column > 0 && !is_unit(word) && column + 1 + len + unit > width {
+            out.push('\n');
+            out.push_str(indent);
+            column = indent.chars().count();
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += len;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_the_unit_that_fits() {
+        let cases = [
+            (0.0, "0"),
+            (7.0, "7 ns"),
+            (21.46, "21.5 ns"),
+            (999.0, "999 ns"),
+            (999.7, "1.00 us"),
+            (1234.0, "1.23 us"),
+            (99_960.0, "100 us"),
+            (999_600.0, "1.00 ms"),
+            (4e6, "4.00 ms"),
+            (10e9, "10.0 s"),
+            (3.6e12, "3600 s"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(time(ns), text);
+        }
+    }
+
+    #[test]
+    fn percentages_do_not_round_to_nothing_or_to_everything() {
+        assert_eq!(percent(0.001), "<0.01%");
+        assert_eq!(percent(99.99), ">99.9%");
+        assert_eq!(percent(100.0), "100%");
+        assert_eq!(percent_said(99.9), ">99 %");
+        assert_eq!(percent_said(0.42), "0.42 %");
+        assert_eq!(percent_said(61.4), "61 %");
+    }
+
+    #[test]
+    fn a_hostile_name_cannot_reach_the_terminal() {
+        let name = "\u{1b}]0;owned\u{7}\r\n\u{9b}31m\u{202e}x";
+        let safe = safe(name);
+        assert_eq!(safe, "\\u{1b}]0;owned\\u{7}\\r\\n\\u{9b}31m\\u{202e}x");
+        assert!(!safe.chars().any(char::is_control));
+    }
+
+    #[test]
+    fn cpus_are_listed_as_ranges() {
+        assert_eq!(cpu_list([5, 0, 1, 2, 7, u32::MAX].into_iter()), "0-2,5,7,4294967295");
+        assert_eq!(cpu_list([].into_iter()), "");
+    }
+
+    #[test]
+    fn wrapped_lines_fit() {
+        let text = wrap("one two three four", 9, "  ");
+        assert_eq!(text, "one two\n  three\n  four");
+        assert_eq!(wrap("noise of 12 %, 3 us", 12, ""), "noise of\n12 %, 3 us");
+    }
+}

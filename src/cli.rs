@@ -1,0 +1,167 @@
+//! The command line. Words and options here are a contract: scripts use them.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::units;
+
+#[derive(Parser)]
+#[command(
+    name = "detour",
+    version,
+    about = "Who took the time on this node, and what it costs a parallel job",
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Say less
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Say what this machine can record, what is missing, and the command that mends it
+    Doctor(Doctor),
+    /// Measure and attribute detours, write a trace file
+    Record(Record),
+    /// Say who took the time in a recording
+    Report(Report),
+    /// Read another tool's noise file
+    Import(Import),
+    /// Write a recording in another tool's format
+    Export(Export),
+    /// All of it in one go on this machine: record 10 s, attribute, report
+    Demo(Demo),
+}
+
+#[derive(Args)]
+pub struct Doctor {
+    /// Machine-readable output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Record {
+    /// How long to record (10s, 5m, 1h) [default: 10s; with a program, until it ends]
+    #[arg(short, long, value_parser = units::duration)]
+    pub duration: Option<Duration>,
+    /// CPUs to measure (1,3-5) [default: all that this process may use]
+    #[arg(short, long, value_parser = units::cpus)]
+    pub cpus: Option<recorder::CpuSet>,
+    /// CPUs for the recorder's own threads [default: those that are not measured]
+    #[arg(short = 'H', long, value_parser = units::cpus)]
+    pub housekeeping: Option<recorder::CpuSet>,
+    /// What counts as a detour: times t_min (9x), or a time (1us)
+    #[arg(short = 'T', long, default_value = "9x", value_parser = units::threshold)]
+    pub threshold: recorder::Threshold,
+    /// Trace file to write; %h, %j and %t become host, job and time [default: detour-%h-%t.detour]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// The probe alone: detours without names, no privileges needed
+    #[arg(long, conflicts_with = "no_probe")]
+    pub no_bpf: bool,
+    /// Kernel records alone: names without detours
+    #[arg(long)]
+    pub no_probe: bool,
+    /// Run the probes under SCHED_FIFO at this priority; real-time throttling then makes noise of
+    /// its own
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub fifo: Option<u32>,
+    /// Record what the kernel takes from these processes
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["cgroup", "command", "no_bpf"])]
+    pub pid: Vec<u32>,
+    /// Record what the kernel takes from everything in this cgroup
+    #[arg(long, conflicts_with_all = ["command", "no_bpf"])]
+    pub cgroup: Option<PathBuf>,
+    /// Say how it went as JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Record what the kernel takes from this command; ends with it and exits with its code
+    #[arg(last = true, conflicts_with = "no_bpf")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct Report {
+    /// Trace files
+    #[arg(required = true)]
+    pub traces: Vec<PathBuf>,
+    /// Machine-readable output
+    #[arg(long)]
+    pub json: bool,
+    /// All sources, not only the largest
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+#[derive(Args)]
+pub struct Import {
+    /// A netgauge or LogGOPSim noise file, CSV, JSON, .hlog or .hgrm
+    pub file: PathBuf,
+    /// Write the run as a trace; FILE#2 picks the second run of a file that holds several
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// Skip lines that cannot be read, and count them
+    #[arg(long)]
+    pub lenient: bool,
+    /// Machine-readable output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Export {
+    /// A trace, or any file that import reads
+    pub trace: PathBuf,
+    /// The format to write
+    #[arg(long, value_enum)]
+    pub to: Format,
+    /// File to write [default: standard output]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// Only this CPU's detours [default: all]
+    #[arg(short, long)]
+    pub cpu: Option<u32>,
+    /// Work per quantum (fwq), or length of a quantum (ftq)
+    #[arg(long, default_value = "1ms", value_parser = units::duration)]
+    pub quantum: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// netgauge's noise benchmark
+    Netgauge,
+    /// LogGOPSim's --noise-trace
+    Loggopsim,
+    /// One line per detour
+    Csv,
+    /// One line per kernel record
+    RecordsCsv,
+    /// Detours and what they are made of
+    Json,
+    /// HdrHistogram log of detour lengths
+    Hlog,
+    /// HdrHistogram percentiles of detour lengths
+    Hgrm,
+    /// Fixed work quanta: how long each took
+    Fwq,
+    /// Fixed time quanta: how much work fitted in each
+    Ftq,
+}
+
+#[derive(Args)]
+pub struct Demo {
+    /// How long to record
+    #[arg(short, long, default_value = "10s", value_parser = units::duration)]
+    pub duration: Duration,
+    /// Trace file to write [default: detour-%h-%t.detour]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+}

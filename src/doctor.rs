@@ -1,0 +1,49 @@
+//! `detour doctor`: what this machine can record and what would mend the rest.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli;
+
+#[cfg(target_os = "linux")]
+pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
+    use std::io::Write;
+
+    use recorder::doctor::{State, examine};
+
+    let checks = examine();
+    let mut out = std::io::stdout().lock();
+    if options.json {
+        writeln!(out, "{:#}", serde_json::json!({ "checks": checks }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for check in &checks {
+        let state = match check.state {
+            State::Ok => "ok",
+            State::Reduced => "less",
+            State::Missing => "MISSING",
+        };
+        writeln!(out, "{state:8}{:30} {}", check.what, check.found)?;
+        if let Some(remedy) = &check.remedy {
+            writeln!(out, "{:38} -> {remedy}", "")?;
+        }
+    }
+    let missing = checks.iter().filter(|c| c.state == State::Missing).count();
+    let reduced = checks.iter().filter(|c| c.state == State::Reduced).count();
+    writeln!(
+        out,
+        "\n{}",
+        match (missing, reduced) {
+            (0, 0) => "This machine can record everything.".to_owned(),
+            (0, n) => format!("This machine can record; {n} things could be better."),
+            (n, _) => format!("{n} things are missing: recordings are smaller, or need them."),
+        }
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn run(_options: &cli::Doctor) -> Result<ExitCode> {
+    anyhow::bail!("recording needs Linux; reports, imports and simulations work here")
+}

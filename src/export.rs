@@ -1,0 +1,99 @@
+//! `detour export`: a recording in another tool's format.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use simulate::{noise::Detours, quantum};
+use trace::{Lane, LaneId, export};
+
+use crate::{
+    cli::{self, Format},
+    open::{self, AnyReader},
+};
+
+pub fn run(options: &cli::Export) -> Result<ExitCode> {
+    let reader = open::open(&options.trace)?;
+    let lane = options.cpu.map(|cpu| lane_of(&reader, cpu)).transpose()?;
+    match &options.output {
+        None => write(&reader, options, lane, &mut std::io::stdout().lock())?,
+        Some(path) => {
+            let create = || format!("cannot create {}", path.display());
+            let mut out = BufWriter::new(File::create(path).with_context(create)?);
+            write(&reader, options, lane, &mut out)?;
+            out.flush().with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lane_of(reader: &AnyReader, cpu: u32) -> Result<LaneId> {
+    let index = reader.lanes().iter().position(|lane| *lane == Lane::Cpu { cpu });
+    let index = index.with_context(|| format!("{} has no CPU {cpu}", reader.name()))?;
+    Ok(LaneId(index as u32))
+}
+
+fn write(
+    reader: &AnyReader,
+    options: &cli::Export,
+    lane: Option<LaneId>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let format = match options.to {
+        Format::Netgauge => export::ExportFormat::Netgauge,
+        Format::Loggopsim => export::ExportFormat::LogGopSim,
+        Format::Csv => export::ExportFormat::Csv,
+        Format::RecordsCsv => export::ExportFormat::CsvRecords,
+        Format::Json => export::ExportFormat::Json,
+        Format::Hlog => export::ExportFormat::Hlog,
+        Format::Hgrm => export::ExportFormat::Hgrm,
+        Format::Fwq | Format::Ftq => return series(reader, options, lane, out),
+    };
+    export::export(reader, format, lane, out)?;
+    Ok(())
+}
+
+/// Fixed work and fixed time quanta, one lane after the other.
+fn series(
+    reader: &AnyReader,
+    options: &cli::Export,
+    lane: Option<LaneId>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let quantum_ns = options.quantum.as_nanos() as u64;
+    if reader.lanes().is_empty() {
+        bail!("{} has no lanes to derive a series from", reader.name());
+    }
+    let fwq = options.to == Format::Fwq;
+    writeln!(out, "{}", if fwq { "lane,start_ns,took_ns" } else { "lane,start_ns,work_ns" })?;
+    for index in 0..reader.lanes().len() as u32 {
+        if lane.is_some_and(|wanted| wanted.0 != index) {
+            continue;
+        }
+        let mut detours = Vec::new();
+        for block in reader.blocks_of(LaneId(index)) {
+            detours.extend(block?.detours.iter().map(|d| (d.start_ns, d.len_ns)));
+        }
+        let detours = Detours::new(detours).with_context(|| {
+            format!("lane {index} of {} cannot be laid over work", reader.name())
+        })?;
+        let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == index));
+        let (from, to) = match totals {
+            Some(totals) => (totals.from_ns, totals.to_ns),
+            None => detours.span(),
+        };
+        if fwq {
+            for (start, took) in quantum::fixed_work(&detours, from, to, quantum_ns)? {
+                writeln!(out, "{index},{start},{took}")?;
+            }
+        } else {
+            for (start, work) in quantum::fixed_time(&detours, from, to, quantum_ns)? {
+                writeln!(out, "{index},{start},{work}")?;
+            }
+        }
+    }
+    Ok(())
+}

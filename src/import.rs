@@ -1,0 +1,66 @@
+//! `detour import`: what another tool's noise file holds, and the file as a trace.
+
+use std::{io::Write, process::ExitCode};
+
+use anyhow::Result;
+use serde_json::json;
+use trace::{Overwrite, Writer, import};
+
+use crate::{cli, open};
+
+pub fn run(options: &cli::Import) -> Result<ExitCode> {
+    let (file, number) = open::split_run(&options.file);
+    let import_options = import::ImportOptions {
+        lenient: options.lenient,
+        ..import::ImportOptions::default()
+    };
+    let mut imported = import::import_file(&file, &import_options)?;
+    if let Some(number) = number {
+        imported.runs = vec![open::pick(&imported.runs, number, &file.display().to_string())?];
+    }
+    if let Some(output) = &options.output {
+        let trace = import::runs_to_trace(&imported.runs)?;
+        let writer = Writer::create(output, Overwrite::Yes, &trace.manifest)?;
+        open::finish(writer, trace)?;
+    }
+    let mut out = std::io::stdout().lock();
+    if options.json {
+        let runs: Vec<_> = imported
+            .runs
+            .iter()
+            .map(|run| {
+                json!({
+                    "detours": run.count(),
+                    "t_min_ns": run.t_min_ns,
+                    "threshold_ns": run.threshold_ns,
+                    "clock_step_ns": run.clock_step_ns,
+                    "span_s": run.span_ns / 1e9,
+                    "noise_pct": run.noise_pct(),
+                    "header": run.header,
+                    "remarks": run.remarks,
+                })
+            })
+            .collect();
+        writeln!(out, "{:#}", json!({ "format": imported.format.to_string(), "runs": runs }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(out, "{}: {}", file.display(), imported.format)?;
+    for (index, run) in imported.runs.iter().enumerate() {
+        let t_min = run.t_min_ns.map_or("unknown".to_owned(), |ns| format!("{ns:.1} ns"));
+        writeln!(
+            out,
+            "run {}: {} detours in {:.3} s, {:.4} % of the time, t_min {t_min}",
+            index + 1,
+            run.count(),
+            run.span_ns / 1e9,
+            run.noise_pct(),
+        )?;
+        for remark in &run.remarks {
+            writeln!(out, "  {remark}")?;
+        }
+    }
+    if let Some(output) = &options.output {
+        writeln!(out, "wrote {}", output.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,87 @@
+//! Opens whatever holds detours: a trace, or any file that `import` reads. `FILE#2` picks the second
+//! run of a file that holds several.
+
+use std::{
+    fs::File,
+    io::{Cursor, Read, Seek},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use trace::{Reader, TraceError, Writer, import};
+
+pub trait Input: Read + Seek {}
+impl<T: Read + Seek> Input for T {}
+
+pub type AnyReader = Reader<Box<dyn Input>>;
+
+pub fn open(path: &Path) -> Result<AnyReader> {
+    let (file, run) = split_run(path);
+    let input = File::open(&file).with_context(|| format!("cannot open {}", file.display()))?;
+    let name = file.display().to_string();
+    match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
+        Ok(reader) => Ok(reader),
+        Err(not_a_trace @ TraceError::NotATrace { .. }) => {
+            let imported = import::import_file(&file, &import::ImportOptions::default());
+            // What it is not says more than how reading it as something else failed.
+            let imported = imported.map_err(|error| {
+                anyhow::Error::new(error).context(not_a_trace.to_string())
+            })?;
+            let runs = match run {
+                None => imported.runs,
+                Some(number) => vec![pick(&imported.runs, number, &name)?],
+            };
+            in_memory(&runs, name)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs of another tool's file as a trace that lives in memory.
+pub fn in_memory(runs: &[import::ImportedRun], name: String) -> Result<AnyReader> {
+    let mut bytes = Cursor::new(Vec::new());
+    write(runs, &mut bytes)?;
+    bytes.set_position(0);
+    Ok(Reader::named(Box::new(bytes) as Box<dyn Input>, name)?)
+}
+
+pub fn write(runs: &[import::ImportedRun], out: impl std::io::Write) -> Result<()> {
+    let trace = import::runs_to_trace(runs)?;
+    let writer = Writer::new(out, &trace.manifest)?;
+    finish(writer, trace)
+}
+
+pub fn finish<W: std::io::Write>(mut writer: Writer<W>, trace: import::ImportedTrace) -> Result<()> {
+    for (id, source) in trace.sources.iter().enumerate() {
+        writer.add_source(trace::SourceId(id as u32), source)?;
+    }
+    for block in &trace.blocks {
+        writer.write_block(block)?;
+    }
+    writer.finish(trace.trailer)?;
+    Ok(())
+}
+
+pub fn pick(
+    runs: &[import::ImportedRun],
+    number: usize,
+    name: &str,
+) -> Result<import::ImportedRun> {
+    number
+        .checked_sub(1)
+        .and_then(|index| runs.get(index))
+        .cloned()
+        .with_context(|| format!("{name} holds {} runs; there is no #{number}", runs.len()))
+}
+
+/// The file and the run asked for. A file that really is called so goes first.
+pub fn split_run(path: &Path) -> (PathBuf, Option<usize>) {
+    let text = path.to_string_lossy();
+    match text.rsplit_once('#') {
+        Some((file, number)) if !path.exists() => match number.parse() {
+            Ok(number) => (PathBuf::from(file), Some(number)),
+            Err(_) => (path.to_path_buf(), None),
+        },
+        _ => (path.to_path_buf(), None),
+    }
+}

@@ -1,0 +1,220 @@
+//! `detour record`: from options to a recording, with a progress bar and a last line that says where
+//! it is.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Result;
+
+use crate::{Verbosity, cli};
+
+pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
+    let json = options.json;
+    let quiet = verbosity.quiet;
+    let options = to_options(options);
+    let outcome = perform(&options, verbosity)?;
+    for remark in &outcome.remarks {
+        eprintln!("detour: {remark}");
+    }
+    if json {
+        let said = serde_json::json!({
+            "output": outcome.output,
+            "bytes": outcome.bytes,
+            "exit_code": outcome.exit_code,
+            "remarks": outcome.remarks,
+            "write_error": outcome.write_error,
+        });
+        println!("{said:#}");
+    } else if !quiet {
+        let name = outcome.output.display();
+        eprintln!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes));
+    }
+    if let Some(error) = outcome.write_error {
+        anyhow::bail!("the recording is incomplete: {error}. What was written can be read");
+    }
+    Ok(match outcome.exit_code {
+        Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// How a recording went, as far as the command line cares.
+pub struct Outcome {
+    pub output: PathBuf,
+    pub bytes: u64,
+    pub exit_code: Option<i32>,
+    pub remarks: Vec<String>,
+    pub write_error: Option<String>,
+}
+
+#[cfg(target_os = "linux")]
+pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outcome> {
+    use std::sync::{Arc, atomic::AtomicBool};
+
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let bar = progress_bar(options, verbosity);
+    let progress = |passed: std::time::Duration| bar.set_position(passed.as_millis() as u64);
+    let watch = recorder::Watch { stop: &stop, progress: &progress };
+    let outcome = recorder::record(options, &watch);
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    Ok(Outcome {
+        output: outcome.output,
+        bytes: outcome.bytes,
+        exit_code: outcome.exit_code,
+        remarks: outcome.remarks,
+        write_error: outcome.write_error,
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn perform(_options: &recorder::Options, _verbosity: Verbosity) -> Result<Outcome> {
+    anyhow::bail!(
+        "recording needs Linux. Everything else works here: try `detour demo`, which uses a \
+         recording that comes with the program"
+    )
+}
+
+/// On standard error, on a terminal only, and not over a recorded command's own output.
+#[cfg(target_os = "linux")]
+fn progress_bar(options: &recorder::Options, verbosity: Verbosity) -> indicatif::ProgressBar {
+    use std::io::IsTerminal;
+    let command = matches!(options.program, Some(recorder::ProgramOption::Command(_)));
+    if verbosity.quiet || command || !std::io::stderr().is_terminal() {
+        return indicatif::ProgressBar::hidden();
+    }
+    match options.duration {
+        Some(duration) => {
+            let bar = indicatif::ProgressBar::new(duration.as_millis() as u64);
+            let style = indicatif::ProgressStyle::with_template("recording {wide_bar} {elapsed}");
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar
+        }
+        None => indicatif::ProgressBar::new_spinner().with_message("recording; Ctrl-C ends it"),
+    }
+}
+
+fn to_options(options: cli::Record) -> recorder::Options {
+    let program = if !options.pid.is_empty() {
+        Some(recorder::ProgramOption::Pids(options.pid))
+    } else if let Some(path) = options.cgroup {
+        Some(recorder::ProgramOption::Cgroup(path))
+    } else if !options.command.is_empty() {
+        Some(recorder::ProgramOption::Command(options.command))
+    } else {
+        None
+    };
+    // A node has no end of its own, a program has.
+    let duration = options
+        .duration
+        .or_else(|| program.is_none().then(|| std::time::Duration::from_secs(10)));
+    recorder::Options {
+        duration,
+        cpus: options.cpus,
+        housekeeping: options.housekeeping,
+        threshold: options.threshold,
+        output: output_name(options.output.as_deref()),
+        no_bpf: options.no_bpf,
+        no_probe: options.no_probe,
+        fifo: options.fifo,
+        program,
+        command_line: std::env::args().collect(),
+    }
+}
+
+/// Fills in host, job and time.
+pub fn output_name(asked: Option<&Path>) -> PathBuf {
+    let Some(template) = asked.unwrap_or(Path::new("detour-%h-%t.detour")).to_str() else {
+        // Not text: nothing to fill in.
+        return asked.map(Path::to_path_buf).unwrap_or_default();
+    };
+    let mut name = String::new();
+    let mut rest = template.chars();
+    while let Some(c) = rest.next() {
+        match (c, rest.clone().next()) {
+            ('%', Some('h')) => name.push_str(&host()),
+            ('%', Some('j')) => name.push_str(job().as_deref().unwrap_or("nojob")),
+            ('%', Some('t')) => name.push_str(&utc_stamp()),
+            ('%', Some('%')) => name.push('%'),
+            _ => {
+                name.push(c);
+                continue;
+            }
+        }
+        rest.next();
+    }
+    PathBuf::from(name)
+}
+
+fn host() -> String {
+    #[cfg(target_os = "linux")]
+    return recorder::machine::host().replace('/', "_");
+    #[cfg(not(target_os = "linux"))]
+    return "host".to_owned();
+}
+
+fn job() -> Option<String> {
+    #[cfg(target_os = "linux")]
+    return recorder::machine::job_id().map(|id| id.replace('/', "_"));
+    #[cfg(not(target_os = "linux"))]
+    return None;
+}
+
+/// The time as 20260131-235959, UTC.
+fn utc_stamp() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = since.map_or(0, |d| d.as_secs());
+    let (days, clock) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days as i64);
+    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
+/// Date of a day counted from 1970-01-01, in the Gregorian calendar. Years start in March, so that
+/// the leap day comes last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right_around_leap_days() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(11_017), (2000, 3, 1));
+        assert_eq!(civil(20_772), (2026, 11, 15));
+    }
+
+    #[test]
+    fn unknown_percent_signs_stay() {
+        let name = output_name(Some(Path::new("a%x%%b%")));
+        assert_eq!(name, PathBuf::from("a%x%b%"));
+    }
+}

@@ -1,0 +1,99 @@
+//! What exports need to know about lanes, and their detours as one stream.
+
+use std::io::{Read, Seek};
+
+use crate::error::TraceError;
+use crate::manifest::CpuSettings;
+use crate::model::{Detour, Lane, LaneId};
+use crate::reader::{Blocks, Reader};
+
+/// The detours of one lane in time order.
+pub(super) struct Detours<'a, R> {
+    blocks: Blocks<'a, R>,
+    current: std::vec::IntoIter<Detour>,
+}
+
+impl<'a, R: Read + Seek> Detours<'a, R> {
+    pub(super) fn of(reader: &'a Reader<R>, lane: LaneId) -> Self {
+        Detours { blocks: reader.blocks_of(lane), current: Vec::new().into_iter() }
+    }
+}
+
+impl<R: Read + Seek> Iterator for Detours<'_, R> {
+    type Item = Result<Detour, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(detour) = self.current.next() {
+                return Some(Ok(detour));
+            }
+            match self.blocks.next()? {
+                Ok(block) => self.current = block.detours.into_iter(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// The time any of the lanes lost: intervals that overlap or touch become one.
+pub(super) struct Union<'a, R> {
+    lanes: Vec<(Option<Detour>, Detours<'a, R>)>,
+}
+
+impl<'a, R: Read + Seek> Union<'a, R> {
+    pub(super) fn of(reader: &'a Reader<R>, lanes: &[LaneId]) -> Result<Self, TraceError> {
+        let open = |&lane| {
+            let mut detours = Detours::of(reader, lane);
+            Ok((detours.next().transpose()?, detours))
+        };
+        Ok(Union { lanes: lanes.iter().map(open).collect::<Result<_, TraceError>>()? })
+    }
+
+    /// The detour that starts first; lanes are few, so they are simply all looked at.
+    fn earliest(&mut self, before: u64) -> Result<Option<Detour>, TraceError> {
+        let waiting =
+            self.lanes.iter_mut().filter(|(head, _)| head.is_some_and(|d| d.start_ns <= before));
+        let Some((head, rest)) = waiting.min_by_key(|(head, _)| head.map(|d| d.start_ns)) else {
+            return Ok(None);
+        };
+        let taken = head.take();
+        *head = rest.next().transpose()?;
+        Ok(taken)
+    }
+
+    /// Start and length of the next interval.
+    pub(super) fn next(&mut self) -> Result<Option<(u64, u64)>, TraceError> {
+        let Some(first) = self.earliest(u64::MAX)? else { return Ok(None) };
+        let mut end = first.start_ns.saturating_add(first.len_ns);
+        while let Some(more) = self.earliest(end)? {
+            end = end.max(more.start_ns.saturating_add(more.len_ns));
+        }
+        Ok(Some((first.start_ns, end - first.start_ns)))
+    }
+}
+
+/// A lane's name: `cpu3`, `solver-1234`.
+pub(super) fn name<R>(reader: &Reader<R>, lane: LaneId) -> String {
+    match reader.lanes().get(lane.0 as usize) {
+        Some(Lane::Cpu { cpu }) => format!("cpu{cpu}"),
+        Some(Lane::Thread { tid, name, .. }) => format!("{name}-{tid}"),
+        None => format!("lane{}", lane.0),
+    }
+}
+
+/// The probe's settings on a lane's CPU, if there was a probe.
+pub(super) fn settings<R>(reader: &Reader<R>, lane: LaneId) -> Option<&CpuSettings> {
+    let Some(Lane::Cpu { cpu }) = reader.lanes().get(lane.0 as usize) else { return None };
+    reader.manifest().cpus.iter().find(|settings| settings.cpu == *cpu && settings.t_min_ns > 0.0)
+}
+
+/// How long a lane was watched: as the trailer says; up to its last event where there is none.
+pub(super) fn span<R>(reader: &Reader<R>, lane: LaneId) -> (u64, u64) {
+    let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|totals| totals.lane == lane.0));
+    let infos = reader.block_infos().filter(|info| info.lane == lane);
+    let last = infos.map(|info| info.last_ns).max().unwrap_or(0);
+    match totals {
+        Some(totals) => (totals.from_ns, totals.to_ns.max(totals.from_ns)),
+        None => (0, last),
+    }
+}

@@ -1,0 +1,132 @@
+//! Writes traces in other tools' formats: netgauge, LogGOPSim, CSV, JSON, and HdrHistogram files.
+//!
+//! Everything streams: a block per lane is in memory, never the trace. What a format cannot hold is
+//! left out: only CSV knows sources, histograms know no times.
+
+mod histogram;
+mod lanes;
+mod text;
+
+use std::fmt;
+use std::io::{self, Read, Seek, Write};
+use std::str::FromStr;
+
+use crate::error::TraceError;
+use crate::model::LaneId;
+use crate::reader::Reader;
+
+/// Formats that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// netgauge's noise file, one run per lane.
+    Netgauge,
+    /// LogGOPSim's noise file: one line of time, so several lanes become their union.
+    LogGopSim,
+    /// One row per detour.
+    Csv,
+    /// One row per kernel record, with its source.
+    CsvRecords,
+    /// `{"runs": [...]}`, one per lane.
+    Json,
+    /// HdrHistogram interval log of the detours' lengths, one interval per lane.
+    HistogramLog,
+    /// HdrHistogram percentile table of the detours' lengths.
+    Percentiles,
+}
+
+impl ExportFormat {
+    pub const ALL: [ExportFormat; 7] = [
+        ExportFormat::Netgauge,
+        ExportFormat::LogGopSim,
+        ExportFormat::Csv,
+        ExportFormat::CsvRecords,
+        ExportFormat::Json,
+        ExportFormat::HistogramLog,
+        ExportFormat::Percentiles,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            ExportFormat::Netgauge => "netgauge",
+            ExportFormat::LogGopSim => "loggopsim",
+            ExportFormat::Csv => "csv",
+            ExportFormat::CsvRecords => "csv-records",
+            ExportFormat::Json => "json",
+            ExportFormat::HistogramLog => "hlog",
+            ExportFormat::Percentiles => "hgrm",
+        }
+    }
+}
+
+impl fmt::Display for ExportFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ExportFormat {
+    type Err = ExportError;
+
+    fn from_str(name: &str) -> Result<Self, ExportError> {
+        let found = ExportFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| ExportError::UnknownFormat { name: name.to_owned() })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("cannot write the exported file: {0}; check the space and the permissions there")]
+    Io(#[from] io::Error),
+    #[error("there is no lane {lane} in the trace: it has lanes 0 to {last}")]
+    NoSuchLane { lane: u32, last: u32 },
+    #[error("the trace has no lanes: there is nothing to export")]
+    NoLanes,
+    #[error(
+        "`{name}` is no format to export to: use netgauge, loggopsim, csv, csv-records, json, hlog or hgrm"
+    )]
+    UnknownFormat { name: String },
+    #[error("cannot build the histogram: {0}")]
+    Histogram(String),
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    pub lanes: u64,
+    /// Detours, or records for [`ExportFormat::CsvRecords`].
+    pub rows: u64,
+}
+
+/// Writes the detours of one lane, or of all, to `out`. Buffered inside.
+pub fn export<R: Read + Seek>(
+    reader: &Reader<R>,
+    format: ExportFormat,
+    lane: Option<LaneId>,
+    out: impl Write,
+) -> Result<Exported, ExportError> {
+    let count = u32::try_from(reader.lanes().len()).unwrap_or(u32::MAX);
+    let lanes: Vec<LaneId> = match lane {
+        None if count == 0 => return Err(ExportError::NoLanes),
+        None => (0..count).map(LaneId).collect(),
+        Some(lane) if lane.0 < count => vec![lane],
+        Some(LaneId(lane)) if count > 0 => {
+            return Err(ExportError::NoSuchLane { lane, last: count - 1 });
+        }
+        Some(_) => return Err(ExportError::NoLanes),
+    };
+    let mut out = io::BufWriter::new(out);
+    let rows = match format {
+        ExportFormat::Netgauge => text::netgauge(reader, &lanes, &mut out),
+        ExportFormat::LogGopSim => text::loggopsim(reader, &lanes, &mut out),
+        ExportFormat::Csv => text::csv(reader, lane, &mut out),
+        ExportFormat::CsvRecords => text::csv_records(reader, lane, &mut out),
+        ExportFormat::Json => text::json(reader, &lanes, &mut out),
+        ExportFormat::HistogramLog => histogram::log(reader, &lanes, &mut out),
+        ExportFormat::Percentiles => histogram::percentiles(reader, &lanes, &mut out),
+    }?;
+    out.flush()?;
+    Ok(Exported { lanes: lanes.len() as u64, rows })
+}

@@ -1,0 +1,171 @@
+//! The formats made of lines: netgauge, LogGOPSim, CSV, JSON.
+
+use std::io::{Read, Seek, Write};
+
+use super::ExportError;
+use super::lanes::{self, Detours, Union};
+use crate::model::{LaneId, Source};
+use crate::reader::{Blocks, Reader};
+
+type Rows = Result<u64, ExportError>;
+
+/// Times are absolute on the recording's clock, so that lanes can be laid side by side.
+pub(super) fn netgauge<R: Read + Seek>(
+    reader: &Reader<R>,
+    all: &[LaneId],
+    out: &mut impl Write,
+) -> Rows {
+    let mut rows = 0;
+    for &lane in all {
+        let manifest = reader.manifest();
+        writeln!(out, "# Benchmark Method: selfish")?;
+        writeln!(out, "# Sysname : Linux")?;
+        writeln!(out, "# Nodename: {}", one_line(&manifest.host))?;
+        writeln!(out, "# Release : {}", one_line(&manifest.kernel))?;
+        writeln!(out, "# Machine : {}", one_line(&manifest.arch))?;
+        writeln!(out, "# Lane : {}", one_line(&lanes::name(reader, lane)))?;
+        writeln!(out, "# Selfish Benchmark")?;
+        if let Some(settings) = lanes::settings(reader, lane) {
+            let pct = 100.0 * settings.threshold_ns / settings.t_min_ns;
+            writeln!(out, "# Minimal cycle length [ns]: {:.6} ", settings.t_min_ns)?;
+            writeln!(out, "# Threshold: [% minimal cycle length]: {pct} ")?;
+        }
+        writeln!(out, "# ")?;
+        writeln!(out, "# Time [ns]\tselfish duration [ns]")?;
+        let mut lost = 0.0;
+        for detour in Detours::of(reader, lane) {
+            let detour = detour?;
+            writeln!(out, "{}.00\t{}.00", detour.start_ns, detour.len_ns)?;
+            lost += detour.len_ns as f64;
+            rows += 1;
+        }
+        let (from, to) = lanes::span(reader, lane);
+        let span = (to - from) as f64;
+        let pct = if span > 0.0 { 100.0 * lost / span } else { 0.0 };
+        writeln!(out, "# CPU overhead due to noise: {pct:.2}%")?;
+        writeln!(out, "# Measurement period: {:.9} s", span / 1e9)?;
+    }
+    Ok(rows)
+}
+
+pub(super) fn loggopsim<R: Read + Seek>(
+    reader: &Reader<R>,
+    all: &[LaneId],
+    out: &mut impl Write,
+) -> Rows {
+    let names: Vec<String> = all.iter().map(|&lane| lanes::name(reader, lane)).collect();
+    writeln!(out, "# host: {}", one_line(&reader.manifest().host))?;
+    writeln!(out, "# lanes: {}", one_line(&names.join(" ")))?;
+    if all.len() > 1 {
+        writeln!(out, "# the time that any of these lanes lost")?;
+    }
+    writeln!(out, "# start [ns]\tduration [ns]")?;
+    let mut union = Union::of(reader, all)?;
+    let mut rows = 0;
+    while let Some((start, length)) = union.next()? {
+        writeln!(out, "{start}\t{length}")?;
+        rows += 1;
+    }
+    Ok(rows)
+}
+
+pub(super) fn csv<R: Read + Seek>(
+    reader: &Reader<R>,
+    lane: Option<LaneId>,
+    out: &mut impl Write,
+) -> Rows {
+    writeln!(out, "lane,start_ns,length_ns,outside_ns,records")?;
+    let mut rows = 0;
+    for block in blocks(reader, lane) {
+        let block = block?;
+        let name = quoted(&lanes::name(reader, block.lane));
+        for d in &block.detours {
+            let (start, length, outside) = (d.start_ns, d.len_ns, d.outside_ns);
+            writeln!(out, "{name},{start},{length},{outside},{}", d.records)?;
+            rows += 1;
+        }
+    }
+    Ok(rows)
+}
+
+pub(super) fn csv_records<R: Read + Seek>(
+    reader: &Reader<R>,
+    lane: Option<LaneId>,
+    out: &mut impl Write,
+) -> Rows {
+    writeln!(out, "lane,start_ns,gross_ns,net_ns,cost_ns,cpu,depth,flags,class,name,unit,detail")?;
+    let sources: Vec<String> = reader.sources().iter().map(source_cells).collect();
+    let mut rows = 0;
+    for block in blocks(reader, lane) {
+        let block = block?;
+        let name = quoted(&lanes::name(reader, block.lane));
+        for r in &block.records {
+            let source = sources.get(r.source.0 as usize).map_or(",,,", String::as_str);
+            writeln!(
+                out,
+                "{name},{},{},{},{},{},{},{},{source}",
+                r.start_ns, r.gross_ns, r.net_ns, r.cost_ns, r.cpu, r.depth, r.flags.0
+            )?;
+            rows += 1;
+        }
+    }
+    Ok(rows)
+}
+
+/// The shape that [`crate::import`] reads back.
+pub(super) fn json<R: Read + Seek>(
+    reader: &Reader<R>,
+    all: &[LaneId],
+    out: &mut impl Write,
+) -> Rows {
+    let mut rows = 0;
+    write!(out, "{{\"runs\":[")?;
+    for (n, &lane) in all.iter().enumerate() {
+        let settings = lanes::settings(reader, lane);
+        let (from, to) = lanes::span(reader, lane);
+        let header = serde_json::json!({
+            "host": reader.manifest().host,
+            "kernel": reader.manifest().kernel,
+            "lane": lanes::name(reader, lane),
+        });
+        let t_min = serde_json::json!(settings.map(|s| s.t_min_ns));
+        let threshold = serde_json::json!(settings.map(|s| s.threshold_ns));
+        let comma = if n > 0 { "," } else { "" };
+        write!(out, "{comma}\n{{\"header\":{header},\"t_min_ns\":{t_min},")?;
+        write!(out, "\"threshold_ns\":{threshold},\"span_ns\":{},\"detours\":[", to - from)?;
+        let mut comma = "";
+        for detour in Detours::of(reader, lane) {
+            let detour = detour?;
+            write!(out, "{comma}\n[{},{}]", detour.start_ns, detour.len_ns)?;
+            comma = ",";
+            rows += 1;
+        }
+        write!(out, "]}}")?;
+    }
+    writeln!(out, "]}}")?;
+    Ok(rows)
+}
+
+fn blocks<R: Read + Seek>(reader: &Reader<R>, lane: Option<LaneId>) -> Blocks<'_, R> {
+    match lane {
+        Some(lane) => reader.blocks_of(lane),
+        None => reader.blocks(),
+    }
+}
+
+fn source_cells(source: &Source) -> String {
+    let unit = source.unit.as_deref().unwrap_or_default();
+    let detail = source.detail.as_deref().unwrap_or_default();
+    let class = source.class.name();
+    format!("{class},{},{},{}", quoted(&source.name), quoted(unit), quoted(detail))
+}
+
+/// A CSV cell. Names come from processes, so nothing in them may end the cell or the line.
+fn quoted(cell: &str) -> String {
+    let cell = one_line(cell);
+    if cell.contains([',', '"', ';']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,8 @@
+//! How traces are laid out in files, one module per version of the layout.
+//!
+//! Every version starts with the same 16 bytes ([`v1::header`]): magic, version, checksum.
+
+pub(crate) mod columns;
+pub(crate) mod sniff;
+pub(crate) mod v1;
+pub(crate) mod varint;

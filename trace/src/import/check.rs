@@ -1,0 +1,72 @@
+//! What every list of detours must satisfy, whatever file it came from.
+
+use super::{ImportError, ImportedRun, Text};
+
+const ROW: &str = "a start and a length, both non-negative numbers, in time order, without overlap";
+
+/// Times beyond this are no measurement: 2^62 ns are 146 years, and they still fit the trace's clock.
+const MAX_NS: f64 = (1_u64 << 62) as f64;
+
+/// Lengths and starts are rounded in files; rounding must not look like overlap.
+fn slack(at: f64) -> f64 {
+    1.0 + at * 1e-12
+}
+
+/// Adds a detour to a run, or says why it cannot be one.
+pub(super) fn push(run: &mut ImportedRun, start: f64, length: f64) -> Result<(), String> {
+    for (what, value) in [("start", start), ("length", length)] {
+        if !value.is_finite() {
+            return Err(format!("the {what} is not a number"));
+        }
+        if value < 0.0 {
+            return Err(format!("the {what} is negative ({value})"));
+        }
+        if value > MAX_NS {
+            return Err(format!("the {what} is beyond any measurement ({value} ns)"));
+        }
+    }
+    if let Some(&(before, lasted)) = run.detours.last() {
+        if start < before {
+            return Err(format!("{start} ns comes after {before} ns: out of order"));
+        }
+        if start + slack(start) < before + lasted {
+            return Err(format!(
+                "the detour at {start} ns overlaps the one before, which ends at {} ns",
+                before + lasted
+            ));
+        }
+    }
+    run.detours.push((start, length));
+    Ok(())
+}
+
+/// The same for a numbered line: complains with its number, or counts it when lenient.
+pub(super) fn push_line(
+    text: &Text<'_>,
+    line: u64,
+    run: &mut ImportedRun,
+    row: Result<(f64, f64), String>,
+) -> Result<(), ImportError> {
+    let pushed = row.and_then(|(start, length)| push(run, start, length));
+    match pushed {
+        Ok(()) => Ok(()),
+        Err(_) if text.lenient => {
+            run.skipped_lines += 1;
+            Ok(())
+        }
+        Err(why) => Err(text.line_error(line, why, ROW)),
+    }
+}
+
+/// A number as the files write it; `quote` keeps messages short when a line is garbage.
+pub(super) fn number(word: &str) -> Result<f64, String> {
+    word.trim().parse().map_err(|_| format!("`{}` is not a number", quote(word)))
+}
+
+pub(super) fn quote(text: &str) -> String {
+    let mut short: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,113 @@
+//! CSV with a header line: a column for the start and one for the length, in any order, units in their
+//! names (`start_us`, `length [ns]`; nanoseconds where there is none). A column `lane` or `run` makes
+//! one run of each of its values; other columns are ignored.
+
+use std::collections::BTreeMap;
+
+use super::check::{number, push_line, quote};
+use super::{ImportError, ImportedRun, Text};
+
+const HEADER: &str = "a header such as start_ns,length_ns";
+
+struct Columns {
+    separator: char,
+    start: (usize, f64),
+    length: (usize, f64),
+    lane: Option<usize>,
+}
+
+pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
+    let mut lines = text.lines().filter(|(_, line)| !line.starts_with('#'));
+    let Some((number, header)) = lines.next() else {
+        return Err(text.line_error(1, "there is no header", HEADER));
+    };
+    let columns = columns(&header).map_err(|why| text.line_error(number, why, HEADER))?;
+    let mut runs: Vec<ImportedRun> = Vec::new();
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    for (number, line) in lines {
+        let cells = split(&line, columns.separator);
+        let lane = columns.lane.and_then(|at| cells.get(at)).map_or("", String::as_str);
+        let current = match numbers.get(lane) {
+            Some(&known) => known,
+            None => {
+                let mut run = ImportedRun::default();
+                if !lane.is_empty() {
+                    run.header.insert("lane".to_owned(), lane.to_owned());
+                }
+                runs.push(run);
+                numbers.insert(lane.to_owned(), runs.len() - 1);
+                runs.len() - 1
+            }
+        };
+        if let Some(run) = runs.get_mut(current) {
+            push_line(text, number, run, row(&cells, &columns))?;
+        }
+    }
+    Ok(runs)
+}
+
+fn row(cells: &[String], columns: &Columns) -> Result<(f64, f64), String> {
+    let value = |(at, scale): (usize, f64)| {
+        let cell =
+            cells.get(at).ok_or_else(|| format!("there are only {} columns", cells.len()))?;
+        Ok::<f64, String>(number(cell)? * scale)
+    };
+    Ok((value(columns.start)?, value(columns.length)?))
+}
+
+fn columns(header: &str) -> Result<Columns, String> {
+    let separator = [',', ';', '\t']
+        .into_iter()
+        .find(|&c| header.contains(c))
+        .ok_or("it has one column only")?;
+    let (mut start, mut length, mut lane) = (None, None, None);
+    for (at, cell) in split(header, separator).iter().enumerate() {
+        let (name, scale) = name_and_unit(cell)?;
+        match name.as_str() {
+            "start" | "time" | "timestamp" | "begin" => start = start.or(Some((at, scale))),
+            "length" | "len" | "duration" | "detour" => length = length.or(Some((at, scale))),
+            "lane" | "run" => lane = Some(at),
+            _ => {}
+        }
+    }
+    let missing = |what| format!("no column for the {what} in `{}`", quote(header));
+    Ok(Columns {
+        separator,
+        start: start.ok_or_else(|| missing("start"))?,
+        length: length.ok_or_else(|| missing("length"))?,
+        lane,
+    })
+}
+
+/// `start_us`, `start [us]`, `Start (us)` and `start` are all `start`.
+fn name_and_unit(cell: &str) -> Result<(String, f64), String> {
+    let lower = cell.trim().to_ascii_lowercase();
+    let mut words =
+        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let name = words.next().unwrap_or_default().to_owned();
+    let scale = match words.next_back() {
+        None | Some("ns") => 1.0,
+        Some("us" | "usec") => 1e3,
+        Some("ms" | "msec") => 1e6,
+        Some("s" | "sec") => 1e9,
+        // `start_cpu` is another column, not a start in an unknown unit.
+        Some(_) => return Ok((lower, 1.0)),
+    };
+    Ok((name, scale))
+}
+
+/// Cells of a line; double quotes protect separators.
+fn split(line: &str, separator: char) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        if c == '"' {
+            quoted = !quoted;
+        } else if c == separator && !quoted {
+            cells.push(String::new());
+        } else if let Some(cell) = cells.last_mut() {
+            cell.push(c);
+        }
+    }
+    cells.iter().map(|cell| cell.trim().to_owned()).collect()
+}

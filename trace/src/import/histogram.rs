@@ -1,0 +1,169 @@
+//! HdrHistogram files: interval logs (`.hlog`) and percentile tables (`.hgrm`). They hold how long
+//! detours were, not when; values are taken as nanoseconds.
+
+use std::io::Read;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+use super::check::quote;
+use super::{ImportError, ImportedRun, Text};
+
+const COOKIE: [u8; 4] = 0x1c84_9313_u32.to_be_bytes();
+const PACKED_COOKIE: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
+/// A histogram of five digits over the whole range has six million slots at most.
+const MAX_HISTOGRAM: u64 = 64 << 20;
+const PERCENTILES: &str = "rows of value, percentile and total count, as HdrHistogram writes them";
+
+pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
+    let mut run = ImportedRun::default();
+    let mut sum: Option<Histogram<u64>> = None;
+    let (mut from, mut to) = (f64::INFINITY, 0.0_f64);
+    for entry in IntervalLogIterator::new(text.bytes) {
+        let entry = entry.map_err(|error| {
+            let hdrhistogram::serialization::interval_log::LogIteratorError::ParseError { offset } =
+                error;
+            let before = text.bytes.get(..offset).unwrap_or_default();
+            let line = 1 + before.iter().filter(|&&b| b == b'\n').count() as u64;
+            text.line_error(
+                line,
+                "this is no line of an interval log",
+                "start,length,max,histogram",
+            )
+        })?;
+        match entry {
+            LogEntry::StartTime(time) => {
+                run.header.insert("StartTime".to_owned(), time.as_secs_f64().to_string());
+            }
+            LogEntry::BaseTime(time) => {
+                run.header.insert("BaseTime".to_owned(), time.as_secs_f64().to_string());
+            }
+            LogEntry::Interval(interval) => {
+                let start = interval.start_timestamp().as_secs_f64();
+                from = from.min(start);
+                to = to.max(start + interval.duration().as_secs_f64());
+                match decode(interval.encoded_histogram()).and_then(|part| add(&mut sum, part)) {
+                    Ok(()) => {}
+                    Err(_) if text.lenient => run.skipped_lines += 1,
+                    Err(why) => {
+                        return Err(text.content_error(format!("the interval at {start} s: {why}")));
+                    }
+                }
+            }
+        }
+    }
+    if let Some(sum) = sum {
+        let filled = sum.iter_recorded();
+        run.distribution = filled
+            .map(|v| (v.value_iterated_to() as f64, v.count_since_last_iteration()))
+            .collect();
+    }
+    run.span_ns = (to - from).max(0.0) * 1e9;
+    run.remarks.push(DISTRIBUTION_ONLY.to_owned());
+    Ok(vec![run])
+}
+
+const DISTRIBUTION_ONLY: &str = "a histogram holds the lengths of the detours, not their times; \
+                                 its values are taken as nanoseconds";
+
+fn add(sum: &mut Option<Histogram<u64>>, part: Histogram<u64>) -> Result<(), String> {
+    match sum {
+        None => *sum = Some(part),
+        Some(sum) => {
+            sum.auto(true);
+            sum.add(part)
+                .map_err(|error| format!("it does not add up with the others: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Unpacks a histogram. The library believes the lengths it finds, so they are checked first.
+fn decode(encoded: &str) -> Result<Histogram<u64>, String> {
+    let bytes = STANDARD.decode(encoded.trim()).map_err(|error| format!("not base64: {error}"))?;
+    let plain = match bytes.strip_prefix(&PACKED_COOKIE).and_then(|rest| rest.get(4..)) {
+        None => bytes,
+        Some(packed) => {
+            let mut plain = Vec::new();
+            ZlibDecoder::new(packed)
+                .take(MAX_HISTOGRAM)
+                .read_to_end(&mut plain)
+                .map_err(|error| format!("it does not unpack: {error}"))?;
+            plain
+        }
+    };
+    let length = plain
+        .strip_prefix(&COOKIE)
+        .and_then(|rest| rest.first_chunk::<4>())
+        .map(|length| u32::from_be_bytes(*length) as usize)
+        .ok_or("it is no version 2 histogram")?;
+    // Cookie, length, offset, digits, range and ratio come before the counts.
+    let counts = plain.get(40..).ok_or("it is too short")?;
+    if length > counts.len() {
+        return Err("it is cut off".to_owned());
+    }
+    // The one count whose negation overflows.
+    if counts.windows(9).any(|nine| nine.iter().all(|&b| b == 0xff)) {
+        return Err("a count is out of range".to_owned());
+    }
+    Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|error| error.to_string())
+}
+
+pub(super) fn read_percentiles(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
+    let mut run = ImportedRun::default();
+    let mut before = 0;
+    for (number, line) in text.lines() {
+        if line.starts_with("Value") || line.starts_with('"') {
+            continue;
+        }
+        if let Some(comment) = line.strip_prefix('#') {
+            note_comment(&mut run, comment);
+            continue;
+        }
+        let last = run.distribution.last().map(|&(value, _)| value);
+        match percentile_row(&line, last, before) {
+            Ok((value, total)) if total > before => {
+                run.distribution.push((value, total - before));
+                before = total;
+            }
+            Ok(_) => {}
+            Err(_) if text.lenient => run.skipped_lines += 1,
+            Err(why) => return Err(text.line_error(number, why, PERCENTILES)),
+        }
+    }
+    run.remarks.push(DISTRIBUTION_ONLY.to_owned());
+    Ok(vec![run])
+}
+
+fn percentile_row(line: &str, last: Option<f64>, before: u64) -> Result<(f64, u64), String> {
+    let words: Vec<&str> =
+        line.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty()).collect();
+    let (Some(value), Some(total)) = (words.first(), words.get(2)) else {
+        return Err(format!("`{}` is no row of a percentile table", quote(line)));
+    };
+    let value: f64 = value.parse().map_err(|_| format!("`{}` is not a number", quote(value)))?;
+    let total: u64 = total.parse().map_err(|_| format!("`{}` is not a count", quote(total)))?;
+    if !value.is_finite() || value < 0.0 || last.is_some_and(|last| value < last) || total < before
+    {
+        return Err("values and counts must not fall".to_owned());
+    }
+    Ok((value, total))
+}
+
+/// `#[Mean    =      123.45, StdDeviation   =       67.89]`, and `# span_ns = 10` as we write it.
+fn note_comment(run: &mut ImportedRun, comment: &str) {
+    for part in comment.trim_matches(|c| c == '[' || c == ']' || c == ' ').split(',') {
+        if let Some((key, value)) = part.split_once('=') {
+            let (key, value) = (key.trim(), value.trim());
+            if key == "span_ns" {
+                let span = value.parse::<f64>().ok().filter(|span| span.is_finite());
+                run.span_ns = span.unwrap_or(0.0).max(0.0);
+            }
+            run.header.insert(key.to_owned(), value.to_owned());
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Reads other tools' noise files: netgauge, LogGOPSim, CSV, JSON, and HdrHistogram logs.
+//!
+//! In go bytes, out come runs: lists of detours with what the file says about how they were measured.
+//! What the file is, is judged by its content. Times become nanoseconds as `f64`, as exact as the
+//! file gives them. A line that makes no sense is an error that names it, unless
+//! [`ImportOptions::lenient`] is set: then it is left out and counted.
+//!
+//! JSON is read in these shapes, and [`crate::export`] writes the last:
+//! `[[start, length], …]`, `[{"start_ns": …, "len_ns": …}, …]`, `{"detours": […]}` and
+//! `{"runs": [{"t_min_ns": …, "threshold_ns": …, "span_ns": …, "header": {…}, "detours": […]}, …]}`.
+
+mod check;
+mod clock_step;
+mod csv;
+mod detect;
+mod histogram;
+mod json;
+mod netgauge;
+mod to_trace;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+pub use detect::Format;
+pub use to_trace::{ImportedTrace, imported_to_trace, runs_to_trace};
+
+/// What a file may unpack to; noise files are a few megabytes.
+const MAX_TEXT: u64 = 2 << 30;
+/// Memory an xz stream may ask for: `xz -9` needs 65 MiB.
+const XZ_MEMORY_KIB: u32 = 256 << 10;
+
+/// A file of another tool, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    pub format: Format,
+    pub runs: Vec<ImportedRun>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImportedRun {
+    /// What the file says about the run, in the file's words.
+    pub header: BTreeMap<String, String>,
+    pub t_min_ns: Option<f64>,
+    pub threshold_ns: Option<f64>,
+    /// The clock's step, where all lengths are multiples of one that is coarse.
+    pub clock_step_ns: Option<f64>,
+    /// How long was measured: as the file says, or else up to the end of the last detour.
+    pub span_ns: f64,
+    /// Start and length, nanoseconds, in time order, without overlap. Empty where the file holds a
+    /// distribution only.
+    pub detours: Vec<(f64, f64)>,
+    /// Length (nanoseconds) and count, ascending, for files that hold a distribution only.
+    pub distribution: Vec<(f64, u64)>,
+    /// Lines left out under [`ImportOptions::lenient`].
+    pub skipped_lines: u64,
+    /// Anything a reader of the results should know, in words.
+    pub remarks: Vec<String>,
+}
+
+impl ImportedRun {
+    /// Detours counted, whether or not their times are known.
+    pub fn count(&self) -> u64 {
+        let counts = self.distribution.iter().map(|(_, count)| *count);
+        counts.fold(self.detours.len() as u64, u64::saturating_add)
+    }
+
+    /// Time lost, nanoseconds.
+    pub fn lost_ns(&self) -> f64 {
+        let known: f64 = self.detours.iter().map(|(_, length)| length).sum();
+        known + self.distribution.iter().map(|&(length, count)| length * count as f64).sum::<f64>()
+    }
+
+    /// Share of the measured time that was lost, per cent; 0 where no time was measured.
+    pub fn noise_pct(&self) -> f64 {
+        if self.span_ns > 0.0 { 100.0 * self.lost_ns() / self.span_ns } else { 0.0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Leave out and count lines that make no sense, instead of failing.
+    pub lenient: bool,
+    /// Do not look at the content, read it as this.
+    pub format: Option<Format>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    #[error("cannot read {file}: {source}; check the path and the permissions")]
+    Io {
+        file: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{file} is compressed ({what}): unpack it first with `{tool}`")]
+    Compressed { file: String, what: &'static str, tool: &'static str },
+    #[error("cannot unpack {file}: {source}; check it with `xz -t`")]
+    Xz {
+        file: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{file} is larger than {limit} bytes: split it")]
+    TooLarge { file: String, limit: u64 },
+    #[error("{file} is a detour trace already: use it as it is")]
+    AlreadyATrace { file: String },
+    #[error(
+        "{file} is in no known format ({why}); known are netgauge and LogGOPSim noise files, CSV, JSON, .hlog and .hgrm"
+    )]
+    UnknownFormat { file: String, why: &'static str },
+    #[error("{file}, line {line}: {why}; expected {expected}")]
+    Line { file: String, line: u64, why: String, expected: &'static str },
+    #[error("{file}: {why}")]
+    Content { file: String, why: String },
+    #[error("{file} holds no detours: nothing to import")]
+    Empty { file: String },
+    #[error(
+        "a distribution has no times of detours: it can be compared, but not be turned into a trace"
+    )]
+    NoTimes,
+}
+
+/// Reads a file, xz-compressed or plain.
+pub fn import_file(
+    path: impl AsRef<Path>,
+    options: &ImportOptions,
+) -> Result<Imported, ImportError> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let fail = |source| ImportError::Io { file: name.clone(), source };
+    let file = File::open(path).map_err(fail)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(fail)?;
+    import_bytes(&name, &bytes, options)
+}
+
+/// Reads a file's content; `file` is for messages.
+pub fn import_bytes(
+    file: &str,
+    bytes: &[u8],
+    options: &ImportOptions,
+) -> Result<Imported, ImportError> {
+    if bytes.len() as u64 > MAX_TEXT {
+        return Err(ImportError::TooLarge { file: file.to_owned(), limit: MAX_TEXT });
+    }
+    if bytes.starts_with(b"\xfd7zXZ\0") {
+        return import_text(file, &unpack_xz(file, bytes)?, options);
+    }
+    import_text(file, bytes, options)
+}
+
+fn unpack_xz(file: &str, bytes: &[u8]) -> Result<Vec<u8>, ImportError> {
+    let mut text = Vec::new();
+    lzma_rust2::XzReader::new_mem_limit(bytes, true, XZ_MEMORY_KIB)
+        .take(MAX_TEXT + 1)
+        .read_to_end(&mut text)
+        .map_err(|source| ImportError::Xz { file: file.to_owned(), source })?;
+    if text.len() as u64 > MAX_TEXT {
+        return Err(ImportError::TooLarge { file: file.to_owned(), limit: MAX_TEXT });
+    }
+    Ok(text)
+}
+
+fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Imported, ImportError> {
+    // Some editors put a byte order mark in front.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let format = match options.format {
+        Some(format) => format,
+        None => detect::detect(file, bytes)?,
+    };
+    let source = Text { file, bytes, lenient: options.lenient };
+    let mut runs = match format {
+        Format::Netgauge => netgauge::read_netgauge(&source)?,
+        Format::LogGopSim => netgauge::read_loggopsim(&source)?,
+        Format::Csv => csv::read(&source)?,
+        Format::Json => json::read(&source)?,
+        Format::HistogramLog => histogram::read_log(&source)?,
+        Format::Percentiles => histogram::read_percentiles(&source)?,
+    };
+    if runs.iter().all(|run| run.count() == 0) {
+        return Err(ImportError::Empty { file: file.to_owned() });
+    }
+    for run in &mut runs {
+        finish(run);
+    }
+    Ok(Imported { format, runs })
+}
+
+/// What every format has in common once its detours are known.
+fn finish(run: &mut ImportedRun) {
+    let end = run.detours.last().map_or(0.0, |(start, length)| start + length);
+    // Periods are often given to the hundredth of a second only: the last detour knows better.
+    run.span_ns = run.span_ns.max(end);
+    run.clock_step_ns = clock_step::detect(&run.detours);
+    if let Some(step) = run.clock_step_ns {
+        run.remarks.push(format!(
+            "the clock moves in steps of about {step:.0} ns: shorter detours are invisible and lengths are multiples of it"
+        ));
+    }
+    if run.skipped_lines > 0 {
+        run.remarks.push(format!("{} lines made no sense and were left out", run.skipped_lines));
+    }
+}
+
+/// The content of a file, with what is needed to complain about it.
+struct Text<'a> {
+    file: &'a str,
+    bytes: &'a [u8],
+    lenient: bool,
+}
+
+impl<'a> Text<'a> {
+    /// Lines that are not empty, trimmed, with their numbers. Bytes that are not UTF-8 survive as
+    /// replacement characters: they can only be in comments, or the line is complained about.
+    fn lines(&self) -> impl Iterator<Item = (u64, std::borrow::Cow<'a, str>)> + use<'a> {
+        (1..)
+            .zip(self.bytes.split(|&b| b == b'\n'))
+            .map(|(number, line)| (number, String::from_utf8_lossy(line.trim_ascii())))
+            .filter(|(_, line)| !line.is_empty())
+    }
+
+    fn line_error(&self, line: u64, why: impl Into<String>, expected: &'static str) -> ImportError {
+        ImportError::Line { file: self.file.to_owned(), line, why: why.into(), expected }
+    }
+
+    fn content_error(&self, why: impl Into<String>) -> ImportError {
+        ImportError::Content { file: self.file.to_owned(), why: why.into() }
+    }
+}

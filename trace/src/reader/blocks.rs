@@ -1,0 +1,82 @@
+//! The events of a trace, block by block.
+
+use std::io::{Read, Seek};
+
+use super::frames::{self, Fault, Scratch};
+use super::{Damage, Reader, lock};
+use crate::error::TraceError;
+use crate::format::columns;
+use crate::format::v1::IndexEntry;
+use crate::model::{Block, LaneId, SourceId};
+
+/// Iterates over blocks. Each call of [`Reader::blocks`] starts from the beginning.
+pub struct Blocks<'a, R> {
+    reader: &'a Reader<R>,
+    next: usize,
+    lane: Option<LaneId>,
+    scratch: Option<Scratch>,
+}
+
+impl<'a, R> Blocks<'a, R> {
+    pub(super) fn new(reader: &'a Reader<R>, lane: Option<LaneId>) -> Self {
+        Blocks { reader, next: 0, lane, scratch: None }
+    }
+}
+
+impl<R: Read + Seek> Iterator for Blocks<'_, R> {
+    type Item = Result<Block, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(entry) = self.reader.events.get(self.next) {
+            self.next += 1;
+            if self.lane.is_some_and(|lane| lane != entry.lane()) {
+                continue;
+            }
+            match self.reader.load(entry, &mut self.scratch) {
+                Ok(block) => return Some(Ok(block)),
+                Err(Fault::Damaged(why)) => self.reader.note(Damage::of(entry, why)),
+                Err(Fault::Io(source)) => {
+                    let file = self.reader.file.clone();
+                    return Some(Err(TraceError::Io { what: "read", file, source }));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<R: Read + Seek> Reader<R> {
+    fn load(&self, entry: &IndexEntry, scratch: &mut Option<Scratch>) -> Result<Block, Fault> {
+        let scratch = match scratch {
+            Some(scratch) => scratch,
+            None => scratch.insert(Scratch::new().map_err(Fault::Io)?),
+        };
+        // Only the reading needs the file; unpacking goes on beside other threads' reading.
+        lock(&self.input).fetch(entry, scratch)?;
+        let (header, raw) = frames::unpack(entry, scratch)?;
+        let mut block = columns::decode(raw, &header.summary)
+            .map_err(|why| Fault::Damaged(format!("it contradicts itself: {why}")))?;
+        if block.lane != entry.lane() {
+            return Err(Fault::Damaged("the index names another lane".to_owned()));
+        }
+        self.settle_sources(&mut block)?;
+        Ok(block)
+    }
+
+    /// Makes sure that every record's source is in the table.
+    fn settle_sources(&self, block: &mut Block) -> Result<(), Fault> {
+        let known = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
+        let max = block.records.iter().map(|record| record.source.0).max();
+        let Some(stranger) = max.filter(|&id| id >= known) else { return Ok(()) };
+        let Some(unknown) = self.unknown_source else {
+            let why = format!("it names source {stranger}, but there are {known} sources");
+            return Err(Fault::Damaged(why));
+        };
+        for record in &mut block.records {
+            if record.source.0 >= known {
+                record.source = SourceId(unknown);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! Writes a trace while it is being recorded.
+//!
+//! Every frame leaves in a single write, and nothing written is touched again: whatever ends the
+//! recording, the frames before that moment are whole. A write that fails is taken back where the
+//! output allows it (a file), so that the trailer can still be tried; elsewhere the writer refuses
+//! to go on, since what followed could not be found again.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::create::{self, Overwrite};
+use crate::error::TraceError;
+use crate::format::columns::{self, Encoder};
+use crate::format::v1::{self, Footer, FrameHeader, IndexEntry, Kind, Summary};
+use crate::manifest::{Manifest, Trailer};
+use crate::model::{Block, Lane, LaneId, Source, SourceId};
+
+/// Events per block that give good compression; blocks of up to four times as many are accepted.
+pub const BLOCK_EVENTS: usize = 1 << 16;
+
+/// Rows per frame of the source and lane tables: keeps a frame far below the size limit.
+const TABLE_ROWS_PER_FRAME: usize = 4096;
+
+type CutBack<W> = fn(&mut W, u64) -> io::Result<()>;
+
+/// A trace being written.
+pub struct Writer<W: Write> {
+    out: W,
+    /// For messages.
+    file: String,
+    cut_back: Option<CutBack<W>>,
+    offset: u64,
+    failed: bool,
+    encoder: Encoder,
+    compressor: zstd::bulk::Compressor<'static>,
+    frame: Vec<u8>,
+    index: Vec<IndexEntry>,
+    pending_sources: Vec<(SourceId, Source)>,
+    pending_lanes: Vec<(LaneId, Lane)>,
+    /// Ids below these have been announced.
+    sources: u32,
+    lanes: u32,
+}
+
+impl Writer<File> {
+    /// Creates the file and writes its beginning.
+    pub fn create(
+        path: impl AsRef<Path>,
+        overwrite: Overwrite,
+        manifest: &Manifest,
+    ) -> Result<Self, TraceError> {
+        let path = path.as_ref();
+        let out = create::create(path, overwrite)?;
+        Writer::start(out, path.display().to_string(), Some(create::cut_back), manifest)
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes a trace into anything that takes bytes.
+    pub fn new(out: W, manifest: &Manifest) -> Result<Self, TraceError> {
+        Writer::start(out, "the output".to_owned(), None, manifest)
+    }
+
+    fn start(
+        out: W,
+        file: String,
+        cut_back: Option<CutBack<W>>,
+        manifest: &Manifest,
+    ) -> Result<Self, TraceError> {
+        let compressor = zstd::bulk::Compressor::new(v1::ZSTD_LEVEL).map_err(|source| {
+            TraceError::Io { what: "compress for", file: file.clone(), source }
+        })?;
+        let lanes = u32::try_from(manifest.lanes.len()).unwrap_or(u32::MAX);
+        if lanes > v1::MAX_ROWS {
+            return Err(TraceError::IdOutOfRange { what: "lane", id: lanes, limit: v1::MAX_ROWS });
+        }
+        let mut writer = Writer {
+            out,
+            file,
+            cut_back,
+            offset: 0,
+            failed: false,
+            encoder: Encoder::default(),
+            compressor,
+            frame: Vec::new(),
+            index: Vec::new(),
+            pending_sources: Vec::new(),
+            pending_lanes: Vec::new(),
+            sources: 0,
+            lanes,
+        };
+        writer.send(&v1::header())?;
+        writer.write_json(Kind::Manifest, manifest)?;
+        Ok(writer)
+    }
+
+    /// Announces a source, or replaces what was said about it. In the file before the next block.
+    pub fn add_source(&mut self, id: SourceId, source: &Source) -> Result<(), TraceError> {
+        self.sources = self.sources.max(next_id("source", id.0)?);
+        self.pending_sources.push((id, source.clone()));
+        Ok(())
+    }
+
+    /// Announces a lane that the manifest did not know. In the file before the next block.
+    pub fn add_lane(&mut self, id: LaneId, lane: &Lane) -> Result<(), TraceError> {
+        self.lanes = self.lanes.max(next_id("lane", id.0)?);
+        self.pending_lanes.push((id, lane.clone()));
+        Ok(())
+    }
+
+    /// Writes one block. After an error nothing of the block is in the file.
+    pub fn write_block(&mut self, block: &Block) -> Result<(), TraceError> {
+        let (detours, records) = (block.detours.len(), block.records.len());
+        if detours.saturating_add(records) > v1::MAX_EVENTS {
+            return Err(TraceError::BlockTooLarge { detours, records, limit: v1::MAX_EVENTS });
+        }
+        if block.lane.0 >= self.lanes {
+            return Err(TraceError::UnknownLane { id: block.lane.0 });
+        }
+        columns::check(block)
+            .map_err(|why| TraceError::InconsistentBlock { why: why.to_owned() })?;
+        self.write_tables()?;
+        let encoded = self.encoder.encode(block);
+        if let Some(id) = encoded.max_source.filter(|&id| id >= self.sources) {
+            return Err(TraceError::UnknownSource { id });
+        }
+        let (summary, raw) = (encoded.summary, encoded.raw);
+        let packed = pack(&mut self.compressor, &mut self.frame, Kind::Events, raw, summary);
+        self.send_frame(packed)
+    }
+
+    /// Hands everything to the output: sources and lanes still waiting, and what the output buffers.
+    pub fn flush(&mut self) -> Result<(), TraceError> {
+        self.write_tables()?;
+        self.out.flush().map_err(|source| self.io_error(source))
+    }
+
+    /// Writes the trailer and the index. A trace that is dropped instead reads as cut off.
+    pub fn finish(mut self, trailer: Trailer) -> Result<W, TraceError> {
+        self.write_tables()?;
+        self.write_json(Kind::Trailer, &trailer)?;
+        let index_offset = self.offset;
+        let index = std::mem::take(&mut self.index);
+        let mut index_frames = 0;
+        for entries in index.chunks(v1::INDEX_ENTRIES_PER_FRAME) {
+            self.write_frame(Kind::Index, &v1::index_payload(entries))?;
+            index_frames += 1;
+        }
+        self.send(&Footer { index_offset, index_frames }.to_bytes())?;
+        self.flush()?;
+        Ok(self.out)
+    }
+
+    /// Size of the file so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.offset
+    }
+
+    fn write_tables(&mut self) -> Result<(), TraceError> {
+        while !self.pending_lanes.is_empty() {
+            let n = self.pending_lanes.len().min(TABLE_ROWS_PER_FRAME);
+            let json = to_json("lanes", &self.pending_lanes.get(..n))?;
+            self.write_frame(Kind::Lanes, &json)?;
+            self.pending_lanes.drain(..n);
+        }
+        while !self.pending_sources.is_empty() {
+            let n = self.pending_sources.len().min(TABLE_ROWS_PER_FRAME);
+            let json = to_json("sources", &self.pending_sources.get(..n))?;
+            self.write_frame(Kind::Sources, &json)?;
+            self.pending_sources.drain(..n);
+        }
+        Ok(())
+    }
+
+    fn write_json(&mut self, kind: Kind, value: &impl Serialize) -> Result<(), TraceError> {
+        let json = to_json(kind.name(), value)?;
+        self.write_frame(kind, &json)
+    }
+
+    fn write_frame(&mut self, kind: Kind, raw: &[u8]) -> Result<(), TraceError> {
+        if raw.len() > v1::MAX_RAW {
+            let (what, bytes) = (kind.name(), raw.len());
+            return Err(TraceError::TableTooLarge { what, bytes, limit: v1::MAX_RAW });
+        }
+        let summary = Summary::default();
+        let packed = pack(&mut self.compressor, &mut self.frame, kind, raw, summary);
+        self.send_frame(packed)
+    }
+
+    fn send_frame(&mut self, packed: io::Result<FrameHeader>) -> Result<(), TraceError> {
+        let header = packed.map_err(|source| self.io_error(source))?;
+        let entry = header.entry_at(self.offset);
+        let frame = std::mem::take(&mut self.frame);
+        let sent = self.send(&frame);
+        self.frame = frame;
+        sent?;
+        self.index.push(entry);
+        Ok(())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        if self.failed {
+            return Err(TraceError::AlreadyFailed { file: self.file.clone() });
+        }
+        match self.out.write_all(bytes) {
+            Ok(()) => {
+                self.offset += bytes.len() as u64;
+                Ok(())
+            }
+            Err(source) => {
+                let undone =
+                    self.cut_back.is_some_and(|cut| cut(&mut self.out, self.offset).is_ok());
+                self.failed = !undone;
+                Err(self.io_error(source))
+            }
+        }
+    }
+
+    fn io_error(&self, source: io::Error) -> TraceError {
+        TraceError::Io { what: "write", file: self.file.clone(), source }
+    }
+}
+
+fn next_id(what: &'static str, id: u32) -> Result<u32, TraceError> {
+    if id >= v1::MAX_ROWS {
+        return Err(TraceError::IdOutOfRange { what, id, limit: v1::MAX_ROWS });
+    }
+    Ok(id + 1)
+}
+
+fn to_json(what: &'static str, value: &impl Serialize) -> Result<Vec<u8>, TraceError> {
+    serde_json::to_vec(value).map_err(|source| TraceError::Json { what, source })
+}
+
+/// Builds a whole frame, header and packed payload, in `frame`.
+fn pack(
+    compressor: &mut zstd::bulk::Compressor<'static>,
+    frame: &mut Vec<u8>,
+    kind: Kind,
+    raw: &[u8],
+    summary: Summary,
+) -> io::Result<FrameHeader> {
+    let room = v1::FRAME_HEADER_LEN + zstd::zstd_safe::compress_bound(raw.len());
+    if frame.len() < room {
+        frame.resize(room, 0);
+    }
+    let (head, payload) = frame.split_at_mut(v1::FRAME_HEADER_LEN);
+    let stored = compressor.compress_to_buffer(raw, payload)?;
+    let payload_crc = crc32fast::hash(payload.get(..stored).unwrap_or_default());
+    let header = FrameHeader {
+        kind,
+        raw_len: raw.len() as u32,
+        stored_len: stored as u32,
+        summary,
+        payload_crc,
+    };
+    head.copy_from_slice(&header.to_bytes());
+    frame.truncate(v1::FRAME_HEADER_LEN + stored);
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Detour;
+    use crate::reader::Reader;
+
+    struct Disk {
+        content: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.room - self.content.len());
+            if n == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.content.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn cut_back(disk: &mut Disk, to: u64) -> io::Result<()> {
+        disk.content.truncate(to as usize);
+        Ok(())
+    }
+
+    #[test]
+    fn where_a_failed_write_can_be_taken_back_the_trace_goes_on_once_there_is_room() {
+        let disk = Disk { content: Vec::new(), room: 1 << 20 };
+        let manifest = Manifest { lanes: vec![Lane::Cpu { cpu: 0 }], ..Manifest::default() };
+        let mut writer = Writer::start(disk, "disk".to_owned(), Some(cut_back), &manifest).unwrap();
+        let block = |start_ns| Block {
+            detours: vec![Detour { start_ns, len_ns: 10, outside_ns: 10, records: 0 }],
+            ..Block::new(LaneId(0))
+        };
+        writer.write_block(&block(1)).unwrap();
+        writer.out.room = writer.out.content.len() + v1::FRAME_HEADER_LEN + 1;
+        assert!(writer.write_block(&block(2)).is_err());
+        assert!(writer.write_block(&block(3)).is_err());
+        writer.out.room = 1 << 20;
+        writer.write_block(&block(4)).unwrap();
+        let disk = writer.finish(Trailer::default()).unwrap();
+        let reader = Reader::new(io::Cursor::new(disk.content)).unwrap();
+        assert_eq!(reader.truncated(), None);
+        assert!(reader.blocks().map(Result::unwrap).eq([block(1), block(4)]));
+    }
+}

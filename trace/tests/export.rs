@@ -1,0 +1,168 @@
+//! Exports, read back by the importer where it can.
+
+#[allow(dead_code)]
+mod common;
+
+use std::io::Cursor;
+
+use trace::export::{ExportError, ExportFormat, export};
+use trace::import::{ImportOptions, Imported, import_bytes, runs_to_trace};
+use trace::{CpuSettings, Detour, LaneId, Manifest, Reader, SourceId, Writer};
+
+const LANES: u32 = 3;
+const SPAN: u64 = 60_000_000_000;
+
+fn trace() -> Reader<Cursor<Vec<u8>>> {
+    let settings =
+        |cpu| CpuSettings { cpu, t_min_ns: 20.0, threshold_ns: 180.0, ..CpuSettings::default() };
+    let cpus = (0..LANES).map(settings).collect();
+    let manifest = Manifest { cpus, ..common::manifest(LANES) };
+    let mut writer = Writer::new(Cursor::new(Vec::new()), &manifest).unwrap();
+    for (id, source) in (0..).zip(common::sources()) {
+        writer.add_source(SourceId(id), &source).unwrap();
+    }
+    // The last lane lost nothing.
+    let mut cpus: Vec<_> = (0..LANES - 1).map(|lane| common::Cpu::new(lane, 5)).collect();
+    for _ in 0..3 {
+        for cpu in &mut cpus {
+            writer.write_block(&cpu.block(400)).unwrap();
+        }
+    }
+    let bytes = writer.finish(common::trailer(LANES, SPAN)).unwrap();
+    Reader::new(bytes).unwrap()
+}
+
+fn detours(reader: &Reader<Cursor<Vec<u8>>>, lane: u32) -> Vec<(f64, f64)> {
+    let blocks = reader.blocks_of(LaneId(lane)).map(Result::unwrap);
+    let pair = |d: Detour| (d.start_ns as f64, d.len_ns as f64);
+    blocks.flat_map(|block| block.detours).map(pair).collect()
+}
+
+fn exported(reader: &Reader<Cursor<Vec<u8>>>, format: ExportFormat, lane: Option<u32>) -> String {
+    let mut out = Vec::new();
+    export(reader, format, lane.map(LaneId), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn reimported(
+    reader: &Reader<Cursor<Vec<u8>>>,
+    format: ExportFormat,
+    lane: Option<u32>,
+) -> Imported {
+    let text = exported(reader, format, lane);
+    let imported = import_bytes("exported", text.as_bytes(), &ImportOptions::default()).unwrap();
+    assert_eq!(imported.format.name(), format.name());
+    imported
+}
+
+#[test]
+fn netgauge_and_json_exports_read_back_the_same_lane_by_lane() {
+    let reader = trace();
+    for format in [ExportFormat::Netgauge, ExportFormat::Json] {
+        let imported = reimported(&reader, format, None);
+        assert_eq!(imported.runs.len(), LANES as usize, "{format}");
+        for (lane, run) in (0..).zip(&imported.runs) {
+            assert_eq!(run.detours, detours(&reader, lane), "{format}");
+            assert_eq!((run.t_min_ns, run.threshold_ns), (Some(20.0), Some(180.0)), "{format}");
+            assert_eq!(run.span_ns, SPAN as f64, "{format}");
+        }
+        let one = reimported(&reader, format, Some(1));
+        assert_eq!(one.runs.len(), 1);
+        assert_eq!(one.runs[0].detours, detours(&reader, 1));
+    }
+}
+
+#[test]
+fn a_csv_export_reads_back_the_same() {
+    let reader = trace();
+    let imported = reimported(&reader, ExportFormat::Csv, None);
+    assert_eq!(imported.runs.len(), 2, "the lane without detours has no row");
+    for (lane, run) in (0..).zip(&imported.runs) {
+        assert_eq!(run.detours, detours(&reader, lane));
+        assert_eq!(run.header["lane"], format!("cpu{lane}"));
+    }
+}
+
+#[test]
+fn a_loggopsim_export_of_one_lane_is_that_lane_and_of_all_their_union() {
+    let reader = trace();
+    let one = reimported(&reader, ExportFormat::LogGopSim, Some(0));
+    assert_eq!(one.runs[0].detours, detours(&reader, 0));
+    let all = reimported(&reader, ExportFormat::LogGopSim, None);
+    let union = &all.runs[0].detours;
+    let covered = |&(start, length): &(f64, f64)| {
+        union.iter().any(|&(from, lasts)| from <= start && start + length <= from + lasts)
+    };
+    assert!((0..2).all(|lane| detours(&reader, lane).iter().all(covered)));
+    let sum = |list: &[(f64, f64)]| list.iter().map(|(_, length)| length).sum::<f64>();
+    let apart = sum(&detours(&reader, 0)) + sum(&detours(&reader, 1));
+    assert!(sum(union) <= apart);
+    assert!(union.windows(2).all(|two| two[0].0 + two[0].1 < two[1].0));
+}
+
+#[test]
+fn histogram_exports_keep_counts_and_three_digits_of_every_length() {
+    let reader = trace();
+    let all: Vec<f64> =
+        (0..LANES).flat_map(|lane| detours(&reader, lane)).map(|(_, l)| l).collect();
+    let longest = all.iter().copied().fold(0.0, f64::max);
+    for format in [ExportFormat::HistogramLog, ExportFormat::Percentiles] {
+        let imported = reimported(&reader, format, None);
+        let run = &imported.runs[0];
+        assert_eq!(run.count(), all.len() as u64, "{format}");
+        let last = run.distribution.last().unwrap().0;
+        assert!((last - longest).abs() <= longest * 1e-3, "{format}: {last} for {longest}");
+        assert!(run.span_ns >= SPAN as f64, "{format}");
+    }
+    let log = reimported(&reader, ExportFormat::HistogramLog, None);
+    let (sum, lost) = (all.iter().sum::<f64>(), log.runs[0].lost_ns());
+    assert!((lost - sum).abs() <= sum * 1e-3, "{lost} for {sum}");
+}
+
+#[test]
+fn no_changed_byte_of_a_histogram_log_makes_the_importer_panic() {
+    let mut bytes = exported(&trace(), ExportFormat::HistogramLog, Some(0)).into_bytes();
+    for at in 0..bytes.len() {
+        let kept = bytes[at];
+        for changed in [b'A', b'/', b'9', b'\n'] {
+            bytes[at] = changed;
+            let _ = import_bytes("changed", &bytes, &ImportOptions::default());
+        }
+        bytes[at] = kept;
+    }
+}
+
+#[test]
+fn records_are_exported_with_the_names_of_their_sources() {
+    let reader = trace();
+    let text = exported(&reader, ExportFormat::CsvRecords, Some(1));
+    let records: usize = reader.blocks_of(LaneId(1)).map(|b| b.unwrap().records.len()).sum();
+    assert_eq!(text.lines().count(), 1 + records);
+    assert!(text.lines().any(|line| line.ends_with(",timer,tick,,tick_nohz_handler")));
+    assert!(text.lines().skip(1).all(|line| line.starts_with("cpu1,")));
+}
+
+#[test]
+fn an_import_written_as_a_trace_exports_the_same_again() {
+    let reader = trace();
+    let imported = reimported(&reader, ExportFormat::Netgauge, None);
+    let parts = runs_to_trace(&imported.runs).unwrap();
+    let mut writer = Writer::new(Cursor::new(Vec::new()), &parts.manifest).unwrap();
+    parts.blocks.iter().for_each(|block| writer.write_block(block).unwrap());
+    let again = Reader::new(writer.finish(parts.trailer).unwrap()).unwrap();
+    for lane in 0..LANES {
+        assert_eq!(detours(&again, lane), detours(&reader, lane));
+    }
+    assert_eq!(reimported(&again, ExportFormat::Json, None).runs[0].t_min_ns, Some(20.0));
+}
+
+#[test]
+fn a_lane_or_format_that_does_not_exist_is_named() {
+    let reader = trace();
+    let error = export(&reader, ExportFormat::Csv, Some(LaneId(9)), Vec::new()).unwrap_err();
+    assert!(matches!(error, ExportError::NoSuchLane { lane: 9, last: 2 }));
+    assert!("pdf".parse::<ExportFormat>().unwrap_err().to_string().contains("netgauge"));
+    for format in ExportFormat::ALL {
+        assert_eq!(format.name().parse::<ExportFormat>().unwrap(), format);
+    }
+}
