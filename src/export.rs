@@ -48,8 +48,8 @@ fn write(
         Format::Csv => export::ExportFormat::Csv,
         Format::RecordsCsv => export::ExportFormat::CsvRecords,
         Format::Json => export::ExportFormat::Json,
-        Format::Hlog => export::ExportFormat::Hlog,
-        Format::Hgrm => export::ExportFormat::Hgrm,
+        Format::Hlog => export::ExportFormat::HistogramLog,
+        Format::Hgrm => export::ExportFormat::Percentiles,
         Format::Fwq | Format::Ftq => return series(reader, options, lane, out),
     };
     export::export(reader, format, lane, out)?;

@@ -10,10 +10,8 @@ use crate::{cli, open};
 
 pub fn run(options: &cli::Import) -> Result<ExitCode> {
     let (file, number) = open::split_run(&options.file);
-    let import_options = import::ImportOptions {
-        lenient: options.lenient,
-        ..import::ImportOptions::default()
-    };
+    let import_options =
+        import::ImportOptions { lenient: options.lenient, ..import::ImportOptions::default() };
     let mut imported = import::import_file(&file, &import_options)?;
     if let Some(number) = number {
         imported.runs = vec![open::pick(&imported.runs, number, &file.display().to_string())?];

@@ -24,9 +24,8 @@ pub fn open(path: &Path) -> Result<AnyReader> {
         Err(not_a_trace @ TraceError::NotATrace { .. }) => {
             let imported = import::import_file(&file, &import::ImportOptions::default());
             // What it is not says more than how reading it as something else failed.
-            let imported = imported.map_err(|error| {
-                anyhow::Error::new(error).context(not_a_trace.to_string())
-            })?;
+            let imported = imported
+                .map_err(|error| anyhow::Error::new(error).context(not_a_trace.to_string()))?;
             let runs = match run {
                 None => imported.runs,
                 Some(number) => vec![pick(&imported.runs, number, &name)?],
@@ -51,7 +50,10 @@ pub fn write(runs: &[import::ImportedRun], out: impl std::io::Write) -> Result<(
     finish(writer, trace)
 }
 
-pub fn finish<W: std::io::Write>(mut writer: Writer<W>, trace: import::ImportedTrace) -> Result<()> {
+pub fn finish<W: std::io::Write>(
+    mut writer: Writer<W>,
+    trace: import::ImportedTrace,
+) -> Result<()> {
     for (id, source) in trace.sources.iter().enumerate() {
         writer.add_source(trace::SourceId(id as u32), source)?;
     }

@@ -112,9 +112,8 @@ fn to_options(options: cli::Record) -> recorder::Options {
         None
     };
     // A node has no end of its own, a program has.
-    let duration = options
-        .duration
-        .or_else(|| program.is_none().then(|| std::time::Duration::from_secs(10)));
+    let duration =
+        options.duration.or_else(|| program.is_none().then(|| std::time::Duration::from_secs(10)));
     recorder::Options {
         duration,
         cpus: options.cpus,

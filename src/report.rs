@@ -50,9 +50,9 @@ pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> Summar
         }
     }
     let damaged = reader.damaged_blocks();
-    let damaged = damaged
-        .first()
-        .map(|first| format!("{} damaged blocks were left out; the first: {first}", damaged.len()));
+    let damaged = damaged.first().map(|first| {
+        format!("{} damaged blocks were left out; the first: {}", damaged.len(), first.why)
+    });
     let truncated = broken.or(damaged).or(reader.truncated().map(str::to_owned));
     summariser.finish(&Contents {
         manifest: reader.manifest(),

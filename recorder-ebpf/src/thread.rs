@@ -35,6 +35,8 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     close_open_frames(&mut cpu, prev_tid);
     announce_if_new(&mut cpu, prev, prev_tid);
 
+    reconcile(&mut cpu, prev_tid);
+
     let (now, accounted) = cpu.stamp();
     let frame = *cpu.frame(0);
     let mut left = accounted;
@@ -69,6 +71,25 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     frame.accounted = left;
     frame.start = now;
     0
+}
+
+/// Puts the account right when a switch went by unseen: hypervisors and security modules exist that
+/// keep programs from running on some task's behalf. That the thread came is known, when it left is
+/// not: it becomes a point, and the time goes to the one that is found running.
+#[inline(always)]
+pub fn reconcile(cpu: &mut Cpu, tid: u32) {
+    let frame = *cpu.frame(0);
+    if frame.start == 0 || frame.id == tid {
+        return;
+    }
+    cpu.count_unmatched();
+    cpu.emit(&frame, 0, 0, flag::POINT, 0);
+    let frame = cpu.frame(0);
+    frame.id = tid;
+    frame.other = 0;
+    frame.aux = 0;
+    frame.detail = 0;
+    frame.flags = flag::CUT_SHORT;
 }
 
 /// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on

@@ -2,6 +2,7 @@
 //! who sent an IPI (`ipi:ipi_send_*`) and which function it ran (`csd:csd_function_entry`).
 
 use aya_ebpf::{
+    helpers::bpf_get_current_pid_tgid,
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
@@ -10,6 +11,7 @@ use detour_abi::{MAX_DEPTH, Sender, flag, hook, kind};
 use crate::{
     stack::{pop, push, split},
     state::{Cpu, IRQACTION_NEXT, SENDERS, field, now},
+    thread::reconcile,
 };
 
 /// A sender older than this has sent something else.
@@ -31,6 +33,10 @@ pub fn vector_entry(ctx: RawTracePointContext) -> i32 {
             }
             sender.origin = 0;
         }
+    }
+    if cpu.depth() == 0 && cpu.emits() {
+        // The tick comes by often: a good moment to see that the thread is the one we think.
+        reconcile(&mut cpu, bpf_get_current_pid_tgid() as u32);
     }
     push(&mut cpu, kind::VECTOR, vector, origin, 0, 0);
     0

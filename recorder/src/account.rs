@@ -3,13 +3,7 @@
 use detour_abi::{CpuState, hook};
 use trace::{Lane, Lost, Manifest, Mode, Overhead};
 
-use crate::{
-    bpf::Bpf,
-    cpulist::CpuSet,
-    machine,
-    options::Options,
-    probes::Probe,
-};
+use crate::{bpf::Bpf, cpulist::CpuSet, machine, options::Options, probes::Probe};
 
 /// The node and the settings.
 pub fn manifest(
@@ -39,6 +33,7 @@ pub fn manifest(
         command_line: options.command_line.clone(),
         job_id: machine::job_id(),
         started_unix_s: 0.0,
+        started_monotonic_ns: 0,
         mode,
         cpu_model: machine::cpu_model(),
         topology: machine::topology(),
@@ -103,8 +98,7 @@ impl Counted {
         Overhead {
             events,
             bpf_ns_total,
-            cpu_pct: (measurable && window_ns > 0)
-                .then(|| 100.0 * taken as f64 / window_ns as f64),
+            cpu_pct: (measurable && window_ns > 0).then(|| 100.0 * taken as f64 / window_ns as f64),
             reader_cpu_ns,
         }
     }

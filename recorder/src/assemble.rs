@@ -69,7 +69,7 @@ impl Open {
 #[derive(Default)]
 struct ProbedLane {
     merge: Merge,
-    /// Jumps beyond the last anchor.
+    /// Jumps that are not settled yet.
     waiting: VecDeque<Jump>,
 }
 
@@ -103,7 +103,6 @@ pub struct Assembled {
     pub write_error: Option<String>,
     /// Lane, from and to of each watched thread.
     pub threads: Vec<(LaneId, u64, u64)>,
-    pub symbols_hidden: bool,
 }
 
 impl Assembler {
@@ -140,7 +139,7 @@ impl Assembler {
         }
     }
 
-    pub fn accept(&mut self, batch: Batch) {
+    pub fn accept(&mut self, batch: &Batch) {
         if let Some(anchor) = batch.anchor {
             self.clock.push(anchor);
         }
@@ -150,9 +149,9 @@ impl Assembler {
                 Decoded::Task(task) => self.task(&task),
             }
         }
-        for (probe, jumps) in batch.jumps {
-            if let Some(lane) = self.probed.get_mut(probe) {
-                lane.waiting.extend(jumps);
+        for &(probe, jump) in &batch.jumps {
+            if let Some(lane) = self.probed.get_mut(probe as usize) {
+                lane.waiting.push_back(jump);
             }
         }
         self.settle_jumps(batch.last);
@@ -262,10 +261,10 @@ impl Assembler {
 
     /// Merges the detours whose times are known; with `all`, the rest by the last piece of the line.
     fn settle_jumps(&mut self, all: bool) {
-        let covered = self.clock.covered_to().unwrap_or(0);
+        let settled = self.clock.settled_to().unwrap_or(0);
         for (lane, probed) in self.probed.iter_mut().enumerate() {
             while let Some(jump) = probed.waiting.front().copied() {
-                if jump.to > covered && !all {
+                if jump.to > settled && !all {
                     break;
                 }
                 let (Some(from), Some(to)) = (self.clock.ns(jump.from), self.clock.ns(jump.to))
@@ -305,14 +304,19 @@ impl Assembler {
                 self.write_error.get_or_insert(error.to_string());
             }
         }
-        let full = std::mem::replace(&mut self.lanes[lane], open_lane(lane));
-        for part in pieces(full.block) {
-            if let Err(error) = self.writer.write_block(&part) {
+        let block = &mut self.lanes[lane].block;
+        let parts = pieces(block);
+        let whole = std::slice::from_ref(block);
+        for part in parts.as_deref().unwrap_or(whole) {
+            if let Err(error) = self.writer.write_block(part) {
                 // The recording goes on: space may come back, and what is lost is counted.
                 self.unwritten += (part.detours.len() + part.records.len()) as u64;
                 self.write_error.get_or_insert(error.to_string());
             }
         }
+        // Emptied, not dropped: the next one needs the same room.
+        block.detours.clear();
+        block.records.clear();
     }
 
     pub fn finish(mut self) -> Assembled {
@@ -321,8 +325,7 @@ impl Assembler {
         self.unwritten += self.program.dropped;
         let closure_error =
             self.closures.values().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
-        let threads =
-            self.program.threads.values().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
+        let threads = self.program.threads.values().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
         Assembled {
             writer: self.writer,
             clock: self.clock,
@@ -331,7 +334,6 @@ impl Assembler {
             unwritten: self.unwritten,
             write_error: self.write_error,
             threads,
-            symbols_hidden: self.names.symbols_hidden(),
         }
     }
 }
@@ -340,10 +342,10 @@ fn open_lane(lane: usize) -> Open {
     Open { block: Block::new(LaneId(lane as u32)) }
 }
 
-/// A block as parts that are small enough for the file. Detours stay with their records.
-fn pieces(block: Block) -> Vec<Block> {
+/// A block that is too large for the file as smaller ones. Detours stay with their records.
+fn pieces(block: &Block) -> Option<Vec<Block>> {
     if block.detours.len() + block.records.len() <= 2 * BLOCK_EVENTS {
-        return vec![block];
+        return None;
     }
     let mut parts = vec![Block::new(block.lane)];
     let mut detours = block.detours.iter();
@@ -375,5 +377,5 @@ fn pieces(block: Block) -> Vec<Block> {
             part.detours.push(*detour);
         }
     }
-    parts
+    Some(parts)
 }

@@ -1,4 +1,4 @@
-//! A small BTF reader: where a field lives in a kernel structure, and which tracepoints exist.
+//! A small BTF reader: where a field lives in a kernel structure.
 //!
 //! aya finds functions and types by name but exposes no members. In: the bytes of
 //! `/sys/kernel/btf/vmlinux`. Out: byte offsets. The input is not trusted: every access is checked.
@@ -29,7 +29,6 @@ mod kind {
     pub(super) const VOLATILE: u32 = 9;
     pub(super) const CONST: u32 = 10;
     pub(super) const RESTRICT: u32 = 11;
-    pub(super) const FUNC: u32 = 12;
     pub(super) const FUNC_PROTO: u32 = 13;
     pub(super) const VAR: u32 = 14;
     pub(super) const DATASEC: u32 = 15;
@@ -165,24 +164,13 @@ impl Btf {
         let mut ty = self.type_of(id)?;
         for _ in 0..MAX_NESTING {
             match ty.kind {
-                kind::TYPEDEF
-                | kind::VOLATILE
-                | kind::CONST
-                | kind::RESTRICT
-                | kind::TYPE_TAG => ty = self.type_of(ty.target)?,
+                kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG => {
+                    ty = self.type_of(ty.target)?
+                }
                 _ => break,
             }
         }
         Ok(ty)
-    }
-
-    /// Whether the kernel has a tracepoint that BTF programs can attach to.
-    pub fn has_tracepoint(&self, name: &str) -> bool {
-        self.find(kind::TYPEDEF, &format!("btf_trace_{name}")).is_some()
-    }
-
-    pub fn has_function(&self, name: &str) -> bool {
-        self.find(kind::FUNC, name).is_some()
     }
 }
 
@@ -213,10 +201,7 @@ mod tests {
         assert_eq!(btf.offset("outer", "a"), Ok(0));
         assert_eq!(btf.offset("outer", "b"), Ok(4));
         assert_eq!(btf.offset("outer", "c"), Ok(8));
-        assert_eq!(
-            btf.offset("outer", "d"),
-            Err(BtfError::NoField("outer".into(), "d".into()))
-        );
+        assert_eq!(btf.offset("outer", "d"), Err(BtfError::NoField("outer".into(), "d".into())));
     }
 
     #[test]
@@ -233,7 +218,6 @@ mod tests {
                 bad[at] = value;
                 if let Ok(btf) = Btf::parse(bad) {
                     let _ = btf.offset("outer", "b");
-                    let _ = btf.has_tracepoint("x");
                 }
             }
         }

@@ -86,7 +86,10 @@ mod tests {
         let cases = [
             ("/", None),
             ("/system.slice/cron.service", Some("cron.service")),
-            ("/user.slice/user-1000.slice/user@1000.service/app.slice/a.service", Some("a.service")),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/a.service",
+                Some("a.service"),
+            ),
             ("/system.slice/slurmstepd.scope/job_5/step_0", Some("slurmstepd.scope")),
             ("/kubepods/pod1", Some("/kubepods/pod1")),
         ];

@@ -116,9 +116,10 @@ impl ClockLine {
         self.anchors.push_back(anchor);
     }
 
-    /// Readings up to here lie between two anchors.
-    pub fn covered_to(&self) -> Option<u64> {
-        (self.anchors.len() >= 2).then(|| self.anchors.back().map(|a| a.ticks)).flatten()
+    /// Readings up to here lie between two anchors, and are older than the last but one: whatever
+    /// else was to be known about that time has arrived.
+    pub fn settled_to(&self) -> Option<u64> {
+        self.anchors.len().checked_sub(2).map(|index| self.anchors[index].ticks)
     }
 
     /// Ticks per nanosecond over all anchors kept.
@@ -138,8 +139,8 @@ impl ClockLine {
         let right = after.clamp(1, self.anchors.len() - 1);
         let (a, b) = (self.anchors[right - 1], self.anchors[right]);
         let offset = ticks.wrapping_sub(a.ticks) as i64 as i128;
-        let ns = offset * i128::from(b.ns.wrapping_sub(a.ns) as i64)
-            / i128::from(b.ticks - a.ticks);
+        let ns =
+            offset * i128::from(b.ns.wrapping_sub(a.ns) as i64) / i128::from(b.ticks - a.ticks);
         Some((i128::from(a.ns) + ns).clamp(0, i128::from(u64::MAX)) as u64)
     }
 }
@@ -172,7 +173,7 @@ mod tests {
         let mut line = line(&[(1000, 500)]);
         assert_eq!(line.ns(1000), None);
         line.push(Anchor { ticks: 900, ns: 400 });
-        assert_eq!(line.covered_to(), None);
+        assert_eq!(line.settled_to(), None);
     }
 
     #[test]

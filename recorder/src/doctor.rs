@@ -82,12 +82,15 @@ fn privileges() -> Check {
         "privileges",
         State::Missing,
         format!("{} missing: the probe works, names do not", missing.join(" and ")),
-        Some("sudo detour ..., or: sudo setcap cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v detour)"),
+        Some(
+            "sudo detour ..., or: sudo setcap cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v detour)",
+        ),
     )
 }
 
 fn btf() -> Check {
-    let remedy = Some("use a kernel with CONFIG_DEBUG_INFO_BTF=y (all current distributions have it)");
+    let remedy =
+        Some("use a kernel with CONFIG_DEBUG_INFO_BTF=y (all current distributions have it)");
     match bpf::kernel_btf() {
         Ok(_) => check("BTF", State::Ok, "/sys/kernel/btf/vmlinux", None),
         Err(error) => check("BTF", State::Missing, error.to_string(), remedy),
@@ -178,11 +181,8 @@ fn isolation() -> Check {
         );
         return check("isolation", State::Reduced, "no CPU is isolated", remedy);
     }
-    let found = format!(
-        "isolated {}, nohz_full {}",
-        cpulist::format(&isolated),
-        cpulist::format(&nohz)
-    );
+    let found =
+        format!("isolated {}, nohz_full {}", cpulist::format(&isolated), cpulist::format(&nohz));
     check("isolation", State::Ok, found, None)
 }
 
@@ -228,7 +228,9 @@ fn cgroup() -> Check {
     let mounted = mounts.lines().any(|line| line.contains(" - cgroup2 "));
     let systemd = match fs::metadata("/run/systemd/system") {
         Ok(_) => "systemd runs",
-        Err(error) if error.kind() == io::ErrorKind::NotFound => "no systemd: cgroup paths instead of units",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            "no systemd: cgroup paths instead of units"
+        }
         Err(_) => "systemd unknown",
     };
     if mounted {

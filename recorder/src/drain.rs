@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::SyncSender,
+        mpsc::{Receiver, SyncSender},
     },
     time::{Duration, Instant},
 };
@@ -59,15 +59,29 @@ pub fn decode(entry: &Entry) -> Decoded {
     })
 }
 
-/// What one look at the ring and the buffers gave.
+/// What one look at the ring and the buffers gave. Batches go back and forth between reader and
+/// writer, so that neither allocates, and with it page-faults, while recording.
 #[derive(Default)]
 pub struct Batch {
     pub entries: Vec<Entry>,
-    /// By index of the probe.
-    pub jumps: Vec<(usize, Vec<Jump>)>,
+    /// Index of the probe, and a detour it saw.
+    pub jumps: Vec<(u32, Jump)>,
     pub anchor: Option<Anchor>,
     /// Nothing follows.
     pub last: bool,
+}
+
+impl Batch {
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.jumps.clear();
+        self.anchor = None;
+        self.last = false;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.jumps.is_empty() && self.anchor.is_none()
+    }
 }
 
 /// A batch never grows beyond this, so that the memory between reader and writer is bounded.
@@ -85,43 +99,27 @@ pub struct Drain {
 impl Drain {
     /// Runs until `stop` is set and everything that was there then has been sent. When the writer
     /// falls behind this waits, the ring fills, and the kernel side counts what it drops.
-    pub fn run(mut self, stop: &AtomicBool, out: &SyncSender<Batch>) {
+    pub fn run(mut self, stop: &AtomicBool, out: &SyncSender<Batch>, used: &Receiver<Batch>) {
         let mut last_anchor: Option<Instant> = None;
         loop {
             // Read before looking: what was there when it was set is still taken.
             let stopping = stop.load(Ordering::Acquire);
-            let mut batch = Batch::default();
-            // Detours first: their records were sent before them and so are in the ring by now.
-            for (index, probe) in self.probes.iter().enumerate() {
-                let mut jumps = Vec::new();
-                probe.drain(|jump| jumps.push(jump));
-                if !jumps.is_empty() {
-                    batch.jumps.push((index, jumps));
-                }
-            }
+            let mut batch = used.try_recv().unwrap_or_default();
+            self.take_jumps(&mut batch.jumps);
             if stopping || last_anchor.is_none_or(|at| at.elapsed() >= ANCHOR_EVERY) {
                 batch.anchor = Some((self.anchor)());
                 last_anchor = Some(Instant::now());
             }
             let mut busy = false;
-            loop {
-                let full = self.fill(&mut batch.entries);
-                busy |= full;
-                batch.last = stopping && !full;
-                let jumps_wait = !batch.jumps.is_empty() && full;
-                // A detour must not overtake its records, so it goes with the last part.
-                let jumps = if jumps_wait { std::mem::take(&mut batch.jumps) } else { Vec::new() };
-                let anything =
-                    !batch.entries.is_empty() || !batch.jumps.is_empty() || batch.anchor.is_some();
-                if (anything || batch.last) && out.send(std::mem::take(&mut batch)).is_err() {
+            while self.fill(&mut batch.entries) {
+                busy = true;
+                let next = used.try_recv().unwrap_or_default();
+                if out.send(std::mem::replace(&mut batch, next)).is_err() {
                     return;
                 }
-                if !full {
-                    break;
-                }
-                batch.jumps = jumps;
             }
-            if stopping {
+            batch.last = stopping;
+            if (stopping || !batch.is_empty()) && out.send(batch).is_err() || stopping {
                 return;
             }
             if !busy {
@@ -130,14 +128,23 @@ impl Drain {
         }
     }
 
+    /// Takes the detours seen so far. Iterations that were slow one after the other, without a fast
+    /// one between, are one detour.
+    fn take_jumps(&self, jumps: &mut Vec<(u32, Jump)>) {
+        for (index, probe) in self.probes.iter().enumerate() {
+            let first = jumps.len();
+            probe.drain(|jump| match jumps[first..].last_mut() {
+                Some((_, last)) if last.to == jump.from => last.to = jump.to,
+                _ => jumps.push((index as u32, jump)),
+            });
+        }
+    }
+
     /// Moves entries out of the ring; true when there may be more.
     fn fill(&mut self, entries: &mut Vec<Entry>) -> bool {
         let Some(ring) = &mut self.ring else { return false };
         while entries.len() < MAX_ENTRIES {
             let Some(item) = ring.next() else { return false };
-            if entries.capacity() == 0 {
-                entries.reserve(1024);
-            }
             let mut entry = Entry::default();
             for (word, bytes) in entry.iter_mut().zip(item.chunks_exact(8)) {
                 *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());

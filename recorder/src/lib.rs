@@ -19,7 +19,7 @@ mod btf;
 #[cfg(target_os = "linux")]
 mod cgroups;
 #[cfg(target_os = "linux")]
-mod clock;
+pub mod clock;
 #[cfg(target_os = "linux")]
 mod closure;
 #[cfg(target_os = "linux")]
@@ -39,7 +39,7 @@ mod merge;
 #[cfg(target_os = "linux")]
 mod names;
 #[cfg(target_os = "linux")]
-mod probe;
+pub mod probe;
 #[cfg(target_os = "linux")]
 mod probes;
 #[cfg(target_os = "linux")]

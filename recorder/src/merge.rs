@@ -67,7 +67,12 @@ impl Merge {
         {
             sink.lone(oldest.record);
         }
-        self.pending.push_back(named);
+        // Nearly always the last to end; a point that was noticed late belongs further ahead.
+        let mut at = self.pending.len();
+        while at > 0 && self.pending[at - 1].end() > named.end() {
+            at -= 1;
+        }
+        self.pending.insert(at, named);
     }
 
     /// Takes a detour, in time order.
@@ -180,11 +185,7 @@ fn is_point(named: &Named) -> bool {
 }
 
 fn in_detour(named: &Named, cost: u64) -> Record {
-    Record {
-        cost_ns: cost,
-        flags: named.record.flags.with(RecordFlags::IN_DETOUR),
-        ..named.record
-    }
+    Record { cost_ns: cost, flags: named.record.flags.with(RecordFlags::IN_DETOUR), ..named.record }
 }
 
 #[cfg(test)]

@@ -15,9 +15,8 @@ use crate::{
 const MAX_SOURCES: usize = 65_536;
 const MAX_PIDS: usize = 8;
 
-const SOFTIRQS: [&str; 10] = [
-    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
-];
+const SOFTIRQS: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 /// What sets two records apart as far as their source goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -395,7 +394,9 @@ fn is_tick(function: &str) -> bool {
 fn kernel_thread_name(comm: &str) -> String {
     match comm.split_once('/') {
         Some(("kworker", _)) => "kworker".to_owned(),
-        Some((name, cpu)) if cpu.bytes().all(|b| b.is_ascii_digit() || b == b':') => name.to_owned(),
+        Some((name, cpu)) if cpu.bytes().all(|b| b.is_ascii_digit() || b == b':') => {
+            name.to_owned()
+        }
         _ => comm.to_owned(),
     }
 }
@@ -443,10 +444,7 @@ mod tests {
 
     fn names() -> Names {
         let symbols = "1000 t tick_nohz_handler\n2000 t hrtimer_wakeup\n3000 t vmstat_update\n";
-        Names::new(
-            Symbols::parse(symbols.as_bytes()).expect("text"),
-            Cgroups::of_this_machine(),
-        )
+        Names::new(Symbols::parse(symbols.as_bytes()).expect("text"), Cgroups::of_this_machine())
     }
 
     fn task(tid: u32, comm: &str, task_flags: u32) -> Task {
@@ -489,7 +487,8 @@ mod tests {
         let work =
             named(&mut names, &Record { detail: 0x3000, ..record(kind::THREAD, 70_000_001) });
         assert_eq!((work.class, work.name.as_str()), (Class::Kthread, "kworker: vmstat_update"));
-        let woken = Record { other: ORIGIN_INTERRUPT | 1 << 16 | 0xec, ..record(kind::THREAD, 70_000_002) };
+        let woken =
+            Record { other: ORIGIN_INTERRUPT | 1 << 16 | 0xec, ..record(kind::THREAD, 70_000_002) };
         let daemon = named(&mut names, &woken);
         assert_eq!((daemon.class, daemon.name.as_str()), (Class::Thread, "fakemond"));
         assert_eq!(daemon.detail.as_deref(), Some("woken by timer"));

@@ -30,9 +30,7 @@ pub enum ProbesError {
     Thread { cpu: u32, source: std::io::Error },
     #[error("CPU {0} went away, or left the cpuset, before the probe could run on it")]
     Pin(u32),
-    #[error(
-        "SCHED_FIFO was refused ({0}): it needs CAP_SYS_NICE; run as root or leave --fifo out"
-    )]
+    #[error("SCHED_FIFO was refused ({0}): it needs CAP_SYS_NICE; run as root or leave --fifo out")]
     Fifo(std::io::Error),
     #[error(transparent)]
     Probe(#[from] ProbeError),

@@ -144,8 +144,7 @@ impl Composer {
 }
 
 fn is_fault(named: &Named) -> bool {
-    named.class == trace::Class::PageFault
-        && named.record.flags.contains(RecordFlags::CUT_SHORT)
+    named.class == trace::Class::PageFault && named.record.flags.contains(RecordFlags::CUT_SHORT)
 }
 
 #[cfg(test)]

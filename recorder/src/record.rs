@@ -20,9 +20,9 @@ use crate::{
     account::{self, Counted},
     assemble::{Assembled, Assembler, Probed, Subject},
     bpf::{self, Bpf, BpfError},
+    cgroups::Cgroups,
     clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
     cpulist::{self, CpuSet},
-    cgroups::Cgroups,
     drain::Drain,
     machine,
     names::Names,
@@ -52,7 +52,9 @@ pub enum RecordError {
     Probes(#[from] ProbesError),
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error("without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf")]
+    #[error(
+        "without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf"
+    )]
     NothingToRecord,
     #[error("process {0} does not exist")]
     NoProcess(u32),
@@ -180,11 +182,9 @@ impl Session {
         } else {
             load(options, &measured, &mut remarks)?
         };
-        if clock.covered_to().is_none() {
-            // Long enough a piece for a slope good to a few parts per million.
-            std::thread::sleep(Duration::from_millis(50));
-            clock.push(take_anchor());
-        }
+        // Long enough a piece for a slope good to a few parts per million.
+        std::thread::sleep(Duration::from_millis(50));
+        clock.push(take_anchor());
         let with_probe = !options.no_probe && options.program.is_none();
         let probes = if with_probe {
             let slope = ticks_per_ns(&clock);
@@ -192,7 +192,8 @@ impl Session {
             let settings = probes::Settings {
                 threshold: options.threshold,
                 fifo: options.fifo,
-                capacity: JUMPS_PER_PROBE.min(prev_power_of_two(budget as usize / size_of::<Jump>())),
+                capacity: JUMPS_PER_PROBE
+                    .min(prev_power_of_two(budget as usize / size_of::<Jump>())),
                 ticks_per_ns: slope,
             };
             probes::prepare::<C>(&measured, &settings)?
@@ -239,6 +240,7 @@ impl Session {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let before = self.states()?;
         let epoch_ns = monotonic_ns();
+        self.manifest.started_monotonic_ns = epoch_ns;
         let writer = Writer::create(&options.output, Overwrite::Yes, &self.manifest)?;
         self.clock.push((self.anchor)());
         let subject = self.subject(target);

@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, sync_channel},
+        mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
 };
@@ -38,10 +38,12 @@ impl Threads {
     pub fn start(drain: Drain, assembler: Assembler, cpus: CpuSet) -> io::Result<Threads> {
         let stop = Arc::new(AtomicBool::new(false));
         let (out, batches) = sync_channel(BATCHES);
-        let writer = spawn("detour-write", cpus.clone(), move || write(assembler, &batches))?;
+        let (give_back, used) = sync_channel(BATCHES);
+        let writer =
+            spawn("detour-write", cpus.clone(), move || write(assembler, &batches, &give_back))?;
         let stopping = Arc::clone(&stop);
         let reader = spawn("detour-read", cpus, move || {
-            drain.run(&stopping, &out);
+            drain.run(&stopping, &out, &used);
             machine::thread_cpu_ns()
         })?;
         Ok(Threads { stop, reader, writer })
@@ -56,13 +58,19 @@ impl Threads {
     }
 }
 
-fn write(mut assembler: Assembler, batches: &Receiver<Batch>) -> (Assembled, u64) {
-    while let Ok(batch) = batches.recv() {
-        let last = batch.last;
-        assembler.accept(batch);
-        if last {
+fn write(
+    mut assembler: Assembler,
+    batches: &Receiver<Batch>,
+    give_back: &SyncSender<Batch>,
+) -> (Assembled, u64) {
+    while let Ok(mut batch) = batches.recv() {
+        assembler.accept(&batch);
+        if batch.last {
             break;
         }
+        batch.clear();
+        // A full channel means there are enough of them.
+        let _ = give_back.try_send(batch);
     }
     (assembler.finish(), machine::thread_cpu_ns())
 }

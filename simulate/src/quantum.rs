@@ -74,7 +74,10 @@ mod tests {
     fn a_detour_stretches_the_work_it_hits_and_empties_the_time_it_fills() {
         let detours = Detours::new([(1_500, 1_000)]).unwrap();
         let work: Vec<_> = fixed_work(&detours, 0, 6_000, 1_000).unwrap().collect();
-        assert_eq!(work, [(0, 1_000), (1_000, 2_000), (3_000, 1_000), (4_000, 1_000), (5_000, 1_000)]);
+        assert_eq!(
+            work,
+            [(0, 1_000), (1_000, 2_000), (3_000, 1_000), (4_000, 1_000), (5_000, 1_000)]
+        );
         let time: Vec<_> = fixed_time(&detours, 0, 4_000, 1_000).unwrap().collect();
         assert_eq!(time, [(0, 1_000), (1_000, 500), (2_000, 500), (3_000, 1_000)]);
     }

@@ -20,6 +20,8 @@ pub struct Manifest {
     pub job_id: Option<String>,
     /// Wall-clock time of the start, seconds since 1970.
     pub started_unix_s: f64,
+    /// The moment on CLOCK_MONOTONIC that is 0 in this trace.
+    pub started_monotonic_ns: u64,
     pub mode: Mode,
     pub cpu_model: String,
     pub topology: Topology,
