@@ -11,6 +11,9 @@
 /// the odd ones. A power of two, because the index is masked.
 pub const MAX_DEPTH: usize = 8;
 
+/// One in so many runs of a program is timed. A power of two.
+pub const TIMED_RUNS: u64 = 64;
+
 /// Slots of the direct-mapped task table. A power of two, because the index is masked.
 pub const TASK_SLOTS: u32 = 1 << 16;
 
@@ -145,7 +148,9 @@ pub struct CpuState {
     pub lost_ns: u64,
     pub unmatched: u64,
     pub overflow: u64,
-    pub spare: [u64; 8],
+    /// Time of every [`TIMED_RUNS`]th run of each program, itself measured from inside.
+    pub timed_ns: u64,
+    pub spare: [u64; 7],
     pub frames: [Frame; MAX_DEPTH],
     /// Program runs on this CPU, by [`hook`].
     pub hits: [u64; hook::COUNT],
@@ -212,6 +217,7 @@ pub mod hook {
     pub const IPI_SEND: usize = 17;
     pub const IPI_SEND_MASK: usize = 18;
     pub const CSD_FUNCTION: usize = 19;
+    pub const RENAME: usize = 20;
     pub const COUNT: usize = 24;
 }
 

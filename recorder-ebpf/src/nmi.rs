@@ -4,26 +4,26 @@
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use detour_abi::{Frame, hook, kind};
 
-use crate::state::{Cpu, now};
+use crate::state::{now, on_watched_cpu};
 
 /// `nmi:nmi_handler(void *handler, s64 delta_ns, int handled)`.
 #[raw_tracepoint]
 pub fn nmi(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::NMI) else { return 0 };
-    let length = ctx.arg::<u64>(1);
-    let frame = Frame {
-        start: now().wrapping_sub(length),
-        accounted: 0,
-        detail: ctx.arg::<u64>(0),
-        id: 0,
-        other: 0,
-        aux: 0,
-        kind: kind::NMI,
-        flags: 0,
-        spare: 0,
-    };
-    let depth = cpu.depth() + 1;
-    cpu.account(length);
-    cpu.emit(&frame, length, length, 0, depth);
-    0
+    on_watched_cpu(hook::NMI, |cpu| {
+        let length = ctx.arg::<u64>(1);
+        let frame = Frame {
+            start: now().wrapping_sub(length),
+            accounted: 0,
+            detail: ctx.arg::<u64>(0),
+            id: 0,
+            other: 0,
+            aux: 0,
+            kind: kind::NMI,
+            flags: 0,
+            spare: 0,
+        };
+        let depth = cpu.depth() + 1;
+        cpu.account(length);
+        cpu.emit(&frame, length, length, 0, depth);
+    })
 }

@@ -11,27 +11,27 @@ use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 
 use crate::{
     stack::{close, push},
-    state::{Cpu, FAULT_BRACKET, now, own_task_slot, task_slot},
+    state::{Cpu, FAULT_BRACKET, now, on_watched_cpu, own_task_slot, task_slot},
 };
 
 /// `exceptions:page_fault_user(unsigned long address, struct pt_regs *regs, unsigned long error)`.
 #[raw_tracepoint]
 pub fn fault_user(ctx: RawTracePointContext) -> i32 {
-    let Some(cpu) = Cpu::current(hook::FAULT_USER) else { return 0 };
-    begin(cpu, kind::FAULT_USER, ctx.arg::<u64>(2) as u32);
-    0
+    on_watched_cpu(hook::FAULT_USER, |cpu| {
+        begin(cpu, kind::FAULT_USER, ctx.arg::<u64>(2) as u32);
+    })
 }
 
 /// `exceptions:page_fault_kernel`, the same from kernel mode.
 #[raw_tracepoint]
 pub fn fault_kernel(ctx: RawTracePointContext) -> i32 {
-    let Some(cpu) = Cpu::current(hook::FAULT_KERNEL) else { return 0 };
-    begin(cpu, kind::FAULT_KERNEL, ctx.arg::<u64>(2) as u32);
-    0
+    on_watched_cpu(hook::FAULT_KERNEL, |cpu| {
+        begin(cpu, kind::FAULT_KERNEL, ctx.arg::<u64>(2) as u32);
+    })
 }
 
 #[inline(always)]
-fn begin(mut cpu: Cpu, kind: u8, error: u32) {
+fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
     let tid = bpf_get_current_pid_tgid() as u32;
     let depth = cpu.depth();
     if FAULT_BRACKET.load() == 0 {
@@ -60,7 +60,7 @@ fn begin(mut cpu: Cpu, kind: u8, error: u32) {
     {
         slot.fault_start = 0;
     }
-    push(&mut cpu, kind, error, tid, 0, 0);
+    push(cpu, kind, error, tid, 0, 0);
 }
 
 #[inline(always)]
@@ -71,28 +71,22 @@ pub fn is_fault(kind: u8) -> bool {
 /// Software event `minor-faults`.
 #[perf_event]
 pub fn fault_end_minor(_ctx: PerfEventContext) -> i32 {
-    if let Some(cpu) = Cpu::current(hook::FAULT_END) {
-        end(cpu, 0);
-    }
-    0
+    on_watched_cpu(hook::FAULT_END, |cpu| end(cpu, 0))
 }
 
 /// Software event `major-faults`.
 #[perf_event]
 pub fn fault_end_major(_ctx: PerfEventContext) -> i32 {
-    if let Some(cpu) = Cpu::current(hook::FAULT_END) {
-        end(cpu, flag::MAJOR);
-    }
-    0
+    on_watched_cpu(hook::FAULT_END, |cpu| end(cpu, flag::MAJOR))
 }
 
 #[inline(always)]
-fn end(mut cpu: Cpu, flags: u8) {
+fn end(cpu: &mut Cpu, flags: u8) {
     let (now, accounted) = cpu.stamp();
     let depth = cpu.depth();
     if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
         let frame = *cpu.frame(depth);
-        close(&mut cpu, &frame, now, accounted, flags, depth);
+        close(cpu, &frame, now, accounted, flags, depth);
         cpu.set_depth(depth - 1);
         return;
     }

@@ -9,41 +9,41 @@ use detour_abi::{MAX_DEPTH, hook, kind};
 
 use crate::{
     stack::{pop, push, split},
-    state::{Cpu, HRTIMER_FUNCTION, TIMER_FUNCTION, field},
+    state::{Cpu, HRTIMER_FUNCTION, TIMER_FUNCTION, field, on_watched_cpu},
 };
 
 /// `irq:softirq_entry(unsigned int vec_nr)`.
 #[raw_tracepoint]
 pub fn softirq_entry(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::SOFTIRQ_ENTRY) else { return 0 };
-    push(&mut cpu, kind::SOFTIRQ, ctx.arg::<u32>(0), 0, 0, 0);
-    0
+    on_watched_cpu(hook::SOFTIRQ_ENTRY, |cpu| {
+        push(cpu, kind::SOFTIRQ, ctx.arg::<u32>(0), 0, 0, 0);
+    })
 }
 
 /// `irq:softirq_exit(unsigned int vec_nr)`.
 #[raw_tracepoint]
 pub fn softirq_exit(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::SOFTIRQ_EXIT) else { return 0 };
-    pop(&mut cpu, kind::SOFTIRQ, ctx.arg::<u32>(0), 0);
-    0
+    on_watched_cpu(hook::SOFTIRQ_EXIT, |cpu| {
+        pop(cpu, kind::SOFTIRQ, ctx.arg::<u32>(0), 0);
+    })
 }
 
 /// `timer:timer_expire_entry(struct timer_list *timer, ...)`.
 #[btf_tracepoint(function = "timer_expire_entry")]
 pub fn timer_expire(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::TIMER) else { return 0 };
-    let timer: *const u8 = ctx.arg(0);
-    name_callback(&mut cpu, unsafe { field(timer, TIMER_FUNCTION.load()) });
-    0
+    on_watched_cpu(hook::TIMER, |cpu| {
+        let timer: *const u8 = ctx.arg(0);
+        name_callback(cpu, unsafe { field(timer, TIMER_FUNCTION.load()) });
+    })
 }
 
 /// `timer:hrtimer_expire_entry(struct hrtimer *hrtimer, ...)`.
 #[btf_tracepoint(function = "hrtimer_expire_entry")]
 pub fn hrtimer_expire(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::HRTIMER) else { return 0 };
-    let timer: *const u8 = ctx.arg(0);
-    name_callback(&mut cpu, unsafe { field(timer, HRTIMER_FUNCTION.load()) });
-    0
+    on_watched_cpu(hook::HRTIMER, |cpu| {
+        let timer: *const u8 = ctx.arg(0);
+        name_callback(cpu, unsafe { field(timer, HRTIMER_FUNCTION.load()) });
+    })
 }
 
 /// The innermost frame is the timer interrupt or softirq that runs the callback.

@@ -13,8 +13,8 @@ use aya_ebpf::{
     maps::{Array, RingBuf},
 };
 use detour_abi::{
-    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, Record, Sender, TASK_SLOTS, Task, TaskSlot,
-    kind, watch,
+    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, Record, Sender, TASK_SLOTS, TIMED_RUNS,
+    Task, TaskSlot, kind, watch,
 };
 
 /// One entry per possible CPU; the loader sets the sizes.
@@ -62,10 +62,25 @@ pub struct Cpu {
     emit: bool,
 }
 
+/// Runs a hook's body on this CPU, if anybody watches it, and times one run in so many.
+#[inline(always)]
+pub fn on_watched_cpu(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
+    let Some(mut cpu) = Cpu::current() else { return 0 };
+    // A hook never interrupts itself, so its own counter needs no atomic.
+    let runs = cpu.state.hits[hook] + 1;
+    cpu.state.hits[hook] = runs;
+    let start = if runs & (TIMED_RUNS - 1) == TIMED_RUNS / 2 { now() } else { 0 };
+    body(&mut cpu);
+    if start != 0 {
+        atomic_add(&mut cpu.state.timed_ns, now().wrapping_sub(start));
+    }
+    0
+}
+
 impl Cpu {
     /// None on a CPU that nobody watches, the cheapest way out.
     #[inline(always)]
-    pub fn current(hook: usize) -> Option<Cpu> {
+    fn current() -> Option<Cpu> {
         let number = unsafe { bpf_get_smp_processor_id() };
         let flags = unsafe { *FLAGS.get_ptr(number)? };
         if flags & watch::TRACK == 0 {
@@ -74,8 +89,6 @@ impl Cpu {
         // SAFETY: the element belongs to this CPU, programs do not migrate, and whoever interrupts
         // this one finishes before it goes on.
         let state = unsafe { &mut *STATE.get_ptr_mut(number)? };
-        // A hook never interrupts itself, so its own counter needs no atomic.
-        state.hits[hook] += 1;
         Some(Cpu { state, number, emit: flags & watch::EMIT != 0 })
     }
 

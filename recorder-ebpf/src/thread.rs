@@ -2,7 +2,10 @@
 //! kworker ran (`workqueue:workqueue_execute_*`), who is whose child (`sched:sched_process_fork`).
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid},
+    cty::c_void,
+    helpers::{
+        bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, generated::bpf_probe_read_kernel_str,
+    },
     macros::btf_tracepoint,
     programs::BtfTracePointContext,
 };
@@ -13,7 +16,7 @@ use crate::{
     stack::{close, split},
     state::{
         Cpu, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_STATE, TASK_TGID, WORK_FUNC, field, now,
-        own_task_slot, task_slot,
+        on_watched_cpu, own_task_slot, task_slot,
     },
 };
 
@@ -21,56 +24,56 @@ use crate::{
 /// Interrupts are off here; only an NMI can come between.
 #[btf_tracepoint(function = "sched_switch")]
 pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::SWITCH) else { return 0 };
-    if !cpu.emits() {
-        cpu.set_depth(0);
-        cpu.frame(0).start = 0;
-        return 0;
-    }
-    let prev: *const u8 = ctx.arg(1);
-    let next: *const u8 = ctx.arg(2);
-    let prev_tid: u32 = unsafe { field(prev, TASK_PID.load()) };
-    let next_tid: u32 = unsafe { field(next, TASK_PID.load()) };
-
-    close_open_frames(&mut cpu, prev_tid);
-    announce_if_new(&mut cpu, prev, prev_tid);
-
-    reconcile(&mut cpu, prev_tid);
-
-    let (now, accounted) = cpu.stamp();
-    let frame = *cpu.frame(0);
-    let mut left = accounted;
-    if frame.start != 0 {
-        let state: u32 = unsafe { field(prev, TASK_STATE.load()) };
-        let wants_to_run = ctx.arg::<u64>(0) & 1 != 0 || state == 0;
-        let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
-        left = left.wrapping_add(close(&mut cpu, &frame, now, accounted, flags, 0));
-    }
-
-    let mut waker = 0;
-    let mut waited = 0;
-    let mut work = 0;
-    if let Some(slot) = task_slot(next_tid)
-        && slot.tid == next_tid
-        && next_tid != 0
-    {
-        if slot.woken_at != 0 {
-            waker = slot.waker;
-            waited = now.wrapping_sub(slot.woken_at);
-            slot.woken_at = 0;
+    on_watched_cpu(hook::SWITCH, |cpu| {
+        if !cpu.emits() {
+            cpu.set_depth(0);
+            cpu.frame(0).start = 0;
+            return;
         }
-        work = slot.work;
-    }
-    let frame = cpu.frame(0);
-    frame.kind = kind::THREAD;
-    frame.flags = 0;
-    frame.id = next_tid;
-    frame.other = waker;
-    frame.aux = if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 };
-    frame.detail = work;
-    frame.accounted = left;
-    frame.start = now;
-    0
+        let prev: *const u8 = ctx.arg(1);
+        let next: *const u8 = ctx.arg(2);
+        let prev_tid: u32 = unsafe { field(prev, TASK_PID.load()) };
+        let next_tid: u32 = unsafe { field(next, TASK_PID.load()) };
+
+        close_open_frames(cpu, prev_tid);
+        announce_if_new(cpu, prev, prev_tid);
+
+        reconcile(cpu, prev_tid);
+
+        let (now, accounted) = cpu.stamp();
+        let frame = *cpu.frame(0);
+        let mut left = accounted;
+        if frame.start != 0 {
+            let state: u32 = unsafe { field(prev, TASK_STATE.load()) };
+            let wants_to_run = ctx.arg::<u64>(0) & 1 != 0 || state == 0;
+            let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
+            left = left.wrapping_add(close(cpu, &frame, now, accounted, flags, 0));
+        }
+
+        let mut waker = 0;
+        let mut waited = 0;
+        let mut work = 0;
+        if let Some(slot) = task_slot(next_tid)
+            && slot.tid == next_tid
+            && next_tid != 0
+        {
+            if slot.woken_at != 0 {
+                waker = slot.waker;
+                waited = now.wrapping_sub(slot.woken_at);
+                slot.woken_at = 0;
+            }
+            work = slot.work;
+        }
+        let frame = cpu.frame(0);
+        frame.kind = kind::THREAD;
+        frame.flags = 0;
+        frame.id = next_tid;
+        frame.other = waker;
+        frame.aux = if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 };
+        frame.detail = work;
+        frame.accounted = left;
+        frame.start = now;
+    })
 }
 
 /// Puts the account right when a switch went by unseen: hypervisors and security modules exist that
@@ -156,71 +159,99 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
 /// `sched:sched_waking(struct task_struct *p)`, on the CPU of whoever wakes it.
 #[btf_tracepoint(function = "sched_waking")]
 pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::WAKING) else { return 0 };
-    let task: *const u8 = ctx.arg(0);
-    let tid: u32 = unsafe { field(task, TASK_PID.load()) };
-    let waker = cpu.origin();
-    if let Some(slot) = own_task_slot(tid) {
-        slot.waker = waker;
-        slot.woken_at = now();
-    }
-    0
+    on_watched_cpu(hook::WAKING, |cpu| {
+        let task: *const u8 = ctx.arg(0);
+        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let waker = cpu.origin();
+        if let Some(slot) = own_task_slot(tid) {
+            slot.waker = waker;
+            slot.woken_at = now();
+        }
+    })
 }
 
 /// `workqueue:workqueue_execute_start(struct work_struct *work)`.
 #[btf_tracepoint(function = "workqueue_execute_start")]
 pub fn work_start(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::WORK_START) else { return 0 };
-    let work: *const u8 = ctx.arg(0);
-    let function: u64 = unsafe { field(work, WORK_FUNC.load()) };
-    let tid = bpf_get_current_pid_tgid() as u32;
-    let Some(slot) = own_task_slot(tid) else { return 0 };
-    let continues = slot.work != 0 && slot.work_done != 0;
-    slot.work = function;
-    slot.work_done = 0;
-    if !cpu.emits() || cpu.frame(0).start == 0 {
-        return 0;
-    }
-    if continues && cpu.frame(0).flags & flag::CONTINUED == 0 && cpu.frame(0).aux != 0 {
-        // Woken for this item: what passed since the switch belongs to it, not to the last one.
-        cpu.frame(0).detail = 0;
-    }
-    if cpu.depth() == 0 {
-        split(&mut cpu, 0, function);
-    }
-    0
+    on_watched_cpu(hook::WORK_START, |cpu| {
+        let work: *const u8 = ctx.arg(0);
+        let function: u64 = unsafe { field(work, WORK_FUNC.load()) };
+        let tid = bpf_get_current_pid_tgid() as u32;
+        let Some(slot) = own_task_slot(tid) else { return };
+        let continues = slot.work != 0 && slot.work_done != 0;
+        slot.work = function;
+        slot.work_done = 0;
+        if !cpu.emits() || cpu.frame(0).start == 0 {
+            return;
+        }
+        if continues && cpu.frame(0).flags & flag::CONTINUED == 0 && cpu.frame(0).aux != 0 {
+            // Woken for this item: what passed since the switch belongs to it, not to the last one.
+            cpu.frame(0).detail = 0;
+        }
+        if cpu.depth() == 0 {
+            split(cpu, 0, function);
+        }
+    })
 }
 
 /// `workqueue:workqueue_execute_end(struct work_struct *work, work_func_t function)`.
 #[btf_tracepoint(function = "workqueue_execute_end")]
 pub fn work_end(_ctx: BtfTracePointContext) -> i32 {
-    let Some(_cpu) = Cpu::current(hook::WORK_END) else { return 0 };
-    let tid = bpf_get_current_pid_tgid() as u32;
-    if let Some(slot) = own_task_slot(tid) {
-        slot.work_done = 1;
-    }
-    0
+    on_watched_cpu(hook::WORK_END, |_| {
+        let tid = bpf_get_current_pid_tgid() as u32;
+        if let Some(slot) = own_task_slot(tid) {
+            slot.work_done = 1;
+        }
+    })
+}
+
+/// `task:task_rename(struct task_struct *task, const char *comm)`: what was announced is out of date.
+#[btf_tracepoint(function = "task_rename")]
+pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
+    on_watched_cpu(hook::RENAME, |cpu| {
+        let task: *const u8 = ctx.arg(0);
+        let name: *const c_void = ctx.arg(1);
+        let mut comm = [0u64; 2];
+        // SAFETY: the buffer is as long as said; the kernel checks the source.
+        unsafe { bpf_probe_read_kernel_str(comm.as_mut_ptr().cast(), 16, name) };
+        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        if let Some(slot) = own_task_slot(tid) {
+            slot.comm = comm;
+        }
+        cpu.announce(Task {
+            comm,
+            cgroup: CGROUP_UNKNOWN,
+            tid,
+            tgid: unsafe { field(task, TASK_TGID.load()) },
+            task_flags: unsafe { field(task, TASK_FLAGS.load()) },
+            parent: 0,
+            spare: 0,
+            cpu: 0,
+            kind_depth: kind::TASK,
+            flags: 0,
+        });
+    })
 }
 
 /// `sched:sched_process_fork(struct task_struct *parent, struct task_struct *child)`. Attached only
 /// when a program's threads are followed.
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::FORK) else { return 0 };
-    let parent: *const u8 = ctx.arg(0);
-    let child: *const u8 = ctx.arg(1);
-    let offset = TASK_COMM.load();
-    cpu.announce(Task {
-        comm: unsafe { [field(child, offset), field(child, offset + 8)] },
-        cgroup: CGROUP_UNKNOWN,
-        tid: unsafe { field(child, TASK_PID.load()) },
-        tgid: unsafe { field(child, TASK_TGID.load()) },
-        task_flags: unsafe { field(child, TASK_FLAGS.load()) },
-        parent: unsafe { field(parent, TASK_TGID.load()) },
-        spare: 0,
-        cpu: 0,
-        kind_depth: kind::FORK,
-        flags: 0,
-    });
-    0
+    on_watched_cpu(hook::FORK, |cpu| {
+        let parent: *const u8 = ctx.arg(0);
+        let child: *const u8 = ctx.arg(1);
+        let offset = TASK_COMM.load();
+        cpu.announce(Task {
+            comm: unsafe { [field(child, offset), field(child, offset + 8)] },
+            cgroup: CGROUP_UNKNOWN,
+            tid: unsafe { field(child, TASK_PID.load()) },
+            tgid: unsafe { field(child, TASK_TGID.load()) },
+            task_flags: unsafe { field(child, TASK_FLAGS.load()) },
+            parent: unsafe { field(parent, TASK_TGID.load()) },
+            spare: 0,
+            cpu: 0,
+            kind_depth: kind::FORK,
+            flags: 0,
+        });
+    })
 }

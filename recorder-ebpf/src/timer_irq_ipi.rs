@@ -10,7 +10,7 @@ use detour_abi::{MAX_DEPTH, Sender, flag, hook, kind};
 
 use crate::{
     stack::{pop, push, split},
-    state::{Cpu, IRQACTION_NEXT, SENDERS, field, now},
+    state::{Cpu, IRQACTION_NEXT, SENDERS, field, now, on_watched_cpu},
     thread::reconcile,
 };
 
@@ -20,36 +20,39 @@ const SENDER_FRESH_NS: u64 = 1_000_000;
 /// `irq_vectors:*_entry(int vector)`; attached to all of them.
 #[raw_tracepoint]
 pub fn vector_entry(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::VECTOR_ENTRY) else { return 0 };
-    let vector = ctx.arg::<u32>(0);
-    let number = cpu.number;
-    let mut origin = 0;
-    if let Some(sender) = SENDERS.get_ptr_mut(number) {
-        // SAFETY: the element outlives the program; a torn sender is a wrong name, nothing worse.
-        let sender = unsafe { &mut *sender };
-        if sender.origin != 0 && is_ipi(vector) {
-            if now().wrapping_sub(sender.at) < SENDER_FRESH_NS {
-                origin = sender.origin;
-            }
-            sender.origin = 0;
+    on_watched_cpu(hook::VECTOR_ENTRY, |cpu| {
+        let vector = ctx.arg::<u32>(0);
+        let origin = if is_ipi(vector) { take_sender(cpu.number) } else { 0 };
+        if cpu.depth() == 0 && cpu.emits() {
+            // The tick comes by often: a good moment to see that the thread is the one we think.
+            reconcile(cpu, bpf_get_current_pid_tgid() as u32);
         }
-    }
-    if cpu.depth() == 0 && cpu.emits() {
-        // The tick comes by often: a good moment to see that the thread is the one we think.
-        reconcile(&mut cpu, bpf_get_current_pid_tgid() as u32);
-    }
-    push(&mut cpu, kind::VECTOR, vector, origin, 0, 0);
-    0
+        push(cpu, kind::VECTOR, vector, origin, 0, 0);
+    })
 }
 
 /// `irq_vectors:*_exit(int vector)`.
 #[raw_tracepoint]
 pub fn vector_exit(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::VECTOR_EXIT) else { return 0 };
-    if !pop(&mut cpu, kind::VECTOR, ctx.arg::<u32>(0), 0) {
-        crate::log_unmatched!(&ctx, "vector", ctx.arg::<u32>(0));
+    on_watched_cpu(hook::VECTOR_EXIT, |cpu| {
+        if !pop(cpu, kind::VECTOR, ctx.arg::<u32>(0), 0) {
+            crate::log_unmatched!(&ctx, "vector", ctx.arg::<u32>(0));
+        }
+    })
+}
+
+/// Who sent the interrupt that arrives now; 0 where nobody was seen to.
+#[inline(always)]
+fn take_sender(cpu: u32) -> u32 {
+    let Some(sender) = SENDERS.get_ptr_mut(cpu) else { return 0 };
+    // SAFETY: the element outlives the program; a torn sender is a wrong name, nothing worse.
+    let sender = unsafe { &mut *sender };
+    let origin = sender.origin;
+    if origin == 0 {
+        return 0;
     }
-    0
+    sender.origin = 0;
+    if now().wrapping_sub(sender.at) < SENDER_FRESH_NS { origin } else { 0 }
 }
 
 /// The interrupts one CPU sends another: reschedule, call function (one and many).
@@ -61,59 +64,59 @@ fn is_ipi(vector: u32) -> bool {
 /// `irq:irq_handler_entry(int irq, struct irqaction *action)`, once per action of a shared line.
 #[btf_tracepoint(function = "irq_handler_entry")]
 pub fn irq_entry(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::IRQ_ENTRY) else { return 0 };
-    let action: *const u8 = ctx.arg(1);
-    // The next action of a line is the `next` of the one before; a new interrupt starts at the
-    // head, which is nobody's `next`.
-    let chain = if cpu.state.irq_next != 0 && cpu.state.irq_next == action as u64 {
-        cpu.state.irq_chain + 1
-    } else {
-        0
-    };
-    cpu.state.irq_chain = chain;
-    cpu.state.irq_next = unsafe { field(action, IRQACTION_NEXT.load()) };
-    let flags = if chain > 0 { flag::CONTINUED } else { 0 };
-    push(&mut cpu, kind::IRQ, ctx.arg::<u32>(0), 0, chain, flags);
-    0
+    on_watched_cpu(hook::IRQ_ENTRY, |cpu| {
+        let action: *const u8 = ctx.arg(1);
+        // The next action of a line is the `next` of the one before; a new interrupt starts at the
+        // head, which is nobody's `next`.
+        let chain = if cpu.state.irq_next != 0 && cpu.state.irq_next == action as u64 {
+            cpu.state.irq_chain + 1
+        } else {
+            0
+        };
+        cpu.state.irq_chain = chain;
+        cpu.state.irq_next = unsafe { field(action, IRQACTION_NEXT.load()) };
+        let flags = if chain > 0 { flag::CONTINUED } else { 0 };
+        push(cpu, kind::IRQ, ctx.arg::<u32>(0), 0, chain, flags);
+    })
 }
 
 /// `irq:irq_handler_exit(int irq, struct irqaction *action, int ret)`.
 #[raw_tracepoint]
 pub fn irq_exit(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::IRQ_EXIT) else { return 0 };
-    pop(&mut cpu, kind::IRQ, ctx.arg::<u32>(0), 0);
-    0
+    on_watched_cpu(hook::IRQ_EXIT, |cpu| {
+        pop(cpu, kind::IRQ, ctx.arg::<u32>(0), 0);
+    })
 }
 
 /// `ipi:ipi_send_cpu(unsigned int cpu, unsigned long callsite, void *callback)`, from Linux 6.4 on.
 #[raw_tracepoint]
 pub fn ipi_send(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::IPI_SEND) else { return 0 };
-    let target = ctx.arg::<u32>(0);
-    remember_sender(&mut cpu, target, ctx.arg::<u64>(2));
-    0
+    on_watched_cpu(hook::IPI_SEND, |cpu| {
+        let target = ctx.arg::<u32>(0);
+        remember_sender(cpu, target, ctx.arg::<u64>(2));
+    })
 }
 
 /// `ipi:ipi_send_cpumask(const struct cpumask *mask, unsigned long callsite, void *callback)`.
 /// The first 64 CPUs of the mask are enough for the sender's name; the record appears regardless.
 #[btf_tracepoint(function = "ipi_send_cpumask")]
 pub fn ipi_send_mask(ctx: BtfTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::IPI_SEND_MASK) else { return 0 };
-    let mask: *const u8 = ctx.arg(0);
-    let mut bits: u64 = unsafe { field(mask, 0) };
-    let callback = ctx.arg::<u64>(2);
-    let mut target = 0;
-    while target < 64 {
-        if bits & 1 != 0 {
-            remember_sender(&mut cpu, target, callback);
+    on_watched_cpu(hook::IPI_SEND_MASK, |cpu| {
+        let mask: *const u8 = ctx.arg(0);
+        let mut bits: u64 = unsafe { field(mask, 0) };
+        let callback = ctx.arg::<u64>(2);
+        let mut target = 0;
+        while target < 64 {
+            if bits & 1 != 0 {
+                remember_sender(cpu, target, callback);
+            }
+            bits >>= 1;
+            if bits == 0 {
+                break;
+            }
+            target += 1;
         }
-        bits >>= 1;
-        if bits == 0 {
-            break;
-        }
-        target += 1;
-    }
-    0
+    })
 }
 
 #[inline(always)]
@@ -128,10 +131,10 @@ fn remember_sender(cpu: &mut Cpu, target: u32, callback: u64) {
 /// `csd:csd_function_entry(smp_call_func_t func, call_single_data_t *csd)`: what an IPI runs.
 #[raw_tracepoint]
 pub fn csd_function(ctx: RawTracePointContext) -> i32 {
-    let Some(mut cpu) = Cpu::current(hook::CSD_FUNCTION) else { return 0 };
-    let depth = cpu.depth();
-    if depth > 0 && (depth as usize) < MAX_DEPTH && cpu.frame(depth).kind == kind::VECTOR {
-        split(&mut cpu, depth, ctx.arg::<u64>(0));
-    }
-    0
+    on_watched_cpu(hook::CSD_FUNCTION, |cpu| {
+        let depth = cpu.depth();
+        if depth > 0 && (depth as usize) < MAX_DEPTH && cpu.frame(depth).kind == kind::VECTOR {
+            split(cpu, depth, ctx.arg::<u64>(0));
+        }
+    })
 }

@@ -1,6 +1,6 @@
 //! What a recording says about itself: the node and the settings before, losses and cost after.
 
-use detour_abi::{CpuState, hook};
+use detour_abi::{CpuState, TIMED_RUNS, hook};
 use trace::{Lane, Lost, Manifest, Mode, Overhead};
 
 use crate::{bpf::Bpf, cpulist::CpuSet, machine, options::Options, probes::Probe};
@@ -73,32 +73,21 @@ impl Counted {
         }
     }
 
-    /// `mean_run_ns` was measured beforehand, since measuring makes programs slower; a program that
-    /// did not run then is taken to cost what the others do.
+    /// The programs time some of their own runs; the rest is taken to cost the same.
     pub fn overhead(
         &self,
         measured: &CpuSet,
-        mean_run_ns: &[Option<f64>; hook::COUNT],
         own_ns: u64,
         window_ns: u64,
         reader_cpu_ns: u64,
     ) -> Overhead {
-        let known: Vec<f64> = mean_run_ns.iter().flatten().copied().collect();
-        let typical = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
-        let mut events = 0;
-        let mut run_ns = 0.0;
-        for (index, mean) in mean_run_ns.iter().enumerate() {
-            let hits = self.growth(measured, |s| s.hits[index]);
-            events += hits;
-            run_ns += hits as f64 * mean.or(typical).unwrap_or(0.0);
-        }
-        let bpf_ns_total = typical.map(|_| run_ns as u64);
-        let taken = own_ns + bpf_ns_total.unwrap_or(0);
-        let measurable = self.after.is_empty() || bpf_ns_total.is_some();
+        let events = (0..hook::COUNT).map(|index| self.growth(measured, |s| s.hits[index])).sum();
+        let bpf_ns = self.growth(measured, |s| s.timed_ns) * TIMED_RUNS;
+        let taken = own_ns + bpf_ns;
         Overhead {
             events,
-            bpf_ns_total,
-            cpu_pct: (measurable && window_ns > 0).then(|| 100.0 * taken as f64 / window_ns as f64),
+            bpf_ns_total: (!self.after.is_empty()).then_some(bpf_ns),
+            cpu_pct: (window_ns > 0).then(|| 100.0 * taken as f64 / window_ns as f64),
             reader_cpu_ns,
         }
     }

@@ -1,6 +1,6 @@
 //! Loads the BPF object, attaches what this kernel offers, and talks to the maps.
 
-use std::{fs, io, os::fd::OwnedFd};
+use std::{fs, io};
 
 use aya::{
     Ebpf, EbpfLoader, Pod,
@@ -10,7 +10,7 @@ use aya::{
         perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
     },
 };
-use detour_abi::{CpuState, hook};
+use detour_abi::CpuState;
 use thiserror::Error;
 use trace::MissingHook;
 
@@ -212,26 +212,6 @@ impl Bpf {
         let map = self.ebpf.take_map("RING").ok_or_else(no_map)?;
         RingBuf::try_from(map).map_err(map_error)
     }
-
-    /// Mean run time of each hook's program over the time statistics were on, by counter.
-    pub fn mean_run_ns(&self) -> [Option<f64>; hook::COUNT] {
-        let mut mean = [None; hook::COUNT];
-        for hook in HOOKS {
-            let Some(info) = self.ebpf.program(hook.program).and_then(|p| p.info().ok()) else {
-                continue;
-            };
-            if info.run_count() > 0 {
-                mean[hook.counter] =
-                    Some(info.run_time().as_nanos() as f64 / info.run_count() as f64);
-            }
-        }
-        mean
-    }
-}
-
-/// Lets the kernel time BPF programs while the result lives. Needs CAP_SYS_ADMIN.
-pub fn time_programs() -> Option<OwnedFd> {
-    aya::sys::enable_stats(aya::sys::Stats::RunTime).ok()
 }
 
 fn attach_faults(

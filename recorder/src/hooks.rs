@@ -168,6 +168,13 @@ pub const HOOKS: &[Hook] = &[
         "who woke a thread is not known",
     ),
     hook(
+        "task_rename",
+        "task_rename",
+        Attach::Btf("task_rename"),
+        hook::RENAME,
+        "a task that changes its name keeps the old one until it next leaves a measured CPU",
+    ),
+    hook(
         "timer_expire_entry",
         "timer_expire",
         Attach::Btf("timer_expire_entry"),
@@ -233,25 +240,25 @@ pub const OFFSETS: &[Offset] = &[
         global: "TASK_PID",
         structure: "task_struct",
         fields: &["pid"],
-        programs: &["sched_switch", "sched_waking", "process_fork"],
+        programs: &["sched_switch", "sched_waking", "process_fork", "task_rename"],
     },
     Offset {
         global: "TASK_TGID",
         structure: "task_struct",
         fields: &["tgid"],
-        programs: &["sched_switch", "process_fork"],
+        programs: &["sched_switch", "process_fork", "task_rename"],
     },
     Offset {
         global: "TASK_COMM",
         structure: "task_struct",
         fields: &["comm"],
-        programs: &["sched_switch", "process_fork"],
+        programs: &["sched_switch", "process_fork", "task_rename"],
     },
     Offset {
         global: "TASK_FLAGS",
         structure: "task_struct",
         fields: &["flags"],
-        programs: &["sched_switch", "process_fork"],
+        programs: &["sched_switch", "process_fork", "task_rename"],
     },
     // Renamed in 5.14.
     Offset {

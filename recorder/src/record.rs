@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use detour_abi::{CpuState, hook, watch};
+use detour_abi::{CpuState, watch};
 use thiserror::Error;
 use trace::{LaneTotals, Manifest, Overwrite, TraceError, Trailer, Writer};
 
@@ -148,8 +148,8 @@ pub fn choose_cpus(options: &Options) -> Result<(CpuSet, CpuSet), RecordError> {
     Ok((measured, housekeeping))
 }
 
-/// Time in which programs run before anything counts: their cost is measured, caches warm up.
-const WARM_UP: Duration = Duration::from_millis(150);
+/// Half the time in which programs run before anything counts.
+const WARM_UP: Duration = Duration::from_millis(20);
 /// Hours at a thousand detours a second, and 64 MiB.
 const JUMPS_PER_PROBE: usize = 1 << 22;
 const RING_BYTES: u32 = 16 << 20;
@@ -235,7 +235,7 @@ impl Session {
             machine::pin(&self.housekeeping);
         }
         self.manifest.limits = self.remarks.clone();
-        let mean_run_ns = self.warm_up()?;
+        self.warm_up()?;
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let before = self.states()?;
@@ -277,7 +277,6 @@ impl Session {
         let totals = self.totals(options, finished, epoch_ns, &stopped, &counted);
         let overhead = counted.overhead(
             &self.measured,
-            &mean_run_ns,
             stopped.assembled.own_ns,
             totals.window_ns,
             stopped.cpu_ns,
@@ -286,20 +285,18 @@ impl Session {
         Ok(self.close(options, stopped.assembled, trailer, exit_code))
     }
 
-    /// Runs the programs before the recording starts and returns what a run of each costs.
-    fn warm_up(&mut self) -> Result<[Option<f64>; hook::COUNT], RecordError> {
-        let Some(bpf) = &mut self.bpf else { return Ok([None; hook::COUNT]) };
+    /// Lets the programs run for a moment before the recording starts: interrupts that were under
+    /// way when the stack began are over, and caches are warm.
+    fn warm_up(&mut self) -> Result<(), RecordError> {
+        let Some(bpf) = &mut self.bpf else { return Ok(()) };
         bpf.set_flags(|_| watch::TRACK)?;
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(WARM_UP);
         let measured = &self.measured;
         bpf.set_flags(|cpu| {
             if measured.contains(&cpu) { watch::TRACK | watch::EMIT } else { watch::TRACK }
         })?;
-        let timing = bpf::time_programs();
         std::thread::sleep(WARM_UP);
-        let mean = bpf.mean_run_ns();
-        drop(timing);
-        Ok(mean)
+        Ok(())
     }
 
     fn states(&self) -> Result<Vec<CpuState>, RecordError> {

@@ -141,7 +141,7 @@ pub struct Lost {
 pub struct Overhead {
     /// Runs of the recorder's BPF programs on measured CPUs.
     pub events: u64,
-    /// Their time. None where the kernel does not let it be measured.
+    /// Their time, from runs they timed themselves. None without BPF.
     pub bpf_ns_total: Option<u64>,
     /// Share of the measured CPUs' time taken by BPF programs and by the recorder's own threads.
     pub cpu_pct: Option<f64>,

@@ -1,1 +1,90 @@
-fn main() {}
+//! Chores of this workspace, one file per subcommand: `cargo xtask --help`.
+
+mod bench;
+mod ebpf;
+mod exec;
+mod tally;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the BPF object that the recorder embeds, recorder/bpf/detour.bpf.o
+    Ebpf(Ebpf),
+    /// Everything that has to hold: format, lints, the BPF object, all tests
+    Test(Test),
+    /// Measure what recording costs, against the targets, and write docs/performance.md
+    Bench(Bench),
+}
+
+#[derive(Args)]
+struct Ebpf {
+    /// Compare with the committed object instead of writing it
+    #[arg(long, conflicts_with = "log")]
+    check: bool,
+    /// Build with log lines, for debugging, beside the other build products
+    #[arg(long)]
+    log: bool,
+}
+
+#[derive(Args)]
+struct Test {
+    /// Also the short form of the benchmarks
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Args)]
+struct Bench {
+    /// Short runs; the figures are printed but not published in docs/
+    #[arg(long)]
+    quick: bool,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// False, or an error, is a failure; a subcommand that returns false has said why.
+fn run(command: Command) -> Result<ExitCode> {
+    let workspace = Workspace::find()?;
+    let good = match command {
+        Command::Ebpf(Ebpf { check: true, .. }) => ebpf::check(&workspace)?,
+        Command::Ebpf(Ebpf { log: true, .. }) => ebpf::with_log(&workspace)?,
+        Command::Ebpf(_) => ebpf::update(&workspace)?,
+        Command::Test(options) => test::run(&workspace, options.all)?,
+        Command::Bench(options) => bench::run(&workspace, options.quick)?,
+    };
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

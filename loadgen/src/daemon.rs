@@ -1,0 +1,48 @@
+//! A daemon: wakes at fixed times and burns CPU time. It knows when each burst was and what CPU
+//! time it used.
+
+use std::{
+    io::Write,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use crate::os;
+
+pub(crate) fn run(
+    cpu: u32,
+    seconds: f64,
+    period: Duration,
+    burn: Duration,
+    name: &str,
+    log: Option<&Path>,
+) -> Result<()> {
+    os::pin(cpu)?;
+    let wakes = (seconds / period.as_secs_f64()) as u64;
+    let mut bursts = Vec::with_capacity(wakes as usize);
+    // Only from here on under that name: start-up is not what is measured.
+    std::thread::sleep(period);
+    os::name(name);
+    let cpu_before = os::thread_cpu_ns();
+    let mut next = Instant::now();
+    for _ in 0..wakes {
+        next += period;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        let start = os::monotonic_ns();
+        os::spin(burn);
+        bursts.push((start, os::monotonic_ns()));
+    }
+    let cpu_ns = os::thread_cpu_ns() - cpu_before;
+    os::name("loadgen-end");
+    if let Some(path) = log {
+        let mut file = std::fs::File::create(path)
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        let lines: String = bursts.iter().map(|(a, b)| format!("{a} {b}\n")).collect();
+        file.write_all(lines.as_bytes())?;
+    }
+    println!("{}", json!({ "wakes": wakes, "cpu_ns": cpu_ns }));
+    Ok(())
+}

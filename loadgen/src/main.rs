@@ -1,0 +1,123 @@
+//! Disturbances of known size: each subcommand makes one kind of noise on one CPU, counts what it
+//! did, and prints the count as JSON. Tests hold the recorder's answers against it.
+
+#[cfg(target_os = "linux")]
+mod daemon;
+#[cfg(target_os = "linux")]
+mod faults;
+#[cfg(target_os = "linux")]
+mod ipi;
+#[cfg(target_os = "linux")]
+mod net;
+#[cfg(target_os = "linux")]
+mod os;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("loadgen: disturbs Linux only");
+    std::process::exit(1);
+}
+
+#[cfg(target_os = "linux")]
+fn main() -> anyhow::Result<()> {
+    linux::main()
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{path::PathBuf, time::Duration};
+
+    use clap::{Parser, Subcommand};
+
+    use crate::{daemon, faults, ipi, net, os};
+
+    #[derive(Parser)]
+    #[command(about = "Disturbances of known size, for tests and benchmarks")]
+    struct Cli {
+        #[command(subcommand)]
+        load: Load,
+    }
+
+    #[derive(Subcommand)]
+    enum Load {
+        /// Wake every so often and burn CPU time, as a monitoring daemon does
+        Daemon {
+            #[arg(long)]
+            cpu: u32,
+            #[arg(long, default_value_t = 10.0)]
+            seconds: f64,
+            #[arg(long, default_value_t = 10_000)]
+            period_us: u64,
+            #[arg(long, default_value_t = 200)]
+            burn_us: u64,
+            #[arg(long, default_value = "fakemond")]
+            name: String,
+            /// Where to write the start and end of every burst (CLOCK_MONOTONIC, ns)
+            #[arg(long)]
+            log: Option<PathBuf>,
+        },
+        /// Touch fresh pages
+        Faults {
+            #[arg(long)]
+            cpu: u32,
+            #[arg(long, default_value_t = 5.0)]
+            seconds: f64,
+            /// Pages touched before pausing; 0 never pauses
+            #[arg(long, default_value_t = 0)]
+            burst: u64,
+        },
+        /// Send interrupts from one CPU to another
+        Ipi {
+            #[arg(long)]
+            from: u32,
+            #[arg(long)]
+            to: u32,
+            #[arg(long, default_value_t = 10_000)]
+            count: u64,
+            #[arg(long, default_value_t = 100)]
+            pause_us: u64,
+        },
+        /// Send packets to oneself
+        Net {
+            #[arg(long)]
+            cpu: u32,
+            #[arg(long, default_value_t = 5.0)]
+            seconds: f64,
+            #[arg(long, default_value_t = 20)]
+            pause_us: u64,
+        },
+        /// Keep a CPU busy
+        Burn {
+            #[arg(long)]
+            cpu: u32,
+            #[arg(long, default_value_t = 5.0)]
+            seconds: f64,
+            #[arg(long, default_value_t = 0)]
+            exit_code: i32,
+        },
+    }
+
+    pub(crate) fn main() -> anyhow::Result<()> {
+        match Cli::parse().load {
+            Load::Daemon { cpu, seconds, period_us, burn_us, name, log } => {
+                let (period, burn) =
+                    (Duration::from_micros(period_us), Duration::from_micros(burn_us));
+                daemon::run(cpu, seconds, period, burn, &name, log.as_deref())
+            }
+            Load::Faults { cpu, seconds, burst } => faults::run(cpu, seconds, burst),
+            Load::Ipi { from, to, count, pause_us } => ipi::run(from, to, count, pause_us),
+            Load::Net { cpu, seconds, pause_us } => net::run(cpu, seconds, pause_us),
+            Load::Burn { cpu, seconds, exit_code } => {
+                os::name("burn");
+                os::pin(cpu)?;
+                let cpu_ns = os::thread_cpu_ns();
+                os::spin(Duration::from_secs_f64(seconds));
+                println!(
+                    "{}",
+                    serde_json::json!({ "cpu_ns": os::thread_cpu_ns() - cpu_ns })
+                );
+                std::process::exit(exit_code);
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The few things every load needs from the system.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::{
+    thread::{CpuSet, sched_setaffinity},
+    time::{ClockId, clock_gettime},
+};
+
+pub(crate) fn pin(cpu: u32) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpu}"))
+}
+
+pub(crate) fn name(name: &str) {
+    if let Ok(name) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+pub(crate) fn monotonic_ns() -> u64 {
+    ns(ClockId::Monotonic)
+}
+
+pub(crate) fn thread_cpu_ns() -> u64 {
+    ns(ClockId::ThreadCPUTime)
+}
+
+fn ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+pub(crate) fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}

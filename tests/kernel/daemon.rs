@@ -1,0 +1,162 @@
+//! A daemon of known habits is found by name, every time it ran.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use trace::{Class, RecordFlags};
+
+use crate::support::{self, Needs, Recording, Scratch, cpus, load};
+
+pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+    (
+        "every_hit_of_a_daemon_is_attributed_to_it_by_name",
+        Needs::RootAndTwoCpus,
+        every_hit_of_a_daemon_is_attributed_to_it_by_name,
+    ),
+    (
+        "a_daemon_is_known_by_its_unit_and_by_who_woke_it",
+        Needs::RootAndTwoCpus,
+        a_daemon_is_known_by_its_unit_and_by_who_woke_it,
+    ),
+];
+
+/// Wakes every 10 ms, burns 200 us, for 10 s.
+fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
+    let (cpu, housekeeping) = cpus();
+    let scratch = Scratch::new("daemon")?;
+    let log = scratch.file("bursts");
+    let recording = Recording::start(
+        &scratch.file("trace.detour"),
+        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
+    )?;
+    let counted = load(&[
+        "daemon",
+        "--cpu",
+        &cpu.to_string(),
+        "--seconds",
+        "10",
+        "--name",
+        "fakemond",
+        "--log",
+        &log.display().to_string(),
+    ])?;
+    let trace = recording.stop()?;
+
+    let mut slices: Vec<(u64, u64)> = trace
+        .records()
+        .filter(|(source, _)| source.class == Class::Thread && source.name == "fakemond")
+        .map(|(_, record)| trace.span(record))
+        .collect();
+    slices.sort_unstable();
+    let others: Vec<(u64, u64, &str)> = trace
+        .records()
+        .filter(|(source, record)| {
+            matches!(source.class, Class::Thread | Class::Kthread | Class::Idle)
+                && source.name != "fakemond"
+                && !record.flags.contains(RecordFlags::BASELINE)
+        })
+        .map(|(source, record)| {
+            let (start, end) = trace.span(record);
+            (start, end, source.name.as_str())
+        })
+        .collect();
+    let bursts: Vec<(u64, u64)> = fs::read_to_string(&log)?
+        .lines()
+        .filter_map(|line| {
+            let (start, end) = line.split_once(' ')?;
+            Some((start.parse().ok()?, end.parse().ok()?))
+        })
+        .collect();
+    ensure!(bursts.len() as u64 == counted["wakes"].as_u64().unwrap_or(0));
+    for &(start, end) in &bursts {
+        // A burst that was preempted is several slices; together with what preempted it they
+        // cover it. The first begins before the daemon reads its clock.
+        let first = slices.iter().any(|&(a, b)| a <= start && start <= b);
+        ensure!(first, "the burst at {start} is not in any slice of fakemond");
+        let own: u64 = slices.iter().map(|&(a, b)| overlap((a, b), (start, end))).sum();
+        let foreign: u64 =
+            others.iter().map(|&(a, b, _)| overlap((a, b), (start, end))).sum();
+        // The probe may take turns too, so time is at most its length.
+        ensure!(own > 0 && own + foreign <= end - start, "{own} + {foreign} of {}", end - start);
+    }
+    let report = trace.report()?;
+    let net = support::sum(&report, "thread", "fakemond", "net_ns_total") as f64;
+    let cpu_ns = counted["cpu_ns"].as_f64().unwrap_or(0.0);
+    // The kernel's figure holds the interrupts that hit the daemon; ours does not.
+    let interrupts: u64 = trace
+        .records()
+        .filter(|(_, record)| record.depth > 0)
+        .map(|(_, record)| (trace.span(record), record.net_ns))
+        .filter(|((a, b), _)| slices.iter().any(|&(s, e)| s <= *a && *b <= e))
+        .map(|(_, net)| net)
+        .sum();
+    let ratio = (net + interrupts as f64) / cpu_ns;
+    ensure!((0.98..=1.02).contains(&ratio), "{net} + {interrupts} ns recorded, {cpu_ns} ns used");
+    let count = support::sum(&report, "thread", "fakemond", "count");
+    ensure!(count >= bursts.len() as u64, "{count} slices for {} bursts", bursts.len());
+    Ok(())
+}
+
+fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
+    a.1.min(b.1).saturating_sub(a.0.max(b.0))
+}
+
+/// In a cgroup that looks like a service of systemd's.
+fn a_daemon_is_known_by_its_unit_and_by_who_woke_it() -> Result<()> {
+    let (cpu, housekeeping) = cpus();
+    let scratch = Scratch::new("unit")?;
+    let cgroup = Cgroup::create("detour-test.slice/fakemond.service")?;
+    let recording = Recording::start(
+        &scratch.file("trace.detour"),
+        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
+    )?;
+    let mut daemon = support::loadgen()?;
+    daemon.args(["daemon", "--cpu", &cpu.to_string(), "--seconds", "1"]);
+    let mut daemon = daemon.stdout(std::process::Stdio::null()).spawn()?;
+    cgroup.add(daemon.id())?;
+    ensure!(daemon.wait()?.success());
+    let trace = recording.stop()?;
+    let report = trace.report()?;
+    let in_unit = |source: &&serde_json::Value| {
+        source["name"] == "fakemond" && source["unit"] == "fakemond.service"
+    };
+    let source = report["sources"].as_array().into_iter().flatten().find(in_unit);
+    let Some(source) = source else { anyhow::bail!("no fakemond of fakemond.service: {report:#}") };
+    ensure!(source["count"].as_u64() >= Some(90), "{source}");
+    let detail = source["detail"].as_str().unwrap_or_default();
+    ensure!(detail.contains("woken by timer"), "{detail}");
+    Ok(())
+}
+
+/// A cgroup v2 directory that goes away with the test.
+struct Cgroup {
+    path: std::path::PathBuf,
+    parent: std::path::PathBuf,
+}
+
+impl Cgroup {
+    fn create(name: &str) -> Result<Cgroup> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let root = mounts
+            .lines()
+            .find(|line| line.contains(" - cgroup2 "))
+            .and_then(|line| line.split(' ').nth(4))
+            .map(std::path::PathBuf::from);
+        let Some(root) = root else { anyhow::bail!("cgroup v2 is not mounted") };
+        let path = root.join(name);
+        fs::create_dir_all(&path)?;
+        let parent = path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        Ok(Cgroup { path, parent })
+    }
+
+    fn add(&self, pid: u32) -> Result<()> {
+        Ok(fs::write(self.path.join("cgroup.procs"), pid.to_string())?)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.path);
+        let _ = fs::remove_dir(&self.parent);
+    }
+}

@@ -1,0 +1,52 @@
+//! Tests on the running kernel: BPF programs are really loaded, disturbances of known size are
+//! really made, and the recording must know them by name and number. They need root; without it
+//! each is reported as ignored, by name.
+
+#[cfg(target_os = "linux")]
+mod bad_input;
+#[cfg(target_os = "linux")]
+mod counts;
+#[cfg(target_os = "linux")]
+mod daemon;
+#[cfg(target_os = "linux")]
+mod endings;
+#[cfg(target_os = "linux")]
+mod programs;
+#[cfg(target_os = "linux")]
+mod storms;
+#[cfg(target_os = "linux")]
+mod support;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+fn main() {
+    use libtest_mimic::{Arguments, Failed, Trial};
+
+    type Test = (&'static str, support::Needs, fn() -> anyhow::Result<()>);
+    let tests: Vec<Test> = [
+        daemon::TESTS,
+        counts::TESTS,
+        storms::TESTS,
+        programs::TESTS,
+        endings::TESTS,
+        bad_input::TESTS,
+    ]
+    .concat();
+    let mut arguments = Arguments::from_args();
+    // They measure the machine; two at once would measure each other.
+    arguments.test_threads = Some(1);
+    let trials = tests
+        .into_iter()
+        .map(|(name, needs, test)| {
+            let body = move || {
+                test().and_then(|()| support::nothing_left_behind()).map_err(|error| {
+                    Failed::from(format!("{error:?}"))
+                })
+            };
+            Trial::test(name, body).with_ignored_flag(!needs.are_met())
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}

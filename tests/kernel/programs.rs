@@ -1,0 +1,110 @@
+//! A program's own view: what the node took from it, without a probe.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::support::{self, Needs, Recording, Scratch, cpus, detour, loadgen, sum, text};
+
+pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+    (
+        "a_command_is_followed_and_its_preemption_has_a_name",
+        Needs::Root,
+        a_command_is_followed_and_its_preemption_has_a_name,
+    ),
+    (
+        "a_running_process_can_be_watched_by_pid",
+        Needs::Root,
+        a_running_process_can_be_watched_by_pid,
+    ),
+    (
+        "a_programs_page_faults_are_counted_one_by_one",
+        Needs::Root,
+        a_programs_page_faults_are_counted_one_by_one,
+    ),
+];
+
+/// The threads of a report that bear a name.
+fn threads<'a>(report: &'a Value, name: &str) -> Vec<&'a Value> {
+    let threads = report["threads"].as_array().into_iter().flatten();
+    threads.filter(|thread| thread["name"] == name).collect()
+}
+
+fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("command")?;
+    let path = scratch.file("trace.detour");
+    let cpu = cpu.to_string();
+    let mut daemon = loadgen()?
+        .args(["daemon", "--cpu", &cpu, "--seconds", "4"])
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    let burn = loadgen()?.get_program().to_owned();
+    // A shell between, so that it is a grandchild that burns.
+    let script = format!("{} burn --cpu {cpu} --seconds 2 --exit-code 7 && true", burn.display());
+    let output = detour()
+        .args(["record", "--quiet", "-o"])
+        .arg(&path)
+        .args(["--", "sh", "-c", &format!("{script}; exit $?")])
+        .output()?;
+    daemon.wait()?;
+    ensure!(output.status.code() == Some(7), "{:?}: {}", output.status, text(&output.stderr));
+    let report = support::report(&path)?;
+    ensure!(report["mode"] == "program", "{}", report["mode"]);
+    let burners = threads(&report, "burn");
+    ensure!(!burners.is_empty(), "no thread called burn: {}", report["threads"]);
+    // 2 s of 100 bursts a second; on a busy machine some fall into others' turns.
+    let preempted = sum(&report, "thread", "fakemond", "count");
+    ensure!(preempted >= 100, "fakemond preempted it {preempted} times");
+    let taken = sum(&report, "thread", "fakemond", "cost_ns_total");
+    ensure!(taken >= 100 * 150_000, "fakemond took {taken} ns");
+    let ticks = sum(&report, "timer", "tick", "count");
+    ensure!(ticks >= 50, "{ticks} ticks");
+    ensure!(report["unbalanced_detours"] == 0);
+    Ok(())
+}
+
+fn a_running_process_can_be_watched_by_pid() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("pid")?;
+    let mut burn = loadgen()?
+        .args(["burn", "--cpu", &cpu.to_string(), "--seconds", "30"])
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    std::thread::sleep(Duration::from_millis(100));
+    let result = Recording::start(&scratch.file("trace.detour"), &["--pid", &burn.id().to_string()])
+        .and_then(|recording| {
+            std::thread::sleep(Duration::from_secs(1));
+            recording.stop()
+        });
+    let _ = burn.kill();
+    burn.wait()?;
+    let report = result?.report()?;
+    let burners = threads(&report, "burn");
+    ensure!(burners.len() == 1, "{}", report["threads"]);
+    ensure!(report["threads"].as_array().map(Vec::len) == Some(1), "{}", report["threads"]);
+    ensure!(sum(&report, "timer", "tick", "count") >= 20, "{}", report["sources"]);
+    Ok(())
+}
+
+fn a_programs_page_faults_are_counted_one_by_one() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("program-faults")?;
+    let path = scratch.file("trace.detour");
+    let output = detour()
+        .args(["record", "--quiet", "-o"])
+        .arg(&path)
+        .arg("--")
+        .arg(loadgen()?.get_program())
+        .args(["faults", "--cpu", &cpu.to_string(), "--seconds", "1", "--burst", "500"])
+        .output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    // The command writes to our standard output.
+    let counted: Value = serde_json::from_slice(&output.stdout).context("the load's count")?;
+    let faults = counted["faults"].as_u64().context("faults")?;
+    let report = support::report(&path)?;
+    let recorded = sum(&report, "page_fault", "pfgen", "count");
+    ensure!(recorded.abs_diff(faults) <= 2, "{recorded} of {faults} recorded");
+    Ok(())
+}

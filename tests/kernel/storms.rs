@@ -1,0 +1,145 @@
+//! Many events in a short time: every one recorded, none lost, each in a detour, and the account
+//! still closes.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use trace::{Class, RecordFlags};
+
+use crate::support::{Needs, Recording, Scratch, Trace, cpus, load, sum};
+
+pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+    (
+        "an_ipi_storm_is_recorded_to_the_last_with_its_sender",
+        Needs::RootAndTwoCpus,
+        an_ipi_storm_is_recorded_to_the_last_with_its_sender,
+    ),
+    (
+        "a_page_fault_storm_is_recorded_to_the_last",
+        Needs::RootAndTwoCpus,
+        a_page_fault_storm_is_recorded_to_the_last,
+    ),
+    (
+        "packets_are_recorded_as_net_rx_and_the_account_closes",
+        Needs::RootAndTwoCpus,
+        packets_are_recorded_as_net_rx_and_the_account_closes,
+    ),
+    (
+        "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",
+        Needs::Root,
+        detour_time_is_attributed_or_outside_the_kernel_and_adds_up,
+    ),
+];
+
+fn start(scratch: &Scratch) -> Result<Recording> {
+    let (cpu, housekeeping) = cpus();
+    Recording::start(
+        &scratch.file("trace.detour"),
+        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
+    )
+}
+
+/// Nothing lost, and net times add up to wall time.
+fn is_whole(report: &Value) -> Result<()> {
+    for what in ["records", "detours", "overflow", "unwritten"] {
+        ensure!(report["lost"][what] == 0, "lost: {}", report["lost"]);
+    }
+    let closure = report["closure_error"].as_f64().context("no closure error")?;
+    ensure!(closure < 1e-4, "closure error {closure:e}");
+    ensure!(report["unbalanced_detours"] == 0, "{} detours do not add up", report["unbalanced_detours"]);
+    Ok(())
+}
+
+/// Share of the records of a kind that belong to a detour, left out what came while no probe ran.
+fn all_in_detours(trace: &Trace, of: impl Fn(&trace::Source) -> bool) -> Result<()> {
+    let (mut inside, mut outside) = (0u64, 0u64);
+    for (source, record) in trace.records() {
+        if of(source) {
+            match record.flags.contains(RecordFlags::IN_DETOUR) {
+                true => inside += 1,
+                false => outside += 1,
+            }
+        }
+    }
+    ensure!(inside > 0 && outside == 0, "{inside} in detours, {outside} in none");
+    Ok(())
+}
+
+fn an_ipi_storm_is_recorded_to_the_last_with_its_sender() -> Result<()> {
+    const SENT: u64 = 20_000;
+    let (cpu, housekeeping) = cpus();
+    let scratch = Scratch::new("ipi")?;
+    let recording = start(&scratch)?;
+    let (from, to, count) = (housekeeping.to_string(), cpu.to_string(), SENT.to_string());
+    load(&["ipi", "--from", &from, "--to", &to, "--count", &count, "--pause-us", "20"])?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
+    is_whole(&report)?;
+    let unseen = report["lost"]["unmatched"].as_u64().unwrap_or(0);
+    let recorded = sum(&report, "ipi", "call_function_single", "count");
+    ensure!(recorded + unseen >= SENT, "{recorded} of {SENT} recorded");
+    // The kernel tells from 6.4 on who sent it and what it ran.
+    let missing = report["hooks_missing"].to_string();
+    if !missing.contains("ipi_send_cpu") && !missing.contains("csd_function") {
+        let named = trace
+            .records()
+            .filter(|(source, record)| {
+                let detail = source.detail.as_deref().unwrap_or_default();
+                source.class == Class::Ipi
+                    && detail.contains("__perf_event_read")
+                    && detail.contains("from ipigen")
+                    && !record.flags.contains(RecordFlags::CONTINUED)
+            })
+            .count() as u64;
+        ensure!(named + unseen >= SENT * 99 / 100, "{named} of {SENT} know who sent them");
+    }
+    all_in_detours(&trace, |source| source.class == Class::Ipi)
+}
+
+fn a_page_fault_storm_is_recorded_to_the_last() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("faults")?;
+    let recording = start(&scratch)?;
+    let counted = load(&["faults", "--cpu", &cpu.to_string(), "--seconds", "3"])?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
+    is_whole(&report)?;
+    let faults = counted["faults"].as_u64().unwrap_or(0);
+    let recorded = sum(&report, "page_fault", "pfgen", "count");
+    ensure!(faults > 10_000, "only {faults} faults");
+    ensure!(recorded.abs_diff(faults) <= 2, "{recorded} of {faults} recorded");
+    all_in_detours(&trace, |source| source.class == Class::PageFault && source.name == "pfgen")
+}
+
+fn packets_are_recorded_as_net_rx_and_the_account_closes() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("net")?;
+    let recording = start(&scratch)?;
+    let counted = load(&["net", "--cpu", &cpu.to_string(), "--seconds", "3"])?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
+    is_whole(&report)?;
+    let packets = counted["packets"].as_u64().unwrap_or(0);
+    let recorded = sum(&report, "softirq", "NET_RX", "count");
+    ensure!(packets > 1_000, "only {packets} packets");
+    // A softirq that is still running when the next packet comes takes it along.
+    ensure!(recorded * 100 >= packets * 95, "{recorded} NET_RX for {packets} packets");
+    all_in_detours(&trace, |source| source.class == Class::Softirq && source.name == "NET_RX")
+}
+
+fn detour_time_is_attributed_or_outside_the_kernel_and_adds_up() -> Result<()> {
+    let scratch = Scratch::new("adds-up")?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", "60s"])?;
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let trace = recording.stop()?;
+    is_whole(&trace.report()?)?;
+    let (mut total, mut explained) = (0u64, 0u64);
+    for block in &trace.blocks {
+        for (detour, records) in block.composed().filter(|(d, _)| d.len_ns >= 1_000) {
+            total += detour.len_ns;
+            explained += records.iter().map(|r| r.cost_ns).sum::<u64>() + detour.outside_ns;
+        }
+    }
+    ensure!(total > 0, "no detour above 1 us in 4 s");
+    ensure!(explained * 100 >= total * 99, "{explained} of {total} ns explained");
+    Ok(())
+}

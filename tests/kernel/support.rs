@@ -1,0 +1,232 @@
+//! What the kernel tests share: starting recordings and loads, and reading what came of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use trace::{Block, Reader, Record, Source};
+
+/// What a test cannot do without.
+#[derive(Clone, Copy)]
+pub enum Needs {
+    Nothing,
+    Root,
+    /// Root, and a CPU for the recorder beside the measured one.
+    RootAndTwoCpus,
+}
+
+impl Needs {
+    pub fn are_met(self) -> bool {
+        let root = rustix::process::geteuid().is_root();
+        match self {
+            Needs::Nothing => true,
+            Needs::Root => root,
+            Needs::RootAndTwoCpus => root && recorder::machine::allowed().len() >= 2,
+        }
+    }
+}
+
+/// The CPU that is measured and the one for everything else.
+pub fn cpus() -> (u32, u32) {
+    let allowed = recorder::machine::allowed();
+    let first = allowed.first().copied().unwrap_or(0);
+    let last = allowed.last().copied().unwrap_or(0);
+    (last, first)
+}
+
+pub fn detour() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_detour"))
+}
+
+/// The load generator, built on first use.
+pub fn loadgen() -> Result<Command> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let beside = Path::new(env!("CARGO_BIN_EXE_detour")).with_file_name("loadgen");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(["build", "--quiet", "--package", "loadgen"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        match cargo.status() {
+            Ok(status) if status.success() && beside.exists() => Ok(beside),
+            other => Err(format!("cannot build the load generator: {other:?}")),
+        }
+    });
+    match built {
+        Ok(path) => Ok(Command::new(path)),
+        Err(why) => bail!("{why}"),
+    }
+}
+
+/// Runs a load to its end and returns what it counted.
+pub fn load(arguments: &[&str]) -> Result<Value> {
+    let output = loadgen()?.args(arguments).output()?;
+    ensure!(output.status.success(), "loadgen {arguments:?}: {}", text(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A directory of its own that goes away with the test.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Result<Scratch> {
+        let path = std::env::temp_dir().join(format!("detour-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Scratch(path))
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A recorder that is running.
+pub struct Recording {
+    child: Option<Child>,
+    pub path: PathBuf,
+}
+
+impl Recording {
+    /// Starts `detour record` with these arguments and waits until it records.
+    pub fn start(path: &Path, arguments: &[&str]) -> Result<Recording> {
+        let child = detour()
+            .args(["record", "--quiet", "-o"])
+            .arg(path)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut recording = Recording { child: Some(child), path: path.to_owned() };
+        let start = Instant::now();
+        // The file is created when everything is ready.
+        while !fs::metadata(path).is_ok_and(|meta| meta.len() > 0) {
+            if let Some(child) = &mut recording.child
+                && child.try_wait()?.is_some()
+            {
+                let output = recording.output()?;
+                bail!("the recorder ended at once: {}", text(&output.stderr));
+            }
+            ensure!(start.elapsed() < Duration::from_secs(30), "the recorder did not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        Ok(recording)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    fn output(&mut self) -> Result<Output> {
+        self.child.take().context("the recorder has ended already")?.wait_with_output().map_err(Into::into)
+    }
+
+    /// Ends it as Ctrl-C does and reads the trace.
+    pub fn stop(mut self) -> Result<Trace> {
+        let pid = rustix::process::Pid::from_raw(self.pid() as i32).context("no pid")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::INT)?;
+        let output = self.output()?;
+        ensure!(output.status.success(), "the recorder failed: {}", text(&output.stderr));
+        Trace::read(&self.path)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A trace in memory, its times turned back to CLOCK_MONOTONIC.
+pub struct Trace {
+    pub path: PathBuf,
+    pub sources: Vec<Source>,
+    pub blocks: Vec<Block>,
+    epoch_ns: u64,
+}
+
+impl Trace {
+    pub fn read(path: &Path) -> Result<Trace> {
+        let reader = Reader::open(path)?;
+        let blocks = reader.blocks().collect::<Result<Vec<_>, _>>()?;
+        let sources = reader.sources().to_vec();
+        let epoch_ns = reader.manifest().started_monotonic_ns;
+        Ok(Trace { path: path.to_owned(), sources, blocks, epoch_ns })
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = (&Source, &Record)> {
+        let records = self.blocks.iter().flat_map(|block| &block.records);
+        records.map(|record| (&self.sources[record.source.0 as usize], record))
+    }
+
+    /// Start and end of a record on CLOCK_MONOTONIC.
+    pub fn span(&self, record: &Record) -> (u64, u64) {
+        let start = self.epoch_ns + record.start_ns;
+        (start, start + record.gross_ns)
+    }
+
+    /// The report as JSON.
+    pub fn report(&self) -> Result<Value> {
+        report(&self.path)
+    }
+}
+
+pub fn report(path: &Path) -> Result<Value> {
+    let output = detour().args(["report", "--json"]).arg(path).output()?;
+    ensure!(output.status.success(), "report: {}", text(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Sum of a number over the sources of a class (and a name, unless empty) in a report.
+pub fn sum(report: &Value, class: &str, name: &str, key: &str) -> u64 {
+    let sources = report["sources"].as_array().into_iter().flatten();
+    sources
+        .filter(|s| s["class"] == class && (name.is_empty() || s["name"] == name))
+        .filter_map(|s| s[key].as_u64())
+        .sum()
+}
+
+pub fn monotonic_ns() -> u64 {
+    recorder::clock::monotonic_ns()
+}
+
+/// No program of ours stays in the kernel.
+pub fn nothing_left_behind() -> Result<()> {
+    if !Needs::Root.are_met() {
+        return Ok(());
+    }
+    let start = Instant::now();
+    loop {
+        let left: Vec<String> = aya::programs::loaded_programs()
+            .flatten()
+            .filter_map(|program| program.name_as_str().map(str::to_owned))
+            .filter(|name| ["sched_switch", "vector_entry", "softirq_entry"].contains(&name.as_str()))
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        // The kernel frees programs a little after their last user is gone.
+        ensure!(start.elapsed() < Duration::from_secs(5), "left in the kernel: {left:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

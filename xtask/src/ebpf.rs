@@ -1,0 +1,142 @@
+//! `cargo xtask ebpf`: builds `recorder-ebpf` into the object that the recorder embeds.
+//!
+//! The object is committed, so that a plain build needs none of this, and it is the same byte for
+//! byte wherever it is built, so that `--check` can tell whether the committed one belongs to the
+//! sources. For that, compiler, linker and lockfile are pinned, the environment is kept out, and
+//! paths of this machine are replaced by made-up ones.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    exec,
+    tools::{self, Toolchain},
+    workspace::Workspace,
+};
+
+const TARGET: &str = "bpfel-unknown-none";
+const PACKAGE: &str = "recorder-ebpf";
+const BINARY: &str = "detour-bpf";
+const OBJECT: &str = "detour.bpf.o";
+const COMMITTED: &str = "recorder/bpf/detour.bpf.o";
+
+/// Variables that change what the compiler makes.
+const UNWANTED_PREFIXES: [&str; 4] =
+    ["CARGO_PROFILE_", "CARGO_BUILD_", "CARGO_TARGET_", "CARGO_UNSTABLE_"];
+const UNWANTED: [&str; 3] = ["RUSTFLAGS", "CARGO_INCREMENTAL", "RUSTC_WORKSPACE_WRAPPER"];
+
+/// Writes the object to where it is committed.
+pub fn update(workspace: &Workspace) -> Result<bool> {
+    let built = read(&build(workspace, false)?)?;
+    let place = workspace.root.join(COMMITTED);
+    if fs::read(&place).is_ok_and(|old| old == built) {
+        println!("{COMMITTED} is up to date: {}", identity(&built));
+        return Ok(true);
+    }
+    if let Some(directory) = place.parent() {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    fs::write(&place, &built).with_context(|| format!("cannot write {COMMITTED}"))?;
+    println!("wrote {COMMITTED}: {}", identity(&built));
+    Ok(true)
+}
+
+/// Says whether the committed object is the one that the sources give.
+pub fn check(workspace: &Workspace) -> Result<bool> {
+    let built = read(&build(workspace, false)?)?;
+    let committed = fs::read(workspace.root.join(COMMITTED))
+        .with_context(|| format!("cannot read {COMMITTED}; run `cargo xtask ebpf` and commit it"))?;
+    if built == committed {
+        println!("{COMMITTED} is what the sources give: {}", identity(&built));
+        return Ok(true);
+    }
+    let differs = built.iter().zip(&committed).position(|(a, b)| a != b);
+    let differs = differs.unwrap_or(built.len().min(committed.len()));
+    println!("{COMMITTED} is not what the sources give:");
+    println!("  committed  {}", identity(&committed));
+    println!("  built now  {}", identity(&built));
+    println!("  first difference at byte {differs}");
+    println!("run `cargo xtask ebpf` and commit {COMMITTED}");
+    Ok(false)
+}
+
+/// Builds with log lines, for debugging; never committed.
+pub fn with_log(workspace: &Workspace) -> Result<bool> {
+    let path = build(workspace, true)?;
+    let built = read(&path)?;
+    println!("wrote {}: {}", path.display(), identity(&built));
+    Ok(true)
+}
+
+/// Builds and strips; the result is among the build products.
+fn build(workspace: &Workspace, log: bool) -> Result<PathBuf> {
+    let toolchain = Toolchain::find(&workspace.root)?;
+    toolchain.need_sources(&workspace.root)?;
+    let linker = tools::linker(workspace, &toolchain)?;
+    let target = workspace.target.join("ebpf");
+    let mut cargo = exec::cargo(&workspace.root);
+    exec::forget(&mut cargo, |name| {
+        UNWANTED.contains(&name) || UNWANTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    });
+    exec::search_first(&mut cargo, "PATH", &linker)?;
+    cargo
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(workspace, &toolchain)?.join("\u{1f}"))
+        .args(["build", "--release", "--locked", "--package", PACKAGE, "--target", TARGET])
+        .args(["-Z", "build-std=core", "--target-dir"])
+        .arg(&target);
+    if log {
+        cargo.args(["--features", "log"]);
+    }
+    exec::run(&mut cargo)?;
+    let place = workspace.target.join(if log { "ebpf-log" } else { "ebpf" });
+    fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
+    let object = place.join(OBJECT);
+    let linked = target.join(TARGET).join("release").join(BINARY);
+    // Debug sections are three quarters of it, and the kernel reads BTF alone.
+    let mut objcopy = exec::command(toolchain.objcopy()?, &workspace.root);
+    exec::search_first(&mut objcopy, "LD_LIBRARY_PATH", &toolchain.libraries())?;
+    exec::run(objcopy.arg("--strip-debug").arg(linked).arg(&object))?;
+    Ok(object)
+}
+
+/// BTF is made from debug information, so it has to be there even though it is stripped later.
+fn flags(workspace: &Workspace, toolchain: &Toolchain) -> Result<Vec<String>> {
+    let mut flags = vec![
+        r#"--cfg=bpf_target_arch="x86_64""#.to_owned(),
+        "-Cdebuginfo=2".to_owned(),
+        "-Clink-arg=--btf".to_owned(),
+    ];
+    // Of several that match the last one counts, so the workspace goes first: all else may be
+    // inside it. The made-up places must not exist, because LLVM copies the text of source lines
+    // that it finds into the BTF.
+    let mut remap = |from: &Path, to: &str| {
+        flags.push(format!("--remap-path-prefix={}=/_detour/{to}", from.display()));
+        // The compiler resolves links in some paths and not in others.
+        if let Ok(real) = from.canonicalize()
+            && real != from
+        {
+            flags.push(format!("--remap-path-prefix={}=/_detour/{to}", real.display()));
+        }
+    };
+    remap(&workspace.root, "workspace");
+    remap(&workspace.target, "target");
+    for registry in workspace.registries()? {
+        remap(&registry, "registry");
+    }
+    remap(&toolchain.sysroot, "toolchain");
+    Ok(flags)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn identity(object: &[u8]) -> String {
+    format!("{} bytes, crc32 {:08x}", object.len(), crc32fast::hash(object))
+}

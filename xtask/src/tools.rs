@@ -1,0 +1,135 @@
+//! What building for BPF needs beyond a plain toolchain: bpf-linker, rust-src and objcopy. What is
+//! missing is installed, once per machine and not once per clone.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{exec, workspace::Workspace};
+
+/// Later versions want a system LLVM; this one uses the toolchain's own.
+const LINKER_VERSION: &str = "0.10.3";
+const LINKER: &str = "bpf-linker";
+
+/// The compiler in use, as far as it matters here.
+pub struct Toolchain {
+    pub sysroot: PathBuf,
+    host: String,
+    release: String,
+}
+
+impl Toolchain {
+    pub fn find(root: &Path) -> Result<Toolchain> {
+        let rustc = || exec::command(std::env::var_os("RUSTC").unwrap_or("rustc".into()), root);
+        let sysroot = exec::output(rustc().args(["--print", "sysroot"]))?;
+        let version = exec::output(rustc().arg("-vV"))?;
+        let said = |key: &str| {
+            let line = version.lines().find_map(|line| line.strip_prefix(key));
+            line.map(|value| value.trim().to_owned())
+                .with_context(|| format!("rustc -vV gives no `{key}`"))
+        };
+        Ok(Toolchain {
+            sysroot: PathBuf::from(sysroot.trim()),
+            host: said("host:")?,
+            release: said("release:")?,
+        })
+    }
+
+    /// Sources of `core`, which has to be built for the BPF target.
+    pub fn sources(&self) -> PathBuf {
+        self.sysroot.join("lib/rustlib/src/rust")
+    }
+
+    pub fn libraries(&self) -> PathBuf {
+        self.sysroot.join("lib")
+    }
+
+    /// LLVM's objcopy, which comes with rustc.
+    pub fn objcopy(&self) -> Result<PathBuf> {
+        let path = self.sysroot.join("lib/rustlib").join(&self.host).join("bin/rust-objcopy");
+        if !path.is_file() {
+            bail!(
+                "this toolchain has no rust-objcopy ({} is missing); use a toolchain that rustup \
+                 installed",
+                path.display()
+            );
+        }
+        Ok(path)
+    }
+
+    pub fn need_sources(&self, root: &Path) -> Result<()> {
+        let proof = self.sources().join("library/core/Cargo.toml");
+        if !proof.is_file() {
+            println!("rust-src is missing; installing it");
+            let mut rustup = exec::command("rustup", root);
+            exec::run(rustup.args(["component", "add", "rust-src"])).context(
+                "building for BPF needs the sources of `core`. Install them with `rustup component \
+                 add rust-src` in this directory, or with the package that your distribution has \
+                 for them",
+            )?;
+        }
+        if !proof.is_file() {
+            bail!(
+                "rust-src was installed, but not for the compiler in use ({}): is another \
+                 toolchain forced by RUSTUP_TOOLCHAIN or RUSTC?",
+                self.release
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The directory of the right bpf-linker. The checkout's own `.tools` goes first, then a place in
+/// the user's cache, where it is installed if it is in neither.
+pub fn linker(workspace: &Workspace, toolchain: &Toolchain) -> Result<PathBuf> {
+    let own = workspace.root.join(".tools");
+    if is_right(&own, &workspace.root) {
+        return Ok(own.join("bin"));
+    }
+    // It loads the LLVM of the compiler it was built with, so each compiler has its own.
+    let shared = cache()
+        .map(|cache| cache.join(format!("{LINKER}-{LINKER_VERSION}-rust-{}", toolchain.release)));
+    let place = shared.unwrap_or(own);
+    if !is_right(&place, &workspace.root) {
+        install(&place, workspace)?;
+    }
+    Ok(place.join("bin"))
+}
+
+fn is_right(place: &Path, root: &Path) -> bool {
+    let program = place.join("bin").join(LINKER);
+    // One that is there but does not start is as good as none.
+    program.is_file()
+        && exec::output(exec::command(&program, root).arg("--version"))
+            .is_ok_and(|version| version.split_whitespace().nth(1) == Some(LINKER_VERSION))
+}
+
+fn install(place: &Path, workspace: &Workspace) -> Result<()> {
+    println!("{LINKER} {LINKER_VERSION} is missing; building it (a few minutes, once)");
+    let mut cargo = exec::cargo(&workspace.root);
+    // Flags and directories meant for this workspace are not meant for a tool.
+    exec::forget(&mut cargo, |name| {
+        name.ends_with("RUSTFLAGS") || name == "CARGO_TARGET_DIR" || name == "RUSTC_BOOTSTRAP"
+    });
+    cargo.args(["install", LINKER, "--version", LINKER_VERSION, "--locked", "--force", "--root"]);
+    exec::run(cargo.arg(place)).with_context(|| {
+        format!(
+            "cannot install {LINKER} {LINKER_VERSION}, which links the BPF object. It needs a \
+             toolchain from rustup, a C compiler and access to the registry. One built elsewhere \
+             with the same toolchain can be put at .tools/bin/{LINKER}"
+        )
+    })?;
+    if !is_right(place, &workspace.root) {
+        bail!("{LINKER} was installed but does not say that it is {LINKER_VERSION}");
+    }
+    Ok(())
+}
+
+/// Where tools for all clones on this machine are kept. None when the user has no home.
+fn cache() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name).map(PathBuf::from).filter(|directory| directory.is_absolute())
+    };
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("detour/tools"))
+}

@@ -1,0 +1,81 @@
+//! Where things are, as cargo itself says: nothing here is known at compile time, so the program
+//! keeps working when the checkout moves.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::exec;
+
+pub struct Workspace {
+    pub root: PathBuf,
+    /// Where build products go, whatever the environment and configuration say.
+    pub target: PathBuf,
+    /// Names of the integration tests of the default members.
+    pub tests: BTreeSet<String>,
+    /// Names of the binaries of the default members.
+    pub binaries: BTreeSet<String>,
+}
+
+impl Workspace {
+    pub fn find() -> Result<Workspace> {
+        // `cargo run` says where this package is; without it, the current directory decides.
+        let start = std::env::var_os("CARGO_MANIFEST_DIR").map_or(PathBuf::from("."), PathBuf::from);
+        let metadata = exec::json(exec::cargo(&start).args([
+            "metadata",
+            "--no-deps",
+            "--format-version=1",
+        ]))?;
+        let root = path(&metadata, "workspace_root")?;
+        let target = path(&metadata, "target_directory")?;
+        let members: BTreeSet<&str> =
+            array(&metadata, "workspace_default_members").filter_map(Value::as_str).collect();
+        let packages: Vec<&Value> = array(&metadata, "packages")
+            .filter(|package| package["id"].as_str().is_some_and(|id| members.contains(id)))
+            .collect();
+        Ok(Workspace {
+            root,
+            target,
+            tests: targets(&packages, "test"),
+            binaries: targets(&packages, "bin"),
+        })
+    }
+
+    /// A program built in release mode.
+    pub fn binary(&self, name: &str) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+
+    pub fn example(&self, name: &str) -> PathBuf {
+        self.target.join("release/examples").join(name)
+    }
+
+    /// The directories that hold the sources of packages from outside, one level up: the
+    /// registry's, as a rule.
+    pub fn registries(&self) -> Result<BTreeSet<PathBuf>> {
+        let metadata =
+            exec::json(exec::cargo(&self.root).args(["metadata", "--locked", "--format-version=1"]))?;
+        let outside = array(&metadata, "packages").filter(|package| !package["source"].is_null());
+        let manifests = outside.filter_map(|package| package["manifest_path"].as_str());
+        Ok(manifests.filter_map(|path| Path::new(path).ancestors().nth(2)).map(Into::into).collect())
+    }
+}
+
+fn path(metadata: &Value, key: &str) -> Result<PathBuf> {
+    let text = metadata[key].as_str();
+    text.map(PathBuf::from).with_context(|| format!("cargo metadata does not give {key}"))
+}
+
+fn array<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().into_iter().flatten()
+}
+
+fn targets(packages: &[&Value], kind: &str) -> BTreeSet<String> {
+    let all = packages.iter().flat_map(|package| array(package, "targets"));
+    let right = all.filter(|target| array(target, "kind").any(|k| k.as_str() == Some(kind)));
+    right.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect()
+}
