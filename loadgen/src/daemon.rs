@@ -36,6 +36,8 @@ pub(crate) fn run(
         bursts.push((start, os::monotonic_ns()));
     }
     let cpu_ns = os::thread_cpu_ns() - cpu_before;
+    // A slice bears the name its thread has when it leaves the CPU.
+    std::thread::sleep(Duration::from_millis(2));
     os::name("loadgen-end");
     if let Some(path) = log {
         let mut file = std::fs::File::create(path)

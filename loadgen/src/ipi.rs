@@ -1,12 +1,7 @@
 //! Interrupts from CPU to CPU: reading a perf counter that lives on another CPU makes the kernel ask
 //! that CPU, one interrupt per reading.
 
-use std::{
-    fs::File,
-    io::Read,
-    os::fd::FromRawFd,
-    time::Duration,
-};
+use std::{fs::File, io::Read, os::fd::FromRawFd, time::Duration};
 
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -38,9 +33,7 @@ pub(crate) fn run(from: u32, to: u32, count: u64, pause_us: u64) -> Result<()> {
         rest: [0; 6],
     };
     // SAFETY: the structure is as long as it says and outlives the call.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &attributes, -1, to as i32, -1, 0)
-    };
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, -1, to as i32, -1, 0) };
     if fd < 0 {
         bail!("perf_event_open on CPU {to}: {}", std::io::Error::last_os_error());
     }

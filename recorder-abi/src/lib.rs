@@ -150,7 +150,9 @@ pub struct CpuState {
     pub overflow: u64,
     /// Time of every [`TIMED_RUNS`]th run of each program, itself measured from inside.
     pub timed_ns: u64,
-    pub spare: [u64; 7],
+    /// End of the last interruption directly above the thread.
+    pub interrupted_until: u64,
+    pub spare: [u64; 6],
     pub frames: [Frame; MAX_DEPTH],
     /// Program runs on this CPU, by [`hook`].
     pub hits: [u64; hook::COUNT],

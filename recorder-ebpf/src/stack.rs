@@ -56,6 +56,9 @@ pub fn pop(cpu: &mut Cpu, kind: u8, id: u32, flags: u8) -> bool {
         }
     }
     close(cpu, &frame, now, accounted, flags, depth);
+    if depth == 1 {
+        cpu.state.interrupted_until = now;
+    }
     cpu.set_depth(depth - 1);
     true
 }

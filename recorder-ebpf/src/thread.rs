@@ -20,6 +20,9 @@ use crate::{
     },
 };
 
+/// No interrupt that ended longer ago than this asked for the switch.
+const SWITCH_NS: u64 = 20_000;
+
 /// `sched:sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next, ...)`.
 /// Interrupts are off here; only an NMI can come between.
 #[btf_tracepoint(function = "sched_switch")]
@@ -40,13 +43,19 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 
         reconcile(cpu, prev_tid);
 
-        let (now, accounted) = cpu.stamp();
+        let (mut now, accounted) = cpu.stamp();
         let frame = *cpu.frame(0);
         let mut left = accounted;
         if frame.start != 0 {
             let state: u32 = unsafe { field(prev, TASK_STATE.load()) };
             let wants_to_run = ctx.arg::<u64>(0) & 1 != 0 || state == 0;
             let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
+            // From the end of the interrupt that asked for the switch, the CPU works for the
+            // newcomer; the kernel charges it so, too.
+            let asked = cpu.state.interrupted_until;
+            if flags != 0 && asked > frame.start && now - asked < SWITCH_NS {
+                now = asked;
+            }
             left = left.wrapping_add(close(cpu, &frame, now, accounted, flags, 0));
         }
 

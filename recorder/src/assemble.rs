@@ -82,6 +82,8 @@ pub struct Assembler {
     probed: Vec<ProbedLane>,
     lane_of_cpu: HashMap<u16, usize>,
     program: Program,
+    /// Names of the watched threads, by lane.
+    lane_names: Vec<String>,
     clock: ClockLine,
     closures: HashMap<u16, Closure>,
     last_flush: Instant,
@@ -129,6 +131,7 @@ impl Assembler {
             probed: cpus.iter().map(|_| ProbedLane::default()).collect(),
             lane_of_cpu: cpus.iter().enumerate().map(|(lane, &cpu)| (cpu as u16, lane)).collect(),
             program: Program::default(),
+            lane_names: Vec::new(),
             clock,
             closures: HashMap::new(),
             last_flush: Instant::now(),
@@ -210,21 +213,32 @@ impl Assembler {
             self.program.slice(slice, None::<(LaneId, &mut Open)>);
             return;
         }
-        let lane = match self.program.threads.get(&record.id) {
-            Some(thread) => thread.lane,
-            None => {
-                let lane = LaneId(self.lanes.len() as u32);
-                let pid = self.names.tgid(record.id).unwrap_or(record.id);
-                let name = self.names.task_name(record.id);
-                let thread = Lane::Thread { pid, tid: record.id, name };
-                if let Err(error) = self.writer.add_lane(lane, &thread) {
-                    self.write_error = Some(error.to_string());
-                }
-                self.lanes.push(open_lane(lane.0 as usize));
-                lane
-            }
-        };
+        let lane = self.thread_lane(record.id);
         self.program.slice(slice, Some((lane, &mut self.lanes[lane.0 as usize])));
+    }
+
+    /// The lane of a watched thread. Programs rename their threads and execute others; the lane
+    /// bears the last name.
+    fn thread_lane(&mut self, tid: u32) -> LaneId {
+        let known = self.program.threads.get(&tid).map(|thread| thread.lane);
+        let lane = known.unwrap_or(LaneId(self.lanes.len() as u32));
+        let name = self.names.task_name(tid);
+        if self.lane_names.get(lane.0 as usize) == Some(&name) {
+            return lane;
+        }
+        let pid = self.names.tgid(tid).unwrap_or(tid);
+        let thread = Lane::Thread { pid, tid, name: name.clone() };
+        if let Err(error) = self.writer.add_lane(lane, &thread) {
+            self.write_error.get_or_insert(error.to_string());
+        }
+        match self.lane_names.get_mut(lane.0 as usize) {
+            Some(known) => *known = name,
+            None => {
+                self.lane_names.push(name);
+                self.lanes.push(open_lane(lane.0 as usize));
+            }
+        }
+        lane
     }
 
     /// Gives a record its source and the recording's clock.

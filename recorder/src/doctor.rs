@@ -128,7 +128,9 @@ fn hit_counts(bpf: &mut Bpf) -> Vec<u64> {
         return Vec::new();
     }
     for _ in 0..20 {
-        // A page fault, a switch, a wakeup and a timer.
+        // Page faults, switches, a wakeup, a timer, a new task and a new name.
+        let started = std::thread::Builder::new().name("detour-doctor".into()).spawn(|| {});
+        let _ = started.map(std::thread::JoinHandle::join);
         let page = vec![1u8; 1 << 20];
         std::hint::black_box(&page);
         std::thread::sleep(std::time::Duration::from_millis(10));

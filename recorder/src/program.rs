@@ -72,6 +72,11 @@ impl Program {
     /// Takes a slice; of a watched thread, with its lane and where its events go.
     pub fn slice<S: Sink>(&mut self, slice: Slice, watched: Option<(LaneId, &mut S)>) {
         let cpu = self.cpus.entry(slice.named.record.cpu).or_default();
+        if slice.named.record.flags.contains(RecordFlags::POINT) {
+            // It came, and left unseen. What happened since belongs to whoever is found running.
+            cpu.past.push_back(slice.named);
+            return;
+        }
         let mut inside = std::mem::take(&mut cpu.inside);
         if let Some((lane, out)) = watched {
             inside.sort_by_key(|named| named.record.start_ns);
@@ -213,6 +218,17 @@ mod tests {
         assert_eq!(lane.detours.len(), 2);
         assert_eq!(lane.detours[0].0.len_ns, 3_300);
         assert_eq!(lane.detours[0].0.records, 2);
+    }
+
+    #[test]
+    fn a_thread_that_left_unseen_takes_nothing_along() {
+        let (mut program, mut lane) = (Program::default(), Lane::default());
+        program.record(named(Class::PageFault, 10_000, 800, 800, 1));
+        let mut unseen = slice(5_000, 0, 0, 9, false, 0);
+        unseen.named.record.flags = RecordFlags::POINT;
+        program.slice(unseen, None::<(LaneId, &mut Lane)>);
+        program.slice(slice(5_000, 20_000, 19_200, 7, false, 0), Some((LaneId(0), &mut lane)));
+        assert_eq!(lane.detours.len(), 1);
     }
 
     #[test]

@@ -14,7 +14,11 @@ pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
         Needs::RootAndTwoCpus,
         a_cpu_outside_the_cpuset_is_refused_with_those_inside,
     ),
-    ("an_unwritable_output_is_refused_with_its_name", Needs::Nothing, an_unwritable_output_is_refused),
+    (
+        "an_unwritable_output_is_refused_with_its_name",
+        Needs::Nothing,
+        an_unwritable_output_is_refused,
+    ),
     ("foreign_and_damaged_files_are_named_as_such", Needs::Nothing, foreign_and_damaged_files),
     (
         "without_privileges_the_probe_records_alone_and_says_so",
@@ -47,10 +51,13 @@ fn an_unknown_cpu_is_refused_by_number() -> Result<()> {
 fn a_cpu_outside_the_cpuset_is_refused_with_those_inside() -> Result<()> {
     let (cpu, other) = cpus();
     let mut command = Command::new("taskset");
-    command
-        .args(["-c", &other.to_string()])
-        .arg(env!("CARGO_BIN_EXE_detour"))
-        .args(["record", "-c", &cpu.to_string(), "-o", "never"]);
+    command.args(["-c", &other.to_string()]).arg(env!("CARGO_BIN_EXE_detour")).args([
+        "record",
+        "-c",
+        &cpu.to_string(),
+        "-o",
+        "never",
+    ]);
     fails(&mut command, 1, &[&format!("CPU {cpu} is outside the cpuset"), "-c"])
 }
 

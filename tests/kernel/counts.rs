@@ -106,7 +106,9 @@ fn read(cpu: u32) -> Result<Reading> {
             .context("no such CPU in the header")?;
         for line in text.lines().skip(1) {
             let mut fields = line.split_whitespace();
-            let Some(name) = fields.next().and_then(|name| name.strip_suffix(':')) else { continue };
+            let Some(name) = fields.next().and_then(|name| name.strip_suffix(':')) else {
+                continue;
+            };
             let Some(count) = fields.nth(column).and_then(|n| n.parse().ok()) else { continue };
             let is_line = name.bytes().all(|b| b.is_ascii_digit());
             let known = ["LOC", "RES", "CAL", "IWI", "NMI"].contains(&name);

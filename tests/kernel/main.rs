@@ -41,9 +41,9 @@ fn main() {
         .into_iter()
         .map(|(name, needs, test)| {
             let body = move || {
-                test().and_then(|()| support::nothing_left_behind()).map_err(|error| {
-                    Failed::from(format!("{error:?}"))
-                })
+                test()
+                    .and_then(|()| support::nothing_left_behind())
+                    .map_err(|error| Failed::from(format!("{error:#}")))
             };
             Trial::test(name, body).with_ignored_flag(!needs.are_met())
         })

@@ -73,11 +73,12 @@ fn a_running_process_can_be_watched_by_pid() -> Result<()> {
         .stdout(std::process::Stdio::null())
         .spawn()?;
     std::thread::sleep(Duration::from_millis(100));
-    let result = Recording::start(&scratch.file("trace.detour"), &["--pid", &burn.id().to_string()])
-        .and_then(|recording| {
-            std::thread::sleep(Duration::from_secs(1));
-            recording.stop()
-        });
+    let result =
+        Recording::start(&scratch.file("trace.detour"), &["--pid", &burn.id().to_string()])
+            .and_then(|recording| {
+                std::thread::sleep(Duration::from_secs(1));
+                recording.stop()
+            });
     let _ = burn.kill();
     burn.wait()?;
     let report = result?.report()?;

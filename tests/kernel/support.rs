@@ -135,7 +135,11 @@ impl Recording {
     }
 
     fn output(&mut self) -> Result<Output> {
-        self.child.take().context("the recorder has ended already")?.wait_with_output().map_err(Into::into)
+        self.child
+            .take()
+            .context("the recorder has ended already")?
+            .wait_with_output()
+            .map_err(Into::into)
     }
 
     /// Ends it as Ctrl-C does and reads the trace.
@@ -220,7 +224,9 @@ pub fn nothing_left_behind() -> Result<()> {
         let left: Vec<String> = aya::programs::loaded_programs()
             .flatten()
             .filter_map(|program| program.name_as_str().map(str::to_owned))
-            .filter(|name| ["sched_switch", "vector_entry", "softirq_entry"].contains(&name.as_str()))
+            .filter(|name| {
+                ["sched_switch", "vector_entry", "softirq_entry"].contains(&name.as_str())
+            })
             .collect();
         if left.is_empty() {
             return Ok(());

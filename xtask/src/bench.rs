@@ -1,2 +1,4 @@
 use anyhow::Result;
-pub fn run(_: &crate::workspace::Workspace, _: bool) -> Result<bool> { Ok(true) }
+pub fn run(_: &crate::workspace::Workspace, _: bool) -> Result<bool> {
+    Ok(true)
+}

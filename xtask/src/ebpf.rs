@@ -2,8 +2,8 @@
 //!
 //! The object is committed, so that a plain build needs none of this, and it is the same byte for
 //! byte wherever it is built, so that `--check` can tell whether the committed one belongs to the
-//! sources. For that, compiler, linker and lockfile are pinned, the environment is kept out, and
-//! paths of this machine are replaced by made-up ones.
+//! sources. For that, compiler, linker and lockfile are pinned, the environment is kept out, paths
+//! of this machine are replaced by made-up ones, and the BTF is put in order.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    exec,
+    btf, exec,
     tools::{self, Toolchain},
     workspace::Workspace,
 };
@@ -49,8 +49,9 @@ pub fn update(workspace: &Workspace) -> Result<bool> {
 /// Says whether the committed object is the one that the sources give.
 pub fn check(workspace: &Workspace) -> Result<bool> {
     let built = read(&build(workspace, false)?)?;
-    let committed = fs::read(workspace.root.join(COMMITTED))
-        .with_context(|| format!("cannot read {COMMITTED}; run `cargo xtask ebpf` and commit it"))?;
+    let committed = fs::read(workspace.root.join(COMMITTED)).with_context(|| {
+        format!("cannot read {COMMITTED}; run `cargo xtask ebpf` and commit it")
+    })?;
     if built == committed {
         println!("{COMMITTED} is what the sources give: {}", identity(&built));
         return Ok(true);
@@ -102,6 +103,9 @@ fn build(workspace: &Workspace, log: bool) -> Result<PathBuf> {
     let mut objcopy = exec::command(toolchain.objcopy()?, &workspace.root);
     exec::search_first(&mut objcopy, "LD_LIBRARY_PATH", &toolchain.libraries())?;
     exec::run(objcopy.arg("--strip-debug").arg(linked).arg(&object))?;
+    let mut bytes = read(&object)?;
+    btf::sort_object(&mut bytes)?;
+    fs::write(&object, &bytes).with_context(|| format!("cannot write {}", object.display()))?;
     Ok(object)
 }
 

@@ -62,7 +62,8 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// The same, and gives what was printed on standard output.
 pub fn output(command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(command))?;
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(command))?;
     succeeded(command, output.status)?;
     String::from_utf8(output.stdout)
         .with_context(|| format!("`{}` printed something that is not text", describe(command)))
@@ -71,28 +72,35 @@ pub fn output(command: &mut Command) -> Result<String> {
 /// The same, and reads what was printed as JSON.
 pub fn json(command: &mut Command) -> Result<serde_json::Value> {
     let text = output(command)?;
-    serde_json::from_str(&text)
-        .with_context(|| format!("`{}` did not print JSON: {}", describe(command), first_line(&text)))
+    serde_json::from_str(&text).with_context(|| {
+        format!("`{}` did not print JSON: {}", describe(command), first_line(&text))
+    })
 }
 
 /// Runs to the end, passing standard output on while showing each line of it to `look`. The error
 /// of a command that fails is inside, because what it printed before counts too.
 pub fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Result<Result<()>> {
+    let mut out = std::io::stdout();
+    lines(command, |line| {
+        // Nobody may be reading ours any more; the tests are to be finished nevertheless.
+        let _ = out.write_all(line).and_then(|()| out.flush());
+        look(String::from_utf8_lossy(line).trim_end());
+    })
+}
+
+fn lines(command: &mut Command, mut see: impl FnMut(&[u8])) -> Result<Result<()>> {
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| cannot_start(command))?;
     if let Some(pipe) = child.stdout.take() {
         let mut pipe = BufReader::new(pipe);
         let mut line = Vec::new();
-        let mut out = std::io::stdout();
         loop {
             line.clear();
             let reading = format!("cannot read the output of `{}`", describe(command));
             if pipe.read_until(b'\n', &mut line).context(reading)? == 0 {
                 break;
             }
-            // Nobody may be reading ours any more; the tests are to be finished nevertheless.
-            let _ = out.write_all(&line).and_then(|()| out.flush());
-            look(String::from_utf8_lossy(&line).trim_end());
+            see(&line);
         }
     }
     let status = child.wait().with_context(|| format!("lost `{}`", describe(command)))?;
@@ -147,8 +155,8 @@ mod tests {
     #[test]
     fn lines_are_seen_even_when_the_command_fails_in_the_end() {
         let mut seen = Vec::new();
-        let end = watch(&mut sh("echo one; printf two; exit 1"), |line| seen.push(line.to_owned()));
+        let end = lines(&mut sh("echo one; printf two; exit 1"), |line| seen.push(line.to_vec()));
         assert!(end.unwrap().is_err());
-        assert_eq!(seen, ["one", "two"]);
+        assert_eq!(seen, [b"one\n".as_slice(), b"two"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Chores of this workspace, one file per subcommand: `cargo xtask --help`.
 
 mod bench;
+mod btf;
 mod ebpf;
 mod exec;
 mod tally;

@@ -1,2 +1,192 @@
+//! `cargo xtask test`: everything that has to hold before a change goes in. All steps run, whatever
+//! fails, so that one run tells everything.
+//!
+//! Everything is built once, in release mode: kernel tests measure time and need it, and a second
+//! profile would double the build.
+
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
 use anyhow::Result;
-pub fn run(_: &crate::workspace::Workspace, _: bool) -> Result<bool> { Ok(true) }
+
+use crate::{bench, ebpf, exec, tally::Tally, workspace::Workspace};
+
+/// Tests on the running kernel, which need root, time, and a machine to themselves.
+const KERNEL_TESTS: &str = "kernel";
+
+/// How a step went.
+enum Verdict {
+    Passed,
+    Failed(String),
+    Skipped(&'static str),
+}
+
+struct Step {
+    name: &'static str,
+    verdict: Verdict,
+    took: Duration,
+    tally: Tally,
+}
+
+pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
+    let mut steps = Steps::default();
+    steps.step("format", |_| exec::run(cargo(workspace).args(["fmt", "--all", "--check"])));
+    steps.step("lints", |_| {
+        let options = ["clippy", "--release", "--locked", "--all-targets", "--", "-D", "warnings"];
+        exec::run(cargo(workspace).args(options))
+    });
+    steps.step("BPF object", |_| match ebpf::check(workspace)? {
+        true => Ok(()),
+        false => anyhow::bail!("the committed object does not belong to the sources"),
+    });
+    // All targets at once: the same features as the steps below, and programs of other packages,
+    // which kernel tests run.
+    steps.step("build", |_| {
+        exec::run(cargo(workspace).args(["build", "--release", "--locked", "--all-targets"]))
+    });
+    steps.step("tests", |tally| {
+        let mut command = test_command(workspace);
+        command.args(["--lib", "--bins"]);
+        for name in workspace.tests.iter().filter(|name| *name != KERNEL_TESTS) {
+            command.args(["--test", name]);
+        }
+        exec::watch(&mut command, |line| tally.look(line))?
+    });
+    steps.step("examples in the documentation", |tally| {
+        exec::watch(test_command(workspace).arg("--doc"), |line| tally.look(line))?
+    });
+    if workspace.tests.contains(KERNEL_TESTS) {
+        steps.step("kernel tests", |tally| {
+            let mut command = test_command(workspace);
+            // One at a time: each would be the others' noise.
+            command.args(["--test", KERNEL_TESTS, "--", "--test-threads=1"]);
+            exec::watch(&mut command, |line| tally.look(line))?
+        });
+    } else {
+        steps.skip("kernel tests", "there are none");
+    }
+    if all {
+        steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
+            true => Ok(()),
+            false => anyhow::bail!("a target was missed"),
+        });
+    }
+    Ok(steps.summary())
+}
+
+fn cargo(workspace: &Workspace) -> Command {
+    exec::cargo(&workspace.root)
+}
+
+/// Of all default members, so that all steps agree on features; every binary runs, even after one
+/// that failed.
+fn test_command(workspace: &Workspace) -> Command {
+    let mut command = cargo(workspace);
+    // Snapshots are compared, never written: a new one is as wrong as a changed one.
+    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
+    command.args(["test", "--release", "--locked", "--no-fail-fast"]);
+    command
+}
+
+#[derive(Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Tally) -> Result<()>) {
+        println!("\n=== {name}");
+        let start = Instant::now();
+        let mut tally = Tally::default();
+        let verdict = match work(&mut tally) {
+            Ok(()) => Verdict::Passed,
+            Err(error) => {
+                let why = format!("{error:#}");
+                println!("{name}: {why}");
+                Verdict::Failed(why)
+            }
+        };
+        // A step that broke without a failing test of its own (a lint, a build, a crash) is a
+        // failure all the same.
+        if matches!(verdict, Verdict::Failed(_)) && tally.failed == 0 {
+            tally.failed = 1;
+        }
+        self.0.push(Step { name, verdict, took: start.elapsed(), tally });
+    }
+
+    fn skip(&mut self, name: &'static str, why: &'static str) {
+        let verdict = Verdict::Skipped(why);
+        self.0.push(Step { name, verdict, took: Duration::ZERO, tally: Tally::default() });
+    }
+
+    /// Prints what happened; true when nothing failed.
+    fn summary(&self) -> bool {
+        let mut total = Tally::default();
+        let mut table = comfy_table::Table::new();
+        table.load_preset(comfy_table::presets::NOTHING).force_no_tty();
+        table.set_header(["step", "result", "seconds"]);
+        for step in &self.0 {
+            total += &step.tally;
+            let result = match &step.verdict {
+                Verdict::Passed => "passed".to_owned(),
+                Verdict::Failed(_) => "FAILED".to_owned(),
+                Verdict::Skipped(why) => format!("skipped ({why})"),
+            };
+            table.add_row([
+                step.name.to_owned(),
+                result,
+                format!("{:.0}", step.took.as_secs_f64()),
+            ]);
+        }
+        println!("\n=== summary\n{}", table.trim_fmt());
+        names("skipped tests", &total.skipped_names);
+        names("failed tests", &total.failed_names);
+        let failed = self.0.iter().filter_map(|step| match &step.verdict {
+            Verdict::Failed(why) => Some(format!("{}: {why}", step.name)),
+            _ => None,
+        });
+        names("failed steps", &failed.collect::<Vec<_>>());
+        println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+        total.failed == 0
+    }
+}
+
+fn names(title: &str, names: &[String]) {
+    if !names.is_empty() {
+        println!("\n{title}:\n  {}", names.join("\n  "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_breaks_counts_as_a_failure_and_the_next_one_still_runs() {
+        let mut steps = Steps::default();
+        steps.step("first", |_| anyhow::bail!("broken"));
+        steps.step("second", |tally| {
+            tally.look("test result: ok. 2 passed; 0 failed; 1 ignored");
+            Ok(())
+        });
+        assert_eq!((steps.0[0].tally.failed, steps.0[1].tally.passed), (1, 2));
+        assert!(!steps.summary());
+    }
+
+    #[test]
+    fn failing_tests_are_not_counted_twice() {
+        let mut steps = Steps::default();
+        steps.step("tests", |tally| {
+            tally.look("test result: FAILED. 2 passed; 3 failed; 0 ignored");
+            anyhow::bail!("exit code 101")
+        });
+        assert_eq!(steps.0[0].tally.failed, 3);
+    }
+
+    #[test]
+    fn steps_left_out_do_no_harm() {
+        let mut steps = Steps::default();
+        steps.skip("kernel tests", "there are none");
+        assert!(steps.summary());
+    }
+}

@@ -24,12 +24,10 @@ pub struct Workspace {
 impl Workspace {
     pub fn find() -> Result<Workspace> {
         // `cargo run` says where this package is; without it, the current directory decides.
-        let start = std::env::var_os("CARGO_MANIFEST_DIR").map_or(PathBuf::from("."), PathBuf::from);
-        let metadata = exec::json(exec::cargo(&start).args([
-            "metadata",
-            "--no-deps",
-            "--format-version=1",
-        ]))?;
+        let start =
+            std::env::var_os("CARGO_MANIFEST_DIR").map_or(PathBuf::from("."), PathBuf::from);
+        let metadata =
+            exec::json(exec::cargo(&start).args(["metadata", "--no-deps", "--format-version=1"]))?;
         let root = path(&metadata, "workspace_root")?;
         let target = path(&metadata, "target_directory")?;
         let members: BTreeSet<&str> =
@@ -57,11 +55,17 @@ impl Workspace {
     /// The directories that hold the sources of packages from outside, one level up: the
     /// registry's, as a rule.
     pub fn registries(&self) -> Result<BTreeSet<PathBuf>> {
-        let metadata =
-            exec::json(exec::cargo(&self.root).args(["metadata", "--locked", "--format-version=1"]))?;
+        let metadata = exec::json(exec::cargo(&self.root).args([
+            "metadata",
+            "--locked",
+            "--format-version=1",
+        ]))?;
         let outside = array(&metadata, "packages").filter(|package| !package["source"].is_null());
         let manifests = outside.filter_map(|package| package["manifest_path"].as_str());
-        Ok(manifests.filter_map(|path| Path::new(path).ancestors().nth(2)).map(Into::into).collect())
+        Ok(manifests
+            .filter_map(|path| Path::new(path).ancestors().nth(2))
+            .map(Into::into)
+            .collect())
     }
 }
 
