@@ -5,12 +5,9 @@
 //! both traces share, so the pair's first trace tells where in each period to look in both: the
 //! longest detour there is the tick's.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    error::Error,
-};
+use std::{collections::BTreeMap, error::Error};
 
-use trace::{Class, Reader};
+use trace::{Class, Reader, Record, Source};
 
 /// Rates that Linux can be built with.
 const RATES: [u64; 4] = [100, 250, 300, 1000];
@@ -44,23 +41,25 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A recording's detours on the machine's clock, as (start, length).
 struct Detours {
     all: Vec<(u64, u64)>,
-    /// Those that are a timer interrupt with its softirqs and nothing else.
+    /// Those that are a tick with its softirqs and nothing else.
     ticks: Vec<(u64, u64)>,
 }
 
 fn read(file: &str) -> Result<Detours, Box<dyn Error>> {
     let reader = Reader::open(file)?;
     let origin = reader.manifest().started_monotonic_ns;
-    let class = |id: trace::SourceId| reader.sources().get(id.0 as usize).map(|s| s.class);
+    let source = |record: &Record| reader.sources().get(record.source.0 as usize);
+    let is_tick = |source: &Source| source.class == Class::Timer && source.name == "tick";
+    let belongs = |source: &Source| matches!(source.class, Class::Timer | Class::Softirq);
     let mut detours = Detours { all: Vec::new(), ticks: Vec::new() };
     for block in reader.blocks() {
         let block = block?;
         for (detour, records) in block.composed() {
             let event = (origin + detour.start_ns, detour.len_ns);
             detours.all.push(event);
-            let classes: BTreeSet<_> = records.iter().map(|r| class(r.source)).collect();
-            let others = classes.iter().any(|c| !matches!(c, Some(Class::Timer | Class::Softirq)));
-            if classes.contains(&Some(Class::Timer)) && !others {
+            if records.iter().any(|r| source(r).is_some_and(is_tick))
+                && records.iter().all(|r| source(r).is_some_and(belongs))
+            {
                 detours.ticks.push(event);
             }
         }
@@ -80,14 +79,18 @@ fn round(watched: &Detours, bare: &Detours) -> Result<serde_json::Value, Box<dyn
     }))
 }
 
-/// The period that the usual distance of ticks is closest to.
+/// The longest period that nearly all distances of ticks are multiples of; ticks that something
+/// else joined are missing from the row.
 fn period(ticks: &[(u64, u64)]) -> Option<u64> {
     if ticks.len() < ENOUGH {
         return None;
     }
-    let distance = median(ticks.windows(2).map(|pair| (pair[1].0 - pair[0].0) as f64).collect())?;
-    let periods = RATES.map(|rate| 1_000_000_000 / rate);
-    periods.into_iter().find(|&period| (distance / period as f64 - 1.0).abs() < 0.02)
+    let distances: Vec<u64> = ticks.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let fits = |period: &u64| {
+        let near = |distance: &&u64| around(**distance, 0, *period).abs() < WINDOW_NS;
+        distances.iter().filter(near).count() * 10 > distances.len() * 9
+    };
+    RATES.map(|rate| 1_000_000_000 / rate).into_iter().find(fits)
 }
 
 /// Where in the period most ticks start. The median, taken on the side of the circle where they

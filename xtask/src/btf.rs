@@ -96,7 +96,11 @@ fn sort(btf: &mut [u8]) -> Result<()> {
 }
 
 /// Sorts the run of declarations' names that ends the string table; gives old and new places.
-fn sort_names(btf: &mut [u8], strings: &Range<usize>, layout: &Layout) -> Result<BTreeMap<u32, u32>> {
+fn sort_names(
+    btf: &mut [u8],
+    strings: &Range<usize>,
+    layout: &Layout,
+) -> Result<BTreeMap<u32, u32>> {
     let mut offsets = Vec::new();
     for (_, position) in &layout.forward {
         offsets.push(read(btf, *position)?);

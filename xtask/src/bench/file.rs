@@ -1,0 +1,71 @@
+//! The trace file: its size, writing, reading and opening it, and the report of a large one. Best of
+//! several, because whatever disturbs only ever makes it slower.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Bench, Figure, grouped, number};
+use crate::exec;
+
+/// A large recording.
+const LARGE_BYTES: f64 = 100e6;
+/// In memory, so that it is the code that is measured and not the disk.
+const RECORDS: &str = "4000000";
+
+pub fn throughput(bench: &Bench) -> Result<Vec<Figure>> {
+    let mut runs = Vec::new();
+    for _ in 0..bench.extent.repeats {
+        runs.push(exec::json(bench.example("throughput").arg(RECORDS))?);
+    }
+    let best = |pointer: &str| best(&runs, pointer, f64::max);
+    Ok(vec![
+        Figure::noted("trace file, bytes per record", format!("{:.1}", best("/bytes_per_record")?)),
+        Figure::noted(
+            "trace file, records written a second on one core",
+            grouped(best("/write_records_per_s")?),
+        ),
+        Figure::noted(
+            "trace file, records read a second on one core",
+            grouped(best("/read_records_per_s")?),
+        ),
+    ])
+}
+
+pub fn open(bench: &Bench) -> Result<Vec<Figure>> {
+    let sample = exec::json(bench.example("throughput").arg("100000"))?;
+    let records = (1.02 * LARGE_BYTES / number(&sample, "/bytes_per_record")?).ceil();
+    let file = bench.file("large.detour");
+    let mut runs = Vec::new();
+    for _ in 0..bench.extent.repeats {
+        let records = format!("{records:.0}");
+        runs.push(exec::json(bench.example("throughput").arg(records).arg(&file))?);
+    }
+    let bytes = number(runs.first().context("nothing was measured")?, "/bytes")?;
+    let seconds = best(&runs, "/open_s", f64::min)?;
+    Ok(vec![Figure::judged(
+        "opening a trace of 100 MB",
+        "< 1 s",
+        format!("{seconds:.3} s ({:.0} MB)", bytes / 1e6),
+        seconds < 1.0 && bytes >= LARGE_BYTES,
+    )])
+}
+
+pub fn report(bench: &Bench) -> Result<Vec<Figure>> {
+    let file = bench.file("report.detour");
+    let records = bench.extent.report_records;
+    let made = exec::json(bench.example("throughput").arg(records.to_string()).arg(&file))?;
+    let mut best = f64::MAX;
+    for _ in 0..bench.extent.repeats {
+        let passed = exec::timed(bench.detour().arg("report").arg(&file))?;
+        best = best.min(passed.as_secs_f64());
+    }
+    Ok(vec![Figure::noted(
+        "detour report on a large trace",
+        format!("{best:.1} s for {} records", grouped(number(&made, "/records")?)),
+    )])
+}
+
+fn best(runs: &[Value], pointer: &str, better: fn(f64, f64) -> f64) -> Result<f64> {
+    let values = runs.iter().map(|run| number(run, pointer)).collect::<Result<Vec<_>>>()?;
+    values.into_iter().reduce(better).context("nothing was measured")
+}

@@ -1,0 +1,185 @@
+//! `cargo xtask bench`: what recording costs on this machine, held against the targets.
+//!
+//! Ratios and differences are taken within one run, because a machine is never twice the same.
+//! `page` prints the figures and publishes them; the other modules measure.
+
+mod file;
+mod node;
+mod page;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+
+use crate::{exec, workspace::Workspace};
+
+/// How one figure stands against its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Met,
+    Missed,
+    /// There is no target, or it cannot be judged here.
+    Noted,
+    Skipped(String),
+    /// It could not be measured, which is as bad as a target missed.
+    Broken(String),
+}
+
+/// One line of the table.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    pub what: &'static str,
+    pub target: &'static str,
+    pub measured: String,
+    pub verdict: Verdict,
+}
+
+impl Figure {
+    fn judged(what: &'static str, target: &'static str, measured: String, met: bool) -> Figure {
+        Figure { what, target, measured, verdict: if met { Verdict::Met } else { Verdict::Missed } }
+    }
+
+    fn noted(what: &'static str, measured: String) -> Figure {
+        Figure { what, target: "", measured, verdict: Verdict::Noted }
+    }
+}
+
+/// How much is measured.
+pub struct Extent {
+    pub probe_turns: u32,
+    pub tick_rounds: u32,
+    pub tick_seconds: u32,
+    pub load_seconds: u32,
+    /// Best of so many.
+    pub repeats: u32,
+    pub report_records: u64,
+}
+
+const FULL: Extent = Extent {
+    probe_turns: 4_000,
+    tick_rounds: 6,
+    tick_seconds: 5,
+    load_seconds: 10,
+    repeats: 3,
+    report_records: 5_000_000,
+};
+
+const QUICK: Extent = Extent {
+    probe_turns: 1_000,
+    tick_rounds: 2,
+    tick_seconds: 2,
+    load_seconds: 3,
+    repeats: 1,
+    report_records: 1_000_000,
+};
+
+/// What a measurement works with.
+pub struct Bench<'a> {
+    workspace: &'a Workspace,
+    extent: &'a Extent,
+    /// Removed at the end: traces of 100 MB are nothing to keep.
+    scratch: PathBuf,
+}
+
+impl Bench<'_> {
+    fn detour(&self) -> Command {
+        let mut command = exec::command(self.workspace.binary("detour"), &self.scratch);
+        command.arg("--quiet");
+        command
+    }
+
+    fn loadgen(&self) -> Command {
+        exec::command(self.workspace.binary("loadgen"), &self.scratch)
+    }
+
+    fn example(&self, name: &str) -> Command {
+        exec::command(self.workspace.example(name), &self.scratch)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+}
+
+type Measure = fn(&Bench) -> Result<Vec<Figure>>;
+
+/// Runs everything; false when a target was missed.
+pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
+    // Examples too, so that features are those of the test build and nothing is built twice.
+    let build = ["build", "--release", "--locked", "--bins", "--examples"];
+    exec::run(exec::cargo(&workspace.root).args(build))?;
+    let scratch = workspace.target.join("bench");
+    fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
+    let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
+    let mut figures = Vec::new();
+    let measurements: [(&'static str, Measure); 6] = [
+        ("the probe's loop", node::probe),
+        ("noise added by recording", node::ticks),
+        ("records from one CPU", node::rate),
+        ("the trace file", file::throughput),
+        ("opening 100 MB", file::open),
+        ("report", file::report),
+    ];
+    for (what, measure) in measurements {
+        eprintln!("measuring: {what}");
+        figures.extend(measure(&bench).unwrap_or_else(|error| {
+            let verdict = Verdict::Broken(format!("{error:#}"));
+            vec![Figure { what, target: "", measured: String::new(), verdict }]
+        }));
+    }
+    // Left behind it does no harm.
+    let _ = fs::remove_dir_all(&bench.scratch);
+    println!("{}", page::table(&figures));
+    // Short runs are good enough to see that all is well, not to be published.
+    if !quick {
+        page::write(workspace, &figures)?;
+    }
+    Ok(figures.iter().all(|f| !matches!(f.verdict, Verdict::Missed | Verdict::Broken(_))))
+}
+
+fn cannot_create(directory: &Path) -> String {
+    format!("cannot create {}", directory.display())
+}
+
+/// A number out of another program's JSON.
+fn number(json: &serde_json::Value, pointer: &str) -> Result<f64> {
+    let value = json.pointer(pointer).and_then(serde_json::Value::as_f64);
+    value.with_context(|| format!("there is no number at {pointer} in {json:.200}"))
+}
+
+/// 1234567 as 1,234,567.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.max(0.0));
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        assert_eq!(grouped(0.0), "0");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(1_000.0), "1,000");
+        assert_eq!(grouped(1_234_567.4), "1,234,567");
+    }
+
+    #[test]
+    fn a_number_that_is_not_there_is_named() {
+        let json = serde_json::json!({ "lost": { "records": null } });
+        let error = number(&json, "/lost/records").unwrap_err().to_string();
+        assert!(error.contains("/lost/records"), "{error}");
+    }
+}

@@ -1,0 +1,180 @@
+//! What recording costs the node: the probe's loop, the ticks, and a CPU that makes as many records
+//! as it can.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Bench, Figure, Verdict, grouped, number};
+use crate::exec;
+
+/// The measured CPU, and the one that everything else runs on.
+const MEASURED: &str = "1";
+const HOUSEKEEPING: &str = "0";
+/// Records a second that must not be too many.
+const RATE: f64 = 500_000.0;
+/// Ticks a second that the share of a CPU is given for.
+const TICK_HZ: f64 = 250.0;
+
+/// One turn of the probe's loop against a loop that reads the clock and nothing else.
+pub fn probe(bench: &Bench) -> Result<Vec<Figure>> {
+    let turns = bench.extent.probe_turns.to_string();
+    let found = exec::json(bench.example("probe_cost").arg(turns))?;
+    let (probe, bare) = (number(&found, "/probe_ns")?, number(&found, "/bare_ns")?);
+    let more = 100.0 * (probe / bare - 1.0);
+    Ok(vec![Figure::judged(
+        "probe loop, beyond a bare loop of two timestamps",
+        "within 10 %",
+        format!("{more:+.1} % ({probe:.1} ns against {bare:.1} ns)"),
+        more <= 10.0,
+    )])
+}
+
+/// A tick with recording against a tick without, in turns.
+pub fn ticks(bench: &Bench) -> Result<Vec<Figure>> {
+    const TICK: &str = "a watched tick, beyond an unwatched one (median)";
+    const SHARE: &str = "the same as a share of a CPU at 250 Hz";
+    if let Some(why) = unfit() {
+        return Ok(vec![skipped(TICK, "< 1.5 us", &why), skipped(SHARE, "< 0.05 %", &why)]);
+    }
+    let mut pairs = Vec::new();
+    for round in 0..bench.extent.tick_rounds {
+        for (kind, option) in [("watched", None), ("bare", Some("--no-bpf"))] {
+            let file = bench.file(&format!("{kind}-{round}.detour"));
+            let mut record = bench.detour();
+            record.args(["record", "-c", MEASURED, "-H", HOUSEKEEPING, "-d"]);
+            record.arg(format!("{}s", bench.extent.tick_seconds));
+            exec::run(record.args(option).arg("-o").arg(&file))?;
+            pairs.push(file);
+        }
+    }
+    let found = exec::json(bench.example("tick_cost").args(&pairs))?;
+    let added = number(&found, "/added_p50_ns")?;
+    let (p10, p25) = (number(&found, "/added_p10_ns")?, number(&found, "/added_p25_ns")?);
+    let share = 100.0 * added * 1e-9 * TICK_HZ;
+    let all = [added, p25, p10].map(|ns| format!("{:+.2}", ns / 1000.0));
+    let middle = |pointer: &str| -> Result<f64> {
+        let rounds = found["rounds"].as_array().context("there are no rounds")?;
+        let mut values =
+            rounds.iter().map(|round| number(round, pointer)).collect::<Result<Vec<_>>>()?;
+        values.sort_by(f64::total_cmp);
+        Ok(values[values.len() / 2] / 1000.0)
+    };
+    Ok(vec![
+        Figure::judged(
+            TICK,
+            "< 1.5 us",
+            format!(
+                "{} us ({:.1} against {:.1}; p25 {}, p10 {})",
+                all[0],
+                middle("/watched/p50_ns")?,
+                middle("/bare/p50_ns")?,
+                all[1],
+                all[2]
+            ),
+            added < 1_500.0,
+        ),
+        Figure::judged(SHARE, "< 0.05 %", format!("{share:.3} %"), share < 0.05),
+    ])
+}
+
+/// Records as fast as one CPU can make them, with default settings.
+pub fn rate(bench: &Bench) -> Result<Vec<Figure>> {
+    const REACHED: &str = "records a second from one CPU";
+    const LOST: &str = "records lost meanwhile";
+    const READER: &str = "the reader meanwhile, at 500,000 records a second";
+    const TARGETS: [&str; 3] = ["500,000", "none", "< 50 % of a core"];
+    let unfit = unfit().or_else(|| {
+        let there = bench.workspace.binaries.contains("loadgen");
+        (!there).then(|| "there is no load generator".to_owned())
+    });
+    if let Some(why) = unfit {
+        let rows = [REACHED, LOST, READER].into_iter().zip(TARGETS);
+        return Ok(rows.map(|(what, target)| skipped(what, target, &why)).collect());
+    }
+    let (load, report) = record_load(bench)?;
+    let seconds = number(&load, "/seconds").unwrap_or(f64::from(bench.extent.load_seconds));
+    let sources = report["sources"].as_array().context("the report has no sources")?;
+    let count = |keep: &dyn Fn(&Value) -> bool| -> f64 {
+        let rows = sources.iter().filter(|row| keep(row));
+        let parts = rows.flat_map(|row| [&row["count"], &row["continued"]]);
+        parts.filter_map(Value::as_f64).sum()
+    };
+    let records = count(&|_| true);
+    let faults = count(&|row| row["class"] == "page_fault");
+    let reached = records / seconds;
+    let lost = number(&report, "/lost/records")? + number(&report, "/lost/unwritten")?;
+    // Beyond the target's rate the reader has to do more than is asked of it, and is judged so.
+    let share = number(&report, "/overhead/reader_cpu_ns")? / (seconds * 1e9);
+    let scaled = 100.0 * share * (RATE / reached).max(1.0);
+    let reader = match reached < RATE {
+        true => format!("{scaled:.0} % ({:.0} % at the rate reached)", 100.0 * share),
+        false => format!("{scaled:.0} %"),
+    };
+    let made = number(&load, "/faults")?;
+    Ok(vec![
+        Figure {
+            what: REACHED,
+            target: TARGETS[0],
+            measured: match reached < RATE {
+                true => format!("{}; this machine makes no more", grouped(reached)),
+                false => grouped(reached),
+            },
+            // A generator that is too slow says nothing about the recorder.
+            verdict: if reached < RATE { Verdict::Noted } else { Verdict::Met },
+        },
+        Figure::judged(
+            LOST,
+            TARGETS[1],
+            format!("{} of {}", grouped(lost), grouped(records + lost)),
+            lost == 0.0,
+        ),
+        Figure::judged(READER, TARGETS[2], reader, scaled < 50.0),
+        Figure::noted(
+            "page faults recorded, of those the load generator counted",
+            format!("{} of {}", grouped(faults), grouped(made)),
+        ),
+    ])
+}
+
+/// What the load generator says it did, and the report of a recording around it.
+fn record_load(bench: &Bench) -> Result<(Value, Value)> {
+    let file = bench.file("load.detour");
+    let seconds = bench.extent.load_seconds;
+    let mut record = bench.detour();
+    record.args(["record", "-c", MEASURED, "-H", HOUSEKEEPING, "--no-probe", "-d"]);
+    record.arg(format!("{}s", seconds + 2)).arg("-o").arg(&file);
+    let what = exec::describe(&record);
+    let mut child = record.spawn().with_context(|| format!("cannot start `{what}`"))?;
+    // Attaching takes part of a second, and the generator should be seen whole.
+    std::thread::sleep(Duration::from_secs(1));
+    let load = exec::json(bench.loadgen().args([
+        "faults",
+        "--cpu",
+        MEASURED,
+        "--seconds",
+        &seconds.to_string(),
+    ]));
+    let status = child.wait().with_context(|| format!("lost `{what}`"))?;
+    anyhow::ensure!(status.success(), "`{what}` failed ({status})");
+    let report = exec::json(bench.detour().args(["report", "--json"]).arg(&file))?;
+    Ok((load?, report))
+}
+
+/// Why this machine or user cannot record in full.
+fn unfit() -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    // Real, effective, saved, file system.
+    let effective = ids.and_then(|ids| ids.split_whitespace().nth(1));
+    if effective != Some("0") {
+        return Some("needs root".to_owned());
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus < 2).then(|| "needs two CPUs".to_owned())
+}
+
+fn skipped(what: &'static str, target: &'static str, why: &str) -> Figure {
+    Figure { what, target, measured: String::new(), verdict: Verdict::Skipped(why.to_owned()) }
+}
