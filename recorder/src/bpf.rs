@@ -61,6 +61,17 @@ pub struct Bpf {
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
     cpus: u32,
+    #[cfg(feature = "bpf-log")]
+    log: Option<aya_log::EbpfLogger<crate::bpf_log::Stderr>>,
+}
+
+#[cfg(feature = "bpf-log")]
+impl Drop for Bpf {
+    fn drop(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+    }
 }
 
 pub struct Options<'a> {
@@ -126,8 +137,19 @@ impl Bpf {
             loader.map_max_entries(map, cpus);
         }
         loader.map_max_entries("RING", options.ring_bytes);
-        let ebpf = loader.load(OBJECT).map_err(load_error)?;
-        let mut bpf = Bpf { ebpf, attached: Vec::new(), missing: Vec::new(), cpus };
+        #[cfg(feature = "bpf-log")]
+        let object = &crate::bpf_log::object(OBJECT);
+        #[cfg(not(feature = "bpf-log"))]
+        let object = OBJECT;
+        let ebpf = loader.load(object).map_err(load_error)?;
+        let mut bpf = Bpf {
+            ebpf,
+            attached: Vec::new(),
+            missing: Vec::new(),
+            cpus,
+            #[cfg(feature = "bpf-log")]
+            log: None,
+        };
         for hook in HOOKS {
             if hook.program_mode_only && !options.program_mode {
                 continue;
@@ -154,6 +176,10 @@ impl Bpf {
                     why: refused.why(),
                 }),
             }
+        }
+        #[cfg(feature = "bpf-log")]
+        {
+            bpf.log = crate::bpf_log::start(&mut bpf.ebpf);
         }
         Ok(bpf)
     }

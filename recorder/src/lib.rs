@@ -14,10 +14,14 @@ mod account;
 mod assemble;
 #[cfg(target_os = "linux")]
 mod bpf;
+#[cfg(all(target_os = "linux", feature = "bpf-log"))]
+mod bpf_log;
 #[cfg(target_os = "linux")]
 mod btf;
 #[cfg(target_os = "linux")]
 mod cgroups;
+#[cfg(target_os = "linux")]
+mod choice;
 #[cfg(target_os = "linux")]
 pub mod clock;
 #[cfg(target_os = "linux")]
@@ -46,6 +50,10 @@ mod probes;
 mod program;
 #[cfg(target_os = "linux")]
 mod record;
+#[cfg(target_os = "linux")]
+mod rules;
+#[cfg(target_os = "linux")]
+mod subject;
 #[cfg(target_os = "linux")]
 mod symbols;
 #[cfg(target_os = "linux")]

@@ -8,15 +8,15 @@ use trace::{Class, Source, SourceId};
 
 use crate::{
     cgroups::{self, Cgroups},
+    rules::{
+        fault_kind, from_proc, is_kernel_thread, is_tick, kernel_thread_name, softirq, vector,
+    },
     symbols::Symbols,
 };
 
 /// Any process can call itself anything as often as it likes; the table must not grow with it.
 const MAX_SOURCES: usize = 65_536;
 const MAX_PIDS: usize = 8;
-
-const SOFTIRQS: [&str; 10] =
-    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 /// What sets two records apart as far as their source goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,7 +131,9 @@ impl Names {
                 (who.unit.clone(), who.kernel)
             }
             None if partial => match from_proc(task.tid) {
-                Some((_, tgid, cgroup)) => (cgroup.as_deref().and_then(cgroups::unit), tgid == 0),
+                Some((_, _, cgroup)) => {
+                    (cgroup.as_deref().and_then(cgroups::unit), is_kernel_thread(task.tid))
+                }
                 None => (None, false),
             },
             _ => (
@@ -290,13 +292,7 @@ impl Names {
                 let name = self.irq(record.id, record.aux as usize);
                 plain(Class::Irq, name, Some(format!("irq {}", record.id)))
             }
-            kind::SOFTIRQ => {
-                let name = match SOFTIRQS.get(record.id as usize) {
-                    Some(name) => (*name).to_owned(),
-                    None => format!("softirq {}", record.id),
-                };
-                plain(Class::Softirq, name, function)
-            }
+            kind::SOFTIRQ => plain(Class::Softirq, softirq(record.id), function),
             kind::NMI => plain(Class::Nmi, "NMI".into(), function),
             kind::THREAD if record.id == 0 => plain(Class::Idle, "idle".into(), None),
             kind::THREAD => {
@@ -345,10 +341,7 @@ impl Names {
         Some(match (other >> 16) as u8 & 0x7f {
             kind::VECTOR => vector(id).1,
             kind::IRQ => format!("irq {}", self.irq(id, 0)),
-            kind::SOFTIRQ => match SOFTIRQS.get(id as usize) {
-                Some(name) => format!("softirq {name}"),
-                None => format!("softirq {id}"),
-            },
+            kind::SOFTIRQ => format!("softirq {}", softirq(id)),
             kind::NMI => "NMI".to_owned(),
             _ => "an interrupt".to_owned(),
         })
@@ -365,77 +358,6 @@ impl Names {
             _ => format!("irq {irq}"),
         }
     }
-}
-
-/// Class and name of an x86 interrupt vector; the numbers have been stable for years.
-fn vector(vector: u32) -> (Class, String) {
-    let (class, name) = match vector {
-        0xec => (Class::Timer, "timer"),
-        0xfd => (Class::Ipi, "reschedule"),
-        0xfc => (Class::Ipi, "call_function"),
-        0xfb => (Class::Ipi, "call_function_single"),
-        0xf6 => (Class::Ipi, "irq_work"),
-        0xf7 => (Class::Ipi, "x86_platform_ipi"),
-        0xfa => (Class::Irq, "thermal"),
-        0xf9 => (Class::Irq, "threshold"),
-        0xf4 => (Class::Irq, "deferred_error"),
-        0xfe => (Class::Irq, "apic_error"),
-        0xff => (Class::Irq, "spurious"),
-        _ => return (Class::Irq, format!("vector {vector:#x}")),
-    };
-    (class, name.to_owned())
-}
-
-fn is_tick(function: &str) -> bool {
-    matches!(function, "tick_nohz_handler" | "tick_sched_timer" | "tick_nohz_highres_handler")
-}
-
-/// Kernel threads come one per CPU or pool: `ksoftirqd/3`, `kworker/u8:2`. They are one source.
-fn kernel_thread_name(comm: &str) -> String {
-    match comm.split_once('/') {
-        Some(("kworker", _)) => "kworker".to_owned(),
-        Some((name, cpu)) if cpu.bytes().all(|b| b.is_ascii_digit() || b == b':') => {
-            name.to_owned()
-        }
-        _ => comm.to_owned(),
-    }
-}
-
-/// Bits of the x86 error code: 1 protection, 2 write, 16 instruction fetch.
-fn fault_kind(record: &Record) -> String {
-    let mode = if record.kind() == kind::FAULT_USER { "user" } else { "kernel" };
-    let access = match record.id {
-        code if code & 16 != 0 => "execute",
-        code if code & 2 != 0 => "write",
-        _ => "read",
-    };
-    let cause = if record.id & 1 != 0 { "protected page" } else { "missing page" };
-    let weight = match record.flags {
-        flags if flags & flag::POINT != 0 => "",
-        flags if flags & flag::MAJOR != 0 => ", major",
-        _ => ", minor",
-    };
-    format!("{mode} {access}, {cause}{weight}")
-}
-
-/// comm, tgid and cgroup path of a living task.
-fn from_proc(tid: u32) -> Option<(String, u32, Option<String>)> {
-    let comm = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_owned();
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let tgid = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))
-        .and_then(|value| value.trim().parse().ok())
-        .unwrap_or(tid);
-    let cgroups = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
-    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned);
-    Some((comm, tgid, path))
-}
-
-/// Kernel threads are children of kthreadd and have no memory of their own.
-fn is_kernel_thread(tid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{tid}/status"))
-        .is_ok_and(|status| !status.lines().any(|line| line.starts_with("VmSize:")))
 }
 
 #[cfg(test)]

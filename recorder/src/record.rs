@@ -2,14 +2,9 @@
 //! right order, and write down what it cost and what was lost.
 
 use std::{
-    ffi::OsString,
     path::PathBuf,
-    process::Child,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    sync::{Arc, atomic::AtomicBool},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use detour_abi::{CpuState, watch};
@@ -20,15 +15,16 @@ use crate::{
     account::{self, Counted},
     assemble::{Assembled, Assembler, Probed, Subject},
     bpf::{self, Bpf, BpfError},
-    cgroups::Cgroups,
+    choice,
     clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
-    cpulist::{self, CpuSet},
+    cpulist::CpuSet,
     drain::Drain,
     machine,
     names::Names,
     options::{Options, ProgramOption},
     probe::Jump,
     probes::{self, Probe, ProbesError},
+    subject,
     targets::{Target, Targets},
     threads::{Stopped, Threads},
 };
@@ -111,43 +107,6 @@ pub fn best_counter() -> &'static str {
     }
 }
 
-/// CPUs to measure and CPUs for the recorder's own threads.
-pub fn choose_cpus(options: &Options) -> Result<(CpuSet, CpuSet), RecordError> {
-    let (allowed, online) = (machine::allowed(), machine::online());
-    let check = |cpus: &CpuSet| {
-        for &cpu in cpus {
-            if !online.contains(&cpu) {
-                return Err(RecordError::UnknownCpu { cpu, online: cpulist::format(&online) });
-            }
-            if !allowed.contains(&cpu) {
-                let allowed = cpulist::format(&allowed);
-                return Err(RecordError::OutsideCpuset { cpu, allowed });
-            }
-        }
-        Ok(())
-    };
-    let asked = options.housekeeping.clone().unwrap_or_default();
-    check(&asked)?;
-    let measured = match &options.cpus {
-        Some(cpus) => {
-            check(cpus)?;
-            if let Some(&both) = cpus.intersection(&asked).next() {
-                return Err(RecordError::BothWays(both));
-            }
-            cpus.clone()
-        }
-        None => allowed.difference(&asked).copied().collect(),
-    };
-    if measured.is_empty() {
-        return Err(RecordError::NothingToMeasure);
-    }
-    let housekeeping = match &options.housekeeping {
-        Some(cpus) => cpus.clone(),
-        None => allowed.difference(&measured).copied().collect(),
-    };
-    Ok((measured, housekeeping))
-}
-
 /// Half the time in which programs run before anything counts.
 const WARM_UP: Duration = Duration::from_millis(20);
 /// Hours at a thousand detours a second, and 64 MiB.
@@ -170,7 +129,7 @@ impl Session {
         let (measured, housekeeping) = match options.program {
             // A program's threads may run anywhere.
             Some(_) => (machine::online(), CpuSet::new()),
-            None => choose_cpus(options)?,
+            None => choice::choose_cpus(options)?,
         };
         let mut remarks = Vec::new();
         let take_anchor: fn() -> Anchor = || anchor::<C>(200);
@@ -222,7 +181,7 @@ impl Session {
     }
 
     fn run(mut self, options: &Options, watch: &Watch) -> Result<Outcome, RecordError> {
-        let target = options.program.as_ref().map(resolve_target).transpose()?;
+        let target = options.program.as_ref().map(subject::resolve).transpose()?;
         let names = Names::of_this_machine();
         if names.symbols_hidden() && self.bpf.is_some() {
             self.remarks.push(
@@ -251,7 +210,7 @@ impl Session {
             probe.release();
         }
         let mut child = match &options.program {
-            Some(ProgramOption::Command(command)) => match start_command(command) {
+            Some(ProgramOption::Command(command)) => match subject::start(command) {
                 Ok(child) => Some(child),
                 Err(error) => {
                     let _ = threads.stop();
@@ -261,11 +220,11 @@ impl Session {
             },
             _ => None,
         };
-        let exit_code = wait(options, watch, child.as_mut());
+        let exit_code = subject::wait(options, watch, child.as_mut());
 
         let finished = self.stop_probes();
         if self.probes.is_empty() {
-            close_slices(&self.measured, &self.housekeeping);
+            subject::close_slices(&self.measured, &self.housekeeping);
         }
         // Records of the last moments are in the ring once the switches are through.
         std::thread::sleep(Duration::from_millis(5));
@@ -439,85 +398,6 @@ fn load(
             Ok(None)
         }
     }
-}
-
-fn resolve_target(program: &ProgramOption) -> Result<Target, RecordError> {
-    match program {
-        ProgramOption::Pids(pids) => {
-            for &pid in pids {
-                if !PathBuf::from(format!("/proc/{pid}")).exists() {
-                    return Err(RecordError::NoProcess(pid));
-                }
-            }
-            Ok(Target::Pids(pids.clone()))
-        }
-        ProgramOption::Cgroup(path) => {
-            let no_cgroup = || RecordError::NoCgroup(path.display().to_string());
-            let cgroups = Cgroups::of_this_machine();
-            let root = cgroups.root().ok_or_else(no_cgroup)?;
-            // As the kernel prints it, or as it is mounted.
-            let below = path.strip_prefix(root).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
-            if !root.join(below).is_dir() {
-                return Err(no_cgroup());
-            }
-            Ok(Target::Cgroup(format!("/{}", below.display())))
-        }
-        ProgramOption::Command(_) => Ok(Target::Children),
-    }
-}
-
-fn start_command(command: &[OsString]) -> Result<Child, RecordError> {
-    let failed = |source| RecordError::Command {
-        command: command.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" "),
-        source,
-    };
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(failed(std::io::Error::other("the command is empty")));
-    };
-    std::process::Command::new(program).args(arguments).spawn().map_err(failed)
-}
-
-/// Waits for the time, the command, the processes or the user to end it. Returns the command's exit
-/// code.
-fn wait(options: &Options, watch: &Watch, mut child: Option<&mut Child>) -> Option<i32> {
-    const LOOK_EVERY: Duration = Duration::from_millis(100);
-    let start = Instant::now();
-    loop {
-        let passed = start.elapsed();
-        (watch.progress)(passed);
-        if let Some(child) = &mut child
-            && let Ok(Some(status)) = child.try_wait()
-        {
-            return Some(exit_code(status));
-        }
-        if let Some(ProgramOption::Pids(pids)) = &options.program
-            && pids.iter().all(|pid| !PathBuf::from(format!("/proc/{pid}")).exists())
-        {
-            return None;
-        }
-        let left = options.duration.map(|duration| duration.saturating_sub(passed));
-        if watch.stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {
-            return None;
-        }
-        std::thread::sleep(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
-    }
-}
-
-/// As a shell would report it.
-fn exit_code(status: std::process::ExitStatus) -> i32 {
-    use std::os::unix::process::ExitStatusExt;
-    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
-}
-
-/// Runs for a moment on each CPU, so that the slice of whatever runs there ends and is sent.
-fn close_slices(measured: &CpuSet, housekeeping: &CpuSet) {
-    let before = if housekeeping.is_empty() { machine::allowed() } else { housekeeping.clone() };
-    for &cpu in measured {
-        if machine::pin(&CpuSet::from([cpu])) {
-            std::thread::yield_now();
-        }
-    }
-    machine::pin(&before);
 }
 
 fn ticks_per_ns(clock: &ClockLine) -> f64 {
