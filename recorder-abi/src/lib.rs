@@ -182,7 +182,7 @@ pub struct TaskSlot {
     pub waker: u32,
     pub fault_id: u32,
     pub fault_kind: u8,
-    /// The work item ended; `work` is kept to name what follows until the next one starts.
+    /// The work item has ended.
     pub work_done: u8,
     pub spare: u16,
 }

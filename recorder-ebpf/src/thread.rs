@@ -71,7 +71,10 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
                 waited = now.wrapping_sub(slot.woken_at);
                 slot.woken_at = 0;
             }
-            work = slot.work;
+            // A worker that was interrupted in an item goes on with it; an idle one has none yet.
+            if slot.work_done == 0 {
+                work = slot.work;
+            }
         }
         let frame = cpu.frame(0);
         frame.kind = kind::THREAD;
@@ -187,17 +190,9 @@ pub fn work_start(ctx: BtfTracePointContext) -> i32 {
         let function: u64 = unsafe { field(work, WORK_FUNC.load()) };
         let tid = bpf_get_current_pid_tgid() as u32;
         let Some(slot) = own_task_slot(tid) else { return };
-        let continues = slot.work != 0 && slot.work_done != 0;
         slot.work = function;
         slot.work_done = 0;
-        if !cpu.emits() || cpu.frame(0).start == 0 {
-            return;
-        }
-        if continues && cpu.frame(0).flags & flag::CONTINUED == 0 && cpu.frame(0).aux != 0 {
-            // Woken for this item: what passed since the switch belongs to it, not to the last one.
-            cpu.frame(0).detail = 0;
-        }
-        if cpu.depth() == 0 {
+        if cpu.emits() && cpu.frame(0).start != 0 && cpu.depth() == 0 {
             split(cpu, 0, function);
         }
     })

@@ -328,9 +328,14 @@ impl Assembler {
                 self.write_error.get_or_insert(error.to_string());
             }
         }
-        // Emptied, not dropped: the next one needs the same room.
-        block.detours.clear();
-        block.records.clear();
+        if matches!(self.subject, Subject::Program(_)) {
+            // Threads come and go by the thousand; most never need a second block.
+            *block = Block::new(block.lane);
+        } else {
+            // Emptied, not dropped: the next one needs the same room.
+            block.detours.clear();
+            block.records.clear();
+        }
     }
 
     pub fn finish(mut self) -> Assembled {

@@ -16,6 +16,9 @@ use crate::{
 
 /// Any process can call itself anything as often as it likes; the table must not grow with it.
 const MAX_SOURCES: usize = 65_536;
+const MAX_NAMES: usize = 65_536;
+const MAX_CACHED: usize = 1 << 20;
+const TOO_MANY: &str = "(too many different names)";
 const MAX_PIDS: usize = 8;
 
 /// What sets two records apart as far as their source goes.
@@ -155,7 +158,10 @@ impl Names {
     ) -> u32 {
         let own = tgid == self.own_tgid;
         let name = if kernel { kernel_thread_name(&comm) } else { comm };
-        let who = Who { name, unit: if kernel { None } else { unit }, kernel, own };
+        let mut who = Who { name, unit: if kernel { None } else { unit }, kernel, own };
+        if self.who.len() >= MAX_NAMES && !self.who_index.contains_key(&who) {
+            who = Who { name: TOO_MANY.to_owned(), unit: None, kernel, own };
+        }
         let index = match self.who_index.get(&who) {
             Some(&index) => index,
             None => {
@@ -216,6 +222,9 @@ impl Names {
             None => {
                 let source = self.name(record, &key);
                 let id = self.intern(source);
+                if self.cache.len() >= MAX_CACHED {
+                    self.cache.clear();
+                }
                 self.cache.insert(key, id);
                 id
             }
@@ -245,8 +254,7 @@ impl Names {
             return id;
         }
         let source = if self.sources.len() >= MAX_SOURCES - Class::ALL.len() {
-            let name = "(too many different names)".to_owned();
-            let rest = Source { name, unit: None, detail: None, ..source };
+            let rest = Source { name: TOO_MANY.to_owned(), unit: None, detail: None, ..source };
             if let Some(&id) = self.source_index.get(&rest) {
                 return id;
             }
