@@ -36,7 +36,8 @@ pub struct Slice {
 #[derive(Default)]
 struct Cpu {
     inside: Vec<Named>,
-    past: VecDeque<Named>,
+    /// Thread (0 for an interrupt) and record.
+    past: VecDeque<(u32, Named)>,
 }
 
 /// What is known of a watched thread.
@@ -74,7 +75,7 @@ impl Program {
         let cpu = self.cpus.entry(slice.named.record.cpu).or_default();
         if slice.named.record.flags.contains(RecordFlags::POINT) {
             // It came, and left unseen. What happened since belongs to whoever is found running.
-            cpu.past.push_back(slice.named);
+            cpu.past.push_back((slice.tid, slice.named));
             return;
         }
         let mut inside = std::mem::take(&mut cpu.inside);
@@ -103,7 +104,10 @@ impl Program {
                 }
                 (None, Some(from)) if start.saturating_sub(from) >= SHORTEST_WAIT_NS => {
                     let from = from.max(thread.settled).min(start);
-                    for named in cpu.past.iter().filter(|n| n.end() > from) {
+                    // Its own slices are not what it waited for, whatever the clocks say.
+                    for (_, named) in
+                        cpu.past.iter().filter(|(tid, n)| *tid != slice.tid && n.end() > from)
+                    {
                         self.composer.add(*named);
                     }
                     self.composer.compose(from, start, out);
@@ -118,7 +122,7 @@ impl Program {
             thread.to_ns = slice.named.end();
             thread.preempted_at = slice.runnable.then(|| slice.named.end());
         }
-        cpu.past.extend(inside.iter().copied().chain([slice.named]));
+        cpu.past.extend(inside.iter().map(|named| (0, *named)).chain([(slice.tid, slice.named)]));
         while cpu.past.len() > PAST {
             cpu.past.pop_front();
         }

@@ -212,5 +212,13 @@ pub(crate) fn outside(summary: &Summary, options: Options) -> Option<String> {
         );
     }
     let title = if recorded { "Outside the kernel" } else { "Detours" };
-    Some(format!("{}\n{}", style.title(title), grid.render(style)))
+    let mut text = format!("{}\n{}", style.title(title), grid.render(style));
+    // Firmware takes the CPU without a trace; where the machine counts it, that narrows it down.
+    let smi: Vec<u64> =
+        summary.cpus.iter().filter_map(|c| c.counters.get("smi").copied()).collect();
+    if !smi.is_empty() {
+        let total = smi.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        let _ = write!(text, "\nSystem management interrupts counted meanwhile: {}", count(total));
+    }
+    Some(text)
 }

@@ -26,8 +26,15 @@ impl Workspace {
         // `cargo run` says where this package is; without it, the current directory decides.
         let start =
             std::env::var_os("CARGO_MANIFEST_DIR").map_or(PathBuf::from("."), PathBuf::from);
+        let manifest = exec::output(exec::cargo(&start).args([
+            "locate-project",
+            "--workspace",
+            "--message-format=plain",
+        ]))?;
+        let root = Path::new(manifest.trim()).parent().context("cargo finds no workspace")?;
+        // Asked from the root: inside a member, that member alone is the default.
         let metadata =
-            exec::json(exec::cargo(&start).args(["metadata", "--no-deps", "--format-version=1"]))?;
+            exec::json(exec::cargo(root).args(["metadata", "--no-deps", "--format-version=1"]))?;
         let root = path(&metadata, "workspace_root")?;
         let target = path(&metadata, "target_directory")?;
         let members: BTreeSet<&str> =
