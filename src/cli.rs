@@ -17,8 +17,8 @@ pub struct Cli {
     /// Say less
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more
-    #[arg(short, long, global = true)]
+    /// Say more: settings, hooks
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub verbose: bool,
     #[command(subcommand)]
     pub command: Command,

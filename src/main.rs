@@ -19,7 +19,7 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let verbosity = Verbosity { quiet: cli.quiet };
+    let verbosity = Verbosity { quiet: cli.quiet, verbose: cli.verbose };
     let result = match cli.command {
         Command::Doctor(options) => doctor::run(&options),
         Command::Record(options) => record::run(options, verbosity),
@@ -42,6 +42,7 @@ fn main() -> ExitCode {
 #[derive(Clone, Copy)]
 struct Verbosity {
     quiet: bool,
+    verbose: bool,
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

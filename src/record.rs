@@ -18,6 +18,9 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     for remark in &outcome.remarks {
         eprintln!("detour: {remark}");
     }
+    if verbosity.verbose {
+        say_settings(&outcome.output)?;
+    }
     if json {
         let said = serde_json::json!({
             "output": outcome.output,
@@ -38,6 +41,23 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
         None => ExitCode::SUCCESS,
     })
+}
+
+/// What was recorded with, from the file itself.
+fn say_settings(trace: &Path) -> Result<()> {
+    let reader = trace::Reader::open(trace)?;
+    let manifest = reader.manifest();
+    let isolation = &manifest.isolation;
+    eprintln!("measured CPUs {}, recorder on {}", isolation.measured, isolation.housekeeping);
+    for cpu in &manifest.cpus {
+        let (t_min, threshold) = (cpu.t_min_ns, cpu.threshold_ns);
+        eprintln!("CPU {}: t_min {t_min:.1} ns, threshold {threshold:.0} ns", cpu.cpu);
+    }
+    eprintln!("hooks: {}", manifest.hooks_attached.join(", "));
+    for missing in &manifest.hooks_missing {
+        eprintln!("no hook {} ({}): {}", missing.hook, missing.why, missing.lost);
+    }
+    Ok(())
 }
 
 /// How a recording went, as far as the command line cares.

@@ -14,6 +14,9 @@ use crate::{
     thread::reconcile,
 };
 
+/// One interrupt in so many checks the account: at 250 Hz, well before a detour is settled.
+const RECONCILE_EVERY: u64 = 8;
+
 /// A sender older than this has sent something else.
 const SENDER_FRESH_NS: u64 = 1_000_000;
 
@@ -23,8 +26,9 @@ pub fn vector_entry(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::VECTOR_ENTRY, |cpu| {
         let vector = ctx.arg::<u32>(0);
         let origin = if is_ipi(vector) { take_sender(cpu.number) } else { 0 };
-        if cpu.depth() == 0 && cpu.emits() {
-            // The tick comes by often: a good moment to see that the thread is the one we think.
+        // Ticks come by often enough to see now and then that the thread is the one we think.
+        let due = cpu.state.hits[hook::VECTOR_ENTRY] & (RECONCILE_EVERY - 1) == 0;
+        if due && cpu.depth() == 0 && cpu.emits() {
             reconcile(cpu, bpf_get_current_pid_tgid() as u32);
         }
         push(cpu, kind::VECTOR, vector, origin, 0, 0);

@@ -22,20 +22,42 @@ fn main() -> Result<(), Box<dyn Error>> {
     for pair in files.chunks_exact(2) {
         rounds.push(round(&read(&pair[0])?, &read(&pair[1])?)?);
     }
-    let added = |key: &str| {
+    let added = |key: &str| -> Vec<f64> {
         let of = |round: &serde_json::Value| {
             Some(round["watched"][key].as_f64()? - round["bare"][key].as_f64()?)
         };
-        median(rounds.iter().filter_map(of).collect())
+        rounds.iter().filter_map(of).collect()
     };
+    let (low, high) = interval(added("p50_ns")).ok_or("there was nothing to compare")?;
     let figures = serde_json::json!({
-        "added_p10_ns": added("p10_ns"),
-        "added_p25_ns": added("p25_ns"),
-        "added_p50_ns": added("p50_ns"),
+        "added_p10_ns": median(added("p10_ns")),
+        "added_p25_ns": median(added("p25_ns")),
+        "added_p50_ns": median(added("p50_ns")),
+        "added_p50_low_ns": low,
+        "added_p50_high_ns": high,
         "rounds": rounds,
     });
     println!("{figures}");
     Ok(())
+}
+
+/// Where the true median lies with 90 % confidence or more: that few or fewer of the values are on
+/// the wrong side of it is as likely as that many coins showing heads. All of them when they are
+/// too few to say.
+fn interval(mut values: Vec<f64>) -> Option<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    let mut chance = 0.5f64.powi(count as i32);
+    let mut below = chance;
+    let mut skip = 0;
+    while below <= 0.05 && skip + 1 < count / 2 {
+        skip += 1;
+        chance *= (count - skip + 1) as f64 / skip as f64;
+        below += chance;
+    }
+    // The last step may have gone beyond what is allowed.
+    let skip = if below > 0.05 { skip.saturating_sub(1) } else { skip };
+    Some((*values.get(skip)?, *values.get(count.checked_sub(1 + skip)?)?))
 }
 
 /// A recording's detours on the machine's clock, as (start, length).
@@ -137,5 +159,6 @@ fn figures(mut lengths: Vec<u64>) -> Result<serde_json::Value, Box<dyn Error>> {
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    let last = values.len().checked_sub(1)?;
+    Some((values[last / 2] + values[last.div_ceil(2)]) / 2.0)
 }

@@ -61,8 +61,8 @@ pub struct Extent {
 
 const FULL: Extent = Extent {
     probe_turns: 4_000,
-    tick_rounds: 6,
-    tick_seconds: 5,
+    tick_rounds: 16,
+    tick_seconds: 3,
     load_seconds: 10,
     repeats: 3,
     report_records: 5_000_000,
@@ -70,7 +70,7 @@ const FULL: Extent = Extent {
 
 const QUICK: Extent = Extent {
     probe_turns: 1_000,
-    tick_rounds: 2,
+    tick_rounds: 4,
     tick_seconds: 2,
     load_seconds: 3,
     repeats: 1,

@@ -16,9 +16,9 @@ const METHOD: &str = "\
 - Probe loop: the loop of `detour record` and a loop of two bare clock readings take turns of 0.3 ms
   on one CPU; the best turn of each counts.
 - Ticks: recordings with and without kernel records alternate on a CPU that is otherwise idle. The
-  tick's place in its period is known from the first and looked up in both; per round the medians
-  are compared, and the middle round counts. The machine's own drift is larger than the difference,
-  hence the rounds.
+  tick's place in its period is known from the first and looked up in both; the difference of the
+  medians is taken per pair. Given is the median of all pairs, which is held against the target,
+  and the interval that holds it with 90 % confidence.
 - Records from one CPU: a process touches fresh pages as fast as it can, and each page fault is a
   record. Kernel records only, default settings; the reader's time includes writing the file.
 - Trace file: made-up records of four CPUs in blocks as the recorder writes them, two detours for
