@@ -68,23 +68,33 @@ pub struct Record {
     #[arg(long, conflicts_with = "no_probe")]
     pub no_bpf: bool,
     /// Kernel records alone: names without detours
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fifo")]
     pub no_probe: bool,
     /// Run the probes under SCHED_FIFO at this priority; real-time throttling then makes noise of
     /// its own
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub fifo: Option<u32>,
     /// Record what the kernel takes from these processes
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["cgroup", "command", "no_bpf"])]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        conflicts_with_all = ["cgroup", "command", "no_bpf", "no_probe", "cpus", "housekeeping", "threshold", "fifo"]
+    )]
     pub pid: Vec<u32>,
     /// Record what the kernel takes from everything in this cgroup
-    #[arg(long, conflicts_with_all = ["command", "no_bpf"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["command", "no_bpf", "no_probe", "cpus", "housekeeping", "threshold", "fifo"]
+    )]
     pub cgroup: Option<PathBuf>,
     /// Say how it went as JSON on standard output
     #[arg(long)]
     pub json: bool,
     /// Record what the kernel takes from this command; ends with it and exits with its code
-    #[arg(last = true, conflicts_with = "no_bpf")]
+    #[arg(
+        last = true,
+        conflicts_with_all = ["no_bpf", "no_probe", "cpus", "housekeeping", "threshold", "fifo"]
+    )]
     pub command: Vec<OsString>,
 }
 

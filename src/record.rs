@@ -2,6 +2,7 @@
 //! it is.
 
 use std::{
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -29,7 +30,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
             "remarks": outcome.remarks,
             "write_error": outcome.write_error,
         });
-        println!("{said:#}");
+        writeln!(std::io::stdout(), "{said:#}")?;
     } else if !quiet {
         let name = outcome.output.display();
         eprintln!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes));

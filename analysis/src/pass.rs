@@ -132,9 +132,17 @@ impl Summariser {
             lane.beside_ns = lane.beside_ns.saturating_add(cost);
         }
 
+        // A further part of an interruption may be another source's: the tick after another timer,
+        // the second handler on a line. Then it is a sample of its own, though not counted again.
+        let before = lane.last_row.get_mut(usize::from(record.depth)).map(|row| row.replace(index));
+        let same_row = before == Some(Some(index));
         let cell = at(&mut lane.cells, index);
         cell.part.add(counted, cost);
-        if counted {
+        if !counted && !same_row {
+            if let Some(done) = cell.open.replace(cost) {
+                row.costs.add(done);
+            }
+        } else if counted {
             // The distribution is of whole interruptions, so one enters when the next begins.
             if let Some(done) = cell.open.replace(cost) {
                 row.costs.add(done);

@@ -2,7 +2,7 @@
 //! long it took; entry and exit are not included.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
-use detour_abi::{Frame, hook, kind};
+use detour_abi::{Frame, flag, hook, kind};
 
 use crate::state::{now, on_watched_cpu};
 
@@ -10,7 +10,11 @@ use crate::state::{now, on_watched_cpu};
 #[raw_tracepoint]
 pub fn nmi(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::NMI, |cpu| {
+        // Signed in the kernel: a clock that was set back must not become centuries.
         let length = ctx.arg::<u64>(1);
+        let length = if length > i64::MAX as u64 { 0 } else { length };
+        // Every registered handler is asked; the interrupt is counted where one took it.
+        let handled = ctx.arg::<u64>(2) as u32 != 0;
         let frame = Frame {
             start: now().wrapping_sub(length),
             accounted: 0,
@@ -19,7 +23,7 @@ pub fn nmi(ctx: RawTracePointContext) -> i32 {
             other: 0,
             aux: 0,
             kind: kind::NMI,
-            flags: 0,
+            flags: if handled { 0 } else { flag::CONTINUED },
             spare: 0,
         };
         let depth = cpu.depth() + 1;

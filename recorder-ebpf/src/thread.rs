@@ -50,10 +50,11 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             let state: u32 = unsafe { field(prev, TASK_STATE.load()) };
             let wants_to_run = ctx.arg::<u64>(0) & 1 != 0 || state == 0;
             let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
-            // From the end of the interrupt that asked for the switch, the CPU works for the
-            // newcomer; the kernel charges it so, too.
+            // From the end of the interrupt that woke the newcomer, the CPU works for it; the
+            // kernel charges it so, too.
             let asked = cpu.state.interrupted_until;
-            if flags != 0 && asked > frame.start && now - asked < SWITCH_NS {
+            let woken_before = woken_at(next_tid) != 0 && woken_at(next_tid) <= asked;
+            if flags != 0 && woken_before && asked > frame.start && now - asked < SWITCH_NS {
                 now = asked;
             }
             left = left.wrapping_add(close(cpu, &frame, now, accounted, flags, 0));
@@ -68,7 +69,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         {
             if slot.woken_at != 0 {
                 waker = slot.waker;
-                waited = now.wrapping_sub(slot.woken_at);
+                waited = if now > slot.woken_at { now - slot.woken_at } else { 0 };
                 slot.woken_at = 0;
             }
             // A worker that was interrupted in an item goes on with it; an idle one has none yet.
@@ -86,6 +87,15 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         frame.accounted = left;
         frame.start = now;
     })
+}
+
+/// When a task was woken; 0 when it was not, or when it has run since.
+#[inline(always)]
+fn woken_at(tid: u32) -> u64 {
+    match task_slot(tid) {
+        Some(slot) if slot.tid == tid => slot.woken_at,
+        _ => 0,
+    }
 }
 
 /// Puts the account right when a switch went by unseen: hypervisors and security modules exist that
@@ -221,6 +231,8 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
         let tid: u32 = unsafe { field(task, TASK_PID.load()) };
         if let Some(slot) = own_task_slot(tid) {
             slot.comm = comm;
+            // Its next switch announces it in full: a new program may be in a new cgroup.
+            slot.cgroup = CGROUP_UNKNOWN;
         }
         cpu.announce(Task {
             comm,

@@ -25,6 +25,8 @@ use crate::{
 
 /// Events of a lane before its block is written.
 const BLOCK_EVENTS: usize = 1 << 15;
+/// With a high threshold most records are in no detour; they wait this long for one.
+const LONGEST_DETOUR_NS: u64 = 2_000_000_000;
 /// What a killed recorder loses at most.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
@@ -154,7 +156,10 @@ impl Assembler {
         }
         for &(probe, jump) in &batch.jumps {
             if let Some(lane) = self.probed.get_mut(probe as usize) {
-                lane.waiting.push_back(jump);
+                match lane.waiting.back_mut() {
+                    Some(last) if last.to == jump.from => last.to = jump.to,
+                    _ => lane.waiting.push_back(jump),
+                }
             }
         }
         self.settle_jumps(batch.last);
@@ -180,6 +185,10 @@ impl Assembler {
                 if started.is_none_or(|started| end <= started) {
                     return;
                 }
+                let ended = probes[lane].jumps.last().and_then(|last| self.clock.ns(last));
+                if ended.is_some_and(|ended| record.start >= ended) {
+                    return;
+                }
                 let is_probe = record.kind() == kind::THREAD && record.id == probes[lane].tid;
                 let named = self.named(record, is_probe);
                 self.probed[lane].merge.record(named, &mut self.lanes[lane]);
@@ -196,6 +205,9 @@ impl Assembler {
     }
 
     fn program_record(&mut self, record: &detour_abi::Record) {
+        if record.start + record.gross <= self.epoch_ns {
+            return;
+        }
         let named = self.named(record, false);
         if record.kind() != kind::THREAD {
             self.program.record(named);
@@ -208,7 +220,8 @@ impl Assembler {
             waited_ns: u64::from(record.aux),
         };
         let Subject::Program(targets) = &mut self.subject else { return };
-        let watched = targets.contains(record.id, &mut self.names);
+        let seen_whole = record.flags & flag::POINT == 0;
+        let watched = seen_whole && targets.contains(record.id, &mut self.names);
         if !watched {
             self.program.slice(slice, None::<(LaneId, &mut Open)>);
             return;
@@ -260,11 +273,15 @@ impl Assembler {
         if baseline {
             flags = flags.with(RecordFlags::BASELINE);
         }
+        // What began before the recording is part of it from its start on.
+        let before = self.epoch_ns.saturating_sub(record.start).min(record.gross);
+        let gross_ns = record.gross - before;
+        let net_ns = record.net.min(gross_ns);
         let record = Record {
             start_ns: record.start.saturating_sub(self.epoch_ns),
-            gross_ns: record.gross,
-            net_ns: record.net,
-            cost_ns: record.net,
+            gross_ns,
+            net_ns,
+            cost_ns: net_ns,
             source,
             cpu: record.cpu,
             depth: record.depth(),
@@ -292,6 +309,10 @@ impl Assembler {
             }
             if all {
                 probed.merge.finish(&mut self.lanes[lane]);
+            } else if let Some(settled) = self.clock.ns(settled) {
+                // A detour that is still going on has not been seen yet; few last longer.
+                let time = settled.saturating_sub(self.epoch_ns + LONGEST_DETOUR_NS);
+                probed.merge.forget_before(time, &mut self.lanes[lane]);
             }
         }
     }

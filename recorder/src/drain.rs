@@ -119,7 +119,12 @@ impl Drain {
                 }
             }
             batch.last = stopping;
-            if (stopping || !batch.is_empty()) && out.send(batch).is_err() || stopping {
+            // The last one goes even when it is empty: it says that nothing follows.
+            if stopping {
+                let _ = out.send(batch);
+                return;
+            }
+            if !batch.is_empty() && out.send(batch).is_err() {
                 return;
             }
             if !busy {

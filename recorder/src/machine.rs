@@ -49,13 +49,6 @@ pub fn pin(cpus: &CpuSet) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Names the calling thread; the kernel keeps 15 bytes.
-pub fn name_thread(name: &str) {
-    if let Ok(name) = std::ffi::CString::new(name) {
-        let _ = rustix::thread::set_name(&name);
-    }
-}
-
 /// CPU time of the calling thread, ns.
 pub fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -138,6 +131,27 @@ pub fn available_memory() -> u64 {
         .find_map(|line| line.strip_prefix("MemAvailable:"))
         .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
         .map_or(1 << 30, |kib| kib * 1024)
+        .min(cgroup_headroom())
+}
+
+/// What the cgroup of this process may still use; a batch job often gets less than the node has.
+fn cgroup_headroom() -> u64 {
+    let own = text("/proc/self/cgroup");
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let Some(root) = crate::cgroups::Cgroups::of_this_machine().root().map(Path::to_path_buf)
+    else {
+        return u64::MAX;
+    };
+    let own = root.join(path.trim_start_matches('/'));
+    own.ancestors()
+        .take_while(|directory| directory.starts_with(&root))
+        .filter_map(|directory| {
+            let limit = text(directory.join("memory.max")).parse::<u64>().ok()?;
+            let used = text(directory.join("memory.current")).parse::<u64>().ok()?;
+            Some(limit.saturating_sub(used))
+        })
+        .min()
+        .unwrap_or(u64::MAX)
 }
 
 /// The batch system's name for the job this runs in.

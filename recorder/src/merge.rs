@@ -58,7 +58,10 @@ pub struct Merge {
 impl Merge {
     /// Takes a record, in the order the kernel sent them.
     pub fn record(&mut self, named: Named, sink: &mut impl Sink) {
-        if named.record.flags.contains(RecordFlags::BASELINE) {
+        // A fault that slept has no CPU time of its own; its thread's records hold it.
+        let slept =
+            named.class == Class::PageFault && named.record.flags.contains(RecordFlags::CUT_SHORT);
+        if slept || named.record.flags.contains(RecordFlags::BASELINE) {
             sink.lone(named.record);
             return;
         }
@@ -97,6 +100,17 @@ impl Merge {
             }
         }
         self.composer.compose(start, end, sink);
+    }
+
+    /// Whatever ended before this is in no detour that could still come.
+    pub fn forget_before(&mut self, time: u64, sink: &mut impl Sink) {
+        while let Some(oldest) = self.pending.front() {
+            if oldest.end() >= time {
+                break;
+            }
+            sink.lone(oldest.record);
+            self.pending.pop_front();
+        }
     }
 
     /// Everything still waiting is in no detour.

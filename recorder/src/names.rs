@@ -144,7 +144,11 @@ impl Names {
                 task.task_flags & PF_KTHREAD != 0,
             ),
         };
-        self.know(task.tid, task.tgid, comm, unit, kernel, task.cgroup);
+        let cgroup = match before {
+            Some(known) if partial => known.cgroup,
+            _ => task.cgroup,
+        };
+        self.know(task.tid, task.tgid, comm, unit, kernel, cgroup);
     }
 
     fn know(

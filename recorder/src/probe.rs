@@ -50,6 +50,8 @@ pub struct Jumps {
     end: Line,
     /// The loop's first reading; 0 before it runs.
     first: Line,
+    /// Its last; 0 while it runs.
+    last: Line,
 }
 
 #[repr(align(128))]
@@ -93,6 +95,7 @@ impl Jumps {
             lost: Line::default(),
             end: Line(AtomicU64::new(u64::MAX)),
             first: Line::default(),
+            last: Line::default(),
         })
     }
 
@@ -114,6 +117,11 @@ impl Jumps {
     /// The loop's first reading of the counter, once it runs.
     pub fn first(&self) -> Option<u64> {
         Some(self.first.0.load(Ordering::Acquire)).filter(|&ticks| ticks != 0)
+    }
+
+    /// The loop's last reading, once it has ended.
+    pub fn last(&self) -> Option<u64> {
+        Some(self.last.0.load(Ordering::Acquire)).filter(|&ticks| ticks != 0)
     }
 
     /// Ends the loop at a reading of the counter; 0 ends it now.
@@ -154,6 +162,7 @@ pub fn run<C: Counter>(jumps: &Jumps, threshold: u64) -> Run {
             writer.push(Jump { from: last, to: now });
         }
         if now >= end.load(Ordering::Relaxed) {
+            jumps.last.0.store(now, Ordering::Release);
             return Run { first, last: now, iterations };
         }
         last = now;

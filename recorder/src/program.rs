@@ -19,7 +19,7 @@ const TOUCHING_NS: u64 = 2_000;
 const SHORTEST_WAIT_NS: u64 = 1_000;
 /// How much of a CPU's past is kept to explain a wait.
 const PAST: usize = 8_192;
-/// Records inside one time slice that are kept; more of them and the first ones go unexplained.
+/// Records inside one time slice that are kept; beyond, they are counted as unwritten.
 const MAX_INSIDE: usize = 1 << 20;
 
 /// A finished time slice.
@@ -93,6 +93,14 @@ impl Program {
                 .preempted_at
                 .or((slice.waited_ns > 0).then(|| start.saturating_sub(slice.waited_ns)));
             let slept = inside.iter().position(|n| n.record.start_ns < start && is_fault(n));
+            // Preempted inside a fault, it waited for the CPU; the fault is counted and costs nothing.
+            let slept = match (slept, thread.preempted_at) {
+                (Some(index), Some(_)) => {
+                    out.lone(inside.remove(index).record);
+                    None
+                }
+                (slept, _) => slept,
+            };
             match (slept, wait_from) {
                 (Some(index), _) => {
                     let fault = inside.remove(index);
@@ -105,9 +113,8 @@ impl Program {
                 (None, Some(from)) if start.saturating_sub(from) >= SHORTEST_WAIT_NS => {
                     let from = from.max(thread.settled).min(start);
                     // Its own slices are not what it waited for, whatever the clocks say.
-                    for (_, named) in
-                        cpu.past.iter().filter(|(tid, n)| *tid != slice.tid && n.end() > from)
-                    {
+                    let recent = cpu.past.iter().rev().take_while(|(_, n)| n.end() > from);
+                    for (_, named) in recent.filter(|(tid, _)| *tid != slice.tid) {
                         self.composer.add(*named);
                     }
                     self.composer.compose(from, start, out);

@@ -40,6 +40,10 @@ pub enum RecordError {
     OutsideCpuset { cpu: u32, allowed: String },
     #[error("CPU {0} cannot be measured and do the housekeeping: take it out of -c or of -H")]
     BothWays(u32),
+    #[error(
+        "--fifo on every CPU would lock the machine up: leave one for everything else, with -c or -H"
+    )]
+    FifoEverywhere,
     #[error("no CPU is left to measure: -H takes all that this process may use")]
     NothingToMeasure,
     #[error(transparent)]
@@ -131,6 +135,9 @@ impl Session {
             Some(_) => (machine::online(), CpuSet::new()),
             None => choice::choose_cpus(options)?,
         };
+        if options.fifo.is_some() && housekeeping.is_empty() {
+            return Err(RecordError::FifoEverywhere);
+        }
         let mut remarks = Vec::new();
         let take_anchor: fn() -> Anchor = || anchor::<C>(200);
         let mut clock = ClockLine::default();
@@ -220,7 +227,7 @@ impl Session {
             },
             _ => None,
         };
-        let exit_code = subject::wait(options, watch, child.as_mut());
+        let mut exit_code = subject::wait(options, watch, child.as_mut());
 
         let finished = self.stop_probes();
         if self.probes.is_empty() {
@@ -241,7 +248,16 @@ impl Session {
             stopped.cpu_ns,
         );
         let trailer = Trailer { overhead, ..totals.trailer };
-        Ok(self.close(options, stopped.assembled, trailer, exit_code))
+        if options.program.is_some() && stopped.assembled.threads.is_empty() {
+            self.remarks.push("no thread of the program ran while it was recorded".to_owned());
+        }
+        let mut outcome = self.close(options, stopped.assembled, trailer, None);
+        // Time is up before the command is: the recording is whole, the command goes on.
+        if let (None, Some(child)) = (exit_code, &mut child) {
+            exit_code = child.wait().ok().map(subject::exit_code);
+        }
+        outcome.exit_code = exit_code;
+        Ok(outcome)
     }
 
     /// Lets the programs run for a moment before the recording starts: interrupts that were under
@@ -340,7 +356,11 @@ impl Session {
             lanes.push(LaneTotals { lane: lane.0, from_ns, to_ns, ..LaneTotals::default() });
         }
         lanes.sort_by_key(|totals| totals.lane);
-        let window_ns = lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum();
+        let window_ns = match options.program {
+            None => lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum(),
+            // Programs run on all CPUs, whatever few threads are watched.
+            Some(_) => monotonic_ns().saturating_sub(epoch_ns) * self.measured.len() as u64,
+        };
         let trailer = Trailer {
             lanes,
             lost,

@@ -14,6 +14,7 @@ use crate::{
     machine,
     options::{Options, ProgramOption},
     record::{RecordError, Watch},
+    rules,
     targets::Target,
 };
 
@@ -21,12 +22,12 @@ use crate::{
 pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
     match program {
         ProgramOption::Pids(pids) => {
-            for &pid in pids {
-                if !PathBuf::from(format!("/proc/{pid}")).exists() {
-                    return Err(RecordError::NoProcess(pid));
-                }
-            }
-            Ok(Target::Pids(pids.clone()))
+            // A thread's id stands for its process.
+            let process = |&pid: &u32| match rules::from_proc(pid) {
+                Some((_, tgid, _)) => Ok(tgid),
+                None => Err(RecordError::NoProcess(pid)),
+            };
+            Ok(Target::Pids(pids.iter().map(process).collect::<Result<_, _>>()?))
         }
         ProgramOption::Cgroup(path) => {
             let no_cgroup = || RecordError::NoCgroup(path.display().to_string());
@@ -82,7 +83,7 @@ pub fn wait(options: &Options, watch: &Watch, mut child: Option<&mut Child>) -> 
 }
 
 /// As a shell would report it.
-fn exit_code(status: std::process::ExitStatus) -> i32 {
+pub fn exit_code(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }

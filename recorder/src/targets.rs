@@ -63,9 +63,11 @@ impl Targets {
             Target::Pids(_) | Target::Children => {
                 names.tgid(tid).is_some_and(|tgid| self.processes.contains(&tgid))
             }
-            Target::Cgroup(wanted) => {
-                names.cgroup_path(tid).is_some_and(|path| is_below(&path, wanted))
-            }
+            Target::Cgroup(wanted) => match names.cgroup_path(tid) {
+                Some(path) => is_below(&path, wanted),
+                // Not known yet: the next slice asks again.
+                None => return false,
+            },
         };
         self.decided.insert(tid, is_one);
         is_one

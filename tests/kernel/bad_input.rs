@@ -5,9 +5,9 @@ use std::{fs, process::Command};
 
 use anyhow::{Result, ensure};
 
-use crate::support::{Needs, Scratch, cpus, detour, report, text};
+use crate::support::{Needs, Scratch, Test, cpus, detour, report, text};
 
-pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+pub const TESTS: &[Test] = &[
     ("an_unknown_cpu_is_refused_by_number", Needs::Nothing, an_unknown_cpu_is_refused_by_number),
     (
         "a_cpu_outside_the_cpuset_is_refused_with_those_inside",
@@ -22,11 +22,11 @@ pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
     ("foreign_and_damaged_files_are_named_as_such", Needs::Nothing, foreign_and_damaged_files),
     (
         "without_privileges_the_probe_records_alone_and_says_so",
-        Needs::Root,
+        Needs::RootAndSetpriv,
         without_privileges_the_probe_records_alone_and_says_so,
     ),
-    ("with_cap_bpf_alone_the_probe_records_and_says_so", Needs::Root, with_cap_bpf_alone),
-    ("cap_bpf_and_cap_perfmon_suffice", Needs::Root, cap_bpf_and_cap_perfmon_suffice),
+    ("with_cap_bpf_alone_the_probe_records_and_says_so", Needs::RootAndSetpriv, with_cap_bpf_alone),
+    ("cap_bpf_and_cap_perfmon_suffice", Needs::RootAndSetpriv, cap_bpf_and_cap_perfmon_suffice),
     ("a_threshold_below_t_min_is_refused", Needs::Nothing, a_threshold_below_t_min_is_refused),
     ("a_missing_process_or_command_is_named", Needs::Root, a_missing_process_or_command_is_named),
 ];
@@ -82,20 +82,15 @@ fn foreign_and_damaged_files() -> Result<()> {
     fails(detour().arg("import").arg(&path), 1, &["line 3"])
 }
 
-/// As nobody, with these capabilities and no others; None where the tool for it is missing.
-fn as_nobody(capabilities: &str) -> Option<Command> {
-    let there = Command::new("setpriv").arg("--version").output().is_ok_and(|o| o.status.success());
-    if !there {
-        println!("setpriv is not installed: not tried");
-        return None;
-    }
+/// As nobody, with these capabilities and no others.
+fn as_nobody(capabilities: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     if !capabilities.is_empty() {
         command.arg(format!("--inh-caps={capabilities}"));
         command.arg(format!("--ambient-caps={capabilities}"));
     }
-    Some(command)
+    command
 }
 
 /// The binary where anybody can run it, and a directory where anybody can write.
@@ -108,40 +103,37 @@ fn for_everybody(scratch: &Scratch) -> Result<std::path::PathBuf> {
     Ok(binary)
 }
 
-fn record_as(capabilities: &str, name: &str) -> Result<Option<(String, serde_json::Value)>> {
+fn record_as(capabilities: &str, name: &str) -> Result<(String, serde_json::Value)> {
     let scratch = Scratch::new(name)?;
-    let Some(mut command) = as_nobody(capabilities) else { return Ok(None) };
+    let mut command = as_nobody(capabilities);
     let binary = for_everybody(&scratch)?;
     let path = scratch.file("trace.detour");
     let output = command.arg(binary).args(["record", "-d", "1s", "-o"]).arg(&path).output()?;
     let said = text(&output.stderr);
     ensure!(output.status.success(), "{:?}: {said}", output.status);
     ensure!(!said.contains("panicked"), "{said}");
-    Ok(Some((said, report(&path)?)))
+    Ok((said, report(&path)?))
 }
 
 fn without_privileges_the_probe_records_alone_and_says_so() -> Result<()> {
-    if let Some((said, report)) = record_as("", "nobody")? {
-        ensure!(said.contains("probe alone") && said.contains("CAP_BPF"), "{said}");
-        ensure!(report["mode"] == "probe_only", "{}", report["mode"]);
-        ensure!(!report["cpus"].as_array().is_none_or(Vec::is_empty));
-    }
+    let (said, report) = record_as("", "nobody")?;
+    ensure!(said.contains("probe alone") && said.contains("CAP_BPF"), "{said}");
+    ensure!(report["mode"] == "probe_only", "{}", report["mode"]);
+    ensure!(!report["cpus"].as_array().is_none_or(Vec::is_empty));
     Ok(())
 }
 
 fn with_cap_bpf_alone() -> Result<()> {
-    if let Some((said, report)) = record_as("+bpf", "cap-bpf")? {
-        ensure!(said.contains("CAP_PERFMON"), "{said}");
-        ensure!(report["mode"] == "probe_only", "{}", report["mode"]);
-    }
+    let (said, report) = record_as("+bpf", "cap-bpf")?;
+    ensure!(said.contains("CAP_PERFMON"), "{said}");
+    ensure!(report["mode"] == "probe_only", "{}", report["mode"]);
     Ok(())
 }
 
 fn cap_bpf_and_cap_perfmon_suffice() -> Result<()> {
-    if let Some((_, report)) = record_as("+bpf,+perfmon", "cap-both")? {
-        ensure!(report["mode"] == "attributed", "{}", report["mode"]);
-        ensure!(crate::support::sum(&report, "timer", "", "count") > 20, "{}", report["sources"]);
-    }
+    let (_, report) = record_as("+bpf,+perfmon", "cap-both")?;
+    ensure!(report["mode"] == "attributed", "{}", report["mode"]);
+    ensure!(crate::support::sum(&report, "timer", "", "count") > 20, "{}", report["sources"]);
     Ok(())
 }
 

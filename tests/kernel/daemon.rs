@@ -5,9 +5,9 @@ use std::fs;
 use anyhow::{Result, ensure};
 use trace::{Class, RecordFlags};
 
-use crate::support::{self, Needs, Recording, Scratch, cpus, load};
+use crate::support::{self, Needs, Recording, Scratch, Test, cpus, load};
 
-pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+pub const TESTS: &[Test] = &[
     (
         "every_hit_of_a_daemon_is_attributed_to_it_by_name",
         Needs::RootAndTwoCpus,

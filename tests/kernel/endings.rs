@@ -5,9 +5,9 @@ use std::{fs, process::Command, time::Duration};
 use anyhow::{Context, Result, ensure};
 use trace::Reader;
 
-use crate::support::{Needs, Recording, Scratch, detour, report, text};
+use crate::support::{Needs, Recording, Scratch, Test, detour, report, text};
 
-pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+pub const TESTS: &[Test] = &[
     (
         "a_killed_recorder_leaves_a_readable_file_and_no_programs",
         Needs::Root,

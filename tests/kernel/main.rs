@@ -24,8 +24,7 @@ fn main() {}
 fn main() {
     use libtest_mimic::{Arguments, Failed, Trial};
 
-    type Test = (&'static str, support::Needs, fn() -> anyhow::Result<()>);
-    let tests: Vec<Test> = [
+    let tests: Vec<support::Test> = [
         daemon::TESTS,
         counts::TESTS,
         storms::TESTS,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::support::{self, Needs, Recording, Scratch, cpus, detour, loadgen, sum, text};
+use crate::support::{self, Needs, Recording, Scratch, Test, cpus, detour, loadgen, sum, text};
 
-pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+pub const TESTS: &[Test] = &[
     (
         "a_command_is_followed_and_its_preemption_has_a_name",
         Needs::Root,

@@ -5,9 +5,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trace::{Class, RecordFlags};
 
-use crate::support::{Needs, Recording, Scratch, Trace, cpus, load, sum};
+use crate::support::{Needs, Recording, Scratch, Test, Trace, cpus, load, sum};
 
-pub const TESTS: &[(&str, Needs, fn() -> Result<()>)] = &[
+pub const TESTS: &[Test] = &[
     (
         "an_ipi_storm_is_recorded_to_the_last_with_its_sender",
         Needs::RootAndTwoCpus,

@@ -12,6 +12,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use trace::{Block, Reader, Record, Source};
 
+/// Name, what it needs, and the test.
+pub type Test = (&'static str, Needs, fn() -> Result<()>);
+
 /// What a test cannot do without.
 #[derive(Clone, Copy)]
 pub enum Needs {
@@ -19,6 +22,8 @@ pub enum Needs {
     Root,
     /// Root, and a CPU for the recorder beside the measured one.
     RootAndTwoCpus,
+    /// Root, and util-linux's setpriv to give it up with.
+    RootAndSetpriv,
 }
 
 impl Needs {
@@ -28,6 +33,9 @@ impl Needs {
             Needs::Nothing => true,
             Needs::Root => root,
             Needs::RootAndTwoCpus => root && recorder::machine::allowed().len() >= 2,
+            Needs::RootAndSetpriv => {
+                root && Command::new("setpriv").arg("--version").output().is_ok()
+            }
         }
     }
 }

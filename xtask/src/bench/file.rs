@@ -18,15 +18,21 @@ pub fn throughput(bench: &Bench) -> Result<Vec<Figure>> {
         runs.push(exec::json(bench.example("throughput").arg(RECORDS))?);
     }
     let best = |pointer: &str| best(&runs, pointer, f64::max);
+    let bytes = best("/bytes_per_record")?;
+    let (written, read) = (best("/write_records_per_s")?, best("/read_records_per_s")?);
     Ok(vec![
-        Figure::noted("trace file, bytes per record", format!("{:.1}", best("/bytes_per_record")?)),
-        Figure::noted(
+        Figure::judged("trace file, bytes per record", "< 12", format!("{bytes:.1}"), bytes < 12.0),
+        Figure::judged(
             "trace file, records written a second on one core",
-            grouped(best("/write_records_per_s")?),
+            "5,000,000",
+            grouped(written),
+            written >= 5e6,
         ),
-        Figure::noted(
+        Figure::judged(
             "trace file, records read a second on one core",
-            grouped(best("/read_records_per_s")?),
+            "5,000,000",
+            grouped(read),
+            read >= 5e6,
         ),
     ])
 }
