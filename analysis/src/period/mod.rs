@@ -75,6 +75,9 @@ impl Default for Finder {
     }
 }
 
+/// Share of the time that the beats, laid end to end, have to fill.
+const SUSTAINED: f64 = 0.05;
+
 impl Finder {
     #[must_use]
     pub fn new() -> Self {
@@ -87,15 +90,26 @@ impl Finder {
             return None;
         }
         let times = since_first(starts);
-        let screen = times.get(..SCREEN).unwrap_or(&times);
+        self.find_in(&times).filter(|period| is_sustained(&times, period.period_ns))
+    }
+
+    fn find_in(&mut self, times: &[f64]) -> Option<Period> {
+        let screen = times.get(..SCREEN).unwrap_or(times);
         let local = lattice::candidates(screen);
         if let Some(best) = fundamental(local.iter().filter_map(|&p| lattice::fit(screen, p))) {
-            return lattice::fit(&times, best.period_ns);
+            return lattice::fit(times, best.period_ns);
         }
         let global = coherent::candidates(screen, &mut self.planner);
         let best = fundamental(global.iter().filter_map(|&p| coherent::fit(screen, p)))?;
-        coherent::fit(&times, best.period_ns)
+        coherent::fit(times, best.period_ns)
     }
+}
+
+/// Whether the beat fills a fair part of the time. Page faults of one burst are evenly spaced too;
+/// a source that beats for a thousandth of the time has no period to speak of.
+fn is_sustained(times: &[f64], period: f64) -> bool {
+    let span = times.last().copied().unwrap_or(0.0);
+    times.len() as f64 * period >= SUSTAINED * span
 }
 
 /// The longest period among those that explain about as many events as the best one.
