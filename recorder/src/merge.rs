@@ -203,16 +203,16 @@ fn in_detour(named: &Named, cost: u64) -> Record {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
     use trace::SourceId;
 
     use super::*;
 
     #[derive(Default)]
-    struct Collect {
-        lone: Vec<Record>,
-        detours: Vec<(Detour, Vec<Record>)>,
+    pub(crate) struct Collect {
+        pub(crate) lone: Vec<Record>,
+        pub(crate) detours: Vec<(Detour, Vec<Record>)>,
     }
 
     impl Sink for Collect {
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    fn named(class: Class, start: u64, gross: u64, net: u64, depth: u8) -> Named {
+    pub(crate) fn named(class: Class, start: u64, gross: u64, net: u64, depth: u8) -> Named {
         Named {
             class,
             record: Record {

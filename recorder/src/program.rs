@@ -165,41 +165,10 @@ fn is_fault(named: &Named) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use trace::{Class, Detour, Record, SourceId};
+    use trace::Class;
 
     use super::*;
-
-    #[derive(Default)]
-    struct Lane {
-        lone: Vec<Record>,
-        detours: Vec<(Detour, Vec<Record>)>,
-    }
-
-    impl Sink for Lane {
-        fn lone(&mut self, record: Record) {
-            self.lone.push(record);
-        }
-
-        fn detour(&mut self, detour: Detour, records: &[Record]) {
-            self.detours.push((detour, records.to_vec()));
-        }
-    }
-
-    fn named(class: Class, start: u64, gross: u64, net: u64, depth: u8) -> Named {
-        Named {
-            class,
-            record: Record {
-                start_ns: start,
-                gross_ns: gross,
-                net_ns: net,
-                cost_ns: net,
-                source: SourceId(class as u32),
-                cpu: 0,
-                depth,
-                flags: RecordFlags::default(),
-            },
-        }
-    }
+    use crate::merge::tests::{Collect as Lane, named};
 
     fn slice(start: u64, gross: u64, net: u64, tid: u32, runnable: bool, waited_ns: u64) -> Slice {
         Slice { named: named(Class::Thread, start, gross, net, 0), tid, runnable, waited_ns }
