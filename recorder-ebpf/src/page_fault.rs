@@ -1,6 +1,6 @@
 //! Page faults: `exceptions:page_fault_user/kernel` is the start. No tracepoint marks the end, but
 //! the software events `minor-faults` and `major-faults` are counted when the fault has been
-//! handled: a program on those, and where it loads one on the exit of `handle_mm_fault`, closes it.
+//! handled: a program on each of those closes it. Where they are refused a fault is a point.
 
 use aya_ebpf::{
     helpers::bpf_get_current_pid_tgid,
