@@ -89,8 +89,6 @@ pub struct Assembler {
     clock: ClockLine,
     closures: HashMap<u16, Closure>,
     last_flush: Instant,
-    /// Records that began before this are not part of the recording.
-    not_before_ns: u64,
     own_ns: u64,
     unwritten: u64,
     write_error: Option<String>,
@@ -137,7 +135,6 @@ impl Assembler {
             clock,
             closures: HashMap::new(),
             last_flush: Instant::now(),
-            not_before_ns: epoch_ns,
             own_ns: 0,
             unwritten: 0,
             write_error: None,
@@ -195,7 +192,7 @@ impl Assembler {
             }
             Subject::Cpus(_) => {
                 let Some(lane) = lane else { return };
-                if record.start >= self.not_before_ns {
+                if record.start >= self.epoch_ns {
                     let named = self.named(record, false);
                     self.lanes[lane].lone(named.record);
                 }

@@ -112,6 +112,18 @@ mod tests {
         Detours::new(list.iter().copied()).unwrap()
     }
 
+    /// Detours from the pause before each and its length.
+    fn laid_out(gaps: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let mut at = 0;
+        let mut list = Vec::new();
+        for &(gap, length) in gaps {
+            at += gap;
+            list.push((at, length));
+            at += length;
+        }
+        list
+    }
+
     #[test]
     fn work_goes_on_after_each_detour_until_it_is_done() {
         let noise = detours(&[(100, 50), (200, 50)]);
@@ -142,13 +154,7 @@ mod tests {
             gaps in prop::collection::vec((0u64..100, 0u64..50), 0..20),
             pieces in prop::collection::vec(0u64..200, 1..20),
         ) {
-            let mut at = 0;
-            let mut list = Vec::new();
-            for (gap, length) in gaps {
-                at += gap;
-                list.push((at, length));
-                at += length;
-            }
+            let list = laid_out(&gaps);
             let noise = detours(&list);
             let mut walk = noise.from(0);
             for &piece in &pieces {
@@ -162,13 +168,7 @@ mod tests {
         fn work_and_time_agree(
             gaps in prop::collection::vec((1u64..100, 1u64..50), 0..20), until in 0u64..3_000,
         ) {
-            let mut at = 0;
-            let mut list = Vec::new();
-            for (gap, length) in gaps {
-                at += gap;
-                list.push((at, length));
-                at += length;
-            }
+            let list = laid_out(&gaps);
             let noise = detours(&list);
             let done = noise.from(0).work_until(until);
             let lost: u64 =
