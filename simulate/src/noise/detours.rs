@@ -1,5 +1,5 @@
-//! Detours as the simulator sees them, and what they do to work: exact preemption. Work goes on
-//! after each detour until it is done, so the result does not depend on how work is cut into pieces.
+//! Detours in nanoseconds from one start to one end, and exact preemption over them: what the fixed
+//! quanta are derived with.
 
 use thiserror::Error;
 

@@ -1,0 +1,174 @@
+//! The LogGOPS model's parameters, and what they make of a message. Times are picoseconds, so that
+//! per-byte costs keep their digits; the per-byte ones are kept in femtoseconds.
+
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ParamsError {
+    #[error("{name} is negative: it is a time")]
+    Negative { name: &'static str },
+    #[error("{name} is {value} ps: more than an hour is a mistake in the unit")]
+    TooLong { name: &'static str, value: i64 },
+    #[error("a message of {bytes} bytes takes longer than this model can count: send less")]
+    MessageTooLong { bytes: u64 },
+    #[error("a network cannot be scaled by {0}: give a positive number")]
+    BadScale(String),
+}
+
+/// L, o, g, G, O and S.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Latency, ps.
+    pub latency: i64,
+    /// CPU overhead per message at either end (o), ps.
+    pub overhead: i64,
+    /// Gap between messages of one NIC (g), ps.
+    pub gap: i64,
+    /// Gap per byte (G), fs.
+    pub gap_per_byte_fs: i64,
+    /// CPU overhead per byte (O), fs.
+    pub overhead_per_byte_fs: i64,
+    /// Messages of more bytes than this wait for their receiver (S).
+    pub eager_limit: u64,
+}
+
+const HOUR: i64 = 3_600_000_000_000_000;
+
+/// What one message of a given size costs, ps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageCost {
+    /// CPU time at either end: o + (k-1) O.
+    pub cpu: i64,
+    pub latency: i64,
+    /// From the first byte to the last: (k-1) G.
+    pub transfer: i64,
+    /// How long the message keeps a NIC from the next one: g + (k-1) G.
+    pub gap: i64,
+    /// The send ends with the receive.
+    pub rendezvous: bool,
+}
+
+impl Params {
+    /// Systems whose parameters were published: the table of the noise study of 2010 and two later
+    /// ones. L, o and g in ns, G in fs per byte, S in bytes.
+    const KNOWN: [(&'static str, i64, i64, i64, i64, u64); 7] = [
+        ("chic", 5_330, 770, 1_560, 1_250_000, 65_000),
+        ("altix", 1_640, 990, 900, 1_230_000, 65_000),
+        ("cnl", 4_770, 2_870, 2_040, 2_670_000, 65_000),
+        ("zeptoos", 8_670, 3_420, 2_810, 2_690_000, 65_000),
+        ("xt4", 9_900, 1_750, 3_400, 580_000, 65_000),
+        ("alps", 1_900, 230, 0, 92_000, 4_096),
+        ("daint", 500, 0, 6_000, 140_000, 4_096),
+    ];
+
+    pub fn named(name: &str) -> Option<Params> {
+        let row = Self::KNOWN.iter().find(|row| row.0.eq_ignore_ascii_case(name))?;
+        let &(_, latency, overhead, gap, gap_per_byte_fs, eager_limit) = row;
+        Some(Params {
+            latency: latency * 1_000,
+            overhead: overhead * 1_000,
+            gap: gap * 1_000,
+            gap_per_byte_fs,
+            overhead_per_byte_fs: 0,
+            eager_limit,
+        })
+    }
+
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::KNOWN.iter().map(|row| row.0)
+    }
+
+    pub fn check(&self) -> Result<(), ParamsError> {
+        let times = [
+            ("L", self.latency),
+            ("o", self.overhead),
+            ("g", self.gap),
+            ("G", self.gap_per_byte_fs / 1_000),
+            ("O", self.overhead_per_byte_fs / 1_000),
+        ];
+        for (name, value) in times {
+            if value < 0 {
+                return Err(ParamsError::Negative { name });
+            }
+            if value > HOUR {
+                return Err(ParamsError::TooLong { name, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// A network so many times faster; the CPU stays as it is.
+    pub fn scaled(&self, factor: f64) -> Result<Params, ParamsError> {
+        if !(factor.is_finite() && factor > 0.0) {
+            return Err(ParamsError::BadScale(factor.to_string()));
+        }
+        let divide = |value: i64| (value as f64 / factor).round() as i64;
+        let scaled = Params {
+            latency: divide(self.latency),
+            gap: divide(self.gap),
+            gap_per_byte_fs: divide(self.gap_per_byte_fs),
+            ..*self
+        };
+        scaled.check()?;
+        Ok(scaled)
+    }
+
+    /// What a message of so many bytes costs. One of 0 bytes costs what one of 1 byte does.
+    pub fn message(&self, bytes: u64) -> Result<MessageCost, ParamsError> {
+        let too_long = || ParamsError::MessageTooLong { bytes };
+        let more = i128::from(bytes.saturating_sub(1));
+        let per_byte = |fs: i64| -> Result<i64, ParamsError> {
+            let ps = (more * i128::from(fs) + 500) / 1_000;
+            i64::try_from(ps).ok().filter(|&ps| ps <= 1_000 * HOUR).ok_or_else(too_long)
+        };
+        let transfer = per_byte(self.gap_per_byte_fs)?;
+        Ok(MessageCost {
+            cpu: self.overhead + per_byte(self.overhead_per_byte_fs)?,
+            latency: self.latency,
+            transfer,
+            gap: self.gap + transfer,
+            rendezvous: bytes > self.eager_limit,
+        })
+    }
+}
+
+impl MessageCost {
+    /// N of the model: from the start of the send to the end of the receive.
+    pub fn end_to_end(&self) -> i64 {
+        self.cpu + self.latency + self.transfer + self.cpu
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_costs_what_the_model_says() {
+        let cnl = Params::named("CNL").unwrap();
+        let byte = cnl.message(1).unwrap();
+        assert_eq!(byte.end_to_end(), 10_510_000);
+        assert_eq!(byte.gap, 2_040_000);
+        let more = cnl.message(1_001).unwrap();
+        assert_eq!(more.end_to_end(), 10_510_000 + 2_670_000);
+        assert_eq!(cnl.message(0).unwrap(), byte);
+        assert!(!cnl.message(65_000).unwrap().rendezvous);
+        assert!(cnl.message(65_001).unwrap().rendezvous);
+    }
+
+    #[test]
+    fn a_faster_network_leaves_the_cpu_as_it_is() {
+        let fast = Params::named("xt4").unwrap().scaled(10.0).unwrap();
+        assert_eq!((fast.latency, fast.overhead, fast.gap), (990_000, 1_750_000, 340_000));
+        assert!(fast.scaled(0.0).is_err() && fast.scaled(f64::NAN).is_err());
+    }
+
+    #[test]
+    fn impossible_parameters_are_refused() {
+        let cnl = Params::named("cnl").unwrap();
+        assert!(Params { latency: -1, ..cnl }.check().is_err());
+        assert!(Params { gap: i64::MAX, ..cnl }.check().is_err());
+        assert!(cnl.message(u64::MAX).is_err());
+        assert!(Params::named("nowhere").is_none());
+    }
+}

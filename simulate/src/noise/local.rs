@@ -1,0 +1,218 @@
+//! One rank's noise: a timeline and where in it the rank starts. All three models answer the same
+//! question: work begun then, when is it done?
+
+use thiserror::Error;
+
+use super::{Timeline, timeline::MAX_SPAN};
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum WorkError {
+    #[error(
+        "the run takes longer than the noise trace ({span_ps} ps), which would repeat itself: record \
+         for longer, simulate less, or allow it with --repeat-trace"
+    )]
+    TraceTooShort { span_ps: i64 },
+    #[error("the run takes longer than 50 days of simulated time: simulate less")]
+    Overflow,
+    #[error(
+        "an operation of {length_ps} ps is not shorter than the noise trace ({trace_ps} ps), which \
+         the loggopsim model cannot do: record for longer, or take --noise-model preempt"
+    )]
+    LongerThanTrace { length_ps: i64, trace_ps: i64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Local<'a> {
+    timeline: &'a Timeline,
+    /// Position in the timeline at time 0.
+    offset: i64,
+    /// Last time the noise may be asked for.
+    limit: i64,
+}
+
+impl<'a> Local<'a> {
+    /// With `repeat` a run may be longer than the timeline.
+    pub fn new(timeline: &'a Timeline, offset: i64, repeat: bool) -> Local<'a> {
+        debug_assert!((0..timeline.span()).contains(&offset));
+        let repeat = repeat || timeline.is_periodic();
+        Local { timeline, offset, limit: if repeat { MAX_SPAN } else { timeline.span() } }
+    }
+
+    pub(super) fn limit(&self) -> i64 {
+        self.limit
+    }
+
+    fn check(&self, time: i64) -> Result<i64, WorkError> {
+        if time <= self.limit {
+            return Ok(time);
+        }
+        if self.limit == MAX_SPAN {
+            return Err(WorkError::Overflow);
+        }
+        Err(WorkError::TraceTooShort { span_ps: self.timeline.span() })
+    }
+
+    /// Exact preemption: work begun at `time` is interrupted by each detour and goes on after it.
+    /// Work that ends as a detour begins is not met by it; nothing begins inside a detour.
+    pub fn preempt(&self, time: i64, work: i64) -> Result<i64, WorkError> {
+        let span = self.timeline.span();
+        let position = time + self.offset;
+        // Time at which the timeline's current turn began.
+        let mut turn = position - position % span - self.offset;
+        let mut next = self.timeline.first_after(position % span);
+        let (mut now, mut left) = (time, work);
+        loop {
+            if next == self.timeline.len() {
+                if self.timeline.is_empty() {
+                    break;
+                }
+                next = 0;
+                turn += span;
+            }
+            let start = turn + self.timeline.start(next);
+            if now + left <= start {
+                break;
+            }
+            left -= (start - now).max(0);
+            now = turn + self.timeline.end(next);
+            next += 1;
+            self.check(now)?;
+        }
+        self.check(now + left)
+    }
+
+    /// Until when work that begins at `time` or later meets no detour; before `time` when it is
+    /// inside one. Never beyond the limit, so that whoever compares against it notices that, too.
+    #[inline]
+    pub fn clear_until(&self, time: i64) -> i64 {
+        let span = self.timeline.span();
+        let position = time + self.offset;
+        let at = if position < span { position } else { position % span };
+        let next = self.timeline.first_after(at);
+        let turn = time - at;
+        let start = if next < self.timeline.len() {
+            turn + self.timeline.start(next)
+        } else if self.timeline.is_empty() {
+            self.limit
+        } else {
+            turn + span + self.timeline.start(0)
+        };
+        start.min(self.limit)
+    }
+
+    /// The peer's rule: what is left of the detour at the beginning, and the whole of each that
+    /// begins within the nominal length. The span is the start of the last detour, the position wraps
+    /// at the span less the length, and the first detour is never met from inside.
+    pub fn loggopsim(&self, time: i64, work: i64) -> Result<i64, WorkError> {
+        let trace = self.timeline.last_start();
+        if work >= trace {
+            return Err(WorkError::LongerThanTrace { length_ps: work, trace_ps: trace });
+        }
+        let position = (time + self.offset) % (trace - work);
+        let mut next = self.timeline.first_after(position);
+        let mut noise = 0;
+        if next < self.timeline.len()
+            && self.timeline.start(next) <= position
+            && position > self.timeline.start(0)
+        {
+            noise += self.timeline.end(next) - position;
+            next += 1;
+        }
+        while next < self.timeline.len() && self.timeline.start(next) < position + work {
+            if self.timeline.start(next) >= position {
+                noise += self.timeline.end(next) - self.timeline.start(next);
+            }
+            next += 1;
+        }
+        self.check(time + work + noise)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn timeline(list: &[(i64, i64)], span: i64) -> Timeline {
+        Timeline::new(list.iter().copied(), span).unwrap()
+    }
+
+    #[test]
+    fn work_goes_on_after_each_detour_and_round_the_end_of_the_trace() {
+        let trace = timeline(&[(100, 50), (200, 50)], 300);
+        let at = |offset| Local::new(&trace, offset, true);
+        assert_eq!(at(0).preempt(0, 100), Ok(100));
+        assert_eq!(at(0).preempt(0, 101), Ok(151));
+        assert_eq!(at(0).preempt(0, 151), Ok(251));
+        assert_eq!(at(120).preempt(0, 10), Ok(40));
+        assert_eq!(at(250).preempt(0, 150), Ok(150));
+        assert_eq!(at(250).preempt(0, 151), Ok(201));
+        assert_eq!(at(0).preempt(0, 400), Ok(600));
+        assert_eq!(at(0).clear_until(0), 100);
+        assert_eq!(at(0).clear_until(120), 100);
+        assert_eq!(at(0).clear_until(150), 200);
+        assert_eq!(at(0).clear_until(260), 400);
+    }
+
+    #[test]
+    fn a_second_of_work_under_periodic_noise_takes_a_ninth_more_however_it_is_cut() {
+        let trace = Timeline::periodic(1_000_000_000, 100_000_000).unwrap();
+        let local = Local::new(&trace, 100_000_000, false);
+        let second = 1_000_000_000_000;
+        let whole = local.preempt(0, second).unwrap();
+        assert_eq!(whole, 1_111_100_000_000);
+        let mut now = 0;
+        for _ in 0..100_000 {
+            now = local.preempt(now, second / 100_000).unwrap();
+        }
+        assert_eq!(now, whole);
+    }
+
+    #[test]
+    fn a_run_longer_than_the_trace_is_refused_unless_asked_for() {
+        let trace = timeline(&[(100, 50)], 300);
+        assert_eq!(
+            Local::new(&trace, 0, false).preempt(0, 251),
+            Err(WorkError::TraceTooShort { span_ps: 300 })
+        );
+        assert_eq!(Local::new(&trace, 0, true).preempt(0, 251), Ok(301));
+        assert!(Local::new(&trace, 0, false).clear_until(200) <= 300);
+    }
+
+    #[test]
+    fn the_peer_adds_what_its_nominal_window_meets() {
+        let trace = timeline(&[(10, 5), (100, 50), (200, 50), (1000, 1)], 1001);
+        let local = Local::new(&trace, 0, true);
+        assert_eq!(local.loggopsim(90, 10), Ok(100));
+        assert_eq!(local.loggopsim(90, 11), Ok(151));
+        assert_eq!(local.loggopsim(120, 10), Ok(160));
+        // The window is not stretched by the noise in it.
+        assert_eq!(local.loggopsim(90, 60), Ok(200));
+        assert_eq!(local.loggopsim(90, 111), Ok(301));
+        assert!(local.loggopsim(0, 1000).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_met_before_the_time_that_is_said_to_be_clear(
+            gaps in prop::collection::vec((0i64..100, 1i64..50), 1..20),
+            tail in 1i64..50, offset in 0i64..1000, time in 0i64..3000, work in 0i64..200,
+        ) {
+            let mut at = 0;
+            let mut list = Vec::new();
+            for (gap, length) in gaps {
+                list.push((at + gap, length));
+                at += gap + length;
+            }
+            let trace = timeline(&list, at + tail);
+            let local = Local::new(&trace, offset % trace.span(), true);
+            let done = local.preempt(time, work).unwrap();
+            let clear = local.clear_until(time);
+            prop_assert_eq!(done == time + work && done <= clear, time + work <= clear);
+            // Whole or cut, from here or from the cut.
+            let first = local.preempt(time, work / 2).unwrap();
+            prop_assert_eq!(local.preempt(first, work - work / 2).unwrap(), done);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Which rank meets which noise: timelines spread over the ranks, and the offset at which each rank
+//! starts. Both follow from seed, run and rank alone; nothing is stored per rank.
+
+use thiserror::Error;
+
+use super::{Local, Model, Timeline, draw, key};
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SpreadError {
+    #[error("no noise trace was given")]
+    NoTimelines,
+    #[error("{given} offsets were given for {ranks} ranks")]
+    TooFewOffsets { given: usize, ranks: u64 },
+}
+
+/// Where in its trace a rank starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Offsets {
+    /// Anywhere, each rank for itself.
+    #[default]
+    Random,
+    /// Anywhere, all at the same place: co-scheduled.
+    Shared,
+    /// Within this much of each other: partially synchronised.
+    Within(i64),
+    /// As told, one per rank.
+    Given(Vec<i64>),
+}
+
+/// Noise for a job: which detours, where the ranks stand in them, what they do.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    timelines: Vec<Timeline>,
+    offsets: Offsets,
+    model: Model,
+    repeat: bool,
+}
+
+const OFFSET: u64 = 1;
+const TIMELINE: u64 = 2;
+const SHARED: u64 = 3;
+
+impl Noise {
+    /// No detours at all.
+    pub fn none() -> Noise {
+        Noise {
+            timelines: Vec::new(),
+            offsets: Offsets::Random,
+            model: Model::Preempt,
+            repeat: true,
+        }
+    }
+
+    /// Several timelines are spread over the ranks at random: nodes that differ.
+    pub fn new(
+        timelines: Vec<Timeline>,
+        model: Model,
+        offsets: Offsets,
+    ) -> Result<Noise, SpreadError> {
+        if timelines.is_empty() {
+            return Err(SpreadError::NoTimelines);
+        }
+        Ok(Noise { timelines, offsets, model, repeat: false })
+    }
+
+    /// Allows runs longer than a trace, which then starts over.
+    #[must_use]
+    pub fn repeating(self, repeat: bool) -> Noise {
+        Noise { repeat, ..self }
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.timelines.is_empty()
+    }
+
+    pub fn model(&self) -> Model {
+        self.model
+    }
+
+    pub fn timelines(&self) -> &[Timeline] {
+        &self.timelines
+    }
+
+    /// Refuses what would fail later, rank by rank.
+    pub fn check(&self, ranks: u64) -> Result<(), SpreadError> {
+        match &self.offsets {
+            Offsets::Given(list) if (list.len() as u64) < ranks => {
+                Err(SpreadError::TooFewOffsets { given: list.len(), ranks })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The noise of one run.
+    pub fn run(&self, seed: u64, run: u64) -> RunNoise<'_> {
+        RunNoise {
+            noise: self,
+            offset_key: key(seed, OFFSET, run),
+            timeline_key: key(seed, TIMELINE, run),
+            shared: key(seed, SHARED, run),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RunNoise<'a> {
+    noise: &'a Noise,
+    offset_key: u64,
+    timeline_key: u64,
+    shared: u64,
+}
+
+impl<'a> RunNoise<'a> {
+    pub fn is_none(&self) -> bool {
+        self.noise.is_none()
+    }
+
+    pub fn model(&self) -> Model {
+        self.noise.model
+    }
+
+    /// What this rank meets. There must be noise, and as many given offsets as ranks.
+    #[inline]
+    pub fn local(&self, rank: u64) -> Local<'a> {
+        let timeline = match self.noise.timelines.as_slice() {
+            [only] => only,
+            many => &many[below(draw(self.timeline_key, rank), many.len() as i64) as usize],
+        };
+        // The peer's span ends where the last detour starts.
+        let span = match self.noise.model {
+            Model::LogGopSim => timeline.last_start().max(1),
+            _ => timeline.span(),
+        };
+        let offset = match &self.noise.offsets {
+            Offsets::Random => below(draw(self.offset_key, rank), span),
+            Offsets::Shared => below(self.shared, span),
+            Offsets::Within(window) => {
+                let lag = below(draw(self.offset_key, rank), (*window).clamp(1, span));
+                (below(self.shared, span) + lag) % span
+            }
+            Offsets::Given(list) => list[rank as usize].rem_euclid(timeline.span()),
+        };
+        Local::new(timeline, offset, self.noise.repeat)
+    }
+}
+
+/// A number below `bound` from 64 random bits.
+#[inline(always)]
+fn below(bits: u64, bound: i64) -> i64 {
+    ((u128::from(bits) * bound as u128) >> 64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace() -> Timeline {
+        Timeline::new([(100, 50)], 1_000_000).unwrap()
+    }
+
+    fn clear(noise: &Noise, run: u64) -> Vec<i64> {
+        (0..1000).map(|rank| noise.run(42, run).local(rank).clear_until(0)).collect()
+    }
+
+    #[test]
+    fn offsets_are_random_shared_or_within_a_window() {
+        let noise = |offsets| Noise::new(vec![trace()], Model::Preempt, offsets).unwrap();
+        let random = clear(&noise(Offsets::Random), 0);
+        let mean = random.iter().sum::<i64>() / 1000;
+        assert!((450_000..550_000).contains(&mean), "{mean}");
+        assert_eq!(random, clear(&noise(Offsets::Random), 0));
+        assert_ne!(random, clear(&noise(Offsets::Random), 1));
+
+        let shared = clear(&noise(Offsets::Shared), 0);
+        assert!(shared.iter().all(|&at| at == shared[0]));
+        let near = clear(&noise(Offsets::Within(10)), 3);
+        assert!(near.iter().all(|&at| (at - near[0]).abs() < 10));
+        assert!(near.iter().any(|&at| at != near[0]));
+        let given = noise(Offsets::Given(vec![0, 99]));
+        assert_eq!(given.run(0, 0).local(1).clear_until(0), 1);
+        assert!(given.check(2).is_ok() && given.check(3).is_err());
+    }
+
+    #[test]
+    fn timelines_are_spread_over_the_ranks() {
+        let other = Timeline::new([(100, 50)], 2_000_000).unwrap();
+        let noise = Noise::new(vec![trace(), other], Model::Preempt, Offsets::Given(vec![0; 1000]))
+            .unwrap()
+            .repeating(true);
+        let second = (0..1000)
+            .filter(|&rank| noise.run(1, 1).local(rank).clear_until(200) > 1_000_100)
+            .count();
+        assert!((400..600).contains(&second), "{second}");
+    }
+}

@@ -1,0 +1,253 @@
+//! One sequence of detours that starts over at its end: a trace of so many seconds, or one period of
+//! something periodic. Built once, then only looked up: where a rank stands in it is one table
+//! access and a short scan.
+
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum TimelineError {
+    #[error("the trace spans no time")]
+    Empty,
+    #[error("a span of {ps} ps is too long: at most 50 days")]
+    TooLong { ps: i64 },
+    #[error("detours overlap or are out of order at {at_ps} ps")]
+    OutOfOrder { at_ps: i64 },
+    #[error("a detour at {at_ps} ps has a negative length")]
+    Negative { at_ps: i64 },
+    #[error("detours fill the whole span: no work would ever be done")]
+    NoTimeLeft,
+    #[error("periodic noise of {length_ps} ps every {period_ps} ps leaves no time for work")]
+    PeriodTooShort { period_ps: i64, length_ps: i64 },
+    #[error("{0} detours are more than a timeline holds (4 billion)")]
+    TooMany(usize),
+}
+
+/// Longest span: sums of a few of them still fit in 63 bits.
+pub(crate) const MAX_SPAN: i64 = 1 << 62;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeline {
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    /// Start of the last detour of the source, which the peer takes for the length.
+    last_start: i64,
+    span: i64,
+    /// For each stretch of `1 << shift` ps, the first detour that ends after its begin.
+    first_in: Vec<u32>,
+    shift: u32,
+    periodic: bool,
+}
+
+impl Timeline {
+    /// Detours as (start, length) in time order, without overlap, and how long was measured. A
+    /// detour that lasts beyond the span makes it longer.
+    pub fn new(
+        detours: impl IntoIterator<Item = (i64, i64)>,
+        span: i64,
+    ) -> Result<Timeline, TimelineError> {
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        let (mut last_end, mut lost) = (0, 0i64);
+        let mut last_start = 0;
+        for (start, length) in detours {
+            if length < 0 {
+                return Err(TimelineError::Negative { at_ps: start });
+            }
+            if start < last_end {
+                return Err(TimelineError::OutOfOrder { at_ps: start });
+            }
+            let end = start.checked_add(length).filter(|&end| end < MAX_SPAN);
+            last_end = end.ok_or(TimelineError::TooLong { ps: start })?;
+            last_start = start;
+            if length > 0 {
+                lost += length;
+                starts.push(start);
+                ends.push(last_end);
+            }
+        }
+        let span = span.max(last_end);
+        if span <= 0 {
+            return Err(TimelineError::Empty);
+        }
+        if span >= MAX_SPAN {
+            return Err(TimelineError::TooLong { ps: span });
+        }
+        if lost >= span {
+            return Err(TimelineError::NoTimeLeft);
+        }
+        if starts.len() >= u32::MAX as usize {
+            return Err(TimelineError::TooMany(starts.len()));
+        }
+        let mut timeline = Timeline {
+            starts,
+            ends,
+            last_start,
+            span,
+            first_in: Vec::new(),
+            shift: 0,
+            periodic: false,
+        };
+        timeline.index();
+        Ok(timeline)
+    }
+
+    /// A detour of this length at the start of every period, for ever.
+    pub fn periodic(period: i64, length: i64) -> Result<Timeline, TimelineError> {
+        if period <= 0 || length < 0 || length >= period {
+            return Err(TimelineError::PeriodTooShort { period_ps: period, length_ps: length });
+        }
+        let timeline = Timeline::new([(0, length)], period)?;
+        Ok(Timeline { periodic: true, ..timeline })
+    }
+
+    /// Several sources at work on one node. Where detours overlap, one waits for the other. The span
+    /// is that of the longest recorded one; shorter ones start over, periodic ones go on.
+    pub fn superposed(parts: &[Timeline]) -> Result<Timeline, TimelineError> {
+        let recorded = parts.iter().filter(|part| !part.periodic);
+        let span = recorded.map(|part| part.span).max();
+        // Several periodic ones alone: long enough for their phases to pass each other.
+        let span = match (span, parts) {
+            (Some(span), _) => span,
+            (None, [only]) => return Ok(only.clone()),
+            (None, _) => parts.iter().map(|part| part.span).max().unwrap_or(0).saturating_mul(1000),
+        };
+        let mut all = Vec::new();
+        for part in parts {
+            let mut base = 0i64;
+            'repeat: while base < span {
+                for (&start, &end) in part.starts.iter().zip(&part.ends) {
+                    if base + start >= span {
+                        break 'repeat;
+                    }
+                    all.push((base + start, end - start));
+                }
+                base += part.span;
+            }
+        }
+        all.sort_unstable();
+        let mut free_at = 0;
+        for (start, length) in &mut all {
+            *start = (*start).max(free_at);
+            free_at = *start + *length;
+        }
+        Timeline::new(all, span)
+    }
+
+    fn index(&mut self) {
+        // About as many stretches as detours: the scan after the look-up is one step on average.
+        let wanted = (self.starts.len() as i64).max(1).min(1 << 22);
+        self.shift = 0;
+        while (self.span >> self.shift) >= wanted * 2 {
+            self.shift += 1;
+        }
+        let stretches = (self.span >> self.shift) as usize + 1;
+        self.first_in = Vec::with_capacity(stretches);
+        let mut first = 0;
+        for stretch in 0..stretches {
+            let begin = (stretch as i64) << self.shift;
+            while self.ends.get(first).is_some_and(|&end| end <= begin) {
+                first += 1;
+            }
+            self.first_in.push(first as u32);
+        }
+    }
+
+    /// Detours in one span.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    pub fn span(&self) -> i64 {
+        self.span
+    }
+
+    pub fn is_periodic(&self) -> bool {
+        self.periodic
+    }
+
+    pub(crate) fn last_start(&self) -> i64 {
+        self.last_start
+    }
+
+    #[inline]
+    pub(crate) fn start(&self, index: usize) -> i64 {
+        self.starts[index]
+    }
+
+    #[inline]
+    pub(crate) fn end(&self, index: usize) -> i64 {
+        self.ends[index]
+    }
+
+    /// Share of the time that is taken.
+    pub fn share(&self) -> f64 {
+        let lost: i64 = self.starts.iter().zip(&self.ends).map(|(start, end)| end - start).sum();
+        lost as f64 / self.span as f64
+    }
+
+    /// The first detour that ends after a position in the span; `len()` when none does.
+    #[inline]
+    pub(crate) fn first_after(&self, position: i64) -> usize {
+        debug_assert!((0..=self.span).contains(&position));
+        let mut first = self.first_in[(position >> self.shift) as usize] as usize;
+        while first < self.ends.len() && self.ends[first] <= position {
+            first += 1;
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_position_finds_the_first_detour_that_has_not_ended(
+            gaps in prop::collection::vec((0i64..100, 1i64..50), 0..40), tail in 1i64..100,
+        ) {
+            let mut at = 0;
+            let mut list = Vec::new();
+            for (gap, length) in gaps {
+                list.push((at + gap, length));
+                at += gap + length;
+            }
+            let timeline = Timeline::new(list.clone(), at + tail).unwrap();
+            for position in 0..timeline.span() {
+                let expected = list.iter().position(|&(s, l)| s + l > position);
+                prop_assert_eq!(timeline.first_after(position), expected.unwrap_or(list.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_timeline_is_refused() {
+        assert_eq!(Timeline::new([], 0), Err(TimelineError::Empty));
+        assert_eq!(Timeline::new([(0, 10)], 5), Err(TimelineError::NoTimeLeft));
+        assert_eq!(
+            Timeline::new([(5, 5), (7, 1)], 20),
+            Err(TimelineError::OutOfOrder { at_ps: 7 })
+        );
+        assert!(Timeline::new([(i64::MAX - 1, 5)], 20).is_err());
+        assert!(Timeline::periodic(10, 10).is_err());
+        assert!(Timeline::periodic(0, 0).is_err());
+    }
+
+    #[test]
+    fn superposed_detours_wait_for_each_other() {
+        let a = Timeline::new([(10, 10), (50, 5)], 100).unwrap();
+        let b = Timeline::periodic(40, 4).unwrap();
+        let both = Timeline::superposed(&[a, b]).unwrap();
+        let list: Vec<_> = (0..both.len()).map(|i| (both.start(i), both.end(i))).collect();
+        assert_eq!(list, [(0, 4), (10, 20), (40, 44), (50, 55), (80, 84)]);
+        let c = Timeline::new([(12, 3)], 100).unwrap();
+        let a = Timeline::new([(10, 10)], 100).unwrap();
+        let both = Timeline::superposed(&[a, c]).unwrap();
+        assert_eq!((both.start(1), both.end(1)), (20, 23));
+    }
+}
