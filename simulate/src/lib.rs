@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod collectives;
 pub mod loggops;
 pub mod noise;
 pub mod quantum;

@@ -119,7 +119,7 @@ impl Params {
         let more = i128::from(bytes.saturating_sub(1));
         let per_byte = |fs: i64| -> Result<i64, ParamsError> {
             let ps = (more * i128::from(fs) + 500) / 1_000;
-            i64::try_from(ps).ok().filter(|&ps| ps <= 1_000 * HOUR).ok_or_else(too_long)
+            i64::try_from(ps).ok().filter(|&ps| ps <= 24 * HOUR).ok_or_else(too_long)
         };
         let transfer = per_byte(self.gap_per_byte_fs)?;
         Ok(MessageCost {

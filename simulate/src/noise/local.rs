@@ -38,6 +38,7 @@ impl<'a> Local<'a> {
         Local { timeline, offset, limit: if repeat { MAX_SPAN } else { timeline.span() } }
     }
 
+    /// The latest time it may be asked about.
     pub(super) fn limit(&self) -> i64 {
         self.limit
     }
@@ -55,54 +56,29 @@ impl<'a> Local<'a> {
     /// Exact preemption: work begun at `time` is interrupted by each detour and goes on after it.
     /// Work that ends as a detour begins is not met by it; nothing begins inside a detour.
     pub fn preempt(&self, time: i64, work: i64) -> Result<i64, WorkError> {
-        let span = self.timeline.span();
-        let position = time + self.offset;
-        // Time at which the timeline's current turn began.
-        let mut turn = position - position % span - self.offset;
-        let mut next = self.timeline.first_after(position % span);
-        let (mut now, mut left) = (time, work);
-        loop {
-            if next == self.timeline.len() {
-                if self.timeline.is_empty() {
-                    break;
-                }
-                next = 0;
-                turn += span;
-            }
-            let start = turn + self.timeline.start(next);
-            if now + left <= start {
-                break;
-            }
-            left -= (start - now).max(0);
-            now = turn + self.timeline.end(next);
-            next += 1;
-            self.check(now)?;
-        }
-        self.check(now + left)
+        self.at(time).work(time, work)
     }
 
     /// Until when work that begins at `time` or later meets no detour; before `time` when it is
     /// inside one. Never beyond the limit, so that whoever compares against it notices that, too.
-    #[inline]
     pub fn clear_until(&self, time: i64) -> i64 {
+        self.at(time).clear_until(time)
+    }
+
+    /// A walk through the detours from a time on.
+    #[inline]
+    pub fn at(&self, time: i64) -> Cursor<'a> {
         let span = self.timeline.span();
         let position = time + self.offset;
-        let at = if position < span { position } else { position % span };
-        let next = self.timeline.first_after(at);
-        let turn = time - at;
-        let start = if next < self.timeline.len() {
-            turn + self.timeline.start(next)
-        } else if self.timeline.is_empty() {
-            self.limit
-        } else {
-            turn + span + self.timeline.start(0)
-        };
-        start.min(self.limit)
+        // Division only where a run has gone round the trace.
+        let position = if position < span { position } else { position % span };
+        let next = self.timeline.first_after(position);
+        Cursor { local: *self, next, turn: time - position }
     }
 
     /// The peer's rule: what is left of the detour at the beginning, and the whole of each that
     /// begins within the nominal length. The span is the start of the last detour, the position wraps
-    /// at the span less the length, and the first detour is never met from inside.
+    /// at the span less the length, and the first detour is met only from inside.
     pub fn loggopsim(&self, time: i64, work: i64) -> Result<i64, WorkError> {
         let trace = self.timeline.last_start();
         if work >= trace {
@@ -118,6 +94,8 @@ impl<'a> Local<'a> {
             noise += self.timeline.end(next) - position;
             next += 1;
         }
+        // The first detour is not met from before.
+        next = next.max(1);
         while next < self.timeline.len() && self.timeline.start(next) < position + work {
             if self.timeline.start(next) >= position {
                 noise += self.timeline.end(next) - self.timeline.start(next);
@@ -125,6 +103,88 @@ impl<'a> Local<'a> {
             next += 1;
         }
         self.check(time + work + noise)
+    }
+}
+
+/// A place in a rank's noise that moves forward: several pieces of work one after the other need one
+/// look-up.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a> {
+    local: Local<'a>,
+    /// The first detour that has not ended; the number of detours when there is none.
+    next: usize,
+    /// Time at which the timeline's current turn began.
+    turn: i64,
+}
+
+impl Cursor<'_> {
+    /// Moves to a time that is not before the last one.
+    #[inline]
+    fn seek(&mut self, time: i64) {
+        let timeline = self.local.timeline;
+        if time - self.turn >= timeline.span() {
+            *self = self.local.at(time);
+        }
+        while self.next < timeline.len() && self.turn + timeline.end(self.next) <= time {
+            self.next += 1;
+        }
+    }
+
+    /// [`Local::preempt`] from here on.
+    pub fn work(&mut self, time: i64, work: i64) -> Result<i64, WorkError> {
+        self.seek(time);
+        let timeline = self.local.timeline;
+        let (mut now, mut left) = (time, work);
+        loop {
+            if self.next == timeline.len() {
+                if timeline.is_empty() {
+                    break;
+                }
+                // Whole turns at once: each does the same amount of work.
+                let turns = (left - 1).max(0) / timeline.free();
+                left -= turns * timeline.free();
+                now = self.after(now, turns)?;
+                // Beyond the limit the check of `now` is not far.
+                let turn = self.turn.saturating_add(timeline.span().saturating_mul(turns));
+                let start = turn.saturating_add(timeline.span()).saturating_add(timeline.start(0));
+                if now + left <= start {
+                    self.turn = turn;
+                    break;
+                }
+                self.turn = turn + timeline.span();
+                self.next = 0;
+            }
+            let start = self.turn + timeline.start(self.next);
+            if now + left <= start {
+                break;
+            }
+            left -= (start - now).max(0);
+            now = self.turn + timeline.end(self.next);
+            self.next += 1;
+            self.local.check(now)?;
+        }
+        self.local.check(now + left)
+    }
+
+    /// [`Local::clear_until`] from here on.
+    pub fn clear_until(&mut self, time: i64) -> i64 {
+        self.seek(time);
+        let timeline = self.local.timeline;
+        let start = if self.next < timeline.len() {
+            self.turn + timeline.start(self.next)
+        } else if timeline.is_empty() {
+            self.local.limit
+        } else {
+            self.turn + timeline.span() + timeline.start(0)
+        };
+        start.min(self.local.limit)
+    }
+
+    /// So many turns later.
+    fn after(&self, time: i64, turns: i64) -> Result<i64, WorkError> {
+        let span = self.local.timeline.span();
+        let later = turns.checked_mul(span).and_then(|by| by.checked_add(time));
+        self.local.check(later.unwrap_or(i64::MAX))
     }
 }
 
@@ -190,6 +250,8 @@ mod tests {
         // The window is not stretched by the noise in it.
         assert_eq!(local.loggopsim(90, 60), Ok(200));
         assert_eq!(local.loggopsim(90, 111), Ok(301));
+        assert_eq!(local.loggopsim(0, 50), Ok(50));
+        assert_eq!(local.loggopsim(12, 50), Ok(65));
         assert!(local.loggopsim(0, 1000).is_err());
     }
 

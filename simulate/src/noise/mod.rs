@@ -11,7 +11,7 @@ mod timeline;
 
 pub use detours::{Detours, NoiseError, Walk};
 pub use draw::{draw, key};
-pub use local::{Local, WorkError};
+pub use local::{Cursor, Local, WorkError};
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};
 

@@ -32,6 +32,8 @@ pub struct Timeline {
     /// Start of the last detour of the source, which the peer takes for the length.
     last_start: i64,
     span: i64,
+    /// Time in one span that no detour takes.
+    free: i64,
     /// For each stretch of `1 << shift` ps, the first detour that ends after its begin.
     first_in: Vec<u32>,
     shift: u32,
@@ -82,6 +84,7 @@ impl Timeline {
             ends,
             last_start,
             span,
+            free: span - lost,
             first_in: Vec::new(),
             shift: 0,
             periodic: false,
@@ -133,8 +136,8 @@ impl Timeline {
     }
 
     fn index(&mut self) {
-        // About as many stretches as detours: the scan after the look-up is one step on average.
-        let wanted = (self.starts.len() as i64).max(1).min(1 << 22);
+        // A few stretches per detour, so that the scan after the look-up is short.
+        let wanted = (self.starts.len() as i64 * 2).clamp(1, 1 << 22);
         self.shift = 0;
         while (self.span >> self.shift) >= wanted * 2 {
             self.shift += 1;
@@ -168,6 +171,10 @@ impl Timeline {
         self.periodic
     }
 
+    pub(crate) fn free(&self) -> i64 {
+        self.free
+    }
+
     pub(crate) fn last_start(&self) -> i64 {
         self.last_start
     }
@@ -184,8 +191,7 @@ impl Timeline {
 
     /// Share of the time that is taken.
     pub fn share(&self) -> f64 {
-        let lost: i64 = self.starts.iter().zip(&self.ends).map(|(start, end)| end - start).sum();
-        lost as f64 / self.span as f64
+        (self.span - self.free) as f64 / self.span as f64
     }
 
     /// The first detour that ends after a position in the span; `len()` when none does.
@@ -197,6 +203,34 @@ impl Timeline {
             first += 1;
         }
         first
+    }
+}
+
+impl Timeline {
+    /// Replaces each position by the time from there to the start of the first detour that has not
+    /// ended; negative inside one.
+    pub(crate) fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
+        let (Some(&start), Some(&end)) = (self.starts.first(), self.ends.first()) else {
+            positions.fill(MAX_SPAN);
+            return;
+        };
+        // One step without a branch, which is enough nearly always, then as many as it takes.
+        let mut first = [0u32; N];
+        for (first, position) in first.iter_mut().zip(&*positions) {
+            *first = self.first_in[(position >> self.shift) as usize];
+        }
+        for (first, position) in first.iter_mut().zip(&*positions) {
+            let end = self.ends.get(*first as usize).copied().unwrap_or(self.span + end);
+            *first += u32::from(end <= *position);
+        }
+        for (first, position) in first.iter().zip(positions) {
+            let mut first = *first as usize;
+            while first < self.ends.len() && self.ends[first] <= *position {
+                first += 1;
+            }
+            let next = self.starts.get(first).copied().unwrap_or(self.span + start);
+            *position = next - *position;
+        }
     }
 }
 

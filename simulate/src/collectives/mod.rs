@@ -1,0 +1,270 @@
+//! Collective operations as rounds of messages between ranks, without times. One file per algorithm;
+//! engines, GOAL and the command line find it through [`ALGORITHMS`].
+//!
+//! A round is a few [`Span`]s: regular sets of messages, described, not listed, so that a collective
+//! over millions of ranks takes no memory. In a round a rank sends at most once and receives at most
+//! once; if it does both, the send is issued first and neither waits for the other. A rank's rounds
+//! follow each other in order.
+
+mod binomial;
+mod dissemination;
+mod linear;
+mod recursive_doubling;
+mod ring;
+mod tree;
+
+use std::ops::ControlFlow;
+
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CollectiveError {
+    #[error("a job of 0 ranks does nothing: give at least 1")]
+    NoRanks,
+    #[error("{ranks} ranks are more than this simulator takes (2^32)")]
+    TooManyRanks { ranks: u64 },
+    #[error("there is no algorithm called '{name}': {known}")]
+    UnknownAlgorithm { name: String, known: String },
+    #[error("{algorithm} does not do {op}: {known} do")]
+    NotFor { algorithm: &'static str, op: &'static str, known: String },
+    #[error("a tree needs at least one child per rank")]
+    NoChildren,
+    #[error("a segment needs at least one byte")]
+    EmptySegment,
+    #[error("{bytes} bytes in segments of {segment} are more than 2^24 segments: take larger ones")]
+    TooManySegments { bytes: u64, segment: u64 },
+}
+
+/// What the ranks do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    Allreduce,
+    Barrier,
+    Bcast,
+    Reduce,
+    Allgather,
+    Alltoall,
+    Scatter,
+    Gather,
+    Scan,
+    ReduceScatter,
+}
+
+impl Op {
+    pub const ALL: [Op; 10] = [
+        Op::Allreduce,
+        Op::Barrier,
+        Op::Bcast,
+        Op::Reduce,
+        Op::Allgather,
+        Op::Alltoall,
+        Op::Scatter,
+        Op::Gather,
+        Op::Scan,
+        Op::ReduceScatter,
+    ];
+
+    /// The name used in the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Allreduce => "allreduce",
+            Op::Barrier => "barrier",
+            Op::Bcast => "bcast",
+            Op::Reduce => "reduce",
+            Op::Allgather => "allgather",
+            Op::Alltoall => "alltoall",
+            Op::Scatter => "scatter",
+            Op::Gather => "gather",
+            Op::Scan => "scan",
+            Op::ReduceScatter => "reduce-scatter",
+        }
+    }
+
+    /// The algorithm taken where none is named: the choice of the noise study for small messages.
+    pub const fn usual_algorithm(self) -> &'static str {
+        match self {
+            Op::Allreduce | Op::Barrier | Op::Allgather | Op::Alltoall => "dissemination",
+            Op::Bcast | Op::Reduce | Op::Scatter | Op::Gather => "binomial",
+            Op::Scan | Op::ReduceScatter => "recursive-doubling",
+        }
+    }
+}
+
+/// A regular set of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every rank sends to the one so many places up, round the end; 0 < distance < ranks.
+    Shift { distance: u64 },
+    /// Ranks below `ranks` (a multiple of twice the mask) swap with the one whose number differs in
+    /// this one bit.
+    Swap { ranks: u64, mask: u64 },
+    /// `src + i * src_step` sends to `dst + i * dst_step`.
+    Edges { src: u64, src_step: u64, dst: u64, dst_step: u64, count: u64 },
+}
+
+/// Messages of one pattern and size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub pattern: Pattern,
+    pub bytes: u64,
+    /// Bytes the receiver combines with its own afterwards.
+    pub reduce: u64,
+}
+
+impl Span {
+    /// (sender, receiver) of each message, in ascending order of the sender within a pattern.
+    pub fn edges(&self, ranks: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let pattern = self.pattern;
+        (0..self.messages(ranks)).map(move |i| match pattern {
+            Pattern::Shift { distance } => (i, (i + distance) % ranks),
+            Pattern::Swap { mask, .. } => (i, i ^ mask),
+            Pattern::Edges { src, src_step, dst, dst_step, .. } => {
+                (src + i * src_step, dst + i * dst_step)
+            }
+        })
+    }
+
+    pub fn messages(&self, ranks: u64) -> u64 {
+        match self.pattern {
+            Pattern::Shift { .. } => ranks,
+            Pattern::Swap { ranks, .. } => ranks,
+            Pattern::Edges { count, .. } => count,
+        }
+    }
+
+    /// Every rank sends and receives.
+    pub fn is_full(&self, ranks: u64) -> bool {
+        match self.pattern {
+            Pattern::Shift { .. } => true,
+            Pattern::Swap { ranks: all, .. } => all == ranks,
+            Pattern::Edges { .. } => false,
+        }
+    }
+}
+
+/// What an algorithm is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub op: Op,
+    pub ranks: u64,
+    /// Bytes of the vector; for operations that move a block per pair of ranks, of one block.
+    pub bytes: u64,
+    /// Children per rank of a tree.
+    pub arity: u64,
+    /// Trees send a large message in pieces of this many bytes.
+    pub segment: Option<u64>,
+}
+
+/// Gets the rounds of a collective one after the other, and may stop.
+pub type Visit<'a> = dyn FnMut(&[Span]) -> ControlFlow<()> + 'a;
+
+pub trait Algorithm: Sync {
+    fn name(&self) -> &'static str;
+    fn ops(&self) -> &'static [Op];
+    /// Calls `visit` with each round; `shape` has been checked.
+    fn rounds(&self, shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()>;
+}
+
+pub static ALGORITHMS: [&dyn Algorithm; 8] = [
+    &dissemination::Dissemination,
+    &binomial::Binomial,
+    &tree::NARY,
+    &tree::CHAIN,
+    &tree::PIPELINED,
+    &recursive_doubling::RecursiveDoubling,
+    &ring::Ring,
+    &linear::Linear,
+];
+
+/// A collective operation by a certain algorithm, checked.
+#[derive(Clone, Copy)]
+pub struct Collective {
+    algorithm: &'static dyn Algorithm,
+    shape: Shape,
+}
+
+impl std::fmt::Debug for Collective {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?}", self.algorithm.name(), self.shape)
+    }
+}
+
+/// Ranks are counted in 32 bits by whoever stores them.
+pub const MAX_RANKS: u64 = 1 << 32;
+
+impl Collective {
+    /// `algorithm` None takes the usual one.
+    pub fn new(algorithm: Option<&str>, shape: Shape) -> Result<Collective, CollectiveError> {
+        let name = algorithm.unwrap_or(shape.op.usual_algorithm());
+        let names = |list: &mut dyn Iterator<Item = &&'static dyn Algorithm>| {
+            list.map(|a| a.name()).collect::<Vec<_>>().join(", ")
+        };
+        let Some(algorithm) = ALGORITHMS.iter().find(|a| a.name() == name) else {
+            let known = names(&mut ALGORITHMS.iter());
+            return Err(CollectiveError::UnknownAlgorithm { name: name.to_owned(), known });
+        };
+        if !algorithm.ops().contains(&shape.op) {
+            let known = names(&mut ALGORITHMS.iter().filter(|a| a.ops().contains(&shape.op)));
+            let op = shape.op.name();
+            return Err(CollectiveError::NotFor { algorithm: algorithm.name(), op, known });
+        }
+        match shape {
+            Shape { ranks: 0, .. } => return Err(CollectiveError::NoRanks),
+            Shape { ranks, .. } if ranks > MAX_RANKS => {
+                return Err(CollectiveError::TooManyRanks { ranks });
+            }
+            Shape { arity: 0, .. } => return Err(CollectiveError::NoChildren),
+            Shape { segment: Some(0), .. } => return Err(CollectiveError::EmptySegment),
+            Shape { segment: Some(segment), bytes, .. } if bytes / segment > 1 << 24 => {
+                return Err(CollectiveError::TooManySegments { bytes, segment });
+            }
+            _ => {}
+        }
+        Ok(Collective { algorithm: *algorithm, shape })
+    }
+
+    pub fn algorithm(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub fn ranks(&self) -> u64 {
+        self.shape.ranks
+    }
+
+    pub fn rounds(&self, visit: &mut Visit<'_>) -> ControlFlow<()> {
+        if self.shape.ranks < 2 {
+            return ControlFlow::Continue(());
+        }
+        self.algorithm.rounds(&self.shape, visit)
+    }
+
+    pub fn messages(&self) -> u64 {
+        let mut messages = 0u64;
+        let _ = self.rounds(&mut |round| {
+            let sum: u64 = round.iter().map(|span| span.messages(self.shape.ranks)).sum();
+            messages = messages.saturating_add(sum);
+            ControlFlow::Continue(())
+        });
+        messages
+    }
+}
+
+/// Rounds of doubling until everybody is reached: ceil(log2(ranks)).
+fn doublings(ranks: u64) -> u32 {
+    ranks.next_power_of_two().trailing_zeros()
+}
+
+/// Bytes that receivers combine, for operations that do.
+fn reduced(op: Op, bytes: u64) -> u64 {
+    match op {
+        Op::Allreduce | Op::Reduce | Op::Scan | Op::ReduceScatter => bytes,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

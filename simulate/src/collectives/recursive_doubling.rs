@@ -1,0 +1,69 @@
+//! Recursive doubling (the butterfly): in round r ranks swap with the one whose number differs in
+//! bit r. Where P is no power of two, the ranks beyond the largest one hand their part to a lower
+//! rank first and get the result last.
+//!
+//! Halving runs the rounds backwards with ever smaller parts (reduce-scatter). Scan sends to the rank
+//! 2^r places up, without going round the end.
+
+use std::ops::ControlFlow;
+
+use super::{Algorithm, Op, Pattern, Shape, Span, Visit, doublings, reduced};
+
+pub struct RecursiveDoubling;
+
+impl Algorithm for RecursiveDoubling {
+    fn name(&self) -> &'static str {
+        "recursive-doubling"
+    }
+
+    fn ops(&self) -> &'static [Op] {
+        &[Op::Allreduce, Op::Barrier, Op::Allgather, Op::ReduceScatter, Op::Scan]
+    }
+
+    fn rounds(&self, shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()> {
+        if shape.op == Op::Scan {
+            return scan(shape, visit);
+        }
+        let ranks = 1 << shape.ranks.ilog2();
+        let beyond = shape.ranks - ranks;
+        let block = |blocks: u64| shape.bytes.saturating_mul(blocks);
+        // With a rank beyond, a lower rank speaks for two; all messages are taken to be as large as
+        // the largest.
+        let doubled = if beyond > 0 { 2 } else { 1 };
+        if beyond > 0 {
+            let bytes = if shape.op == Op::ReduceScatter { block(shape.ranks) } else { block(1) };
+            visit(&[fold(shape.op, ranks, 0, beyond, bytes)])?;
+        }
+        let rounds = ranks.trailing_zeros();
+        for step in 0..rounds {
+            let (mask, bytes) = match shape.op {
+                Op::Allgather => (1 << step, block((doubled << step).min(shape.ranks))),
+                Op::ReduceScatter => {
+                    let mask = ranks >> (step + 1);
+                    (mask, block((doubled * mask).min(shape.ranks)))
+                }
+                _ => (1 << step, block(1)),
+            };
+            let pattern = Pattern::Swap { ranks, mask };
+            visit(&[Span { pattern, bytes, reduce: reduced(shape.op, bytes) }])?;
+        }
+        if beyond > 0 {
+            let bytes = if shape.op == Op::Allgather { block(shape.ranks) } else { block(1) };
+            visit(&[Span { reduce: 0, ..fold(shape.op, 0, ranks, beyond, bytes) }])?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn fold(op: Op, src: u64, dst: u64, count: u64, bytes: u64) -> Span {
+    let pattern = Pattern::Edges { src, src_step: 1, dst, dst_step: 1, count };
+    Span { pattern, bytes, reduce: reduced(op, bytes) }
+}
+
+fn scan(shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()> {
+    for round in 0..doublings(shape.ranks) {
+        let distance = 1 << round;
+        visit(&[fold(shape.op, 0, distance, shape.ranks - distance, shape.bytes)])?;
+    }
+    ControlFlow::Continue(())
+}

@@ -1,0 +1,37 @@
+//! The ring: every rank sends to the next, P - 1 times. Allreduce goes round twice with parts of one
+//! P-th: once to combine, once to hand out.
+
+use std::ops::ControlFlow;
+
+use super::{Algorithm, Op, Pattern, Shape, Span, Visit};
+
+pub struct Ring;
+
+impl Algorithm for Ring {
+    fn name(&self) -> &'static str {
+        "ring"
+    }
+
+    fn ops(&self) -> &'static [Op] {
+        &[Op::Allgather, Op::ReduceScatter, Op::Allreduce]
+    }
+
+    fn rounds(&self, shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()> {
+        let bytes = match shape.op {
+            Op::Allreduce => shape.bytes.div_ceil(shape.ranks),
+            _ => shape.bytes,
+        };
+        let pattern = Pattern::Shift { distance: 1 };
+        if shape.op != Op::Allgather {
+            for _ in 1..shape.ranks {
+                visit(&[Span { pattern, bytes, reduce: bytes }])?;
+            }
+        }
+        if shape.op != Op::ReduceScatter {
+            for _ in 1..shape.ranks {
+                visit(&[Span { pattern, bytes, reduce: 0 }])?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,129 @@
+//! What is simulated: a collective, or a loop of them with compute between, on a given network.
+
+use std::ops::ControlFlow;
+
+use thiserror::Error;
+
+use crate::{
+    collectives::{Collective, Span},
+    loggops::{MessageCost, Params, ParamsError},
+};
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum JobError {
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    #[error("{what} of {ps} ps is out of range: from 0 to 100 hours")]
+    OutOfRange { what: &'static str, ps: i64 },
+    #[error("0 iterations do nothing: give at least 1")]
+    NoIterations,
+}
+
+const MAX_TIME: i64 = 100 * 3_600_000_000_000_000;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    collective: Collective,
+    params: Params,
+    reduce_fs_per_byte: i64,
+    compute: i64,
+    iterations: u64,
+}
+
+/// A span with its price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priced {
+    pub span: Span,
+    pub cost: MessageCost,
+    /// CPU time the receiver takes to combine, ps.
+    pub reduce: i64,
+}
+
+impl Job {
+    /// One collective.
+    pub fn new(collective: Collective, params: Params) -> Result<Job, JobError> {
+        params.check()?;
+        let job = Job { collective, params, reduce_fs_per_byte: 0, compute: 0, iterations: 1 };
+        job.check_sizes()?;
+        Ok(job)
+    }
+
+    /// CPU time to combine a byte, fs.
+    pub fn with_reduction(self, fs_per_byte: i64) -> Result<Job, JobError> {
+        if !(0..=MAX_TIME).contains(&fs_per_byte) {
+            return Err(JobError::OutOfRange {
+                what: "a reduction per byte",
+                ps: fs_per_byte / 1_000,
+            });
+        }
+        let job = Job { reduce_fs_per_byte: fs_per_byte, ..self };
+        job.check_sizes()?;
+        Ok(job)
+    }
+
+    /// So many collectives, each after this much compute; ranks go on as soon as they can, so the
+    /// pattern in which they leave one is the pattern in which they enter the next.
+    pub fn repeated(self, iterations: u64, compute: i64) -> Result<Job, JobError> {
+        if !(0..=MAX_TIME).contains(&compute) {
+            return Err(JobError::OutOfRange { what: "compute", ps: compute });
+        }
+        if iterations == 0 {
+            return Err(JobError::NoIterations);
+        }
+        Ok(Job { iterations, compute, ..self })
+    }
+
+    fn check_sizes(&self) -> Result<(), JobError> {
+        let mut wrong = Ok(());
+        let _ = self.collective.rounds(&mut |round| {
+            wrong = round.iter().try_for_each(|span| self.price(*span).map(|_| ()));
+            if wrong.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        wrong
+    }
+
+    fn price(&self, span: Span) -> Result<Priced, JobError> {
+        let cost = self.params.message(span.bytes)?;
+        let fs = i128::from(span.reduce) * i128::from(self.reduce_fs_per_byte);
+        let reduce = i64::try_from((fs + 500) / 1_000).unwrap_or(i64::MAX);
+        if reduce > MAX_TIME {
+            return Err(JobError::OutOfRange { what: "a reduction", ps: reduce });
+        }
+        Ok(Priced { span, cost, reduce })
+    }
+
+    /// The rounds of one collective, priced. Sizes have been checked, so pricing cannot fail here.
+    pub fn rounds(&self, visit: &mut dyn FnMut(&[Priced]) -> ControlFlow<()>) -> ControlFlow<()> {
+        let mut priced = Vec::new();
+        self.collective.rounds(&mut |round| {
+            priced.clear();
+            priced.extend(round.iter().filter_map(|span| self.price(*span).ok()));
+            visit(&priced)
+        })
+    }
+
+    pub fn ranks(&self) -> u64 {
+        self.collective.ranks()
+    }
+
+    pub fn collective(&self) -> &Collective {
+        &self.collective
+    }
+
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    pub fn compute(&self) -> i64 {
+        self.compute
+    }
+
+    pub fn iterations(&self) -> u64 {
+        self.iterations
+    }
+
+    /// Messages of all iterations.
+    pub fn messages(&self) -> u64 {
+        self.collective.messages().saturating_mul(self.iterations)
+    }
+}

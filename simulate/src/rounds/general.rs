@@ -1,0 +1,144 @@
+//! The kernel that can do everything: any pattern, eager and rendezvous, all noise models. Message by
+//! message, the rules as they are written in the parent module.
+
+use std::ops::ControlFlow;
+
+use super::{RunError, zeroed};
+use crate::{
+    job::{Job, Priced},
+    noise::{Model, RunNoise, WorkError},
+};
+
+const ARRAYS: u64 = 6;
+
+/// What is known of each rank.
+#[derive(Debug, Default)]
+pub struct State {
+    /// When it is through with everything so far.
+    time: Vec<i64>,
+    /// When its last receive ended.
+    received: Vec<i64>,
+    /// When its NIC takes the next message from the CPU, and from outside.
+    send_free: Vec<i64>,
+    recv_free: Vec<i64>,
+    /// When its send of this round left the CPU.
+    sent: Vec<i64>,
+    /// How far it is in its own noise, where that is not the time (the cpu-time model).
+    own_clock: Vec<i64>,
+}
+
+impl State {
+    pub fn ends(&self) -> &[i64] {
+        &self.time
+    }
+}
+
+pub fn bytes_per_rank(noise: &RunNoise<'_>) -> u64 {
+    if has_own_clock(noise) { 8 * ARRAYS } else { 8 * (ARRAYS - 1) }
+}
+
+fn has_own_clock(noise: &RunNoise<'_>) -> bool {
+    !noise.is_none() && noise.model() == Model::CpuTime
+}
+
+pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
+    let ranks = job.ranks();
+    for array in [
+        &mut state.time,
+        &mut state.received,
+        &mut state.send_free,
+        &mut state.recv_free,
+        &mut state.sent,
+    ] {
+        zeroed(array, ranks, ARRAYS)?;
+    }
+    zeroed(&mut state.own_clock, if has_own_clock(noise) { ranks } else { 0 }, ARRAYS)?;
+
+    let mut failed = Ok(());
+    for _ in 0..job.iterations() {
+        if job.compute() > 0 {
+            for rank in 0..ranks as usize {
+                state.time[rank] = state.work(noise, rank, state.time[rank], job.compute())?;
+            }
+        }
+        let _ = job.rounds(&mut |priced| {
+            failed = round(state, noise, priced, ranks);
+            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        failed.clone()?;
+    }
+    Ok(())
+}
+
+fn round(
+    state: &mut State,
+    noise: &RunNoise<'_>,
+    spans: &[Priced],
+    ranks: u64,
+) -> Result<(), WorkError> {
+    for Priced { span, cost, .. } in spans {
+        for (src, _) in span.edges(ranks) {
+            let src = src as usize;
+            let begin = state.time[src].max(state.send_free[src]);
+            let left = state.work(noise, src, begin, cost.cpu)?;
+            state.sent[src] = left;
+            state.send_free[src] = left - cost.cpu + cost.gap;
+            // Its receive of this round, if it has one, is posted as the send begins.
+            state.time[src] = begin;
+        }
+    }
+    for Priced { span, cost, .. } in spans {
+        for (src, dst) in span.edges(ranks) {
+            let (src, dst) = (src as usize, dst as usize);
+            let first_byte = (state.sent[src] + cost.latency).max(state.recv_free[dst]);
+            state.recv_free[dst] = first_byte + cost.gap;
+            let begin = (first_byte + cost.transfer).max(state.received[dst]);
+            let worked = state.work(noise, dst, begin, cost.cpu)?;
+            state.received[dst] = worked.max(state.time[dst]);
+        }
+    }
+    // Only now may times go on: until here they said when receives were posted.
+    for Priced { span, cost, .. } in spans {
+        for (src, dst) in span.edges(ranks) {
+            let (src, dst) = (src as usize, dst as usize);
+            let ended = if cost.rendezvous { state.received[dst] } else { 0 };
+            state.time[src] = state.time[src].max(state.sent[src]).max(ended);
+            state.time[dst] = state.time[dst].max(state.received[dst]);
+        }
+    }
+    for Priced { span, reduce, .. } in spans.iter().filter(|priced| priced.reduce > 0) {
+        for (_, dst) in span.edges(ranks) {
+            let dst = dst as usize;
+            state.time[dst] = state.work(noise, dst, state.time[dst], *reduce)?;
+        }
+    }
+    Ok(())
+}
+
+impl State {
+    /// When work begun at `begin` is done.
+    fn work(
+        &mut self,
+        noise: &RunNoise<'_>,
+        rank: usize,
+        begin: i64,
+        work: i64,
+    ) -> Result<i64, WorkError> {
+        if noise.is_none() {
+            let done = begin + work;
+            return if done <= 1 << 62 { Ok(done) } else { Err(WorkError::Overflow) };
+        }
+        let local = noise.local(rank as u64);
+        match noise.model() {
+            Model::Preempt => local.preempt(begin, work),
+            Model::LogGopSim => local.loggopsim(begin, work),
+            Model::CpuTime => {
+                let before = self.own_clock[rank];
+                let after = local.preempt(before, work)?;
+                self.own_clock[rank] = after;
+                let done = begin + (after - before);
+                if done <= 1 << 62 { Ok(done) } else { Err(WorkError::Overflow) }
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The round engine: a collective evaluated round by round over arrays of ranks. No event queue, no
+//! schedule in memory. A rank does its operations in program order, so what a round needs is known
+//! when the round before is done: times are maxima and sums of times ("max-plus").
+//!
+//! The rules, for a message of k bytes (LogGOPS; `work` is what the noise makes of CPU time):
+//! - A send begins when the rank is free and its NIC takes the next message. It holds the CPU for
+//!   o + (k-1) O; detours in that time delay the message. The NIC takes the next message g + (k-1) G
+//!   after the begin, or as much later as the message was.
+//! - The first byte arrives L later, if the receiver's NIC is ready, which is g + (k-1) G after the
+//!   message before; the last byte (k-1) G after the first.
+//! - Then the receiver's CPU works o + (k-1) O on it. This may overlap compute and sends, but not
+//!   another reception. So a receive that is posted late ends as it is posted.
+//! - Above S bytes the send ends with the receive.
+//!
+//! Two kernels follow these rules. [`exchange`] is the fast one: exact preemption, every rank sends
+//! and receives in each round, messages are eager. [`general`] does everything else.
+
+mod exchange;
+mod general;
+mod simd;
+
+use thiserror::Error;
+
+use crate::{
+    job::Job,
+    noise::{Model, RunNoise, WorkError},
+};
+
+/// Times of one run. Kept between runs, so that memory is taken once.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    exchange: exchange::State,
+    general: general::State,
+    /// Which of the two ran last.
+    last_general: bool,
+}
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum RunError {
+    #[error(transparent)]
+    Work(#[from] WorkError),
+    #[error("{ranks} ranks need {bytes} bytes, which this machine does not give: simulate fewer")]
+    Memory { ranks: u64, bytes: u64 },
+}
+
+impl Scratch {
+    /// When each rank is done.
+    pub fn ends(&self) -> &[i64] {
+        if self.last_general { self.general.ends() } else { self.exchange.ends() }
+    }
+}
+
+/// Runs a job once and returns when its last rank is done.
+pub fn run(job: &Job, noise: &RunNoise<'_>, scratch: &mut Scratch) -> Result<i64, RunError> {
+    scratch.last_general = !takes_fast_kernel(job, noise);
+    if scratch.last_general {
+        general::run(job, noise, &mut scratch.general)?;
+    } else {
+        exchange::run(job, noise, &mut scratch.exchange)?;
+    }
+    Ok(scratch.ends().iter().copied().max().unwrap_or(0))
+}
+
+/// Runs a job in the kernel that can do everything; for tests, which compare the two.
+pub fn run_general(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    scratch: &mut Scratch,
+) -> Result<i64, RunError> {
+    scratch.last_general = true;
+    general::run(job, noise, &mut scratch.general)?;
+    Ok(scratch.ends().iter().copied().max().unwrap_or(0))
+}
+
+/// Bytes of state a run of this job needs.
+pub fn memory(job: &Job, noise: &RunNoise<'_>) -> u64 {
+    let per_rank = if takes_fast_kernel(job, noise) {
+        exchange::bytes_per_rank(job)
+    } else {
+        general::bytes_per_rank(noise)
+    };
+    job.ranks().saturating_mul(per_rank)
+}
+
+fn takes_fast_kernel(job: &Job, noise: &RunNoise<'_>) -> bool {
+    (noise.is_none() || noise.model() == Model::Preempt) && exchange::can(job)
+}
+
+/// An array of this many zeros, or an error instead of an abort.
+fn zeroed(array: &mut Vec<i64>, ranks: u64, arrays: u64) -> Result<(), RunError> {
+    let memory = RunError::Memory { ranks, bytes: ranks.saturating_mul(arrays * 8) };
+    let len = usize::try_from(ranks).map_err(|_| memory.clone())?;
+    array.clear();
+    array.try_reserve_exact(len).map_err(|_| memory)?;
+    array.resize(len, 0);
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! The round engine against a plain reference, bit for bit, and against what is known in closed form.
+
+mod reference;
+
+use proptest::prelude::*;
+use simulate::{
+    collectives::{ALGORITHMS, Collective, Op, Shape},
+    job::Job,
+    loggops::Params,
+    noise::{Model, Noise, Offsets, Timeline},
+    rounds::{Scratch, run, run_general},
+};
+
+/// Every algorithm with every operation it does.
+fn kinds() -> Vec<(&'static str, Op)> {
+    ALGORITHMS.iter().flat_map(|a| a.ops().iter().map(|&op| (a.name(), op))).collect()
+}
+
+fn job(algorithm: &str, op: Op, ranks: u64, bytes: u64, params: Params) -> Job {
+    let shape = Shape { op, ranks, bytes, arity: 3, segment: Some(7) };
+    Job::new(Collective::new(Some(algorithm), shape).unwrap(), params).unwrap()
+}
+
+fn params() -> impl Strategy<Value = Params> {
+    (0i64..50, 0i64..20, 0i64..40, 0i64..3000, 0i64..3000, 0u64..30).prop_map(
+        |(latency, overhead, gap, gap_per_byte_fs, overhead_per_byte_fs, eager_limit)| Params {
+            latency,
+            overhead,
+            gap,
+            gap_per_byte_fs,
+            overhead_per_byte_fs,
+            eager_limit,
+        },
+    )
+}
+
+fn noise() -> impl Strategy<Value = reference::Noise> {
+    let gaps = prop::collection::vec((0i64..300, 1i64..120), 1..8);
+    let offsets = prop::collection::vec(0i64..1 << 40, 200);
+    // The last detour starts late enough for any operation to be shorter than the peer's trace.
+    let model = prop::sample::select(Model::ALL.to_vec());
+    (gaps, 1i64..300, offsets, model).prop_map(|(gaps, tail, offsets, model)| {
+        let mut at = 0;
+        let mut detours = Vec::new();
+        for (gap, length) in gaps {
+            detours.push((at + gap, length));
+            at += gap + length;
+        }
+        let late = at + 20_000;
+        detours.push((late, 5));
+        let span = late + 5 + tail;
+        let offsets = offsets.into_iter().map(|offset| offset % span).collect();
+        reference::Noise { detours, span, offsets, model }
+    })
+}
+
+fn build(noise: &reference::Noise) -> Noise {
+    let timeline = Timeline::new(noise.detours.iter().copied(), noise.span).unwrap();
+    Noise::new(vec![timeline], noise.model, Offsets::Given(noise.offsets.clone()))
+        .unwrap()
+        .repeating(true)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(700) })]
+
+    #[test]
+    fn the_round_engine_agrees_with_the_reference_bit_for_bit(
+        kind in prop::sample::select(kinds()), ranks in 1u64..200, bytes in 0u64..40,
+        params in params(), noise in prop::option::of(noise()),
+        iterations in 1u64..4, compute in prop::sample::select(vec![0i64, 0, 13, 400]),
+        reduction in prop::sample::select(vec![0i64, 2500]),
+    ) {
+        let job = job(kind.0, kind.1, ranks, bytes, params)
+            .with_reduction(reduction).unwrap().repeated(iterations, compute).unwrap();
+        let expected = reference::ends(&job, noise.as_ref());
+        let built = noise.as_ref().map_or_else(Noise::none, build);
+        let mut scratch = Scratch::default();
+        let last = run(&job, &built.run(0, 0), &mut scratch).unwrap();
+        prop_assert_eq!(scratch.ends(), &expected[..]);
+        prop_assert_eq!(last, expected.iter().copied().max().unwrap());
+        run_general(&job, &built.run(0, 0), &mut scratch).unwrap();
+        prop_assert_eq!(scratch.ends(), &expected[..]);
+    }
+
+    #[test]
+    fn more_noise_never_makes_anybody_finish_earlier(
+        kind in prop::sample::select(kinds()), ranks in 1u64..64, bytes in 0u64..40,
+        params in params(), noise in noise(), longer in 0usize..8, by in 1i64..100,
+    ) {
+        let job = job(kind.0, kind.1, ranks, bytes, params).repeated(2, 50).unwrap();
+        let less = reference::Noise { model: Model::Preempt, ..noise };
+        // One detour lasts longer, into the free time after it.
+        let mut more = less.clone();
+        let at = longer % more.detours.len();
+        let room = more.detours.get(at + 1).map_or(more.span, |next| next.0)
+            - more.detours[at].0 - more.detours[at].1;
+        more.detours[at].1 += by.min(room);
+        let mut scratch = Scratch::default();
+        run(&job, &build(&less).run(0, 0), &mut scratch).unwrap();
+        let before = scratch.ends().to_vec();
+        run(&job, &build(&more).run(0, 0), &mut scratch).unwrap();
+        for (before, after) in before.iter().zip(scratch.ends()) {
+            prop_assert!(after >= before);
+        }
+    }
+}
+
+/// Real detours between long quiet stretches, offsets from the seed.
+fn sparse_noise() -> Noise {
+    let detours = (0..500).map(|i| (i * 2_000_000 + (i * i * 7919) % 900_000, 50_000 + i * 700));
+    let timeline = Timeline::new(detours, 1_000_000_000).unwrap();
+    Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap().repeating(true)
+}
+
+#[test]
+fn both_kernels_agree_where_arrays_are_worked_on_in_pieces() {
+    let chic = Params::named("chic").unwrap();
+    let cnl = Params::named("cnl").unwrap();
+    let noise = sparse_noise();
+    let (mut fast, mut general) = (Scratch::default(), Scratch::default());
+    for (ranks, algorithm, op) in [
+        (8192, "dissemination", Op::Barrier),
+        (3 * 4096, "dissemination", Op::Allreduce),
+        (10_007, "dissemination", Op::Allgather),
+        (16_384, "recursive-doubling", Op::Allreduce),
+        (300, "ring", Op::Allreduce),
+        (300, "linear", Op::Alltoall),
+    ] {
+        for params in [chic, cnl] {
+            let job = job(algorithm, op, ranks, 8, params).repeated(3, 20_000_000).unwrap();
+            for seed in 0..3 {
+                let last = run(&job, &noise.run(seed, 1), &mut fast).unwrap();
+                let same = run_general(&job, &noise.run(seed, 1), &mut general).unwrap();
+                assert_eq!(last, same, "{algorithm} {ranks}");
+                assert_eq!(fast.ends(), general.ends(), "{algorithm} {ranks}");
+            }
+        }
+    }
+}
+
+/// log2, rounded up.
+fn rounds(ranks: u64) -> i64 {
+    i64::from(ranks.next_power_of_two().trailing_zeros())
+}
+
+#[test]
+fn without_noise_each_algorithm_takes_its_closed_form() {
+    let net = Params { overhead_per_byte_fs: 100, ..Params::named("cnl").unwrap() };
+    let mut scratch = Scratch::default();
+    for ranks in (2..70).chain([128, 1000, 1024]) {
+        let bytes = 9;
+        let cost = net.message(bytes).unwrap();
+        let (n, p) = (cost.end_to_end(), ranks as i64);
+        let mut time = |algorithm: &str, op: Op| {
+            let shape = Shape { op, ranks, bytes, arity: 2, segment: None };
+            let job = Job::new(Collective::new(Some(algorithm), shape).unwrap(), net).unwrap();
+            run(&job, &Noise::none().run(0, 0), &mut scratch).unwrap()
+        };
+        // The gap is shorter than the overhead on this network, so it never counts.
+        assert_eq!(time("dissemination", Op::Barrier), rounds(ranks) * n);
+        assert_eq!(time("ring", Op::Allgather), (p - 1) * n);
+        assert_eq!(time("linear", Op::Alltoall), (p - 1) * n);
+        assert_eq!(time("chain", Op::Bcast), (p - 1) * n);
+        assert_eq!(time("chain", Op::Scan), (p - 1) * n);
+        assert_eq!(time("linear", Op::Bcast), (p - 2) * cost.cpu + n);
+        // Messages that arrive at once are taken one after the other.
+        assert_eq!(time("linear", Op::Gather), n + (p - 2) * cost.cpu.max(cost.gap));
+        assert_eq!(time("binomial", Op::Bcast), binomial(ranks, n, cost.cpu));
+        let down = time("nary", Op::Bcast);
+        assert!(down >= n * i64::from(ranks.ilog2()) && down <= 2 * n * rounds(ranks));
+        if ranks.is_power_of_two() {
+            assert_eq!(time("recursive-doubling", Op::Allreduce), rounds(ranks) * n);
+        } else {
+            let most = (i64::from(ranks.ilog2()) + 2) * n;
+            assert!(time("recursive-doubling", Op::Allreduce) <= most);
+        }
+    }
+}
+
+/// A rank that got the message in round r may have waited for earlier sends of its ancestors.
+fn binomial(ranks: u64, n: i64, cpu: i64) -> i64 {
+    let mut time = vec![0; ranks as usize];
+    let mut free = vec![0; ranks as usize];
+    for rank in 1..ranks as usize {
+        // The children of a rank are served in ascending order, and so are ranks here.
+        let parent = rank - (1 << rank.ilog2());
+        let begin = free[parent];
+        free[parent] = begin + cpu;
+        time[rank] = begin + n;
+        free[rank] = time[rank];
+    }
+    time.into_iter().max().unwrap()
+}
+
+#[test]
+fn a_rank_delayed_between_two_barriers_makes_rank_three_leave_last() {
+    // Figure 4 of the noise study: eight ranks, the fifth is late for the second barrier.
+    let job = job("dissemination", Op::Barrier, 8, 1, Params::named("cnl").unwrap());
+    let job = job.repeated(2, 30_000_000).unwrap();
+    // A detour during the compute of rank 4, none for the others.
+    let quiet = run(&job, &Noise::none().run(0, 0), &mut Scratch::default()).unwrap();
+    let timeline = Timeline::new([(500_000_000, 100_000_000)], 2_000_000_000).unwrap();
+    let mut offsets = vec![700_000_000; 8];
+    offsets[4] = 500_000_000 - (quiet / 2 + 10_000_000);
+    let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Given(offsets)).unwrap();
+    let mut scratch = Scratch::default();
+    run(&job, &noise.run(0, 0), &mut scratch).unwrap();
+    let ends = scratch.ends();
+    let last = (0..8).max_by_key(|&rank| ends[rank]).unwrap();
+    assert_eq!(last, 3, "{ends:?}");
+    assert!(ends[3] > quiet);
+}
+
+#[test]
+fn runs_that_are_longer_than_the_trace_or_than_time_itself_are_refused() {
+    let cnl = Params::named("cnl").unwrap();
+    let timeline = Timeline::new([(5_000_000, 1_000_000)], 50_000_000).unwrap();
+    let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
+    let long = job("dissemination", Op::Barrier, 64, 1, cnl);
+    let error = run(&long, &noise.run(1, 1), &mut Scratch::default()).unwrap_err();
+    assert!(error.to_string().contains("--repeat-trace"), "{error}");
+    let repeating = noise.clone().repeating(true);
+    assert!(run(&long, &repeating.run(1, 1), &mut Scratch::default()).is_ok());
+
+    let eternal = long.repeated(1000, 90 * 3_600_000_000_000_000).unwrap();
+    for noise in [Noise::none(), repeating] {
+        let error = run(&eternal, &noise.run(1, 1), &mut Scratch::default()).unwrap_err();
+        assert!(error.to_string().contains("50 days"), "{error}");
+    }
+    let tree = job("binomial", Op::Bcast, 64, 1, cnl);
+    let eternal = tree.repeated(1000, 90 * 3_600_000_000_000_000).unwrap();
+    assert!(run(&eternal, &Noise::none().run(1, 1), &mut Scratch::default()).is_err());
+}
