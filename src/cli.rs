@@ -36,6 +36,8 @@ pub enum Command {
     Import(Import),
     /// Write a recording in another tool's format
     Export(Export),
+    /// What the detours of a recording do to a parallel job
+    Simulate(crate::simulate::Simulate),
     /// All of it in one go on this machine: record 10 s, attribute, report
     Demo(Demo),
 }

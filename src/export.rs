@@ -6,8 +6,8 @@ use std::{
     process::ExitCode,
 };
 
+use ::simulate::{noise::Detours, quantum};
 use anyhow::{Context, Result, bail};
-use simulate::{noise::Detours, quantum};
 use trace::{Lane, LaneId, export};
 
 use crate::{

@@ -10,6 +10,7 @@ mod import;
 mod open;
 mod record;
 mod report;
+mod simulate;
 mod units;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
+        Command::Simulate(options) => simulate::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
     };
     match result {

@@ -1,4 +1,4 @@
-//! Quantities as people type them: durations and thresholds.
+//! Quantities as people type them: durations, thresholds, sizes, rank counts.
 
 use std::time::Duration;
 
@@ -45,6 +45,127 @@ pub fn cpus(text: &str) -> Result<recorder::CpuSet, String> {
     if cpus.is_empty() { Err("the list of CPUs is empty".to_owned()) } else { Ok(cpus) }
 }
 
+/// A time in picoseconds: `4.77us`, `0`, `1ns`; a bare number other than 0 is refused.
+pub fn picoseconds(text: &str) -> Result<i64, String> {
+    scaled_time(text, 1e12)
+}
+
+/// A time in femtoseconds, for what is charged per byte: `2.67ns`, `92ps`.
+pub fn femtoseconds(text: &str) -> Result<i64, String> {
+    scaled_time(text, 1e15)
+}
+
+fn scaled_time(text: &str, per_second: f64) -> Result<i64, String> {
+    let wrong = || format!("'{text}' is not a time: write it like 4.77us, 200ns or 92ps");
+    let (number, unit) = split(text);
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "fs" => 1e-15,
+        "ps" => 1e-12,
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "" if number == 0.0 => 0.0,
+        _ => return Err(wrong()),
+    };
+    let scaled = number * (seconds * per_second);
+    if number < 0.0 {
+        return Err(format!("'{text}' is negative: a time is not"));
+    }
+    if !(scaled.is_finite() && scaled < 4e18) {
+        return Err(format!("'{text}' is too long"));
+    }
+    Ok(scaled.round() as i64)
+}
+
+/// A rate, as the time between two: `1000Hz`, `10kHz`, or a period (`1ms`).
+pub fn period(text: &str) -> Result<i64, String> {
+    let (number, unit) = split(text);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "hz" => 1.0,
+        "khz" => 1e3,
+        "mhz" => 1e6,
+        _ => return picoseconds(text),
+    };
+    let rate: f64 = number.parse().map_err(|_| format!("'{text}' is not a rate, like 1000Hz"))?;
+    let period = (1e12 / (rate * factor)).round();
+    if !(rate > 0.0 && period >= 1.0 && period < 4e18) {
+        return Err(format!("'{text}' is out of range for a rate"));
+    }
+    Ok(period as i64)
+}
+
+/// A size in bytes: `1`, `65kB`, `8KiB`, `1MiB`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size: write it like 16, 65kB, 8KiB or 1MiB");
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "" | "B" | "b" => 1.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        "GiB" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    whole(number, factor).ok_or_else(wrong)
+}
+
+/// A count of ranks: `1000`, `64Ki`, `1Mi`, `2^20`.
+pub fn rank_count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a rank count: write it like 1000, 64Ki, 1Mi or 2^20");
+    if let Some(power) = text.trim().strip_prefix("2^") {
+        let power: u32 = power.parse().map_err(|_| wrong())?;
+        return 1u64.checked_shl(power).filter(|_| power < 64).ok_or_else(wrong);
+    }
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "Ki" => 1024.0,
+        "Mi" => 1024.0 * 1024.0,
+        "Gi" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    whole(number, factor).ok_or_else(wrong)
+}
+
+/// Rank counts: `1000,5000`, `8Mi`, and `2..1048576` for the powers of two in that range.
+pub fn ranks(text: &str) -> Result<Vec<u64>, String> {
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let Some((from, to)) = part.split_once("..") else {
+            list.push(rank_count(part)?);
+            continue;
+        };
+        let (from, to) = (rank_count(from)?, rank_count(to.trim_start_matches('='))?);
+        let powers = (0..63).map(|power| 1u64 << power).filter(|ranks| (from..=to).contains(ranks));
+        let before = list.len();
+        list.extend(powers);
+        if list.len() == before {
+            return Err(format!("there is no power of two in '{part}'"));
+        }
+    }
+    if let Some(0) = list.iter().min() {
+        return Err(format!("'{text}' has 0 ranks: a job has at least 1"));
+    }
+    Ok(list)
+}
+
+/// A list of sizes: `1,1kB,1MiB`.
+pub fn sizes(text: &str) -> Result<Vec<u64>, String> {
+    text.split(',').map(size).collect()
+}
+
+fn whole(number: &str, factor: f64) -> Option<u64> {
+    let value = number.trim().parse::<f64>().ok()? * factor;
+    let whole = value >= 0.0 && value < 9e15 && value.fract() == 0.0;
+    whole.then_some(value as u64)
+}
+
 /// The number and the unit behind it.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
@@ -67,6 +188,35 @@ mod tests {
         assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
         for bad in ["", "x", "-1s", "0s", "10 parsecs", "1e30h", "nan", "infs"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_keep_their_picoseconds() {
+        assert_eq!(picoseconds("4.77us"), Ok(4_770_000));
+        assert_eq!(picoseconds("0"), Ok(0));
+        assert_eq!(femtoseconds("2.67ns"), Ok(2_670_000));
+        assert_eq!(femtoseconds("2.67ps"), Ok(2_670));
+        for bad in ["4.77", "-1us", "us", "1e30s", "nan ns"] {
+            assert!(picoseconds(bad).is_err(), "{bad}");
+        }
+        assert_eq!(period("1000Hz"), Ok(1_000_000_000));
+        assert_eq!(period("10ms"), Ok(10_000_000_000));
+        assert!(period("0Hz").is_err() && period("-5Hz").is_err());
+    }
+
+    #[test]
+    fn sizes_and_ranks_take_their_units() {
+        assert_eq!(size("65kB"), Ok(65_000));
+        assert_eq!(size("1MiB"), Ok(1 << 20));
+        assert!(size("1.5").is_err() && size("-1").is_err() && size("1XB").is_err());
+        assert_eq!(ranks("2..16"), Ok(vec![2, 4, 8, 16]));
+        assert_eq!(ranks("1000,5000"), Ok(vec![1000, 5000]));
+        assert_eq!(ranks("1Mi"), Ok(vec![1 << 20]));
+        assert_eq!(ranks("2^28"), Ok(vec![1 << 28]));
+        assert_eq!(ranks("1000..3000"), Ok(vec![1024, 2048]));
+        for bad in ["", "0", "5..7", "2^64", "x", "1..", "-4"] {
+            assert!(ranks(bad).is_err(), "{bad}");
         }
     }
 

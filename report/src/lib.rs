@@ -9,11 +9,14 @@
 mod grid;
 mod headline;
 mod notes;
+mod slowdown;
 mod sources;
 mod tables;
 mod words;
 
 use analysis::Summary;
+
+pub use slowdown::{SlowdownRow, slowdown};
 
 use grid::Style;
 

@@ -1,4 +1,4 @@
-//! What is simulated: a collective, or a loop of them with compute between, on a given network.
+//! What is simulated: a collective, or a loop of several with compute between, on a given network.
 
 use std::ops::ControlFlow;
 
@@ -17,13 +17,18 @@ pub enum JobError {
     OutOfRange { what: &'static str, ps: i64 },
     #[error("0 iterations do nothing: give at least 1")]
     NoIterations,
+    #[error("collectives over {0} and over {1} ranks cannot be one job")]
+    DifferentRanks(u64, u64),
+    #[error("a job needs at least one collective")]
+    NoCollectives,
 }
 
 const MAX_TIME: i64 = 100 * 3_600_000_000_000_000;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Job {
-    collective: Collective,
+    /// One iteration.
+    body: Vec<Collective>,
     params: Params,
     reduce_fs_per_byte: i64,
     compute: i64,
@@ -42,8 +47,17 @@ pub struct Priced {
 impl Job {
     /// One collective.
     pub fn new(collective: Collective, params: Params) -> Result<Job, JobError> {
+        Job::of(vec![collective], params)
+    }
+
+    /// Several collectives, one after the other.
+    pub fn of(body: Vec<Collective>, params: Params) -> Result<Job, JobError> {
         params.check()?;
-        let job = Job { collective, params, reduce_fs_per_byte: 0, compute: 0, iterations: 1 };
+        let ranks = body.first().ok_or(JobError::NoCollectives)?.ranks();
+        if let Some(other) = body.iter().find(|collective| collective.ranks() != ranks) {
+            return Err(JobError::DifferentRanks(ranks, other.ranks()));
+        }
+        let job = Job { body, params, reduce_fs_per_byte: 0, compute: 0, iterations: 1 };
         job.check_sizes()?;
         Ok(job)
     }
@@ -61,7 +75,7 @@ impl Job {
         Ok(job)
     }
 
-    /// So many collectives, each after this much compute; ranks go on as soon as they can, so the
+    /// So many times, each collective after this much compute; ranks go on as soon as they can, so the
     /// pattern in which they leave one is the pattern in which they enter the next.
     pub fn repeated(self, iterations: u64, compute: i64) -> Result<Job, JobError> {
         if !(0..=MAX_TIME).contains(&compute) {
@@ -75,11 +89,14 @@ impl Job {
 
     fn check_sizes(&self) -> Result<(), JobError> {
         let mut wrong = Ok(());
-        let _ = self.collective.rounds(&mut |round| {
-            wrong = round.iter().try_for_each(|span| self.price(*span).map(|_| ()));
-            if wrong.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        wrong
+        for collective in &self.body {
+            let _ = collective.rounds(&mut |round| {
+                wrong = round.iter().try_for_each(|span| self.price(*span).map(|_| ()));
+                if wrong.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            wrong.clone()?;
+        }
+        Ok(())
     }
 
     fn price(&self, span: Span) -> Result<Priced, JobError> {
@@ -92,22 +109,37 @@ impl Job {
         Ok(Priced { span, cost, reduce })
     }
 
-    /// The rounds of one collective, priced. Sizes have been checked, so pricing cannot fail here.
-    pub fn rounds(&self, visit: &mut dyn FnMut(&[Priced]) -> ControlFlow<()>) -> ControlFlow<()> {
+    /// The rounds of one iteration, priced, each with the compute before it. Sizes have been checked,
+    /// so pricing cannot fail here.
+    pub fn rounds(
+        &self,
+        visit: &mut dyn FnMut(i64, &[Priced]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut priced = Vec::new();
-        self.collective.rounds(&mut |round| {
-            priced.clear();
-            priced.extend(round.iter().filter_map(|span| self.price(*span).ok()));
-            visit(&priced)
-        })
+        for collective in &self.body {
+            let mut compute = self.compute;
+            collective.rounds(&mut |round| {
+                priced.clear();
+                priced.extend(round.iter().filter_map(|span| self.price(*span).ok()));
+                visit(std::mem::take(&mut compute), &priced)
+            })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// All the compute of a job that has nobody to talk to.
+    pub fn lonely_compute(&self) -> i64 {
+        let times = self.iterations.saturating_mul(self.body.len() as u64);
+        i64::try_from(i128::from(self.compute) * i128::from(times)).unwrap_or(i64::MAX)
     }
 
     pub fn ranks(&self) -> u64 {
-        self.collective.ranks()
+        self.body[0].ranks()
     }
 
-    pub fn collective(&self) -> &Collective {
-        &self.collective
+    /// One iteration.
+    pub fn body(&self) -> &[Collective] {
+        &self.body
     }
 
     pub fn params(&self) -> &Params {
@@ -124,6 +156,7 @@ impl Job {
 
     /// Messages of all iterations.
     pub fn messages(&self) -> u64 {
-        self.collective.messages().saturating_mul(self.iterations)
+        let once: u64 = self.body.iter().map(Collective::messages).sum();
+        once.saturating_mul(self.iterations)
     }
 }

@@ -1,9 +1,19 @@
 //! The offline side: what a trace of detours does to work, to a collective, to a job of millions of
 //! ranks. Pure: numbers in, numbers out; no files, no clocks, no terminals.
 
-#![forbid(unsafe_code)]
+// Only `rounds::simd` has any: the call of a function compiled for a wider machine.
+#![deny(unsafe_code)]
 
 pub mod collectives;
+pub mod cycle;
+pub mod event;
+pub mod goal;
+pub mod graph;
+pub mod job;
 pub mod loggops;
 pub mod noise;
 pub mod quantum;
+pub mod resample;
+pub mod rounds;
+pub mod stats;
+pub mod sweep;

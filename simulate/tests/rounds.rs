@@ -16,9 +16,13 @@ fn kinds() -> Vec<(&'static str, Op)> {
     ALGORITHMS.iter().flat_map(|a| a.ops().iter().map(|&op| (a.name(), op))).collect()
 }
 
-fn job(algorithm: &str, op: Op, ranks: u64, bytes: u64, params: Params) -> Job {
+fn collective(algorithm: &str, op: Op, ranks: u64, bytes: u64) -> Collective {
     let shape = Shape { op, ranks, bytes, arity: 3, segment: Some(7) };
-    Job::new(Collective::new(Some(algorithm), shape).unwrap(), params).unwrap()
+    Collective::new(Some(algorithm), shape).unwrap()
+}
+
+fn job(algorithm: &str, op: Op, ranks: u64, bytes: u64, params: Params) -> Job {
+    Job::new(collective(algorithm, op, ranks, bytes), params).unwrap()
 }
 
 fn params() -> impl Strategy<Value = Params> {
@@ -66,12 +70,15 @@ proptest! {
 
     #[test]
     fn the_round_engine_agrees_with_the_reference_bit_for_bit(
-        kind in prop::sample::select(kinds()), ranks in 1u64..200, bytes in 0u64..40,
+        kind in prop::sample::select(kinds()), then in prop::option::of(prop::sample::select(kinds())),
+        ranks in 1u64..200, bytes in 0u64..40,
         params in params(), noise in prop::option::of(noise()),
         iterations in 1u64..4, compute in prop::sample::select(vec![0i64, 0, 13, 400]),
         reduction in prop::sample::select(vec![0i64, 2500]),
     ) {
-        let job = job(kind.0, kind.1, ranks, bytes, params)
+        let body = [Some(kind), then].into_iter().flatten();
+        let body = body.map(|(algorithm, op)| collective(algorithm, op, ranks, bytes)).collect();
+        let job = Job::of(body, params).unwrap()
             .with_reduction(reduction).unwrap().repeated(iterations, compute).unwrap();
         let expected = reference::ends(&job, noise.as_ref());
         let built = noise.as_ref().map_or_else(Noise::none, build);
@@ -223,7 +230,7 @@ fn runs_that_are_longer_than_the_trace_or_than_time_itself_are_refused() {
     let repeating = noise.clone().repeating(true);
     assert!(run(&long, &repeating.run(1, 1), &mut Scratch::default()).is_ok());
 
-    let eternal = long.repeated(1000, 90 * 3_600_000_000_000_000).unwrap();
+    let eternal = long.clone().repeated(1000, 90 * 3_600_000_000_000_000).unwrap();
     for noise in [Noise::none(), repeating] {
         let error = run(&eternal, &noise.run(1, 1), &mut Scratch::default()).unwrap_err();
         assert!(error.to_string().contains("50 days"), "{error}");

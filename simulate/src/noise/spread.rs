@@ -72,6 +72,12 @@ impl Noise {
         Noise { repeat, ..self }
     }
 
+    /// The same detours under another model.
+    #[must_use]
+    pub fn with_model(self, model: Model) -> Noise {
+        Noise { model, ..self }
+    }
+
     pub fn is_none(&self) -> bool {
         self.timelines.is_empty()
     }

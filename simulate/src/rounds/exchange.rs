@@ -54,7 +54,7 @@ impl State {
 
 /// Whether this kernel can do the job.
 pub fn can(job: &Job) -> bool {
-    job.rounds(&mut |round| match round {
+    job.rounds(&mut |_, round| match round {
         [only] if only.span.is_full(job.ranks()) && !only.cost.rendezvous => {
             ControlFlow::Continue(())
         }
@@ -65,7 +65,7 @@ pub fn can(job: &Job) -> bool {
 
 /// A gap that is no longer than the CPU's part never makes anybody wait.
 fn gaps_matter(job: &Job) -> bool {
-    job.rounds(&mut |round| {
+    job.rounds(&mut |_, round| {
         let waits = round.iter().any(|priced| priced.cost.gap > priced.cost.cpu);
         if waits { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
@@ -102,14 +102,12 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
     let mut pending: Option<Priced> = None;
     let mut failed = Ok(());
     for _ in 0..job.iterations() {
-        let mut compute = job.compute();
-        let _ = job.rounds(&mut |round| {
+        let _ = job.rounds(&mut |compute, round| {
             let next = round[0];
             let done = match pending.replace(next) {
                 None => start(state, noise, compute, next.cost.cpu),
                 Some(priced) => advance(state, noise, &priced, compute, Some(next.cost.cpu), gaps),
             };
-            compute = 0;
             match done {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
@@ -123,11 +121,7 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
     match pending {
         Some(last) => advance(state, noise, &last, 0, None, gaps)?,
         // A single rank: compute is all there is.
-        None => {
-            for _ in 0..job.iterations() {
-                start(state, noise, job.compute(), 0)?;
-            }
-        }
+        None => start(state, noise, job.lonely_compute(), 0)?,
     }
     Ok(())
 }
@@ -321,23 +315,17 @@ impl<const GAPS: bool> Round<'_, '_, GAPS> {
         let recv_free: &mut [i64] =
             if GAPS { &mut self.recv_free[first..first + width] } else { &mut [] };
 
+        let mut unused = [0; LANES];
         let whole = width / LANES * LANES;
         for at in (0..whole).step_by(LANES) {
-            let mut arrived = [0; LANES];
-            if GAPS {
-                arrived.copy_from_slice(&recv_free[at..at + LANES]);
-            }
             let lanes = Lanes {
                 rank: first + at,
                 own: chunk_mut(own, at),
                 from: chunk(from, at),
                 clear: chunk_mut(clear, at),
-                recv_free: &mut arrived,
+                recv_free: if GAPS { chunk_mut(recv_free, at) } else { &mut unused },
             };
             lanes.receive::<GAPS>(&self.step, self.noise)?;
-            if GAPS {
-                recv_free[at..at + LANES].copy_from_slice(&arrived);
-            }
         }
         if whole < width {
             // The last few, with ranks beside them that nothing can happen to.
@@ -385,85 +373,77 @@ struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
+    /// As if there were no detours. Whole arrays are loaded, computed and stored: nothing stands in
+    /// the way of wide vectors.
     #[inline(always)]
-    fn receive<const GAPS: bool>(
-        mut self,
-        step: &Step,
-        noise: &RunNoise<'_>,
-    ) -> Result<(), WorkError> {
-        let message = &step.message;
-        let reception = message.transfer + message.cpu;
-        let mut done = [0; LANES];
-        let mut beyond = 0;
-        for (lane, done) in done.iter_mut().enumerate() {
+    fn receive<const GAPS: bool>(self, step: &Step, noise: &RunNoise<'_>) -> Result<(), WorkError> {
+        let Step { message, between, send_wait, send, .. } = *step;
+        let after_arrival = message.transfer + message.cpu;
+        let begin: [i64; LANES] = std::array::from_fn(|lane| {
+            let begin = self.from[lane] + message.latency;
+            if GAPS { begin.max(self.recv_free[lane]) } else { begin }
+        });
+        let done: [i64; LANES] = std::array::from_fn(|lane| {
             let own = self.own[lane];
-            let mut begin = self.from[lane] + message.latency;
-            if GAPS {
-                begin = begin.max(self.recv_free[lane]);
-            }
-            let mut next = own.max(begin + reception) + step.between;
-            if GAPS {
-                next = next.max(own + step.send_wait);
-            }
-            next += step.send;
-            *done = next;
-            // The sign says whether one of them is beyond its clear time; both are far from the
-            // ends of the range.
-            beyond |= self.clear[lane] - next;
-        }
+            let next = own.max(begin[lane] + after_arrival) + between;
+            if GAPS { next.max(own + send_wait) + send } else { next + send }
+        });
+        // The sign says whether one of them is beyond its clear time; both are far from the ends of
+        // the range.
+        let beyond = (0..LANES).fold(0, |beyond, lane| beyond | (self.clear[lane] - done[lane]));
         if beyond < 0 {
-            self.exactly::<GAPS>(step, noise, &mut done)?;
-        }
-        if GAPS {
-            for lane in 0..LANES {
-                let begin = (self.from[lane] + message.latency).max(self.recv_free[lane]);
-                self.recv_free[lane] = begin + message.gap;
-            }
+            return self.exactly::<GAPS>(step, noise, begin, done);
         }
         *self.own = done;
+        if GAPS {
+            *self.recv_free = begin.map(|begin| begin + message.gap);
+        }
         Ok(())
     }
 
-    /// Ranks that a detour is near: their time, and until when they are clear.
+    /// Some of them have a detour near: their time, and until when they are clear.
     #[cold]
     #[inline(never)]
     fn exactly<const GAPS: bool>(
-        &mut self,
+        self,
         step: &Step,
         noise: &RunNoise<'_>,
-        done: &mut [i64; LANES],
+        begin: [i64; LANES],
+        mut done: [i64; LANES],
     ) -> Result<(), WorkError> {
-        let message = &step.message;
+        let Step { message, between, send_wait, send, last } = *step;
+        let mut beyond = 0u32;
         for lane in 0..LANES {
-            if done[lane] <= self.clear[lane] {
-                continue;
-            }
+            beyond |= u32::from(done[lane] > self.clear[lane]) << lane;
+        }
+        while beyond != 0 {
+            let lane = beyond.trailing_zeros() as usize;
+            beyond &= beyond - 1;
             if noise.is_none() {
                 return Err(WorkError::Overflow);
             }
-            let local = noise.local((self.rank + lane) as u64);
             let own = self.own[lane];
-            let mut begin = self.from[lane] + message.latency;
-            if GAPS {
-                begin = begin.max(self.recv_free[lane]);
-            }
-            let arrived = begin + message.transfer;
-            let mut cursor = local.at(arrived);
+            let arrived = begin[lane] + message.transfer;
+            let mut cursor = noise.local((self.rank + lane) as u64).at(arrived);
             let received = cursor.work(arrived, message.cpu)?.max(own);
             // Until when it is clear is asked for from here on, whatever the cursor passes.
             let clear = cursor.clear_until(received);
             let mut time = received;
-            if step.between > 0 {
-                time = cursor.work(time, step.between)?;
+            if between > 0 {
+                time = cursor.work(time, between)?;
             }
-            if !step.last {
+            if !last {
                 if GAPS {
-                    time = time.max(own + step.send_wait);
+                    time = time.max(own + send_wait);
                 }
-                time = cursor.work(time, step.send)?;
+                time = cursor.work(time, send)?;
             }
-            done[lane] = time;
             self.clear[lane] = if clear < time { NEVER } else { clear };
+            done[lane] = time;
+        }
+        *self.own = done;
+        if GAPS {
+            *self.recv_free = begin.map(|begin| begin + message.gap);
         }
         Ok(())
     }

@@ -54,15 +54,14 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
     }
     zeroed(&mut state.own_clock, if has_own_clock(noise) { ranks } else { 0 }, ARRAYS)?;
 
+    if ranks == 1 {
+        state.compute(noise, job.lonely_compute())?;
+    }
     let mut failed = Ok(());
     for _ in 0..job.iterations() {
-        if job.compute() > 0 {
-            for rank in 0..ranks as usize {
-                state.time[rank] = state.work(noise, rank, state.time[rank], job.compute())?;
-            }
-        }
-        let _ = job.rounds(&mut |priced| {
-            failed = round(state, noise, priced, ranks);
+        let _ = job.rounds(&mut |compute, priced| {
+            failed =
+                state.compute(noise, compute).and_then(|()| round(state, noise, priced, ranks));
             if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         failed.clone()?;
@@ -116,6 +115,16 @@ fn round(
 }
 
 impl State {
+    /// Every rank computes.
+    fn compute(&mut self, noise: &RunNoise<'_>, compute: i64) -> Result<(), WorkError> {
+        if compute > 0 {
+            for rank in 0..self.time.len() {
+                self.time[rank] = self.work(noise, rank, self.time[rank], compute)?;
+            }
+        }
+        Ok(())
+    }
+
     /// When work begun at `begin` is done.
     fn work(
         &mut self,

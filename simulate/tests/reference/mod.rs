@@ -68,11 +68,12 @@ fn programs(job: &Job) -> Vec<Rank> {
     let ranks = job.ranks() as usize;
     let mut programs = vec![Vec::new(); ranks];
     for _ in 0..job.iterations() {
-        for program in &mut programs {
-            program.push(Round { compute: job.compute(), ..Round::default() });
+        if ranks == 1 {
+            let compute = job.compute();
+            programs[0].extend(job.body().iter().map(|_| Round { compute, ..Round::default() }));
         }
-        let _ = job.rounds(&mut |spans| {
-            let mut round = vec![Round::default(); ranks];
+        let _ = job.rounds(&mut |compute, spans| {
+            let mut round = vec![Round { compute, ..Round::default() }; ranks];
             for priced in spans {
                 for (src, dst) in priced.span.edges(job.ranks()) {
                     let (src, dst) = (src as usize, dst as usize);

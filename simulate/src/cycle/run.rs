@@ -1,0 +1,144 @@
+//! The cycles of one case, and the three cases of every run.
+
+use rayon::prelude::*;
+
+use crate::noise::key;
+
+use super::butterfly::{self, BLOCK};
+use super::config::{Config, CycleError, Plan};
+use super::outcome::{Outcome, Times};
+use super::periodic::Rank;
+use super::redundant::Round;
+use super::{conventional, gaps, redundant};
+
+/// The purpose of the phases' random numbers.
+const PHASE: u64 = 11;
+/// 16 MiB a run.
+const SIDE_BY_SIDE: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Noise in the compute phases only.
+    Noiseless,
+    /// Noise everywhere.
+    Conventional,
+    /// Noise everywhere, redundant exchanges.
+    Redundant,
+}
+
+impl Case {
+    pub const ALL: [Case; 3] = [Case::Noiseless, Case::Conventional, Case::Redundant];
+}
+
+/// All runs and cases. `progress` is told how many cycles of a case have been done since it was last
+/// told: `3 * runs * cycles` in all, from any thread.
+pub fn run(
+    config: &Config,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Outcome, CycleError> {
+    let plan = config.checked()?;
+    let one = |run: u64| -> Result<Times, CycleError> {
+        let mut ranks = vec![Rank { ready: 0, next: 0 }; plan.ranks];
+        let mut times = [0; 3];
+        for (time, case) in times.iter_mut().zip(Case::ALL) {
+            *time = cycles(&plan, &mut ranks, config.seed, run, case, progress)?;
+        }
+        let [noiseless, conventional, redundant] = times;
+        Ok(Times { noiseless, conventional, redundant })
+    };
+    // Side by side, since a run's rounds wait for each other; beyond a million ranks one by one, for
+    // the memory.
+    let runs = if plan.ranks <= SIDE_BY_SIDE {
+        (0..config.runs).into_par_iter().map(one).collect::<Result<Vec<_>, _>>()?
+    } else {
+        (0..config.runs).map(one).collect::<Result<Vec<_>, _>>()?
+    };
+    Ok(Outcome { ranks: config.ranks, runs })
+}
+
+/// When each rank ends one case of one run: for those who want more than the last one.
+pub fn end_of_case(config: &Config, run: u64, case: Case) -> Result<Vec<i64>, CycleError> {
+    let plan = config.checked()?;
+    let mut ranks = vec![Rank { ready: 0, next: 0 }; plan.ranks];
+    cycles(&plan, &mut ranks, config.seed, run, case, None)?;
+    Ok(ranks.iter().map(|rank| rank.ready).collect())
+}
+
+/// Where in its period a rank is at time 0 of a run: the same in all cases.
+pub fn phase(config: &Config, run: u64, rank: u64) -> Result<i64, CycleError> {
+    Ok(config.checked()?.noise.phase(key(config.seed, PHASE, run), rank))
+}
+
+/// One case; returns when the last rank is done.
+fn cycles(
+    plan: &Plan,
+    ranks: &mut [Rank],
+    seed: u64,
+    run: u64,
+    case: Case,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<i64, CycleError> {
+    let (noise, costs) = (plan.noise, plan.costs);
+    // The same phases in all three cases.
+    let phases = key(seed, PHASE, run);
+    ranks.par_chunks_mut(BLOCK).enumerate().for_each(|(block, ranks)| {
+        for (rank, number) in ranks.iter_mut().zip((block * BLOCK) as u64..) {
+            *rank = Rank { ready: 0, next: noise.first(noise.phase(phases, number)) };
+        }
+    });
+    for _ in 0..plan.cycles {
+        // No work is not even delayed: a rank inside a detour meets it when it sends.
+        if plan.work > 0 {
+            ranks.par_chunks_mut(BLOCK).for_each(|ranks| {
+                for rank in ranks {
+                    rank.ready = noise.work(&mut rank.next, rank.ready, plan.work);
+                }
+            });
+        }
+        match case {
+            Case::Noiseless => butterfly::rounds(ranks, 0..plan.rounds, |_, low, high| {
+                conventional::quiet(costs, low, high);
+            }),
+            Case::Conventional => butterfly::rounds(ranks, 0..plan.rounds, |_, low, high| {
+                conventional::noisy(noise, costs, low, high);
+            }),
+            Case::Redundant => redundant_cycle(plan, ranks)?,
+        }
+        if let Some(progress) = progress {
+            progress(1);
+        }
+    }
+    Ok(ranks.par_iter().map(|rank| rank.ready).max().unwrap_or(0))
+}
+
+/// Stretches of rounds without a gap go straight through; those that lead over one settle first.
+fn redundant_cycle(plan: &Plan, ranks: &mut [Rank]) -> Result<(), CycleError> {
+    let (noise, costs) = (plan.noise, plan.costs);
+    let mut from = 0;
+    while from < plan.rounds {
+        let gap = (from.max(1)..plan.rounds).find_map(|round| gap(plan, round));
+        let to = gap.map_or(plan.rounds, |(first, _)| first);
+        butterfly::rounds(ranks, from..to, |number, low, high| {
+            let round = Round::of(plan.redundant, number, plan.rounds);
+            if number == 0 {
+                redundant::first(noise, costs, round, low, high);
+            } else {
+                redundant::later(noise, costs, round, low, high);
+            }
+        });
+        from = to;
+        if let Some((first, last)) = gap {
+            gaps::stretch(plan, ranks, first, last)?;
+            from = last + 1;
+        }
+    }
+    Ok(())
+}
+
+/// If round `round` leads to a level outside the set and a later one of the set can help: the rounds
+/// up to that.
+fn gap(plan: &Plan, round: u32) -> Option<(u32, u32)> {
+    let above = plan.redundant.checked_shr(round + 1)?;
+    let last = round + above.trailing_zeros();
+    (above != 0 && last > round && last + 1 < plan.rounds).then_some((round, last))
+}

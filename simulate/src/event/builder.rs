@@ -1,0 +1,278 @@
+//! Builds a [`Schedule`] rank by rank: begin a rank, add its operations, say what each requires.
+//! Nothing is kept of a rank's construction once the next one begins, so a reader can stream.
+
+use thiserror::Error;
+
+use super::{
+    labels::Labels,
+    order::Prover,
+    pairs,
+    schedule::{ANY, Kind, NOBODY, Op, Pairing, Schedule},
+};
+
+/// No time and no cost may be longer (13 days): sums of a few of them still fit in 63 bits.
+pub const LONGEST: i64 = 1 << 60;
+/// So many operations, and so many dependencies.
+const MOST: usize = (1 << 31) - 2;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum BuildError {
+    #[error("a schedule needs at least one rank")]
+    NoRanks,
+    #[error("{ranks} ranks are more than a schedule holds (2 billion)")]
+    TooManyRanks { ranks: u32 },
+    #[error("rank {rank} is missing: {ranks} ranks were announced")]
+    MissingRank { rank: u32, ranks: u32 },
+    #[error("rank {rank} is one too many: {ranks} ranks were announced, and they count from 0")]
+    RankTooMany { rank: u32, ranks: u32 },
+    #[error("rank {rank}, operation {index}: there is no rank {peer} ({ranks} ranks, from 0)")]
+    NoSuchPeer { rank: u32, index: u32, peer: u32, ranks: u32 },
+    #[error("rank {rank}, operation {index}: a calc of {ps} ps is negative or longer than 13 days")]
+    BadCalc { rank: u32, index: u32, ps: i64 },
+    #[error("rank {rank}: a dependency names operation {index}, which does not exist")]
+    NoSuchOperation { rank: u32, index: u32 },
+    #[error("more than 2 billion operations or dependencies: split the schedule")]
+    TooLarge,
+}
+
+/// An operation of the rank under construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpId(pub u32);
+
+/// A number that may be left open, for receives from anyone and for any tag.
+pub const WILDCARD: u32 = ANY;
+
+#[derive(Debug)]
+pub struct ScheduleBuilder {
+    ranks: u32,
+    ops: Vec<Op>,
+    edges: Vec<u32>,
+    first: Vec<u32>,
+    slots: Vec<u32>,
+    ordered: Vec<super::schedule::Ordered>,
+    labels: Labels,
+    /// Dependencies of the rank under construction: (on, op) and whether only on the start.
+    pending: Vec<(u32, u32, bool)>,
+    prover: Prover,
+    most_cpu: u8,
+    most_nic: u8,
+    /// Of the rank under construction.
+    most_slot: u8,
+    /// The first mistake; told at the end, so that building needs no `?` on every line.
+    error: Option<BuildError>,
+}
+
+impl ScheduleBuilder {
+    pub fn new(ranks: u32) -> ScheduleBuilder {
+        let error = match ranks {
+            0 => Some(BuildError::NoRanks),
+            ranks if ranks as usize > MOST => Some(BuildError::TooManyRanks { ranks }),
+            _ => None,
+        };
+        ScheduleBuilder {
+            ranks,
+            ops: Vec::new(),
+            edges: Vec::new(),
+            first: Vec::new(),
+            slots: vec![0],
+            ordered: Vec::new(),
+            labels: Labels::default(),
+            pending: Vec::new(),
+            prover: Prover::default(),
+            most_cpu: 0,
+            most_nic: 0,
+            most_slot: 0,
+            error,
+        }
+    }
+
+    /// Room for so many operations, for callers who know.
+    pub fn reserve(&mut self, operations: usize, dependencies: usize) {
+        self.ops.reserve_exact(operations.min(MOST) + 1);
+        self.edges.reserve_exact(dependencies.min(MOST));
+    }
+
+    /// Begins the next rank, 0 first; what follows is added to it.
+    pub fn begin_rank(&mut self) -> u32 {
+        self.end_rank();
+        let rank = self.first.len() as u32;
+        if rank >= self.ranks {
+            self.fail(BuildError::RankTooMany { rank, ranks: self.ranks });
+        } else {
+            self.first.push(self.ops.len() as u32);
+        }
+        rank
+    }
+
+    pub fn send(&mut self, bytes: u64, to: u32, tag: u32, cpu: u8, nic: u8) -> OpId {
+        if to >= self.ranks {
+            self.no_such_peer(to);
+        }
+        self.push(Kind::Send, bytes, to, tag, cpu, nic)
+    }
+
+    /// From [`WILDCARD`]: from anyone.
+    pub fn recv(&mut self, bytes: u64, from: u32, tag: u32, cpu: u8, nic: u8) -> OpId {
+        if from >= self.ranks && from != ANY {
+            self.no_such_peer(from);
+        }
+        self.push(Kind::Recv, bytes, from, tag, cpu, nic)
+    }
+
+    pub fn calc(&mut self, ps: i64, cpu: u8) -> OpId {
+        if !(0..=LONGEST).contains(&ps) {
+            let (rank, index) = self.here();
+            self.fail(BuildError::BadCalc { rank, index, ps });
+        }
+        self.push(Kind::Calc, ps.max(0) as u64, 0, 0, cpu, 0)
+    }
+
+    /// `op` begins when `on` has ended.
+    pub fn requires(&mut self, op: OpId, on: OpId) {
+        self.depend(op, on, false);
+    }
+
+    /// `op` begins when `on` has begun.
+    pub fn irequires(&mut self, op: OpId, on: OpId) {
+        self.depend(op, on, true);
+    }
+
+    /// A name of its own for the operation that was added last.
+    pub fn label_last(&mut self, label: &str) {
+        let (_, index) = self.here();
+        let given = label.strip_prefix('l').and_then(|number| number.parse().ok());
+        // `l01` is not what would be made up for it.
+        if index > 0 && (given != Some(index) || label.as_bytes().get(1) == Some(&b'0')) {
+            self.labels.push(self.ops.len() as u32 - 1, label);
+        }
+    }
+
+    /// The mistake that `finish` will tell of, for readers who know the line it is in.
+    pub fn error(&self) -> Option<&BuildError> {
+        self.error.as_ref()
+    }
+
+    pub fn finish(mut self) -> Result<Schedule, BuildError> {
+        self.end_rank();
+        if self.error.is_none() && self.first.len() < self.ranks as usize {
+            let rank = self.first.len() as u32;
+            self.fail(BuildError::MissingRank { rank, ranks: self.ranks });
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.first.push(self.ops.len() as u32);
+        // Closes the successors of the last operation.
+        self.ops.push(Op {
+            size: 0,
+            peer: 0,
+            tag: 0,
+            partner: NOBODY,
+            successors: self.edges.len() as u32,
+            start_successors: self.edges.len() as u32,
+            kind: Kind::Calc,
+            cpu: 0,
+            nic: 0,
+            pairing: Pairing::Fixed,
+        });
+        let mut schedule = Schedule {
+            ops: self.ops,
+            edges: self.edges,
+            first: self.first,
+            slots: self.slots,
+            ordered: self.ordered,
+            channels: 0,
+            searches: 0,
+            cpus: usize::from(self.most_cpu) + 1,
+            nics: usize::from(self.most_nic) + 1,
+            labels: self.labels,
+        };
+        pairs::settle(&mut schedule);
+        Ok(schedule)
+    }
+
+    /// The rank under construction and the next operation's number in it.
+    fn here(&self) -> (u32, u32) {
+        let rank = self.first.len().saturating_sub(1);
+        (rank as u32, self.ops.len() as u32 - self.first.last().copied().unwrap_or(0))
+    }
+
+    fn no_such_peer(&mut self, peer: u32) {
+        let (rank, index) = self.here();
+        self.fail(BuildError::NoSuchPeer { rank, index, peer, ranks: self.ranks });
+    }
+
+    fn fail(&mut self, error: BuildError) {
+        self.error.get_or_insert(error);
+    }
+
+    fn push(&mut self, kind: Kind, size: u64, peer: u32, tag: u32, cpu: u8, nic: u8) -> OpId {
+        if self.first.is_empty() {
+            self.fail(BuildError::MissingRank { rank: 0, ranks: self.ranks });
+        }
+        if self.ops.len() >= MOST {
+            self.fail(BuildError::TooLarge);
+            return OpId(0);
+        }
+        let (_, index) = self.here();
+        self.most_cpu = self.most_cpu.max(cpu);
+        self.most_nic = self.most_nic.max(nic);
+        self.most_slot = self.most_slot.max(cpu).max(nic);
+        self.ops.push(Op {
+            size,
+            peer,
+            tag,
+            partner: NOBODY,
+            successors: 0,
+            start_successors: 0,
+            kind,
+            cpu,
+            nic,
+            pairing: Pairing::Fixed,
+        });
+        OpId(index)
+    }
+
+    fn depend(&mut self, op: OpId, on: OpId, start: bool) {
+        let (rank, count) = self.here();
+        let last = op.0.max(on.0);
+        if last >= count {
+            self.fail(BuildError::NoSuchOperation { rank, index: last });
+        } else if self.edges.len() + self.pending.len() >= MOST {
+            self.fail(BuildError::TooLarge);
+        } else {
+            self.pending.push((on.0, op.0, start));
+        }
+    }
+
+    /// Lays the dependencies of the rank out by the operation they are on. The sort is stable: in
+    /// which order successors are freed is the order in which they were declared.
+    fn end_rank(&mut self) {
+        let Some(&first) = self.first.last() else { return };
+        if self.ordered.len() == self.first.len() {
+            return;
+        }
+        self.pending.sort_by_key(|&(on, _, start)| (on, start));
+        let mut pending = self.pending.drain(..).peekable();
+        for (on, op) in self.ops[first as usize..].iter_mut().enumerate() {
+            let on = on as u32;
+            op.successors = self.edges.len() as u32;
+            while let Some((_, successor, _)) =
+                pending.next_if(|next| (next.0, next.2) == (on, false))
+            {
+                self.edges.push(first + successor);
+            }
+            op.start_successors = self.edges.len() as u32;
+            while let Some((_, successor, _)) =
+                pending.next_if(|next| (next.0, next.2) == (on, true))
+            {
+                self.edges.push(first + successor);
+            }
+        }
+        drop(pending);
+        self.ordered.push(self.prover.prove(&self.ops, &self.edges, first));
+        let slots = self.slots.last().copied().unwrap_or(0) + u32::from(self.most_slot) + 1;
+        self.slots.push(slots);
+        self.most_slot = 0;
+    }
+}

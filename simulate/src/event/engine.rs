@@ -1,0 +1,419 @@
+//! The exact rules. Every operation is handled once, when it is ready; what it costs and when it ends
+//! is then known at once, even if that is later. Operations whose order could depend on the times
+//! wait in a queue; where the dependencies alone settle the order they are handled as soon as they
+//! are free, and nothing is queued.
+//!
+//! A calc or send begins when its dependencies, its CPU and (send) its NIC are ready. A receive costs
+//! no time to post; its overhead overlaps with other work of that CPU, but not with other receives.
+//! Dependencies carry time across CPUs.
+
+use super::{
+    EventError, Outcome, Rendezvous,
+    cost::Costs,
+    matching::Matcher,
+    queue::{Event, Queue},
+    schedule::{Kind, NOBODY, Op, Ordered, Pairing, Schedule},
+    stuck::{self, Progress},
+    work::{Met, Work},
+};
+use crate::{
+    loggops::{MessageCost, Params},
+    noise::RunNoise,
+};
+
+// What an operation does while no dependency is left: beyond any number of dependencies.
+const DONE: u32 = u32::MAX;
+/// A receive waits for its message.
+const POSTED: u32 = u32::MAX - 1;
+/// A message waits for its receive.
+const SENT: u32 = u32::MAX - 2;
+/// A receive knows its message.
+const MATCHED: u32 = u32::MAX - 3;
+/// A receive has told its sender to go ahead, or the sender has been told.
+const GRANTED: u32 = u32::MAX - 4;
+/// All dependencies are fulfilled; its time is to come.
+const QUEUED: u32 = u32::MAX - 5;
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// When it is ready, as far as known; of a message: when its first byte is at the receiver.
+    time: i64,
+    /// Dependencies left, or one of the above.
+    waits: u32,
+    /// The message a receive has been matched with in this run, and the other way round.
+    other: u32,
+}
+
+/// A CPU and a NIC of the same index; most ranks have one of each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    cpu_free: i64,
+    /// End of the previous receive on this CPU.
+    received: i64,
+    send_free: i64,
+    recv_free: i64,
+    met: Met,
+    /// End of the last operation on this CPU.
+    end: i64,
+}
+
+struct Engine<'a> {
+    schedule: &'a Schedule,
+    costs: Costs,
+    overhead: i64,
+    latency: i64,
+    work: Work<'a>,
+    handshake: bool,
+    /// Trust no order but that of time.
+    queue_all: bool,
+    states: Vec<State>,
+    slots: Vec<Slot>,
+    matcher: Matcher<'a>,
+    queue: Queue,
+    /// Operations (and their ranks) that can go on at once. Last in, first out: what has just been
+    /// touched is still in the cache, and a rank gets as far as it can while it is there.
+    free: Vec<(u32, u32)>,
+    done: u64,
+    messages: u64,
+}
+
+pub(crate) fn run(
+    schedule: &Schedule,
+    params: &Params,
+    rendezvous: Rendezvous,
+    noise: &RunNoise,
+) -> Result<Outcome, EventError> {
+    // A payload that follows its acknowledgement is in no order with anything. Without latency, what
+    // happens at the same time may depend on each other: then the order is that of the queue, too.
+    let queue_all = rendezvous == Rendezvous::Handshake || params.latency == 0;
+    run_in(schedule, params, rendezvous, noise, queue_all)
+}
+
+fn run_in(
+    schedule: &Schedule,
+    params: &Params,
+    rendezvous: Rendezvous,
+    noise: &RunNoise,
+    queue_all: bool,
+) -> Result<Outcome, EventError> {
+    let mut states = vec![State { time: 0, waits: 0, other: NOBODY }; schedule.operations()];
+    for &successor in &schedule.edges {
+        states[successor as usize].waits += 1;
+    }
+    let slots = schedule.slots.last().copied().unwrap_or(0);
+    let mut engine = Engine {
+        schedule,
+        costs: Costs::new(params)?,
+        overhead: params.overhead,
+        latency: params.latency,
+        work: Work::new(noise),
+        handshake: rendezvous == Rendezvous::Handshake,
+        queue_all,
+        states,
+        slots: vec![Slot::default(); slots as usize],
+        matcher: Matcher::new(schedule),
+        queue: Queue::new(),
+        free: Vec::new(),
+        done: 0,
+        messages: 0,
+    };
+    engine.start()?;
+    engine.go()?;
+    engine.outcome()
+}
+
+impl Engine<'_> {
+    /// Rank by rank what has no dependencies, and what follows from that without the queue.
+    fn start(&mut self) -> Result<(), EventError> {
+        for rank in 0..self.schedule.ranks() {
+            for op in self.schedule.of_rank(rank) {
+                if self.states[op as usize].waits == 0 {
+                    self.free.push((op, rank));
+                    self.advance()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<(), EventError> {
+        while let Some((op, rank)) = self.free.pop() {
+            self.freed(op, rank)?;
+        }
+        Ok(())
+    }
+
+    fn go(&mut self) -> Result<(), EventError> {
+        while let Some((time, event)) = self.queue.pop() {
+            match event {
+                Event::Operation { op, rank } => self.due(op, rank)?,
+                Event::Arrival { send } => {
+                    if let Some(receive) = self.matcher.arrive(send) {
+                        self.states[receive as usize].other = send;
+                        self.states[receive as usize].waits = MATCHED;
+                        let rank = self.schedule.ops[send as usize].peer;
+                        self.queue.operation(time, receive, rank);
+                    }
+                }
+            }
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    /// What the dependencies of this rank settle. With a clock per CPU, receives and local work must
+    /// be in order with each other, too.
+    #[inline]
+    fn ordered(&self, rank: u32) -> Ordered {
+        let ordered = self.schedule.ordered[rank as usize];
+        if self.queue_all {
+            Ordered::default()
+        } else if self.work.has_clock() {
+            Ordered { local: ordered.all, receives: ordered.all, all: ordered.all }
+        } else {
+            ordered
+        }
+    }
+
+    /// An operation whose dependencies are all fulfilled, or that met its message, goes on at once
+    /// if its order is settled, else when its time has come.
+    #[inline]
+    fn freed(&mut self, op: u32, rank: u32) -> Result<(), EventError> {
+        let State { time, waits, .. } = self.states[op as usize];
+        let record = &self.schedule.ops[op as usize];
+        match record.kind {
+            Kind::Send if self.ordered(rank).local => self.send(op, rank, record),
+            Kind::Calc if self.ordered(rank).local => self.calc(op, rank, record),
+            Kind::Send | Kind::Calc => {
+                self.states[op as usize].waits = QUEUED;
+                self.queue.operation(time, op, rank);
+                Ok(())
+            }
+            Kind::Recv if waits == MATCHED => self.receive(op, rank, record),
+            Kind::Recv => {
+                self.release(self.schedule.start_successors(op), rank, time);
+                if record.pairing != Pairing::Fixed {
+                    // Who comes first at the channel depends on the times.
+                    self.states[op as usize].waits = QUEUED;
+                    self.queue.operation(time, op, rank);
+                    return Ok(());
+                }
+                self.states[op as usize].waits = POSTED;
+                if let Some(message) = self.states.get(record.partner as usize)
+                    && message.waits == SENT
+                {
+                    self.meet(op, rank, time.max(message.time));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// An operation whose time has come.
+    fn due(&mut self, op: u32, rank: u32) -> Result<(), EventError> {
+        let record = &self.schedule.ops[op as usize];
+        match (record.kind, self.states[op as usize].waits) {
+            (Kind::Calc, _) => self.calc(op, rank, record),
+            (Kind::Send, GRANTED) => self.payload(op, rank, record),
+            (Kind::Send, _) => self.send(op, rank, record),
+            (Kind::Recv, MATCHED | GRANTED) => self.receive(op, rank, record),
+            (Kind::Recv, _) => match self.matcher.post(op) {
+                Some(send) => {
+                    self.states[op as usize].other = send;
+                    self.states[op as usize].waits = MATCHED;
+                    self.receive(op, rank, record)
+                }
+                None => {
+                    self.states[op as usize].waits = POSTED;
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// A receive and its message both are known.
+    #[inline]
+    fn meet(&mut self, receive: u32, rank: u32, time: i64) {
+        self.states[receive as usize].waits = MATCHED;
+        if self.ordered(rank).receives {
+            self.free.push((receive, rank));
+        } else {
+            self.queue.operation(time, receive, rank);
+        }
+    }
+
+    #[inline]
+    fn calc(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+        let ready = self.states[op as usize].time;
+        let slot =
+            &mut self.slots[self.schedule.slots[rank as usize] as usize + record.cpu as usize];
+        let start = ready.max(slot.cpu_free);
+        let end = self.work.done(rank, &mut slot.met, start, record.size as i64)?;
+        slot.cpu_free = end;
+        self.states[op as usize].waits = DONE;
+        self.done += 1;
+        self.release(self.schedule.start_successors(op), rank, start);
+        self.release(self.schedule.successors(op), rank, end);
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+        let cost = self.costs.of(record.size)?;
+        let ready = self.states[op as usize].time;
+        let request = self.handshake && cost.rendezvous;
+        let (start, end) = self.inject(ready, rank, record, &cost, request)?;
+        self.messages += 1;
+        self.done += 1;
+        self.release(self.schedule.start_successors(op), rank, start);
+        if !cost.rendezvous {
+            self.release(self.schedule.successors(op), rank, end);
+        }
+        let arrival = end + self.latency;
+        let state = &mut self.states[op as usize];
+        state.time = arrival;
+        state.waits = SENT;
+        if record.pairing != Pairing::Fixed {
+            let first = self.schedule.first[record.peer as usize];
+            self.queue.arrival(arrival, first, op);
+        } else if let Some(receive) = self.states.get(record.partner as usize)
+            && receive.waits == POSTED
+        {
+            self.meet(record.partner, record.peer, receive.time.max(arrival));
+        }
+        Ok(())
+    }
+
+    /// The sender's part of a message, or of the request that goes ahead of one: begin and end.
+    #[inline]
+    fn inject(
+        &mut self,
+        ready: i64,
+        rank: u32,
+        record: &Op,
+        cost: &MessageCost,
+        request: bool,
+    ) -> Result<(i64, i64), EventError> {
+        let base = self.schedule.slots[rank as usize] as usize;
+        let nic = base + record.nic as usize;
+        let send_free = self.slots[nic].send_free;
+        let slot = &mut self.slots[base + record.cpu as usize];
+        let start = ready.max(slot.cpu_free).max(send_free);
+        let cpu = if request { self.overhead } else { cost.cpu };
+        let end = self.work.done(rank, &mut slot.met, start, cpu)?;
+        slot.cpu_free = end;
+        if !request {
+            // The NIC counts from when it gets the message: as much later as detours made it.
+            self.slots[nic].send_free = end - cpu + cost.gap;
+        }
+        Ok((start, end))
+    }
+
+    /// The acknowledgement is there: the bytes may go.
+    fn payload(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+        let cost = self.costs.of(record.size)?;
+        let State { time, other: receive, .. } = self.states[op as usize];
+        let (_, end) = self.inject(time, rank, record, &cost, false)?;
+        let left = end + cost.transfer;
+        self.end(rank, record.cpu, left);
+        self.release(self.schedule.successors(op), rank, left);
+        self.states[op as usize].time = end + self.latency;
+        self.queue.operation(end + self.latency, receive, record.peer);
+        Ok(())
+    }
+
+    /// A receive that has its message: books the NIC and the overhead.
+    #[inline]
+    fn receive(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+        let State { time: posted, waits, other } = self.states[op as usize];
+        let send = if record.pairing == Pairing::Fixed { record.partner } else { other };
+        let message = &self.schedule.ops[send as usize];
+        let cost = self.costs.of(message.size)?;
+        if record.size < message.size {
+            let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
+            return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
+        }
+        let arrival = self.states[send as usize].time;
+        if self.handshake && cost.rendezvous && waits == MATCHED {
+            let granted = posted.max(arrival) + self.latency;
+            self.states[op as usize].waits = GRANTED;
+            self.states[send as usize] = State { time: granted, waits: GRANTED, other: op };
+            self.queue.operation(granted, send, self.schedule.rank_of(send));
+            return Ok(());
+        }
+        let base = self.schedule.slots[rank as usize] as usize;
+        let nic = &mut self.slots[base + record.nic as usize];
+        let first_byte = arrival.max(nic.recv_free);
+        nic.recv_free = first_byte + cost.gap;
+        let slot = &mut self.slots[base + record.cpu as usize];
+        let start = (first_byte + cost.transfer).max(slot.received);
+        let taken = self.work.done(rank, &mut slot.met, start, cost.cpu)?;
+        let end = taken.max(posted);
+        slot.received = end;
+        slot.end = slot.end.max(end);
+        self.done += 1;
+        self.states[op as usize].waits = DONE;
+        self.states[send as usize].waits = DONE;
+        if cost.rendezvous && !self.handshake {
+            let sender =
+                if record.peer == NOBODY { self.schedule.rank_of(send) } else { record.peer };
+            self.end(sender, message.cpu, end);
+            self.release(self.schedule.successors(send), sender, end);
+        }
+        self.release(self.schedule.successors(op), rank, end);
+        Ok(())
+    }
+
+    #[inline]
+    fn end(&mut self, rank: u32, cpu: u8, time: i64) {
+        let slot = &mut self.slots[self.schedule.slots[rank as usize] as usize + cpu as usize];
+        slot.end = slot.end.max(time);
+    }
+
+    /// One dependency of each of these is fulfilled at `time`.
+    #[inline]
+    fn release(&mut self, successors: &[u32], rank: u32, time: i64) {
+        for &successor in successors {
+            let state = &mut self.states[successor as usize];
+            state.time = state.time.max(time);
+            state.waits -= 1;
+            if state.waits == 0 {
+                self.free.push((successor, rank));
+            }
+        }
+    }
+
+    fn outcome(self) -> Result<Outcome, EventError> {
+        let schedule = self.schedule;
+        let progress = |op: u32| match self.states[op as usize].waits {
+            DONE => Progress::Done,
+            POSTED | SENT | MATCHED | GRANTED => Progress::Halfway,
+            _ => Progress::Waiting,
+        };
+        let operations = schedule.operations() as u64;
+        let received = operations - self.done;
+        // Eager messages count as done when they are sent, and must be received all the same.
+        if received > 0 || self.states.iter().any(|state| state.waits != DONE) {
+            let mut costs = self.costs;
+            let large: Vec<bool> = schedule.ops[..schedule.operations()]
+                .iter()
+                .map(|op| costs.of(op.size).is_ok_and(|cost| cost.rendezvous))
+                .collect();
+            let blocks = |op: u32| large[op as usize];
+            if let Some(error) = stuck::explain(schedule, progress, blocks) {
+                return Err(error);
+            }
+        }
+        let mut ends = Vec::with_capacity(schedule.ranks() as usize);
+        for slots in schedule.slots.windows(2) {
+            let slots = &self.slots[slots[0] as usize..slots[1] as usize];
+            ends.push(slots.iter().map(|slot| slot.end.max(slot.cpu_free)).max().unwrap_or(0));
+        }
+        Ok(Outcome { ends, messages: self.messages, operations, unfinished: 0 })
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

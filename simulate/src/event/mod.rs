@@ -1,0 +1,95 @@
+//! The event engine: whole programs, given as a [`Schedule`] of sends, receives and calcs, in the
+//! LogGOPS model. Two sets of rules: the exact ones ([`Rules::Loggops`]) and those of the peer,
+//! quirks included ([`Rules::Loggopsim`]).
+//!
+//! Times are picoseconds from the start of the run.
+
+mod builder;
+mod cost;
+mod engine;
+mod error;
+mod introsort;
+mod labels;
+mod matching;
+mod order;
+mod pairs;
+mod peer;
+mod queue;
+mod schedule;
+mod stuck;
+mod wheel;
+mod work;
+
+pub use builder::{BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
+pub use error::{EventError, Reason, Wait};
+pub use schedule::{Action, Kind, Operation, Place, Schedule};
+
+use crate::{loggops::Params, noise::RunNoise};
+
+/// Which simulator's rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rules {
+    #[default]
+    Loggops,
+    Loggopsim,
+}
+
+impl Rules {
+    pub const ALL: [Rules; 2] = [Rules::Loggops, Rules::Loggopsim];
+
+    /// The name used in the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rules::Loggops => "loggops",
+            Rules::Loggopsim => "loggopsim",
+        }
+    }
+}
+
+/// How a message of more than S bytes waits for its receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rendezvous {
+    /// Both sides end at max(T_s + N, T_r).
+    #[default]
+    ClosedForm,
+    /// A request, an acknowledgement once the receive is posted, then the payload.
+    Handshake,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    pub model: Rules,
+    /// For [`Rules::Loggops`]; the peer knows neither.
+    pub rendezvous: Rendezvous,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// When each rank was done, ps.
+    pub ends: Vec<i64>,
+    pub messages: u64,
+    pub operations: u64,
+    /// Operations the peer left undone without saying so; 0 with the exact rules, where that is an
+    /// error.
+    pub unfinished: u64,
+}
+
+impl Outcome {
+    pub fn max(&self) -> i64 {
+        self.ends.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// One run. If the noise has given offsets, there must be one for each rank
+/// ([`Noise::check`](crate::noise::Noise::check)).
+pub fn run(
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &RunNoise,
+) -> Result<Outcome, EventError> {
+    match options.model {
+        Rules::Loggops => engine::run(schedule, params, options.rendezvous, noise),
+        Rules::Loggopsim => peer::run(schedule, params, noise),
+    }
+}

@@ -1,0 +1,349 @@
+//! The peer's rules, as observed, quirks included: what a published result was computed with. The
+//! numbers (Q1 and so on) are those of the project's list of its quirks.
+//!
+//! An operation or message that finds its CPU or NIC busy goes back into the queue. Among things at
+//! the same time the one that was created first goes first.
+
+use super::{
+    EventError, Outcome,
+    builder::LONGEST,
+    introsort,
+    matching::Matcher,
+    schedule::{Kind, NOBODY, Op, Pairing, Schedule},
+    stuck::{self, Progress},
+    wheel::Wheel,
+    work::{Met, Work},
+};
+use crate::{
+    loggops::{Params, ParamsError},
+    noise::RunNoise,
+};
+
+/// Puts times before the start, which messages of 0 bytes lead to (Q4), before the others.
+const SIGN: u64 = 1 << 63;
+
+const DONE: u32 = u32::MAX;
+const POSTED: u32 = u32::MAX - 1;
+/// A message that arrived before its receive was posted.
+const ARRIVED: u32 = u32::MAX - 2;
+/// Begun, but a send that has not been received, or on its way.
+const BEGUN: u32 = u32::MAX - 3;
+
+struct Peer<'a> {
+    schedule: &'a Schedule,
+    params: Params,
+    work: Work<'a>,
+    /// Dependencies left, or one of the above.
+    waits: Vec<u32>,
+    owner: Vec<u32>,
+    next_cpu: Vec<i64>,
+    met: Vec<Met>,
+    next_snd: Vec<i64>,
+    next_rcv: Vec<i64>,
+    matcher: Matcher<'a>,
+    /// Time, then stamp, then what: operation and whether it is its message that arrives.
+    queue: Wheel,
+    stamp: u32,
+    /// Freed by the event at hand, with their hosts.
+    freed: Vec<(u32, u32)>,
+    messages: u64,
+}
+
+pub(crate) fn run(
+    schedule: &Schedule,
+    params: &Params,
+    noise: &RunNoise,
+) -> Result<Outcome, EventError> {
+    params.check()?;
+    let ranks = schedule.ranks() as usize;
+    let mut owner = Vec::with_capacity(schedule.operations());
+    for rank in 0..schedule.ranks() {
+        owner.resize(schedule.first[rank as usize + 1] as usize, rank);
+    }
+    let work = Work::new(noise);
+    let cpus = ranks * schedule.cpus;
+    let mut peer = Peer {
+        schedule,
+        params: *params,
+        work,
+        waits: schedule.dependency_counts(),
+        owner,
+        next_cpu: vec![0; cpus],
+        met: vec![Met::default(); if noise.is_none() { 0 } else { cpus }],
+        next_snd: vec![0; ranks * schedule.nics],
+        next_rcv: vec![0; ranks * schedule.nics],
+        matcher: Matcher::new(schedule),
+        queue: Wheel::new(),
+        stamp: 0,
+        freed: Vec::new(),
+        messages: 0,
+    };
+    for rank in 0..schedule.ranks() {
+        let free = schedule.of_rank(rank).filter(|&op| peer.waits[op as usize] == 0);
+        peer.freed.extend(free.map(|op| (rank, op)));
+        peer.enqueue_freed();
+    }
+    peer.go()?;
+    peer.outcome()
+}
+
+impl Peer<'_> {
+    fn go(&mut self) -> Result<(), EventError> {
+        while let Some(key) = self.queue.pop() {
+            let time = ((key >> 64) as u64 ^ SIGN) as i64;
+            let (stamp, what) = ((key >> 32) as u32, key as u32);
+            let op = what >> 1;
+            let record = &self.schedule.ops[op as usize];
+            if time > LONGEST {
+                return Err(EventError::TooLong { rank: self.owner[op as usize] });
+            }
+            if what & 1 == 1 {
+                self.message(time, stamp, op, record)?;
+            } else {
+                let host = self.owner[op as usize];
+                match record.kind {
+                    Kind::Calc => self.calc(time, stamp, op, record, host)?,
+                    Kind::Send => self.send(time, stamp, op, record, host)?,
+                    Kind::Recv => self.recv(time, op, record, host),
+                }
+            }
+            self.enqueue_freed();
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, time: i64, stamp: u32, op: u32, is_message: bool) {
+        let what = op << 1 | u32::from(is_message);
+        let key = u128::from(time as u64 ^ SIGN) << 64 | u128::from(stamp) << 32 | u128::from(what);
+        self.queue.push(key);
+    }
+
+    fn stamp(&mut self) -> u32 {
+        self.stamp += 1;
+        self.stamp
+    }
+
+    fn cpu(&self, host: u32, index: u8) -> usize {
+        host as usize * self.schedule.cpus + index as usize
+    }
+
+    fn nic(&self, host: u32, index: u8) -> usize {
+        host as usize * self.schedule.nics + index as usize
+    }
+
+    /// What noise adds to something of this nominal length (Q11).
+    fn noise(&mut self, host: u32, cpu: usize, time: i64, length: i64) -> Result<i64, EventError> {
+        let Some(met) = self.met.get_mut(cpu) else { return Ok(0) };
+        // There is no noise before the start, where messages of 0 bytes may lead (Q4).
+        let time = time.max(0);
+        Ok(self.work.done(host, met, time, length)? - time - length)
+    }
+
+    /// (s-1) times a cost per byte; of nothing, one byte's worth is given back (Q4).
+    fn per_byte(bytes: u64, fs: i64) -> Result<i64, EventError> {
+        let too_long = ParamsError::MessageTooLong { bytes };
+        let more = i64::try_from(bytes).ok().map(|bytes| bytes - 1);
+        let fs = more.and_then(|more| more.checked_mul(fs)).filter(|fs| fs / 1_000 <= LONGEST / 2);
+        // As much as the model can count is more than the peer can.
+        fs.map(|fs| (fs + 500).div_euclid(1_000)).ok_or(too_long.into())
+    }
+
+    fn calc(
+        &mut self,
+        time: i64,
+        stamp: u32,
+        op: u32,
+        record: &Op,
+        host: u32,
+    ) -> Result<(), EventError> {
+        let cpu = self.cpu(host, record.cpu);
+        if self.next_cpu[cpu] > time {
+            self.push(self.next_cpu[cpu], stamp, op, false);
+            return Ok(());
+        }
+        let length = record.size as i64;
+        self.next_cpu[cpu] = time + length + self.noise(host, cpu, time, length)?;
+        self.waits[op as usize] = DONE;
+        self.release(op, host, true);
+        self.release(op, host, false);
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        time: i64,
+        stamp: u32,
+        op: u32,
+        record: &Op,
+        host: u32,
+    ) -> Result<(), EventError> {
+        let (cpu, nic) = (self.cpu(host, record.cpu), self.nic(host, record.nic));
+        let ready = self.next_cpu[cpu].max(self.next_snd[nic]);
+        if ready > time {
+            self.push(ready, stamp, op, false);
+            return Ok(());
+        }
+        let o = self.params.overhead;
+        let bytes = record.size;
+        let noise = self.noise(host, cpu, time, o)?;
+        // Neither noise nor O delay the message itself (Q5).
+        self.next_cpu[cpu] =
+            time + o + Self::per_byte(bytes, self.params.overhead_per_byte_fs)? + noise;
+        self.next_snd[nic] =
+            time + self.params.gap + Self::per_byte(bytes, self.params.gap_per_byte_fs)?;
+        let message = self.stamp();
+        self.push(time + o + self.params.latency, message, op, true);
+        self.messages += 1;
+        self.waits[op as usize] = BEGUN;
+        self.release(op, host, true);
+        if bytes <= self.params.eager_limit {
+            self.waits[op as usize] = DONE;
+            self.release(op, host, false);
+        }
+        Ok(())
+    }
+
+    /// Never waits for the CPU and costs nothing (Q2).
+    fn recv(&mut self, time: i64, op: u32, record: &Op, host: u32) {
+        self.release(op, host, true);
+        let found = match record.pairing {
+            Pairing::Fixed => {
+                let partner = (record.partner != NOBODY).then_some(record.partner);
+                partner.filter(|&send| self.waits[send as usize] == ARRIVED)
+            }
+            _ => self.matcher.post(op),
+        };
+        let Some(send) = found else {
+            self.waits[op as usize] = POSTED;
+            return;
+        };
+        self.waits[op as usize] = DONE;
+        self.waits[send as usize] = DONE;
+        self.release(op, host, false);
+        // The size that counts here is the receive's (Q8), the CPU and NIC are its, too.
+        if record.size > self.params.eager_limit {
+            self.end_send(time, send, record.cpu, record.nic);
+        } else if self.schedule.ops[send as usize].size > self.params.eager_limit {
+            self.waits[send as usize] = BEGUN;
+        }
+    }
+
+    /// A message at its target: on the CPU and NIC that its sender named (Q2), whether a receive is
+    /// posted or not (Q6).
+    fn message(&mut self, time: i64, stamp: u32, op: u32, record: &Op) -> Result<(), EventError> {
+        let host = record.peer;
+        let (cpu, nic) = (self.cpu(host, record.cpu), self.nic(host, record.nic));
+        let ready = self.next_cpu[cpu].max(self.next_rcv[nic]);
+        if ready > time {
+            self.push(ready, stamp, op, true);
+            return Ok(());
+        }
+        let (o, bytes) = (self.params.overhead, record.size);
+        let (overhead, gap) = (
+            Self::per_byte(bytes, self.params.overhead_per_byte_fs)?,
+            Self::per_byte(bytes, self.params.gap_per_byte_fs)?,
+        );
+        // Of unsigned numbers, as the peer has them: less than nothing is very much.
+        let longer = if (overhead as u64) > (gap as u64) { overhead } else { gap };
+        let noise = self.noise(host, cpu, time, o)?;
+        self.next_cpu[cpu] = time + o + noise + longer;
+        self.next_rcv[nic] = time + self.params.gap + gap;
+        let found = match record.pairing {
+            Pairing::Fixed => {
+                let partner = (record.partner != NOBODY).then_some(record.partner);
+                partner.filter(|&receive| self.waits[receive as usize] == POSTED)
+            }
+            _ => self.matcher.arrive(op),
+        };
+        let Some(receive) = found else {
+            self.waits[op as usize] = ARRIVED;
+            return Ok(());
+        };
+        self.waits[receive as usize] = DONE;
+        self.waits[op as usize] = DONE;
+        self.release(receive, host, false);
+        if bytes > self.params.eager_limit {
+            self.end_send(time, op, record.cpu, record.nic);
+        }
+        Ok(())
+    }
+
+    /// The sender of a large message learns at once that it has been received (Q7).
+    fn end_send(&mut self, time: i64, send: u32, cpu: u8, nic: u8) {
+        let sender = self.owner[send as usize];
+        let (cpu, nic) = (self.cpu(sender, cpu), self.nic(sender, nic));
+        self.next_cpu[cpu] = self.next_cpu[cpu].max(time);
+        self.next_snd[nic] = self.next_snd[nic].max(time);
+        self.release(send, sender, false);
+    }
+
+    fn release(&mut self, op: u32, host: u32, start: bool) {
+        let schedule = self.schedule;
+        let successors =
+            if start { schedule.start_successors(op) } else { schedule.successors(op) };
+        for &successor in successors {
+            let waits = &mut self.waits[successor as usize];
+            // A small send that meets a large receive is ended twice (Q8), and its successors have
+            // begun by then.
+            if *waits == 0 || *waits >= BEGUN {
+                continue;
+            }
+            *waits -= 1;
+            if *waits == 0 {
+                self.freed.push((host, successor));
+            }
+        }
+    }
+
+    /// Host by host: sorted by kind, stamped, and queued for when the CPU is free, which may be
+    /// before the time at hand if it is another CPU (Q1).
+    fn enqueue_freed(&mut self) {
+        if self.freed.is_empty() {
+            return;
+        }
+        let mut freed = std::mem::take(&mut self.freed);
+        // At most two hosts; the order within each stays.
+        freed.sort_by_key(|&(host, _)| host);
+        let mut rest = freed.as_mut_slice();
+        while let Some(&(host, _)) = rest.first() {
+            let same = rest.iter().take_while(|freed| freed.0 == host).count();
+            let (group, others) = std::mem::take(&mut rest).split_at_mut(same);
+            introsort::sort(group, |&(_, op)| self.schedule.ops[op as usize].kind);
+            for &(_, op) in group.iter() {
+                let record = &self.schedule.ops[op as usize];
+                let mut time = self.next_cpu[self.cpu(host, record.cpu)];
+                if record.kind == Kind::Send {
+                    time = time.max(self.next_snd[self.nic(host, record.nic)]);
+                }
+                let stamp = self.stamp();
+                self.push(time, stamp, op, false);
+            }
+            rest = others;
+        }
+        freed.clear();
+        self.freed = freed;
+    }
+
+    /// The peer prints no times when receives or messages are left, and says nothing of operations
+    /// that never became free (Q8, Q9).
+    fn outcome(self) -> Result<Outcome, EventError> {
+        let waits = |op: u32| self.waits[op as usize];
+        let operations = self.schedule.operations() as u32;
+        if (0..operations).any(|op| matches!(waits(op), POSTED | ARRIVED)) {
+            let progress = |op: u32| match waits(op) {
+                DONE => Progress::Done,
+                POSTED | ARRIVED | BEGUN => Progress::Halfway,
+                _ => Progress::Waiting,
+            };
+            let large = |op: u32| self.schedule.ops[op as usize].size > self.params.eager_limit;
+            if let Some(error) = stuck::explain(self.schedule, progress, large) {
+                return Err(error);
+            }
+        }
+        let unfinished = (0..operations).filter(|&op| waits(op) != DONE).count() as u64;
+        let of_host = |cpus: &[i64]| cpus.iter().copied().max().unwrap_or(0);
+        // NICs may be busy for longer (Q17).
+        let ends = self.next_cpu.chunks(self.schedule.cpus).map(of_host).collect();
+        Ok(Outcome { ends, messages: self.messages, operations: u64::from(operations), unfinished })
+    }
+}

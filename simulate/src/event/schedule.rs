@@ -1,0 +1,277 @@
+//! A schedule: the operations of all ranks and what each waits for, as GOAL states them. Immutable
+//! once built ([`ScheduleBuilder`](super::ScheduleBuilder)), shared by all runs.
+//!
+//! An operation is one record of 32 bytes rather than a place in eight arrays: the engine visits each
+//! once, in the order of time, which is no order in memory, and pays per cache line. Whom a message
+//! is for is settled beforehand where it can be ([`Pairing`]), so that a run needs no look-up.
+
+use std::{borrow::Cow, fmt};
+
+use super::labels::Labels;
+
+/// Any source, or any tag.
+pub(crate) const ANY: u32 = u32::MAX;
+/// A message nobody receives, or a receive nobody sends to.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    Send = 1,
+    Recv = 2,
+    Calc = 3,
+}
+
+/// How an operation finds the other end of its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Pairing {
+    /// `partner` is the operation at the other end, whatever the times.
+    Fixed,
+    /// `partner` is a channel: same source, target and tag, first come first served.
+    Channel,
+    /// `partner` is a target that has wildcards: it has to search.
+    Search,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Op {
+    /// Bytes of a message, picoseconds of a calc.
+    pub size: u64,
+    pub peer: u32,
+    pub tag: u32,
+    pub partner: u32,
+    /// Where its successors begin: those of `requires`, then from `start_successors` on those of
+    /// `irequires`, up to where the next operation's begin.
+    pub successors: u32,
+    pub start_successors: u32,
+    pub kind: Kind,
+    pub cpu: u8,
+    pub nic: u8,
+    pub pairing: Pairing,
+}
+
+const _: () = assert!(size_of::<Op>() == 32);
+
+/// What can be proven about the order of a rank's operations from their dependencies alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ordered {
+    /// Sends and calcs: each depends on the one before it.
+    pub local: bool,
+    /// Receives: each is posted after the one before it has ended.
+    pub receives: bool,
+    /// All operations, one after the other.
+    pub all: bool,
+}
+
+/// An operation as its author sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Send {
+        bytes: u64,
+        to: u32,
+        tag: Option<u32>,
+    },
+    /// None: from anyone, with any tag.
+    Recv {
+        bytes: u64,
+        from: Option<u32>,
+        tag: Option<u32>,
+    },
+    Calc {
+        ps: i64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    pub action: Action,
+    pub cpu: u8,
+    pub nic: u8,
+}
+
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// In rank order, then program order; one more at the end closes the last one's successors.
+    pub(crate) ops: Vec<Op>,
+    pub(crate) edges: Vec<u32>,
+    /// First operation of each rank, and their number.
+    pub(crate) first: Vec<u32>,
+    /// First slot (a CPU and a NIC of the same index) of each rank, and their number.
+    pub(crate) slots: Vec<u32>,
+    pub(crate) ordered: Vec<Ordered>,
+    pub(crate) channels: u32,
+    /// Targets that have wildcards.
+    pub(crate) searches: u32,
+    pub(crate) cpus: usize,
+    pub(crate) nics: usize,
+    pub(crate) labels: Labels,
+}
+
+impl Schedule {
+    pub fn ranks(&self) -> u32 {
+        (self.first.len() - 1) as u32
+    }
+
+    pub fn operations(&self) -> usize {
+        self.ops.len() - 1
+    }
+
+    /// CPUs per rank: the largest index in use, and one.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    pub fn nics(&self) -> usize {
+        self.nics
+    }
+
+    /// The operations of a rank.
+    pub fn of_rank(&self, rank: u32) -> std::ops::Range<u32> {
+        let rank = rank as usize;
+        match (self.first.get(rank), self.first.get(rank + 1)) {
+            (Some(&begin), Some(&end)) => begin..end,
+            _ => 0..0,
+        }
+    }
+
+    /// Whose operation it is.
+    pub fn rank_of(&self, op: u32) -> u32 {
+        (self.first.partition_point(|&first| first <= op) - 1) as u32
+    }
+
+    pub fn kind(&self, op: u32) -> Kind {
+        self.ops[op as usize].kind
+    }
+
+    pub fn operation(&self, op: u32) -> Operation {
+        let op = &self.ops[op as usize];
+        let tag = (op.tag != ANY).then_some(op.tag);
+        let action = match op.kind {
+            Kind::Send => Action::Send { bytes: op.size, to: op.peer, tag },
+            Kind::Recv => {
+                Action::Recv { bytes: op.size, from: (op.peer != ANY).then_some(op.peer), tag }
+            }
+            Kind::Calc => Action::Calc { ps: op.size as i64 },
+        };
+        Operation { action, cpu: op.cpu, nic: op.nic }
+    }
+
+    /// Operations that require this one, in the order they were declared.
+    #[inline]
+    pub fn successors(&self, op: u32) -> &[u32] {
+        let op = &self.ops[op as usize];
+        &self.edges[op.successors as usize..op.start_successors as usize]
+    }
+
+    /// Operations that require only its start (`irequires`).
+    #[inline]
+    pub fn start_successors(&self, op: u32) -> &[u32] {
+        let begin = self.ops[op as usize].start_successors;
+        let end = self.ops[op as usize + 1].successors;
+        &self.edges[begin as usize..end as usize]
+    }
+
+    /// How many dependencies each operation has.
+    pub fn dependency_counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.operations()];
+        for &successor in &self.edges {
+            counts[successor as usize] += 1;
+        }
+        counts
+    }
+
+    pub fn messages(&self) -> u64 {
+        self.ops[..self.operations()].iter().filter(|op| op.kind == Kind::Send).count() as u64
+    }
+
+    /// What the author called it; `l1`, `l2`, ... of its rank otherwise.
+    pub fn label(&self, op: u32) -> Cow<'_, str> {
+        match self.labels.get(op) {
+            Some(label) => Cow::Borrowed(label),
+            None => Cow::Owned(format!("l{}", op - self.first[self.rank_of(op) as usize] + 1)),
+        }
+    }
+
+    /// Only if it is not the one that would be made up for it.
+    pub fn given_label(&self, op: u32) -> Option<&str> {
+        self.labels.get(op)
+    }
+
+    pub fn place(&self, op: u32) -> Place {
+        let rank = self.rank_of(op);
+        Place {
+            rank,
+            index: op - self.first[rank as usize],
+            label: self.label(op).into_owned(),
+            operation: self.operation(op),
+        }
+    }
+
+    /// Bytes it takes in memory.
+    pub fn memory(&self) -> usize {
+        self.ops.capacity() * size_of::<Op>()
+            + (self.edges.capacity() + self.first.capacity() + self.slots.capacity()) * 4
+            + self.ordered.capacity() * size_of::<Ordered>()
+    }
+}
+
+/// The same operations and dependencies, whatever they are called.
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Schedule) -> bool {
+        self.first == other.first
+            && self.edges == other.edges
+            && self.ops.iter().zip(&other.ops).all(|(a, b)| {
+                (a.kind, a.size, a.peer, a.tag, a.cpu, a.nic)
+                    == (b.kind, b.size, b.peer, b.tag, b.cpu, b.nic)
+                    && (a.successors, a.start_successors) == (b.successors, b.start_successors)
+            })
+    }
+}
+
+/// An operation in a message to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub rank: u32,
+    /// Of the rank, from 0.
+    pub index: u32,
+    pub label: String,
+    pub operation: Operation,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { rank, index, label, operation } = self;
+        write!(f, "rank {rank}, operation {index} ({label}: {operation})")
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tag = |f: &mut fmt::Formatter<'_>, tag: Option<u32>| match tag {
+            Some(tag) => write!(f, " tag {tag}"),
+            None => write!(f, " tag -1"),
+        };
+        match self.action {
+            Action::Send { bytes, to, tag: t } => {
+                write!(f, "send {bytes}b to {to}")?;
+                tag(f, t)?;
+            }
+            Action::Recv { bytes, from, tag: t } => {
+                match from {
+                    Some(from) => write!(f, "recv {bytes}b from {from}")?,
+                    None => write!(f, "recv {bytes}b from -1")?,
+                }
+                tag(f, t)?;
+            }
+            Action::Calc { ps } => write!(f, "calc {ps} ps")?,
+        }
+        if self.cpu != 0 {
+            write!(f, " cpu {}", self.cpu)?;
+        }
+        if self.nic != 0 {
+            write!(f, " nic {}", self.nic)?;
+        }
+        Ok(())
+    }
+}

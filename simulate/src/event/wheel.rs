@@ -1,0 +1,151 @@
+//! A priority queue for a run's events. Time passes, and what is pushed lies a little ahead of it: so
+//! events are thrown into buckets by time, coarse ones for what is far off, and only the bucket whose
+//! turn it is gets sorted. Everything is appended and read in sequence, where a heap of a million
+//! events would miss the cache at every level.
+//!
+//! A bucket of level n holds the keys whose times agree with the current one down to byte n + 1 and
+//! have one value in byte n. When no finer bucket is left, the next one of the lowest level is sorted,
+//! or, if it is large, thrown into the buckets below.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// The time in the upper half, what settles ties in the lower one.
+pub(crate) type Key = u128;
+
+const LEVELS: usize = 8;
+const DIGITS: usize = 256;
+/// Up to so many are sorted as they are.
+const FEW: usize = 512;
+
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    buckets: Vec<Vec<Key>>,
+    /// Which buckets hold something.
+    occupied: [[u64; DIGITS / 64]; LEVELS],
+    /// A time in the range of the bucket whose turn it is: buckets are relative to it.
+    at: u64,
+    /// What is due, the last one first.
+    due: Vec<Key>,
+    /// Pushed when its bucket's turn had begun (or, at the peer, was over).
+    late: BinaryHeap<Reverse<Key>>,
+    /// Up to where (not included) things are due or late.
+    limit: u64,
+}
+
+impl Wheel {
+    pub fn new() -> Wheel {
+        Wheel {
+            buckets: vec![Vec::new(); LEVELS * DIGITS],
+            occupied: [[0; DIGITS / 64]; LEVELS],
+            at: 0,
+            due: Vec::new(),
+            late: BinaryHeap::new(),
+            limit: 0,
+        }
+    }
+
+    #[inline]
+    pub fn push(&mut self, key: Key) {
+        let time = (key >> 64) as u64;
+        if time < self.limit {
+            self.late.push(Reverse(key));
+        } else {
+            self.throw(time, key);
+        }
+    }
+
+    #[inline]
+    fn throw(&mut self, time: u64, key: Key) {
+        let level = ((time ^ self.at) | 1).ilog2() as usize / 8;
+        let digit = (time >> (8 * level)) as usize % DIGITS;
+        self.buckets[level * DIGITS + digit].push(key);
+        self.occupied[level][digit / 64] |= 1 << (digit % 64);
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Key> {
+        if self.due.is_empty() && self.late.is_empty() {
+            self.turn();
+        }
+        match (self.due.last(), self.late.peek()) {
+            (Some(due), Some(Reverse(late))) if late < due => self.late.pop().map(|key| key.0),
+            (Some(_), _) => self.due.pop(),
+            (None, _) => self.late.pop().map(|key| key.0),
+        }
+    }
+
+    /// The next bucket's turn.
+    fn turn(&mut self) {
+        while let Some((level, digit)) = self.lowest() {
+            self.occupied[level][digit / 64] &= !(1 << (digit % 64));
+            let bucket = &mut self.buckets[level * DIGITS + digit];
+            let Some(&key) = bucket.first() else { continue };
+            self.at = (key >> 64) as u64 >> (8 * level) << (8 * level);
+            if level == 0 || bucket.len() <= FEW {
+                std::mem::swap(bucket, &mut self.due);
+                self.due.sort_unstable_by(|a, b| b.cmp(a));
+                self.limit = self.at.saturating_add(1 << (8 * level));
+                return;
+            }
+            let mut keys = std::mem::take(bucket);
+            for key in keys.drain(..) {
+                self.throw((key >> 64) as u64, key);
+            }
+            // Its room is needed again.
+            self.buckets[level * DIGITS + digit] = keys;
+        }
+    }
+
+    fn lowest(&self) -> Option<(usize, usize)> {
+        self.occupied.iter().enumerate().find_map(|(level, words)| {
+            let word = words.iter().position(|&word| word != 0)?;
+            Some((level, word * 64 + words[word].trailing_zeros() as usize))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Pushed after what was popped last, or before, near or far.
+        #[test]
+        fn it_pops_what_a_heap_pops(
+            steps in prop::collection::vec((0usize..5, prop_oneof![
+                0i64..3, 0i64..700, -300i64..100_000, any::<i64>().prop_map(|far| far >> 8),
+            ], 0u64..4), 1..3_000),
+        ) {
+            let (mut wheel, mut heap) = (Wheel::new(), BinaryHeap::new());
+            let mut now = 0u64;
+            for (pops, ahead, tie) in steps {
+                let key = u128::from(now.saturating_add_signed(ahead)) << 64 | u128::from(tie);
+                wheel.push(key);
+                heap.push(Reverse(key));
+                // Fill up first, then pop as much as is pushed.
+                for _ in 0..pops.saturating_sub(2) {
+                    let expected = heap.pop().map(|Reverse(key)| key);
+                    prop_assert_eq!(wheel.pop(), expected);
+                    now = expected.map_or(now, |key| (key >> 64) as u64);
+                }
+            }
+            while let Some(Reverse(key)) = heap.pop() {
+                prop_assert_eq!(wheel.pop(), Some(key));
+            }
+            prop_assert_eq!(wheel.pop(), None);
+        }
+    }
+
+    #[test]
+    fn many_at_once_come_in_the_order_of_their_ties() {
+        let mut wheel = Wheel::new();
+        for tie in (0..5_000u128).rev() {
+            wheel.push(70_000 << 64 | tie);
+        }
+        assert!((0..5_000).all(|tie| wheel.pop() == Some(70_000 << 64 | tie)));
+        wheel.push(u128::MAX);
+        assert_eq!((wheel.pop(), wheel.pop()), (Some(u128::MAX), None));
+    }
+}

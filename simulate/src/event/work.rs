@@ -1,0 +1,67 @@
+//! Work under noise: when is it done that is begun then?
+
+use super::{EventError, builder::LONGEST};
+use crate::noise::{Model, RunNoise};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work<'a> {
+    noise: RunNoise<'a>,
+    silent: bool,
+    model: Model,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(noise: &RunNoise<'a>) -> Work<'a> {
+        Work { noise: *noise, silent: noise.is_none(), model: noise.model() }
+    }
+
+    /// Whether what comes first changes what noise it meets.
+    pub fn has_clock(&self) -> bool {
+        !self.silent && self.model == Model::CpuTime
+    }
+
+    /// `met` belongs to the CPU that does the work.
+    #[inline(always)]
+    pub fn done(&self, rank: u32, met: &mut Met, start: i64, work: i64) -> Result<i64, EventError> {
+        let done = start + work;
+        let clear = self.silent || met.clear_from <= start && done <= met.clear_until;
+        let done = if clear { done } else { self.noisy(rank, met, start, work)? };
+        if done > LONGEST {
+            return Err(EventError::TooLong { rank });
+        }
+        Ok(done)
+    }
+
+    fn noisy(&self, rank: u32, met: &mut Met, start: i64, work: i64) -> Result<i64, EventError> {
+        let local = self.noise.local(u64::from(rank));
+        let result = match self.model {
+            Model::Preempt => local.preempt(start, work).inspect(|&done| {
+                met.clear_from = if done == start + work { start } else { done };
+                met.clear_until = local.clear_until(met.clear_from);
+            }),
+            Model::LogGopSim => local.loggopsim(start, work),
+            Model::CpuTime => local.preempt(met.clock, work).map(|then| {
+                let took = then - met.clock;
+                met.clock = then;
+                start + took
+            }),
+        };
+        result.map_err(|source| EventError::Noise { rank, source })
+    }
+}
+
+/// What a CPU knows of its noise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Met {
+    /// How far it has come, for the model in which noise goes by CPU time.
+    clock: i64,
+    /// From here to there is no detour: most work needs no look-up.
+    clear_from: i64,
+    clear_until: i64,
+}
+
+impl Default for Met {
+    fn default() -> Met {
+        Met { clock: 0, clear_from: 0, clear_until: -1 }
+    }
+}

@@ -1,0 +1,134 @@
+//! One line of GOAL text, token by token.
+
+use super::error::SyntaxError;
+
+/// What went wrong where in the line: the reader adds which line it is.
+pub(super) type Result<T> = std::result::Result<T, SyntaxError>;
+
+#[derive(Debug)]
+pub(super) struct Cursor<'a> {
+    line: &'a [u8],
+    at: usize,
+    number: u64,
+}
+
+impl<'a> Cursor<'a> {
+    /// `in_comment` is whether a comment goes on from the line before; told again at the end.
+    pub fn new(line: &'a [u8], number: u64, in_comment: &mut bool) -> Cursor<'a> {
+        let mut cursor = Cursor { line, at: 0, number };
+        if *in_comment {
+            cursor.close_comment(in_comment);
+        }
+        cursor.skip(in_comment);
+        cursor
+    }
+
+    fn close_comment(&mut self, in_comment: &mut bool) {
+        let rest = &self.line[self.at..];
+        match rest.windows(2).position(|pair| pair == b"*/") {
+            Some(end) => {
+                *in_comment = false;
+                self.at += end + 2;
+            }
+            None => self.at = self.line.len(),
+        }
+    }
+
+    /// White space and comments.
+    #[inline]
+    pub fn skip(&mut self, in_comment: &mut bool) {
+        while let Some(&byte) = self.line.get(self.at) {
+            match byte {
+                b' ' | b'\t' => self.at += 1,
+                b'/' => match self.line.get(self.at + 1) {
+                    Some(b'/') => self.at = self.line.len(),
+                    Some(b'*') => {
+                        self.at += 2;
+                        *in_comment = true;
+                        self.close_comment(in_comment);
+                    }
+                    _ => return,
+                },
+                _ => return,
+            }
+        }
+    }
+
+    pub fn at_end(&self) -> bool {
+        self.at >= self.line.len()
+    }
+
+    pub fn peek(&self) -> Option<u8> {
+        self.line.get(self.at).copied()
+    }
+
+    pub fn eat(&mut self, byte: u8) -> bool {
+        let there = self.peek() == Some(byte);
+        self.at += usize::from(there);
+        there
+    }
+
+    /// Letters, digits and underscores; empty if none is here.
+    #[inline]
+    pub fn word(&mut self) -> &'a [u8] {
+        let begin = self.at;
+        while let Some(b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_') = self.peek() {
+            self.at += 1;
+        }
+        &self.line[begin..self.at]
+    }
+
+    /// A decimal number without sign.
+    #[inline]
+    pub fn number(&mut self, what: &str) -> Result<u64> {
+        let begin = self.at;
+        let mut value = 0u64;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            let next =
+                value.checked_mul(10).and_then(|ten| ten.checked_add(u64::from(digit - b'0')));
+            value = next.ok_or_else(|| {
+                self.at = begin;
+                self.error(format!("{what} is too large"))
+            })?;
+            self.at += 1;
+        }
+        if self.at == begin {
+            return Err(self.expected(what));
+        }
+        Ok(value)
+    }
+
+    pub fn error(&self, problem: impl Into<String>) -> SyntaxError {
+        SyntaxError { line: self.number, column: self.at + 1, problem: problem.into(), hint: None }
+    }
+
+    /// At the begin of something that was read already.
+    pub fn error_at(&self, back: usize, problem: impl Into<String>) -> SyntaxError {
+        let error = self.error(problem);
+        SyntaxError { column: error.column.saturating_sub(back).max(1), ..error }
+    }
+
+    /// Here, for [`Cursor::error_from`].
+    pub fn mark(&self) -> usize {
+        self.at
+    }
+
+    pub fn error_from(&self, mark: usize, problem: impl Into<String>) -> SyntaxError {
+        SyntaxError { column: mark + 1, ..self.error(problem) }
+    }
+
+    pub fn expected(&self, what: &str) -> SyntaxError {
+        let rest = &self.line[self.at.min(self.line.len())..];
+        let shown: String = String::from_utf8_lossy(rest).chars().take(20).collect();
+        self.error(match shown.as_str() {
+            "" => format!("expected {what}, found the end of the line"),
+            shown => format!("expected {what}, found {shown:?}"),
+        })
+    }
+}
+
+impl SyntaxError {
+    pub(super) fn hint(self, hint: impl Into<String>) -> SyntaxError {
+        SyntaxError { hint: Some(hint.into()), ..self }
+    }
+}

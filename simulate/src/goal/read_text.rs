@@ -1,0 +1,366 @@
+//! Reads GOAL text.
+
+use std::io::BufRead;
+
+use super::{
+    CalcUnit,
+    cursor::{Cursor, Result},
+    error::{GoalError, SyntaxError},
+    labels::RankLabels,
+    lines::Lines,
+};
+use crate::event::{BuildError, OpId, Schedule, ScheduleBuilder, WILDCARD};
+
+pub fn read_text(input: impl BufRead, unit: CalcUnit) -> std::result::Result<Schedule, GoalError> {
+    let mut lines = Lines::new(input);
+    let mut line = Vec::new();
+    let mut reader = Reader {
+        builder: None,
+        unit,
+        labels: RankLabels::default(),
+        ranks: 0,
+        rank: 0,
+        inside: false,
+    };
+    let mut in_comment = false;
+    while lines.next(&mut line)? {
+        let mut cursor = Cursor::new(&line, lines.number(), &mut in_comment);
+        if !cursor.at_end() {
+            reader.statement(&mut cursor, &mut in_comment)?;
+        }
+    }
+    reader.finish(lines.number(), in_comment)
+}
+
+struct Reader {
+    builder: Option<ScheduleBuilder>,
+    unit: CalcUnit,
+    labels: RankLabels,
+    ranks: u32,
+    /// The next rank, or the one that is open.
+    rank: u32,
+    inside: bool,
+}
+
+/// An operation's attributes.
+struct Attributes {
+    tag: u32,
+    cpu: u8,
+    nic: u8,
+}
+
+impl Reader {
+    fn statement(&mut self, cursor: &mut Cursor, comment: &mut bool) -> Result<()> {
+        let Some(mut builder) = self.builder.take() else {
+            return self.header(cursor, comment);
+        };
+        let result = if self.inside {
+            self.inside(cursor, comment, &mut builder)
+        } else {
+            self.outside(cursor, comment, &mut builder)
+        };
+        let result = result.and_then(|()| match builder.error() {
+            Some(error) => Err(cursor.error_at(usize::MAX, error.to_string())),
+            None => end_of_line(cursor, comment),
+        });
+        self.builder = Some(builder);
+        result
+    }
+
+    fn header(&mut self, cursor: &mut Cursor, comment: &mut bool) -> Result<()> {
+        if cursor.word() != b"num_ranks" {
+            return Err(cursor
+                .error_at(usize::MAX, "a schedule begins with its number of ranks")
+                .hint("`num_ranks 4`"));
+        }
+        cursor.skip(comment);
+        self.ranks = small(cursor, "the number of ranks")?;
+        let builder = ScheduleBuilder::new(self.ranks);
+        if let Some(error) = builder.error() {
+            return Err(cursor.error_at(usize::MAX, error.to_string()));
+        }
+        self.builder = Some(builder);
+        end_of_line(cursor, comment)
+    }
+
+    /// `rank 3 {`
+    fn outside(
+        &mut self,
+        cursor: &mut Cursor,
+        comment: &mut bool,
+        builder: &mut ScheduleBuilder,
+    ) -> Result<()> {
+        let word = cursor.word();
+        if word != b"rank" {
+            let error = cursor.error_at(word.len(), "expected `rank`");
+            return Err(if self.rank < self.ranks {
+                error.hint(format!("operations stand in `rank {} {{` ... `}}`", self.rank))
+            } else {
+                error.hint(format!("nothing may follow the last of {} ranks", self.ranks))
+            });
+        }
+        cursor.skip(comment);
+        let mark = cursor.mark();
+        let rank = cursor.number("the rank")?;
+        if rank != u64::from(self.rank) || self.rank >= self.ranks {
+            let (problem, hint) = if rank >= u64::from(self.ranks) {
+                let ranks = self.ranks;
+                (format!("there is no rank {rank}"), format!("{ranks} ranks, counted from 0"))
+            } else {
+                (
+                    format!("rank {rank} is out of order"),
+                    format!("ranks follow each other, and the next is {}", self.rank),
+                )
+            };
+            return Err(cursor.error_from(mark, problem).hint(hint));
+        }
+        cursor.skip(comment);
+        if !cursor.eat(b'{') {
+            return Err(cursor.expected("`{`"));
+        }
+        builder.begin_rank();
+        self.labels.clear();
+        self.inside = true;
+        Ok(())
+    }
+
+    fn inside(
+        &mut self,
+        cursor: &mut Cursor,
+        comment: &mut bool,
+        builder: &mut ScheduleBuilder,
+    ) -> Result<()> {
+        if cursor.eat(b'}') {
+            self.inside = false;
+            self.rank += 1;
+            return Ok(());
+        }
+        let mark = cursor.mark();
+        let word = cursor.word();
+        if word.is_empty() {
+            return Err(cursor.expected("an operation, a dependency or `}`"));
+        }
+        cursor.skip(comment);
+        if cursor.eat(b':') {
+            if !word[0].is_ascii_alphabetic() {
+                return Err(cursor.error_from(mark, "a label begins with a letter"));
+            }
+            cursor.skip(comment);
+            let kind_mark = cursor.mark();
+            let kind = cursor.word();
+            let op = self.operation(kind, kind_mark, cursor, comment, builder)?;
+            if !self.labels.insert(word, op) {
+                let problem = format!("label {} is taken", String::from_utf8_lossy(word));
+                let hint = "labels are unique within a rank";
+                return Err(cursor.error_from(mark, problem).hint(hint));
+            }
+            // Words are ASCII.
+            builder.label_last(std::str::from_utf8(word).unwrap_or(""));
+            return Ok(());
+        }
+        match cursor.peek() {
+            Some(b'r' | b'i') => self.dependency(word, mark, cursor, comment, builder),
+            _ => self.operation(word, mark, cursor, comment, builder).map(|_| ()),
+        }
+    }
+
+    /// `l2 requires l1`, from the second word on.
+    fn dependency(
+        &self,
+        label: &[u8],
+        mark: usize,
+        cursor: &mut Cursor,
+        comment: &mut bool,
+        builder: &mut ScheduleBuilder,
+    ) -> Result<()> {
+        let op = self.look_up(label, mark, cursor)?;
+        let relation = cursor.word();
+        let start = match relation {
+            b"requires" => false,
+            b"irequires" => true,
+            _ => {
+                return Err(cursor.error_at(relation.len(), "expected `requires` or `irequires`"));
+            }
+        };
+        cursor.skip(comment);
+        let mark = cursor.mark();
+        let label = cursor.word();
+        if label.is_empty() {
+            return Err(cursor.expected("a label"));
+        }
+        let on = self.look_up(label, mark, cursor)?;
+        if start {
+            builder.irequires(op, on);
+        } else {
+            builder.requires(op, on);
+        }
+        Ok(())
+    }
+
+    fn look_up(&self, label: &[u8], mark: usize, cursor: &Cursor) -> Result<OpId> {
+        self.labels.get(label).ok_or_else(|| {
+            let label = String::from_utf8_lossy(label);
+            cursor
+                .error_from(mark, format!("there is no label {label} in this rank yet"))
+                .hint("both sides of a dependency are defined above it")
+        })
+    }
+
+    fn operation(
+        &self,
+        kind: &[u8],
+        mark: usize,
+        cursor: &mut Cursor,
+        comment: &mut bool,
+        builder: &mut ScheduleBuilder,
+    ) -> Result<OpId> {
+        match kind {
+            b"calc" => {
+                cursor.skip(comment);
+                let mark = cursor.mark();
+                let units = cursor.number("a time")?;
+                let Some(ps) = self.unit.to_ps(units) else {
+                    return Err(cursor
+                        .error_from(mark, format!("a calc of {units} is longer than 13 days"))
+                        .hint(format!("calcs count {} ps", self.unit.ps())));
+                };
+                let attributes = attributes(cursor, comment, false)?;
+                Ok(builder.calc(ps, attributes.cpu))
+            }
+            b"send" => {
+                let bytes = bytes(cursor, comment)?;
+                keyword(cursor, comment, b"to")?;
+                let to = small(cursor, "a rank")?;
+                let Attributes { tag, cpu, nic } = attributes(cursor, comment, true)?;
+                Ok(builder.send(bytes, to, tag, cpu, nic))
+            }
+            b"recv" => {
+                let bytes = bytes(cursor, comment)?;
+                keyword(cursor, comment, b"from")?;
+                let from = wildcard_or(cursor, "a rank")?;
+                let Attributes { tag, cpu, nic } = attributes(cursor, comment, true)?;
+                Ok(builder.recv(bytes, from, tag, cpu, nic))
+            }
+            _ => Err(cursor
+                .error_from(mark, "expected `send`, `recv` or `calc`")
+                .hint("`l1: send 8b to 3 tag 1`, `l2: calc 100`, `l2 requires l1`")),
+        }
+    }
+
+    fn finish(self, last: u64, in_comment: bool) -> std::result::Result<Schedule, GoalError> {
+        let at_end = |problem: &str| SyntaxError {
+            line: last.max(1),
+            column: 1,
+            problem: problem.to_string(),
+            hint: None,
+        };
+        if in_comment {
+            return Err(at_end("the file ends within a comment").into());
+        }
+        if self.inside {
+            return Err(at_end("the file ends within a rank").hint("`}` is missing").into());
+        }
+        let Some(builder) = self.builder else {
+            return Err(at_end("the file is empty").hint("`num_ranks 4`").into());
+        };
+        builder.finish().map_err(|error| match error {
+            BuildError::MissingRank { .. } => at_end(&error.to_string()).into(),
+            error => GoalError::Build(error),
+        })
+    }
+}
+
+fn end_of_line(cursor: &mut Cursor, comment: &mut bool) -> Result<()> {
+    cursor.skip(comment);
+    if cursor.at_end() { Ok(()) } else { Err(cursor.expected("the end of the line")) }
+}
+
+/// ` 10b `, and `10 b` too.
+fn bytes(cursor: &mut Cursor, comment: &mut bool) -> Result<u64> {
+    cursor.skip(comment);
+    let bytes = cursor.number("a number of bytes")?;
+    cursor.skip(comment);
+    if !cursor.eat(b'b') {
+        return Err(cursor.expected("`b`").hint("a size is a number and `b`, as in `8b`"));
+    }
+    Ok(bytes)
+}
+
+fn keyword(cursor: &mut Cursor, comment: &mut bool, expected: &'static [u8]) -> Result<()> {
+    cursor.skip(comment);
+    let mark = cursor.mark();
+    let word = cursor.word();
+    cursor.skip(comment);
+    if word == expected {
+        return Ok(());
+    }
+    let expected = String::from_utf8_lossy(expected);
+    Err(cursor.error_from(mark, format!("expected `{expected}`")))
+}
+
+fn small(cursor: &mut Cursor, what: &str) -> Result<u32> {
+    let mark = cursor.mark();
+    let value = cursor.number(what)?;
+    let value = u32::try_from(value).ok().filter(|&value| value != WILDCARD);
+    value.ok_or_else(|| cursor.error_from(mark, format!("{what} is at most {}", WILDCARD - 1)))
+}
+
+/// A number, or -1 for any.
+fn wildcard_or(cursor: &mut Cursor, what: &str) -> Result<u32> {
+    let mark = cursor.mark();
+    if !cursor.eat(b'-') {
+        return small(cursor, what);
+    }
+    if cursor.number(what)? == 1 {
+        return Ok(WILDCARD);
+    }
+    let problem = format!("{what} is not negative");
+    Err(cursor.error_from(mark, problem).hint("-1 stands for any"))
+}
+
+/// `tag 1 cpu 2 nic 3`, each of which may be missing.
+fn attributes(cursor: &mut Cursor, comment: &mut bool, message: bool) -> Result<Attributes> {
+    let mut attributes = Attributes { tag: 0, cpu: 0, nic: 0 };
+    cursor.skip(comment);
+    let mut seen = 0;
+    while !cursor.at_end() {
+        let mark = cursor.mark();
+        let word = cursor.word();
+        cursor.skip(comment);
+        let order = match word {
+            b"tag" if message => {
+                attributes.tag = wildcard_or(cursor, "a tag")?;
+                1
+            }
+            b"cpu" => {
+                attributes.cpu = index(cursor, "a cpu")?;
+                2
+            }
+            b"nic" if message => {
+                attributes.nic = index(cursor, "a nic")?;
+                3
+            }
+            _ => {
+                let problem = if message {
+                    "expected `tag`, `cpu`, `nic` or the end of the line"
+                } else {
+                    "expected `cpu` or the end of the line"
+                };
+                return Err(cursor.error_from(mark, problem));
+            }
+        };
+        if order <= seen {
+            let problem = "attributes come once each, in the order tag, cpu, nic";
+            return Err(cursor.error_from(mark, problem));
+        }
+        seen = order;
+        cursor.skip(comment);
+    }
+    Ok(attributes)
+}
+
+fn index(cursor: &mut Cursor, what: &str) -> Result<u8> {
+    let mark = cursor.mark();
+    let value = cursor.number(what)?;
+    u8::try_from(value).map_err(|_| cursor.error_from(mark, format!("{what} is at most 255")))
+}

@@ -1,0 +1,188 @@
+//! A job of collectives as a schedule of operations, for the event engine and for GOAL: the same
+//! rounds that the round engine walks through, written out.
+
+use std::ops::ControlFlow;
+
+use thiserror::Error;
+
+use crate::{
+    event::{BuildError, OpId, Schedule, ScheduleBuilder},
+    job::{Job, Priced},
+};
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum GraphError {
+    #[error(
+        "{operations} operations are more than a schedule takes: fewer ranks, or --graph in-order, \
+         which needs none"
+    )]
+    TooLarge { operations: u64 },
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// Which operation waits for which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Graph {
+    /// Each rank does one thing after the other; a receive is posted as the send of its round begins.
+    #[default]
+    InOrder,
+    /// A send waits for the receive before it and for nothing else; receives wait for nothing. So a
+    /// rank may pass on what it got before its own earlier messages are through.
+    Peer,
+}
+
+impl Graph {
+    /// The name used in the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Graph::InOrder => "in-order",
+            Graph::Peer => "peer",
+        }
+    }
+}
+
+/// What a rank does in a round. Peers are ranks, or `NOBODY`.
+#[derive(Clone, Copy)]
+struct Part {
+    to: u32,
+    from: u32,
+    send: u32,
+    recv: u32,
+}
+
+const NOBODY: u32 = u32::MAX;
+
+/// A round, rank by rank: which of its spans each rank sends and receives in.
+struct Round {
+    compute: i64,
+    spans: Vec<Priced>,
+    parts: Vec<Part>,
+}
+
+/// Largest schedule: operations are counted in 32 bits.
+const MOST_OPERATIONS: u64 = 1 << 31;
+
+pub fn schedule(job: &Job, graph: Graph) -> Result<Schedule, GraphError> {
+    let operations = job.messages().saturating_mul(2);
+    let ranks = u32::try_from(job.ranks()).ok().filter(|_| operations <= MOST_OPERATIONS);
+    let ranks = ranks.ok_or(GraphError::TooLarge { operations })?;
+    let rounds = rounds(job, ranks);
+    let mut builder = ScheduleBuilder::new(ranks);
+    for rank in 0..ranks {
+        builder.begin_rank();
+        let mut program = Program { builder: &mut builder, graph, before: Vec::new(), got: None };
+        if ranks == 1 && job.lonely_compute() > 0 {
+            program.compute(job.lonely_compute());
+        }
+        let mut tag = 0;
+        for _ in 0..job.iterations() {
+            for round in &rounds {
+                program.round(round, rank, tag);
+                tag = (tag + 1) & 0x7fff_ffff;
+            }
+        }
+    }
+    Ok(builder.finish()?)
+}
+
+fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
+    let mut rounds = Vec::new();
+    let _ = job.rounds(&mut |compute, spans| {
+        let mut parts = vec![Part { to: NOBODY, from: NOBODY, send: 0, recv: 0 }; ranks as usize];
+        for (index, priced) in (0..).zip(spans) {
+            for (src, dst) in priced.span.edges(u64::from(ranks)) {
+                let sender = &mut parts[src as usize];
+                (sender.to, sender.send) = (dst as u32, index);
+                let receiver = &mut parts[dst as usize];
+                (receiver.from, receiver.recv) = (src as u32, index);
+            }
+        }
+        rounds.push(Round { compute, spans: spans.to_vec(), parts });
+        ControlFlow::Continue(())
+    });
+    rounds
+}
+
+/// The operations of one rank as they are added.
+struct Program<'a> {
+    builder: &'a mut ScheduleBuilder,
+    graph: Graph,
+    /// What must have ended before the next thing begins: in order, the round before; in the peer's
+    /// graph, all there is, for compute to wait for.
+    before: Vec<OpId>,
+    /// The last thing received, combined, or computed.
+    got: Option<OpId>,
+}
+
+impl Program<'_> {
+    fn compute(&mut self, ps: i64) {
+        let calc = self.builder.calc(ps, 0);
+        for on in self.before.drain(..) {
+            self.builder.requires(calc, on);
+        }
+        self.before.push(calc);
+        self.got = Some(calc);
+    }
+
+    fn round(&mut self, round: &Round, rank: u32, tag: u32) {
+        if round.compute > 0 {
+            self.compute(round.compute);
+        }
+        let part = round.parts[rank as usize];
+        let mut now = Vec::new();
+        let mut issued = None;
+        if part.to != NOBODY {
+            let bytes = round.spans[part.send as usize].span.bytes;
+            let send = self.builder.send(bytes, part.to, tag, 0, 0);
+            self.wait(send, true);
+            now.push(send);
+            issued = Some(send);
+        }
+        if part.from != NOBODY {
+            let priced = &round.spans[part.recv as usize];
+            let recv = self.builder.recv(priced.span.bytes, part.from, tag, 0, 0);
+            self.wait(recv, false);
+            if let (Graph::InOrder, Some(send)) = (self.graph, issued) {
+                self.builder.irequires(recv, send);
+            }
+            now.push(recv);
+            self.got = Some(recv);
+            if priced.reduce > 0 {
+                let calc = self.builder.calc(priced.reduce, 0);
+                match self.graph {
+                    Graph::InOrder => {
+                        for on in now.drain(..) {
+                            self.builder.requires(calc, on);
+                        }
+                    }
+                    Graph::Peer => self.builder.requires(calc, recv),
+                }
+                now.push(calc);
+                self.got = Some(calc);
+            }
+        }
+        if now.is_empty() {
+            return;
+        }
+        match self.graph {
+            Graph::InOrder => self.before = now,
+            Graph::Peer => self.before.extend(now),
+        }
+    }
+
+    fn wait(&mut self, op: OpId, sends: bool) {
+        match self.graph {
+            Graph::InOrder => {
+                for &on in &self.before {
+                    self.builder.requires(op, on);
+                }
+            }
+            Graph::Peer => {
+                if let (true, Some(on)) = (sends, self.got) {
+                    self.builder.requires(op, on);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! All-to-all by pairwise exchanges: in each step every processor exchanges with another one, as
+//! players meet in a tournament (`pairing`). An exchange starts when both partners are ready; the one
+//! that was ready earlier has been idle. Many samples of the whole; out come the distributions of the
+//! idle time and of the total time.
+//!
+//! How long an exchange takes is [`Mode`]'s matter: a time drawn from measured exchanges, noise and
+//! all, as the SP2 study did; or an uninterrupted time that both partners' traces interrupt, which
+//! keeps the correlation in time that the study found missing.
+
+mod outcome;
+mod pairing;
+mod resampled;
+mod traced;
+
+use rayon::prelude::*;
+
+use crate::noise::Noise;
+
+use super::{Exchange, LONGEST, ResampleError, Sampler, Unit};
+
+pub use outcome::Outcome;
+pub use pairing::{partner, steps};
+
+const MAX_PROCESSORS: u64 = 1 << 16;
+
+#[derive(Clone, Debug)]
+pub enum Mode<'a> {
+    /// Every exchange takes a time drawn from measured ones.
+    Resample(Sampler),
+    /// An uninterrupted time, and both partners' interruptions in time order.
+    Trace { exchange: Exchange, noise: &'a Noise },
+}
+
+#[derive(Clone, Debug)]
+pub struct Config<'a> {
+    pub processors: u64,
+    pub samples: u64,
+    pub mode: Mode<'a>,
+    pub seed: u64,
+}
+
+/// Samples by default, as in the study.
+pub const SAMPLES: u64 = 100_000;
+
+/// Samples that a thread takes on at once. The result does not depend on it.
+const CHUNK: u64 = 128;
+
+/// `progress` is told how many samples have been done since it was last told, from any thread.
+pub fn run(
+    config: &Config<'_>,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Outcome, ResampleError> {
+    run_in_chunks(config, CHUNK, progress)
+}
+
+fn run_in_chunks(
+    config: &Config<'_>,
+    chunk: u64,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Outcome, ResampleError> {
+    let unit = check(config)?;
+    let none = || Outcome::new(config.processors, unit);
+    (0..config.samples.div_ceil(chunk))
+        .into_par_iter()
+        .try_fold(none, |mut outcome, index| {
+            let samples = index * chunk..config.samples.min((index + 1) * chunk);
+            let count = samples.end - samples.start;
+            match &config.mode {
+                Mode::Resample(sampler) => {
+                    resampled::run(config, sampler, samples, &mut outcome)?;
+                }
+                Mode::Trace { exchange, noise } => {
+                    traced::run(config, exchange, noise, samples, &mut outcome)?;
+                }
+            }
+            if let Some(progress) = progress {
+                progress(count);
+            }
+            Ok(outcome)
+        })
+        .try_reduce(none, |mut one, other| {
+            one.merge(&other)?;
+            Ok(one)
+        })
+}
+
+/// Refuses what cannot be run, and picks the unit of the results.
+fn check(config: &Config<'_>) -> Result<Unit, ResampleError> {
+    let processors = config.processors;
+    if processors < 2 {
+        return Err(ResampleError::TooFewProcessors(processors));
+    }
+    if processors > MAX_PROCESSORS {
+        return Err(ResampleError::TooManyProcessors(processors));
+    }
+    if config.samples == 0 {
+        return Err(ResampleError::NoSamples);
+    }
+    let longest = match &config.mode {
+        Mode::Resample(sampler) | Mode::Trace { exchange: Exchange::Drawn(sampler), .. } => {
+            sampler.max()
+        }
+        Mode::Trace { exchange: Exchange::Constant(time), .. } => *time,
+    };
+    if let Mode::Trace { exchange, noise } = &config.mode {
+        exchange.check()?;
+        noise.check(processors)?;
+    }
+    // Nobody is later than if all exchanges of a step took the longest time.
+    let total = longest.checked_mul(steps(processors) as i64).filter(|&total| total <= LONGEST);
+    Ok(Unit::for_times_up_to(total.ok_or(ResampleError::TooLong)?))
+}
+
+#[cfg(test)]
+mod tests;

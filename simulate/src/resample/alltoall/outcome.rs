@@ -1,0 +1,73 @@
+//! What many samples of an all-to-all add up to.
+
+use crate::resample::{Distribution, DistributionError, Unit};
+
+/// Times in ps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub processors: u64,
+    pub samples: u64,
+    /// Idle time per sample, of every processor.
+    pub idle: Distribution,
+    /// The same of processor 0 alone, which the study shows.
+    pub idle_first: Distribution,
+    /// When the last processor is done.
+    pub total: Distribution,
+    /// Time in exchanges, over all processors and samples.
+    exchanging: i128,
+}
+
+impl Outcome {
+    pub(super) fn new(processors: u64, unit: Unit) -> Outcome {
+        let none = || Distribution::new(unit);
+        Outcome {
+            processors,
+            samples: 0,
+            idle: none(),
+            idle_first: none(),
+            total: none(),
+            exchanging: 0,
+        }
+    }
+
+    /// One sample: when each processor was done, and how long it was idle.
+    pub(super) fn record(
+        &mut self,
+        each: impl Iterator<Item = (i64, i64)>,
+    ) -> Result<(), DistributionError> {
+        let mut last = 0;
+        for (processor, (done, idle)) in each.enumerate() {
+            last = last.max(done);
+            self.exchanging += i128::from(done - idle);
+            self.idle.record(idle)?;
+            if processor == 0 {
+                self.idle_first.record(idle)?;
+            }
+        }
+        self.total.record(last)?;
+        self.samples += 1;
+        Ok(())
+    }
+
+    pub(super) fn merge(&mut self, other: &Outcome) -> Result<(), DistributionError> {
+        self.idle.merge(&other.idle)?;
+        self.idle_first.merge(&other.idle_first)?;
+        self.total.merge(&other.total)?;
+        self.samples += other.samples;
+        self.exchanging += other.exchanging;
+        Ok(())
+    }
+
+    /// Mean time of an exchange, interruptions included.
+    pub fn exchange_mean(&self) -> f64 {
+        let ends = self.samples as f64 * (self.processors * (self.processors - 1)) as f64;
+        self.exchanging as f64 / ends.max(1.0)
+    }
+
+    /// What a processor gets through in the mean total time, of what it would if it never waited:
+    /// P - 1 exchanges. 1 for two processors.
+    pub fn relative_throughput(&self) -> f64 {
+        let total = self.total.sum() * i128::from(self.processors);
+        if total == 0 { 1.0 } else { self.exchanging as f64 / total as f64 }
+    }
+}

@@ -1,0 +1,294 @@
+//! An HdrHistogram of times with what it cannot keep beside it: the exact sum, smallest and largest
+//! value, and how many were zero. Three significant digits; adding two together loses nothing, in
+//! any order.
+
+use hdrhistogram::Histogram;
+use thiserror::Error;
+
+use super::{LONGEST, Sampler};
+
+const DIGITS: u8 = 3;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DistributionError {
+    #[error("{ps} ps is no time: it must be between 0 and 13 days")]
+    NotATime { ps: i64 },
+    #[error("there are no times to draw from")]
+    Empty,
+    #[error("a distribution in {0} and one in {1} do not add up exactly")]
+    UnitsDiffer(&'static str, &'static str),
+    #[error("the histogram refused a value: {0}")]
+    Histogram(String),
+}
+
+/// What a histogram counts in. Nanoseconds are what other tools expect in the files; below a
+/// microsecond they are too coarse for three digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    #[default]
+    Nanoseconds,
+    Picoseconds,
+}
+
+impl Unit {
+    pub const fn ps(self) -> i64 {
+        match self {
+            Unit::Nanoseconds => 1_000,
+            Unit::Picoseconds => 1,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "ns",
+            Unit::Picoseconds => "ps",
+        }
+    }
+
+    /// The unit in which times up to `longest` keep three digits.
+    pub const fn for_times_up_to(longest: i64) -> Unit {
+        if longest < 1_000_000 { Unit::Picoseconds } else { Unit::Nanoseconds }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    histogram: Histogram<u64>,
+    unit: Unit,
+    sum: i128,
+    min: i64,
+    max: i64,
+    zeros: u64,
+}
+
+/// A bin that is not empty: values from `low` to below `high`, ps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bin {
+    pub low: i64,
+    pub high: i64,
+    pub count: u64,
+}
+
+impl Distribution {
+    pub fn new(unit: Unit) -> Distribution {
+        let histogram = Histogram::new(DIGITS).expect("a histogram can have three digits");
+        Distribution { histogram, unit, sum: 0, min: i64::MAX, max: 0, zeros: 0 }
+    }
+
+    /// From times in ps; the largest of them chooses the unit.
+    pub fn of(times: &[i64]) -> Result<Distribution, DistributionError> {
+        Self::of_counts(times.iter().map(|&time| (time, 1)))
+    }
+
+    /// From (time in ps, how often); the largest time chooses the unit.
+    pub fn of_counts(
+        counts: impl IntoIterator<Item = (i64, u64)> + Clone,
+    ) -> Result<Distribution, DistributionError> {
+        let longest = counts.clone().into_iter().map(|(time, _)| time).max().unwrap_or(i64::MAX);
+        let mut distribution = Distribution::new(Unit::for_times_up_to(longest));
+        for (time, count) in counts {
+            distribution.record_n(time, count)?;
+        }
+        Ok(distribution)
+    }
+
+    #[inline]
+    pub fn record(&mut self, time: i64) -> Result<(), DistributionError> {
+        self.record_n(time, 1)
+    }
+
+    pub fn record_n(&mut self, time: i64, count: u64) -> Result<(), DistributionError> {
+        if !(0..=LONGEST).contains(&time) {
+            return Err(DistributionError::NotATime { ps: time });
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let value = time as u64 / self.unit.ps() as u64;
+        self.histogram.record_n(value, count).map_err(refused)?;
+        self.sum += i128::from(time) * i128::from(count);
+        self.min = self.min.min(time);
+        self.max = self.max.max(time);
+        if time == 0 {
+            self.zeros += count;
+        }
+        Ok(())
+    }
+
+    /// Adds another one: the result is what recording all values into one would have given.
+    pub fn merge(&mut self, other: &Distribution) -> Result<(), DistributionError> {
+        if self.unit != other.unit {
+            return Err(DistributionError::UnitsDiffer(self.unit.name(), other.unit.name()));
+        }
+        self.histogram.add(&other.histogram).map_err(refused)?;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.zeros += other.zeros;
+        Ok(())
+    }
+
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    pub fn len(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.histogram.is_empty()
+    }
+
+    /// Exact; 0 when empty.
+    pub fn min(&self) -> i64 {
+        if self.is_empty() { 0 } else { self.min }
+    }
+
+    /// Exact; 0 when empty.
+    pub fn max(&self) -> i64 {
+        self.max
+    }
+
+    /// Exact, ps.
+    pub fn sum(&self) -> i128 {
+        self.sum
+    }
+
+    /// Exact, ps; 0 when empty.
+    pub fn mean(&self) -> f64 {
+        if self.is_empty() { 0.0 } else { self.sum as f64 / self.len() as f64 }
+    }
+
+    /// Share of the values that are zero to the picosecond; 0 when empty.
+    pub fn zero_share(&self) -> f64 {
+        if self.is_empty() { 0.0 } else { self.zeros as f64 / self.len() as f64 }
+    }
+
+    /// From the bins, ps: three digits.
+    pub fn sd(&self) -> f64 {
+        let mean = self.mean();
+        let squares: f64 = self
+            .bins()
+            .map(|bin| bin.count as f64 * (self.middle(bin) as f64 - mean).powi(2))
+            .sum();
+        (squares / self.len().max(1) as f64).sqrt()
+    }
+
+    /// The time that a share `quantile` of the values does not exceed, to three digits and within the
+    /// exact extremes, ps; 0 when empty.
+    pub fn quantile(&self, quantile: f64) -> i64 {
+        let value = self.histogram.value_at_quantile(quantile);
+        // The last unit of the bin, so that no value of it lies above by more than a unit.
+        let ps = (value as i64).saturating_mul(self.unit.ps());
+        ps.clamp(self.min(), self.max)
+    }
+
+    /// Bins that hold something, in order.
+    pub fn bins(&self) -> impl Iterator<Item = Bin> + '_ {
+        let unit = self.unit.ps();
+        self.histogram.iter_recorded().map(move |step| {
+            let value = step.value_iterated_to();
+            Bin {
+                low: self.histogram.lowest_equivalent(value) as i64 * unit,
+                high: self.histogram.next_non_equivalent(value) as i64 * unit,
+                count: step.count_at_value(),
+            }
+        })
+    }
+
+    /// Each bin by its middle: 24 bytes and two looks per draw, whatever was recorded.
+    pub fn sampler(&self) -> Result<Sampler, DistributionError> {
+        Sampler::of_counts(self.bins().map(|bin| (self.middle(bin), bin.count)))
+    }
+
+    pub(super) fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
+    /// What a bin stands for: its middle, but nothing that lies outside what was recorded. A bin of
+    /// one unit stands for that unit: times measured in whole units come back as they were.
+    fn middle(&self, bin: Bin) -> i64 {
+        let wide = bin.high - bin.low > self.unit.ps();
+        let middle = if wide { bin.low + (bin.high - bin.low) / 2 } else { bin.low };
+        middle.clamp(self.min(), self.max)
+    }
+}
+
+impl PartialEq for Distribution {
+    fn eq(&self, other: &Distribution) -> bool {
+        self.unit == other.unit
+            && (self.sum, self.min, self.max, self.zeros)
+                == (other.sum, other.min, other.max, other.zeros)
+            && self.bins().eq(other.bins())
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> DistributionError {
+    DistributionError::Histogram(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const US: i64 = 1_000_000;
+
+    #[test]
+    fn quartiles_keep_three_digits_at_any_scale() {
+        for scale in [1, 37, 1_000, US, 1_000 * US, 3_600_000 * US] {
+            let times: Vec<_> = (1..=1_000).map(|i| i * scale).collect();
+            let all = Distribution::of(&times).unwrap();
+            for (quantile, exact) in [(0.25, 250), (0.5, 500), (0.75, 750), (0.99, 990)] {
+                let exact = (exact * scale) as f64;
+                let error = (all.quantile(quantile) as f64 - exact).abs() / exact;
+                assert!(error <= 1e-3, "{quantile} of {scale}: {error}");
+            }
+            assert_eq!((all.min(), all.max()), (scale, 1_000 * scale));
+            assert_eq!(all.mean(), 500.5 * scale as f64);
+            assert!((all.sd() / (288.675 * scale as f64) - 1.0).abs() < 1e-3);
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        let mut all = Distribution::new(Unit::default());
+        assert_eq!(all.record(-1), Err(DistributionError::NotATime { ps: -1 }));
+        assert!(all.record(i64::MAX).is_err());
+        assert!(all.is_empty() && all.record(LONGEST).is_ok());
+        assert_eq!((all.quantile(1.0), all.len()), (LONGEST, 1));
+        assert_eq!(Distribution::of(&[]).unwrap().sampler(), Err(DistributionError::Empty));
+        let fine = Distribution::of(&[5]).unwrap();
+        assert_eq!(all.merge(&fine), Err(DistributionError::UnitsDiffer("ns", "ps")));
+    }
+
+    #[test]
+    fn an_empty_one_has_zeros_for_figures() {
+        let none = Distribution::of(&[]).unwrap();
+        assert_eq!((none.min(), none.max(), none.quantile(0.5)), (0, 0, 0));
+        assert_eq!((none.mean(), none.sd(), none.zero_share()), (0.0, 0.0, 0.0));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_to_the_whole(
+            times in prop::collection::vec(0i64..1 << 50, 1..200), cut in 0usize..200,
+        ) {
+            let whole = Distribution::of(&times).unwrap();
+            let (left, right) = times.split_at(cut.min(times.len()));
+            let part = |times: &[i64]| {
+                let mut part = Distribution::new(whole.unit());
+                times.iter().try_for_each(|&time| part.record(time)).unwrap();
+                part
+            };
+            let (mut one, mut two) = (part(left), part(right));
+            one.merge(&two).unwrap();
+            two.merge(&part(left)).unwrap();
+            prop_assert_eq!(&one, &whole);
+            prop_assert_eq!(&two, &whole);
+            prop_assert_eq!(whole.bins().map(|bin| bin.count).sum::<u64>(), times.len() as u64);
+        }
+    }
+}

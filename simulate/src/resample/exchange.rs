@@ -1,0 +1,227 @@
+//! Exchanges between two nodes, one after the other. Each takes an uninterrupted time, drawn or
+//! constant, and ends when both sides are through with it: interruptions at either side delay both.
+//!
+//! In time order ([`Order::InTime`]) the pair walks through both nodes' traces from random offsets,
+//! so that an interruption that has just been will not be again so soon. [`Order::Independent`]
+//! throws that away: every exchange begins anywhere in the traces. The uninterrupted times are the
+//! same in both, so the difference is that of the order alone.
+
+use rayon::prelude::*;
+
+use crate::noise::{Noise, draw, key};
+
+use super::side::Side;
+use super::{Distribution, Exchange, ResampleError, Summary, Unit, ks_distance};
+
+const TIME: u64 = 21;
+const MAX_SAMPLES: u64 = 1 << 28;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    #[default]
+    InTime,
+    Independent,
+}
+
+#[derive(Clone, Debug)]
+pub struct Config<'a> {
+    /// Uninterrupted exchange.
+    pub exchange: Exchange,
+    pub noise: &'a Noise,
+    pub order: Order,
+    pub samples: u64,
+    /// Exchanges of one pair, before another one begins elsewhere in the traces.
+    pub per_walk: u64,
+    pub seed: u64,
+    /// Measured exchanges to compare with; may be empty.
+    pub measured: &'a [i64],
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub summary: Summary,
+    pub distribution: Distribution,
+    /// Two-sample distance to what was measured.
+    pub ks_distance: Option<f64>,
+    /// Every exchange, walk by walk, ps.
+    pub series: Vec<i64>,
+}
+
+/// Exchanges of one pair by default.
+pub const PER_WALK: u64 = 1_000;
+
+/// `progress` is told how many samples have been done since it was last told, from any thread.
+pub fn run(
+    config: &Config<'_>,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Outcome, ResampleError> {
+    if config.samples == 0 {
+        return Err(ResampleError::NoSamples);
+    }
+    if config.samples > MAX_SAMPLES {
+        return Err(ResampleError::TooManySamples(config.samples));
+    }
+    if config.per_walk == 0 {
+        return Err(ResampleError::EmptyWalk);
+    }
+    config.exchange.check()?;
+    config.noise.check(2)?;
+    let mut series = vec![0; config.samples as usize];
+    let per_walk = config.per_walk.min(config.samples) as usize;
+    let times = key(config.seed, TIME, 0);
+    series.par_chunks_mut(per_walk).enumerate().try_for_each(|(walk, series)| {
+        let first = walk as u64 * config.per_walk;
+        let begin =
+            |run: u64| [0, 1].map(|side| Side::new(config.noise.run(config.seed, run), side));
+        let mut now = 0;
+        let mut sides = begin(walk as u64);
+        for (sample, took) in (first..).zip(series.iter_mut()) {
+            if config.order == Order::Independent {
+                now = 0;
+                sides = begin(sample);
+            }
+            let work = config.exchange.time(draw(times, sample));
+            let end = exchange(&mut sides, now, work)?;
+            *took = end - now;
+            now = end;
+        }
+        if let Some(progress) = progress {
+            progress(series.len() as u64);
+        }
+        Ok::<_, ResampleError>(())
+    })?;
+    let longest = series.iter().copied().max().unwrap_or(0);
+    let mut distribution = Distribution::new(Unit::for_times_up_to(longest));
+    for &time in &series {
+        distribution.record(time)?;
+    }
+    Ok(Outcome {
+        summary: Summary::of(&series, per_walk),
+        distribution,
+        ks_distance: ks_distance(&series, config.measured),
+        series,
+    })
+}
+
+/// An exchange ends when both sides are through with it.
+#[inline]
+fn exchange(
+    [one, other]: &mut [Side<'_>; 2],
+    begin: i64,
+    work: i64,
+) -> Result<i64, crate::noise::WorkError> {
+    Ok(one.work(begin, work)?.max(other.work(begin, work)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::{Model, Offsets, Timeline, WorkError};
+
+    const US: i64 = 1_000_000;
+
+    fn given(timeline: Timeline, offsets: [i64; 2], model: Model) -> Noise {
+        Noise::new(vec![timeline], model, Offsets::Given(offsets.to_vec())).unwrap()
+    }
+
+    fn config(noise: &Noise, order: Order, samples: u64) -> Config<'_> {
+        Config {
+            exchange: Exchange::Constant(160 * US),
+            noise,
+            order,
+            samples,
+            per_walk: PER_WALK,
+            seed: 5,
+            measured: &[],
+        }
+    }
+
+    #[test]
+    fn an_exchange_ends_when_both_sides_are_through() {
+        // Each side has one detour: the pair meets both, one after the other.
+        let timeline = Timeline::new([(200 * US, 50 * US)], 10_000 * US).unwrap();
+        let noise = given(timeline, [0, 9_640 * US], Model::Preempt);
+        let outcome = run(&config(&noise, Order::InTime, 5), None).unwrap();
+        // Side 0 is away from 200 to 250, side 1 from 560 to 610.
+        assert_eq!(outcome.series, [160, 210, 160, 210, 160].map(|time| time * US));
+        assert_eq!(outcome.summary.max, 210 * US);
+        assert_eq!(outcome.distribution.len(), 5);
+    }
+
+    #[test]
+    fn the_models_differ_where_a_side_waits_for_the_other() {
+        // Side 0 is away from 50 to 150, and so is done at 200; side 1 waits from 100 on. Its own
+        // detour comes 110 after its start: in wall-clock time that is while it waits.
+        let timeline =
+            Timeline::new([(1000, 1), (1150, 100), (2110, 60), (5000, 10)], 6_000).unwrap();
+        let end = |model| {
+            let noise = given(timeline.clone(), [1100, 2000], model);
+            let config = Config {
+                exchange: Exchange::Constant(100),
+                per_walk: 2,
+                ..config(&noise, Order::InTime, 2)
+            };
+            run(&config, None).unwrap().series
+        };
+        assert_eq!(end(Model::Preempt), [200, 100]);
+        assert_eq!(end(Model::LogGopSim), [200, 100]);
+        assert_eq!(end(Model::CpuTime), [200, 160]);
+    }
+
+    #[test]
+    fn independent_draws_lose_the_correlation_in_time() {
+        // Half of the time quiet, half of it busy, in long stretches.
+        let busy = (0..250).map(|i| (i * 2_000 * US, 60 * US));
+        let timeline = Timeline::new(busy, 1_000_000 * US).unwrap();
+        let every = |step: i64| (0..500_000 / step).map(move |i| (i * step * US, 60 * US));
+        let dense = Timeline::new(every(200), 1_000_000 * US).unwrap();
+        let outcome = |timeline: &Timeline, order| {
+            let noise = Noise::new(vec![timeline.clone()], Model::Preempt, Offsets::Random)
+                .unwrap()
+                .repeating(true);
+            run(&config(&noise, order, 100_000), None).unwrap().summary
+        };
+        let in_time = outcome(&dense, Order::InTime);
+        let independent = outcome(&dense, Order::Independent);
+        assert!(in_time.autocorrelation > 0.5, "{in_time:?}");
+        assert!(independent.autocorrelation.abs() < 0.02, "{independent:?}");
+        // Regular interruptions: after one there is none for a while.
+        let regular = outcome(&timeline, Order::InTime);
+        assert!(regular.autocorrelation < -0.02, "{regular:?}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_series_on_any_number_of_threads() {
+        let timeline = Timeline::periodic(10_000 * US, 70 * US).unwrap();
+        let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
+        for order in [Order::InTime, Order::Independent] {
+            let on = |threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| run(&config(&noise, order, 5_500), None).unwrap())
+            };
+            let one = on(1);
+            assert_eq!(one, on(2));
+            assert_eq!(one, on(7));
+            let other = Config { seed: 6, ..config(&noise, order, 5_500) };
+            assert_ne!(one.series, run(&other, None).unwrap().series);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        let none = Noise::none();
+        let fine = config(&none, Order::InTime, 10);
+        assert!(run(&fine, None).is_ok());
+        let refused = |config: Config<'_>| run(&config, None).unwrap_err();
+        assert_eq!(refused(Config { samples: 0, ..fine.clone() }), ResampleError::NoSamples);
+        assert_eq!(refused(Config { per_walk: 0, ..fine.clone() }), ResampleError::EmptyWalk);
+        let negative = Config { exchange: Exchange::Constant(-1), ..fine.clone() };
+        assert_eq!(refused(negative), ResampleError::NotATime { ps: -1 });
+        let short = Timeline::new([(10 * US, US)], 1_000 * US).unwrap();
+        let noise = Noise::new(vec![short], Model::Preempt, Offsets::Random).unwrap();
+        assert!(matches!(
+            refused(Config { noise: &noise, ..fine }),
+            ResampleError::Work(WorkError::TraceTooShort { .. })
+        ));
+    }
+}

@@ -1,0 +1,82 @@
+//! Resampling, after the SP2 study of 1995: whole distributions of times instead of means. Draws
+//! times from what was measured, overlays interruptions, and pairs processors as an all-to-all does.
+//!
+//! In: an uninterrupted or a measured exchange time as a [`Distribution`] or a [`Sampler`], and noise
+//! as `noise::Noise`. Out: the distribution of an exchange ([`exchange`]), of an all-to-all's idle
+//! time and total time ([`alltoall`]). Times are picoseconds; every random number follows from the
+//! seed and from what it is for, so results do not depend on threads.
+
+#![forbid(unsafe_code)]
+
+pub mod alltoall;
+mod distribution;
+pub mod exchange;
+mod export;
+mod modes;
+mod sampler;
+mod series;
+mod side;
+
+use thiserror::Error;
+
+use crate::noise::{SpreadError, WorkError};
+
+pub use distribution::{Distribution, DistributionError, Unit};
+pub use export::ExportError;
+pub use modes::Peak;
+pub use sampler::Sampler;
+pub use series::{Summary, ks_distance};
+
+/// Longest single time, 13 days: sums of a few of them must not wrap.
+pub const LONGEST: i64 = 1 << 60;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ResampleError {
+    #[error("an all-to-all needs at least 2 processors, not {0}")]
+    TooFewProcessors(u64),
+    #[error("{0} processors are too many: at most 65536")]
+    TooManyProcessors(u64),
+    #[error("no samples were asked for: give at least 1")]
+    NoSamples,
+    #[error("{0} samples are too many to keep: at most 2^28")]
+    TooManySamples(u64),
+    #[error("a walk of no exchanges never ends: give at least 1 per walk")]
+    EmptyWalk,
+    #[error("an exchange of {ps} ps is no time: give one between 0 and 13 days")]
+    NotATime { ps: i64 },
+    #[error("a sample would take longer than 50 days: fewer processors, or shorter exchanges")]
+    TooLong,
+    #[error(transparent)]
+    Distribution(#[from] DistributionError),
+    #[error(transparent)]
+    Noise(#[from] SpreadError),
+    #[error(transparent)]
+    Work(#[from] WorkError),
+}
+
+/// How long an exchange takes if nothing interrupts it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Exchange {
+    Constant(i64),
+    Drawn(Sampler),
+}
+
+impl Exchange {
+    fn check(&self) -> Result<(), ResampleError> {
+        match *self {
+            Exchange::Constant(ps) if !(0..=LONGEST).contains(&ps) => {
+                Err(ResampleError::NotATime { ps })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From 64 random bits.
+    #[inline]
+    fn time(&self, bits: u64) -> i64 {
+        match self {
+            Exchange::Constant(ps) => *ps,
+            Exchange::Drawn(sampler) => sampler.pick(bits),
+        }
+    }
+}

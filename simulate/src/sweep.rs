@@ -1,0 +1,206 @@
+//! Many runs of a job, spread over threads. Run number and seed alone decide a result: threads take
+//! the next run that nobody has taken, and put its time where it belongs.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use thiserror::Error;
+
+use crate::{
+    event::{self, EventError, Rules, Schedule},
+    graph::{self, Graph, GraphError},
+    job::Job,
+    noise::{Model, Noise, RunNoise, SpreadError, draw},
+    rounds::{self, RunError, Scratch},
+};
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SweepError {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Events(#[from] EventError),
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    #[error(transparent)]
+    Noise(#[from] SpreadError),
+    #[error("stopped")]
+    Stopped,
+}
+
+/// How to run.
+#[derive(Clone, Copy)]
+pub struct Plan<'a> {
+    pub runs: u64,
+    pub seed: u64,
+    /// At least 1.
+    pub threads: usize,
+    /// Bytes that all runs at work may take together; one always runs.
+    pub memory: u64,
+    /// Called with the messages of each finished run; false stops.
+    pub progress: &'a (dyn Fn(u64) -> bool + Sync),
+}
+
+/// What runs a job.
+enum Engine {
+    Rounds,
+    Events(Box<Schedule>, event::Options),
+}
+
+impl Engine {
+    /// The in-order graph needs no schedule. The peer's graph with the peer's noise means the peer:
+    /// its rules for everything.
+    fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
+        if graph == Graph::InOrder {
+            return Ok(Engine::Rounds);
+        }
+        let peer = noise.model() == Model::LogGopSim;
+        let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
+        let options = event::Options { model, ..event::Options::default() };
+        Ok(Engine::Events(Box::new(graph::schedule(job, graph)?), options))
+    }
+
+    fn memory(&self, job: &Job, noise: &RunNoise<'_>) -> u64 {
+        match self {
+            Engine::Rounds => rounds::memory(job, noise),
+            Engine::Events(schedule, _) => 2 * schedule.memory() as u64,
+        }
+    }
+
+    fn run(
+        &self,
+        job: &Job,
+        noise: &RunNoise<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<i64, SweepError> {
+        match self {
+            Engine::Rounds => Ok(rounds::run(job, noise, scratch)?),
+            Engine::Events(schedule, options) => {
+                Ok(event::run(schedule, job.params(), options, noise)?.max())
+            }
+        }
+    }
+}
+
+/// How long the job takes without noise.
+pub fn noiseless(job: &Job, graph: Graph, model: Model) -> Result<i64, SweepError> {
+    let none = Noise::none().with_model(model);
+    Engine::new(job, &none, graph)?.run(job, &none.run(0, 0), &mut Scratch::default())
+}
+
+/// The time of each run, in the order of their numbers.
+pub fn times(
+    job: &Job,
+    graph: Graph,
+    noise: &Noise,
+    plan: &Plan<'_>,
+) -> Result<Vec<i64>, SweepError> {
+    noise.check(job.ranks())?;
+    let engine = Engine::new(job, noise, graph)?;
+    // Points of a sweep do not share their draws; variants of one point do, so that they can be
+    // compared run by run.
+    let seed = draw(plan.seed, job.ranks());
+    let messages = job.messages();
+    let per_run = engine.memory(job, &noise.run(seed, 0)).max(1);
+    let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64).min(plan.runs);
+
+    let next = AtomicU64::new(0);
+    let failed = AtomicBool::new(false);
+    let collected = Mutex::new((vec![0; plan.runs as usize], Ok(())));
+    let worker = || {
+        let mut scratch = Scratch::default();
+        let mut done = Vec::new();
+        let mut result = Ok(());
+        while !failed.load(Ordering::Relaxed) {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            if run >= plan.runs {
+                break;
+            }
+            match engine.run(job, &noise.run(seed, run), &mut scratch) {
+                Ok(time) => done.push((run, time)),
+                Err(error) => result = Err(error),
+            }
+            if result.is_ok() && !(plan.progress)(messages) {
+                result = Err(SweepError::Stopped);
+            }
+            if result.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+        }
+        let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (run, time) in done {
+            collected.0[run as usize] = time;
+        }
+        if collected.1.is_ok() {
+            collected.1 = result;
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..at_once {
+            scope.spawn(worker);
+        }
+        worker();
+    });
+    let (times, result) = collected.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    result?;
+    Ok(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        collectives::{Collective, Op, Shape},
+        loggops::Params,
+        noise::{Model, Offsets, Timeline},
+    };
+
+    fn job(op: Op) -> Job {
+        let shape = Shape { op, ranks: 100, bytes: 1, arity: 2, segment: None };
+        let collective = Collective::new(None, shape).unwrap();
+        Job::new(collective, Params::named("xt4").unwrap()).unwrap()
+    }
+
+    fn plan(threads: usize, progress: &(dyn Fn(u64) -> bool + Sync)) -> Plan<'_> {
+        Plan { runs: 200, seed: 9, threads, memory: u64::MAX, progress }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bits_for_any_number_of_threads() {
+        let detours = (0..100).map(|i| (i * 1_000_000_000 + i * i * 77_777, 100_000_000));
+        let timeline = Timeline::new(detours, 101_000_000_000).unwrap();
+        for model in Model::ALL {
+            let noise = Noise::new(vec![timeline.clone()], model, Offsets::Random).unwrap();
+            for (op, graph) in [
+                (Op::Allreduce, Graph::InOrder),
+                (Op::Bcast, Graph::InOrder),
+                (Op::Allreduce, Graph::Peer),
+            ] {
+                let time = |threads, seed| {
+                    let plan = Plan { seed, ..plan(threads, &|_| true) };
+                    times(&job(op), graph, &noise, &plan).unwrap()
+                };
+                let one = time(1, 9);
+                for threads in [2, 7] {
+                    assert_eq!(time(threads, 9), one);
+                }
+                assert_ne!(time(2, 10), one);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sweep_stops_when_told_to_and_when_a_run_fails() {
+        let stop = |_| false;
+        let none = Noise::none();
+        assert_eq!(
+            times(&job(Op::Barrier), Graph::InOrder, &none, &plan(2, &stop)),
+            Err(SweepError::Stopped)
+        );
+        let short = Timeline::new([(10, 5)], 100).unwrap();
+        let short = Noise::new(vec![short], Model::Preempt, Offsets::Random).unwrap();
+        assert!(times(&job(Op::Barrier), Graph::InOrder, &short, &plan(2, &|_| true)).is_err());
+    }
+}

@@ -1,0 +1,280 @@
+//! GOAL in and out: nothing is lost between text and binary, mistakes are told with their place, and
+//! no input does harm.
+
+mod goal_support;
+
+use std::io::BufReader;
+
+use goal_support::cases;
+use proptest::prelude::*;
+use simulate::{
+    event::{Action, Kind, Options, Schedule, run},
+    goal::{
+        CalcUnit, GoalError, WriteError, read, read_binary, read_text, write_binary, write_text,
+    },
+    loggops::Params,
+    noise::Noise,
+};
+
+fn text_of(schedule: &Schedule, unit: CalcUnit) -> String {
+    let mut text = Vec::new();
+    write_text(schedule, unit, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+fn binary_of(schedule: &Schedule, unit: CalcUnit) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_binary(schedule, unit, &mut bytes).unwrap();
+    bytes
+}
+
+fn parse(text: &str) -> Result<Schedule, GoalError> {
+    read_text(text.as_bytes(), CalcUnit::default())
+}
+
+#[test]
+fn text_to_binary_to_text_loses_nothing() {
+    let mut verbatim = 0;
+    for case in &cases() {
+        let text = text_of(&case.schedule, case.unit());
+        verbatim += usize::from(text == case.text);
+        assert!(read_text(text.as_bytes(), case.unit()).unwrap() == case.schedule, "{}", case.name);
+        let binary = binary_of(&case.schedule, case.unit());
+        let back = read(binary.as_slice(), case.unit()).unwrap();
+        assert!(back == case.schedule, "{}", case.name);
+        assert_eq!(text_of(&back, case.unit()), text, "{}", case.name);
+        assert_eq!(binary_of(&back, case.unit()), binary, "{}", case.name);
+    }
+    // The others declare their dependencies elsewhere than below the operations.
+    assert!(verbatim > 600, "{verbatim} texts came back as they were");
+}
+
+const SMALL: &str = "\
+num_ranks 2
+
+rank 0 {
+l1: calc 7 cpu 1
+l2: send 10b to 1 tag 3 cpu 1 nic 2
+l2 requires l1
+l2 irequires l1
+}
+
+rank 1 {
+l1: recv 10b from -1 tag -1
+}
+";
+
+#[test]
+fn the_binary_layout_is_the_peers() {
+    let mut expected: Vec<u8> = Vec::new();
+    let mut put = |bytes: &[u8]| expected.extend_from_slice(bytes);
+    put(&4223u64.to_le_bytes());
+    put(&2u32.to_le_bytes());
+    put(&[1, 2]);
+    for offset in [38u64, 136, 136, 187] {
+        put(&offset.to_le_bytes());
+    }
+    let node = |words: [u32; 4], size: u64, kind: u8, slot: [u8; 2], lists: [u32; 4]| {
+        let mut bytes = words[0].to_le_bytes().to_vec();
+        bytes.push(kind);
+        bytes.extend(words[1].to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(words[2].to_le_bytes());
+        bytes.extend(slot);
+        lists.iter().for_each(|list| bytes.extend(list.to_le_bytes()));
+        assert_eq!(words[3], 0);
+        bytes
+    };
+    // Two operations, one root: number 0.
+    for word in [2u32, 1, 0] {
+        put(&word.to_le_bytes());
+    }
+    put(&node([0, 0, 0, 0], 7, 3, [1, 0], [1, 0, 1, 1]));
+    put(&node([2, 1, 3, 0], 10, 1, [1, 2], [0, 2, 0, 2]));
+    for word in [1u32, 1] {
+        put(&word.to_le_bytes());
+    }
+    for word in [1u32, 1, 0] {
+        put(&word.to_le_bytes());
+    }
+    put(&node([0, u32::MAX, u32::MAX, 0], 10, 2, [0, 0], [0, 0, 0, 0]));
+    let schedule = parse(SMALL).unwrap();
+    assert_eq!(binary_of(&schedule, CalcUnit::default()), expected);
+    assert!(read_binary(expected.as_slice(), CalcUnit::default()).unwrap() == schedule);
+}
+
+#[test]
+fn indentation_comments_and_odd_line_ends_change_nothing() {
+    let friendly = "// made by hand\r\nnum_ranks 2 // two\r\n\r\n/* over\r\n lines */ rank 0 {\r\n  \
+        \tl1 : calc 7 cpu 1\r\n  l2: send 10 b to 1 tag 3 cpu 1 nic 2 /* the message */\r\n\
+        l2 requires l1\n\tl2 irequires /* start only */ l1\n}\nrank 1 { // receives\n\
+        l1: recv 10b from -1 tag -1\n  }";
+    assert!(parse(friendly).unwrap() == parse(SMALL).unwrap());
+    // Byte by byte, too.
+    let slow = BufReader::with_capacity(1, friendly.as_bytes());
+    assert!(read_text(slow, CalcUnit::default()).unwrap() == parse(SMALL).unwrap());
+}
+
+#[test]
+fn labels_are_kept_and_made_up_where_there_are_none() {
+    let text = "num_ranks 1\n\nrank 0 {\nstart: calc 1\ncalc 2\nl2: calc 3\nl2 requires start\n}\n";
+    let schedule = parse(text).unwrap();
+    assert_eq!([0, 1, 2].map(|op| schedule.label(op).into_owned()), ["start", "l2", "l2"]);
+    let written = text_of(&schedule, CalcUnit::default());
+    assert!(written.contains("l2_: calc 2\nl2: calc 3\nl2 requires start\n"), "{written}");
+    assert!(parse(&written).unwrap() == schedule);
+}
+
+#[test]
+fn successors_keep_the_order_of_their_declaration() {
+    let text = "num_ranks 1\n\nrank 0 {\nl1: calc 1\nl2: calc 2\nl3: calc 3\n\
+        l3 requires l1\nl2 requires l1\n}\n";
+    let schedule = parse(text).unwrap();
+    assert_eq!(schedule.successors(0), [2, 1]);
+    assert_eq!(text_of(&schedule, CalcUnit::default()), text);
+}
+
+#[test]
+fn times_are_in_the_unit_that_is_asked_for() {
+    let text = "num_ranks 1\n\nrank 0 {\nl1: calc 5\n}\n";
+    let unit = |ps| CalcUnit::from_ps(ps).unwrap();
+    let schedule = read_text(text.as_bytes(), unit(10)).unwrap();
+    assert_eq!(schedule.operation(0).action, Action::Calc { ps: 50 });
+    assert_eq!(text_of(&schedule, unit(25)).lines().nth(3), Some("l1: calc 2"));
+    let refused = write_text(&schedule, unit(1_000), Vec::new());
+    assert!(matches!(refused, Err(WriteError::Unit { rank: 0, index: 0, ps: 50, .. })));
+    assert_eq!((CalcUnit::from_ps(0), CalcUnit::from_ps(i64::MAX)), (None, None));
+}
+
+#[test]
+fn mistakes_are_told_with_line_column_and_hint() {
+    let told = |text: &str| parse(text).unwrap_err().to_string();
+    let rank = |body: &str| told(&format!("num_ranks 2\nrank 0 {{\n{body}\n}}\nrank 1 {{\n}}\n"));
+    for (body, expected) in [
+        (
+            "sned 1b to 0",
+            "line 3, column 1: expected `send`, `recv` or `calc` (`l1: send 8b to 3 tag 1`, `l2: calc 100`, `l2 requires l1`)",
+        ),
+        (
+            "l1: send 8 to 1",
+            "line 3, column 12: expected `b`, found \"to 1\" (a size is a number and `b`, as in `8b`)",
+        ),
+        (
+            "l1: send 8b to 7",
+            "line 3, column 1: rank 0, operation 0: there is no rank 7 (2 ranks, from 0)",
+        ),
+        ("l1: recv 8b from -2", "line 3, column 18: a rank is not negative (-1 stands for any)"),
+        ("l1: calc 1 nic 2", "line 3, column 12: expected `cpu` or the end of the line"),
+        (
+            "l1: send 8b to 1 cpu 1 tag 2",
+            "line 3, column 24: attributes come once each, in the order tag, cpu, nic",
+        ),
+        ("l1: calc 1 cpu 256", "line 3, column 16: a cpu is at most 255"),
+        ("l1: calc", "line 3, column 9: expected a time, found the end of the line"),
+        (
+            "l1: calc 1\nl1: calc 2",
+            "line 4, column 1: label l1 is taken (labels are unique within a rank)",
+        ),
+        (
+            "l1: calc 1\nl1 requires l2",
+            "line 4, column 13: there is no label l2 in this rank yet (both sides of a dependency are defined above it)",
+        ),
+        ("l1: calc 99999999999999999999", "line 3, column 10: a time is too large"),
+    ] {
+        assert_eq!(rank(body), expected);
+    }
+    assert_eq!(
+        told("num_ranks 2\nrank 1 {\n}\n"),
+        "line 2, column 6: rank 1 is out of order (ranks follow each other, and the next is 0)"
+    );
+    assert_eq!(
+        told("num_ranks 1\nrank 0 {\n"),
+        "line 2, column 1: the file ends within a rank (`}` is missing)"
+    );
+    assert_eq!(
+        told("num_ranks 2\nrank 0 {\n}\n"),
+        "line 3, column 1: rank 1 is missing: 2 ranks were announced"
+    );
+    assert_eq!(told(""), "line 1, column 1: the file is empty (`num_ranks 4`)");
+    assert!(told(&"x".repeat(100_000)).contains("longer than 64 KiB"));
+    assert!(
+        told("num_ranks 1\nrank 0 {\n}\nl1: calc 1")
+            .contains("nothing may follow the last of 1 ranks")
+    );
+}
+
+#[test]
+fn damaged_binaries_are_told_apart() {
+    let whole = binary_of(&parse(SMALL).unwrap(), CalcUnit::default());
+    let told = |bytes: &[u8]| read_binary(bytes, CalcUnit::default()).unwrap_err().to_string();
+    assert!(told(b"num_ranks 1").contains("no binary GOAL schedule"));
+    assert!(told(&2342u64.to_le_bytes()).contains("--save-mem"));
+    for length in 0..whole.len() {
+        assert!(told(&whole[..length]).contains("the file ends here"), "{length}");
+    }
+    let mut wrong_kind = whole.clone();
+    wrong_kind[46 + 12 + 4] = 9;
+    assert!(told(&wrong_kind).contains("there is no kind 9"));
+    let mut wrong_count = whole;
+    wrong_count[46 + 12] = 5;
+    assert!(told(&wrong_count).contains("5 dependencies are stated, 0 are listed"));
+}
+
+/// A schedule that was read must not do harm when it is run, either.
+fn read_and_run(bytes: &[u8]) {
+    if let Ok(schedule) = read(bytes, CalcUnit::default()) {
+        let _ = run(
+            &schedule,
+            &Params::named("cnl").unwrap(),
+            &Options::default(),
+            &Noise::none().run(0, 0),
+        );
+        let text = text_of(&schedule, CalcUnit::default());
+        assert!(parse(&text).unwrap() == schedule);
+        assert!((0..schedule.operations() as u32).all(|op| schedule.kind(op) >= Kind::Send));
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_and_run(&bytes);
+        let cookie = [&4223u64.to_le_bytes()[..], &bytes].concat();
+        read_and_run(&cookie);
+    }
+
+    #[test]
+    fn random_words_do_no_harm(
+        words in prop::collection::vec(prop::sample::select(vec![
+            "num_ranks", "rank", "0", "1", "2", "-1", "{\n", "}\n", "send", "recv", "calc", "8b", "to",
+            "from", "tag", "cpu", "nic", "l1:", "l2:", "l1", "l2", "requires", "irequires", "\n", "//", "/*", "*/",
+            "18446744073709551615",
+        ]), 0..60),
+    ) {
+        read_and_run(words.join(" ").as_bytes());
+        read_and_run(format!("num_ranks 2\nrank 0 {{\n{}", words.join(" ")).as_bytes());
+    }
+
+    #[test]
+    fn mutated_schedules_do_no_harm(
+        binary: bool, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
+    ) {
+        let mut bytes = if binary {
+            binary_of(&parse(SMALL).unwrap(), CalcUnit::default())
+        } else {
+            SMALL.as_bytes().to_vec()
+        };
+        for (at, value, how) in changes {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = value,
+                1 => bytes.insert(at, value),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        read_and_run(&bytes);
+    }
+}

@@ -1,0 +1,271 @@
+//! `detour simulate collective`: how long a collective takes under noise, for every rank count asked
+//! for, as one sweep.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use simulate::{
+    collectives::{Collective, Op, Shape},
+    graph::Graph,
+    job::Job,
+    loggops::Params,
+    stats,
+};
+
+use super::{
+    network, noise,
+    points::{self, Point, Series},
+    resume::Finished,
+    work,
+};
+use crate::{Verbosity, report as layout, units};
+
+#[derive(Args)]
+pub struct Options {
+    /// What the ranks do together; several, separated by commas, one after the other
+    #[arg(long, value_delimiter = ',', default_value = "allreduce", value_parser = parse_op)]
+    op: Vec<Op>,
+    /// How: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, linear
+    /// [default: the usual one for the operation]
+    #[arg(long)]
+    algorithm: Option<String>,
+    /// The algorithm for an operation (bcast=chain); may be repeated
+    #[arg(long, value_name = "OP=ALGORITHM", value_parser = parse_mapping)]
+    map: Vec<(Op, String)>,
+    /// Rank counts: 1000,5000 or 2..1Mi (the powers of two)
+    #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks)]
+    ranks: std::vec::Vec<u64>,
+    /// Runs per point
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    runs: u64,
+    /// Bytes of the vector, or of one block; several make several series
+    #[arg(long, value_name = "LIST", default_value = "1", value_parser = units::sizes)]
+    size: std::vec::Vec<u64>,
+    /// How many times, one after the other
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    iterations: u64,
+    /// Compute before each collective
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
+    compute: i64,
+    /// CPU time to combine a byte
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::femtoseconds)]
+    reduction: i64,
+    /// Children per rank of a tree
+    #[arg(long, default_value_t = 2)]
+    arity: u64,
+    /// Trees send in pieces of this size
+    #[arg(long, value_parser = units::size)]
+    segment: Option<u64>,
+    /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
+    #[arg(long, default_value = "cnl", value_parser = network::parse)]
+    net: Params,
+    /// A network so many times faster (L, g and G; o stays); several make several series
+    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
+    net_scale: Vec<f64>,
+    /// Which operation waits for which
+    #[arg(long, value_enum, default_value_t)]
+    graph: GraphName,
+    #[command(flatten)]
+    noise: noise::Options,
+    #[command(flatten)]
+    work: work::Options,
+    /// Keep finished points in this file, and go on from there
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// One line per point in this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum GraphName {
+    /// Each rank does one thing after the other
+    #[default]
+    InOrder,
+    /// As LogGOPSim's generator has it: a send waits for the receive before it, nothing else. With
+    /// --noise-model loggopsim, LogGOPSim's rules for everything
+    Peer,
+}
+
+impl From<GraphName> for Graph {
+    fn from(name: GraphName) -> Graph {
+        match name {
+            GraphName::InOrder => Graph::InOrder,
+            GraphName::Peer => Graph::Peer,
+        }
+    }
+}
+
+fn parse_op(text: &str) -> Result<Op, String> {
+    Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| {
+        let known: Vec<_> = Op::ALL.iter().map(|op| op.name()).collect();
+        format!("'{text}' is no collective operation: {} are", known.join(", "))
+    })
+}
+
+fn parse_mapping(text: &str) -> Result<(Op, String), String> {
+    let (op, algorithm) = text.split_once('=').ok_or("write it like bcast=chain")?;
+    Ok((parse_op(op)?, algorithm.to_owned()))
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    let loaded = options.noise.load(options.work.seed)?;
+    let series = options.series()?;
+    let jobs = options.jobs(&series)?;
+    let mut finished = match &options.resume {
+        Some(path) => Finished::open(path, &options.fingerprint(&loaded.words)?)?,
+        None => Finished::nowhere(),
+    };
+    let total = jobs.iter().map(|(_, job)| job.messages().saturating_mul(options.runs));
+    let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
+    let plan = points::Plan {
+        runs: options.runs,
+        seed: options.work.seed,
+        threads: options.work.threads(),
+        memory: work::memory(),
+        graph: options.graph.into(),
+        progress: &progress,
+    };
+    let mut rows: Vec<Point> = Vec::new();
+    for (series, job) in &jobs {
+        if let Some(point) = finished.find(series, job.ranks()) {
+            progress.advance(job.messages().saturating_mul(options.runs));
+            rows.push(point);
+            continue;
+        }
+        progress.now(format!("{} ranks {}", job.ranks(), series.words(true)));
+        match points::simulate(job, series, &loaded.noise, &plan)? {
+            Some(point) => {
+                finished.add(&point)?;
+                rows.push(point);
+            }
+            None => {
+                progress.finish();
+                if options.resume.is_some() {
+                    eprintln!("stopped; the same command goes on from here");
+                }
+                return Ok(ExitCode::from(130));
+            }
+        }
+    }
+    progress.finish();
+    options.write(&rows, &series, &loaded)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn series(&self) -> Result<Vec<Series>> {
+        let mut series = Vec::new();
+        for &size in &self.size {
+            for &scale in &self.net_scale {
+                series.push(Series { size, net_scale: scale });
+            }
+        }
+        Ok(series)
+    }
+
+    fn jobs(&self, series: &[Series]) -> Result<Vec<(Series, Job)>> {
+        if self.op.len() > 1 && self.algorithm.is_some() {
+            bail!("--algorithm is for one operation: name them one by one, --map OP=ALGORITHM");
+        }
+        let mut jobs = Vec::new();
+        for series in series {
+            let params = self.net.scaled(series.net_scale)?;
+            for &ranks in &self.ranks {
+                let mut body = Vec::new();
+                for &op in &self.op {
+                    let mapped = self.map.iter().rev().find(|(mapped, _)| *mapped == op);
+                    let algorithm =
+                        self.algorithm.as_deref().or(mapped.map(|(_, name)| name.as_str()));
+                    let shape = Shape {
+                        op,
+                        ranks,
+                        bytes: series.size,
+                        arity: self.arity,
+                        segment: self.segment,
+                    };
+                    body.push(Collective::new(algorithm, shape)?);
+                }
+                let job = Job::of(body, params)?
+                    .with_reduction(self.reduction)?
+                    .repeated(self.iterations, self.compute)?;
+                jobs.push((*series, job));
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Everything that decides a point's figures: a file of finished points is for one of these.
+    fn fingerprint(&self, noise: &str) -> Result<String> {
+        let ops: Vec<_> = self.op.iter().map(|op| op.name()).collect();
+        let mut files = Vec::new();
+        for path in noise::files(&self.noise) {
+            let metadata = std::fs::metadata(&path)
+                .with_context(|| format!("cannot look at {}", path.display()))?;
+            files.push((path.display().to_string(), metadata.len()));
+        }
+        Ok(format!(
+            "{ops:?} {:?} {:?} {} {} {} {} {} {:?} {:?} {noise} {} {files:?} {}",
+            self.algorithm,
+            self.map.iter().map(|(op, name)| (op.name(), name)).collect::<Vec<_>>(),
+            self.runs,
+            self.iterations,
+            self.compute,
+            self.reduction,
+            self.arity,
+            self.segment,
+            self.net,
+            self.noise.describe(),
+            Graph::from(self.graph).name(),
+        ) + &format!(" seed {}", self.work.seed))
+    }
+
+    fn write(&self, rows: &[Point], series: &[Series], loaded: &noise::Loaded) -> Result<()> {
+        if let Some(path) = &self.csv {
+            std::fs::write(path, points::csv(rows))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let several = series.len() > 1;
+        let knees: Vec<(Series, Option<u64>)> = series
+            .iter()
+            .map(|series| {
+                let own = rows.iter().filter(|point| point.series == *series);
+                (*series, stats::knee(&own.map(Point::for_knee).collect::<Vec<_>>()))
+            })
+            .collect();
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let first = self.jobs(&series[..1])?;
+            let body = first.first().map(|(_, job)| job.body().to_vec()).unwrap_or_default();
+            let knees_json: Vec<_> = knees
+                .iter()
+                .map(|(s, knee)| json!({"size": s.size, "net_scale": s.net_scale, "knee_ranks": knee}))
+                .collect();
+            let value = json!({
+                "seed": self.work.seed,
+                "noise": loaded.words,
+                "noise_model": loaded.model,
+                "net": network::describe(&self.net),
+                "graph": Graph::from(self.graph).name(),
+                "op": self.op.iter().map(|op| op.name()).collect::<Vec<_>>().join(","),
+                "algorithm": body.iter().map(|c| c.algorithm()).collect::<Vec<_>>().join(","),
+                "iterations": self.iterations,
+                "points": rows.iter().map(Point::json).collect::<Vec<_>>(),
+                "knee_ranks": knees.first().and_then(|(_, knee)| *knee),
+                "knees": knees_json,
+            });
+            writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
+            return Ok(());
+        }
+        let words: Vec<_> = rows.iter().map(|point| point.row(several)).collect();
+        let knees: Vec<_> = knees.iter().map(|(s, knee)| (s.words(several), *knee)).collect();
+        let knees = if loaded.noise.is_none() { &[][..] } else { &knees[..] };
+        write!(out, "{}", report::slowdown(&words, knees, layout::layout(true)))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,305 @@
+//! `--noise` and what belongs to it: which detours the ranks meet, and what these do.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
+use trace::{Class, Lane, LaneId, Reader, Record, Source, TraceError, import};
+
+use crate::{
+    open::{self, AnyReader, Input},
+    units,
+};
+
+#[derive(Args)]
+pub struct Options {
+    /// none, a trace (or several: A,B), or periodic:1000Hz,200us; given twice, both at once
+    #[arg(long, value_name = "NOISE", default_value = "none")]
+    noise: Vec<String>,
+    /// What a detour does to work
+    #[arg(long, value_enum, default_value_t)]
+    noise_model: ModelName,
+    /// All ranks meet the same detours at the same time
+    #[arg(long, conflicts_with = "synchronised")]
+    coscheduled: bool,
+    /// Ranks meet the same detours within this much of each other
+    #[arg(long, value_name = "TIME", value_parser = units::picoseconds)]
+    synchronised: Option<i64>,
+    /// Leave this source out of a recording: its name, unit or class; may be repeated
+    #[arg(long, value_name = "SOURCE")]
+    without: Vec<String>,
+    /// Let a run be longer than the trace, which then starts over
+    #[arg(long)]
+    repeat_trace: bool,
+    /// Detours per second, for files that hold a distribution of lengths only
+    #[arg(long, value_name = "RATE", value_parser = units::period)]
+    noise_rate: Option<i64>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum ModelName {
+    /// Exact: work goes on after each detour until it is done
+    #[default]
+    Preempt,
+    /// The trace advances with local work only, not while a rank waits
+    CpuTime,
+    /// The rule of LogGOPSim
+    Loggopsim,
+}
+
+impl ModelName {
+    fn model(self) -> Model {
+        match self {
+            ModelName::Preempt => Model::Preempt,
+            ModelName::CpuTime => Model::CpuTime,
+            ModelName::Loggopsim => Model::LogGopSim,
+        }
+    }
+}
+
+/// Noise with the words it was asked for.
+pub struct Loaded {
+    pub noise: Noise,
+    pub words: String,
+    pub model: &'static str,
+}
+
+impl Options {
+    pub fn load(&self, seed: u64) -> Result<Loaded> {
+        let model = self.noise_model.model();
+        let mut layers: Vec<Vec<Timeline>> = Vec::new();
+        let mut words = Vec::new();
+        let mut wanted = Wanted { without: &self.without, found: vec![false; self.without.len()] };
+        for spec in self.noise.iter().filter(|spec| *spec != "none") {
+            layers.push(self.layer(spec, seed, &mut wanted)?);
+            words.push(spec.clone());
+        }
+        wanted.check()?;
+        if layers.is_empty() {
+            let words = "none".to_owned();
+            return Ok(Loaded { noise: Noise::none(), words, model: model.name() });
+        }
+        if self.coscheduled {
+            words.push("coscheduled".to_owned());
+        }
+        let offsets = match self.synchronised {
+            _ if self.coscheduled => Offsets::Shared,
+            Some(window) => Offsets::Within(window),
+            None => Offsets::Random,
+        };
+        let noise = Noise::new(superposed(layers)?, model, offsets)?.repeating(self.repeat_trace);
+        Ok(Loaded { noise, words: words.join(" + "), model: model.name() })
+    }
+
+    /// What decides the noise besides its files, in words.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} {} {:?} {:?} {} {:?}",
+            self.noise_model.model().name(),
+            self.coscheduled,
+            self.synchronised,
+            self.without,
+            self.repeat_trace,
+            self.noise_rate
+        )
+    }
+
+    /// One `--noise`: its timelines are those of different nodes.
+    fn layer(&self, spec: &str, seed: u64, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+        if let Some(periodic) = spec.strip_prefix("periodic:") {
+            return Ok(vec![parse_periodic(periodic)?]);
+        }
+        let mut timelines = Vec::new();
+        for path in spec.split(',') {
+            let path = Path::new(path);
+            timelines.extend(
+                self.file(path, seed, wanted)
+                    .with_context(|| format!("cannot take noise from {}", path.display()))?,
+            );
+        }
+        Ok(timelines)
+    }
+
+    fn file(&self, path: &Path, seed: u64, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+        let (file, run) = open::split_run(path);
+        let input = std::fs::File::open(&file)?;
+        let name = file.display().to_string();
+        match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
+            Ok(reader) => lanes(&reader, wanted),
+            Err(not_a_trace @ TraceError::NotATrace { .. }) => {
+                let imported = import::import_file(&file, &import::ImportOptions::default())
+                    .map_err(|error| anyhow::Error::new(error).context(not_a_trace.to_string()))?;
+                let runs = match run {
+                    Some(number) => vec![open::pick(&imported.runs, number, &name)?],
+                    None => imported.runs,
+                };
+                runs.iter().map(|run| self.run(run, seed)).collect()
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A run of another tool's file.
+    fn run(&self, run: &import::ImportedRun, seed: u64) -> Result<Timeline> {
+        let ps = |ns: f64| (ns * 1e3).round() as i64;
+        if !run.distribution.is_empty() {
+            let Some(period) = self.noise_rate else {
+                bail!(
+                    "it holds lengths of detours but not when they were: say how many came per \
+                       second, --noise-rate 1000Hz"
+                );
+            };
+            return from_distribution(&run.distribution, period, seed);
+        }
+        let mut end = 0;
+        let detours = run.detours.iter().map(|&(start, length)| {
+            // Rounding to picoseconds must not make neighbours overlap.
+            let start = ps(start).max(end);
+            let length = ps(length).max(0);
+            end = start + length;
+            (start, length)
+        });
+        Ok(Timeline::new(detours.collect::<Vec<_>>(), ps(run.span_ns))?)
+    }
+}
+
+/// Sources to leave out, and which of them were there.
+struct Wanted<'a> {
+    without: &'a [String],
+    found: Vec<bool>,
+}
+
+impl Wanted<'_> {
+    /// Whether this source is to be left out.
+    fn drops(&mut self, source: &Source) -> bool {
+        let mut drops = false;
+        for (name, found) in self.without.iter().zip(&mut self.found) {
+            let class = source.class.name();
+            let hit = name == &source.name
+                || source.unit.as_ref() == Some(name)
+                || name == class
+                || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':'))
+                    == Some(source.name.as_str());
+            *found |= hit;
+            drops |= hit;
+        }
+        drops
+    }
+
+    fn drops_outside(&mut self) -> bool {
+        let outside = Class::OutsideKernel.name();
+        let mut drops = false;
+        for (name, found) in self.without.iter().zip(&mut self.found) {
+            *found |= name == outside;
+            drops |= name == outside;
+        }
+        drops
+    }
+
+    fn check(&self) -> Result<()> {
+        let missing: Vec<_> =
+            self.without.iter().zip(&self.found).filter(|(_, found)| !**found).collect();
+        match missing.first() {
+            Some((name, _)) => bail!(
+                "no source is called '{name}': `detour report` lists names, units and classes of \
+                 a recording"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A timeline per measured CPU, or per thread of a recorded program.
+fn lanes(reader: &AnyReader, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+    let dropped: Vec<bool> = reader.sources().iter().map(|source| wanted.drops(source)).collect();
+    let drops_outside = wanted.drops_outside();
+    let mut timelines = Vec::new();
+    for (index, lane) in reader.lanes().iter().enumerate() {
+        let id = LaneId(index as u32);
+        let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == id.0));
+        let from = totals.map_or(0, |totals| totals.from_ns);
+        let mut detours = Vec::new();
+        for block in reader.blocks_of(id) {
+            for (detour, records) in block?.composed() {
+                let lost = |record: &&Record| {
+                    dropped.get(record.source.0 as usize).copied().unwrap_or(false)
+                };
+                let removed: u64 = records.iter().filter(lost).map(|r| r.cost_ns).sum();
+                let outside = if drops_outside { detour.outside_ns } else { 0 };
+                let left = detour.len_ns.saturating_sub(removed + outside);
+                let start = detour.start_ns.saturating_sub(from);
+                detours.push((start as i64 * 1_000, left as i64 * 1_000));
+            }
+        }
+        let last_end = detours.last().map_or(0, |&(start, length)| start + length);
+        let span = totals.map_or(last_end, |totals| (totals.to_ns - from) as i64 * 1_000);
+        let what = match lane {
+            Lane::Cpu { cpu } => format!("CPU {cpu}"),
+            Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
+        };
+        timelines
+            .push(Timeline::new(detours, span).with_context(|| format!("{what}, its detours"))?);
+    }
+    if timelines.is_empty() {
+        bail!("it holds no detours: record with the probe, without --no-probe");
+    }
+    Ok(timelines)
+}
+
+/// Lengths as in the distribution, at random times with this mean distance.
+fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<Timeline> {
+    /// Enough detours for the tail to show, few enough to stay in the cache.
+    const DETOURS: u64 = 100_000;
+    let total: u64 = lengths.iter().map(|(_, count)| count).sum();
+    if total == 0 {
+        bail!("its distribution is empty");
+    }
+    let (mut at, mut detours) = (0i64, Vec::new());
+    for i in 0..DETOURS {
+        let pick = ((u128::from(draw(seed, 2 * i)) * u128::from(total)) >> 64) as u64;
+        let mut below = 0;
+        let length = lengths.iter().find(|(_, count)| {
+            below += count;
+            pick < below
+        });
+        let length = length.map_or(0.0, |(length, _)| length * 1e3).round() as i64;
+        // Exponential gaps: detours that do not know of each other.
+        let uniform = (draw(seed, 2 * i + 1) >> 11) as f64 / (1u64 << 53) as f64;
+        at += (-(1.0 - uniform).ln() * period as f64).round() as i64;
+        detours.push((at, length));
+        at += length;
+    }
+    Ok(Timeline::new(detours, at + period)?)
+}
+
+/// Layers of noise on every node. A layer of several nodes stays several.
+fn superposed(layers: Vec<Vec<Timeline>>) -> Result<Vec<Timeline>> {
+    let nodes = layers.iter().map(Vec::len).max().unwrap_or(0);
+    if layers.len() == 1 {
+        return Ok(layers.into_iter().flatten().collect());
+    }
+    let mut together = Vec::new();
+    for node in 0..nodes {
+        let parts: Vec<Timeline> = layers
+            .iter()
+            .filter_map(|layer| layer.get(node % layer.len().max(1)).cloned())
+            .collect();
+        together.push(Timeline::superposed(&parts)?);
+    }
+    Ok(together)
+}
+
+fn parse_periodic(text: &str) -> Result<Timeline> {
+    let wrong = || format!("'periodic:{text}' is not periodic noise, like periodic:1000Hz,200us");
+    let (rate, length) = text.split_once(',').with_context(wrong)?;
+    let period = units::period(rate).map_err(anyhow::Error::msg).with_context(wrong)?;
+    let length = units::picoseconds(length).map_err(anyhow::Error::msg).with_context(wrong)?;
+    Ok(Timeline::periodic(period, length)?)
+}
+
+/// Files that a resumed sweep must find unchanged.
+pub fn files(options: &Options) -> Vec<PathBuf> {
+    let specs = options.noise.iter().filter(|s| *s != "none" && !s.starts_with("periodic:"));
+    specs.flat_map(|spec| spec.split(',').map(|path| open::split_run(Path::new(path)).0)).collect()
+}

@@ -1,0 +1,223 @@
+//! One point of a sweep: many runs of one job, and what they say.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use simulate::{
+    graph::Graph,
+    job::Job,
+    noise::Noise,
+    stats::{Estimate, Sample},
+    sweep::{self, SweepError},
+};
+
+use super::work::Progress;
+
+/// What sets a series of points apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Series {
+    pub size: u64,
+    pub net_scale: f64,
+}
+
+impl Series {
+    /// Empty where there is only one.
+    pub fn words(&self, several: bool) -> String {
+        match self {
+            _ if !several => String::new(),
+            Series { size, net_scale } if *net_scale == 1.0 => format!("{size} B"),
+            Series { size, net_scale } => format!("{size} B, net x{net_scale}"),
+        }
+    }
+}
+
+pub struct Plan<'a> {
+    pub runs: u64,
+    pub seed: u64,
+    pub threads: usize,
+    pub memory: u64,
+    pub graph: Graph,
+    pub progress: &'a Progress,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    pub series: Series,
+    pub ranks: u64,
+    pub runs: u64,
+    pub messages: u64,
+    noiseless_us: f64,
+    min_us: f64,
+    q25: Estimate,
+    median: Estimate,
+    q75: Estimate,
+    p99: Estimate,
+    max_us: f64,
+    mean_us: f64,
+    whiskers_us: (f64, f64),
+    outliers: usize,
+    messages_per_s: f64,
+}
+
+/// None when it was interrupted.
+pub fn simulate(
+    job: &Job,
+    series: &Series,
+    noise: &Noise,
+    plan: &Plan<'_>,
+) -> Result<Option<Point>> {
+    let noiseless = sweep::noiseless(job, plan.graph, noise.model())?;
+    let begin = Instant::now();
+    let sweep_plan = sweep::Plan {
+        runs: plan.runs,
+        seed: plan.seed,
+        threads: plan.threads,
+        memory: plan.memory,
+        progress: &|messages| plan.progress.advance(messages),
+    };
+    let times = match sweep::times(job, plan.graph, noise, &sweep_plan) {
+        Ok(times) => times,
+        Err(SweepError::Stopped) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let took = begin.elapsed().as_secs_f64();
+    let sample = Sample::new(times)?;
+    let plot = sample.boxplot();
+    let us = |ps: i64| ps as f64 / 1e6;
+    let estimate = |p: f64| {
+        let Estimate { value, low, high } = sample.estimate(p);
+        Estimate { value: value / 1e6, low: low / 1e6, high: high / 1e6 }
+    };
+    Ok(Some(Point {
+        series: *series,
+        ranks: job.ranks(),
+        runs: plan.runs,
+        messages: job.messages(),
+        noiseless_us: us(noiseless),
+        min_us: us(sample.min()),
+        q25: estimate(0.25),
+        median: estimate(0.5),
+        q75: estimate(0.75),
+        p99: estimate(0.99),
+        max_us: us(sample.max()),
+        mean_us: sample.mean() / 1e6,
+        whiskers_us: (us(plot.whisker_low), us(plot.whisker_high)),
+        outliers: plot.outliers,
+        messages_per_s: (job.messages().saturating_mul(plan.runs)) as f64 / took.max(1e-9),
+    }))
+}
+
+/// Numbers of a point by the names scripts know them by.
+const COLUMNS: [(&str, fn(&Point) -> f64); 14] = [
+    ("noiseless_us", |p| p.noiseless_us),
+    ("min_us", |p| p.min_us),
+    ("q25_us", |p| p.q25.value),
+    ("median_us", |p| p.median.value),
+    ("q75_us", |p| p.q75.value),
+    ("p99_us", |p| p.p99.value),
+    ("max_us", |p| p.max_us),
+    ("mean_us", |p| p.mean_us),
+    ("slowdown_median", |p| ratio(p.median.value, p.noiseless_us)),
+    ("slowdown_max", |p| ratio(p.max_us, p.noiseless_us)),
+    ("median_low_us", |p| p.median.low),
+    ("median_high_us", |p| p.median.high),
+    ("messages_per_s", |p| p.messages_per_s),
+    ("outliers", |p| p.outliers as f64),
+];
+
+fn ratio(time: f64, noiseless: f64) -> f64 {
+    if noiseless > 0.0 { time / noiseless } else { 1.0 }
+}
+
+impl Point {
+    pub fn json(&self) -> Value {
+        let between = |e: &Estimate| json!([e.low, e.high]);
+        let mut value = json!({
+            "ranks": self.ranks,
+            "runs": self.runs,
+            "messages": self.messages,
+            "size": self.series.size,
+            "net_scale": self.series.net_scale,
+            "q25_ci95_us": between(&self.q25),
+            "median_ci95_us": between(&self.median),
+            "q75_ci95_us": between(&self.q75),
+            "p99_ci95_us": between(&self.p99),
+            "whiskers_us": [self.whiskers_us.0, self.whiskers_us.1],
+        });
+        if let Value::Object(map) = &mut value {
+            for (name, number) in COLUMNS {
+                map.insert(name.to_owned(), json!(number(self)));
+            }
+            map.insert("outliers".to_owned(), json!(self.outliers));
+        }
+        value
+    }
+
+    /// What [`Point::json`] wrote; None for anything else.
+    pub fn from_json(value: &Value) -> Option<Point> {
+        let number = |name: &str| value.get(name)?.as_f64();
+        let whole = |name: &str| value.get(name)?.as_u64();
+        let pair = |name: &str| {
+            let list = value.get(name)?.as_array()?;
+            Some((list.first()?.as_f64()?, list.get(1)?.as_f64()?))
+        };
+        let estimate = |name: &str, between: &str| {
+            let (low, high) = pair(between)?;
+            Some(Estimate { value: number(name)?, low, high })
+        };
+        Some(Point {
+            series: Series { size: whole("size")?, net_scale: number("net_scale")? },
+            ranks: whole("ranks")?,
+            runs: whole("runs")?,
+            messages: whole("messages")?,
+            noiseless_us: number("noiseless_us")?,
+            min_us: number("min_us")?,
+            q25: estimate("q25_us", "q25_ci95_us")?,
+            median: estimate("median_us", "median_ci95_us")?,
+            q75: estimate("q75_us", "q75_ci95_us")?,
+            p99: estimate("p99_us", "p99_ci95_us")?,
+            max_us: number("max_us")?,
+            mean_us: number("mean_us")?,
+            whiskers_us: pair("whiskers_us")?,
+            outliers: whole("outliers")? as usize,
+            messages_per_s: number("messages_per_s")?,
+        })
+    }
+
+    pub fn for_knee(&self) -> (u64, i64, Estimate) {
+        let ps = |us: f64| us * 1e6;
+        let Estimate { value, low, high } = self.median;
+        let median = Estimate { value: ps(value), low: ps(low), high: ps(high) };
+        (self.ranks, ps(self.noiseless_us).round() as i64, median)
+    }
+
+    pub fn row(&self, several: bool) -> report::SlowdownRow {
+        report::SlowdownRow {
+            series: self.series.words(several),
+            ranks: self.ranks,
+            noiseless: self.noiseless_us,
+            min: self.min_us,
+            q25: self.q25.value,
+            median: self.median.value,
+            median_between: (self.median.low, self.median.high),
+            q75: self.q75.value,
+            p99: self.p99.value,
+            max: self.max_us,
+        }
+    }
+}
+
+pub fn csv(points: &[Point]) -> String {
+    let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
+    let mut text = format!("ranks,size,net_scale,runs,messages,{}\n", names.join(","));
+    for point in points {
+        let Series { size, net_scale } = point.series;
+        text += &format!("{},{size},{net_scale},{},{}", point.ranks, point.runs, point.messages);
+        for (_, number) in COLUMNS {
+            text += &format!(",{}", number(point));
+        }
+        text.push('\n');
+    }
+    text
+}

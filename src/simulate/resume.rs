@@ -1,0 +1,75 @@
+//! A file of finished points: a line that says what they are points of, then one line per point. A
+//! line that was cut off when the machine went down is a point that is simulated again.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufRead, BufReader, ErrorKind, Write},
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::points::{Point, Series};
+
+pub struct Finished {
+    points: Vec<Point>,
+    file: Option<File>,
+}
+
+impl Finished {
+    pub fn nowhere() -> Finished {
+        Finished { points: Vec::new(), file: None }
+    }
+
+    pub fn open(path: &Path, fingerprint: &str) -> Result<Finished> {
+        let cannot = || format!("cannot use {}", path.display());
+        let mut points = Vec::new();
+        let mut fresh = false;
+        match File::open(path) {
+            Ok(file) => {
+                let mut lines = BufReader::new(file).lines();
+                match lines.next().transpose().with_context(cannot)? {
+                    None => fresh = true,
+                    Some(line) => {
+                        let first: Value = serde_json::from_str(&line).unwrap_or_default();
+                        if first.get("sweep").and_then(Value::as_str) != Some(fingerprint) {
+                            bail!(
+                                "{} belongs to another sweep (or is no file of finished points): \
+                                 name another file, or remove it",
+                                path.display()
+                            );
+                        }
+                    }
+                }
+                for line in lines {
+                    let line = line.with_context(cannot)?;
+                    let value: Result<Value, _> = serde_json::from_str(&line);
+                    points.extend(value.ok().as_ref().and_then(Point::from_json));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => fresh = true,
+            Err(error) => return Err(error).with_context(cannot),
+        }
+        let mut file =
+            OpenOptions::new().create(true).append(true).open(path).with_context(cannot)?;
+        if fresh {
+            writeln!(file, "{}", json!({ "sweep": fingerprint })).with_context(cannot)?;
+        } else {
+            // Ends a line that was cut off.
+            writeln!(file).with_context(cannot)?;
+        }
+        Ok(Finished { points, file: Some(file) })
+    }
+
+    pub fn find(&self, series: &Series, ranks: u64) -> Option<Point> {
+        self.points.iter().find(|p| p.series == *series && p.ranks == ranks).cloned()
+    }
+
+    pub fn add(&mut self, point: &Point) -> Result<()> {
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{}", point.json()).context("cannot keep a finished point")?;
+        }
+        Ok(())
+    }
+}
