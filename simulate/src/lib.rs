@@ -1,7 +1,7 @@
 //! The offline side: what a trace of detours does to work, to a collective, to a job of millions of
 //! ranks. Pure: numbers in, numbers out; no files, no clocks, no terminals.
 
-// Only `rounds::simd` has any: the call of a function compiled for a wider machine.
+// Only `simd` has any: the call of a function compiled for a wider machine.
 #![deny(unsafe_code)]
 
 pub mod collectives;
@@ -15,5 +15,6 @@ pub mod noise;
 pub mod quantum;
 pub mod resample;
 pub mod rounds;
+mod simd;
 pub mod stats;
 pub mod sweep;

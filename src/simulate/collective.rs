@@ -77,6 +77,9 @@ pub struct Options {
     /// One line per point in this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// The time of every single run in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    times: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -131,6 +134,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         graph: options.graph.into(),
         progress: &progress,
     };
+    let mut times = match &options.times {
+        Some(path) => Some(points::Times::create(path)?),
+        None => None,
+    };
     let mut rows: Vec<Point> = Vec::new();
     for (series, job) in &jobs {
         if let Some(point) = finished.find(series, job.ranks()) {
@@ -140,7 +147,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         }
         progress.now(format!("{} ranks {}", job.ranks(), series.words(true)));
         match points::simulate(job, series, &loaded.noise, &plan)? {
-            Some(point) => {
+            Some((point, runs)) => {
+                if let Some(times) = &mut times {
+                    times.write(&point, &runs)?;
+                }
                 finished.add(&point)?;
                 rows.push(point);
             }

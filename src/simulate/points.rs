@@ -1,8 +1,13 @@
 //! One point of a sweep: many runs of one job, and what they say.
 
-use std::time::Instant;
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+    time::Instant,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use simulate::{
     graph::Graph,
@@ -60,13 +65,13 @@ pub struct Point {
     messages_per_s: f64,
 }
 
-/// None when it was interrupted.
+/// A point, and the times of its runs in order; None when it was interrupted.
 pub fn simulate(
     job: &Job,
     series: &Series,
     noise: &Noise,
     plan: &Plan<'_>,
-) -> Result<Option<Point>> {
+) -> Result<Option<(Point, Vec<i64>)>> {
     let noiseless = sweep::noiseless(job, plan.graph, noise.model())?;
     let begin = Instant::now();
     let sweep_plan = sweep::Plan {
@@ -82,14 +87,14 @@ pub fn simulate(
         Err(error) => return Err(error.into()),
     };
     let took = begin.elapsed().as_secs_f64();
-    let sample = Sample::new(times)?;
+    let sample = Sample::new(times.clone())?;
     let plot = sample.boxplot();
     let us = |ps: i64| ps as f64 / 1e6;
     let estimate = |p: f64| {
         let Estimate { value, low, high } = sample.estimate(p);
         Estimate { value: value / 1e6, low: low / 1e6, high: high / 1e6 }
     };
-    Ok(Some(Point {
+    let point = Point {
         series: *series,
         ranks: job.ranks(),
         runs: plan.runs,
@@ -105,7 +110,29 @@ pub fn simulate(
         whiskers_us: (us(plot.whisker_low), us(plot.whisker_high)),
         outliers: plot.outliers,
         messages_per_s: (job.messages().saturating_mul(plan.runs)) as f64 / took.max(1e-9),
-    }))
+    };
+    Ok(Some((point, times)))
+}
+
+/// The time of every run, one line each.
+pub struct Times(BufWriter<File>);
+
+impl Times {
+    pub fn create(path: &Path) -> Result<Times> {
+        let cannot = || format!("cannot write {}", path.display());
+        let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
+        writeln!(file, "ranks,size,net_scale,run,time_us").with_context(cannot)?;
+        Ok(Times(file))
+    }
+
+    pub fn write(&mut self, point: &Point, runs: &[i64]) -> Result<()> {
+        let Series { size, net_scale } = point.series;
+        for (run, ps) in runs.iter().enumerate() {
+            let us = *ps as f64 / 1e6;
+            writeln!(self.0, "{},{size},{net_scale},{run},{us}", point.ranks)?;
+        }
+        self.0.flush().context("cannot write the times of runs")
+    }
 }
 
 /// Numbers of a point by the names scripts know them by.

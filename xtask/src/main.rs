@@ -7,6 +7,7 @@ mod exec;
 mod tally;
 mod test;
 mod tools;
+mod validate;
 mod workspace;
 
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Test(Test),
     /// Measure what recording costs, against the targets, and write docs/performance.md
     Bench(Bench),
+    /// Hold the papers' results against the simulator, and write docs/validation.md
+    Validate(Validate),
 }
 
 #[derive(Args)]
@@ -57,6 +60,13 @@ struct Bench {
     quick: bool,
 }
 
+#[derive(Args)]
+struct Validate {
+    /// A tenth of the runs; the table is printed but not published in docs/
+    #[arg(long)]
+    quick: bool,
+}
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
@@ -76,6 +86,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
+        Command::Validate(options) => validate::run(&workspace, options.quick)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -9,53 +9,19 @@
 
 use super::{
     EventError, Outcome, Rendezvous,
+    bits::Bits,
     cost::Costs,
     matching::Matcher,
     queue::{Event, Queue},
     schedule::{Kind, NOBODY, Op, Ordered, Pairing, Schedule},
+    state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, State},
     stuck::{self, Progress},
-    work::{Met, Work},
+    work::Work,
 };
 use crate::{
     loggops::{MessageCost, Params},
     noise::RunNoise,
 };
-
-// What an operation does while no dependency is left: beyond any number of dependencies.
-const DONE: u32 = u32::MAX;
-/// A receive waits for its message.
-const POSTED: u32 = u32::MAX - 1;
-/// A message waits for its receive.
-const SENT: u32 = u32::MAX - 2;
-/// A receive knows its message.
-const MATCHED: u32 = u32::MAX - 3;
-/// A receive has told its sender to go ahead, or the sender has been told.
-const GRANTED: u32 = u32::MAX - 4;
-/// All dependencies are fulfilled; its time is to come.
-const QUEUED: u32 = u32::MAX - 5;
-
-#[derive(Clone, Copy, Debug)]
-struct State {
-    /// When it is ready, as far as known; of a message: when its first byte is at the receiver.
-    time: i64,
-    /// Dependencies left, or one of the above.
-    waits: u32,
-    /// The message a receive has been matched with in this run, and the other way round.
-    other: u32,
-}
-
-/// A CPU and a NIC of the same index; most ranks have one of each.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    cpu_free: i64,
-    /// End of the previous receive on this CPU.
-    received: i64,
-    send_free: i64,
-    recv_free: i64,
-    met: Met,
-    /// End of the last operation on this CPU.
-    end: i64,
-}
 
 struct Engine<'a> {
     schedule: &'a Schedule,
@@ -68,16 +34,20 @@ struct Engine<'a> {
     queue_all: bool,
     states: Vec<State>,
     slots: Vec<Slot>,
+    there: Bits,
     matcher: Matcher<'a>,
     queue: Queue,
     /// Operations (and their ranks) that can go on at once. Last in, first out: what has just been
     /// touched is still in the cache, and a rank gets as far as it can while it is there.
     free: Vec<(u32, u32)>,
+    /// Operations; a send counts when it has begun.
     done: u64,
     messages: u64,
+    received: u64,
 }
 
 pub(crate) fn run(
+    buffers: &mut Buffers,
     schedule: &Schedule,
     params: &Params,
     rendezvous: Rendezvous,
@@ -86,21 +56,18 @@ pub(crate) fn run(
     // A payload that follows its acknowledgement is in no order with anything. Without latency, what
     // happens at the same time may depend on each other: then the order is that of the queue, too.
     let queue_all = rendezvous == Rendezvous::Handshake || params.latency == 0;
-    run_in(schedule, params, rendezvous, noise, queue_all)
+    run_in(buffers, schedule, params, rendezvous, noise, queue_all)
 }
 
 fn run_in(
+    buffers: &mut Buffers,
     schedule: &Schedule,
     params: &Params,
     rendezvous: Rendezvous,
     noise: &RunNoise,
     queue_all: bool,
 ) -> Result<Outcome, EventError> {
-    let mut states = vec![State { time: 0, waits: 0, other: NOBODY }; schedule.operations()];
-    for &successor in &schedule.edges {
-        states[successor as usize].waits += 1;
-    }
-    let slots = schedule.slots.last().copied().unwrap_or(0);
+    let Buffers { states, slots, there } = std::mem::take(buffers).prepare(schedule);
     let mut engine = Engine {
         schedule,
         costs: Costs::new(params)?,
@@ -110,16 +77,20 @@ fn run_in(
         handshake: rendezvous == Rendezvous::Handshake,
         queue_all,
         states,
-        slots: vec![Slot::default(); slots as usize],
+        slots,
+        there,
         matcher: Matcher::new(schedule),
         queue: Queue::new(),
         free: Vec::new(),
         done: 0,
         messages: 0,
+        received: 0,
     };
     engine.start()?;
     engine.go()?;
-    engine.outcome()
+    let outcome = engine.outcome();
+    *buffers = Buffers { states: engine.states, slots: engine.slots, there: engine.there };
+    outcome
 }
 
 impl Engine<'_> {
@@ -193,17 +164,17 @@ impl Engine<'_> {
             Kind::Recv if waits == MATCHED => self.receive(op, rank, record),
             Kind::Recv => {
                 self.release(self.schedule.start_successors(op), rank, time);
-                if record.pairing != Pairing::Fixed {
+                if !record.pairing.is_fixed() {
                     // Who comes first at the channel depends on the times.
                     self.states[op as usize].waits = QUEUED;
                     self.queue.operation(time, op, rank);
                     return Ok(());
                 }
                 self.states[op as usize].waits = POSTED;
-                if let Some(message) = self.states.get(record.partner as usize)
-                    && message.waits == SENT
-                {
-                    self.meet(op, rank, time.max(message.time));
+                self.there.insert(op);
+                if self.there.contains(record.partner) {
+                    let arrival = self.states[record.partner as usize].time;
+                    self.meet(op, rank, time.max(arrival));
                 }
                 Ok(())
             }
@@ -274,13 +245,15 @@ impl Engine<'_> {
         let state = &mut self.states[op as usize];
         state.time = arrival;
         state.waits = SENT;
-        if record.pairing != Pairing::Fixed {
+        if !record.pairing.is_fixed() {
             let first = self.schedule.first[record.peer as usize];
             self.queue.arrival(arrival, first, op);
-        } else if let Some(receive) = self.states.get(record.partner as usize)
-            && receive.waits == POSTED
-        {
-            self.meet(record.partner, record.peer, receive.time.max(arrival));
+            return Ok(());
+        }
+        self.there.insert(op);
+        if self.there.contains(record.partner) {
+            let posted = self.states[record.partner as usize].time;
+            self.meet(record.partner, record.peer, posted.max(arrival));
         }
         Ok(())
     }
@@ -327,10 +300,14 @@ impl Engine<'_> {
     #[inline]
     fn receive(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
         let State { time: posted, waits, other } = self.states[op as usize];
-        let send = if record.pairing == Pairing::Fixed { record.partner } else { other };
-        let message = &self.schedule.ops[send as usize];
-        let cost = self.costs.of(message.size)?;
-        if record.size < message.size {
+        let send = if record.pairing.is_fixed() { record.partner } else { other };
+        let size = match record.pairing {
+            // The message itself is far away in memory.
+            Pairing::Fixed => record.size,
+            _ => self.schedule.ops[send as usize].size,
+        };
+        let cost = self.costs.of(size)?;
+        if record.size < size {
             let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
             return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
         }
@@ -353,12 +330,15 @@ impl Engine<'_> {
         slot.received = end;
         slot.end = slot.end.max(end);
         self.done += 1;
+        self.received += 1;
         self.states[op as usize].waits = DONE;
-        self.states[send as usize].waits = DONE;
+        if !record.pairing.is_fixed() {
+            self.states[send as usize].waits = DONE;
+        }
         if cost.rendezvous && !self.handshake {
             let sender =
                 if record.peer == NOBODY { self.schedule.rank_of(send) } else { record.peer };
-            self.end(sender, message.cpu, end);
+            self.end(sender, self.schedule.ops[send as usize].cpu, end);
             self.release(self.schedule.successors(send), sender, end);
         }
         self.release(self.schedule.successors(op), rank, end);
@@ -384,18 +364,23 @@ impl Engine<'_> {
         }
     }
 
-    fn outcome(self) -> Result<Outcome, EventError> {
+    fn outcome(&mut self) -> Result<Outcome, EventError> {
         let schedule = self.schedule;
-        let progress = |op: u32| match self.states[op as usize].waits {
+        let states = &self.states;
+        let received = |send: u32| {
+            let op = &schedule.ops[send as usize];
+            let receive = states.get(op.partner as usize);
+            op.pairing.is_fixed() && receive.is_some_and(|receive| receive.waits == DONE)
+        };
+        let progress = |op: u32| match states[op as usize].waits {
             DONE => Progress::Done,
+            SENT | GRANTED if received(op) => Progress::Done,
             POSTED | SENT | MATCHED | GRANTED => Progress::Halfway,
             _ => Progress::Waiting,
         };
         let operations = schedule.operations() as u64;
-        let received = operations - self.done;
-        // Eager messages count as done when they are sent, and must be received all the same.
-        if received > 0 || self.states.iter().any(|state| state.waits != DONE) {
-            let mut costs = self.costs;
+        if self.done < operations || self.received < self.messages {
+            let costs = &mut self.costs;
             let large: Vec<bool> = schedule.ops[..schedule.operations()]
                 .iter()
                 .map(|op| costs.of(op.size).is_ok_and(|cost| cost.rendezvous))

@@ -39,9 +39,8 @@ fn schedule(sketches: &[Vec<Sketch>], wildcards: bool, chained: u8) -> Schedule 
     let mut builder = ScheduleBuilder::new(RANKS);
     for (rank, ops) in sketches.iter().enumerate() {
         builder.begin_rank();
-        let mut count = 0;
         let mut wanted = wanted[rank].iter();
-        for (kind, peer, bytes, tag, (cpu, nic), on) in ops {
+        for (count, (kind, peer, bytes, tag, (cpu, nic), on)) in ops.iter().enumerate() {
             let op = match kind {
                 0 => builder.calc(*bytes as i64 * 10, *cpu),
                 1 => match wanted.next() {
@@ -64,7 +63,6 @@ fn schedule(sketches: &[Vec<Sketch>], wildcards: bool, chained: u8) -> Schedule 
             if chained >> rank & 1 == 1 && count > 0 {
                 builder.requires(op, OpId(op.0 - 1));
             }
-            count += 1;
         }
         // What is still to be received, so that few are left waiting.
         for &(from, bytes, tag, (cpu, nic)) in wanted {
@@ -115,12 +113,13 @@ proptest! {
     ) {
         let schedule = schedule(&sketches, wildcards, chained);
         let searching = searching(schedule.clone());
+        let mut buffers = Buffers::default();
         let silent = Noise::none();
         let noises = [Model::Preempt, Model::CpuTime].map(noise);
         for noise in [&silent, &noises[0], &noises[1]] {
             let noise = noise.run(seed, 0);
-            let fast = run(&schedule, &params, Rendezvous::ClosedForm, &noise);
-            let slow = run_in(&searching, &params, Rendezvous::ClosedForm, &noise, true);
+            let fast = run(&mut buffers, &schedule, &params, Rendezvous::ClosedForm, &noise);
+            let slow = run_in(&mut buffers, &searching, &params, Rendezvous::ClosedForm, &noise, true);
             prop_assert_eq!(&fast.is_ok(), &slow.is_ok());
             if let (Ok(fast), Ok(slow)) = (&fast, &slow) {
                 prop_assert_eq!(&fast.ends, &slow.ends);
@@ -137,11 +136,13 @@ proptest! {
         let params = Params { eager_limit: limit, ..params };
         let rendezvous =
             if handshake { Rendezvous::Handshake } else { Rendezvous::ClosedForm };
+        let mut buffers = Buffers::default();
         for model in Model::ALL {
             let noise = noise(model);
             let noise = noise.run(seed, 1);
-            let first = run(&schedule, &params, rendezvous, &noise);
-            prop_assert_eq!(&run(&schedule, &params, rendezvous, &noise), &first);
+            let first = run(&mut Buffers::default(), &schedule, &params, rendezvous, &noise);
+            let again = run(&mut buffers, &schedule, &params, rendezvous, &noise);
+            prop_assert_eq!(&again, &first);
             let _ = super::super::peer::run(&schedule, &params, &noise);
             if let Err(error) = first {
                 prop_assert!(!error.to_string().is_empty());

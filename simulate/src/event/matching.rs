@@ -54,7 +54,7 @@ impl<'a> Matcher<'a> {
     pub fn arrive(&mut self, send: u32) -> Option<u32> {
         let op = self.schedule.ops[send as usize];
         match op.pairing {
-            Pairing::Fixed => None,
+            Pairing::Fixed | Pairing::Uneven => None,
             Pairing::Channel => self.meet(op.partner, send, true),
             Pairing::Search => {
                 let source = self.schedule.rank_of(send);
@@ -74,7 +74,7 @@ impl<'a> Matcher<'a> {
     pub fn post(&mut self, receive: u32) -> Option<u32> {
         let op = self.schedule.ops[receive as usize];
         match op.pairing {
-            Pairing::Fixed => None,
+            Pairing::Fixed | Pairing::Uneven => None,
             Pairing::Channel => self.meet(op.partner, receive, false),
             Pairing::Search => {
                 let schedule = self.schedule;

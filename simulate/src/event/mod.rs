@@ -4,6 +4,7 @@
 //!
 //! Times are picoseconds from the start of the run.
 
+mod bits;
 mod builder;
 mod cost;
 mod engine;
@@ -16,6 +17,7 @@ mod pairs;
 mod peer;
 mod queue;
 mod schedule;
+mod state;
 mod stuck;
 mod wheel;
 mod work;
@@ -88,8 +90,27 @@ pub fn run(
     options: &Options,
     noise: &RunNoise,
 ) -> Result<Outcome, EventError> {
+    run_with(&mut Scratch::default(), schedule, params, options, noise)
+}
+
+/// Memory of a run, for the next one of the same thread. Any schedule may follow any other.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    engine: state::Buffers,
+}
+
+/// [`run`], in memory that is there already.
+pub fn run_with(
+    scratch: &mut Scratch,
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &RunNoise,
+) -> Result<Outcome, EventError> {
     match options.model {
-        Rules::Loggops => engine::run(schedule, params, options.rendezvous, noise),
+        Rules::Loggops => {
+            engine::run(&mut scratch.engine, schedule, params, options.rendezvous, noise)
+        }
         Rules::Loggopsim => peer::run(schedule, params, noise),
     }
 }

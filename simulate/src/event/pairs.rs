@@ -120,9 +120,13 @@ fn pair(
             for at in 0..sends.len().max(receives.len()) {
                 let send = sends.get(at).map(|end| end.2);
                 let receive = receives.get(at).map(|end| end.2);
+                let size = |op: Option<u32>| op.map(|op| schedule.ops[op as usize].size);
+                let uneven = size(send) != size(receive);
                 for (one, other) in [(send, receive), (receive, send)] {
                     if let Some(one) = one {
-                        schedule.ops[one as usize].partner = other.unwrap_or(NOBODY);
+                        let op = &mut schedule.ops[one as usize];
+                        op.partner = other.unwrap_or(NOBODY);
+                        op.pairing = if uneven { Pairing::Uneven } else { Pairing::Fixed };
                     }
                 }
             }

@@ -26,8 +26,10 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Pairing {
-    /// `partner` is the operation at the other end, whatever the times.
+    /// `partner` is the operation at the other end, whatever the times; their sizes are the same.
     Fixed,
+    /// As above, but their sizes differ.
+    Uneven,
     /// `partner` is a channel: same source, target and tag, first come first served.
     Channel,
     /// `partner` is a target that has wildcards: it has to search.
@@ -52,6 +54,13 @@ pub(crate) struct Op {
 }
 
 const _: () = assert!(size_of::<Op>() == 32);
+
+impl Pairing {
+    #[inline]
+    pub fn is_fixed(self) -> bool {
+        matches!(self, Pairing::Fixed | Pairing::Uneven)
+    }
+}
 
 /// What can be proven about the order of a rank's operations from their dependencies alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -111,12 +111,14 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         /// Pushed after what was popped last, or before, near or far.
         #[test]
         fn it_pops_what_a_heap_pops(
             steps in prop::collection::vec((0usize..5, prop_oneof![
                 0i64..3, 0i64..700, -300i64..100_000, any::<i64>().prop_map(|far| far >> 8),
-            ], 0u64..4), 1..3_000),
+            ], 0u64..4), 1..2_000),
         ) {
             let (mut wheel, mut heap) = (Wheel::new(), BinaryHeap::new());
             let mut now = 0u64;

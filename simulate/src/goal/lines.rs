@@ -1,6 +1,6 @@
 //! A text line by line, without ever holding more than one.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use super::error::{GoalError, SyntaxError};
 
@@ -26,31 +26,20 @@ impl<R: BufRead> Lines<R> {
     /// The next line, without its end; false after the last one.
     pub fn next(&mut self, line: &mut Vec<u8>) -> Result<bool, GoalError> {
         line.clear();
-        let read = loop {
-            let available = match self.input.fill_buf() {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                other => other?,
-            };
-            if available.is_empty() {
-                break !line.is_empty();
-            }
-            let end = available.iter().position(|&byte| byte == b'\n');
-            let taken = end.map_or(available.len(), |end| end + 1);
-            if line.len() + taken > LONGEST_LINE {
-                return Err(GoalError::Syntax(SyntaxError {
-                    line: self.number + 1,
-                    column: LONGEST_LINE,
-                    problem: "this line is longer than 64 KiB".to_string(),
-                    hint: Some("is this a GOAL schedule?".to_string()),
-                }));
-            }
-            line.extend_from_slice(&available[..taken]);
-            self.input.consume(taken);
-            if end.is_some() {
-                line.pop();
-                break true;
-            }
-        };
+        // One byte more than is allowed, to tell.
+        let most = LONGEST_LINE as u64 + 1;
+        let read = self.input.by_ref().take(most).read_until(b'\n', line)? > 0;
+        if line.len() > LONGEST_LINE {
+            return Err(GoalError::Syntax(SyntaxError {
+                line: self.number + 1,
+                column: LONGEST_LINE,
+                problem: "this line is longer than 64 KiB".to_string(),
+                hint: Some("is this a GOAL schedule?".to_string()),
+            }));
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
         self.number += u64::from(read);
         if line.last() == Some(&b'\r') {
             line.pop();

@@ -14,26 +14,20 @@ use crate::event::{BuildError, OpId, Schedule, ScheduleBuilder, WILDCARD};
 pub fn read_text(input: impl BufRead, unit: CalcUnit) -> std::result::Result<Schedule, GoalError> {
     let mut lines = Lines::new(input);
     let mut line = Vec::new();
-    let mut reader = Reader {
-        builder: None,
-        unit,
-        labels: RankLabels::default(),
-        ranks: 0,
-        rank: 0,
-        inside: false,
-    };
+    let mut reader =
+        Reader { unit, labels: RankLabels::default(), ranks: 0, rank: 0, inside: false };
+    let mut builder = None;
     let mut in_comment = false;
     while lines.next(&mut line)? {
         let mut cursor = Cursor::new(&line, lines.number(), &mut in_comment);
         if !cursor.at_end() {
-            reader.statement(&mut cursor, &mut in_comment)?;
+            reader.statement(&mut cursor, &mut in_comment, &mut builder)?;
         }
     }
-    reader.finish(lines.number(), in_comment)
+    reader.finish(builder, lines.number(), in_comment)
 }
 
 struct Reader {
-    builder: Option<ScheduleBuilder>,
     unit: CalcUnit,
     labels: RankLabels,
     ranks: u32,
@@ -50,24 +44,28 @@ struct Attributes {
 }
 
 impl Reader {
-    fn statement(&mut self, cursor: &mut Cursor, comment: &mut bool) -> Result<()> {
-        let Some(mut builder) = self.builder.take() else {
-            return self.header(cursor, comment);
+    fn statement(
+        &mut self,
+        cursor: &mut Cursor,
+        comment: &mut bool,
+        builder: &mut Option<ScheduleBuilder>,
+    ) -> Result<()> {
+        let Some(builder) = builder else {
+            *builder = Some(self.header(cursor, comment)?);
+            return Ok(());
         };
-        let result = if self.inside {
-            self.inside(cursor, comment, &mut builder)
+        if self.inside {
+            self.inside(cursor, comment, builder)?;
         } else {
-            self.outside(cursor, comment, &mut builder)
-        };
-        let result = result.and_then(|()| match builder.error() {
+            self.outside(cursor, comment, builder)?;
+        }
+        match builder.error() {
             Some(error) => Err(cursor.error_at(usize::MAX, error.to_string())),
             None => end_of_line(cursor, comment),
-        });
-        self.builder = Some(builder);
-        result
+        }
     }
 
-    fn header(&mut self, cursor: &mut Cursor, comment: &mut bool) -> Result<()> {
+    fn header(&mut self, cursor: &mut Cursor, comment: &mut bool) -> Result<ScheduleBuilder> {
         if cursor.word() != b"num_ranks" {
             return Err(cursor
                 .error_at(usize::MAX, "a schedule begins with its number of ranks")
@@ -79,8 +77,8 @@ impl Reader {
         if let Some(error) = builder.error() {
             return Err(cursor.error_at(usize::MAX, error.to_string()));
         }
-        self.builder = Some(builder);
-        end_of_line(cursor, comment)
+        end_of_line(cursor, comment)?;
+        Ok(builder)
     }
 
     /// `rank 3 {`
@@ -247,7 +245,12 @@ impl Reader {
         }
     }
 
-    fn finish(self, last: u64, in_comment: bool) -> std::result::Result<Schedule, GoalError> {
+    fn finish(
+        self,
+        builder: Option<ScheduleBuilder>,
+        last: u64,
+        in_comment: bool,
+    ) -> std::result::Result<Schedule, GoalError> {
         let at_end = |problem: &str| SyntaxError {
             line: last.max(1),
             column: 1,
@@ -260,7 +263,7 @@ impl Reader {
         if self.inside {
             return Err(at_end("the file ends within a rank").hint("`}` is missing").into());
         }
-        let Some(builder) = self.builder else {
+        let Some(builder) = builder else {
             return Err(at_end("the file is empty").hint("`num_ranks 4`").into());
         };
         builder.finish().map_err(|error| match error {

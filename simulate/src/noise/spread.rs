@@ -4,6 +4,7 @@
 use thiserror::Error;
 
 use super::{Local, Model, Timeline, draw, key};
+use crate::simd;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SpreadError {
@@ -139,17 +140,8 @@ impl<'a> RunNoise<'a> {
             return;
         };
         let limit = Local::new(timeline, 0, self.noise.repeat).limit();
-        let span = self.span(timeline);
-        for (batch, clear) in (0..).zip(clear.chunks_mut(BATCH)) {
-            let mut offsets = [0; BATCH];
-            for (rank, offset) in (batch * BATCH as u64..).zip(&mut offsets) {
-                *offset = below(draw(self.offset_key, rank), span);
-            }
-            timeline.next_starts(&mut offsets);
-            for (clear, next) in clear.iter_mut().zip(offsets) {
-                *clear = next.min(limit);
-            }
-        }
+        let (key, span) = (self.offset_key, self.span(timeline));
+        simd::widest(StartBatches { clear, timeline, key, span, limit });
     }
 
     /// The span in which offsets lie: the peer's ends where the last detour starts.
@@ -181,10 +173,44 @@ impl<'a> RunNoise<'a> {
     }
 }
 
-/// A number below `bound` from 64 random bits.
+struct StartBatches<'a> {
+    clear: &'a mut [i64],
+    timeline: &'a Timeline,
+    key: u64,
+    span: i64,
+    limit: i64,
+}
+
+impl simd::Kernel for StartBatches<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (batch, clear) in (0..).zip(self.clear.chunks_mut(BATCH)) {
+            let mut offsets = [0; BATCH];
+            for (lane, offset) in (0..).zip(&mut offsets) {
+                *offset = below(draw(self.key, batch * BATCH as u64 + lane), self.span);
+            }
+            self.timeline.next_starts(&mut offsets);
+            for (clear, next) in clear.iter_mut().zip(offsets) {
+                *clear = next.min(self.limit);
+            }
+        }
+    }
+}
+
+/// A number below `bound` from 64 random bits: the upper half of their product. Written with
+/// halves, which vectors can multiply.
 #[inline(always)]
 fn below(bits: u64, bound: i64) -> i64 {
-    ((u128::from(bits) * bound as u128) >> 64) as i64
+    const LOW: u64 = u32::MAX as u64;
+    let bound = bound as u64;
+    let (high, low) = (bits >> 32, bits & LOW);
+    let (bound_high, bound_low) = (bound >> 32, bound & LOW);
+    let carry = (low * bound_low) >> 32;
+    let middle = high * bound_low + carry;
+    let other = low * bound_high + (middle & LOW);
+    (high * bound_high + (middle >> 32) + (other >> 32)) as i64
 }
 
 #[cfg(test)]
@@ -216,6 +242,16 @@ mod tests {
         let given = noise(Offsets::Given(vec![0, 99]));
         assert_eq!(given.run(0, 0).local(1).clear_until(0), 1);
         assert!(given.check(2).is_ok() && given.check(3).is_err());
+    }
+
+    #[test]
+    fn a_random_number_below_a_bound_is_the_upper_half_of_a_product() {
+        for i in 0..1000 {
+            let (bits, bound) = (draw(3, i), (draw(4, i) >> (2 + i % 60)) as i64);
+            let expected = ((u128::from(bits) * bound as u128) >> 64) as i64;
+            assert_eq!(below(bits, bound), expected);
+        }
+        assert_eq!(below(u64::MAX, i64::MAX), i64::MAX - 1);
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(crate) const MAX_SPAN: i64 = 1 << 62;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    starts: Vec<i64>,
-    ends: Vec<i64>,
+    /// Start and end of each, side by side: whoever looks at one looks at the other.
+    detours: Vec<(i64, i64)>,
     /// Start of the last detour of the source, which the peer takes for the length.
     last_start: i64,
     span: i64,
@@ -47,7 +47,7 @@ impl Timeline {
         detours: impl IntoIterator<Item = (i64, i64)>,
         span: i64,
     ) -> Result<Timeline, TimelineError> {
-        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        let mut kept = Vec::new();
         let (mut last_end, mut lost) = (0, 0i64);
         let mut last_start = 0;
         for (start, length) in detours {
@@ -62,8 +62,7 @@ impl Timeline {
             last_start = start;
             if length > 0 {
                 lost += length;
-                starts.push(start);
-                ends.push(last_end);
+                kept.push((start, last_end));
             }
         }
         let span = span.max(last_end);
@@ -76,12 +75,11 @@ impl Timeline {
         if lost >= span {
             return Err(TimelineError::NoTimeLeft);
         }
-        if starts.len() >= u32::MAX as usize {
-            return Err(TimelineError::TooMany(starts.len()));
+        if kept.len() >= u32::MAX as usize {
+            return Err(TimelineError::TooMany(kept.len()));
         }
         let mut timeline = Timeline {
-            starts,
-            ends,
+            detours: kept,
             last_start,
             span,
             free: span - lost,
@@ -117,7 +115,7 @@ impl Timeline {
         for part in parts {
             let mut base = 0i64;
             'repeat: while base < span {
-                for (&start, &end) in part.starts.iter().zip(&part.ends) {
+                for &(start, end) in &part.detours {
                     if base + start >= span {
                         break 'repeat;
                     }
@@ -137,7 +135,7 @@ impl Timeline {
 
     fn index(&mut self) {
         // A few stretches per detour, so that the scan after the look-up is short.
-        let wanted = (self.starts.len() as i64 * 2).clamp(1, 1 << 22);
+        let wanted = (self.detours.len() as i64 * 2).clamp(1, 1 << 22);
         self.shift = 0;
         while (self.span >> self.shift) >= wanted * 2 {
             self.shift += 1;
@@ -147,7 +145,7 @@ impl Timeline {
         let mut first = 0;
         for stretch in 0..stretches {
             let begin = (stretch as i64) << self.shift;
-            while self.ends.get(first).is_some_and(|&end| end <= begin) {
+            while self.detours.get(first).is_some_and(|&(_, end)| end <= begin) {
                 first += 1;
             }
             self.first_in.push(first as u32);
@@ -156,11 +154,11 @@ impl Timeline {
 
     /// Detours in one span.
     pub fn len(&self) -> usize {
-        self.starts.len()
+        self.detours.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
+        self.detours.is_empty()
     }
 
     pub fn span(&self) -> i64 {
@@ -181,12 +179,12 @@ impl Timeline {
 
     #[inline]
     pub(crate) fn start(&self, index: usize) -> i64 {
-        self.starts[index]
+        self.detours[index].0
     }
 
     #[inline]
     pub(crate) fn end(&self, index: usize) -> i64 {
-        self.ends[index]
+        self.detours[index].1
     }
 
     /// Share of the time that is taken.
@@ -199,7 +197,7 @@ impl Timeline {
     pub(crate) fn first_after(&self, position: i64) -> usize {
         debug_assert!((0..=self.span).contains(&position));
         let mut first = self.first_in[(position >> self.shift) as usize] as usize;
-        while first < self.ends.len() && self.ends[first] <= position {
+        while self.detours.get(first).is_some_and(|&(_, end)| end <= position) {
             first += 1;
         }
         first
@@ -209,27 +207,27 @@ impl Timeline {
 impl Timeline {
     /// Replaces each position by the time from there to the start of the first detour that has not
     /// ended; negative inside one.
+    #[inline(always)]
     pub(crate) fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
-        let (Some(&start), Some(&end)) = (self.starts.first(), self.ends.first()) else {
+        let Some(&(start, _)) = self.detours.first() else {
             positions.fill(MAX_SPAN);
             return;
         };
-        // One step without a branch, which is enough nearly always, then as many as it takes.
+        // Beyond the last detour comes the first one of the next turn.
+        let again = (self.span + start, i64::MAX);
+        // All look-ups of one kind together: they do not wait for each other.
         let mut first = [0u32; N];
         for (first, position) in first.iter_mut().zip(&*positions) {
             *first = self.first_in[(position >> self.shift) as usize];
         }
-        for (first, position) in first.iter_mut().zip(&*positions) {
-            let end = self.ends.get(*first as usize).copied().unwrap_or(self.span + end);
-            *first += u32::from(end <= *position);
-        }
         for (first, position) in first.iter().zip(positions) {
             let mut first = *first as usize;
-            while first < self.ends.len() && self.ends[first] <= *position {
+            let mut next = self.detours.get(first).copied().unwrap_or(again);
+            while next.1 <= *position {
                 first += 1;
+                next = self.detours.get(first).copied().unwrap_or(again);
             }
-            let next = self.starts.get(first).copied().unwrap_or(self.span + start);
-            *position = next - *position;
+            *position = next.0 - *position;
         }
     }
 }

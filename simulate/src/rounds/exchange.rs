@@ -15,12 +15,13 @@
 
 use std::ops::ControlFlow;
 
-use super::{RunError, simd, zeroed};
+use super::{RunError, zeroed};
 use crate::{
     collectives::Pattern,
     job::{Job, Priced},
     loggops::MessageCost,
     noise::{RunNoise, WorkError},
+    simd,
 };
 
 /// Ranks computed at once: four vectors of the widest kind.
@@ -106,7 +107,7 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
             let next = round[0];
             let done = match pending.replace(next) {
                 None => start(state, noise, compute, next.cost.cpu),
-                Some(priced) => advance(state, noise, &priced, compute, Some(next.cost.cpu), gaps),
+                Some(priced) => advance(state, noise, &priced, compute, Some(next.cost.cpu)),
             };
             match done {
                 Ok(()) => ControlFlow::Continue(()),
@@ -119,7 +120,7 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
         failed.clone()?;
     }
     match pending {
-        Some(last) => advance(state, noise, &last, 0, None, gaps)?,
+        Some(last) => advance(state, noise, &last, 0, None)?,
         // A single rank: compute is all there is.
         None => start(state, noise, job.lonely_compute(), 0)?,
     }
@@ -160,7 +161,6 @@ fn advance(
     priced: &Priced,
     compute: i64,
     next_send: Option<i64>,
-    gaps: bool,
 ) -> Result<(), WorkError> {
     let cost = priced.cost;
     let step = Step {
@@ -171,38 +171,16 @@ fn advance(
         send: next_send.unwrap_or(0),
         last: next_send.is_none(),
     };
-    let pattern = priced.span.pattern;
-    if gaps {
-        simd::widest(Pass::<true> { state, noise, step, pattern })
-    } else {
-        simd::widest(Pass::<false> { state, noise, step, pattern })
+    let State { time, clear, recv_free, saved } = state;
+    let mut round = Round { time, clear, recv_free, noise, step };
+    match priced.span.pattern {
+        Pattern::Shift { distance } => round.shift(distance as usize, saved),
+        Pattern::Swap { mask, .. } => round.swap(mask as usize, saved),
+        Pattern::Edges { .. } => unreachable!("edges are not full; `can` refuses them"),
     }
 }
 
-struct Pass<'a, 'n, const GAPS: bool> {
-    state: &'a mut State,
-    noise: &'a RunNoise<'n>,
-    step: Step,
-    pattern: Pattern,
-}
-
-impl<const GAPS: bool> simd::Kernel for Pass<'_, '_, GAPS> {
-    type Output = Result<(), WorkError>;
-
-    #[inline(always)]
-    fn run(self) -> Self::Output {
-        let Pass { state, noise, step, pattern } = self;
-        let State { time, clear, recv_free, saved } = state;
-        let mut round = Round::<GAPS> { time, clear, recv_free, noise, step };
-        match pattern {
-            Pattern::Shift { distance } => round.shift(distance as usize, saved),
-            Pattern::Swap { mask, .. } => round.swap(mask as usize, saved),
-            Pattern::Edges { .. } => unreachable!("edges are not full; `can` refuses them"),
-        }
-    }
-}
-
-struct Round<'a, 'n, const GAPS: bool> {
+struct Round<'a, 'n> {
     time: &'a mut [i64],
     clear: &'a mut [i64],
     recv_free: &'a mut [i64],
@@ -210,11 +188,10 @@ struct Round<'a, 'n, const GAPS: bool> {
     step: Step,
 }
 
-impl<const GAPS: bool> Round<'_, '_, GAPS> {
+impl Round<'_, '_> {
     /// Receiver j hears from j - distance. In place: times that are still needed are not yet
     /// overwritten, because receivers are done from the top down, or from the bottom up, whichever
     /// has to save less.
-    #[inline(always)]
     fn shift(&mut self, distance: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
         let ranks = self.time.len();
         if ranks.is_multiple_of(distance) && distance > BLOCK {
@@ -250,7 +227,6 @@ impl<const GAPS: bool> Round<'_, '_, GAPS> {
     }
 
     /// A block of receivers hears from `distance` below.
-    #[inline(always)]
     fn from_below(&mut self, first: usize, width: usize, distance: usize) -> Result<(), WorkError> {
         if distance >= width {
             return self.receive(first, width, Source::At(first - distance));
@@ -260,7 +236,6 @@ impl<const GAPS: bool> Round<'_, '_, GAPS> {
         self.receive(first, width, Source::Saved(&from[..width]))
     }
 
-    #[inline(always)]
     fn from_above(&mut self, first: usize, width: usize, distance: usize) -> Result<(), WorkError> {
         if distance >= width {
             return self.receive(first, width, Source::At(first + distance));
@@ -271,7 +246,6 @@ impl<const GAPS: bool> Round<'_, '_, GAPS> {
     }
 
     /// Pairs of ranks whose numbers differ in one bit.
-    #[inline(always)]
     fn swap(&mut self, mask: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
         let ranks = self.time.len();
         if mask < BLOCK {
@@ -298,7 +272,6 @@ impl<const GAPS: bool> Round<'_, '_, GAPS> {
     }
 
     /// Receivers `first..first + width` hear from senders whose messages left at these times.
-    #[inline(always)]
     fn receive(&mut self, first: usize, width: usize, from: Source<'_>) -> Result<(), WorkError> {
         let (own, from) = match from {
             Source::Saved(times) => (&mut self.time[first..first + width], times),
@@ -312,46 +285,71 @@ impl<const GAPS: bool> Round<'_, '_, GAPS> {
             }
         };
         let clear = &mut self.clear[first..first + width];
-        let recv_free: &mut [i64] =
-            if GAPS { &mut self.recv_free[first..first + width] } else { &mut [] };
-
-        let mut unused = [0; LANES];
-        let whole = width / LANES * LANES;
-        for at in (0..whole).step_by(LANES) {
-            let lanes = Lanes {
-                rank: first + at,
-                own: chunk_mut(own, at),
-                from: chunk(from, at),
-                clear: chunk_mut(clear, at),
-                recv_free: if GAPS { chunk_mut(recv_free, at) } else { &mut unused },
-            };
-            lanes.receive::<GAPS>(&self.step, self.noise)?;
+        let (step, noise) = (&self.step, self.noise);
+        if self.recv_free.is_empty() {
+            let block = Block::<false> { first, own, from, clear, recv_free: &mut [], step, noise };
+            return simd::widest(block);
         }
-        if whole < width {
-            // The last few, with ranks beside them that nothing can happen to.
-            let used = width - whole;
-            let mut padded = [[0; LANES]; 4];
-            padded[0][..used].copy_from_slice(&own[whole..]);
-            padded[1][..used].copy_from_slice(&from[whole..]);
-            padded[2] = [i64::MAX; LANES];
-            padded[2][..used].copy_from_slice(&clear[whole..]);
-            if GAPS {
-                padded[3][..used].copy_from_slice(&recv_free[whole..]);
-            }
-            let [times, senders, clears, arrived] = &mut padded;
-            let lanes = Lanes {
-                rank: first + whole,
-                own: times,
-                from: senders,
-                clear: clears,
-                recv_free: arrived,
-            };
-            lanes.receive::<GAPS>(&self.step, self.noise)?;
-            own[whole..].copy_from_slice(&padded[0][..used]);
-            clear[whole..].copy_from_slice(&padded[2][..used]);
-            if GAPS {
-                recv_free[whole..].copy_from_slice(&padded[3][..used]);
-            }
+        let recv_free = &mut self.recv_free[first..first + width];
+        simd::widest(Block::<true> { first, own, from, clear, recv_free, step, noise })
+    }
+}
+
+/// Neighbouring ranks and their senders: all of the same length, but for `recv_free`, which is empty
+/// where gaps do not matter.
+struct Block<'a, 'n, const GAPS: bool> {
+    first: usize,
+    own: &'a mut [i64],
+    from: &'a [i64],
+    clear: &'a mut [i64],
+    recv_free: &'a mut [i64],
+    step: &'a Step,
+    noise: &'a RunNoise<'n>,
+}
+
+impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
+    type Output = Result<(), WorkError>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Block { first, own, from, clear, recv_free, step, noise } = self;
+        let (groups, rest) = own.as_chunks_mut::<LANES>();
+        let (from_groups, from_rest) = from.as_chunks::<LANES>();
+        let (clear_groups, clear_rest) = clear.as_chunks_mut::<LANES>();
+        let (free_groups, free_rest) = recv_free.as_chunks_mut::<LANES>();
+        let whole = groups.len();
+        let inputs = from_groups.iter().zip(clear_groups);
+        for (at, (own, (from, clear))) in groups.iter_mut().zip(inputs).enumerate() {
+            let mut unused = [0; LANES];
+            let recv_free = if GAPS { &mut free_groups[at] } else { &mut unused };
+            let lanes = Lanes { rank: first + at * LANES, own, from, clear, recv_free };
+            lanes.receive::<GAPS>(step, noise)?;
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        // The last few, with ranks beside them that nothing can happen to.
+        let used = rest.len();
+        let padded = |values: &[i64], fill: i64| {
+            let mut padded = [fill; LANES];
+            padded[..values.len()].copy_from_slice(values);
+            padded
+        };
+        let mut own = padded(rest, 0);
+        let mut clear = padded(clear_rest, i64::MAX);
+        let mut recv_free = padded(free_rest, 0);
+        let lanes = Lanes {
+            rank: first + whole * LANES,
+            own: &mut own,
+            from: &padded(from_rest, 0),
+            clear: &mut clear,
+            recv_free: &mut recv_free,
+        };
+        lanes.receive::<GAPS>(step, noise)?;
+        rest.copy_from_slice(&own[..used]);
+        clear_rest.copy_from_slice(&clear[..used]);
+        if GAPS {
+            free_rest.copy_from_slice(&recv_free[..used]);
         }
         Ok(())
     }
@@ -376,54 +374,70 @@ impl Lanes<'_> {
     /// As if there were no detours. Whole arrays are loaded, computed and stored: nothing stands in
     /// the way of wide vectors.
     #[inline(always)]
-    fn receive<const GAPS: bool>(self, step: &Step, noise: &RunNoise<'_>) -> Result<(), WorkError> {
+    fn receive<const GAPS: bool>(
+        mut self,
+        step: &Step,
+        noise: &RunNoise<'_>,
+    ) -> Result<(), WorkError> {
         let Step { message, between, send_wait, send, .. } = *step;
         let after_arrival = message.transfer + message.cpu;
-        let begin: [i64; LANES] = std::array::from_fn(|lane| {
-            let begin = self.from[lane] + message.latency;
-            if GAPS { begin.max(self.recv_free[lane]) } else { begin }
-        });
-        let done: [i64; LANES] = std::array::from_fn(|lane| {
+        let (mut done, mut beyond) = ([0; LANES], 0);
+        for lane in 0..LANES {
             let own = self.own[lane];
-            let next = own.max(begin[lane] + after_arrival) + between;
-            if GAPS { next.max(own + send_wait) + send } else { next + send }
-        });
-        // The sign says whether one of them is beyond its clear time; both are far from the ends of
-        // the range.
-        let beyond = (0..LANES).fold(0, |beyond, lane| beyond | (self.clear[lane] - done[lane]));
-        if beyond < 0 {
-            return self.exactly::<GAPS>(step, noise, begin, done);
+            let mut begin = self.from[lane] + message.latency;
+            if GAPS {
+                begin = begin.max(self.recv_free[lane]);
+            }
+            let next = own.max(begin + after_arrival) + between;
+            done[lane] = if GAPS { next.max(own + send_wait) + send } else { next + send };
+            // The sign says whether one of them is beyond its clear time; both are far from the
+            // ends of the range.
+            beyond |= self.clear[lane] - done[lane];
         }
-        *self.own = done;
+        if beyond < 0 {
+            // Rare, but not so rare that it may cost much: only the ranks that are hit.
+            let mut hit = 0u32;
+            for lane in 0..LANES {
+                hit |= u32::from(done[lane] > self.clear[lane]) << lane;
+            }
+            let before = *self.own;
+            *self.own = done;
+            self.exactly::<GAPS>(step, noise, hit, &before)?;
+        } else {
+            *self.own = done;
+        }
         if GAPS {
-            *self.recv_free = begin.map(|begin| begin + message.gap);
+            for lane in 0..LANES {
+                let begin = (self.from[lane] + message.latency).max(self.recv_free[lane]);
+                self.recv_free[lane] = begin + message.gap;
+            }
         }
         Ok(())
     }
 
-    /// Some of them have a detour near: their time, and until when they are clear.
+    /// Ranks that have a detour near: their time, and until when they are clear.
     #[cold]
     #[inline(never)]
     fn exactly<const GAPS: bool>(
-        self,
+        &mut self,
         step: &Step,
         noise: &RunNoise<'_>,
-        begin: [i64; LANES],
-        mut done: [i64; LANES],
+        mut hit: u32,
+        before: &[i64; LANES],
     ) -> Result<(), WorkError> {
         let Step { message, between, send_wait, send, last } = *step;
-        let mut beyond = 0u32;
-        for lane in 0..LANES {
-            beyond |= u32::from(done[lane] > self.clear[lane]) << lane;
+        if noise.is_none() {
+            return Err(WorkError::Overflow);
         }
-        while beyond != 0 {
-            let lane = beyond.trailing_zeros() as usize;
-            beyond &= beyond - 1;
-            if noise.is_none() {
-                return Err(WorkError::Overflow);
+        while hit != 0 {
+            let lane = hit.trailing_zeros() as usize;
+            hit &= hit - 1;
+            let own = before[lane];
+            let mut begin = self.from[lane] + message.latency;
+            if GAPS {
+                begin = begin.max(self.recv_free[lane]);
             }
-            let own = self.own[lane];
-            let arrived = begin[lane] + message.transfer;
+            let arrived = begin + message.transfer;
             let mut cursor = noise.local((self.rank + lane) as u64).at(arrived);
             let received = cursor.work(arrived, message.cpu)?.max(own);
             // Until when it is clear is asked for from here on, whatever the cursor passes.
@@ -439,27 +453,12 @@ impl Lanes<'_> {
                 time = cursor.work(time, send)?;
             }
             self.clear[lane] = if clear < time { NEVER } else { clear };
-            done[lane] = time;
-        }
-        *self.own = done;
-        if GAPS {
-            *self.recv_free = begin.map(|begin| begin + message.gap);
+            self.own[lane] = time;
         }
         Ok(())
     }
 }
 
-#[inline(always)]
-fn chunk(array: &[i64], at: usize) -> &[i64; LANES] {
-    array[at..at + LANES].try_into().expect("LANES long")
-}
-
-#[inline(always)]
-fn chunk_mut(array: &mut [i64], at: usize) -> &mut [i64; LANES] {
-    (&mut array[at..at + LANES]).try_into().expect("LANES long")
-}
-
-#[inline(always)]
 fn save(saved: &mut Vec<i64>, times: &[i64]) {
     saved.clear();
     saved.extend_from_slice(times);

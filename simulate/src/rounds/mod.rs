@@ -17,7 +17,6 @@
 
 mod exchange;
 mod general;
-mod simd;
 
 use thiserror::Error;
 

@@ -5,7 +5,7 @@
 
 mod file;
 mod node;
-mod page;
+pub mod page;
 
 use std::{
     fs,

@@ -79,7 +79,7 @@ fn page(machine: &[(&str, String)], figures: &[Figure]) -> String {
 }
 
 /// What the figures depend on; nothing that tells one machine of a kind from another.
-fn machine(workspace: &Workspace) -> Vec<(&'static str, String)> {
+pub fn machine(workspace: &Workspace) -> Vec<(&'static str, String)> {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = cpus.lines().find(|line| line.starts_with(name));

@@ -1,0 +1,69 @@
+//! What changes during a run: how far each operation has come, and until when each CPU and NIC is taken.
+
+use super::{
+    bits::Bits,
+    schedule::{NOBODY, Schedule},
+    work::Met,
+};
+
+// What an operation does while no dependency is left: beyond any number of dependencies.
+pub(crate) const DONE: u32 = u32::MAX;
+/// A receive waits for its message.
+pub(crate) const POSTED: u32 = u32::MAX - 1;
+/// A message waits for its receive.
+pub(crate) const SENT: u32 = u32::MAX - 2;
+/// A receive knows its message.
+pub(crate) const MATCHED: u32 = u32::MAX - 3;
+/// A receive has told its sender to go ahead, or the sender has been told.
+pub(crate) const GRANTED: u32 = u32::MAX - 4;
+/// All dependencies are fulfilled; its time is to come.
+pub(crate) const QUEUED: u32 = u32::MAX - 5;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    /// When it is ready, as far as known; of a message: when its first byte is at the receiver.
+    pub time: i64,
+    /// Dependencies left, or one of the above.
+    pub waits: u32,
+    /// The message a receive has been matched with in this run, and the other way round.
+    pub other: u32,
+}
+
+/// A CPU and a NIC of the same index; most ranks have one of each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot {
+    pub cpu_free: i64,
+    /// End of the previous receive on this CPU.
+    pub received: i64,
+    pub send_free: i64,
+    pub recv_free: i64,
+    pub met: Met,
+    /// End of the last operation on this CPU.
+    pub end: i64,
+}
+
+/// A run's memory, kept for the next one: a fresh page costs more than what is computed in it.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    pub states: Vec<State>,
+    pub slots: Vec<Slot>,
+    /// Messages that have been sent and receives that have been posted, where the pairing is fixed:
+    /// whether the other end is there is asked for each message, and the states are far apart.
+    pub there: Bits,
+}
+
+impl Buffers {
+    /// As things stand before a run of this schedule.
+    pub fn prepare(self, schedule: &Schedule) -> Buffers {
+        let Buffers { mut states, mut slots, mut there } = self;
+        states.clear();
+        states.resize(schedule.operations(), State { time: 0, waits: 0, other: NOBODY });
+        for &successor in &schedule.edges {
+            states[successor as usize].waits += 1;
+        }
+        slots.clear();
+        slots.resize(schedule.slots.last().copied().unwrap_or(0) as usize, Slot::default());
+        there.reset(schedule.operations());
+        Buffers { states, slots, there }
+    }
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask validate`: the papers' results, one by one, against what `detour simulate` gives.
+//!
+//! Everything runs through the command, as a user would run it. Real noise traces are looked for in
+//! the directory `DETOUR_DATA` names; claims that need them say "data absent" without it.
+
+mod claims;
+mod noise_study;
+mod page;
+mod published;
+mod redundant;
+mod sp2;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::{exec, workspace::Workspace};
+use claims::{Claim, Verdict};
+
+/// What a claim is checked with.
+pub struct Validate<'a> {
+    workspace: &'a Workspace,
+    scratch: PathBuf,
+    data: Option<PathBuf>,
+    quick: bool,
+}
+
+impl Validate<'_> {
+    /// So many runs; a tenth for a quick look.
+    fn runs(&self, full: u64) -> u64 {
+        if self.quick { (full / 10).max(10) } else { full }
+    }
+
+    /// `detour simulate ARGS --json`, and how long it took.
+    fn simulate(&self, args: &[&str]) -> Result<(Value, f64)> {
+        let mut command = exec::command(self.workspace.binary("detour"), &self.scratch);
+        command.args(["--quiet", "simulate"]).args(args).arg("--json");
+        let begin = Instant::now();
+        let value = exec::json(&mut command)?;
+        Ok((value, begin.elapsed().as_secs_f64()))
+    }
+
+    /// The points of a sweep.
+    fn points(&self, args: &[&str]) -> Result<Vec<Value>> {
+        let (value, _) = self.simulate(args)?;
+        Ok(value["points"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Real traces by the name of their system: (name, file).
+    fn traces(&self) -> Result<Vec<(String, String)>> {
+        let Some(data) = &self.data else { return Ok(Vec::new()) };
+        let mut traces = Vec::new();
+        let entries = fs::read_dir(data)
+            .with_context(|| format!("cannot read DETOUR_DATA, {}", data.display()))?;
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if let Some((system, _)) = name.split_once('-').filter(|_| name.contains("osnoise")) {
+                traces.push((system.to_owned(), data.join(&name).display().to_string()));
+            }
+        }
+        traces.sort();
+        Ok(traces)
+    }
+}
+
+/// A number of a point.
+fn number(point: &Value, key: &str) -> Result<f64> {
+    point[key].as_f64().with_context(|| format!("the simulator gave no {key}"))
+}
+
+type Check = fn(&Validate) -> Result<Vec<Claim>>;
+
+/// Runs everything; false when a claim does not come out.
+pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
+    exec::run(exec::cargo(&workspace.root).args([
+        "build",
+        "--release",
+        "--locked",
+        "--bin",
+        "detour",
+    ]))?;
+    let scratch = workspace.target.join("validate");
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    let data = std::env::var_os("DETOUR_DATA").map(|data| Path::new(&data).to_path_buf());
+    let validate = Validate { workspace, scratch, data, quick };
+    let checks: [(&'static str, Check); 11] = [
+        ("closed forms", noise_study::closed_forms),
+        ("fixed noise at 32,768 ranks", noise_study::fixed_noise),
+        ("growth with the detour and with the ranks", noise_study::growth),
+        ("allreduce and broadcast under long detours", noise_study::long_detours),
+        ("large messages", noise_study::large_messages),
+        ("network speed and co-scheduling", noise_study::network_and_coscheduling),
+        ("real traces at a million ranks", noise_study::real_traces),
+        ("published systems", published::check),
+        ("redundant butterfly", redundant::check),
+        ("redundant butterfly at 8 Mi ranks", redundant::largest),
+        ("all-to-all by resampling", sp2::check),
+    ];
+    let mut claims = Vec::new();
+    for (what, check) in checks {
+        eprintln!("checking: {what}");
+        claims.extend(check(&validate).unwrap_or_else(|error| {
+            vec![Claim {
+                what: what.to_owned(),
+                paper: String::new(),
+                here: String::new(),
+                verdict: Verdict::Broken(format!("{error:#}")),
+            }]
+        }));
+    }
+    let _ = fs::remove_dir_all(&validate.scratch);
+    println!("{}", page::table(&claims));
+    if !quick {
+        page::write(workspace, &claims)?;
+    }
+    let missed = claims.iter().filter(|claim| claim.verdict.is_bad()).count();
+    if missed > 0 {
+        eprintln!("{missed} claims do not come out");
+    }
+    Ok(missed == 0)
+}
