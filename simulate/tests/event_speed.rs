@@ -4,7 +4,7 @@
 use std::{fs, time::Instant};
 
 use simulate::{
-    event::{Options, Rules, Schedule, ScheduleBuilder, run},
+    event::{Options, Rules, Schedule, ScheduleBuilder, Scratch, run_with},
     goal::{CalcUnit, read_text, write_text},
     loggops::Params,
     noise::{Model, Noise, Offsets, Timeline},
@@ -66,10 +66,13 @@ fn messages_per_second() {
                 let options = Options { model, ..Options::default() };
                 let mut best = f64::MAX;
                 let mut messages = 0;
+                let mut scratch = Scratch::default();
                 for _ in 0..3 {
                     let start = cpu_seconds();
                     messages =
-                        run(&schedule, &params, &options, &noise.run(1, 0)).unwrap().messages;
+                        run_with(&mut scratch, &schedule, &params, &options, &noise.run(1, 0))
+                            .unwrap()
+                            .messages;
                     best = best.min(cpu_seconds() - start);
                 }
                 println!(

@@ -108,4 +108,6 @@ fn the_exact_rules_give_the_peers_times_unless_there_is_a_reason() {
         *differ.entry(reasons).or_default() += 1;
     }
     println!("{equal} equal, {differ:?}");
+    // Of 528, one of which is too small for its message.
+    assert_eq!((equal, differ.values().sum::<usize>()), (328, 199));
 }

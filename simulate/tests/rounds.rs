@@ -131,6 +131,10 @@ fn both_kernels_agree_where_arrays_are_worked_on_in_pieces() {
         (3 * 4096, "dissemination", Op::Allreduce),
         (10_007, "dissemination", Op::Allgather),
         (16_384, "recursive-doubling", Op::Allreduce),
+        (1 << 17, "dissemination", Op::Barrier),
+        (3 << 15, "dissemination", Op::Allreduce),
+        (100_003, "dissemination", Op::Barrier),
+        (1 << 17, "recursive-doubling", Op::Allreduce),
         (300, "ring", Op::Allreduce),
         (300, "linear", Op::Alltoall),
     ] {

@@ -17,12 +17,16 @@
 
 mod exchange;
 mod general;
+mod lanes;
+mod pass;
+mod tiles;
 
 use thiserror::Error;
 
 use crate::{
     job::Job,
     noise::{Model, RunNoise, WorkError},
+    simd,
 };
 
 /// Times of one run. Kept between runs, so that memory is taken once.
@@ -57,7 +61,7 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, scratch: &mut Scratch) -> Result<i64
     } else {
         exchange::run(job, noise, &mut scratch.exchange)?;
     }
-    Ok(scratch.ends().iter().copied().max().unwrap_or(0))
+    Ok(simd::widest(Latest(scratch.ends())))
 }
 
 /// Runs a job in the kernel that can do everything; for tests, which compare the two.
@@ -68,7 +72,7 @@ pub fn run_general(
 ) -> Result<i64, RunError> {
     scratch.last_general = true;
     general::run(job, noise, &mut scratch.general)?;
-    Ok(scratch.ends().iter().copied().max().unwrap_or(0))
+    Ok(simd::widest(Latest(scratch.ends())))
 }
 
 /// Bytes of state a run of this job needs.
@@ -87,10 +91,27 @@ fn takes_fast_kernel(job: &Job, noise: &RunNoise<'_>) -> bool {
 
 /// An array of this many zeros, or an error instead of an abort.
 fn zeroed(array: &mut Vec<i64>, ranks: u64, arrays: u64) -> Result<(), RunError> {
+    array.clear();
+    sized(array, ranks, arrays)
+}
+
+/// An array of this many numbers, whatever they are.
+fn sized(array: &mut Vec<i64>, ranks: u64, arrays: u64) -> Result<(), RunError> {
     let memory = RunError::Memory { ranks, bytes: ranks.saturating_mul(arrays * 8) };
     let len = usize::try_from(ranks).map_err(|_| memory.clone())?;
-    array.clear();
-    array.try_reserve_exact(len).map_err(|_| memory)?;
+    array.try_reserve_exact(len.saturating_sub(array.len())).map_err(|_| memory)?;
     array.resize(len, 0);
     Ok(())
+}
+
+/// The latest of all times.
+struct Latest<'a>(&'a [i64]);
+
+impl simd::Kernel for Latest<'_> {
+    type Output = i64;
+
+    #[inline(always)]
+    fn run(self) -> i64 {
+        self.0.iter().fold(0, |latest, &time| latest.max(time))
+    }
 }

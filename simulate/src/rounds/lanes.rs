@@ -1,0 +1,281 @@
+//! The hot loop: neighbouring ranks receive, combine and send on, as if there were no detours. Ranks
+//! whose result lies beyond their clear time are computed again, exactly.
+
+use crate::{
+    loggops::MessageCost,
+    noise::{RunNoise, WorkError},
+    simd,
+};
+
+/// Ranks computed at once: four vectors of the widest kind.
+pub const LANES: usize = 32;
+
+/// Beyond this nothing is clear: the exact path notices that time has run out.
+pub const FOREVER: i64 = 1 << 62;
+
+/// A clear time that is not to be trusted.
+pub const NEVER: i64 = -1;
+
+/// One round for one rank: receive a message, combine, issue the next send.
+#[derive(Clone, Copy)]
+pub struct Step {
+    pub message: MessageCost,
+    /// Work between the receive and the next send: combining, compute.
+    pub between: i64,
+    /// The NIC takes the next send so long after the last one left the CPU.
+    pub send_wait: i64,
+    /// CPU time of the next send; 0 after the last round.
+    pub send: i64,
+    pub last: bool,
+}
+
+/// Which rank a place in an array belongs to: an array holds ranks from `first` on, `width` of them
+/// side by side, then the same places `stride` further on, round the end.
+#[derive(Clone, Copy)]
+pub struct Ranks {
+    pub first: usize,
+    pub width: usize,
+    pub stride: usize,
+    pub all: usize,
+}
+
+impl Ranks {
+    pub fn in_order(first: usize, all: usize) -> Ranks {
+        Ranks { first, width: usize::MAX, stride: 0, all }
+    }
+
+    fn at(&self, place: usize) -> u64 {
+        let rank = self.first + place / self.width * self.stride + place % self.width;
+        (rank % self.all) as u64
+    }
+}
+
+/// Where the senders' times are.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// In the same array, from this place on; it may overlap the receivers.
+    At(usize),
+    Elsewhere(&'a [i64]),
+}
+
+/// Receivers at the places `first..first + width` hear from as many senders.
+pub struct Block<'a, 'n, const GAPS: bool> {
+    pub ranks: &'a Ranks,
+    pub first: usize,
+    pub width: usize,
+    pub source: Source<'a>,
+    pub time: &'a mut [i64],
+    pub clear: &'a mut [i64],
+    /// Empty where gaps do not matter.
+    pub recv_free: &'a mut [i64],
+    pub step: &'a Step,
+    pub noise: &'a RunNoise<'n>,
+}
+
+impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
+    type Output = Result<(), WorkError>;
+
+    #[inline(always)]
+    fn run(mut self) -> Self::Output {
+        let groups = self.width / LANES;
+        let rest = self.width % LANES;
+        // Senders below are still needed when the receivers above are done, and the other way round.
+        let downwards = matches!(self.source, Source::At(src) if src < self.first);
+        if downwards {
+            if rest > 0 {
+                self.few(groups * LANES, rest)?;
+            }
+            for group in (0..groups).rev() {
+                self.group(group * LANES)?;
+            }
+        } else {
+            for group in 0..groups {
+                self.group(group * LANES)?;
+            }
+            if rest > 0 {
+                self.few(groups * LANES, rest)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<const GAPS: bool> Block<'_, '_, GAPS> {
+    /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored.
+    #[inline(always)]
+    fn group(&mut self, at: usize) -> Result<(), WorkError> {
+        let place = self.first + at;
+        let from = *match self.source {
+            Source::At(src) => chunk(self.time, src + at),
+            Source::Elsewhere(times) => chunk(times, at),
+        };
+        let own = *chunk(self.time, place);
+        let clear = chunk(self.clear, place);
+        let free = if GAPS { *chunk(self.recv_free, place) } else { [0; LANES] };
+        let Lanes { done, free: next_free, beyond } =
+            Lanes::receive::<GAPS>(self.step, &own, &from, clear, &free);
+        if beyond < 0 {
+            let rank = |lane| self.ranks.at(place + lane);
+            let clear = chunk_mut(self.clear, place);
+            let step = self.step;
+            let exact = exactly::<GAPS>(step, self.noise, rank, &own, &from, clear, &free)?;
+            *chunk_mut(self.time, place) = exact;
+        } else {
+            *chunk_mut(self.time, place) = done;
+        }
+        if GAPS {
+            *chunk_mut(self.recv_free, place) = next_free;
+        }
+        Ok(())
+    }
+
+    /// The last few, with ranks beside them that nothing can happen to.
+    #[inline(never)]
+    fn few(&mut self, at: usize, used: usize) -> Result<(), WorkError> {
+        let place = self.first + at;
+        let padded = |values: &[i64], fill: i64| {
+            let mut padded = [fill; LANES];
+            padded[..used].copy_from_slice(values);
+            padded
+        };
+        let from = match self.source {
+            Source::At(src) => &self.time[src + at..src + at + used],
+            Source::Elsewhere(times) => &times[at..at + used],
+        };
+        let from = padded(from, 0);
+        let own = padded(&self.time[place..place + used], 0);
+        let mut clear = padded(&self.clear[place..place + used], i64::MAX);
+        let free = if GAPS { padded(&self.recv_free[place..place + used], 0) } else { [0; LANES] };
+        let lanes = Lanes::receive::<GAPS>(self.step, &own, &from, &clear, &free);
+        let rank = |lane| self.ranks.at(place + lane);
+        let done = match lanes.beyond < 0 {
+            false => lanes.done,
+            true => {
+                let clear = &mut clear;
+                exactly::<GAPS>(self.step, self.noise, rank, &own, &from, clear, &free)?
+            }
+        };
+        self.time[place..place + used].copy_from_slice(&done[..used]);
+        self.clear[place..place + used].copy_from_slice(&clear[..used]);
+        if GAPS {
+            self.recv_free[place..place + used].copy_from_slice(&lanes.free[..used]);
+        }
+        Ok(())
+    }
+}
+
+/// What becomes of neighbouring ranks without detours.
+struct Lanes {
+    done: [i64; LANES],
+    free: [i64; LANES],
+    /// Negative if one of them lies beyond its clear time.
+    beyond: i64,
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn receive<const GAPS: bool>(
+        step: &Step,
+        own: &[i64; LANES],
+        from: &[i64; LANES],
+        clear: &[i64; LANES],
+        recv_free: &[i64; LANES],
+    ) -> Lanes {
+        let Step { message, between, send_wait, send, .. } = *step;
+        let after_arrival = message.transfer + message.cpu;
+        let mut lanes = Lanes { done: [0; LANES], free: [0; LANES], beyond: 0 };
+        for lane in 0..LANES {
+            let mut begin = from[lane] + message.latency;
+            if GAPS {
+                begin = begin.max(recv_free[lane]);
+                lanes.free[lane] = begin + message.gap;
+            }
+            let next = own[lane].max(begin + after_arrival) + between;
+            let done = if GAPS { next.max(own[lane] + send_wait) } else { next } + send;
+            lanes.done[lane] = done;
+            // Both are far from the ends of the range: the sign tells.
+            lanes.beyond |= clear[lane] - done;
+        }
+        lanes
+    }
+}
+
+/// The same where some of the ranks have a detour near: their times, and until when they are clear.
+#[cold]
+#[inline(never)]
+fn exactly<const GAPS: bool>(
+    step: &Step,
+    noise: &RunNoise<'_>,
+    rank: impl Fn(usize) -> u64,
+    own: &[i64; LANES],
+    from: &[i64; LANES],
+    clear: &mut [i64; LANES],
+    recv_free: &[i64; LANES],
+) -> Result<[i64; LANES], WorkError> {
+    if noise.is_none() {
+        return Err(WorkError::Overflow);
+    }
+    let (mut done, mut hit) = simd::widest(Again::<GAPS> { step, own, from, clear, recv_free });
+    let Step { message, between, send_wait, send, last } = *step;
+    while hit != 0 {
+        let lane = hit.trailing_zeros() as usize;
+        hit &= hit - 1;
+        let mut begin = from[lane] + message.latency;
+        if GAPS {
+            begin = begin.max(recv_free[lane]);
+        }
+        let arrived = begin + message.transfer;
+        let mut cursor = noise.local(rank(lane)).at(arrived);
+        let received = cursor.work(arrived, message.cpu)?.max(own[lane]);
+        // Until when it is clear is asked for from here on, whatever the cursor passes.
+        let clear_until = cursor.clear_until(received);
+        let mut time = received;
+        if between > 0 {
+            time = cursor.work(time, between)?;
+        }
+        if !last {
+            if GAPS {
+                time = time.max(own[lane] + send_wait);
+            }
+            time = cursor.work(time, send)?;
+        }
+        clear[lane] = if clear_until < time { NEVER } else { clear_until };
+        done[lane] = time;
+    }
+    Ok(done)
+}
+
+/// The hot loop once more, for which of the ranks lie beyond their clear times: the loop itself keeps
+/// its results in registers and has no time to say so.
+struct Again<'a, const GAPS: bool> {
+    step: &'a Step,
+    own: &'a [i64; LANES],
+    from: &'a [i64; LANES],
+    clear: &'a [i64; LANES],
+    recv_free: &'a [i64; LANES],
+}
+
+impl<const GAPS: bool> simd::Kernel for Again<'_, GAPS> {
+    type Output = ([i64; LANES], u32);
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Again { step, own, from, clear, recv_free } = self;
+        let lanes = Lanes::receive::<GAPS>(step, own, from, clear, recv_free);
+        let mut hit = 0;
+        for lane in 0..LANES {
+            hit |= u32::from(lanes.done[lane] > clear[lane]) << lane;
+        }
+        (lanes.done, hit)
+    }
+}
+
+#[inline(always)]
+fn chunk(array: &[i64], at: usize) -> &[i64; LANES] {
+    array[at..at + LANES].as_array().expect("LANES long")
+}
+
+#[inline(always)]
+fn chunk_mut(array: &mut [i64], at: usize) -> &mut [i64; LANES] {
+    array[at..at + LANES].as_mut_array().expect("LANES long")
+}

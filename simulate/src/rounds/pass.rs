@@ -1,0 +1,111 @@
+//! One round over one array: who hears from whom, in place.
+
+use super::lanes::{Block, Ranks, Source, Step};
+use crate::{
+    noise::{RunNoise, WorkError},
+    simd,
+};
+
+/// Ranks whose old times are put aside at once; their arrays fit in the first cache.
+const BLOCK: usize = 1024;
+
+pub struct Round<'a, 'n> {
+    pub ranks: Ranks,
+    pub time: &'a mut [i64],
+    pub clear: &'a mut [i64],
+    /// Empty where gaps do not matter.
+    pub recv_free: &'a mut [i64],
+    pub noise: &'a RunNoise<'n>,
+    pub step: Step,
+}
+
+impl Round<'_, '_> {
+    /// Receiver j hears from j - distance. In place: times that are still needed are not yet
+    /// overwritten, because receivers are done from the top down, or from the bottom up, whichever
+    /// has to save less.
+    pub fn shift(&mut self, distance: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+        let ranks = self.time.len();
+        if ranks.is_multiple_of(distance) && distance > BLOCK {
+            // Columns of the array folded at `distance` are independent of each other: a piece of
+            // the last row is all there is to save.
+            for column in (0..distance).step_by(BLOCK) {
+                let width = BLOCK.min(distance - column);
+                let last = ranks - distance + column;
+                save(saved, &self.time[last..last + width]);
+                for row in (1..ranks / distance).rev() {
+                    let receivers = row * distance + column;
+                    self.receive(receivers, width, Source::At(receivers - distance))?;
+                }
+                self.receive(column, width, Source::Elsewhere(saved))?;
+            }
+            return Ok(());
+        }
+        if distance <= ranks / 2 {
+            save(saved, &self.time[ranks - distance..]);
+            self.shift_up(distance, distance)?;
+            return self.receive(0, distance, Source::Elsewhere(saved));
+        }
+        let up = ranks - distance;
+        save(saved, &self.time[..up]);
+        self.receive(0, distance, Source::At(up))?;
+        self.receive(distance, up, Source::Elsewhere(saved))
+    }
+
+    /// Receivers from `first` on hear from `distance` below; nobody from round the end.
+    pub fn shift_up(&mut self, first: usize, distance: usize) -> Result<(), WorkError> {
+        self.receive(first, self.time.len() - first, Source::At(first - distance))
+    }
+
+    /// Pairs of ranks whose numbers differ in one bit.
+    pub fn swap(&mut self, mask: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+        let ranks = self.time.len();
+        if mask < BLOCK {
+            for first in (0..ranks).step_by(BLOCK) {
+                let width = BLOCK.min(ranks - first);
+                let mut from = [0; BLOCK];
+                for (at, pair) in from[..width].chunks_exact_mut(2 * mask).enumerate() {
+                    let times = &self.time[first + at * 2 * mask..][..2 * mask];
+                    pair[..mask].copy_from_slice(&times[mask..]);
+                    pair[mask..].copy_from_slice(&times[..mask]);
+                }
+                self.receive(first, width, Source::Elsewhere(&from[..width]))?;
+            }
+            return Ok(());
+        }
+        for low in (0..ranks).step_by(2 * mask) {
+            for first in (low..low + mask).step_by(BLOCK) {
+                save(saved, &self.time[first..first + BLOCK]);
+                self.receive(first, BLOCK, Source::At(first + mask))?;
+                self.receive(first + mask, BLOCK, Source::Elsewhere(saved))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receivers `first..first + width` hear from these senders.
+    fn receive(&mut self, first: usize, width: usize, source: Source<'_>) -> Result<(), WorkError> {
+        let Round { ranks, time, clear, recv_free, noise, step } = self;
+        let noise = *noise;
+        if recv_free.is_empty() {
+            let block =
+                Block::<false> { ranks, first, width, source, time, clear, recv_free, step, noise };
+            return simd::widest(block);
+        }
+        simd::widest(Block::<true> {
+            ranks,
+            first,
+            width,
+            source,
+            time,
+            clear,
+            recv_free,
+            step,
+            noise,
+        })
+    }
+}
+
+fn save(saved: &mut Vec<i64>, times: &[i64]) {
+    saved.clear();
+    saved.extend_from_slice(times);
+}

@@ -1,0 +1,205 @@
+//! Several rounds at once over as many ranks as the second cache holds, so that a run goes through
+//! memory twice or three times instead of once per round.
+//!
+//! - Short shifts: a piece of the array, and before it as many ranks as the shifts reach back, are
+//!   copied out and put through all the rounds; the ranks in front come out wrong and are dropped.
+//!   Pieces are taken from the top down, so that what the next one needs has not been replaced yet.
+//! - Long shifts and swaps: the array, folded into rows as long as the shortest of them, falls apart
+//!   into columns that have nothing to do with each other.
+
+use super::{
+    exchange::State,
+    lanes::{LANES, Ranks, Step},
+    pass::Round,
+};
+use crate::{
+    collectives::Pattern,
+    noise::{RunNoise, WorkError},
+};
+
+/// Ranks worked on at once: their arrays fit in the second cache with room to spare.
+const TILE: usize = 1 << 15;
+
+/// Short shifts reach back so far, all together.
+const HALO: usize = TILE / 8;
+
+/// Arrays up to this long stay in the second cache anyway.
+const SMALL: usize = 2 * TILE;
+
+/// A round that is to be done.
+#[derive(Clone, Copy)]
+pub struct Planned {
+    pub pattern: Pattern,
+    pub step: Step,
+}
+
+#[derive(Debug, Default)]
+pub struct Tile {
+    time: Vec<i64>,
+    clear: Vec<i64>,
+    recv_free: Vec<i64>,
+    /// Old values from the end of the arrays, which the first ranks need last.
+    ends: [Vec<i64>; 3],
+    saved: Vec<i64>,
+}
+
+/// Does all the rounds, in order.
+pub fn run(
+    mut rounds: &[Planned],
+    noise: &RunNoise<'_>,
+    state: &mut State,
+) -> Result<(), WorkError> {
+    while !rounds.is_empty() {
+        let short = short_shifts(rounds, state.time.len());
+        let (row, long) = long_ones(rounds, state.time.len());
+        let done = if short > 1 {
+            pieces(&rounds[..short], noise, state)?;
+            short
+        } else if long > 1 {
+            columns(&rounds[..long], row, noise, state)?;
+            long
+        } else {
+            let Planned { pattern, step } = rounds[0];
+            let State { time, clear, recv_free, saved, .. } = state;
+            let ranks = Ranks::in_order(0, time.len());
+            one(&mut Round { ranks, time, clear, recv_free, noise, step }, pattern, saved)?;
+            1
+        };
+        rounds = &rounds[done..];
+    }
+    Ok(())
+}
+
+fn one(round: &mut Round<'_, '_>, pattern: Pattern, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+    match pattern {
+        Pattern::Shift { distance } => round.shift(distance as usize, saved),
+        Pattern::Swap { mask, .. } => round.swap(mask as usize, saved),
+        Pattern::Edges { .. } => unreachable!("edges are not full; `can` refuses them"),
+    }
+}
+
+/// How many rounds from here on are short shifts that can be done together.
+fn short_shifts(rounds: &[Planned], ranks: usize) -> usize {
+    if ranks <= SMALL {
+        return 0;
+    }
+    let mut reach = 0;
+    let short = rounds.iter().take_while(|round| match round.pattern {
+        Pattern::Shift { distance } => {
+            reach += distance as usize;
+            reach <= HALO
+        }
+        _ => false,
+    });
+    short.count()
+}
+
+/// The row length at which the array falls apart into columns, and for how many rounds it does.
+fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
+    let length = |round: &Planned| match round.pattern {
+        Pattern::Shift { distance } => distance as usize,
+        Pattern::Swap { mask, .. } => mask as usize,
+        Pattern::Edges { .. } => 0,
+    };
+    let row = rounds.first().map_or(0, length);
+    if ranks <= SMALL || row < LANES || ranks / row * LANES > SMALL {
+        return (row, 0);
+    }
+    let long = rounds.iter().take_while(|round| {
+        let length = length(round);
+        length.is_multiple_of(row) && ranks.is_multiple_of(length)
+    });
+    (row, long.count())
+}
+
+fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result<(), WorkError> {
+    let State { time, clear, recv_free, tile, .. } = state;
+    let all = time.len();
+    let distances = rounds.iter().map(|round| match round.pattern {
+        Pattern::Shift { distance } => distance as usize,
+        _ => 0,
+    });
+    let halo: usize = distances.sum();
+    let Tile { time: t, clear: c, recv_free: r, ends, .. } = tile;
+    for (end, array) in ends.iter_mut().zip([&*time, &*clear, &*recv_free]) {
+        end.clear();
+        end.extend_from_slice(&array[array.len().saturating_sub(halo)..]);
+    }
+    let mut end = all;
+    while end > 0 {
+        let first = end.saturating_sub(TILE);
+        // What comes before the first rank is the end of the array, as it was.
+        let front = halo.min(first);
+        for ((piece, array), old) in
+            [&mut *t, c, r].into_iter().zip([&*time, clear, recv_free]).zip(&*ends)
+        {
+            piece.clear();
+            if array.is_empty() {
+                continue;
+            }
+            piece.extend_from_slice(&old[old.len() - (halo - front)..]);
+            piece.extend_from_slice(&array[first - front..end]);
+        }
+        let ranks = Ranks::in_order(all + first - halo, all);
+        let mut wrong = 0;
+        for Planned { pattern, step } in rounds {
+            if let Pattern::Shift { distance } = *pattern {
+                wrong += distance as usize;
+                let mut round =
+                    Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step };
+                round.shift_up(wrong, distance as usize)?;
+            }
+        }
+        for (piece, array) in [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]) {
+            if !array.is_empty() {
+                array[first..end].copy_from_slice(&piece[halo..]);
+            }
+        }
+        end = first;
+    }
+    Ok(())
+}
+
+fn columns(
+    rounds: &[Planned],
+    row: usize,
+    noise: &RunNoise<'_>,
+    state: &mut State,
+) -> Result<(), WorkError> {
+    let State { time, clear, recv_free, tile, .. } = state;
+    let all = time.len();
+    let rows = all / row;
+    let width = (TILE / rows).clamp(LANES, row);
+    let Tile { time: t, clear: c, recv_free: r, saved, .. } = tile;
+    for first in (0..row).step_by(width) {
+        let width = width.min(row - first);
+        for (piece, array) in [&mut *t, c, r].into_iter().zip([&*time, clear, recv_free]) {
+            piece.clear();
+            for line in array.chunks_exact(row) {
+                piece.extend_from_slice(&line[first..first + width]);
+            }
+        }
+        let ranks = Ranks { first, width, stride: row, all };
+        for Planned { pattern, step } in rounds {
+            // The same pattern in an array whose rows are shorter.
+            let pattern = match *pattern {
+                Pattern::Shift { distance } => {
+                    Pattern::Shift { distance: distance / row as u64 * width as u64 }
+                }
+                Pattern::Swap { mask, .. } => Pattern::Swap {
+                    ranks: (rows * width) as u64,
+                    mask: mask / row as u64 * width as u64,
+                },
+                edges => edges,
+            };
+            let mut round = Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step };
+            one(&mut round, pattern, saved)?;
+        }
+        for (piece, array) in [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]) {
+            for (line, piece) in array.chunks_exact_mut(row).zip(piece.chunks_exact(width)) {
+                line[first..first + width].copy_from_slice(piece);
+            }
+        }
+    }
+    Ok(())
+}
