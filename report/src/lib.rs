@@ -6,6 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+mod alltoall;
+mod cycle;
+mod exchange;
 mod grid;
 mod headline;
 mod notes;
@@ -16,6 +19,9 @@ mod words;
 
 use analysis::Summary;
 
+pub use alltoall::{AlltoallRow, alltoall};
+pub use cycle::{CycleRow, cycle};
+pub use exchange::{ExchangeFigures, exchange};
 pub use slowdown::{SlowdownRow, slowdown};
 
 use grid::Style;

@@ -40,7 +40,11 @@ fn main() {
             .unwrap(),
         ),
     ] {
-        if let Ok(only) = std::env::var("ONLY") { if !name.starts_with(&only) { continue; } }
+        if let Ok(only) = std::env::var("ONLY") {
+            if !name.starts_with(&only) {
+                continue;
+            }
+        }
         let mut scratch = Scratch::default();
         run(&job, &noise.run(0, 0), &mut scratch).unwrap();
         let start = cpu();

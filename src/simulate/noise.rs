@@ -77,8 +77,9 @@ impl Options {
         }
         wanted.check()?;
         if layers.is_empty() {
-            let words = "none".to_owned();
-            return Ok(Loaded { noise: Noise::none(), words, model: model.name() });
+            // The model still decides by whose rules the peer's graph is run.
+            let noise = Noise::none().with_model(model);
+            return Ok(Loaded { noise, words: "none".to_owned(), model: model.name() });
         }
         if self.coscheduled {
             words.push("coscheduled".to_owned());
@@ -157,7 +158,7 @@ impl Options {
             // Rounding to picoseconds must not make neighbours overlap.
             let start = ps(start).max(end);
             let length = ps(length).max(0);
-            end = start + length;
+            end = start.saturating_add(length);
             (start, length)
         });
         Ok(Timeline::new(detours.collect::<Vec<_>>(), ps(run.span_ns))?)
@@ -225,15 +226,17 @@ fn lanes(reader: &AnyReader, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
                 let lost = |record: &&Record| {
                     dropped.get(record.source.0 as usize).copied().unwrap_or(false)
                 };
-                let removed: u64 = records.iter().filter(lost).map(|r| r.cost_ns).sum();
+                let removed = records.iter().filter(lost).map(|r| r.cost_ns);
+                let removed = removed.fold(0, u64::saturating_add);
                 let outside = if drops_outside { detour.outside_ns } else { 0 };
-                let left = detour.len_ns.saturating_sub(removed + outside);
+                let left = detour.len_ns.saturating_sub(removed.saturating_add(outside));
                 let start = detour.start_ns.saturating_sub(from);
-                detours.push((start as i64 * 1_000, left as i64 * 1_000));
+                detours.push((ps(start), ps(left)));
             }
         }
-        let last_end = detours.last().map_or(0, |&(start, length)| start + length);
-        let span = totals.map_or(last_end, |totals| (totals.to_ns - from) as i64 * 1_000);
+        let last_end =
+            detours.last().map_or(0, |&(start, length): &(i64, i64)| start.saturating_add(length));
+        let span = totals.map_or(last_end, |totals| ps(totals.to_ns.saturating_sub(from)));
         let what = match lane {
             Lane::Cpu { cpu } => format!("CPU {cpu}"),
             Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
@@ -247,30 +250,35 @@ fn lanes(reader: &AnyReader, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
     Ok(timelines)
 }
 
+/// Times of a damaged file end up as long as can be, which the timeline refuses.
+fn ps(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX).saturating_mul(1_000)
+}
+
 /// Lengths as in the distribution, at random times with this mean distance.
 fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<Timeline> {
     /// Enough detours for the tail to show, few enough to stay in the cache.
     const DETOURS: u64 = 100_000;
-    let total: u64 = lengths.iter().map(|(_, count)| count).sum();
+    let total = lengths.iter().fold(0, |total: u64, (_, count)| total.saturating_add(*count));
     if total == 0 {
         bail!("its distribution is empty");
     }
     let (mut at, mut detours) = (0i64, Vec::new());
     for i in 0..DETOURS {
         let pick = ((u128::from(draw(seed, 2 * i)) * u128::from(total)) >> 64) as u64;
-        let mut below = 0;
+        let mut below = 0u64;
         let length = lengths.iter().find(|(_, count)| {
-            below += count;
+            below = below.saturating_add(*count);
             pick < below
         });
         let length = length.map_or(0.0, |(length, _)| length * 1e3).round() as i64;
         // Exponential gaps: detours that do not know of each other.
         let uniform = (draw(seed, 2 * i + 1) >> 11) as f64 / (1u64 << 53) as f64;
-        at += (-(1.0 - uniform).ln() * period as f64).round() as i64;
+        at = at.saturating_add((-(1.0 - uniform).ln() * period as f64).round() as i64);
         detours.push((at, length));
-        at += length;
+        at = at.saturating_add(length);
     }
-    Ok(Timeline::new(detours, at + period)?)
+    Ok(Timeline::new(detours, at.saturating_add(period))?)
 }
 
 /// Layers of noise on every node. A layer of several nodes stays several.

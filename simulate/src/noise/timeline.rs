@@ -134,8 +134,9 @@ impl Timeline {
     }
 
     fn index(&mut self) {
-        // A few stretches per detour, so that the scan after the look-up is short.
-        let wanted = (self.detours.len() as i64 * 2).clamp(1, 1 << 22);
+        // About as many stretches as detours: the scan after the look-up is short, and the table does
+        // not push the detours out of the cache.
+        let wanted = (self.detours.len() as i64).clamp(1, 1 << 22);
         self.shift = 0;
         while (self.span >> self.shift) >= wanted * 2 {
             self.shift += 1;

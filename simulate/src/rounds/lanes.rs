@@ -101,30 +101,47 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
 }
 
 impl<const GAPS: bool> Block<'_, '_, GAPS> {
-    /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored.
+    /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored,
+    /// and nothing is handed on: what is needed again is loaded again, so that all this stays in
+    /// registers.
     #[inline(always)]
     fn group(&mut self, at: usize) -> Result<(), WorkError> {
+        let place = self.first + at;
+        let from = match self.source {
+            Source::At(src) => chunk(self.time, src + at),
+            Source::Elsewhere(times) => chunk(times, at),
+        };
+        let own = chunk(self.time, place);
+        let clear = chunk(self.clear, place);
+        let free = if GAPS { chunk(self.recv_free, place) } else { own };
+        let Lanes { done, free, beyond } =
+            Lanes::receive::<GAPS>(self.step, own, from, clear, free);
+        if beyond < 0 {
+            return self.near_detours(at);
+        }
+        *chunk_mut(self.time, place) = done;
+        if GAPS {
+            *chunk_mut(self.recv_free, place) = free;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn near_detours(&mut self, at: usize) -> Result<(), WorkError> {
         let place = self.first + at;
         let from = *match self.source {
             Source::At(src) => chunk(self.time, src + at),
             Source::Elsewhere(times) => chunk(times, at),
         };
-        let own = *chunk(self.time, place);
-        let clear = chunk(self.clear, place);
         let free = if GAPS { *chunk(self.recv_free, place) } else { [0; LANES] };
-        let Lanes { done, free: next_free, beyond } =
-            Lanes::receive::<GAPS>(self.step, &own, &from, clear, &free);
-        if beyond < 0 {
-            let rank = |lane| self.ranks.at(place + lane);
-            let clear = chunk_mut(self.clear, place);
-            let step = self.step;
-            let exact = exactly::<GAPS>(step, self.noise, rank, &own, &from, clear, &free)?;
-            *chunk_mut(self.time, place) = exact;
-        } else {
-            *chunk_mut(self.time, place) = done;
-        }
+        let rank = |lane| self.ranks.at(place + lane);
+        let (own, clear) = (chunk_mut(self.time, place), chunk_mut(self.clear, place));
+        *own = exactly::<GAPS>(self.step, self.noise, rank, own, &from, clear, &free)?;
         if GAPS {
-            *chunk_mut(self.recv_free, place) = next_free;
+            for (free, from) in chunk_mut(self.recv_free, place).iter_mut().zip(from) {
+                *free = (*free).max(from + self.step.message.latency) + self.step.message.gap;
+            }
         }
         Ok(())
     }
@@ -183,26 +200,25 @@ impl Lanes {
     ) -> Lanes {
         let Step { message, between, send_wait, send, .. } = *step;
         let after_arrival = message.transfer + message.cpu;
-        let mut lanes = Lanes { done: [0; LANES], free: [0; LANES], beyond: 0 };
+        // Plain locals: of fields, the compiler makes no vectors.
+        let (mut all, mut free, mut beyond) = ([0; LANES], [0; LANES], 0);
         for lane in 0..LANES {
             let mut begin = from[lane] + message.latency;
             if GAPS {
                 begin = begin.max(recv_free[lane]);
-                lanes.free[lane] = begin + message.gap;
+                free[lane] = begin + message.gap;
             }
             let next = own[lane].max(begin + after_arrival) + between;
             let done = if GAPS { next.max(own[lane] + send_wait) } else { next } + send;
-            lanes.done[lane] = done;
+            all[lane] = done;
             // Both are far from the ends of the range: the sign tells.
-            lanes.beyond |= clear[lane] - done;
+            beyond |= clear[lane] - done;
         }
-        lanes
+        Lanes { done: all, free, beyond }
     }
 }
 
 /// The same where some of the ranks have a detour near: their times, and until when they are clear.
-#[cold]
-#[inline(never)]
 fn exactly<const GAPS: bool>(
     step: &Step,
     noise: &RunNoise<'_>,

@@ -51,6 +51,14 @@ impl Round<'_, '_> {
         self.receive(distance, up, Source::Elsewhere(saved))
     }
 
+    /// Everybody hears from `distance` below, and the first ones from `before`, which is as long.
+    pub fn shift_from(&mut self, before: &[i64], distance: usize) -> Result<(), WorkError> {
+        let ranks = self.time.len();
+        let first = distance.min(ranks);
+        self.receive(first, ranks - first, Source::At(first - distance.min(first)))?;
+        self.receive(0, first, Source::Elsewhere(&before[..first]))
+    }
+
     /// Receivers from `first` on hear from `distance` below; nobody from round the end.
     pub fn shift_up(&mut self, first: usize, distance: usize) -> Result<(), WorkError> {
         self.receive(first, self.time.len() - first, Source::At(first - distance))

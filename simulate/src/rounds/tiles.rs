@@ -1,8 +1,8 @@
 //! Several rounds at once over as many ranks as the second cache holds, so that a run goes through
 //! memory twice or three times instead of once per round.
 //!
-//! - Short shifts: a piece of the array, and before it as many ranks as the shifts reach back, are
-//!   copied out and put through all the rounds; the ranks in front come out wrong and are dropped.
+//! - Short shifts: a piece of the array is put through all the rounds. The ranks before it, as many as
+//!   the shifts reach back, are put through them as well, in a copy, of which ever fewer are right.
 //!   Pieces are taken from the top down, so that what the next one needs has not been replaced yet.
 //! - Long shifts and swaps: the array, folded into rows as long as the shortest of them, falls apart
 //!   into columns that have nothing to do with each other.
@@ -130,30 +130,33 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
         let first = end.saturating_sub(TILE);
         // What comes before the first rank is the end of the array, as it was.
         let front = halo.min(first);
-        for ((piece, array), old) in
+        for ((copy, array), old) in
             [&mut *t, c, r].into_iter().zip([&*time, clear, recv_free]).zip(&*ends)
         {
-            piece.clear();
-            if array.is_empty() {
-                continue;
+            copy.clear();
+            if !array.is_empty() {
+                copy.extend_from_slice(&old[old.len() - (halo - front)..]);
+                copy.extend_from_slice(&array[first - front..first]);
             }
-            piece.extend_from_slice(&old[old.len() - (halo - front)..]);
-            piece.extend_from_slice(&array[first - front..end]);
         }
-        let ranks = Ranks::in_order(all + first - halo, all);
         let mut wrong = 0;
         for Planned { pattern, step } in rounds {
-            if let Pattern::Shift { distance } = *pattern {
-                wrong += distance as usize;
-                let mut round =
-                    Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step };
-                round.shift_up(wrong, distance as usize)?;
-            }
-        }
-        for (piece, array) in [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]) {
-            if !array.is_empty() {
-                array[first..end].copy_from_slice(&piece[halo..]);
-            }
+            let Pattern::Shift { distance } = *pattern else { continue };
+            let distance = distance as usize;
+            wrong += distance;
+            let gaps = if recv_free.is_empty() { 0..0 } else { first..end };
+            let mut piece = Round {
+                ranks: Ranks::in_order(first, all),
+                time: &mut time[first..end],
+                clear: &mut clear[first..end],
+                recv_free: &mut recv_free[gaps],
+                noise,
+                step: *step,
+            };
+            piece.shift_from(&t[halo - distance..], distance)?;
+            let ranks = Ranks::in_order(all + first - halo, all);
+            let mut before = Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step };
+            before.shift_up(wrong.min(halo), distance)?;
         }
         end = first;
     }
@@ -195,7 +198,10 @@ fn columns(
             let mut round = Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step };
             one(&mut round, pattern, saved)?;
         }
-        for (piece, array) in [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]) {
+        // Nobody asks for more than times after the last round.
+        let wanted = if rounds.iter().any(|round| round.step.last) { 1 } else { 3 };
+        let arrays = [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]);
+        for (piece, array) in arrays.take(wanted) {
             for (line, piece) in array.chunks_exact_mut(row).zip(piece.chunks_exact(width)) {
                 line[first..first + width].copy_from_slice(piece);
             }

@@ -1,0 +1,241 @@
+//! `detour simulate alltoall`: an all-to-all of pairwise exchanges, and how long its processors wait
+//! for each other.
+
+use std::{cmp::Reverse, io::Write, path::PathBuf, process::ExitCode};
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use simulate::{
+    noise::draw,
+    resample::{
+        Distribution, Exchange, Sampler,
+        alltoall::{self, Config, Mode, Outcome},
+        exchange,
+    },
+};
+
+use super::{
+    noise,
+    samples::{self, Spec, Times},
+    work,
+};
+use crate::{Verbosity, report as layout, units};
+
+#[derive(Args)]
+pub struct Options {
+    /// Rank counts: 4,32 or 2..64 (the powers of two); any number from 2 to 65536
+    #[arg(long, value_name = "LIST", default_value = "2..32", value_parser = at_least_two)]
+    ranks: std::vec::Vec<u64>,
+    /// All-to-alls to simulate per point
+    #[arg(long, default_value_t = alltoall::SAMPLES, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    samples: u64,
+    /// An uninterrupted exchange: a time, or a file of times (one per line in us, .hlog, .hgrm, CSV)
+    #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parse)]
+    exchange: Spec,
+    /// Measured exchanges, noise and all, to draw from: a file as for --exchange
+    #[arg(
+        long,
+        visible_alias = "measured-exchange",
+        value_name = "FILE",
+        conflicts_with = "exchange"
+    )]
+    resample: Option<PathBuf>,
+    /// Where exchange times come from [default: trace; resample where there is no noise to meet and
+    /// a file to draw from]
+    #[arg(long, value_enum)]
+    mode: Option<ModeName>,
+    #[command(flatten)]
+    noise: noise::Options,
+    /// Bytes a rank sends in an exchange, for a throughput in MB/s
+    #[arg(long, value_name = "BYTES", value_parser = units::size)]
+    size: Option<u64>,
+    #[command(flatten)]
+    work: work::Options,
+    /// Idle and total times of every point as an HdrHistogram log
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<PathBuf>,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModeName {
+    /// Each time is drawn from whole exchanges, measured or simulated, and knows nothing of the last
+    Resample,
+    /// Uninterrupted exchanges, and both partners' noise in time order
+    Trace,
+}
+
+fn at_least_two(text: &str) -> Result<Vec<u64>, String> {
+    let ranks = units::ranks(text)?;
+    if ranks.contains(&1) {
+        return Err("1 rank has nobody to exchange with: give at least 2".to_owned());
+    }
+    Ok(ranks)
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    super::on_threads(&options.work)?;
+    let loaded = options.noise.load(options.work.seed)?;
+    let mode = options.mode(&loaded)?;
+    let pairs = |ranks: u64| ranks.saturating_mul(ranks - 1) / 2;
+    let total = options.ranks.iter().map(|&ranks| pairs(ranks).saturating_mul(options.samples));
+    let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
+    // The largest first: what cannot be run is refused before hours have gone by.
+    let mut order: Vec<usize> = (0..options.ranks.len()).collect();
+    order.sort_by_key(|&index| Reverse(options.ranks[index]));
+    let mut outcomes: Vec<(usize, Outcome)> = Vec::new();
+    for index in order {
+        let ranks = options.ranks[index];
+        progress.now(format!("{ranks} ranks"));
+        let config = Config {
+            processors: ranks,
+            samples: options.samples,
+            mode: mode.clone(),
+            // Points do not share their draws.
+            seed: draw(options.work.seed, ranks),
+        };
+        let outcome = alltoall::run(&config, Some(&super::counting(&progress, pairs(ranks))));
+        if outcome.is_err() {
+            progress.finish();
+        }
+        outcomes.push((index, outcome?));
+    }
+    progress.finish();
+    outcomes.sort_by_key(|(index, _)| *index);
+    let outcomes: Vec<Outcome> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+    options.write_hlog(&outcomes)?;
+    options.write(&outcomes, &mode, &loaded)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn mode<'a>(&self, loaded: &'a noise::Loaded) -> Result<Mode<'a>> {
+        let noisy = !loaded.noise.is_none();
+        if let Some(path) = &self.resample {
+            if noisy {
+                bail!(
+                    "measured exchanges hold their noise already: leave out --noise, or give \
+                     uninterrupted ones as --exchange"
+                );
+            }
+            if self.mode == Some(ModeName::Trace) {
+                bail!("--mode trace needs uninterrupted exchanges: give them as --exchange");
+            }
+            return Ok(Mode::Resample(Times::read(path)?.sampler()?));
+        }
+        let exchange = self.exchange.load()?;
+        match (self.mode, exchange) {
+            (None, Exchange::Drawn(sampler)) if !noisy => Ok(Mode::Resample(sampler)),
+            (None | Some(ModeName::Trace), exchange) => {
+                Ok(Mode::Trace { exchange, noise: &loaded.noise })
+            }
+            (Some(ModeName::Resample), exchange) => {
+                Ok(Mode::Resample(self.simulated(exchange, loaded)?))
+            }
+        }
+    }
+
+    /// Whole exchanges under this noise, to draw from.
+    fn simulated(&self, exchange: Exchange, loaded: &noise::Loaded) -> Result<Sampler> {
+        let config = exchange::Config {
+            exchange,
+            noise: &loaded.noise,
+            order: exchange::Order::InTime,
+            samples: alltoall::SAMPLES,
+            per_walk: exchange::PER_WALK,
+            seed: self.work.seed,
+            measured: &[],
+        };
+        Ok(Sampler::of(&exchange::run(&config, None)?.series)?)
+    }
+
+    /// What each rank sends per second of the mean total time.
+    fn throughput(&self, outcome: &Outcome) -> Option<f64> {
+        let sent = self.size? as f64 * (outcome.processors - 1) as f64;
+        let total_us = outcome.total.mean() / 1e6;
+        (total_us > 0.0).then(|| sent / total_us)
+    }
+
+    fn write_hlog(&self, outcomes: &[Outcome]) -> Result<()> {
+        let Some(path) = &self.hlog else { return Ok(()) };
+        let mut named = Vec::new();
+        for outcome in outcomes {
+            let name = |what: &str| format!("{what}_{}", outcome.processors);
+            named.push((name("idle"), &outcome.idle_first));
+            named.push((name("idle_all"), &outcome.idle));
+            named.push((name("total"), &outcome.total));
+        }
+        let named: Vec<_> = named.iter().map(|(name, all)| (name.as_str(), *all)).collect();
+        samples::save(path, |out| Distribution::write_hlog(&named, out))
+    }
+
+    fn json(&self, outcome: &Outcome) -> Value {
+        let us = |ps: i64| ps as f64 / 1e6;
+        let (first, all, total) = (&outcome.idle_first, &outcome.idle, &outcome.total);
+        let mut value = json!({
+            "ranks": outcome.processors,
+            "samples": outcome.samples,
+            "idle_zero_pct": 100.0 * first.zero_share(),
+            "idle_mean_us": first.mean() / 1e6,
+            "idle_p99_us": us(first.quantile(0.99)),
+            "idle_max_us": us(first.max()),
+            "idle_all_zero_pct": 100.0 * all.zero_share(),
+            "idle_all_mean_us": all.mean() / 1e6,
+            "idle_all_p99_us": us(all.quantile(0.99)),
+            "idle_all_max_us": us(all.max()),
+            "exchange_mean_us": outcome.exchange_mean() / 1e6,
+            "total_mean_us": total.mean() / 1e6,
+            "total_p99_us": us(total.quantile(0.99)),
+            "total_max_us": us(total.max()),
+            "relative_throughput": outcome.relative_throughput(),
+        });
+        if let (Some(_), Value::Object(map)) = (self.size, &mut value) {
+            map.insert("throughput_mb_s".to_owned(), json!(self.throughput(outcome)));
+        }
+        value
+    }
+
+    fn write(&self, outcomes: &[Outcome], mode: &Mode<'_>, loaded: &noise::Loaded) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let exchange = match &self.resample {
+                Some(path) => path.display().to_string(),
+                None => self.exchange.words(),
+            };
+            let value = json!({
+                "seed": self.work.seed,
+                "noise": loaded.words,
+                "noise_model": loaded.model,
+                "mode": match mode {
+                    Mode::Resample(_) => "resample",
+                    Mode::Trace { .. } => "trace",
+                },
+                "exchange": exchange,
+                "size": self.size,
+                "points": outcomes.iter().map(|o| self.json(o)).collect::<Vec<_>>(),
+            });
+            writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
+            return Ok(());
+        }
+        let us = |ps: i64| ps as f64 / 1e6;
+        let rows: Vec<_> = outcomes
+            .iter()
+            .map(|outcome| report::AlltoallRow {
+                ranks: outcome.processors,
+                idle_zero_pct: 100.0 * outcome.idle_first.zero_share(),
+                idle_mean: outcome.idle_first.mean() / 1e6,
+                idle_p99: us(outcome.idle_first.quantile(0.99)),
+                idle_max: us(outcome.idle_first.max()),
+                total_mean: outcome.total.mean() / 1e6,
+                total_p99: us(outcome.total.quantile(0.99)),
+                relative_throughput: outcome.relative_throughput(),
+                throughput_mb_s: self.throughput(outcome),
+            })
+            .collect();
+        write!(out, "{}", report::alltoall(&rows, layout::layout(true)))?;
+        Ok(())
+    }
+}

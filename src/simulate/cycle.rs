@@ -1,0 +1,268 @@
+//! `detour simulate cycle`: compute and a butterfly allreduce, again and again, under periodic noise;
+//! and how much of the damage redundant exchanges win back.
+
+use std::{io::Write, process::ExitCode};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use simulate::{
+    cycle::{self, Config, Estimate, Outcome},
+    loggops::Params,
+    noise::draw,
+};
+
+use super::{network, work};
+use crate::{Verbosity, report as layout, units};
+
+#[derive(Args)]
+pub struct Options {
+    /// Rank counts, powers of two: 1024,4096 or 2..8Mi
+    #[arg(long, value_name = "LIST", default_value = "2..64Ki", value_parser = powers_of_two)]
+    ranks: std::vec::Vec<u64>,
+    /// From one detour of a rank to its next: a time, or a rate (100Hz)
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::period)]
+    period: i64,
+    /// Length of a detour
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::picoseconds)]
+    duration: i64,
+    /// Compute in each cycle
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
+    work: i64,
+    /// Cycles of compute and allreduce
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    cycles: u32,
+    /// Runs per point; intervals need at least 2
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    runs: u64,
+    /// Bytes of the vector
+    #[arg(long, default_value = "1", value_parser = units::size)]
+    size: u64,
+    /// L, o and G of the network
+    #[arg(long, default_value = "L=1us,o=1ns,G=1ns", value_parser = network::parse)]
+    net: Params,
+    /// Rounds whose exchange is sent twice: 1-22, 1,3,5-7, all, all-but-first, none
+    #[arg(long, value_name = "ROUNDS", default_value = "all-but-first", value_parser = parse_rounds)]
+    redundant_rounds: Rounds,
+    #[command(flatten)]
+    run: work::Options,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which rounds have a redundant exchange: bit r for round r.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rounds {
+    words: String,
+    set: u64,
+    /// Reaches to the last round of any rank count.
+    open: bool,
+}
+
+/// Rounds of the largest job there can be.
+const ALL: u64 = u64::MAX >> 1;
+
+fn parse_rounds(text: &str) -> Result<Rounds, String> {
+    let words = text.to_owned();
+    match text {
+        "none" => return Ok(Rounds { words, set: 0, open: true }),
+        "all" => return Ok(Rounds { words, set: ALL, open: true }),
+        "all-but-first" => return Ok(Rounds { words, set: ALL & !1, open: true }),
+        _ => {}
+    }
+    let wrong = || {
+        format!("'{text}' is no set of rounds: write it like 1-22, 1,3,5-7, all-but-first or none")
+    };
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&round| round < 63);
+    let mut set = 0u64;
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (Some(from), Some(to)) = (number(from), number(to)) else { return Err(wrong()) };
+        if from > to {
+            return Err(wrong());
+        }
+        set |= (from..=to).fold(0, |set, round| set | 1 << round);
+    }
+    Ok(Rounds { words, set, open: false })
+}
+
+fn powers_of_two(text: &str) -> Result<Vec<u64>, String> {
+    let ranks = units::ranks(text)?;
+    match ranks.iter().find(|&&ranks| ranks < 2 || !ranks.is_power_of_two()) {
+        Some(ranks) => Err(format!(
+            "{ranks} is no power of two from 2 on: a butterfly needs 2, 4, 8, ... ranks"
+        )),
+        None => Ok(ranks),
+    }
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    super::on_threads(&options.run)?;
+    let configs = options.configs()?;
+    if (options.net.gap, options.net.overhead_per_byte_fs) != (0, 0) && !verbosity.quiet {
+        eprintln!("this model knows no g and no O: those of the network play no part");
+    }
+    let steps = |config: &Config| config.ranks * u64::from(config.rounds());
+    let cycles = 3 * options.runs * u64::from(options.cycles);
+    let total = configs.iter().map(|config| steps(config).saturating_mul(cycles));
+    let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
+    let mut outcomes = Vec::new();
+    for config in &configs {
+        progress.now(format!("{} ranks", config.ranks));
+        let outcome = cycle::run(config, Some(&super::counting(&progress, steps(config))));
+        if outcome.is_err() {
+            progress.finish();
+        }
+        outcomes.push(outcome?);
+    }
+    progress.finish();
+    options.write(&outcomes)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    /// One per rank count, all of them checked.
+    fn configs(&self) -> Result<Vec<Config>> {
+        let most = self.ranks.iter().map(|ranks| ranks.trailing_zeros()).max().unwrap_or(1);
+        let rounds = &self.redundant_rounds;
+        if !rounds.open && rounds.set >> most != 0 {
+            bail!(
+                "--redundant-rounds {} goes beyond the last round, which is {} for 2^{most} ranks",
+                rounds.words,
+                most - 1
+            );
+        }
+        let mut configs = Vec::new();
+        for &ranks in &self.ranks {
+            let here = ranks.trailing_zeros();
+            let config = Config {
+                ranks,
+                period: self.period,
+                duration: self.duration,
+                work: self.work,
+                cycles: self.cycles,
+                latency: self.net.latency,
+                overhead: self.net.overhead,
+                gap_per_byte_fs: self.net.gap_per_byte_fs,
+                bytes: self.size,
+                redundant_rounds: Some(rounds.set & ((1 << here.min(63)) - 1)),
+                runs: self.runs,
+                // Points do not share their draws.
+                seed: draw(self.run.seed, ranks),
+            };
+            // Asks for a figure that costs nothing: refuses what cannot be run.
+            cycle::phase(&config, 0, 0)?;
+            let bytes = ranks.saturating_mul(bytes_per_rank(rounds.set, here));
+            if bytes > work::memory() {
+                bail!("{ranks} ranks need {bytes} bytes of memory: simulate fewer");
+            }
+            configs.push(config);
+        }
+        Ok(configs)
+    }
+
+    fn net(&self) -> Params {
+        Params { gap: 0, overhead_per_byte_fs: 0, eager_limit: u64::MAX, ..self.net }
+    }
+
+    fn write(&self, outcomes: &[Outcome]) -> Result<()> {
+        let us = |ps: i64| ps as f64 / 1e6;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let value = json!({
+                "seed": self.run.seed,
+                "period_us": us(self.period),
+                "duration_us": us(self.duration),
+                "work_us": us(self.work),
+                "cycles": self.cycles,
+                "size": self.size,
+                "net": network::describe(&self.net()),
+                "redundant_rounds": self.redundant_rounds.words,
+                "points": outcomes.iter().map(json).collect::<Vec<_>>(),
+            });
+            writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
+            return Ok(());
+        }
+        let rows: Vec<_> = outcomes.iter().map(row).collect();
+        write!(out, "{}", report::cycle(&rows, layout::layout(true)))?;
+        Ok(())
+    }
+}
+
+/// Time and next detour of each rank. Where a level outside the set lies below one inside it, the
+/// simulation keeps six numbers more.
+fn bytes_per_rank(set: u64, rounds: u32) -> u64 {
+    let from_two = (set & ((1 << rounds.min(63)) - 1)) >> 2;
+    let gapless = from_two & (from_two + 1) == 0;
+    if gapless { 16 } else { 64 }
+}
+
+fn json(outcome: &Outcome) -> Value {
+    let noiseless = outcome.mean(|times| times.noiseless);
+    let conventional = outcome.mean(|times| times.conventional);
+    let redundant = outcome.mean(|times| times.redundant);
+    let recovery = outcome.recovery();
+    let interval = |estimate: Estimate, scale: f64| {
+        estimate
+            .half_width
+            .map(|half| [(estimate.value - half) / scale, (estimate.value + half) / scale])
+    };
+    json!({
+        "ranks": outcome.ranks,
+        "runs": outcome.runs.len(),
+        "noiseless_us": noiseless.value / 1e6,
+        "noiseless_ci95_us": interval(noiseless, 1e6),
+        "conventional_us": conventional.value / 1e6,
+        "conventional_ci95_us": interval(conventional, 1e6),
+        "redundant_us": redundant.value / 1e6,
+        "redundant_ci95_us": interval(redundant, 1e6),
+        "recovery": recovery.map(|estimate| estimate.value),
+        "recovery_ci95": recovery.and_then(|estimate| interval(estimate, 1.0)),
+    })
+}
+
+fn row(outcome: &Outcome) -> report::CycleRow {
+    let us = |estimate: Estimate| estimate.value / 1e6;
+    let recovery = outcome.recovery();
+    report::CycleRow {
+        ranks: outcome.ranks,
+        noiseless: us(outcome.mean(|times| times.noiseless)),
+        conventional: us(outcome.mean(|times| times.conventional)),
+        redundant: us(outcome.mean(|times| times.redundant)),
+        recovery: recovery.map(|estimate| estimate.value),
+        recovery_half_width: recovery.and_then(|estimate| estimate.half_width),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_a_list_or_a_name() {
+        assert_eq!(parse_rounds("1-3,5").unwrap().set, 0b10_1110);
+        assert_eq!(parse_rounds("none").unwrap().set, 0);
+        assert_eq!(parse_rounds("all").unwrap().set & 3, 3);
+        assert_eq!(parse_rounds("all-but-first").unwrap().set & 3, 2);
+        for bad in ["", "x", "3-1", "1-", "63", "-1", "1..3"] {
+            assert!(parse_rounds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_powers_of_two_make_a_butterfly() {
+        assert_eq!(powers_of_two("2..8"), Ok(vec![2, 4, 8]));
+        for bad in ["1", "1000", "4,6", "0"] {
+            assert!(powers_of_two(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_set_with_a_gap_needs_more_memory() {
+        assert_eq!(bytes_per_rank(ALL & !1, 10), 16);
+        assert_eq!(bytes_per_rank(0, 10), 16);
+        assert_eq!(bytes_per_rank(0b1110, 10), 16);
+        assert_eq!(bytes_per_rank(0b10_1110, 10), 64);
+    }
+}
