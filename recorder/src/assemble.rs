@@ -145,7 +145,7 @@ impl Assembler {
         if let Some(anchor) = batch.anchor {
             self.clock.push(anchor);
         }
-        for entry in &batch.entries {
+        for entry in batch.early.iter().chain(&batch.entries) {
             match decode(entry) {
                 Decoded::Record(record) => self.record(&record),
                 Decoded::Task(task) => self.task(&task),

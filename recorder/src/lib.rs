@@ -13,7 +13,7 @@ mod account;
 #[cfg(target_os = "linux")]
 mod assemble;
 #[cfg(target_os = "linux")]
-mod bpf;
+pub mod bpf;
 #[cfg(all(target_os = "linux", feature = "bpf-log"))]
 mod bpf_log;
 #[cfg(target_os = "linux")]
@@ -52,6 +52,8 @@ mod program;
 mod record;
 #[cfg(target_os = "linux")]
 mod rules;
+#[cfg(target_os = "linux")]
+mod shared;
 #[cfg(target_os = "linux")]
 mod subject;
 #[cfg(target_os = "linux")]
