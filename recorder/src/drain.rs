@@ -64,9 +64,9 @@ pub fn decode(entry: &Entry) -> Decoded {
 /// writer, so that neither allocates, and with it page-faults, while recording.
 #[derive(Default)]
 pub struct Batch {
-    /// Out of the slots. None of them ended after the entries of this batch and of all before it
-    /// had been sent, so taken first they are never late.
-    pub early: Vec<Entry>,
+    /// Out of the slots, CPU by CPU. They are looked at after the ring, so everything that ended
+    /// before any of `entries` is here or was in a batch before.
+    pub slotted: Vec<Entry>,
     /// Out of the ring, in the order they were sent.
     pub entries: Vec<Entry>,
     /// Index of the probe, and a detour it saw.
@@ -78,7 +78,7 @@ pub struct Batch {
 
 impl Batch {
     pub fn clear(&mut self) {
-        self.early.clear();
+        self.slotted.clear();
         self.entries.clear();
         self.jumps.clear();
         self.anchor = None;
@@ -86,7 +86,7 @@ impl Batch {
     }
 
     fn is_empty(&self) -> bool {
-        self.early.is_empty()
+        self.slotted.is_empty()
             && self.entries.is_empty()
             && self.jumps.is_empty()
             && self.anchor.is_none()
@@ -136,7 +136,7 @@ impl Drain {
                 last_anchor = Some(Instant::now());
             }
             let more = self.fill(&mut batch.entries);
-            self.take_slots(&mut batch.early);
+            self.take_slots(&mut batch.slotted);
             if let Some(waiting) = &mut pending {
                 let taken = batch.entries.len() * ENTRY_BYTES;
                 waiting.behind = waiting.behind.saturating_sub(taken);
@@ -159,10 +159,10 @@ impl Drain {
         }
     }
 
-    fn take_slots(&self, early: &mut Vec<Entry>) {
+    fn take_slots(&self, slotted: &mut Vec<Entry>) {
         let Some(slots) = &self.slots else { return };
         for &cpu in &self.cpus {
-            slots.take_slots(cpu, |entry| early.push(entry));
+            slots.take_slots(cpu, |entry| slotted.push(entry));
         }
     }
 
