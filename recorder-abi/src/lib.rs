@@ -127,7 +127,10 @@ pub struct Frame {
     pub kind: u8,
     pub flags: u8,
     pub spare: u16,
-    pub rest: [u64; 3],
+    /// The thread that was believed to run until this one was found in its place; 0 = none.
+    pub before: u32,
+    pub spare2: u32,
+    pub rest: [u64; 2],
 }
 
 /// A record on its way past the ring; one cache line.

@@ -38,6 +38,13 @@ pub static TASK_COMM: Global<u32> = Global::new(0);
 pub static TASK_FLAGS: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_STATE: Global<u32> = Global::new(0);
+/// `task_struct.se` and two of its fields; 0 where the kernel has no such.
+#[unsafe(no_mangle)]
+pub static TASK_SE: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static SE_RAN: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static SE_RAN_BEFORE: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static IRQACTION_NEXT: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]

@@ -9,19 +9,22 @@ use aya_ebpf::{
     macros::btf_tracepoint,
     programs::BtfTracePointContext,
 };
-use detour_abi::{CGROUP_UNKNOWN, MAX_DEPTH, Task, flag, hook, kind};
+use detour_abi::{CGROUP_UNKNOWN, Frame, MAX_DEPTH, Task, flag, hook, kind};
 
 use crate::{
     page_fault::is_fault,
     stack::{close, split},
     state::{
-        Cpu, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_STATE, TASK_TGID, WORK_FUNC, field, now,
-        on_watched_cpu, own_task_slot, task_slot,
+        Cpu, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_SE, TASK_STATE,
+        TASK_TGID, WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
     },
 };
 
 /// No interrupt that ended longer ago than this asked for the switch.
-const SWITCH_NS: u64 = 20_000;
+const SWITCH_NS: u64 = 5_000;
+
+/// After this long the detour around an unseen switch may be settled; what is said later is too late.
+const DATED_NS: u64 = 50_000_000;
 
 /// `sched:sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next, ...)`.
 /// Interrupts are off here; only an NMI can come between.
@@ -42,6 +45,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         announce_if_new(cpu, prev, prev_tid);
 
         reconcile(cpu, prev_tid);
+        date_unseen_switch(cpu, prev);
 
         let (mut now, accounted) = cpu.stamp();
         let frame = *cpu.frame(0);
@@ -84,6 +88,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         frame.other = waker;
         frame.aux = if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 };
         frame.detail = work;
+        frame.before = 0;
         frame.accounted = left;
         frame.start = now;
     })
@@ -110,11 +115,45 @@ pub fn reconcile(cpu: &mut Cpu, tid: u32) {
     cpu.count_unmatched();
     cpu.emit(&frame, 0, 0, flag::POINT, 0);
     let frame = cpu.frame(0);
+    frame.before = frame.id;
     frame.id = tid;
     frame.other = 0;
     frame.aux = 0;
     frame.detail = 0;
     frame.flags = flag::CUT_SHORT;
+}
+
+/// When the one that was found running leaves, the kernel knows how long it has run: the time
+/// before that goes back to the one before it. Nothing was seen then, so nothing nested in it.
+#[inline(always)]
+fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
+    let frame = *cpu.frame(0);
+    let entity = TASK_SE.load();
+    // The idle task's time is not counted.
+    if frame.before == 0 || frame.id == 0 || frame.start == 0 || entity == 0 {
+        return;
+    }
+    let ran: u64 = unsafe { field(prev, entity + SE_RAN.load()) };
+    let ran_before: u64 = unsafe { field(prev, entity + SE_RAN_BEFORE.load()) };
+    let now = now();
+    let came = now.wrapping_sub(ran.wrapping_sub(ran_before));
+    if came <= frame.start || came > now || now - frame.start > DATED_NS {
+        return;
+    }
+    let hidden = Frame {
+        id: frame.before,
+        other: 0,
+        aux: 0,
+        detail: 0,
+        flags: flag::CONTINUED | flag::CUT_SHORT,
+        ..frame
+    };
+    let length = came - frame.start;
+    cpu.account(length);
+    cpu.emit(&hidden, length, length, 0, 0);
+    let frame = cpu.frame(0);
+    frame.start = came;
+    frame.accounted = frame.accounted.wrapping_add(length);
 }
 
 /// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on

@@ -267,6 +267,20 @@ pub const OFFSETS: &[Offset] = &[
         fields: &["__state", "state"],
         programs: &["sched_switch"],
     },
+    // How long a thread has run since it came. Without, a switch that went by unseen has no date.
+    Offset { global: "TASK_SE", structure: "task_struct", fields: &["se"], programs: &[] },
+    Offset {
+        global: "SE_RAN",
+        structure: "sched_entity",
+        fields: &["sum_exec_runtime"],
+        programs: &[],
+    },
+    Offset {
+        global: "SE_RAN_BEFORE",
+        structure: "sched_entity",
+        fields: &["prev_sum_exec_runtime"],
+        programs: &[],
+    },
     Offset {
         global: "IRQACTION_NEXT",
         structure: "irqaction",
