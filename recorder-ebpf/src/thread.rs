@@ -191,18 +191,32 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     if tid == 0 {
         return;
     }
-    let offset = TASK_COMM.load();
-    let comm = unsafe { [field::<u64>(task, offset), field::<u64>(task, offset + 8)] };
+    let comm = comm(task);
     // The outgoing task is still the current one.
     let cgroup = unsafe { bpf_get_current_cgroup_id() };
     let Some(slot) = own_task_slot(tid) else { return };
     if slot.comm[0] == comm[0] && slot.comm[1] == comm[1] && slot.cgroup == cgroup {
         return;
     }
-    let task = Task {
+    if cpu.announce(Task { cgroup, ..describe(task, comm) }) {
+        slot.comm = comm;
+        slot.cgroup = cgroup;
+    }
+}
+
+#[inline(always)]
+fn comm(task: *const u8) -> [u64; 2] {
+    let offset = TASK_COMM.load();
+    unsafe { [field(task, offset), field(task, offset + 8)] }
+}
+
+/// What a `task_struct` says of itself; a renamed task's name is not yet in there.
+#[inline(always)]
+fn describe(task: *const u8, comm: [u64; 2]) -> Task {
+    Task {
         comm,
-        cgroup,
-        tid,
+        cgroup: CGROUP_UNKNOWN,
+        tid: unsafe { field(task, TASK_PID.load()) },
         tgid: unsafe { field(task, TASK_TGID.load()) },
         task_flags: unsafe { field(task, TASK_FLAGS.load()) },
         parent: 0,
@@ -210,10 +224,6 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
         cpu: 0,
         kind_depth: kind::TASK,
         flags: 0,
-    };
-    if cpu.announce(task) {
-        slot.comm = comm;
-        slot.cgroup = cgroup;
     }
 }
 
@@ -273,18 +283,7 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
             // Its next switch announces it in full: a new program may be in a new cgroup.
             slot.cgroup = CGROUP_UNKNOWN;
         }
-        cpu.announce(Task {
-            comm,
-            cgroup: CGROUP_UNKNOWN,
-            tid,
-            tgid: unsafe { field(task, TASK_TGID.load()) },
-            task_flags: unsafe { field(task, TASK_FLAGS.load()) },
-            parent: 0,
-            spare: 0,
-            cpu: 0,
-            kind_depth: kind::TASK,
-            flags: 0,
-        });
+        cpu.announce(describe(task, comm));
     })
 }
 
@@ -295,18 +294,10 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::FORK, |cpu| {
         let parent: *const u8 = ctx.arg(0);
         let child: *const u8 = ctx.arg(1);
-        let offset = TASK_COMM.load();
         cpu.announce(Task {
-            comm: unsafe { [field(child, offset), field(child, offset + 8)] },
-            cgroup: CGROUP_UNKNOWN,
-            tid: unsafe { field(child, TASK_PID.load()) },
-            tgid: unsafe { field(child, TASK_TGID.load()) },
-            task_flags: unsafe { field(child, TASK_FLAGS.load()) },
             parent: unsafe { field(parent, TASK_TGID.load()) },
-            spare: 0,
-            cpu: 0,
             kind_depth: kind::FORK,
-            flags: 0,
+            ..describe(child, comm(child))
         });
     })
 }
