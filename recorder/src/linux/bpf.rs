@@ -25,7 +25,7 @@ use crate::{
 
 /// Built by `cargo xtask ebpf` from `recorder-ebpf` and committed, so that a plain build needs no
 /// BPF toolchain.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/detour.bpf.o");
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/detour.bpf.o");
 
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 

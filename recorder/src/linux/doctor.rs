@@ -114,6 +114,10 @@ fn hooks() -> Vec<Check> {
                 return check(&what, State::Reduced, found, None);
             }
             match hit.get(hook.counter).copied().unwrap_or(0) {
+                0 if hook.provoked => {
+                    let found = format!("attached, but does not fire: {}", hook.without);
+                    check(&what, State::Reduced, found, None)
+                }
                 0 => check(&what, State::Ok, "attached; nothing to see in 0.2 s", None),
                 n => check(&what, State::Ok, format!("attached, {n} hits in 0.2 s"), None),
             }
