@@ -52,6 +52,8 @@ pub mod flag {
     pub const RUNNABLE: u8 = 8;
     /// A page fault that needed I/O.
     pub const MAJOR: u8 = 16;
+    /// The time of a thread that left unseen, found out later; nothing seen nests in it.
+    pub const UNSEEN: u8 = 32;
 }
 
 /// Set in `other` when the waker or sender was an interrupt, not a task:

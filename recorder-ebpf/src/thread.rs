@@ -145,7 +145,7 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
         other: 0,
         aux: 0,
         detail: 0,
-        flags: flag::CONTINUED | flag::CUT_SHORT,
+        flags: flag::CONTINUED | flag::UNSEEN,
         ..frame
     };
     let length = came - frame.start;

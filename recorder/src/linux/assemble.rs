@@ -246,10 +246,10 @@ impl Assembler {
             tid: record.id,
             runnable: record.flags & flag::RUNNABLE != 0,
             waited_ns: u64::from(record.aux),
+            unseen: record.flags & (flag::POINT | flag::UNSEEN) != 0,
         };
         let Subject::Program(targets) = &mut self.subject else { return };
-        let seen_whole = record.flags & flag::POINT == 0;
-        let watched = seen_whole && targets.contains(record.id, &mut self.names);
+        let watched = !slice.unseen && targets.contains(record.id, &mut self.names);
         if !watched {
             self.program.slice(slice, None::<(LaneId, &mut Open)>);
             return;
