@@ -57,6 +57,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> Summary {
             unmatched: Some(t.lost.unmatched),
             overflow: Some(t.lost.overflow),
             unwritten: Some(t.lost.unwritten),
+            records_ns: Some(t.lost.records_ns),
         }),
         closure_error: trailer.and_then(|t| t.closure_error),
         overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {

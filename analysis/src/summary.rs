@@ -189,6 +189,8 @@ pub struct Losses {
     pub unmatched: Option<u64>,
     pub overflow: Option<u64>,
     pub unwritten: Option<u64>,
+    /// Net time of `records`: so much the account lacks.
+    pub records_ns: Option<u64>,
 }
 
 /// What the recording itself cost. Null when unknown.

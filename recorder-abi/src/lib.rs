@@ -52,6 +52,8 @@ pub mod flag {
     pub const RUNNABLE: u8 = 8;
     /// A page fault that needed I/O.
     pub const MAJOR: u8 = 16;
+    /// The time of a thread that left unseen, found out later; nothing seen nests in it.
+    pub const UNSEEN: u8 = 32;
 }
 
 /// Set in `other` when the waker or sender was an interrupt, not a task:
@@ -113,8 +115,8 @@ pub const CGROUP_UNKNOWN: u64 = u64::MAX;
 /// `PF_KTHREAD` of `task_struct.flags`.
 pub const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// An interruption that has begun and not ended.
-#[repr(C)]
+/// An interruption that has begun and not ended; one cache line.
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame {
     pub start: u64,
@@ -127,45 +129,76 @@ pub struct Frame {
     pub kind: u8,
     pub flags: u8,
     pub spare: u16,
+    /// The thread that was believed to run until this one was found in its place; 0 = none.
+    pub before: u32,
+    pub spare2: u32,
+    pub rest: [u64; 2],
 }
 
-/// State of one CPU. Written by BPF programs on that CPU only; user space reads the counters. The
-/// order is by use: a tick finds everything in four cache lines, which are cold when it comes.
+/// A record on its way past the ring; one cache line.
 #[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slot {
+    pub record: Record,
+    /// Which of all records that ever went through the slots it is, from 1 on. Written last.
+    pub number: u64,
+    pub rest: u64,
+}
+
+/// Slots of a CPU. A power of two, because the index is masked.
+pub const SLOTS: usize = 32;
+
+/// State of one CPU, a page of its own. Written by BPF programs on that CPU only, but for two words
+/// of user space's. The order is by use: a tick finds all it needs in three cache lines, the first
+/// of these, a frame and a slot. When it comes, whatever it needs is cold.
+#[repr(C, align(4096))]
 #[derive(Clone, Copy, Debug)]
 pub struct CpuState {
+    /// What is wanted of this CPU, see [`watch`]. Written by user space.
+    pub flags: u32,
+    /// Open frames above the thread's.
+    pub depth: u32,
     /// Net time of everything that has finished on this CPU. Frames remember its value at their
     /// start, so an interruption's net time is its length less what was added meanwhile.
     pub accounted: u64,
     /// End of the last interruption directly above the thread.
     pub interrupted_until: u64,
-    pub emitted: u64,
+    /// Records that have gone through the slots.
+    pub slot_next: u64,
+    /// Up to here there is room for certain; `slots_taken` is looked at only beyond, because it
+    /// has to be fetched from another CPU.
+    pub slot_limit: u64,
+    /// Program runs on this CPU, by [`hook`]. Those of a tick are still in the first cache line.
+    pub hits: [u64; hook::COUNT],
+    /// Time of every [`TIMED_RUNS`]th run of each program, measured from inside.
+    pub timed_ns: u64,
     /// The action that follows on the same IRQ line, if any.
     pub irq_next: u64,
     /// Place on a shared IRQ line of the action that runs.
     pub irq_chain: u32,
-    /// Open frames above the thread's.
-    pub depth: u32,
-    /// Time of every [`TIMED_RUNS`]th run of each program, measured from inside.
-    pub timed_ns: u64,
-    pub spare: [u64; 2],
+    pub spare: u32,
     pub frames: [Frame; MAX_DEPTH],
-    /// Program runs on this CPU, by [`hook`]. What a tick runs is in the first cache line.
-    pub hits: [u64; hook::COUNT],
     pub lost: u64,
     /// Net time of the lost records: what the account lacks.
     pub lost_ns: u64,
     pub unmatched: u64,
     pub overflow: u64,
     pub rest: [u64; 4],
+    /// Records that the reader has taken out of the slots. Written by user space.
+    pub slots_taken: u64,
+    pub reader: [u64; 7],
+    pub slots: [Slot; SLOTS],
 }
 
-/// Bits of a CPU's entry in the `FLAGS` map.
+/// Bits of [`CpuState::flags`].
 pub mod watch {
     /// Keep the nesting stack.
     pub const TRACK: u32 = 1;
     /// Send records.
     pub const EMIT: u32 = 2;
+    /// Send those of interrupt vectors through the CPU's slots, which costs less than the ring
+    /// but says nothing of their order among the others.
+    pub const SLOTS: u32 = 4;
 }
 
 /// What is known of a task, direct-mapped by tid.
@@ -229,8 +262,13 @@ const _: () = {
     assert!(size_of::<Record>() == 48);
     assert!(size_of::<Task>() == 48);
     assert!(core::mem::offset_of!(Record, kind_depth) == core::mem::offset_of!(Task, kind_depth));
-    assert!(size_of::<Frame>() == 40);
+    assert!(size_of::<Frame>() == 64);
+    assert!(size_of::<Slot>() == 64);
     assert!(size_of::<TaskSlot>() == 64);
     assert!(size_of::<Sender>() == 24);
-    assert!(size_of::<CpuState>() == 640);
+    assert!(size_of::<CpuState>() == 4096);
+    assert!(core::mem::offset_of!(CpuState, hits) + 8 * (hook::HRTIMER + 1) == 64);
+    assert!(core::mem::offset_of!(CpuState, frames).is_multiple_of(64));
+    assert!(core::mem::offset_of!(CpuState, slots_taken).is_multiple_of(64));
+    assert!(core::mem::offset_of!(CpuState, slots).is_multiple_of(64));
 };

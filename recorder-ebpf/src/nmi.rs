@@ -25,6 +25,9 @@ pub fn nmi(ctx: RawTracePointContext) -> i32 {
             kind: kind::NMI,
             flags: if handled { 0 } else { flag::CONTINUED },
             spare: 0,
+            before: 0,
+            spare2: 0,
+            rest: [0; 2],
         };
         let depth = cpu.depth() + 1;
         cpu.account(length);

@@ -45,6 +45,9 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
             kind,
             flags: flag::POINT,
             spare: 0,
+            before: 0,
+            spare2: 0,
+            rest: [0; 2],
         };
         cpu.emit(&frame, 0, 0, 0, depth + 1);
         return;
@@ -107,6 +110,9 @@ fn end(cpu: &mut Cpu, flags: u8) {
         kind: slot.fault_kind,
         flags: flag::CUT_SHORT,
         spare: 0,
+        before: 0,
+        spare2: 0,
+        rest: [0; 2],
     };
     slot.fault_start = 0;
     cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags, depth + 1);

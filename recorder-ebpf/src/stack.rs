@@ -5,7 +5,7 @@
 //! is added to the sum is exactly what is sent, so the net times add up to wall time whatever
 //! interrupts whatever, NMIs included; a race can only move nanoseconds between neighbours.
 
-use detour_abi::{Frame, MAX_DEPTH, flag};
+use detour_abi::{Frame, MAX_DEPTH, flag, kind};
 
 use crate::state::Cpu;
 
@@ -55,7 +55,11 @@ pub fn pop(cpu: &mut Cpu, kind: u8, id: u32, flags: u8) -> bool {
             return false;
         }
     }
-    close(cpu, &frame, now, accounted, flags, depth);
+    let (gross, net) = charge(cpu, &frame, now, accounted);
+    // Of the programs that end something, those of vectors alone run with interrupts disabled.
+    if kind != kind::VECTOR || !cpu.emit_in_slot(&frame, gross, net, flags, depth) {
+        cpu.emit(&frame, gross, net, flags, depth);
+    }
     if depth == 1 {
         cpu.state.interrupted_until = now;
     }
@@ -88,10 +92,17 @@ pub fn split(cpu: &mut Cpu, depth: u32, detail: u64) {
 /// Charges a finished frame, sends its record, returns its net time.
 #[inline(always)]
 pub fn close(cpu: &mut Cpu, frame: &Frame, now: u64, accounted: u64, flags: u8, depth: u32) -> u64 {
+    let (gross, net) = charge(cpu, frame, now, accounted);
+    cpu.emit(frame, gross, net, flags, depth);
+    net
+}
+
+/// Gross and net time of a frame that ends, which is accounted for from here on.
+#[inline(always)]
+fn charge(cpu: &mut Cpu, frame: &Frame, now: u64, accounted: u64) -> (u64, u64) {
     let gross = now.wrapping_sub(frame.start);
     let nested = accounted.wrapping_sub(frame.accounted);
     let net = if gross > nested { gross - nested } else { 0 };
     cpu.account(net);
-    cpu.emit(frame, gross, net, flags, depth);
-    net
+    (gross, net)
 }

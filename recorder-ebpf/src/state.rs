@@ -4,7 +4,7 @@ use core::intrinsics::AtomicOrdering;
 
 use aya_ebpf::{
     Global,
-    bindings::BPF_RB_NO_WAKEUP,
+    bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP},
     helpers::{
         bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns,
         generated::bpf_get_current_comm,
@@ -13,15 +13,13 @@ use aya_ebpf::{
     maps::{Array, RingBuf},
 };
 use detour_abi::{
-    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, Record, Sender, TASK_SLOTS, TIMED_RUNS,
-    Task, TaskSlot, kind, watch,
+    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, Record, SLOTS, Sender, TASK_SLOTS,
+    TIMED_RUNS, Task, TaskSlot, kind, watch,
 };
 
-/// One entry per possible CPU; the loader sets the sizes.
+/// One entry per possible CPU; the loader sets the sizes. User space maps it into its memory.
 #[map]
-pub static STATE: Array<CpuState> = Array::with_max_entries(1, 0);
-#[map]
-pub static FLAGS: Array<u32> = Array::with_max_entries(1, 0);
+pub static STATE: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 pub static SENDERS: Array<Sender> = Array::with_max_entries(1, 0);
 #[map]
@@ -40,6 +38,13 @@ pub static TASK_COMM: Global<u32> = Global::new(0);
 pub static TASK_FLAGS: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_STATE: Global<u32> = Global::new(0);
+/// `task_struct.se` and two of its fields; 0 where the kernel has no such.
+#[unsafe(no_mangle)]
+pub static TASK_SE: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static SE_RAN: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static SE_RAN_BEFORE: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static IRQACTION_NEXT: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
@@ -59,7 +64,7 @@ const SUBMIT: u64 = BPF_RB_NO_WAKEUP as u64;
 pub struct Cpu {
     pub state: &'static mut CpuState,
     pub number: u32,
-    emit: bool,
+    flags: u32,
 }
 
 /// Runs a hook's body on this CPU, if anybody watches it, and times one run in so many.
@@ -69,7 +74,10 @@ pub fn on_watched_cpu(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
     // A hook never interrupts itself, so its own counter needs no atomic.
     let runs = cpu.state.hits[hook] + 1;
     cpu.state.hits[hook] = runs;
-    let start = if runs & (TIMED_RUNS - 1) == TIMED_RUNS / 2 { now() } else { 0 };
+    let mut start = if runs & (TIMED_RUNS - 1) == TIMED_RUNS / 2 { now() } else { 0 };
+    // Where the compiler knows that it is 0 it makes two of the body, and a function of each: more
+    // code to fetch, and code is cold, too.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) start, options(nomem, nostack)) };
     body(&mut cpu);
     if start != 0 {
         atomic_add(&mut cpu.state.timed_ns, now().wrapping_sub(start));
@@ -82,19 +90,20 @@ impl Cpu {
     #[inline(always)]
     fn current() -> Option<Cpu> {
         let number = unsafe { bpf_get_smp_processor_id() };
-        let flags = unsafe { *FLAGS.get_ptr(number)? };
-        if flags & watch::TRACK == 0 {
-            return None;
-        }
         // SAFETY: the element belongs to this CPU, programs do not migrate, and whoever interrupts
         // this one finishes before it goes on.
         let state = unsafe { &mut *STATE.get_ptr_mut(number)? };
-        Some(Cpu { state, number, emit: flags & watch::EMIT != 0 })
+        // Volatile: user space changes them.
+        let flags = unsafe { core::ptr::read_volatile(&state.flags) };
+        if flags & watch::TRACK == 0 {
+            return None;
+        }
+        Some(Cpu { state, number, flags })
     }
 
     #[inline(always)]
     pub fn emits(&self) -> bool {
-        self.emit
+        self.flags & watch::EMIT != 0
     }
 
     #[inline(always)]
@@ -146,30 +155,70 @@ impl Cpu {
 
     #[inline(always)]
     pub fn emit(&mut self, frame: &Frame, gross: u64, net: u64, flags: u8, depth: u32) {
-        if !self.emit {
+        if !self.emits() {
             return;
         }
         match RING.reserve::<Record>(0) {
             Some(mut entry) => {
-                entry.write(Record {
-                    start: frame.start,
-                    gross,
-                    net,
-                    detail: frame.detail,
-                    id: frame.id,
-                    other: frame.other,
-                    aux: frame.aux,
-                    cpu: self.number as u16,
-                    kind_depth: frame.kind | ((depth as u8) << 4),
-                    flags: frame.flags | flags,
-                });
+                entry.write(self.record(frame, gross, net, flags, depth));
                 entry.submit(SUBMIT);
-                atomic_add(&mut self.state.emitted, 1);
             }
             None => {
                 atomic_add(&mut self.state.lost, 1);
                 atomic_add(&mut self.state.lost_ns, net);
             }
+        }
+    }
+
+    /// `emit` through this CPU's own slots, which are in the page that the program works with
+    /// anyway; the ring is five pages and a lock. For programs that run with interrupts disabled
+    /// only: no other may come between. False when that is not wanted, or no slot is free.
+    #[inline(always)]
+    pub fn emit_in_slot(
+        &mut self,
+        frame: &Frame,
+        gross: u64,
+        net: u64,
+        flags: u8,
+        depth: u32,
+    ) -> bool {
+        if self.flags & watch::SLOTS == 0 {
+            return false;
+        }
+        let next = self.state.slot_next;
+        if next == self.state.slot_limit {
+            let taken = unsafe { core::ptr::read_volatile(&self.state.slots_taken) };
+            let limit = taken.wrapping_add(SLOTS as u64);
+            if next == limit {
+                return false;
+            }
+            self.state.slot_limit = limit;
+        }
+        let record = self.record(frame, gross, net, flags, depth);
+        // SAFETY: the index is masked to the array's length.
+        let slot = unsafe { self.state.slots.get_unchecked_mut(next as usize & (SLOTS - 1)) };
+        slot.record = record;
+        // The number says that the record is whole. x86, the only architecture with these hooks,
+        // keeps the order of stores; so must the compiler.
+        unsafe { core::arch::asm!("", options(nostack)) };
+        unsafe { core::ptr::write_volatile(&mut slot.number, next + 1) };
+        self.state.slot_next = next + 1;
+        true
+    }
+
+    #[inline(always)]
+    fn record(&self, frame: &Frame, gross: u64, net: u64, flags: u8, depth: u32) -> Record {
+        Record {
+            start: frame.start,
+            gross,
+            net,
+            detail: frame.detail,
+            id: frame.id,
+            other: frame.other,
+            aux: frame.aux,
+            cpu: self.number as u16,
+            kind_depth: frame.kind | ((depth as u8) << 4),
+            flags: frame.flags | flags,
         }
     }
 
@@ -181,7 +230,6 @@ impl Cpu {
             Some(mut entry) => {
                 entry.write(task);
                 entry.submit(SUBMIT);
-                atomic_add(&mut self.state.emitted, 1);
                 true
             }
             None => {

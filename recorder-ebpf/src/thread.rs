@@ -9,19 +9,22 @@ use aya_ebpf::{
     macros::btf_tracepoint,
     programs::BtfTracePointContext,
 };
-use detour_abi::{CGROUP_UNKNOWN, MAX_DEPTH, Task, flag, hook, kind};
+use detour_abi::{CGROUP_UNKNOWN, Frame, MAX_DEPTH, Task, flag, hook, kind};
 
 use crate::{
     page_fault::is_fault,
     stack::{close, split},
     state::{
-        Cpu, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_STATE, TASK_TGID, WORK_FUNC, field, now,
-        on_watched_cpu, own_task_slot, task_slot,
+        Cpu, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_SE, TASK_STATE,
+        TASK_TGID, WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
     },
 };
 
 /// No interrupt that ended longer ago than this asked for the switch.
-const SWITCH_NS: u64 = 20_000;
+const SWITCH_NS: u64 = 5_000;
+
+/// After this long the detour around an unseen switch may be settled; what is said later is too late.
+const DATED_NS: u64 = 50_000_000;
 
 /// `sched:sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next, ...)`.
 /// Interrupts are off here; only an NMI can come between.
@@ -42,6 +45,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         announce_if_new(cpu, prev, prev_tid);
 
         reconcile(cpu, prev_tid);
+        date_unseen_switch(cpu, prev);
 
         let (mut now, accounted) = cpu.stamp();
         let frame = *cpu.frame(0);
@@ -84,6 +88,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         frame.other = waker;
         frame.aux = if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 };
         frame.detail = work;
+        frame.before = 0;
         frame.accounted = left;
         frame.start = now;
     })
@@ -110,11 +115,45 @@ pub fn reconcile(cpu: &mut Cpu, tid: u32) {
     cpu.count_unmatched();
     cpu.emit(&frame, 0, 0, flag::POINT, 0);
     let frame = cpu.frame(0);
+    frame.before = frame.id;
     frame.id = tid;
     frame.other = 0;
     frame.aux = 0;
     frame.detail = 0;
     frame.flags = flag::CUT_SHORT;
+}
+
+/// When the one that was found running leaves, the kernel knows how long it has run: the time
+/// before that goes back to the one before it. Nothing was seen then, so nothing nested in it.
+#[inline(always)]
+fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
+    let frame = *cpu.frame(0);
+    let entity = TASK_SE.load();
+    // The idle task's time is not counted.
+    if frame.before == 0 || frame.id == 0 || frame.start == 0 || entity == 0 {
+        return;
+    }
+    let ran: u64 = unsafe { field(prev, entity + SE_RAN.load()) };
+    let ran_before: u64 = unsafe { field(prev, entity + SE_RAN_BEFORE.load()) };
+    let now = now();
+    let came = now.wrapping_sub(ran.wrapping_sub(ran_before));
+    if came <= frame.start || came > now || now - frame.start > DATED_NS {
+        return;
+    }
+    let hidden = Frame {
+        id: frame.before,
+        other: 0,
+        aux: 0,
+        detail: 0,
+        flags: flag::CONTINUED | flag::UNSEEN,
+        ..frame
+    };
+    let length = came - frame.start;
+    cpu.account(length);
+    cpu.emit(&hidden, length, length, 0, 0);
+    let frame = cpu.frame(0);
+    frame.start = came;
+    frame.accounted = frame.accounted.wrapping_add(length);
 }
 
 /// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on
@@ -152,18 +191,32 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     if tid == 0 {
         return;
     }
-    let offset = TASK_COMM.load();
-    let comm = unsafe { [field::<u64>(task, offset), field::<u64>(task, offset + 8)] };
+    let comm = comm(task);
     // The outgoing task is still the current one.
     let cgroup = unsafe { bpf_get_current_cgroup_id() };
     let Some(slot) = own_task_slot(tid) else { return };
     if slot.comm[0] == comm[0] && slot.comm[1] == comm[1] && slot.cgroup == cgroup {
         return;
     }
-    let task = Task {
+    if cpu.announce(Task { cgroup, ..describe(task, comm) }) {
+        slot.comm = comm;
+        slot.cgroup = cgroup;
+    }
+}
+
+#[inline(always)]
+fn comm(task: *const u8) -> [u64; 2] {
+    let offset = TASK_COMM.load();
+    unsafe { [field(task, offset), field(task, offset + 8)] }
+}
+
+/// What a `task_struct` says of itself; a renamed task's name is not yet in there.
+#[inline(always)]
+fn describe(task: *const u8, comm: [u64; 2]) -> Task {
+    Task {
         comm,
-        cgroup,
-        tid,
+        cgroup: CGROUP_UNKNOWN,
+        tid: unsafe { field(task, TASK_PID.load()) },
         tgid: unsafe { field(task, TASK_TGID.load()) },
         task_flags: unsafe { field(task, TASK_FLAGS.load()) },
         parent: 0,
@@ -171,10 +224,6 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
         cpu: 0,
         kind_depth: kind::TASK,
         flags: 0,
-    };
-    if cpu.announce(task) {
-        slot.comm = comm;
-        slot.cgroup = cgroup;
     }
 }
 
@@ -234,18 +283,7 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
             // Its next switch announces it in full: a new program may be in a new cgroup.
             slot.cgroup = CGROUP_UNKNOWN;
         }
-        cpu.announce(Task {
-            comm,
-            cgroup: CGROUP_UNKNOWN,
-            tid,
-            tgid: unsafe { field(task, TASK_TGID.load()) },
-            task_flags: unsafe { field(task, TASK_FLAGS.load()) },
-            parent: 0,
-            spare: 0,
-            cpu: 0,
-            kind_depth: kind::TASK,
-            flags: 0,
-        });
+        cpu.announce(describe(task, comm));
     })
 }
 
@@ -256,18 +294,10 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::FORK, |cpu| {
         let parent: *const u8 = ctx.arg(0);
         let child: *const u8 = ctx.arg(1);
-        let offset = TASK_COMM.load();
         cpu.announce(Task {
-            comm: unsafe { [field(child, offset), field(child, offset + 8)] },
-            cgroup: CGROUP_UNKNOWN,
-            tid: unsafe { field(child, TASK_PID.load()) },
-            tgid: unsafe { field(child, TASK_TGID.load()) },
-            task_flags: unsafe { field(child, TASK_FLAGS.load()) },
             parent: unsafe { field(parent, TASK_TGID.load()) },
-            spare: 0,
-            cpu: 0,
             kind_depth: kind::FORK,
-            flags: 0,
+            ..describe(child, comm(child))
         });
     })
 }

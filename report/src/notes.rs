@@ -88,6 +88,10 @@ fn lost(summary: &Summary) -> String {
         .filter_map(|&(n, what, why)| n.filter(|&n| n > 0).map(|n| (n, what, why)))
         .map(|(n, what, why)| match (n, what) {
             (2.., "entry or exit") => format!("{} entries or exits {why}", count(n)),
+            (_, "record") => {
+                let taken = time(lost.records_ns.unwrap_or(0) as f64);
+                format!("{} of {taken} in all {why}", plural(n, what))
+            }
             _ => format!("{} {why}", plural(n, what)),
         })
         .collect();

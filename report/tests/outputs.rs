@@ -226,7 +226,14 @@ fn a_recording_with_losses_limits_and_missing_hooks() {
     }];
     manifest.limits = vec!["CPU 2 was left out: it is offline.".into()];
     let mut trailer = trailer(100);
-    trailer.lost = Lost { records: 12, detours: 1, unmatched: 2, overflow: 0, unwritten: 3 };
+    trailer.lost = Lost {
+        records: 12,
+        detours: 1,
+        unmatched: 2,
+        overflow: 0,
+        unwritten: 3,
+        records_ns: 45_000,
+    };
     trailer.remarks = vec!["The clock stepped back once.".into()];
     let mut broken = block(0, &events(0)[..200], true);
     broken.detours[7].len_ns += 1;

@@ -40,6 +40,45 @@ impl Needs {
     }
 }
 
+/// Tasks on whose behalf BPF programs do not run, as some hosts have it for the agent that is
+/// process 1 there. Interrupts that hit them are not seen, and nothing can be done about it here;
+/// but the kernel says how long they ran.
+pub struct Hidden {
+    ran_ns: u64,
+}
+
+impl Hidden {
+    pub fn start() -> Hidden {
+        Hidden { ran_ns: Hidden::ran_ns() }
+    }
+
+    /// How long they ran since the start.
+    pub fn stop(self) -> Hidden {
+        Hidden { ran_ns: Hidden::ran_ns() - self.ran_ns }
+    }
+
+    /// How many events may have hit them that come `apart_ns` apart or more. `unmatched` is how
+    /// often the recorder found that it had not seen a switch; where it never did, none.
+    pub fn may_have_taken(&self, unmatched: u64, apart_ns: u64) -> u64 {
+        match unmatched {
+            0 => 0,
+            slices => slices + self.ran_ns / apart_ns,
+        }
+    }
+
+    /// CPU time of process 1, threads that have ended included.
+    fn ran_ns() -> u64 {
+        // As clock_getcpuclockid(3) makes it: the process's number inverted, and which clock.
+        let clock: libc::clockid_t = (!1 << 3) | 2;
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is to a live value.
+        match unsafe { libc::clock_gettime(clock, &mut time) } {
+            0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+            _ => 0,
+        }
+    }
+}
+
 /// The CPU that is measured and the one for everything else.
 pub fn cpus() -> (u32, u32) {
     let allowed = recorder::machine::allowed();
@@ -195,6 +234,22 @@ impl Trace {
     pub fn span(&self, record: &Record) -> (u64, u64) {
         let start = self.epoch_ns + record.start_ns;
         (start, start + record.gross_ns)
+    }
+
+    /// What was recorded up to a millisecond around a time, one line each, for messages.
+    pub fn around(&self, from: u64, to: u64) -> String {
+        let (from, to) = (from.saturating_sub(1_000_000), to + 1_000_000);
+        let mut lines: Vec<(u64, String)> = self
+            .records()
+            .map(|(source, record)| (source, record, self.span(record)))
+            .filter(|(_, _, (start, end))| *end >= from && *start <= to)
+            .map(|(source, record, (start, end))| {
+                let name = format!("{:?} {}", source.class, source.name);
+                (start, format!("{start} to {end}: {name} {:?}\n", record.flags))
+            })
+            .collect();
+        lines.sort();
+        lines.into_iter().map(|(_, line)| line).collect()
     }
 
     /// The report as JSON.

@@ -121,6 +121,11 @@ pub struct LaneTotals {
     pub counters: BTreeMap<String, u64>,
 }
 
+/// Left out when it is nothing, so that files of before and after look alike.
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
@@ -134,6 +139,9 @@ pub struct Lost {
     pub overflow: u64,
     /// Records and detours that could not be written to the file.
     pub unwritten: u64,
+    /// Net time of `records`: so much the account lacks.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub records_ns: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -23,7 +23,8 @@ fn manifest() -> Manifest {
 }
 
 fn trailer() -> Trailer {
-    let lost = Lost { records: 1, detours: 2, unmatched: 3, overflow: 4, unwritten: 5 };
+    let lost =
+        Lost { records: 1, detours: 2, unmatched: 3, overflow: 4, unwritten: 5, records_ns: 0 };
     Trailer {
         lost,
         closure_error: Some(0.0625),

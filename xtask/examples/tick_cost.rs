@@ -1,164 +1,260 @@
-//! What recording adds to a timer tick: part of `cargo xtask bench`. Takes traces in pairs, first
-//! one with kernel records, then one of the probe alone, and prints one JSON object.
+//! What recording adds to a timer tick: part of `cargo xtask bench`. Prints one JSON object.
 //!
-//! The probe alone does not know what a detour was. But ticks come in a fixed rhythm on the clock
-//! both traces share, so the pair's first trace tells where in each period to look in both: the
-//! longest detour there is the tick's.
+//! One probe runs all the time. Meanwhile the programs are put on their hooks and taken off again,
+//! in blocks of some ticks each, watched and unwatched in pairs whose order is drawn by lot: on a
+//! virtual machine ticks take 6 us for a while and 15 us for another, and neighbours mostly see the
+//! same. Unwatched means that nothing of ours is attached.
+//!
+//! Ticks come in a fixed rhythm, so the longest detour at each beat is the tick's, watched or not.
+//! What a pair says is the median of all differences between one of its watched ticks and one of
+//! its unwatched (the shift of Hodges and Lehmann): where ticks are of two kinds, as many
+//! differences lie on one side as on the other, while medians jump between the kinds.
 
-use std::{collections::BTreeMap, error::Error};
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("the probe runs on Linux only");
+    std::process::exit(1);
+}
 
-use trace::{Class, Reader, Record, Source};
+#[cfg(target_os = "linux")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    linux::main()
+}
 
-/// Rates that Linux can be built with.
-const RATES: [u64; 4] = [100, 250, 300, 1000];
-/// How far around the usual place a tick is looked for.
-const WINDOW_NS: i64 = 40_000;
-/// Fewer ticks say nothing.
-const ENOUGH: usize = 100;
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{
+        collections::BTreeMap,
+        error::Error,
+        sync::Arc,
+        time::{Duration, Instant},
+    };
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let files: Vec<String> = std::env::args().skip(1).collect();
-    let mut rounds = Vec::new();
-    for pair in files.chunks_exact(2) {
-        rounds.push(round(&read(&pair[0])?, &read(&pair[1])?)?);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    use recorder::clock::Monotonic as Clock;
+    #[cfg(target_arch = "x86_64")]
+    use recorder::clock::Tsc as Clock;
+    #[cfg(target_arch = "aarch64")]
+    use recorder::clock::VirtualCounter as Clock;
+    use recorder::{
+        CpuSet,
+        bpf::{Bpf, Options, Wanted},
+        clock::{ClockLine, Counter, anchor},
+        machine,
+        probe::{Jump, Jumps, assess, run},
+    };
+    use serde_json::{Value, json};
+
+    /// Rates that Linux can be built with; the quickest that fits is the tick's.
+    const RATES: [u64; 4] = [1000, 300, 250, 100];
+    /// How far around the usual place a tick is looked for.
+    const WINDOW_NS: i64 = 40_000;
+    /// Shorter detours are no ticks.
+    const SHORTEST_NS: u64 = 1_000;
+    /// As the recorder polls.
+    const POLL: Duration = Duration::from_millis(10);
+    const BLOCK: Duration = Duration::from_millis(60);
+    /// Attaching interrupts every CPU to patch the kernel; some ticks later that is over.
+    const SETTLE: Duration = Duration::from_millis(12);
+    /// Fewer pairs say nothing.
+    const ENOUGH: usize = 20;
+    /// Multiples of t_min, as `detour record` has it.
+    const THRESHOLD: u64 = 9;
+
+    /// A time in which nothing was attached or detached.
+    struct Block {
+        watched: bool,
+        from: u64,
+        to: u64,
     }
-    let added = |key: &str| -> Vec<f64> {
-        let of = |round: &serde_json::Value| {
-            Some(round["watched"][key].as_f64()? - round["bare"][key].as_f64()?)
+
+    pub fn main() -> Result<(), Box<dyn Error>> {
+        let arguments: Vec<u32> =
+            std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+        let [cpu, housekeeping, pairs] = arguments[..] else {
+            return Err("usage: tick_cost MEASURED_CPU HOUSEKEEPING_CPU PAIRS".into());
         };
-        rounds.iter().filter_map(of).collect()
-    };
-    let (low, high) = interval(added("p50_ns")).ok_or("there was nothing to compare")?;
-    let figures = serde_json::json!({
-        "added_p10_ns": median(added("p10_ns")),
-        "added_p25_ns": median(added("p25_ns")),
-        "added_p50_ns": median(added("p50_ns")),
-        "added_p50_low_ns": low,
-        "added_p50_high_ns": high,
-        "rounds": rounds,
-    });
-    println!("{figures}");
-    Ok(())
-}
-
-/// Where the true median lies with 90 % confidence or more: that few or fewer of the values are on
-/// the wrong side of it is as likely as that many coins showing heads. All of them when they are
-/// too few to say.
-fn interval(mut values: Vec<f64>) -> Option<(f64, f64)> {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let mut chance = 0.5f64.powi(count as i32);
-    let mut below = chance;
-    let mut skip = 0;
-    while below <= 0.05 && skip + 1 < count / 2 {
-        skip += 1;
-        chance *= (count - skip + 1) as f64 / skip as f64;
-        below += chance;
+        let measurement = measure(cpu, housekeeping, pairs)?;
+        println!("{}", measurement.figures()?);
+        Ok(())
     }
-    // The last step may have gone beyond what is allowed.
-    let skip = if below > 0.05 { skip.saturating_sub(1) } else { skip };
-    Some((*values.get(skip)?, *values.get(count.checked_sub(1 + skip)?)?))
-}
 
-/// A recording's detours on the machine's clock, as (start, length).
-struct Detours {
-    all: Vec<(u64, u64)>,
-    /// Those that are a tick with its softirqs and nothing else.
-    ticks: Vec<(u64, u64)>,
-}
+    struct Measurement {
+        blocks: Vec<Block>,
+        /// On the probe's clock, in ns.
+        detours: Vec<(u64, u64)>,
+    }
 
-fn read(file: &str) -> Result<Detours, Box<dyn Error>> {
-    let reader = Reader::open(file)?;
-    let origin = reader.manifest().started_monotonic_ns;
-    let source = |record: &Record| reader.sources().get(record.source.0 as usize);
-    let is_tick = |source: &Source| source.class == Class::Timer && source.name == "tick";
-    let belongs = |source: &Source| matches!(source.class, Class::Timer | Class::Softirq);
-    let mut detours = Detours { all: Vec::new(), ticks: Vec::new() };
-    for block in reader.blocks() {
-        let block = block?;
-        for (detour, records) in block.composed() {
-            let event = (origin + detour.start_ns, detour.len_ns);
-            detours.all.push(event);
-            if records.iter().any(|r| source(r).is_some_and(is_tick))
-                && records.iter().all(|r| source(r).is_some_and(belongs))
-            {
-                detours.ticks.push(event);
+    fn measure(cpu: u32, housekeeping: u32, pairs: u32) -> Result<Measurement, Box<dyn Error>> {
+        let watched = CpuSet::from([cpu]);
+        let options = Options { watched: &watched, program_mode: false, ring_bytes: 16 << 20 };
+        let mut bpf = Bpf::load(&options)?;
+        let mut ring = bpf.take_ring()?;
+        let shared = bpf.shared();
+        bpf.detach();
+        let jumps = Arc::new(Jumps::new(1 << 20)?);
+        let probe = {
+            let jumps = Arc::clone(&jumps);
+            std::thread::Builder::new().name("detour-probe".into()).spawn(move || {
+                machine::pin(&CpuSet::from([cpu]));
+                let threshold = THRESHOLD * assess::<Clock>(1_000_000).t_min;
+                run::<Clock>(&jumps, threshold)
+            })?
+        };
+        machine::pin(&CpuSet::from([housekeeping]));
+        let mut clock = ClockLine::default();
+        clock.push(anchor::<Clock>(200));
+        let mut seen: Vec<Jump> = Vec::new();
+        let mut records = 0u64;
+        let mut pause = |time: Duration, seen: &mut Vec<Jump>| {
+            let end = Instant::now() + time;
+            while Instant::now() < end {
+                std::thread::sleep(POLL.min(end.saturating_duration_since(Instant::now())));
+                jumps.drain(|jump| seen.push(jump));
+                shared.take_slots(cpu, |_| records += 1);
+                while ring.next().is_some() {
+                    records += 1;
+                }
             }
+        };
+        pause(Duration::from_millis(300), &mut seen);
+        let mut blocks = Vec::new();
+        let mut lots = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..pairs {
+            lots ^= lots << 13;
+            lots ^= lots >> 7;
+            lots ^= lots << 17;
+            let first = lots & (1 << 32) != 0;
+            for watch in [first, !first] {
+                if watch {
+                    bpf.attach(&watched)?;
+                    bpf.watch(|_| Wanted::Track);
+                    std::thread::sleep(Duration::from_millis(1));
+                    bpf.watch(|n| if n == cpu { Wanted::Records } else { Wanted::Track });
+                }
+                pause(SETTLE, &mut seen);
+                let from = Clock::read();
+                pause(BLOCK, &mut seen);
+                blocks.push(Block { watched: watch, from, to: Clock::read() });
+                bpf.watch(|_| Wanted::Nothing);
+                bpf.detach();
+            }
+            clock.push(anchor::<Clock>(200));
+        }
+        jumps.end_at(0);
+        probe.join().map_err(|_| "the probe broke")?;
+        clock.push(anchor::<Clock>(200));
+        if records == 0 {
+            return Err("there were no records".into());
+        }
+        let ns = |ticks| clock.ns(ticks).unwrap_or(0);
+        for block in &mut blocks {
+            (block.from, block.to) = (ns(block.from), ns(block.to));
+        }
+        let detours = seen.iter().map(|jump| (ns(jump.from), ns(jump.to) - ns(jump.from)));
+        Ok(Measurement { detours: detours.collect(), blocks })
+    }
+
+    impl Measurement {
+        fn figures(&self) -> Result<Value, Box<dyn Error>> {
+            let (period, phase) = self.rhythm().ok_or("there is no regular tick on this CPU")?;
+            let ticks = self.ticks(period, phase);
+            let of = |block: &Block| -> Vec<f64> {
+                ticks.range(block.from..block.to).map(|(_, &length)| length as f64).collect()
+            };
+            let (mut watched, mut bare, mut added) = (Vec::new(), Vec::new(), Vec::new());
+            for pair in self.blocks.chunks_exact(2) {
+                let mut pair = [&pair[0], &pair[1]];
+                pair.sort_by_key(|block| block.watched);
+                let [off, on] = pair.map(of);
+                let differences = on.iter().flat_map(|a| off.iter().map(move |b| a - b));
+                // Without a tick in one of them there is nothing to compare.
+                added.extend(median(differences.collect()));
+                watched.extend(on);
+                bare.extend(off);
+            }
+            if added.len() < ENOUGH {
+                return Err(format!("only {} pairs of blocks have ticks", added.len()).into());
+            }
+            let (low, high) = interval(added.clone()).ok_or("there was nothing to compare")?;
+            Ok(json!({
+                "added_ns": median(added.clone()),
+                "added_low_ns": low,
+                "added_high_ns": high,
+                "pairs": added.len(),
+                "period_ns": period,
+                "watched_ticks": watched.len(),
+                "watched_median_ns": median(watched),
+                "bare_ticks": bare.len(),
+                "bare_median_ns": median(bare),
+            }))
+        }
+
+        /// Period and phase of the tick.
+        fn rhythm(&self) -> Option<(u64, u64)> {
+            let long = || self.detours.iter().filter(|d| d.1 >= SHORTEST_NS);
+            let (first, last) = (long().next()?.0, long().next_back()?.0);
+            RATES.map(|rate| 1_000_000_000 / rate).into_iter().find_map(|period| {
+                let mut places: BTreeMap<u64, u64> = BTreeMap::new();
+                for (start, _) in long() {
+                    *places.entry(start % period / WINDOW_NS as u64).or_default() += 1;
+                }
+                let place = *places.iter().max_by_key(|(_, count)| **count)?.0;
+                let middle = (place * WINDOW_NS as u64 + WINDOW_NS as u64 / 2) % period;
+                let near = long().map(|d| around(d.0, middle, period));
+                let near: Vec<f64> =
+                    near.filter(|o| o.abs() <= WINDOW_NS).map(|o| o as f64).collect();
+                let beats = (last - first) / period;
+                if (near.len() as u64) < beats * 9 / 10 {
+                    return None;
+                }
+                let usual = median(near)? as i64;
+                Some((period, (middle as i64 + usual).rem_euclid(period as i64) as u64))
+            })
+        }
+
+        /// Length of the tick at each beat.
+        fn ticks(&self, period: u64, phase: u64) -> BTreeMap<u64, u64> {
+            let mut ticks = BTreeMap::new();
+            for &(start, length) in &self.detours {
+                let offset = around(start, phase, period);
+                if offset.abs() <= WINDOW_NS && length >= SHORTEST_NS {
+                    let tick = ticks.entry((start as i64 - offset) as u64).or_insert(0);
+                    *tick = length.max(*tick);
+                }
+            }
+            ticks
         }
     }
-    Ok(detours)
-}
 
-fn round(watched: &Detours, bare: &Detours) -> Result<serde_json::Value, Box<dyn Error>> {
-    let period = period(&watched.ticks).ok_or("there is no regular tick on this CPU")?;
-    let phase = phase(&watched.ticks, period);
-    let named: Vec<u64> = watched.ticks.iter().map(|tick| tick.1).collect();
-    Ok(serde_json::json!({
-        "period_ns": period,
-        "watched": figures(longest_near(&watched.all, period, phase))?,
-        "bare": figures(longest_near(&bare.all, period, phase))?,
-        "named_p50_ns": median(named.into_iter().map(|ns| ns as f64).collect()),
-    }))
-}
-
-/// The longest period that nearly all distances of ticks are multiples of; ticks that something
-/// else joined are missing from the row.
-fn period(ticks: &[(u64, u64)]) -> Option<u64> {
-    if ticks.len() < ENOUGH {
-        return None;
+    /// Signed distance to the nearest moment with this phase.
+    fn around(at: u64, phase: u64, period: u64) -> i64 {
+        let half = period / 2;
+        ((at % period + period + half - phase) % period) as i64 - half as i64
     }
-    let distances: Vec<u64> = ticks.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    let fits = |period: &u64| {
-        let near = |distance: &&u64| around(**distance, 0, *period).abs() < WINDOW_NS;
-        distances.iter().filter(near).count() * 10 > distances.len() * 9
-    };
-    RATES.map(|rate| 1_000_000_000 / rate).into_iter().find(fits)
-}
 
-/// Where in the period most ticks start. The median, taken on the side of the circle where they
-/// are: measured from the first of them.
-fn phase(ticks: &[(u64, u64)], period: u64) -> u64 {
-    let anchor = ticks.first().map_or(0, |tick| tick.0 % period);
-    let offsets = ticks.iter().map(|tick| around(tick.0, anchor, period) as f64).collect();
-    let usual = median(offsets).unwrap_or(0.0) as i64;
-    (anchor as i64 + usual).rem_euclid(period as i64) as u64
-}
+    fn median(mut values: Vec<f64>) -> Option<f64> {
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        Some((values[last / 2] + values[last.div_ceil(2)]) / 2.0)
+    }
 
-/// Signed distance to the nearest moment with this phase.
-fn around(at: u64, phase: u64, period: u64) -> i64 {
-    let half = period / 2;
-    ((at % period + period + half - phase) % period) as i64 - half as i64
-}
-
-fn longest_near(detours: &[(u64, u64)], period: u64, phase: u64) -> Vec<u64> {
-    let mut longest = BTreeMap::new();
-    for &(start, length) in detours {
-        let offset = around(start, phase, period);
-        if offset.abs() <= WINDOW_NS {
-            let tick = (start as i64 - offset) as u64 / period;
-            let best = longest.entry(tick).or_insert(0);
-            *best = length.max(*best);
+    /// Where the true median lies with 90 % confidence or more: that few or fewer of the values are
+    /// on the wrong side of it is as likely as that many coins showing heads. All of them when they
+    /// are too few to say.
+    fn interval(mut values: Vec<f64>) -> Option<(f64, f64)> {
+        values.sort_by(f64::total_cmp);
+        let count = values.len();
+        let mut chance = 0.5f64.powi(count as i32);
+        let mut below = chance;
+        let mut skip = 0;
+        while below <= 0.05 && skip + 1 < count / 2 {
+            skip += 1;
+            chance *= (count - skip + 1) as f64 / skip as f64;
+            below += chance;
         }
+        // The last step may have gone beyond what is allowed.
+        let skip = if below > 0.05 { skip.saturating_sub(1) } else { skip };
+        Some((*values.get(skip)?, *values.get(count.checked_sub(1 + skip)?)?))
     }
-    longest.into_values().collect()
-}
-
-fn figures(mut lengths: Vec<u64>) -> Result<serde_json::Value, Box<dyn Error>> {
-    if lengths.len() < ENOUGH {
-        return Err(format!("only {} ticks were found", lengths.len()).into());
-    }
-    lengths.sort_unstable();
-    let at = |share: f64| lengths[(share * (lengths.len() - 1) as f64).round() as usize];
-    Ok(serde_json::json!({
-        "ticks": lengths.len(),
-        "p10_ns": at(0.1),
-        "p25_ns": at(0.25),
-        "p50_ns": at(0.5),
-    }))
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    Some((values[last / 2] + values[last.div_ceil(2)]) / 2.0)
 }

@@ -16,6 +16,36 @@ const RECORD_COLUMNS: usize = 8;
 const COLUMNS: usize = 12;
 const CONSTANT: u32 = 1 << 31;
 
+/// The columns by name, in the order in which they are stored.
+struct Named<'a, C> {
+    start: &'a mut C,
+    net: &'a mut C,
+    nested: &'a mut C,
+    extra: &'a mut C,
+    source: &'a mut C,
+    cpu: &'a mut C,
+    depth: &'a mut C,
+    flags: &'a mut C,
+    d_start: &'a mut C,
+    d_rest: &'a mut C,
+    d_outside: &'a mut C,
+    d_records: &'a mut C,
+}
+
+impl<'a, C> Named<'a, C> {
+    #[rustfmt::skip]
+    fn of(columns: &'a mut [C; COLUMNS]) -> Named<'a, C> {
+        let [
+            start, net, nested, extra, source, cpu, depth, flags,
+            d_start, d_rest, d_outside, d_records,
+        ] = columns;
+        Named {
+            start, net, nested, extra, source, cpu, depth, flags,
+            d_start, d_rest, d_outside, d_records,
+        }
+    }
+}
+
 /// Turns blocks into payloads. Keeps its buffers: writing a block allocates nothing after the first.
 #[derive(Default)]
 pub(crate) struct Encoder {
@@ -33,38 +63,22 @@ pub(crate) struct Encoded<'a> {
 impl Encoder {
     /// The caller has checked the block's size and consistency.
     pub(crate) fn encode(&mut self, block: &Block) -> Encoded<'_> {
-        let [
-            start,
-            net,
-            nested,
-            extra,
-            source,
-            cpu,
-            depth,
-            flags,
-            d_start,
-            d_rest,
-            d_outside,
-            d_records,
-        ] = &mut self.columns;
-        for column in [&mut *start, net, nested, extra, source, cpu, depth, flags] {
-            column.begin(block.records.len());
-        }
-        for column in [&mut *d_start, d_rest, d_outside, d_records] {
-            column.begin(block.detours.len());
-        }
+        let (of_records, of_detours) = self.columns.split_at_mut(RECORD_COLUMNS);
+        of_records.iter_mut().for_each(|column| column.begin(block.records.len()));
+        of_detours.iter_mut().for_each(|column| column.begin(block.detours.len()));
+        let to = Named::of(&mut self.columns);
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
         let mut max_source = None;
         let mut previous = 0_u64;
         for record in &block.records {
-            start.put_signed(record.start_ns.wrapping_sub(previous) as i64);
-            net.put(record.net_ns);
-            nested.put(record.gross_ns.wrapping_sub(record.net_ns));
-            extra.put_signed(record.cost_ns.wrapping_sub(record.net_ns) as i64);
-            source.put_small(u64::from(record.source.0));
-            cpu.put_small(u64::from(record.cpu));
-            depth.put_small(u64::from(record.depth));
-            flags.put_small(u64::from(record.flags.0));
+            to.start.put_signed(record.start_ns.wrapping_sub(previous) as i64);
+            to.net.put(record.net_ns);
+            to.nested.put(record.gross_ns.wrapping_sub(record.net_ns));
+            to.extra.put_signed(record.cost_ns.wrapping_sub(record.net_ns) as i64);
+            to.source.put_small(u64::from(record.source.0));
+            to.cpu.put_small(u64::from(record.cpu));
+            to.depth.put_small(u64::from(record.depth));
+            to.flags.put_small(u64::from(record.flags.0));
             previous = record.start_ns;
             first_ns = first_ns.min(record.start_ns);
             last_ns = last_ns.max(record.start_ns.saturating_add(record.gross_ns));
@@ -73,11 +87,11 @@ impl Encoder {
         let mut expected = 0_u64;
         for (detour, own) in block.composed() {
             let (from, cost) = foretold(expected, own);
-            d_start.put_signed(detour.start_ns.wrapping_sub(from) as i64);
+            to.d_start.put_signed(detour.start_ns.wrapping_sub(from) as i64);
             let explained = cost.wrapping_add(detour.outside_ns);
-            d_rest.put_signed(detour.len_ns.wrapping_sub(explained) as i64);
-            d_outside.put(detour.outside_ns);
-            d_records.put(u64::from(detour.records));
+            to.d_rest.put_signed(detour.len_ns.wrapping_sub(explained) as i64);
+            to.d_outside.put(detour.outside_ns);
+            to.d_records.put(u64::from(detour.records));
             expected = detour.start_ns.wrapping_add(detour.len_ns);
             first_ns = first_ns.min(detour.start_ns);
             last_ns = last_ns.max(detour.start_ns.saturating_add(detour.len_ns));
@@ -140,36 +154,23 @@ pub(crate) fn decode(raw: &[u8], summary: &Summary) -> Result<Block, &'static st
         return Err("it claims more events than a block may hold");
     }
     let mut columns = split(raw).ok_or("its columns do not fill it")?;
-    let [
-        start,
-        net,
-        nested,
-        extra,
-        source,
-        cpu,
-        depth,
-        flags,
-        d_start,
-        d_rest,
-        d_outside,
-        d_records,
-    ] = &mut columns;
+    let column = Named::of(&mut columns);
     let mut block = Block {
         lane: LaneId(summary.lane),
         detours: Vec::with_capacity(detours),
         records: Vec::with_capacity(records),
     };
     let mut row = |previous: u64| -> Option<Record> {
-        let net_ns = net.next()?;
+        let net_ns = column.net.next()?;
         Some(Record {
-            start_ns: previous.wrapping_add(start.next_signed()? as u64),
-            gross_ns: nested.next()?.wrapping_add(net_ns),
+            start_ns: previous.wrapping_add(column.start.next_signed()? as u64),
+            gross_ns: column.nested.next()?.wrapping_add(net_ns),
             net_ns,
-            cost_ns: net_ns.wrapping_add(extra.next_signed()? as u64),
-            source: SourceId(u32::try_from(source.next()?).ok()?),
-            cpu: u16::try_from(cpu.next()?).ok()?,
-            depth: u8::try_from(depth.next()?).ok()?,
-            flags: RecordFlags(u8::try_from(flags.next()?).ok()?),
+            cost_ns: net_ns.wrapping_add(column.extra.next_signed()? as u64),
+            source: SourceId(u32::try_from(column.source.next()?).ok()?),
+            cpu: u16::try_from(column.cpu.next()?).ok()?,
+            depth: u8::try_from(column.depth.next()?).ok()?,
+            flags: RecordFlags(u8::try_from(column.flags.next()?).ok()?),
         })
     };
     let mut previous = 0;
@@ -178,14 +179,14 @@ pub(crate) fn decode(raw: &[u8], summary: &Summary) -> Result<Block, &'static st
         previous = record.start_ns;
         block.records.push(record);
     }
-    let counts = (0..detours).map(|_| d_records.next().and_then(|n| u32::try_from(n).ok()));
+    let counts = (0..detours).map(|_| column.d_records.next().and_then(|n| u32::try_from(n).ok()));
     let mut detour = |previous: u64, own: &[Record], records: u32| -> Option<Detour> {
         let (from, cost) = foretold(previous, own);
-        let outside_ns = d_outside.next()?;
+        let outside_ns = column.d_outside.next()?;
         let explained = cost.wrapping_add(outside_ns);
         Some(Detour {
-            start_ns: from.wrapping_add(d_start.next_signed()? as u64),
-            len_ns: explained.wrapping_add(d_rest.next_signed()? as u64),
+            start_ns: from.wrapping_add(column.d_start.next_signed()? as u64),
+            len_ns: explained.wrapping_add(column.d_rest.next_signed()? as u64),
             outside_ns,
             records,
         })

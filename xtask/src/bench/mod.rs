@@ -51,8 +51,8 @@ impl Figure {
 /// How much is measured.
 pub struct Extent {
     pub probe_turns: u32,
-    pub tick_rounds: u32,
-    pub tick_seconds: u32,
+    /// Pairs of blocks, a seventh of a second each.
+    pub tick_pairs: u32,
     pub load_seconds: u32,
     /// Best of so many.
     pub repeats: u32,
@@ -61,8 +61,7 @@ pub struct Extent {
 
 const FULL: Extent = Extent {
     probe_turns: 4_000,
-    tick_rounds: 16,
-    tick_seconds: 3,
+    tick_pairs: 400,
     load_seconds: 10,
     repeats: 3,
     report_records: 5_000_000,
@@ -70,8 +69,7 @@ const FULL: Extent = Extent {
 
 const QUICK: Extent = Extent {
     probe_turns: 1_000,
-    tick_rounds: 4,
-    tick_seconds: 2,
+    tick_pairs: 100,
     load_seconds: 3,
     repeats: 1,
     report_records: 1_000_000,

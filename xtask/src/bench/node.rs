@@ -1,7 +1,7 @@
 //! What recording costs the node: the probe's loop, the ticks, and a CPU that makes as many records
 //! as it can.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, time::Duration};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -38,37 +38,16 @@ pub fn ticks(bench: &Bench) -> Result<Vec<Figure>> {
     if let Some(why) = unfit() {
         return Ok(vec![skipped(TICK, "< 1.5 us", &why), skipped(SHARE, "< 0.05 %", &why)]);
     }
-    let mut pairs = Vec::new();
-    for round in 0..bench.extent.tick_rounds {
-        let [watched, bare] =
-            ["watched", "bare"].map(|kind| bench.file(&format!("{kind}-{round}.detour")));
-        let mut turns = [(&watched, None), (&bare, Some("--no-bpf"))];
-        // A machine that gets slower or faster meanwhile must not speak for either.
-        if round % 2 == 1 {
-            turns.reverse();
-        }
-        for (file, option) in turns {
-            let mut record = bench.detour();
-            record.args(["record", "-c", MEASURED, "-H", HOUSEKEEPING, "-d"]);
-            record.arg(format!("{}s", bench.extent.tick_seconds));
-            exec::run(record.args(option).arg("-o").arg(file).stderr(Stdio::null()))?;
-        }
-        pairs.extend([watched, bare]);
-    }
-    let found = exec::json(bench.example("tick_cost").args(&pairs))?;
+    let pairs = bench.extent.tick_pairs.to_string();
+    let found = exec::json(bench.example("tick_cost").args([MEASURED, HOUSEKEEPING, &pairs]))?;
     let us = |key: &str| number(&found, key).map(|ns| ns / 1000.0);
-    let (added, low, high) =
-        (us("/added_p50_ns")?, us("/added_p50_low_ns")?, us("/added_p50_high_ns")?);
+    let (added, low, high) = (us("/added_ns")?, us("/added_low_ns")?, us("/added_high_ns")?);
     let percent = |us: f64| 100.0 * us * 1e-6 * TICK_HZ;
     Ok(vec![
         Figure::judged(
             TICK,
             "< 1.5 us",
-            format!(
-                "{added:+.2} us, between {low:+.2} and {high:+.2} (p25 {:+.2}, p10 {:+.2})",
-                us("/added_p25_ns")?,
-                us("/added_p10_ns")?
-            ),
+            format!("{added:+.2} us, between {low:+.2} and {high:+.2}"),
             added < 1.5,
         ),
         Figure::judged(
@@ -82,6 +61,7 @@ pub fn ticks(bench: &Bench) -> Result<Vec<Figure>> {
             ),
             percent(added) < 0.05,
         ),
+        Figure::noted("an unwatched tick (median)", format!("{:.1} us", us("/bare_median_ns")?)),
     ])
 }
 

@@ -15,10 +15,12 @@ const METHOD: &str = "\
 
 - Probe loop: the loop of `detour record` and a loop of two bare clock readings take turns of 0.3 ms
   on one CPU; the best turn of each counts.
-- Ticks: recordings with and without kernel records alternate on a CPU that is otherwise idle. The
-  tick's place in its period is known from the first and looked up in both; the difference of the
-  medians is taken per pair. Given is the median of all pairs, which is held against the target,
-  and the interval that holds it with 90 % confidence.
+- Ticks: a probe runs on a CPU that is otherwise idle, while the programs are attached and detached
+  in blocks of 60 ms, watched and unwatched in pairs whose order is drawn by lot. Of each pair the
+  median of all differences between a watched and an unwatched tick is taken. Given is the median
+  of all pairs, which is held against the target, and the interval that holds it with 90 %
+  confidence. Unwatched means that nothing is attached. The cost is that of cold caches, so it is
+  higher where the host is busy and ticks are slow without us, too.
 - Records from one CPU: a process touches fresh pages as fast as it can, and each page fault is a
   record. Kernel records only, default settings; the reader's time includes writing the file.
 - Trace file: made-up records of four CPUs in blocks as the recorder writes them, two detours for

@@ -10,39 +10,39 @@ pub struct Closure {
     /// Start of the first thread, end of the last.
     span: Option<(u64, u64)>,
     net: u64,
-    /// Finished inside the thread that runs now: start and net time.
-    inside: Vec<(u64, u64)>,
-    inside_net: u64,
+    /// Not known yet to be inside a thread: start and net time.
+    waiting: Vec<(u64, u64)>,
+    /// Net time of what no longer fits into `waiting`.
+    overflow: u64,
 }
 
-/// Before the first thread's record comes, what nests inside it is kept apart; a thread that never
-/// ends must not keep them for ever.
-const MAX_INSIDE: usize = 1 << 16;
+/// What nests inside a thread comes before its record; a thread that never ends must not keep it
+/// for ever.
+const MAX_WAITING: usize = 1 << 16;
 
 impl Closure {
-    /// Takes the records of one CPU in the order they were sent.
+    /// Takes the records of one CPU. Threads come in the order they were sent, whatever nests
+    /// inside one comes before it, and may come before earlier threads, too.
     pub fn add(&mut self, record: &Record) {
         let end = record.start + record.gross;
         if record.kind() != kind::THREAD {
-            if self.span.is_some() {
-                self.inside_net += record.net;
-            } else if self.inside.len() < MAX_INSIDE {
-                self.inside.push((record.start, record.net));
+            if self.waiting.len() < MAX_WAITING {
+                self.waiting.push((record.start, record.net));
+            } else if self.span.is_some() {
+                self.overflow += record.net;
             }
             return;
         }
-        let from = match self.span {
-            Some((from, _)) => from,
-            None => {
-                let inside = std::mem::take(&mut self.inside);
-                let started = inside.iter().filter(|(start, _)| *start >= record.start);
-                self.inside_net = started.map(|(_, net)| net).sum();
-                record.start
-            }
-        };
+        let from = self.span.map_or(record.start, |(from, _)| from);
+        let net = &mut self.net;
         // Parts of one thread (several work items) follow each other like threads do.
-        self.net += record.net + self.inside_net;
-        self.inside_net = 0;
+        *net += record.net + std::mem::take(&mut self.overflow);
+        self.waiting.retain(|&(start, inside)| {
+            if start >= from && start < end {
+                *net += inside;
+            }
+            start >= end
+        });
         self.span = Some((from, end));
     }
 
@@ -80,6 +80,16 @@ mod tests {
         }
         assert!(whole.error().is_some_and(|e| e < 1e-3), "{:?}", whole.error());
         assert!(lossy.error().is_some_and(|e| (e - 0.01).abs() < 1e-9), "{:?}", lossy.error());
+    }
+
+    #[test]
+    fn an_interrupt_that_is_told_early_belongs_to_the_thread_it_hit() {
+        let mut closure = Closure::default();
+        closure.add(&record(kind::VECTOR, 1_500, 100, 100));
+        closure.add(&record(kind::THREAD, 0, 1_000, 1_000));
+        assert_eq!(closure.error(), Some(0.0));
+        closure.add(&record(kind::THREAD, 1_000, 1_000, 900));
+        assert_eq!(closure.error(), Some(0.0));
     }
 
     #[test]

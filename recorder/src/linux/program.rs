@@ -31,6 +31,8 @@ pub struct Slice {
     pub runnable: bool,
     /// From being woken to running, 0 when it was not woken.
     pub waited_ns: u64,
+    /// It left unseen: whatever was seen is somebody else's.
+    pub unseen: bool,
 }
 
 #[derive(Default)]
@@ -73,8 +75,8 @@ impl Program {
     /// Takes a slice; of a watched thread, with its lane and where its events go.
     pub fn slice<S: Sink>(&mut self, slice: Slice, watched: Option<(LaneId, &mut S)>) {
         let cpu = self.cpus.entry(slice.named.record.cpu).or_default();
-        if slice.named.record.flags.contains(RecordFlags::POINT) {
-            // It came, and left unseen. What happened since belongs to whoever is found running.
+        if slice.unseen {
+            // What happened since it came belongs to whoever is found running.
             cpu.past.push_back((slice.tid, slice.named));
             return;
         }
@@ -171,7 +173,8 @@ mod tests {
     use crate::merge::tests::{Collect as Lane, named};
 
     fn slice(start: u64, gross: u64, net: u64, tid: u32, runnable: bool, waited_ns: u64) -> Slice {
-        Slice { named: named(Class::Thread, start, gross, net, 0), tid, runnable, waited_ns }
+        let named = named(Class::Thread, start, gross, net, 0);
+        Slice { named, tid, runnable, waited_ns, unseen: false }
     }
 
     #[test]
@@ -204,10 +207,11 @@ mod tests {
     fn a_thread_that_left_unseen_takes_nothing_along() {
         let (mut program, mut lane) = (Program::default(), Lane::default());
         program.record(named(Class::PageFault, 10_000, 800, 800, 1));
-        let mut unseen = slice(5_000, 0, 0, 9, false, 0);
-        unseen.named.record.flags = RecordFlags::POINT;
-        program.slice(unseen, None::<(LaneId, &mut Lane)>);
-        program.slice(slice(5_000, 20_000, 19_200, 7, false, 0), Some((LaneId(0), &mut lane)));
+        for gross in [0, 4_000] {
+            let unseen = Slice { unseen: true, ..slice(5_000, gross, gross, 9, false, 0) };
+            program.slice(unseen, None::<(LaneId, &mut Lane)>);
+        }
+        program.slice(slice(9_000, 16_000, 15_200, 7, false, 0), Some((LaneId(0), &mut lane)));
         assert_eq!(lane.detours.len(), 1);
     }
 

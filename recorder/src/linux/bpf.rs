@@ -1,16 +1,18 @@
 //! Loads the BPF object, attaches what this kernel offers, and talks to the maps.
 
-use std::{fs, io};
+use std::{fs, io, sync::Arc};
 
 use aya::{
-    Ebpf, EbpfLoader, Pod,
-    maps::{Array, MapData, RingBuf},
+    Ebpf, EbpfLoader,
+    maps::{Map, MapData, RingBuf},
     programs::{
-        BtfTracePoint, PerfEvent, RawTracePoint,
-        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
+        BtfTracePoint, PerfEvent, Program, RawTracePoint,
+        perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent},
+        raw_trace_point::RawTracePointLink,
+        tp_btf::BtfTracePointLink,
     },
 };
-use detour_abi::CpuState;
+use detour_abi::{CpuState, watch};
 use thiserror::Error;
 use trace::MissingHook;
 
@@ -18,11 +20,12 @@ use crate::{
     btf::{Btf, BtfError},
     cpulist::CpuSet,
     hooks::{Attach, HOOKS, Hook, OFFSETS},
+    shared::Shared,
 };
 
 /// Built by `cargo xtask ebpf` from `recorder-ebpf` and committed, so that a plain build needs no
 /// BPF toolchain.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/detour.bpf.o");
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/detour.bpf.o");
 
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
@@ -48,21 +51,24 @@ pub enum BpfError {
     Map(String),
 }
 
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct PodState(CpuState);
-
-// SAFETY: `repr(C)`, only integers, no padding (the size is asserted where it is defined).
-unsafe impl Pod for PodState {}
-
 /// The loaded programs. Dropping it detaches and unloads everything.
 pub struct Bpf {
     ebpf: Ebpf,
+    /// Dropping a link detaches it.
+    links: Vec<Link>,
+    shared: Arc<Shared>,
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
-    cpus: u32,
     #[cfg(feature = "bpf-log")]
     log: Option<aya_log::EbpfLogger<crate::bpf_log::Stderr>>,
+}
+
+/// One program on one hook; held for its end alone.
+#[expect(dead_code, reason = "what counts is when it is dropped")]
+enum Link {
+    Raw(RawTracePointLink),
+    Btf(BtfTracePointLink),
+    Perf(PerfEventLink),
 }
 
 #[cfg(feature = "bpf-log")]
@@ -80,6 +86,29 @@ pub struct Options<'a> {
     /// Follow a program's threads.
     pub program_mode: bool,
     pub ring_bytes: u32,
+}
+
+/// What the programs are to do on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Nothing,
+    /// Keep the nesting stack, and note who wakes and interrupts whom; send no records.
+    Track,
+    /// That, and send records.
+    Records,
+    /// The same, all of them through the ring: in the order in which they ended, at a higher cost.
+    RecordsInOrder,
+}
+
+impl Wanted {
+    fn flags(self) -> u32 {
+        match self {
+            Wanted::Nothing => 0,
+            Wanted::Track => watch::TRACK,
+            Wanted::Records => watch::TRACK | watch::EMIT | watch::SLOTS,
+            Wanted::RecordsInOrder => watch::TRACK | watch::EMIT,
+        }
+    }
 }
 
 /// Reads the kernel's BTF.
@@ -133,7 +162,7 @@ impl Bpf {
         for (global, offset) in &offsets {
             loader.override_global(global, offset, true);
         }
-        for map in ["STATE", "FLAGS", "SENDERS"] {
+        for map in ["STATE", "SENDERS"] {
             loader.map_max_entries(map, cpus);
         }
         loader.map_max_entries("RING", options.ring_bytes);
@@ -142,11 +171,15 @@ impl Bpf {
         #[cfg(not(feature = "bpf-log"))]
         let object = OBJECT;
         let ebpf = loader.load(object).map_err(load_error)?;
+        let Some(Map::Array(array)) = ebpf.map("STATE") else { return Err(no_map()) };
+        let shared = Shared::map(array.fd(), cpus)
+            .map_err(|error| BpfError::Map(format!("cannot map it into memory: {error}")))?;
         let mut bpf = Bpf {
             ebpf,
+            links: Vec::new(),
+            shared: Arc::new(shared),
             attached: Vec::new(),
             missing: Vec::new(),
-            cpus,
             #[cfg(feature = "bpf-log")]
             log: None,
         };
@@ -160,7 +193,9 @@ impl Bpf {
             }
             let result = match impossible.iter().find(|(program, _)| *program == hook.program) {
                 Some((_, why)) => Err(Refused::Missing(why.clone())),
-                None => bpf.attach(hook, &kernel, options.watched),
+                None => bpf
+                    .load_program(hook, &kernel)
+                    .and_then(|()| bpf.attach_program(hook, options.watched)),
             };
             match result {
                 Ok(()) => bpf.attached.push(hook.name.to_owned()),
@@ -184,54 +219,85 @@ impl Bpf {
         Ok(bpf)
     }
 
-    fn attach(&mut self, hook: &Hook, btf: &aya::Btf, watched: &CpuSet) -> Result<(), Refused> {
-        let program = self
-            .ebpf
-            .program_mut(hook.program)
-            .ok_or_else(|| Refused::Missing("not in the object".into()))?;
+    fn program_mut(&mut self, hook: &Hook) -> Result<&mut Program, Refused> {
+        let program = self.ebpf.program_mut(hook.program);
+        program.ok_or_else(|| Refused::Missing("not in the object".into()))
+    }
+
+    fn load_program(&mut self, hook: &Hook, btf: &aya::Btf) -> Result<(), Refused> {
+        match (self.program_mut(hook)?, hook.attach) {
+            (Program::BtfTracePoint(program), Attach::Btf(name)) => program.load(name, btf)?,
+            (Program::RawTracePoint(program), _) => program.load()?,
+            (Program::PerfEvent(program), _) => program.load()?,
+            _ => return Err(Refused::Missing("of another kind in the object".into())),
+        }
+        Ok(())
+    }
+
+    fn attach_program(&mut self, hook: &Hook, watched: &CpuSet) -> Result<(), Refused> {
+        let mut links = Vec::new();
+        let program = self.program_mut(hook)?;
         match hook.attach {
             Attach::Raw(tracepoints) => {
                 let program: &mut RawTracePoint = program.try_into()?;
-                program.load()?;
                 // Some vectors exist on some kernels only; the first must.
                 for (index, tracepoint) in tracepoints.iter().enumerate() {
                     match program.attach(tracepoint) {
-                        Ok(_) => {}
+                        Ok(link) => links.push(Link::Raw(program.take_link(link)?)),
                         Err(error) if index == 0 => return Err(error.into()),
                         Err(_) => {}
                     }
                 }
             }
-            Attach::Btf(tracepoint) => {
+            Attach::Btf(_) => {
                 let program: &mut BtfTracePoint = program.try_into()?;
-                program.load(tracepoint, btf)?;
-                program.attach()?;
+                let link = program.attach()?;
+                links.push(Link::Btf(program.take_link(link)?));
             }
             Attach::PerfMinorFaults => {
-                attach_faults(program.try_into()?, SoftwareEvent::PageFaultsMin, watched)?;
+                attach_faults(program, SoftwareEvent::PageFaultsMin, watched, &mut links)?;
             }
             Attach::PerfMajorFaults => {
-                attach_faults(program.try_into()?, SoftwareEvent::PageFaultsMaj, watched)?;
+                attach_faults(program, SoftwareEvent::PageFaultsMaj, watched, &mut links)?;
+            }
+        }
+        self.links.append(&mut links);
+        Ok(())
+    }
+
+    /// Takes the programs off their hooks; they stay loaded.
+    pub fn detach(&mut self) {
+        // Entries before exits: none is left whose exit nobody sees.
+        while self.links.pop().is_some() {}
+    }
+
+    /// Puts back what [`Bpf::detach`] took off.
+    pub fn attach(&mut self, watched: &CpuSet) -> Result<(), BpfError> {
+        for hook in HOOKS {
+            if self.has(hook.name) {
+                self.attach_program(hook, watched).map_err(|refused| {
+                    BpfError::Load(format!("{}: {}", hook.name, refused.why()))
+                })?;
             }
         }
         Ok(())
     }
 
     /// Says what is wanted of each CPU.
-    pub fn set_flags(&mut self, flags: impl Fn(u32) -> u32) -> Result<(), BpfError> {
-        let map = self.ebpf.map_mut("FLAGS").ok_or_else(no_map)?;
-        let mut map: Array<_, u32> = Array::try_from(map).map_err(map_error)?;
-        for cpu in 0..self.cpus {
-            map.set(cpu, flags(cpu), 0).map_err(map_error)?;
+    pub fn watch(&self, wanted: impl Fn(u32) -> Wanted) {
+        for cpu in 0..self.shared.cpus() {
+            self.shared.set_flags(cpu, wanted(cpu).flags());
         }
-        Ok(())
     }
 
     /// The counters of every possible CPU, in order.
-    pub fn states(&self) -> Result<Vec<CpuState>, BpfError> {
-        let map = self.ebpf.map("STATE").ok_or_else(no_map)?;
-        let map: Array<_, PodState> = Array::try_from(map).map_err(map_error)?;
-        (0..self.cpus).map(|cpu| map.get(&cpu, 0).map(|s| s.0).map_err(map_error)).collect()
+    pub fn states(&self) -> Vec<CpuState> {
+        (0..self.shared.cpus()).map(|cpu| self.shared.counters(cpu)).collect()
+    }
+
+    /// Where the records that do not go through the ring are found.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     pub fn take_ring(&mut self) -> Result<RingBuf<MapData>, BpfError> {
@@ -241,18 +307,20 @@ impl Bpf {
 }
 
 fn attach_faults(
-    program: &mut PerfEvent,
+    program: &mut Program,
     event: SoftwareEvent,
     watched: &CpuSet,
+    links: &mut Vec<Link>,
 ) -> Result<(), Refused> {
-    program.load()?;
+    let program: &mut PerfEvent = program.try_into()?;
     for &cpu in watched {
-        program.attach(
+        let link = program.attach(
             PerfEventConfig::Software(event),
             PerfEventScope::AllProcessesOneCpu { cpu },
             SamplePolicy::Period(1),
             false,
         )?;
+        links.push(Link::Perf(program.take_link(link)?));
     }
     Ok(())
 }

@@ -7,14 +7,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use detour_abi::{CpuState, watch};
+use detour_abi::CpuState;
 use thiserror::Error;
 use trace::{LaneTotals, Manifest, Overwrite, TraceError, Trailer, Writer};
 
 use crate::{
     account::{self, Counted},
     assemble::{Assembled, Assembler, Probed, Subject},
-    bpf::{self, Bpf, BpfError},
+    bpf::{self, Bpf, BpfError, Wanted},
     choice,
     clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
     cpulist::CpuSet,
@@ -201,10 +201,10 @@ impl Session {
             machine::pin(&self.housekeeping);
         }
         self.manifest.limits = self.remarks.clone();
-        self.warm_up()?;
+        self.warm_up();
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        let before = self.states()?;
+        let before = self.states();
         let epoch_ns = monotonic_ns();
         self.manifest.started_monotonic_ns = epoch_ns;
         let writer = Writer::create(&options.output, Overwrite::Yes, &self.manifest)?;
@@ -235,11 +235,11 @@ impl Session {
         }
         // Records of the last moments are in the ring once the switches are through.
         std::thread::sleep(Duration::from_millis(5));
-        if let Some(bpf) = &mut self.bpf {
-            bpf.set_flags(|_| 0)?;
+        if let Some(bpf) = &self.bpf {
+            bpf.watch(|_| Wanted::Nothing);
         }
         let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
-        let counted = Counted { before, after: self.states()? };
+        let counted = Counted { before, after: self.states() };
         let totals = self.totals(options, finished, epoch_ns, &stopped, &counted);
         let overhead = counted.overhead(
             &self.measured,
@@ -262,20 +262,18 @@ impl Session {
 
     /// Lets the programs run for a moment before the recording starts: interrupts that were under
     /// way when the stack began are over, and caches are warm.
-    fn warm_up(&mut self) -> Result<(), RecordError> {
-        let Some(bpf) = &mut self.bpf else { return Ok(()) };
-        bpf.set_flags(|_| watch::TRACK)?;
+    fn warm_up(&self) {
+        let Some(bpf) = &self.bpf else { return };
+        bpf.watch(|_| Wanted::Track);
         std::thread::sleep(WARM_UP);
-        let measured = &self.measured;
-        bpf.set_flags(|cpu| {
-            if measured.contains(&cpu) { watch::TRACK | watch::EMIT } else { watch::TRACK }
-        })?;
+        // Detours are put together by time; where there are none, the order of records tells.
+        let records = if self.probes.is_empty() { Wanted::RecordsInOrder } else { Wanted::Records };
+        bpf.watch(|cpu| if self.measured.contains(&cpu) { records } else { Wanted::Track });
         std::thread::sleep(WARM_UP);
-        Ok(())
     }
 
-    fn states(&self) -> Result<Vec<CpuState>, RecordError> {
-        Ok(self.bpf.as_ref().map(Bpf::states).transpose()?.unwrap_or_default())
+    fn states(&self) -> Vec<CpuState> {
+        self.bpf.as_ref().map(Bpf::states).unwrap_or_default()
     }
 
     fn subject(&self, target: Option<Target>) -> Subject {
@@ -301,6 +299,9 @@ impl Session {
         let ring = self.bpf.as_mut().map(Bpf::take_ring).transpose()?;
         let drain = Drain {
             ring,
+            ring_bytes: ring_bytes(&self.measured) as usize,
+            slots: self.bpf.as_ref().map(Bpf::shared),
+            cpus: self.measured.iter().copied().collect(),
             probes: self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
             anchor: self.anchor,
             // With a CPU to itself the reader disturbs nobody; without one it comes rarely.
@@ -404,11 +405,10 @@ fn load(
     measured: &CpuSet,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Bpf>, RecordError> {
-    let ring_bytes = RING_BYTES.max((measured.len() as u32 * (512 << 10)).next_power_of_two());
     let wanted = bpf::Options {
         watched: measured,
         program_mode: options.program.is_some(),
-        ring_bytes: ring_bytes.min(256 << 20),
+        ring_bytes: ring_bytes(measured),
     };
     match Bpf::load(&wanted) {
         Ok(bpf) => Ok(Some(bpf)),
@@ -418,6 +418,11 @@ fn load(
             Ok(None)
         }
     }
+}
+
+fn ring_bytes(measured: &CpuSet) -> u32 {
+    let wanted = (measured.len() as u32 * (512 << 10)).next_power_of_two();
+    wanted.clamp(RING_BYTES, 256 << 20)
 }
 
 fn ticks_per_ns(clock: &ClockLine) -> f64 {

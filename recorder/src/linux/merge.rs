@@ -113,9 +113,9 @@ impl Merge {
         }
     }
 
-    /// Everything still waiting is in no detour.
-    pub fn finish(&mut self, sink: &mut impl Sink) {
-        for named in self.pending.drain(..) {
+    /// Everything still waiting is in no detour; what began when the probe had ended is nobody's.
+    pub fn finish(&mut self, ended: u64, sink: &mut impl Sink) {
+        for named in self.pending.drain(..).filter(|named| named.record.start_ns < ended) {
             sink.lone(named.record);
         }
     }
@@ -287,8 +287,17 @@ pub(crate) mod tests {
         merge.detour(2_000, 3_000, &mut sink);
         assert_eq!(sink.lone.len(), 1);
         assert_eq!(sink.detours[0].0.records, 1);
-        merge.finish(&mut sink);
+        merge.finish(u64::MAX, &mut sink);
         assert_eq!(sink.lone.len(), 2);
+    }
+
+    #[test]
+    fn what_came_after_the_probes_last_reading_is_dropped() {
+        let (mut merge, mut sink) = (Merge::default(), Collect::default());
+        merge.record(named(Class::Irq, 500, 80, 80, 1), &mut sink);
+        merge.record(named(Class::Irq, 2_100, 500, 500, 1), &mut sink);
+        merge.finish(2_000, &mut sink);
+        assert_eq!(sink.lone.len(), 1);
     }
 
     #[test]
@@ -318,7 +327,7 @@ pub(crate) mod tests {
                 merge.detour(at, at + len, &mut sink);
                 at += len;
             }
-            merge.finish(&mut sink);
+            merge.finish(u64::MAX, &mut sink);
             let mut seen = sink.lone.len();
             for (detour, records) in &sink.detours {
                 let parts: u64 = records.iter().map(|r| r.cost_ns).sum();

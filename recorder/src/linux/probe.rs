@@ -162,8 +162,14 @@ pub fn run<C: Counter>(jumps: &Jumps, threshold: u64) -> Run {
             writer.push(Jump { from: last, to: now });
         }
         if now >= end.load(Ordering::Relaxed) {
-            jumps.last.0.store(now, Ordering::Release);
-            return Run { first, last: now, iterations };
+            // The end may have been set while the loop was off the CPU, between reading the clock
+            // and looking here: what took it away is in the next reading.
+            let last = C::read();
+            if last.wrapping_sub(now) > threshold {
+                writer.push(Jump { from: now, to: last });
+            }
+            jumps.last.0.store(last, Ordering::Release);
+            return Run { first, last, iterations };
         }
         last = now;
     }

@@ -82,6 +82,8 @@ pub struct Assembler {
     subject: Subject,
     lanes: Vec<Open>,
     probed: Vec<ProbedLane>,
+    /// Out of the slots, and not in its place yet.
+    slotted: VecDeque<detour_abi::Record>,
     lane_of_cpu: HashMap<u16, usize>,
     program: Program,
     /// Names of the watched threads, by lane.
@@ -129,6 +131,7 @@ impl Assembler {
             subject,
             lanes: (0..cpus.len()).map(open_lane).collect(),
             probed: cpus.iter().map(|_| ProbedLane::default()).collect(),
+            slotted: VecDeque::new(),
             lane_of_cpu: cpus.iter().enumerate().map(|(lane, &cpu)| (cpu as u16, lane)).collect(),
             program: Program::default(),
             lane_names: Vec::new(),
@@ -145,12 +148,7 @@ impl Assembler {
         if let Some(anchor) = batch.anchor {
             self.clock.push(anchor);
         }
-        for entry in &batch.entries {
-            match decode(entry) {
-                Decoded::Record(record) => self.record(&record),
-                Decoded::Task(task) => self.task(&task),
-            }
-        }
+        self.accept_entries(batch);
         for &(probe, jump) in &batch.jumps {
             if let Some(lane) = self.probed.get_mut(probe as usize) {
                 match lane.waiting.back_mut() {
@@ -163,6 +161,39 @@ impl Assembler {
         self.write_full_blocks(batch.last);
     }
 
+    /// Puts the records out of the slots in their places among those out of the ring, so that they
+    /// find the names of their time. What ended after all of those waits for the next batch.
+    fn accept_entries(&mut self, batch: &Batch) {
+        let waited = self.slotted.len();
+        for entry in &batch.slotted {
+            if let Decoded::Record(record) = decode(entry) {
+                self.slotted.push_back(record);
+            }
+        }
+        // Of several CPUs, one after the other.
+        self.slotted.make_contiguous()[waited..].sort_by_key(end);
+        let mut taken = 0;
+        for entry in &batch.entries {
+            match decode(entry) {
+                Decoded::Record(record) => {
+                    let at = end(&record);
+                    while let Some(slotted) = self.slotted.pop_front_if(|next| end(next) <= at) {
+                        self.record(&slotted);
+                        taken += 1;
+                    }
+                    self.record(&record);
+                }
+                Decoded::Task(task) => self.task(&task),
+            }
+        }
+        while (taken < waited || batch.last)
+            && let Some(slotted) = self.slotted.pop_front()
+        {
+            self.record(&slotted);
+            taken += 1;
+        }
+    }
+
     fn task(&mut self, task: &Task) {
         self.names.learn(task);
         if let Subject::Program(targets) = &mut self.subject {
@@ -172,7 +203,7 @@ impl Assembler {
 
     fn record(&mut self, record: &detour_abi::Record) {
         self.closures.entry(record.cpu).or_default().add(record);
-        let end = record.start + record.gross;
+        let end = end(record);
         let lane = self.lane_of_cpu.get(&record.cpu).copied();
         match &self.subject {
             Subject::Probes(probes) => {
@@ -215,10 +246,10 @@ impl Assembler {
             tid: record.id,
             runnable: record.flags & flag::RUNNABLE != 0,
             waited_ns: u64::from(record.aux),
+            unseen: record.flags & (flag::POINT | flag::UNSEEN) != 0,
         };
         let Subject::Program(targets) = &mut self.subject else { return };
-        let seen_whole = record.flags & flag::POINT == 0;
-        let watched = seen_whole && targets.contains(record.id, &mut self.names);
+        let watched = !slice.unseen && targets.contains(record.id, &mut self.names);
         if !watched {
             self.program.slice(slice, None::<(LaneId, &mut Open)>);
             return;
@@ -291,6 +322,10 @@ impl Assembler {
     fn settle_jumps(&mut self, all: bool) {
         let settled = self.clock.settled_to().unwrap_or(0);
         for (lane, probed) in self.probed.iter_mut().enumerate() {
+            let jumps = match &self.subject {
+                Subject::Probes(probes) => Some(&probes[lane].jumps),
+                _ => None,
+            };
             while let Some(jump) = probed.waiting.front().copied() {
                 if jump.to > settled && !all {
                     break;
@@ -305,7 +340,10 @@ impl Assembler {
                 probed.merge.detour(from, to, &mut self.lanes[lane]);
             }
             if all {
-                probed.merge.finish(&mut self.lanes[lane]);
+                // Preempted between its last reading and its end, it did not see what followed.
+                let last = jumps.and_then(|jumps| self.clock.ns(jumps.last()?));
+                let ended = last.map_or(u64::MAX, |last| last.saturating_sub(self.epoch_ns));
+                probed.merge.finish(ended, &mut self.lanes[lane]);
             } else if let Some(settled) = self.clock.ns(settled) {
                 // A detour that is still going on has not been seen yet; few last longer.
                 let time = settled.saturating_sub(self.epoch_ns + LONGEST_DETOUR_NS);
@@ -373,6 +411,10 @@ impl Assembler {
             threads,
         }
     }
+}
+
+fn end(record: &detour_abi::Record) -> u64 {
+    record.start + record.gross
 }
 
 fn open_lane(lane: usize) -> Open {

@@ -67,6 +67,7 @@ impl Counted {
     pub fn losses(&self, measured: &CpuSet) -> Lost {
         Lost {
             records: self.growth(measured, |s| s.lost),
+            records_ns: self.growth(measured, |s| s.lost_ns),
             unmatched: self.growth(measured, |s| s.unmatched),
             overflow: self.growth(measured, |s| s.overflow),
             ..Lost::default()

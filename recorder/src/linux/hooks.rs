@@ -28,6 +28,8 @@ pub struct Hook {
     pub required: bool,
     /// Attached only when a program's threads are followed.
     pub program_mode_only: bool,
+    /// `doctor` makes it fire; where it does not, it is attached in vain.
+    pub provoked: bool,
     /// What is lost without it, in words.
     pub without: &'static str,
 }
@@ -67,29 +69,42 @@ const fn hook(
     counter: usize,
     without: &'static str,
 ) -> Hook {
-    Hook { name, program, attach, counter, required: false, program_mode_only: false, without }
+    Hook {
+        name,
+        program,
+        attach,
+        counter,
+        required: false,
+        program_mode_only: false,
+        provoked: false,
+        without,
+    }
 }
 
 const fn required(hook: Hook) -> Hook {
     Hook { required: true, ..hook }
 }
 
+const fn provoked(hook: Hook) -> Hook {
+    Hook { provoked: true, ..hook }
+}
+
 /// Exits stand before entries, so that no entry is ever seen whose exit is not.
 pub const HOOKS: &[Hook] = &[
-    hook(
+    provoked(hook(
         "irq_vectors exit",
         "vector_exit",
         Attach::Raw(vectors!("exit")),
         hook::VECTOR_EXIT,
         "timer interrupts and IPIs are not seen; they appear as outside_kernel",
-    ),
-    hook(
+    )),
+    provoked(hook(
         "irq_vectors entry",
         "vector_entry",
         Attach::Raw(vectors!("entry")),
         hook::VECTOR_ENTRY,
         "timer interrupts and IPIs are not seen; they appear as outside_kernel",
-    ),
+    )),
     hook(
         "irq_handler_exit",
         "irq_exit",
@@ -125,13 +140,13 @@ pub const HOOKS: &[Hook] = &[
         hook::NMI,
         "NMIs are not seen; they appear as outside_kernel",
     ),
-    hook(
+    provoked(hook(
         "minor-faults",
         "fault_end_minor",
         Attach::PerfMinorFaults,
         hook::FAULT_END,
         "page faults have no length of their own; the detour around them gives it",
-    ),
+    )),
     hook(
         "major-faults",
         "fault_end_major",
@@ -139,13 +154,13 @@ pub const HOOKS: &[Hook] = &[
         hook::FAULT_END,
         "page faults that need I/O are not told apart",
     ),
-    hook(
+    provoked(hook(
         "page_fault_user",
         "fault_user",
         Attach::Raw(&["page_fault_user"]),
         hook::FAULT_USER,
         "page faults from user mode are not seen",
-    ),
+    )),
     hook(
         "page_fault_kernel",
         "fault_kernel",
@@ -153,27 +168,27 @@ pub const HOOKS: &[Hook] = &[
         hook::FAULT_KERNEL,
         "page faults from kernel mode are not seen",
     ),
-    required(hook(
+    required(provoked(hook(
         "sched_switch",
         "sched_switch",
         Attach::Btf("sched_switch"),
         hook::SWITCH,
         "threads are not seen",
-    )),
-    hook(
+    ))),
+    provoked(hook(
         "sched_waking",
         "sched_waking",
         Attach::Btf("sched_waking"),
         hook::WAKING,
         "who woke a thread is not known",
-    ),
-    hook(
+    )),
+    provoked(hook(
         "task_rename",
         "task_rename",
         Attach::Btf("task_rename"),
         hook::RENAME,
         "a task that changes its name keeps the old one until it next leaves a measured CPU",
-    ),
+    )),
     hook(
         "timer_expire_entry",
         "timer_expire",
@@ -181,13 +196,13 @@ pub const HOOKS: &[Hook] = &[
         hook::TIMER,
         "the callbacks of the TIMER softirq have no names",
     ),
-    hook(
+    provoked(hook(
         "hrtimer_expire_entry",
         "hrtimer_expire",
         Attach::Btf("hrtimer_expire_entry"),
         hook::HRTIMER,
         "the callbacks of timer interrupts have no names",
-    ),
+    )),
     hook(
         "workqueue_execute_end",
         "work_end",
@@ -225,6 +240,7 @@ pub const HOOKS: &[Hook] = &[
     ),
     Hook {
         program_mode_only: true,
+        provoked: true,
         ..hook(
             "sched_process_fork",
             "process_fork",
@@ -266,6 +282,20 @@ pub const OFFSETS: &[Offset] = &[
         structure: "task_struct",
         fields: &["__state", "state"],
         programs: &["sched_switch"],
+    },
+    // How long a thread has run since it came. Without, a switch that went by unseen has no date.
+    Offset { global: "TASK_SE", structure: "task_struct", fields: &["se"], programs: &[] },
+    Offset {
+        global: "SE_RAN",
+        structure: "sched_entity",
+        fields: &["sum_exec_runtime"],
+        programs: &[],
+    },
+    Offset {
+        global: "SE_RAN_BEFORE",
+        structure: "sched_entity",
+        fields: &["prev_sum_exec_runtime"],
+        programs: &[],
     },
     Offset {
         global: "IRQACTION_NEXT",

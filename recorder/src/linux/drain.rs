@@ -16,6 +16,7 @@ use detour_abi::{Record, Task, kind};
 use crate::{
     clock::Anchor,
     probe::{Jump, Jumps},
+    shared::Shared,
 };
 
 /// One entry of the ring: a record or a task, told apart by its kind.
@@ -63,6 +64,10 @@ pub fn decode(entry: &Entry) -> Decoded {
 /// writer, so that neither allocates, and with it page-faults, while recording.
 #[derive(Default)]
 pub struct Batch {
+    /// Out of the slots, CPU by CPU. They are looked at after the ring, so everything that ended
+    /// before any of `entries` is here or was in a batch before.
+    pub slotted: Vec<Entry>,
+    /// Out of the ring, in the order they were sent.
     pub entries: Vec<Entry>,
     /// Index of the probe, and a detour it saw.
     pub jumps: Vec<(u32, Jump)>,
@@ -73,6 +78,7 @@ pub struct Batch {
 
 impl Batch {
     pub fn clear(&mut self) {
+        self.slotted.clear();
         self.entries.clear();
         self.jumps.clear();
         self.anchor = None;
@@ -80,17 +86,34 @@ impl Batch {
     }
 
     fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.jumps.is_empty() && self.anchor.is_none()
+        self.slotted.is_empty()
+            && self.entries.is_empty()
+            && self.jumps.is_empty()
+            && self.anchor.is_none()
     }
 }
 
 /// A batch never grows beyond this, so that the memory between reader and writer is bounded.
 const MAX_ENTRIES: usize = 1 << 16;
 
+/// What an entry takes in the ring: a header of eight bytes goes before it.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 8;
+
 const ANCHOR_EVERY: Duration = Duration::from_millis(100);
+
+/// An anchor that waits until everything sent before it has been taken out of the ring.
+struct Pending {
+    anchor: Anchor,
+    /// Bytes of the ring that may still hold something older.
+    behind: usize,
+}
 
 pub struct Drain {
     pub ring: Option<RingBuf<MapData>>,
+    pub ring_bytes: usize,
+    pub slots: Option<Arc<Shared>>,
+    /// Measured CPUs.
+    pub cpus: Vec<u32>,
     pub probes: Vec<Arc<Jumps>>,
     pub anchor: fn() -> Anchor,
     pub pause: Duration,
@@ -101,35 +124,45 @@ impl Drain {
     /// falls behind this waits, the ring fills, and the kernel side counts what it drops.
     pub fn run(mut self, stop: &AtomicBool, out: &SyncSender<Batch>, used: &Receiver<Batch>) {
         let mut last_anchor: Option<Instant> = None;
+        let mut pending: Option<Pending> = None;
         loop {
             // Read before looking: what was there when it was set is still taken.
             let stopping = stop.load(Ordering::Acquire);
             let mut batch = used.try_recv().unwrap_or_default();
             self.take_jumps(&mut batch.jumps);
-            if stopping || last_anchor.is_none_or(|at| at.elapsed() >= ANCHOR_EVERY) {
-                batch.anchor = Some((self.anchor)());
+            let due = stopping || last_anchor.is_none_or(|at| at.elapsed() >= ANCHOR_EVERY);
+            if due && pending.is_none() {
+                pending = Some(Pending { anchor: (self.anchor)(), behind: self.ring_bytes });
                 last_anchor = Some(Instant::now());
             }
-            let mut busy = false;
-            while self.fill(&mut batch.entries) {
-                busy = true;
-                let next = used.try_recv().unwrap_or_default();
-                if out.send(std::mem::replace(&mut batch, next)).is_err() {
-                    return;
+            let more = self.fill(&mut batch.entries);
+            self.take_slots(&mut batch.slotted);
+            if let Some(waiting) = &mut pending {
+                let taken = batch.entries.len() * ENTRY_BYTES;
+                waiting.behind = waiting.behind.saturating_sub(taken);
+                if !more || waiting.behind == 0 {
+                    batch.anchor = pending.take().map(|pending| pending.anchor);
                 }
             }
-            batch.last = stopping;
+            batch.last = stopping && !more;
+            let last = batch.last;
             // The last one goes even when it is empty: it says that nothing follows.
-            if stopping {
-                let _ = out.send(batch);
+            if (last || !batch.is_empty()) && out.send(batch).is_err() {
                 return;
             }
-            if !batch.is_empty() && out.send(batch).is_err() {
+            if last {
                 return;
             }
-            if !busy {
+            if !more {
                 std::thread::sleep(self.pause);
             }
+        }
+    }
+
+    fn take_slots(&self, slotted: &mut Vec<Entry>) {
+        let Some(slots) = &self.slots else { return };
+        for &cpu in &self.cpus {
+            slots.take_slots(cpu, |entry| slotted.push(entry));
         }
     }
 

@@ -1,0 +1,32 @@
+//! Everything that needs Linux.
+
+pub(crate) mod account;
+pub(crate) mod assemble;
+pub mod bpf;
+#[cfg(feature = "bpf-log")]
+pub(crate) mod bpf_log;
+pub(crate) mod btf;
+pub(crate) mod cgroups;
+pub(crate) mod choice;
+pub mod clock;
+pub(crate) mod closure;
+pub(crate) mod counters;
+pub mod doctor;
+pub(crate) mod drain;
+pub(crate) mod gaps;
+pub(crate) mod hooks;
+pub mod machine;
+pub(crate) mod merge;
+pub(crate) mod names;
+pub mod probe;
+pub(crate) mod probes;
+pub(crate) mod program;
+pub(crate) mod record;
+pub(crate) mod rules;
+pub(crate) mod shared;
+pub(crate) mod subject;
+pub(crate) mod symbols;
+pub(crate) mod targets;
+pub(crate) mod threads;
+
+pub use record::{Outcome, RecordError, Watch, record};

@@ -1,0 +1,91 @@
+//! The memory that the BPF programs and the recorder share: one page of state per CPU. The recorder
+//! says there what it wants, reads the counters, and takes the records of interrupt vectors.
+
+use std::{
+    io,
+    os::fd::AsFd,
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use detour_abi::{CpuState, SLOTS, Slot};
+
+use crate::drain::Entry;
+
+pub struct Shared {
+    states: NonNull<CpuState>,
+    cpus: u32,
+}
+
+// SAFETY: what both sides write is accessed atomically or volatile, and never by reference.
+unsafe impl Send for Shared {}
+// SAFETY: as above; the slots of a CPU are taken by one thread, which the caller sees to.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Maps the states of this many CPUs from a BPF array that allows it.
+    pub fn map(array: impl AsFd, cpus: u32) -> io::Result<Shared> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let bytes = cpus as usize * size_of::<CpuState>();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping; nothing else lies there.
+        let map = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, array, 0) }?;
+        let states = NonNull::new(map.cast());
+        Ok(Shared { states: states.ok_or(io::ErrorKind::OutOfMemory)?, cpus })
+    }
+
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    fn state(&self, cpu: u32) -> *mut CpuState {
+        assert!(cpu < self.cpus, "CPU {cpu} of {}", self.cpus);
+        // SAFETY: inside the mapping.
+        unsafe { self.states.as_ptr().add(cpu as usize) }
+    }
+
+    pub fn set_flags(&self, cpu: u32, flags: u32) {
+        // SAFETY: inside the mapping, aligned, and accessed atomically by everybody.
+        let cell = unsafe { AtomicU32::from_ptr(&raw mut (*self.state(cpu)).flags) };
+        cell.store(flags, Ordering::Release);
+    }
+
+    /// The counters as they are; programs may be at work on them.
+    pub fn counters(&self, cpu: u32) -> CpuState {
+        // SAFETY: inside the mapping, and any bits are a state.
+        unsafe { self.state(cpu).read_volatile() }
+    }
+
+    /// Takes the records out of a CPU's slots. One thread at a time.
+    pub fn take_slots(&self, cpu: u32, mut take: impl FnMut(Entry)) {
+        let state = self.state(cpu);
+        // SAFETY: inside the mapping and aligned; nobody else writes it.
+        let taken = unsafe { AtomicU64::from_ptr(&raw mut (*state).slots_taken) };
+        let before = taken.load(Ordering::Relaxed);
+        let mut next = before;
+        loop {
+            // SAFETY: inside the mapping: the index is below the number of slots.
+            let slot: *mut Slot = unsafe { &raw mut (*state).slots[next as usize % SLOTS] };
+            // SAFETY: as above, aligned, and accessed atomically by everybody.
+            let number = unsafe { AtomicU64::from_ptr(&raw mut (*slot).number) };
+            if number.load(Ordering::Acquire) != next + 1 {
+                break;
+            }
+            // SAFETY: the number says that it is written; it is not written again before it is
+            // given back below. A record is as large as an entry and has no padding.
+            take(unsafe { (&raw const (*slot).record).cast::<Entry>().read_volatile() });
+            next += 1;
+        }
+        if next != before {
+            taken.store(next, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let bytes = self.cpus as usize * size_of::<CpuState>();
+        // SAFETY: mapped by `map` with this length; nobody has a pointer any more.
+        let _ = unsafe { rustix::mm::munmap(self.states.as_ptr().cast(), bytes) };
+    }
+}
