@@ -151,6 +151,33 @@ fn both_kernels_agree_where_arrays_are_worked_on_in_pieces() {
     }
 }
 
+#[test]
+fn both_kernels_agree_under_periodic_noise() {
+    let nets = ["cnl", "chic", "daint"].map(|name| Params::named(name).unwrap());
+    let (mut fast, mut general) = (Scratch::default(), Scratch::default());
+    for (period, length) in [
+        (1_000_000_000, 200_000_000),
+        (100_000_000, 16_000_000),
+        (7_000_000, 3_000_001),
+        (3_000_000, 1_000_000),
+        (30_000_000, 29_000_000),
+    ] {
+        let timeline = Timeline::periodic(period, length).unwrap();
+        let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
+        for ranks in [5, 64, 1000, 4096] {
+            for (algorithm, compute) in [("dissemination", 0), ("dissemination", 2_500_000)] {
+                for params in nets {
+                    let job = job(algorithm, Op::Allreduce, ranks, 8, params);
+                    let job = job.with_reduction(2_000).unwrap().repeated(3, compute).unwrap();
+                    run(&job, &noise.run(ranks, 1), &mut fast).unwrap();
+                    run_general(&job, &noise.run(ranks, 1), &mut general).unwrap();
+                    assert_eq!(fast.ends(), general.ends(), "{period} {length} {ranks}");
+                }
+            }
+        }
+    }
+}
+
 /// log2, rounded up.
 fn rounds(ranks: u64) -> i64 {
     i64::from(ranks.next_power_of_two().trailing_zeros())

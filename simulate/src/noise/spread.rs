@@ -144,6 +144,18 @@ impl<'a> RunNoise<'a> {
         simd::widest(StartBatches { clear, timeline, key, span, limit });
     }
 
+    /// One source of periodic noise, whatever its phase on each rank.
+    #[inline]
+    pub(crate) fn periodic(&self) -> Option<Periodic> {
+        match &self.noise.timelines[..] {
+            [timeline] if timeline.is_periodic() => Some(Periodic {
+                period: timeline.span(),
+                length: timeline.span() - timeline.free(),
+            }),
+            _ => None,
+        }
+    }
+
     /// The span in which offsets lie: the peer's ends where the last detour starts.
     fn span(&self, timeline: &Timeline) -> i64 {
         match self.noise.model {
@@ -173,6 +185,13 @@ impl<'a> RunNoise<'a> {
     }
 }
 
+/// Detours of one length that begin with each period.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Periodic {
+    pub(crate) period: i64,
+    pub(crate) length: i64,
+}
+
 struct StartBatches<'a> {
     clear: &'a mut [i64],
     timeline: &'a Timeline,
@@ -199,18 +218,21 @@ impl simd::Kernel for StartBatches<'_> {
     }
 }
 
-/// A number below `bound` from 64 random bits: the upper half of their product. Written with
-/// halves, which vectors can multiply.
+/// A number below `bound` from 64 random bits.
 #[inline(always)]
 fn below(bits: u64, bound: i64) -> i64 {
+    upper_half(bits, bound as u64) as i64
+}
+
+/// The upper half of a product. Written with halves, which vectors can multiply.
+#[inline(always)]
+fn upper_half(a: u64, b: u64) -> u64 {
     const LOW: u64 = u32::MAX as u64;
-    let bound = bound as u64;
-    let (high, low) = (bits >> 32, bits & LOW);
-    let (bound_high, bound_low) = (bound >> 32, bound & LOW);
-    let carry = (low * bound_low) >> 32;
-    let middle = high * bound_low + carry;
-    let other = low * bound_high + (middle & LOW);
-    (high * bound_high + (middle >> 32) + (other >> 32)) as i64
+    let (a_high, a_low) = (a >> 32, a & LOW);
+    let (b_high, b_low) = (b >> 32, b & LOW);
+    let middle = a_high * b_low + ((a_low * b_low) >> 32);
+    let other = a_low * b_high + (middle & LOW);
+    a_high * b_high + (middle >> 32) + (other >> 32)
 }
 
 #[cfg(test)]

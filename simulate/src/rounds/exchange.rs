@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 
 use super::{
     RunError,
-    lanes::{FOREVER, LANES, NEVER, Step},
+    lanes::{FOREVER, LANES, Step, untrusted},
     sized,
     tiles::{self, Planned, Tile},
     zeroed,
@@ -145,7 +145,7 @@ fn start(
         for (lane, (time, clear)) in times.iter_mut().zip(clears).enumerate() {
             if work > *clear {
                 *time = noise.local((group * LANES + lane) as u64).preempt(0, work)?;
-                *clear = NEVER;
+                *clear = untrusted(*clear);
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The hot loop: neighbouring ranks receive, combine and send on, as if there were no detours. Ranks
 //! whose result lies beyond their clear time are computed again, exactly.
 
+use super::periodic::Hit;
 use crate::{
     loggops::MessageCost,
-    noise::{RunNoise, WorkError},
+    noise::{Periodic, RunNoise, WorkError},
     simd,
 };
 
@@ -13,8 +14,23 @@ pub const LANES: usize = 32;
 /// Beyond this nothing is clear: the exact path notices that time has run out.
 pub const FOREVER: i64 = 1 << 62;
 
-/// A clear time that is not to be trusted.
-pub const NEVER: i64 = -1;
+/// A clear time that is not to be trusted comes before everything, but is still known.
+const UNTRUSTED: i64 = 1 << 61;
+
+#[inline(always)]
+pub fn untrusted(clear: i64) -> i64 {
+    clear - UNTRUSTED
+}
+
+#[inline(always)]
+pub fn is_untrusted(clear: i64) -> bool {
+    clear < -UNTRUSTED / 2
+}
+
+#[inline(always)]
+pub fn trusted(clear: i64) -> i64 {
+    clear + UNTRUSTED
+}
 
 /// One round for one rank: receive a message, combine, issue the next send.
 #[derive(Clone, Copy)]
@@ -60,6 +76,8 @@ pub enum Source<'a> {
 
 /// Receivers at the places `first..first + width` hear from as many senders.
 pub struct Block<'a, 'n, const GAPS: bool> {
+    /// Noise whose detours can be told by arithmetic.
+    pub periodic: Option<Periodic>,
     pub ranks: &'a Ranks,
     pub first: usize,
     pub width: usize,
@@ -117,6 +135,18 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let Lanes { done, free, beyond } =
             Lanes::receive::<GAPS>(self.step, own, from, clear, free);
         if beyond < 0 {
+            if let Some(noise) = self.periodic {
+                let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
+                let hit = Hit::<GAPS> { noise, step: self.step, own, from, clear, recv_free };
+                if let (done, clear, true) = simd::Kernel::run(hit) {
+                    *chunk_mut(self.time, place) = done;
+                    *chunk_mut(self.clear, place) = clear;
+                    if GAPS {
+                        *chunk_mut(self.recv_free, place) = free;
+                    }
+                    return Ok(());
+                }
+            }
             return self.near_detours(at);
         }
         *chunk_mut(self.time, place) = done;
@@ -255,7 +285,7 @@ fn exactly<const GAPS: bool>(
             }
             time = cursor.work(time, send)?;
         }
-        clear[lane] = if clear_until < time { NEVER } else { clear_until };
+        clear[lane] = if clear_until < time { untrusted(clear_until) } else { clear_until };
         done[lane] = time;
     }
     Ok(done)

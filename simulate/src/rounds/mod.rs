@@ -19,6 +19,7 @@ mod exchange;
 mod general;
 mod lanes;
 mod pass;
+mod periodic;
 mod tiles;
 
 use thiserror::Error;

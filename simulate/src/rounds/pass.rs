@@ -1,6 +1,9 @@
 //! One round over one array: who hears from whom, in place.
 
-use super::lanes::{Block, Ranks, Source, Step};
+use super::{
+    lanes::{Block, Ranks, Source, Step},
+    periodic,
+};
 use crate::{
     noise::{RunNoise, WorkError},
     simd,
@@ -94,12 +97,24 @@ impl Round<'_, '_> {
     fn receive(&mut self, first: usize, width: usize, source: Source<'_>) -> Result<(), WorkError> {
         let Round { ranks, time, clear, recv_free, noise, step } = self;
         let noise = *noise;
+        let periodic = noise.periodic().filter(|noise| periodic::fits(noise, step));
         if recv_free.is_empty() {
-            let block =
-                Block::<false> { ranks, first, width, source, time, clear, recv_free, step, noise };
+            let block = Block::<false> {
+                periodic,
+                ranks,
+                first,
+                width,
+                source,
+                time,
+                clear,
+                recv_free,
+                step,
+                noise,
+            };
             return simd::widest(block);
         }
         simd::widest(Block::<true> {
+            periodic,
             ranks,
             first,
             width,
