@@ -90,7 +90,7 @@ pub fn period(text: &str) -> Result<i64, String> {
     };
     let rate: f64 = number.parse().map_err(|_| format!("'{text}' is not a rate, like 1000Hz"))?;
     let period = (1e12 / (rate * factor)).round();
-    if !(rate > 0.0 && period >= 1.0 && period < 4e18) {
+    if !(rate > 0.0 && (1.0..4e18).contains(&period)) {
         return Err(format!("'{text}' is out of range for a rate"));
     }
     Ok(period as i64)
@@ -162,7 +162,7 @@ pub fn sizes(text: &str) -> Result<Vec<u64>, String> {
 
 fn whole(number: &str, factor: f64) -> Option<u64> {
     let value = number.trim().parse::<f64>().ok()? * factor;
-    let whole = value >= 0.0 && value < 9e15 && value.fract() == 0.0;
+    let whole = (0.0..9e15).contains(&value) && value.fract() == 0.0;
     whole.then_some(value as u64)
 }
 

@@ -56,7 +56,12 @@ pub fn slowdown(rows: &[SlowdownRow], knees: &[(String, Option<u64>)], options: 
             figure(row.q75),
             figure(row.p99),
             figure(row.max),
-            format!("{:.2}", row.median / row.noiseless),
+            // One rank has nothing to wait for, and takes no time.
+            if row.noiseless > 0.0 {
+                format!("{:.2}", row.median / row.noiseless)
+            } else {
+                "1.00".to_owned()
+            },
         ]);
         grid.row(Tone::Plain, cells);
     }

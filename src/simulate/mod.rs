@@ -12,7 +12,7 @@ mod resume;
 mod samples;
 mod work;
 
-use std::{os::unix::process::CommandExt, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -22,7 +22,7 @@ use crate::Verbosity;
 #[derive(Args)]
 pub struct Simulate {
     #[command(subcommand)]
-    command: Command,
+    command: Box<Command>,
 }
 
 #[derive(Subcommand)]
@@ -38,7 +38,7 @@ enum Command {
 }
 
 pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
-    match &options.command {
+    match &*options.command {
         Command::Collective(options) => collective::run(options, verbosity),
         Command::Exchange(options) => exchange::run(options, verbosity),
         Command::Alltoall(options) => alltoall::run(options, verbosity),
@@ -46,21 +46,10 @@ pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
     }
 }
 
-/// What the simulations on rayon's pool read their number of threads from, once.
-const THREADS: &str = "RAYON_NUM_THREADS";
-
-/// Sees to it that this process's pool has as many threads as asked for; to be called first. The pool
-/// looks at its environment, which a process cannot safely change for itself: it starts over.
+/// Sets how many threads the simulations that divide a run among themselves take.
 fn on_threads(work: &work::Options) -> Result<()> {
-    let here = std::env::var(THREADS).ok().and_then(|threads| threads.parse().ok());
-    let usual = || std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    if here.filter(|&threads| threads > 0).unwrap_or_else(usual) == work.threads() {
-        return Ok(());
-    }
-    let program = std::env::current_exe().context("cannot find this program to start it over")?;
-    let mut again = std::process::Command::new(program);
-    again.args(std::env::args_os().skip(1)).env(THREADS, work.threads().to_string());
-    Err(again.exec()).context("cannot start over with so many threads: leave out -j")
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(work.threads());
+    pool.build_global().context("cannot start so many threads: give fewer with -j")
 }
 
 /// For simulations that tell how far they are but cannot be told to stop: they have nothing to save,

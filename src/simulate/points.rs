@@ -135,8 +135,10 @@ impl Times {
     }
 }
 
+type Figure = fn(&Point) -> f64;
+
 /// Numbers of a point by the names scripts know them by.
-const COLUMNS: [(&str, fn(&Point) -> f64); 14] = [
+const COLUMNS: [(&str, Figure); 14] = [
     ("noiseless_us", |p| p.noiseless_us),
     ("min_us", |p| p.min_us),
     ("q25_us", |p| p.q25.value),

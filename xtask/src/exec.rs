@@ -107,6 +107,28 @@ fn lines(command: &mut Command, mut see: impl FnMut(&[u8])) -> Result<Result<()>
     Ok(succeeded(command, status))
 }
 
+/// The most memory a command had, bytes, by the kernel's account of it while it ran.
+pub fn peak_memory(command: &mut Command) -> Result<u64> {
+    let said = describe(command);
+    let failed = || format!("failed: {said}");
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().with_context(failed)?;
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        // `VmHWM` never falls, so the last look before the end is what counts.
+        if let Ok(text) = std::fs::read_to_string(&status) {
+            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok());
+            peak = peak.max(kib.unwrap_or(0u64) * 1024);
+        }
+        if let Some(status) = child.try_wait().with_context(failed)? {
+            anyhow::ensure!(status.success(), "{}", failed());
+            return Ok(peak);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Runs to the end and gives the seconds it took; its output is thrown away.
 pub fn timed(command: &mut Command) -> Result<Duration> {
     let start = Instant::now();

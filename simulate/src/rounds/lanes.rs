@@ -309,8 +309,8 @@ impl<const GAPS: bool> simd::Kernel for Again<'_, GAPS> {
         let Again { step, own, from, clear, recv_free } = self;
         let lanes = Lanes::receive::<GAPS>(step, own, from, clear, recv_free);
         let mut hit = 0;
-        for lane in 0..LANES {
-            hit |= u32::from(lanes.done[lane] > clear[lane]) << lane;
+        for (lane, (done, clear)) in lanes.done.iter().zip(clear).enumerate() {
+            hit |= u32::from(done > clear) << lane;
         }
         (lanes.done, hit)
     }

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: what recording costs on this machine, held against the targets.
+//! `cargo xtask bench`: what recording costs on this machine and how fast the simulator is, held
+//! against the targets.
 //!
 //! Ratios and differences are taken within one run, because a machine is never twice the same.
 //! `page` prints the figures and publishes them; the other modules measure.
@@ -6,6 +7,7 @@
 mod file;
 mod node;
 pub mod page;
+mod simulator;
 
 use std::{
     fs,
@@ -114,13 +116,18 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 6] = [
+    let measurements: [(&'static str, Measure); 11] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
         ("the trace file", file::throughput),
         ("opening 100 MB", file::open),
         ("report", file::report),
+        ("simulated collectives", simulator::collectives),
+        ("a whole figure", simulator::figure_five),
+        ("the redundant butterfly", simulator::cycles),
+        ("all-to-all", simulator::all_to_all),
+        ("memory of a simulation", simulator::memory),
     ];
     for (what, measure) in measurements {
         eprintln!("measuring: {what}");

@@ -1,0 +1,439 @@
+//! `detour simulate` as scripts and people use it: what it prints, what it refuses, and that the seed
+//! alone decides. Runs anywhere, as anyone.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::PathBuf,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+
+fn simulate(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("detour").expect("the binary is built");
+    command.arg("simulate").args(arguments);
+    command
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    let output = simulate(arguments).assert().success().get_output().stdout.clone();
+    String::from_utf8(output).expect("text")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let with_json = [arguments, &["--json"]].concat();
+    serde_json::from_str(&stdout(&with_json)).expect("JSON and nothing else")
+}
+
+/// A file in the build's temporary directory; each test has names of its own.
+fn scratch(name: &str, content: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, content).expect("written");
+    path.to_str().expect("text").to_owned()
+}
+
+fn absent(name: &str) -> String {
+    let path = scratch(name, "");
+    fs::remove_file(&path).expect("removed");
+    path
+}
+
+fn holds(value: &Value, wanted: &[&str]) {
+    let keys: BTreeSet<&str> =
+        value.as_object().expect("an object").keys().map(String::as_str).collect();
+    let missing: Vec<_> = wanted.iter().filter(|key| !keys.contains(**key)).collect();
+    assert!(missing.is_empty(), "keys missing: {missing:?}");
+}
+
+fn points(value: &Value) -> &[Value] {
+    value["points"].as_array().expect("points")
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+/// How fast it went is no result.
+fn without_speed(text: &str) -> String {
+    text.lines().filter(|line| !line.contains("messages_per_s")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_collective_has_the_keys_that_scripts_rely_on() {
+    let value = json(&["collective", "--ranks", "2..8", "--runs", "3", "--noise", DEMO]);
+    holds(&value, &["seed", "noise", "noise_model", "net", "points", "knee_ranks"]);
+    assert_eq!(points(&value).len(), 3);
+    holds(
+        &value["points"][0],
+        &[
+            "ranks",
+            "runs",
+            "messages",
+            "noiseless_us",
+            "min_us",
+            "q25_us",
+            "median_us",
+            "q75_us",
+            "p99_us",
+            "max_us",
+            "slowdown_median",
+            "slowdown_max",
+            "messages_per_s",
+        ],
+    );
+}
+
+#[test]
+fn an_exchange_has_the_keys_that_scripts_rely_on() {
+    let value = json(&["exchange", "--samples", "1000"]);
+    holds(
+        &value,
+        &[
+            "samples",
+            "mean_us",
+            "sd_us",
+            "min_us",
+            "q25_us",
+            "median_us",
+            "q75_us",
+            "p99_us",
+            "max_us",
+            "skewness",
+            "autocorrelation",
+            "ks_distance",
+            "seed",
+            "noise",
+            "noise_model",
+            "order",
+        ],
+    );
+    assert_eq!(value["samples"], 1000);
+    // Nothing interrupts it, and nothing was measured.
+    assert_eq!((number(&value, "mean_us"), number(&value, "sd_us")), (150.0, 0.0));
+    assert!(value["ks_distance"].is_null());
+}
+
+#[test]
+fn an_alltoall_has_the_keys_that_scripts_rely_on() {
+    let value = json(&["alltoall", "--ranks", "2,5", "--samples", "100", "--size", "8KiB"]);
+    holds(&value, &["seed", "noise", "mode", "points"]);
+    assert_eq!(value["mode"], "trace");
+    for point in points(&value) {
+        holds(
+            point,
+            &[
+                "ranks",
+                "samples",
+                "idle_zero_pct",
+                "idle_mean_us",
+                "idle_p99_us",
+                "idle_max_us",
+                "idle_all_zero_pct",
+                "idle_all_mean_us",
+                "idle_all_p99_us",
+                "idle_all_max_us",
+                "total_mean_us",
+                "total_p99_us",
+                "relative_throughput",
+                "throughput_mb_s",
+            ],
+        );
+    }
+    // 8 KiB in 150 us.
+    let throughput = number(&value["points"][0], "throughput_mb_s");
+    assert!((throughput - 8192.0 / 150.0).abs() < 1e-9, "{throughput}");
+}
+
+#[test]
+fn a_cycle_has_the_keys_that_scripts_rely_on() {
+    let value = json(&["cycle", "--ranks", "1024", "--runs", "4"]);
+    holds(&value, &["seed", "points"]);
+    let point = &value["points"][0];
+    holds(
+        point,
+        &[
+            "ranks",
+            "runs",
+            "noiseless_us",
+            "conventional_us",
+            "redundant_us",
+            "recovery",
+            "recovery_ci95",
+        ],
+    );
+    let recovery = number(point, "recovery");
+    let interval: Vec<f64> = serde_json::from_value(point["recovery_ci95"].clone()).expect("two");
+    assert!(interval.len() == 2 && interval[0] <= recovery && recovery <= interval[1], "{point}");
+    let one = json(&["cycle", "--ranks", "2", "--runs", "1"]);
+    assert!(one["points"][0]["recovery_ci95"].is_null());
+}
+
+#[test]
+fn every_subcommand_prints_a_table_with_nothing_but_ranks() {
+    for (arguments, heading) in [
+        (&["collective", "--ranks", "2,4", "--runs", "2"][..], "slowdown"),
+        (&["exchange", "--samples", "100"], "median"),
+        (&["alltoall", "--ranks", "2,4", "--samples", "100"], "rel. throughput"),
+        (&["cycle", "--ranks", "2,4", "--runs", "2"], "recovery"),
+    ] {
+        let text = stdout(arguments);
+        assert!(text.lines().next().expect("a line").contains(heading), "{text}");
+        assert!(text.lines().count() >= 2, "{text}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_for_any_number_of_threads() {
+    let noise = ["--noise", DEMO];
+    for arguments in [
+        &["collective", "--ranks", "2..64", "--runs", "9", noise[0], noise[1]][..],
+        &["exchange", "--samples", "5000", noise[0], noise[1]],
+        &["exchange", "--samples", "5000", "--order", "independent", noise[0], noise[1]],
+        &["alltoall", "--ranks", "2,7,16", "--samples", "1000", noise[0], noise[1]],
+        &["alltoall", "--ranks", "7", "--samples", "999", "--mode", "resample", noise[0], noise[1]],
+        &["cycle", "--ranks", "2,4Ki,16Ki", "--runs", "3"],
+        &["cycle", "--ranks", "4Ki", "--runs", "3", "--redundant-rounds", "1,4-6"],
+    ] {
+        let on = |threads: &str, seed: &str| {
+            let more = ["--json", "-j", threads, "--seed", seed];
+            without_speed(&stdout(&[arguments, &more].concat()))
+        };
+        let one = on("1", "5");
+        assert_eq!(one, on("2", "5"), "{arguments:?}");
+        assert_eq!(one, on("7", "5"), "{arguments:?}");
+        assert_ne!(one, on("7", "6"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_reason() {
+    let empty = scratch("refused-empty.txt", "");
+    let negative = scratch("refused-negative.txt", "150\n-3\n");
+    let far = scratch("refused-far.csv", "start_ns,length_ns\n1e18,5\n2e18,5\n");
+    let short = scratch("refused-short.csv", "start_ns,length_ns\n100,50\n2000,50\n");
+    let (empty, negative, far, short) = (&*empty, &*negative, &*far, &*short);
+    for (arguments, code, reason) in [
+        // No ranks, or far too many.
+        (&["collective", "--ranks", "0"][..], 2, "0 ranks"),
+        (&["collective", "--ranks", "8Gi"], 1, "2^32"),
+        (&["collective", "--ranks", "2^70"], 2, "not a rank count"),
+        (&["alltoall", "--ranks", "0"], 2, "0 ranks"),
+        (&["alltoall", "--ranks", "1"], 2, "at least 2"),
+        (&["alltoall", "--ranks", "2..1Mi"], 1, "at most 65536"),
+        (&["alltoall", "--ranks", "2^63"], 1, "at most 65536"),
+        (&["cycle", "--ranks", "0"], 2, "0 ranks"),
+        (&["cycle", "--ranks", "2,1000"], 2, "1000 is no power of two"),
+        (&["cycle", "--ranks", "2^40"], 1, "too many"),
+        // Times that are none.
+        (&["collective", "--compute=-1us"], 2, "negative"),
+        (&["collective", "--net", "L=-1us"], 2, "negative"),
+        (&["exchange", "--exchange=-1us"], 2, "negative"),
+        (&["exchange", "--exchange", "150"], 2, "write it like"),
+        (&["exchange", "--exchange", "1000000s"], 1, "simulate less"),
+        (&["exchange", "--exchange", negative], 1, "line 2"),
+        (&["exchange", "--exchange", empty], 1, "empty"),
+        (&["exchange", "--exchange", DEMO], 1, "--noise"),
+        (&["exchange", "--measured", "no-such-file"], 1, "no-such-file"),
+        (&["alltoall", "--exchange", "100000s", "--ranks", "1024"], 1, "shorter exchanges"),
+        (&["cycle", "--duration=-1us"], 2, "negative"),
+        (&["cycle", "--period", "100us"], 1, "leaves no time"),
+        (&["cycle", "--work", "1000000s"], 1, "simulate less"),
+        // Noise.
+        (&["collective", "--noise", empty], 1, "empty"),
+        (&["exchange", "--noise", far], 1, "too long"),
+        (&["collective", "--noise", short, "--ranks", "2"], 1, "--repeat-trace"),
+        (&["exchange", "--noise", short], 1, "--repeat-trace"),
+        (&["exchange", "--noise", DEMO, "--per-walk", "100000"], 1, "--repeat-trace"),
+        (&["alltoall", "--noise", short], 1, "--repeat-trace"),
+        (&["exchange", "--noise", short, "--noise-model", "loggopsim"], 1, "loggopsim"),
+        (&["collective", "--noise", DEMO, "--without", "nobody"], 1, "'nobody'"),
+        (&["exchange", "--noise", DEMO, "--without", "nobody"], 1, "'nobody'"),
+        (&["exchange", "--without", "timer"], 1, "'timer'"),
+        (&["alltoall", "--noise", "periodic:1000Hz,2ms"], 1, "leaves no time"),
+        (&["alltoall", "--noise", DEMO, "--resample", negative], 1, "leave out --noise"),
+        (&["alltoall", "--exchange", "1us", "--resample", negative], 2, "cannot be used with"),
+        // Sizes and counts.
+        (&["collective", "--size", "9000000GB"], 2, "not a size"),
+        (&["collective", "--size", "8000000GB"], 1, "send less"),
+        (&["cycle", "--size", "8000000GB"], 1, "send less"),
+        (&["exchange", "--samples", "0"], 2, "0 is not in"),
+        (&["exchange", "--samples", "999999999999"], 2, "not in"),
+        (&["cycle", "--ranks", "4", "--redundant-rounds", "1-22"], 1, "last round"),
+        (&["cycle", "--redundant-rounds", "5-2"], 2, "no set of rounds"),
+        // Names.
+        (&["collective", "--op", "dance"], 2, "allreduce"),
+        (&["collective", "--algorithm", "magic"], 1, "dissemination"),
+        (&["collective", "--net", "nowhere"], 2, "cnl"),
+        (&["cycle", "--net", "nowhere"], 2, "cnl"),
+        (&["alltoall", "--mode", "nonsense"], 2, "resample"),
+        (&["exchange", "--order", "nonsense"], 2, "in-time"),
+        (&["exchange", "--hlog", "/no/such/place", "--samples", "9"], 1, "cannot write"),
+    ] {
+        let assert = simulate(arguments).arg("--json").assert().code(code);
+        let output = assert.get_output();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(reason), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{arguments:?} printed something");
+    }
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_stopped() {
+    let file = absent("resumed.jsonl");
+    let all = |ranks: &str, more: &[&str]| {
+        let own = ["collective", "--ranks", ranks, "--runs", "21", "--noise", DEMO, "--json"];
+        stdout(&[&own[..], more].concat())
+    };
+    let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+    let half = parse(&all("2..64", &["--resume", &file]));
+    let resumed = all("2..512", &["--resume", &file]);
+    // How fast a point went is never the same twice: these were not simulated again.
+    assert_eq!(points(&half), &points(&parse(&resumed))[..6]);
+    assert_eq!(without_speed(&resumed), without_speed(&all("2..512", &[])));
+    // A line that was cut off is a point that is simulated again.
+    let text = fs::read_to_string(&file).expect("the file");
+    fs::write(&file, &text[..text.len() - 40]).expect("written");
+    let again = all("2..512", &["--resume", &file]);
+    assert_eq!(without_speed(&again), without_speed(&resumed));
+    // Another sweep's file is left alone.
+    let other = ["collective", "--ranks", "2", "--runs", "22", "--noise", DEMO, "--resume", &file];
+    let assert = simulate(&other).assert().code(1);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(stderr.contains("another sweep"), "{stderr}");
+}
+
+#[test]
+fn a_source_that_is_left_out_costs_nothing_any_more() {
+    let median = |without: &[&str]| {
+        let own = ["collective", "--ranks", "1024", "--runs", "20", "--net", "alps"];
+        let value = json(&[&own[..], &["--noise", DEMO], without].concat());
+        number(&value["points"][0], "median_us")
+    };
+    let all = median(&[]);
+    assert!(median(&["--without", "timer"]) < all);
+    assert!(median(&["--without", "timer:tick"]) < all);
+    assert!(median(&["--without", "outside_kernel"]) < all / 2.0);
+}
+
+#[test]
+fn a_recording_is_noise_in_every_model() {
+    for model in ["preempt", "cpu-time", "loggopsim"] {
+        for arguments in [
+            &["collective", "--ranks", "256", "--runs", "20"][..],
+            &["exchange", "--samples", "20000"],
+            &["alltoall", "--ranks", "8", "--samples", "500"],
+        ] {
+            let more = ["--noise", DEMO, "--noise-model", model];
+            let value = json(&[arguments, &more].concat());
+            assert_eq!(value["noise_model"], model);
+            let slower = match arguments[0] {
+                "collective" => number(&value["points"][0], "slowdown_median") > 1.1,
+                "exchange" => number(&value, "mean_us") > 151.0,
+                _ => number(&value["points"][0], "total_mean_us") > 7.0 * 151.0,
+            };
+            assert!(slower, "{arguments:?} {model}: {value}");
+        }
+    }
+}
+
+#[test]
+fn the_peers_rules_are_the_peers_without_noise_too() {
+    let noiseless = |model: &str| {
+        let net = ["--net", "L=1us,o=1us,g=3us,G=1ns,O=1ns", "--size", "100kB", "--graph", "peer"];
+        let own = ["collective", "--ranks", "64", "--runs", "1", "--noise-model", model];
+        let value = json(&[&own[..], &net].concat());
+        assert_eq!(value["points"][0]["median_us"], value["points"][0]["noiseless_us"]);
+        number(&value["points"][0], "noiseless_us")
+    };
+    assert!(noiseless("loggopsim") < noiseless("preempt"));
+}
+
+#[test]
+fn a_distribution_that_was_written_can_be_drawn_from_and_compared_with() {
+    let (hlog, hgrm, csv) = (absent("drawn.hlog"), absent("drawn.hgrm"), absent("drawn.csv"));
+    let noise = ["--noise", "periodic:1000Hz,50us", "--samples", "20000"];
+    let files = ["--hlog", &hlog, "--hgrm", &hgrm, "--csv", &csv];
+    let own = json(&[&["exchange"][..], &noise, &files].concat());
+    let rows = fs::read_to_string(&csv).expect("the file");
+    assert!(rows.starts_with("from_ps,to_ps,count,cumulative\n") && rows.lines().count() > 5);
+    assert!(fs::read_to_string(&hgrm).expect("the file").contains("Percentile"));
+    let drawn = ["exchange", "--samples", "20000", "--exchange", &hlog, "--measured", &hlog];
+    let drawn = json(&drawn);
+    let ratio = number(&drawn, "mean_us") / number(&own, "mean_us");
+    assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+    assert!(number(&drawn, "ks_distance") < 0.03, "{drawn}");
+    // Times below a microsecond are kept in picoseconds, in either file.
+    let (hlog, hgrm) = (absent("short.hlog"), absent("short.hgrm"));
+    let short = ["exchange", "--samples", "10", "--exchange", "250ns"];
+    stdout(&[&short[..], &["--hlog", &hlog, "--hgrm", &hgrm]].concat());
+    for file in [hlog, hgrm] {
+        let mean = number(&json(&["exchange", "--samples", "10", "--exchange", &file]), "mean_us");
+        assert!((mean - 0.25).abs() < 0.001, "{file}: {mean}");
+    }
+}
+
+#[test]
+fn processors_wait_for_each_other_the_more_the_more_there_are() {
+    let times = scratch("measured.txt", "# us\n150\n150\n151\n160\n300\n");
+    let hlog = absent("alltoall.hlog");
+    let value = json(&[
+        "alltoall",
+        "--ranks",
+        "2,4,32",
+        "--samples",
+        "2000",
+        "--resample",
+        &times,
+        "--hlog",
+        &hlog,
+    ]);
+    assert_eq!(value["mode"], "resample");
+    let points = points(&value);
+    let of = |key: &'static str| points.iter().map(move |point| number(point, key));
+    assert!(of("relative_throughput").is_sorted_by(|a, b| a > b));
+    assert!(of("idle_mean_us").is_sorted_by(|a, b| a < b));
+    assert!(of("idle_zero_pct").is_sorted_by(|a, b| a > b));
+    let log = fs::read_to_string(&hlog).expect("the file");
+    for tag in ["idle_2", "idle_all_4", "total_32"] {
+        assert!(log.contains(&format!("Tag={tag},")), "{tag}");
+    }
+}
+
+#[test]
+fn an_interrupted_simulation_exits_with_130() {
+    for arguments in [
+        &["cycle", "--ranks", "64Ki", "--runs", "100000"][..],
+        &["exchange", "--samples", "200000000"],
+        &["alltoall", "--ranks", "64", "--samples", "1000000000"],
+        &["collective", "--ranks", "64Ki", "--runs", "1000000"],
+    ] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_detour"))
+            .arg("simulate")
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        std::thread::sleep(Duration::from_millis(300));
+        let process = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(process, rustix::process::Signal::INT).expect("a signal");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let status = loop {
+            match child.try_wait().expect("a child") {
+                Some(status) => break status,
+                None if Instant::now() > deadline => {
+                    child.kill().expect("ended");
+                    panic!("{arguments:?} does not stop");
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        assert_eq!(status.code(), Some(130), "{arguments:?}");
+    }
+}

@@ -1,0 +1,180 @@
+//! How fast the simulator is. Everything goes through the command, as a user would run it.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Bench, Figure};
+use crate::exec;
+
+/// `detour simulate ARGS --json`, how long it took, and the most memory it had.
+fn simulate(bench: &Bench, args: &[&str]) -> Result<(Value, f64)> {
+    let mut command = bench.detour();
+    command.arg("simulate").args(args).arg("--json");
+    let begin = Instant::now();
+    let value = exec::json(&mut command)?;
+    Ok((value, begin.elapsed().as_secs_f64()))
+}
+
+fn rate(value: &Value) -> Result<f64> {
+    let rate = value["points"][0]["messages_per_s"].as_f64();
+    rate.context("the simulator gave no messages_per_s")
+}
+
+/// A recorded trace: of another system where `DETOUR_DATA` has one, else the project's own.
+fn trace(bench: &Bench) -> (String, &'static str) {
+    if let Some(data) = std::env::var_os("DETOUR_DATA") {
+        let found = std::fs::read_dir(data).into_iter().flatten().flatten();
+        let mut files: Vec<_> = found.map(|entry| entry.path()).collect();
+        files.retain(|path| path.to_string_lossy().contains("alps"));
+        if let Some(file) = files.first() {
+            return (file.display().to_string(), "the alps trace");
+        }
+    }
+    let own = bench.workspace.root.join("fixtures/demo.detour");
+    (own.display().to_string(), "the project's own recording")
+}
+
+pub fn collectives(bench: &Bench) -> Result<Vec<Figure>> {
+    let (trace, named) = trace(bench);
+    let runs = (10 * u64::from(bench.extent.repeats)).to_string();
+    let sweep = |threads: &str| -> Result<f64> {
+        let args = [
+            "collective",
+            "--op",
+            "barrier",
+            "--ranks",
+            "2^20",
+            "--runs",
+            &runs,
+            "--net",
+            "cnl",
+            "--noise",
+            &trace,
+            "-j",
+            threads,
+        ];
+        // The best of a few: other work on the machine only ever slows it down.
+        let mut best = 0f64;
+        for _ in 0..bench.extent.repeats {
+            best = best.max(rate(&simulate(bench, &args)?.0)?);
+        }
+        Ok(best)
+    };
+    let (one, two) = (sweep("1")?, sweep("2")?);
+    Ok(vec![
+        Figure::judged(
+            "messages per second on one core: dissemination, 1 byte, 2^20 ranks, a recorded trace",
+            "10^9",
+            format!("{:.2} x 10^9 ({named})", one / 1e9),
+            one >= 1e9,
+        ),
+        Figure::judged(
+            "the same on two cores, against one",
+            "near twice",
+            format!("{:.2} times", two / one),
+            two / one >= 1.7,
+        ),
+    ])
+}
+
+pub fn figure_five(bench: &Bench) -> Result<Vec<Figure>> {
+    let runs = if bench.extent.repeats > 1 { "1000" } else { "100" };
+    let args = [
+        "collective",
+        "--op",
+        "barrier",
+        "--ranks",
+        "2..2^20",
+        "--runs",
+        runs,
+        "--net",
+        "cnl",
+        "--noise",
+        "periodic:1000Hz,100us",
+    ];
+    let (_, took) = simulate(bench, &args)?;
+    let limit = if runs == "1000" { 60.0 } else { 6.0 };
+    Ok(vec![Figure::judged(
+        "figure 5 of the noise study, 1000 runs at every power of two up to 2^20",
+        "< 60 s",
+        format!("{took:.1} s for {runs} runs"),
+        took < limit,
+    )])
+}
+
+pub fn cycles(bench: &Bench) -> Result<Vec<Figure>> {
+    let (ranks, limit) = if bench.extent.repeats > 1 { ("8Mi", 120.0) } else { ("1Mi", 15.0) };
+    let args = ["cycle", "--ranks", ranks, "--cycles", "10", "--runs", "1"];
+    let (_, took) = simulate(bench, &args)?;
+    Ok(vec![Figure::judged(
+        "redundant butterfly, 8 Mi ranks, 10 cycles, three cases",
+        "< 120 s",
+        format!("{took:.1} s for {ranks}"),
+        took < limit,
+    )])
+}
+
+pub fn all_to_all(bench: &Bench) -> Result<Vec<Figure>> {
+    // As the paper does it: whole exchange times are drawn from a set.
+    let exchange = ["--mode", "resample", "--exchange", "150us", "--noise", "periodic:10ms,100us"];
+    let run = |ranks: &str, samples: &str| -> Result<f64> {
+        let args = [&["alltoall", "--ranks", ranks, "--samples", samples][..], &exchange].concat();
+        Ok(simulate(bench, &args)?.1)
+    };
+    let (small, large) = (run("32", "100000")?, run("1024", "1000")?);
+    Ok(vec![
+        Figure::judged(
+            "all-to-all, 100,000 samples of 32 processors",
+            "< 1 s",
+            format!("{small:.2} s"),
+            small < 1.0,
+        ),
+        Figure::judged(
+            "all-to-all, 1000 samples of 1024 processors",
+            "< 10 s",
+            format!("{large:.1} s"),
+            large < 10.0,
+        ),
+    ])
+}
+
+/// The most memory a run had, bytes per rank, what the program itself takes not counted.
+pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
+    let power = if bench.extent.repeats > 1 { 28 } else { 24 };
+    let mut figures = Vec::new();
+    for (net, what) in [("cnl", "g < o"), ("xt4", "g > o")] {
+        let ranks = format!("2^{power}");
+        let args = [
+            "simulate",
+            "collective",
+            "--op",
+            "barrier",
+            "--ranks",
+            &ranks,
+            "--runs",
+            "1",
+            "--net",
+            net,
+            "--noise",
+            "periodic:1000Hz,100us",
+            "-j",
+            "1",
+            "--json",
+        ];
+        let mut command = bench.detour();
+        command.args(args);
+        let begin = Instant::now();
+        let peak = exec::peak_memory(&mut command)?;
+        let took = begin.elapsed().as_secs_f64();
+        let per_rank = peak as f64 / f64::from(1u32 << power);
+        figures.push(Figure::judged(
+            if what == "g < o" { "memory per rank, g < o" } else { "memory per rank, g > o" },
+            "<= 24 bytes, 2^28 ranks run",
+            format!("{per_rank:.1} bytes at {ranks} ranks, {took:.0} s"),
+            per_rank <= 24.5,
+        ));
+    }
+    Ok(figures)
+}
