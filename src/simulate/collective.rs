@@ -11,6 +11,7 @@ use simulate::{
     graph::Graph,
     job::Job,
     loggops::Params,
+    noise::Offsets,
     stats,
 };
 
@@ -64,6 +65,9 @@ pub struct Options {
     /// A network so many times faster (L, g and G; o stays); several make several series
     #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
     net_scale: Vec<f64>,
+    /// Each series once more with all ranks meeting the same detours at the same time
+    #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
+    with_coscheduled: bool,
     /// Which operation waits for which
     #[arg(long, value_enum, default_value_t)]
     graph: GraphName,
@@ -134,6 +138,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         graph: options.graph.into(),
         progress: &progress,
     };
+    let together = loaded.noise.clone().with_offsets(Offsets::Shared);
     let mut times = match &options.times {
         Some(path) => Some(points::Times::create(path)?),
         None => None,
@@ -146,7 +151,8 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             continue;
         }
         progress.now(format!("{} ranks {}", job.ranks(), series.words(true)));
-        match points::simulate(job, series, &loaded.noise, &plan)? {
+        let noise = if series.coscheduled { &together } else { &loaded.noise };
+        match points::simulate(job, series, noise, &plan)? {
             Some((point, runs)) => {
                 if let Some(times) = &mut times {
                     times.write(&point, &runs)?;
@@ -173,7 +179,10 @@ impl Options {
         let mut series = Vec::new();
         for &size in &self.size {
             for &scale in &self.net_scale {
-                series.push(Series { size, net_scale: scale });
+                series.push(Series { size, net_scale: scale, coscheduled: false });
+                if self.with_coscheduled {
+                    series.push(Series { size, net_scale: scale, coscheduled: true });
+                }
             }
         }
         Ok(series)
@@ -254,7 +263,12 @@ impl Options {
             let body = first.first().map(|(_, job)| job.body().to_vec()).unwrap_or_default();
             let knees_json: Vec<_> = knees
                 .iter()
-                .map(|(s, knee)| json!({"size": s.size, "net_scale": s.net_scale, "knee_ranks": knee}))
+                .map(|(s, knee)| {
+                    json!({
+                        "size": s.size, "net_scale": s.net_scale, "coscheduled": s.coscheduled,
+                        "knee_ranks": knee
+                    })
+                })
                 .collect();
             let value = json!({
                 "seed": self.work.seed,

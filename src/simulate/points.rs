@@ -24,16 +24,24 @@ use super::work::Progress;
 pub struct Series {
     pub size: u64,
     pub net_scale: f64,
+    /// All ranks meet the same detours at the same time.
+    pub coscheduled: bool,
 }
 
 impl Series {
     /// Empty where there is only one.
     pub fn words(&self, several: bool) -> String {
-        match self {
-            _ if !several => String::new(),
-            Series { size, net_scale } if *net_scale == 1.0 => format!("{size} B"),
-            Series { size, net_scale } => format!("{size} B, net x{net_scale}"),
+        if !several {
+            return String::new();
         }
+        let mut words = vec![format!("{} B", self.size)];
+        if self.net_scale != 1.0 {
+            words.push(format!("net x{}", self.net_scale));
+        }
+        if self.coscheduled {
+            words.push("coscheduled".to_owned());
+        }
+        words.join(", ")
     }
 }
 
@@ -121,15 +129,15 @@ impl Times {
     pub fn create(path: &Path) -> Result<Times> {
         let cannot = || format!("cannot write {}", path.display());
         let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
-        writeln!(file, "ranks,size,net_scale,run,time_us").with_context(cannot)?;
+        writeln!(file, "ranks,size,net_scale,coscheduled,run,time_us").with_context(cannot)?;
         Ok(Times(file))
     }
 
     pub fn write(&mut self, point: &Point, runs: &[i64]) -> Result<()> {
-        let Series { size, net_scale } = point.series;
+        let Series { size, net_scale, coscheduled } = point.series;
         for (run, ps) in runs.iter().enumerate() {
             let us = *ps as f64 / 1e6;
-            writeln!(self.0, "{},{size},{net_scale},{run},{us}", point.ranks)?;
+            writeln!(self.0, "{},{size},{net_scale},{coscheduled},{run},{us}", point.ranks)?;
         }
         self.0.flush().context("cannot write the times of runs")
     }
@@ -168,6 +176,7 @@ impl Point {
             "messages": self.messages,
             "size": self.series.size,
             "net_scale": self.series.net_scale,
+            "coscheduled": self.series.coscheduled,
             "q25_ci95_us": between(&self.q25),
             "median_ci95_us": between(&self.median),
             "q75_ci95_us": between(&self.q75),
@@ -196,7 +205,11 @@ impl Point {
             Some(Estimate { value: number(name)?, low, high })
         };
         Some(Point {
-            series: Series { size: whole("size")?, net_scale: number("net_scale")? },
+            series: Series {
+                size: whole("size")?,
+                net_scale: number("net_scale")?,
+                coscheduled: value.get("coscheduled")?.as_bool()?,
+            },
             ranks: whole("ranks")?,
             runs: whole("runs")?,
             messages: whole("messages")?,
@@ -239,10 +252,13 @@ impl Point {
 
 pub fn csv(points: &[Point]) -> String {
     let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
-    let mut text = format!("ranks,size,net_scale,runs,messages,{}\n", names.join(","));
+    let mut text = format!("ranks,size,net_scale,coscheduled,runs,messages,{}\n", names.join(","));
     for point in points {
-        let Series { size, net_scale } = point.series;
-        text += &format!("{},{size},{net_scale},{},{}", point.ranks, point.runs, point.messages);
+        let Series { size, net_scale, coscheduled } = point.series;
+        text += &format!(
+            "{},{size},{net_scale},{coscheduled},{},{}",
+            point.ranks, point.runs, point.messages
+        );
         for (_, number) in COLUMNS {
             text += &format!(",{}", number(point));
         }

@@ -73,6 +73,12 @@ impl Noise {
         Noise { repeat, ..self }
     }
 
+    /// The same detours, met at other times.
+    #[must_use]
+    pub fn with_offsets(self, offsets: Offsets) -> Noise {
+        Noise { offsets, ..self }
+    }
+
     /// The same detours under another model.
     #[must_use]
     pub fn with_model(self, model: Model) -> Noise {
