@@ -47,7 +47,7 @@ pub fn slowdown(rows: &[SlowdownRow], knees: &[(String, Option<u64>)], options: 
     for row in rows {
         let mut cells = if several { vec![row.series.clone()] } else { Vec::new() };
         cells.extend([
-            count(row.ranks),
+            row.ranks.to_string(),
             figure(row.noiseless),
             figure(row.min),
             figure(row.q25),

@@ -8,8 +8,8 @@ use crate::{
     simd,
 };
 
-/// Ranks computed at once: four vectors of the widest kind.
-pub const LANES: usize = 32;
+/// Ranks computed at once: two vectors of the widest kind.
+pub const LANES: usize = 16;
 
 /// Beyond this nothing is clear: the exact path notices that time has run out.
 pub const FOREVER: i64 = 1 << 62;

@@ -17,10 +17,10 @@ pub struct Hit<'a, const GAPS: bool> {
 }
 
 /// Whether the arithmetic is enough: no piece of work meets more than one detour on its way, and a
-/// send with what may come before it stays within two periods.
+/// send with the detours about it takes no more than a period.
 pub fn fits(noise: &Periodic, step: &Step) -> bool {
     let longest = step.message.cpu.max(step.between).max(step.send);
-    longest <= noise.period - noise.length
+    longest <= noise.period - 2 * noise.length
 }
 
 /// Later than this is left to those who check every time.
@@ -92,10 +92,10 @@ impl Clock {
     #[inline(always)]
     fn place(&self, from_start: i64) -> (i64, i64) {
         let mut place = from_start;
-        for _ in 0..4 {
+        for _ in 0..2 {
             place += if place < 0 { self.period } else { 0 };
         }
-        for _ in 0..3 {
+        for _ in 0..2 {
             place -= if place >= self.period { self.period } else { 0 };
         }
         (place, place | (self.period - 1 - place))
