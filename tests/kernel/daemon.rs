@@ -1,11 +1,13 @@
 //! A daemon of known habits is found by name, every time it ran.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use anyhow::{Result, ensure};
 use trace::{Class, RecordFlags};
 
-use crate::support::{self, Needs, Recording, Scratch, Test, cpus, load};
+use crate::support::{
+    self, Needs, Recording, Scratch, Test, bursts, cpus, load, monotonic_ns, separate, stolen_ns,
+};
 
 pub const TESTS: &[Test] = &[
     (
@@ -29,6 +31,7 @@ fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
         &scratch.file("trace.detour"),
         &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
     )?;
+    let (stolen, started) = (stolen_ns(cpu)?, monotonic_ns());
     let counted = load(&[
         "daemon",
         "--cpu",
@@ -40,6 +43,7 @@ fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
         "--log",
         &log.display().to_string(),
     ])?;
+    let stolen = (stolen_ns(cpu)? - stolen) as f64 / (monotonic_ns() - started) as f64;
     let trace = recording.stop()?;
 
     let mut slices: Vec<(u64, u64)> = trace
@@ -83,27 +87,18 @@ fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
     let cost = support::sum(&report, "thread", "fakemond", "cost_ns_total") as f64;
     let cpu_ns = counted["cpu_ns"].as_f64().unwrap_or(0.0);
     let ratio = net / cpu_ns;
-    ensure!((0.98..=1.02).contains(&ratio), "{net} ns recorded, {cpu_ns} ns used: {ratio}");
+    // What the hypervisor takes meanwhile is in the one and not in the other. It comes in lumps, so
+    // the daemon's share of it may be larger than its share of the CPU.
+    let most = 1.02 + 3.0 * stolen;
+    ensure!(
+        (0.98..=most).contains(&ratio),
+        "{net} ns recorded, {cpu_ns} ns used: {ratio}; {stolen} of the CPU was stolen"
+    );
     ensure!(cost >= net, "the probe lost {cost} ns, less than the net time of {net} ns");
     let separate = separate(&bursts);
     let count = support::sum(&report, "thread", "fakemond", "count");
     ensure!(count >= separate, "{count} slices for {separate} bursts");
     Ok(())
-}
-
-/// Start and end of every burst, as the daemon wrote them down.
-fn bursts(log: &Path) -> Result<Vec<(u64, u64)>> {
-    let text = fs::read_to_string(log)?;
-    let burst = |line: &str| {
-        let (start, end) = line.split_once(' ')?;
-        Some((start.parse().ok()?, end.parse().ok()?))
-    };
-    Ok(text.lines().filter_map(burst).collect())
-}
-
-/// A daemon that is late does not sleep between two bursts: both are in one slice.
-fn separate(bursts: &[(u64, u64)]) -> u64 {
-    1 + bursts.windows(2).filter(|pair| pair[1].0 > pair[0].1 + 1_000_000).count() as u64
 }
 
 fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::support::{self, Needs, Recording, Scratch, Test, cpus, detour, loadgen, sum, text};
+use crate::support::{
+    self, Needs, Recording, Scratch, Test, Trace, bursts, cpus, detour, loadgen, separate, sum,
+    text,
+};
 
 pub const TESTS: &[Test] = &[
     (
@@ -35,9 +38,11 @@ fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("command")?;
     let path = scratch.file("trace.detour");
+    let log = scratch.file("bursts");
     let cpu = cpu.to_string();
     let mut daemon = loadgen()?
-        .args(["daemon", "--cpu", &cpu, "--seconds", "4"])
+        .args(["daemon", "--cpu", &cpu, "--seconds", "4", "--log"])
+        .arg(&log)
         .stdout(std::process::Stdio::null())
         .spawn()?;
     let burn = loadgen()?.get_program().to_owned();
@@ -54,11 +59,16 @@ fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
     ensure!(report["mode"] == "program", "{}", report["mode"]);
     let burners = threads(&report, "burn");
     ensure!(!burners.is_empty(), "no thread called burn: {}", report["threads"]);
-    // 2 s of 100 bursts a second; on a busy machine some fall into others' turns.
-    let preempted = sum(&report, "thread", "fakemond", "count");
-    ensure!(preempted >= 100, "fakemond preempted it {preempted} times");
+    // Once it has started it never sleeps: every burst took the CPU from it or made it wait.
+    let (from, to) = Trace::read(&path)?.watched("burn").context("burn was not watched")?;
+    let from = from + 200_000_000;
+    let bursts: Vec<(u64, u64)> =
+        bursts(&log)?.into_iter().filter(|(start, end)| *start >= from && *end <= to).collect();
+    ensure!(bursts.len() >= 20, "only {} bursts of fakemond met it", bursts.len());
+    let (preempted, expected) = (sum(&report, "thread", "fakemond", "count"), separate(&bursts));
+    ensure!(preempted >= expected, "fakemond took turns {expected} times, recorded {preempted}");
     let taken = sum(&report, "thread", "fakemond", "cost_ns_total");
-    ensure!(taken >= 100 * 150_000, "fakemond took {taken} ns");
+    ensure!(taken >= bursts.len() as u64 * 150_000, "fakemond took {taken} ns");
     let ticks = sum(&report, "timer", "tick", "count");
     ensure!(ticks >= 50, "{ticks} ticks");
     ensure!(report["unbalanced_detours"] == 0);

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use trace::{Block, Reader, Record, Source};
+use trace::{Block, Lane, LaneTotals, Reader, Record, Source};
 
 /// Name, what it needs, and the test.
 pub type Test = (&'static str, Needs, fn() -> Result<()>);
@@ -79,6 +79,17 @@ impl Hidden {
     }
 }
 
+/// What the hypervisor took from a CPU so far, as far as the kernel knows. Threads are not charged
+/// for it, and nothing says which thread was hit.
+pub fn stolen_ns(cpu: u32) -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let name = format!("cpu{cpu} ");
+    let line = stat.lines().find_map(|line| line.strip_prefix(&name));
+    // user nice system idle iowait irq softirq steal, in hundredths of a second.
+    let ticks = line.and_then(|line| line.split_whitespace().nth(7)?.parse::<u64>().ok());
+    Ok(ticks.context("no such CPU in /proc/stat")? * 10_000_000)
+}
+
 /// The CPU that is measured and the one for everything else.
 pub fn cpus() -> (u32, u32) {
     let allowed = recorder::machine::allowed();
@@ -117,6 +128,21 @@ pub fn load(arguments: &[&str]) -> Result<Value> {
     let output = loadgen()?.args(arguments).output()?;
     ensure!(output.status.success(), "loadgen {arguments:?}: {}", text(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Start and end of every burst, as the daemon wrote them down.
+pub fn bursts(log: &Path) -> Result<Vec<(u64, u64)>> {
+    let text = fs::read_to_string(log)?;
+    let burst = |line: &str| {
+        let (start, end) = line.split_once(' ')?;
+        Some((start.parse().ok()?, end.parse().ok()?))
+    };
+    Ok(text.lines().filter_map(burst).collect())
+}
+
+/// A daemon that is late does not sleep between two bursts: both are in one slice.
+pub fn separate(bursts: &[(u64, u64)]) -> u64 {
+    1 + bursts.windows(2).filter(|pair| pair[1].0 > pair[0].1 + 1_000_000).count() as u64
 }
 
 pub fn text(bytes: &[u8]) -> String {
@@ -213,6 +239,8 @@ pub struct Trace {
     pub path: PathBuf,
     pub sources: Vec<Source>,
     pub blocks: Vec<Block>,
+    lanes: Vec<Lane>,
+    totals: Vec<LaneTotals>,
     epoch_ns: u64,
 }
 
@@ -222,7 +250,9 @@ impl Trace {
         let blocks = reader.blocks().collect::<Result<Vec<_>, _>>()?;
         let sources = reader.sources().to_vec();
         let epoch_ns = reader.manifest().started_monotonic_ns;
-        Ok(Trace { path: path.to_owned(), sources, blocks, epoch_ns })
+        let lanes = reader.lanes().to_vec();
+        let totals = reader.trailer().map(|trailer| trailer.lanes.clone()).unwrap_or_default();
+        Ok(Trace { path: path.to_owned(), sources, blocks, lanes, totals, epoch_ns })
     }
 
     pub fn records(&self) -> impl Iterator<Item = (&Source, &Record)> {
@@ -234,6 +264,14 @@ impl Trace {
     pub fn span(&self, record: &Record) -> (u64, u64) {
         let start = self.epoch_ns + record.start_ns;
         (start, start + record.gross_ns)
+    }
+
+    /// From when to when a thread of this name was watched, on CLOCK_MONOTONIC.
+    pub fn watched(&self, wanted: &str) -> Option<(u64, u64)> {
+        let is_it = |lane: &Lane| matches!(lane, Lane::Thread { name, .. } if name == wanted);
+        let lane = self.lanes.iter().position(is_it)?;
+        let totals = self.totals.iter().find(|totals| totals.lane as usize == lane)?;
+        Some((self.epoch_ns + totals.from_ns, self.epoch_ns + totals.to_ns))
     }
 
     /// What was recorded up to a millisecond around a time, one line each, for messages.
