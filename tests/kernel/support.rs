@@ -79,17 +79,6 @@ impl Hidden {
     }
 }
 
-/// What the hypervisor took from a CPU so far, as far as the kernel knows. Threads are not charged
-/// for it, and nothing says which thread was hit.
-pub fn stolen_ns(cpu: u32) -> Result<u64> {
-    let stat = fs::read_to_string("/proc/stat")?;
-    let name = format!("cpu{cpu} ");
-    let line = stat.lines().find_map(|line| line.strip_prefix(&name));
-    // user nice system idle iowait irq softirq steal, in hundredths of a second.
-    let ticks = line.and_then(|line| line.split_whitespace().nth(7)?.parse::<u64>().ok());
-    Ok(ticks.context("no such CPU in /proc/stat")? * 10_000_000)
-}
-
 /// The CPU that is measured and the one for everything else.
 pub fn cpus() -> (u32, u32) {
     let allowed = recorder::machine::allowed();
