@@ -15,22 +15,35 @@ impl<T: Read + Seek> Input for T {}
 
 pub type AnyReader = Reader<Box<dyn Input>>;
 
+/// What a file turned out to be.
+pub enum Opened {
+    Trace(Box<AnyReader>),
+    /// Runs of another tool's file.
+    Runs(Vec<import::ImportedRun>),
+}
+
 pub fn open(path: &Path) -> Result<AnyReader> {
+    match open_as_it_is(path)? {
+        Opened::Trace(reader) => Ok(*reader),
+        Opened::Runs(runs) => in_memory(&runs, split_run(path).0.display().to_string()),
+    }
+}
+
+pub fn open_as_it_is(path: &Path) -> Result<Opened> {
     let (file, run) = split_run(path);
     let input = File::open(&file).with_context(|| format!("cannot open {}", file.display()))?;
     let name = file.display().to_string();
     match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
-        Ok(reader) => Ok(reader),
+        Ok(reader) => Ok(Opened::Trace(Box::new(reader))),
         Err(not_a_trace @ TraceError::NotATrace { .. }) => {
             let imported = import::import_file(&file, &import::ImportOptions::default());
             // What it is not says more than how reading it as something else failed.
             let imported = imported
                 .map_err(|error| anyhow::Error::new(error).context(not_a_trace.to_string()))?;
-            let runs = match run {
+            Ok(Opened::Runs(match run {
                 None => imported.runs,
                 Some(number) => vec![pick(&imported.runs, number, &name)?],
-            };
-            in_memory(&runs, name)
+            }))
         }
         Err(error) => Err(error.into()),
     }

@@ -13,7 +13,7 @@ use crate::{
     graph::{self, Graph, GraphError},
     job::Job,
     noise::{Model, Noise, RunNoise, SpreadError, draw},
-    rounds::{self, RunError, Scratch},
+    rounds::{self, RunError},
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -49,6 +49,13 @@ enum Engine {
     Events(Box<Schedule>, event::Options),
 }
 
+/// Memory of a run, for the thread's next one.
+#[derive(Default)]
+struct Scratch {
+    rounds: rounds::Scratch,
+    events: event::Scratch,
+}
+
 impl Engine {
     /// The in-order graph needs no schedule. The peer's graph with the peer's noise means the peer:
     /// its rules for everything.
@@ -76,9 +83,10 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Result<i64, SweepError> {
         match self {
-            Engine::Rounds => Ok(rounds::run(job, noise, scratch)?),
+            Engine::Rounds => Ok(rounds::run(job, noise, &mut scratch.rounds)?),
             Engine::Events(schedule, options) => {
-                Ok(event::run(schedule, job.params(), options, noise)?.max())
+                let events = &mut scratch.events;
+                Ok(event::run_with(events, schedule, job.params(), options, noise)?.max())
             }
         }
     }

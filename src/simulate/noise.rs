@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
-use trace::{Class, Lane, LaneId, Reader, Record, Source, TraceError, import};
+use trace::{Class, Lane, LaneId, Record, Source, import};
 
 use crate::{
-    open::{self, AnyReader, Input},
+    open::{self, AnyReader, Opened},
     units,
 };
 
@@ -123,21 +123,9 @@ impl Options {
     }
 
     fn file(&self, path: &Path, seed: u64, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
-        let (file, run) = open::split_run(path);
-        let input = std::fs::File::open(&file)?;
-        let name = file.display().to_string();
-        match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
-            Ok(reader) => lanes(&reader, wanted),
-            Err(not_a_trace @ TraceError::NotATrace { .. }) => {
-                let imported = import::import_file(&file, &import::ImportOptions::default())
-                    .map_err(|error| anyhow::Error::new(error).context(not_a_trace.to_string()))?;
-                let runs = match run {
-                    Some(number) => vec![open::pick(&imported.runs, number, &name)?],
-                    None => imported.runs,
-                };
-                runs.iter().map(|run| self.run(run, seed)).collect()
-            }
-            Err(error) => Err(error.into()),
+        match open::open_as_it_is(path)? {
+            Opened::Trace(reader) => lanes(&reader, wanted),
+            Opened::Runs(runs) => runs.iter().map(|run| self.run(run, seed)).collect(),
         }
     }
 

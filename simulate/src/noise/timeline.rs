@@ -203,9 +203,7 @@ impl Timeline {
         }
         first
     }
-}
 
-impl Timeline {
     /// Replaces each position by the time from there to the start of the first detour that has not
     /// ended; negative inside one.
     #[inline(always)]

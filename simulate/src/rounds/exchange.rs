@@ -16,8 +16,8 @@
 use std::ops::ControlFlow;
 
 use super::{
-    RunError,
-    lanes::{FOREVER, LANES, Step, untrusted},
+    FOREVER, RunError,
+    lanes::{LANES, Step, untrusted},
     sized,
     tiles::{self, Planned, Tile},
     zeroed,

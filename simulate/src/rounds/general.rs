@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{RunError, zeroed};
+use super::{FOREVER, RunError, zeroed};
 use crate::{
     job::{Job, Priced},
     noise::{Model, RunNoise, WorkError},
@@ -134,8 +134,7 @@ impl State {
         work: i64,
     ) -> Result<i64, WorkError> {
         if noise.is_none() {
-            let done = begin + work;
-            return if done <= 1 << 62 { Ok(done) } else { Err(WorkError::Overflow) };
+            return in_time(begin + work);
         }
         let local = noise.local(rank as u64);
         match noise.model() {
@@ -145,9 +144,12 @@ impl State {
                 let before = self.own_clock[rank];
                 let after = local.preempt(before, work)?;
                 self.own_clock[rank] = after;
-                let done = begin + (after - before);
-                if done <= 1 << 62 { Ok(done) } else { Err(WorkError::Overflow) }
+                in_time(begin + (after - before))
             }
         }
     }
+}
+
+fn in_time(done: i64) -> Result<i64, WorkError> {
+    if done <= FOREVER { Ok(done) } else { Err(WorkError::Overflow) }
 }

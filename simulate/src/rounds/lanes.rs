@@ -11,9 +11,6 @@ use crate::{
 /// Ranks computed at once: two vectors of the widest kind.
 pub const LANES: usize = 16;
 
-/// Beyond this nothing is clear: the exact path notices that time has run out.
-pub const FOREVER: i64 = 1 << 62;
-
 /// A clear time that is not to be trusted comes before everything, but is still known.
 const UNTRUSTED: i64 = 1 << 61;
 
@@ -74,6 +71,17 @@ pub enum Source<'a> {
     Elsewhere(&'a [i64]),
 }
 
+impl Source<'_> {
+    /// The array that holds them, and where in it the `at`th one is.
+    #[inline(always)]
+    fn find<'b>(&'b self, time: &'b [i64], at: usize) -> (&'b [i64], usize) {
+        match self {
+            Source::At(src) => (time, src + at),
+            Source::Elsewhere(times) => (times, at),
+        }
+    }
+}
+
 /// Receivers at the places `first..first + width` hear from as many senders.
 pub struct Block<'a, 'n, const GAPS: bool> {
     /// Noise whose detours can be told by arithmetic.
@@ -125,10 +133,8 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
     #[inline(always)]
     fn group(&mut self, at: usize) -> Result<(), WorkError> {
         let place = self.first + at;
-        let from = match self.source {
-            Source::At(src) => chunk(self.time, src + at),
-            Source::Elsewhere(times) => chunk(times, at),
-        };
+        let (senders, sender) = self.source.find(self.time, at);
+        let from = chunk(senders, sender);
         let own = chunk(self.time, place);
         let clear = chunk(self.clear, place);
         let free = if GAPS { chunk(self.recv_free, place) } else { own };
@@ -160,10 +166,8 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
     #[inline(never)]
     fn near_detours(&mut self, at: usize) -> Result<(), WorkError> {
         let place = self.first + at;
-        let from = *match self.source {
-            Source::At(src) => chunk(self.time, src + at),
-            Source::Elsewhere(times) => chunk(times, at),
-        };
+        let (senders, sender) = self.source.find(self.time, at);
+        let from = *chunk(senders, sender);
         let free = if GAPS { *chunk(self.recv_free, place) } else { [0; LANES] };
         let rank = |lane| self.ranks.at(place + lane);
         let (own, clear) = (chunk_mut(self.time, place), chunk_mut(self.clear, place));
@@ -185,11 +189,8 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
             padded[..used].copy_from_slice(values);
             padded
         };
-        let from = match self.source {
-            Source::At(src) => &self.time[src + at..src + at + used],
-            Source::Elsewhere(times) => &times[at..at + used],
-        };
-        let from = padded(from, 0);
+        let (senders, sender) = self.source.find(self.time, at);
+        let from = padded(&senders[sender..sender + used], 0);
         let own = padded(&self.time[place..place + used], 0);
         let mut clear = padded(&self.clear[place..place + used], i64::MAX);
         let free = if GAPS { padded(&self.recv_free[place..place + used], 0) } else { [0; LANES] };

@@ -30,6 +30,9 @@ use crate::{
     simd,
 };
 
+/// The end of time. Nobody is clear of detours beyond it, so the exact path notices.
+const FOREVER: i64 = 1 << 62;
+
 /// Times of one run. Kept between runs, so that memory is taken once.
 #[derive(Debug, Default)]
 pub struct Scratch {

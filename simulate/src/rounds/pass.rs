@@ -95,36 +95,22 @@ impl Round<'_, '_> {
 
     /// Receivers `first..first + width` hear from these senders.
     fn receive(&mut self, first: usize, width: usize, source: Source<'_>) -> Result<(), WorkError> {
-        let Round { ranks, time, clear, recv_free, noise, step } = self;
-        let noise = *noise;
-        let periodic = noise.periodic().filter(|noise| periodic::fits(noise, step));
-        if recv_free.is_empty() {
-            let block = Block::<false> {
-                periodic,
-                ranks,
-                first,
-                width,
-                source,
-                time,
-                clear,
-                recv_free,
-                step,
-                noise,
-            };
-            return simd::widest(block);
+        if self.recv_free.is_empty() {
+            simd::widest(self.block::<false>(first, width, source))
+        } else {
+            simd::widest(self.block::<true>(first, width, source))
         }
-        simd::widest(Block::<true> {
-            periodic,
-            ranks,
-            first,
-            width,
-            source,
-            time,
-            clear,
-            recv_free,
-            step,
-            noise,
-        })
+    }
+
+    fn block<'b, const GAPS: bool>(
+        &'b mut self,
+        first: usize,
+        width: usize,
+        source: Source<'b>,
+    ) -> Block<'b, 'b, GAPS> {
+        let Round { ranks, time, clear, recv_free, noise, step } = self;
+        let periodic = noise.periodic().filter(|noise| periodic::fits(noise, step));
+        Block { periodic, ranks, first, width, source, time, clear, recv_free, step, noise }
     }
 }
 
