@@ -166,6 +166,10 @@ pub enum Format {
     Fwq,
     /// Fixed time quanta: how much work fitted in each
     Ftq,
+    /// A trace that ui.perfetto.dev opens: tracks per CPU, class and source
+    Perfetto,
+    /// A table for data frames and SQL: one row per part of a detour and per record in none
+    Parquet,
 }
 
 #[derive(Args)]

@@ -50,6 +50,8 @@ fn write(
         Format::Json => export::ExportFormat::Json,
         Format::Hlog => export::ExportFormat::HistogramLog,
         Format::Hgrm => export::ExportFormat::Percentiles,
+        Format::Perfetto => export::ExportFormat::Perfetto,
+        Format::Parquet => export::ExportFormat::Parquet,
         Format::Fwq | Format::Ftq => return series(reader, options, lane, out),
     };
     export::export(reader, format, lane, out)?;
