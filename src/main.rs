@@ -7,10 +7,12 @@ mod demo;
 mod doctor;
 mod export;
 mod import;
+mod manual;
 mod open;
 mod record;
 mod report;
 mod simulate;
+mod top;
 mod units;
 
 use std::process::ExitCode;
@@ -24,11 +26,14 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Doctor(options) => doctor::run(&options),
         Command::Record(options) => record::run(options, verbosity),
+        Command::Top(options) => top::run(options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
+        Command::Man(options) => manual::man(&options),
+        Command::Completions(options) => manual::completions(&options),
     };
     match result {
         Ok(code) => code,

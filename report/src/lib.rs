@@ -15,7 +15,7 @@ mod notes;
 mod slowdown;
 mod sources;
 mod tables;
-mod words;
+pub mod words;
 
 use analysis::Summary;
 
