@@ -196,6 +196,9 @@ pub struct Export {
     /// Work per quantum (fwq), or length of a quantum (ftq)
     #[arg(long, default_value = "1ms", value_parser = units::duration)]
     pub quantum: Duration,
+    /// Sources that bear their names in openmetrics; the rest is `other`
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub top: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -220,6 +223,8 @@ pub enum Format {
     Ftq,
     /// A trace that ui.perfetto.dev opens: tracks per CPU, class and source
     Perfetto,
+    /// Metrics for a node exporter's text-file collector
+    Openmetrics,
     /// A table for data frames and SQL: one row per part of a detour and per record in none
     Parquet,
 }

@@ -109,7 +109,13 @@ fn step(choices: &mut Choices, snapshot: &Snapshot, to: impl Fn(usize, usize) ->
     let Some(last) = rows.len().checked_sub(1) else { return };
     let next = match choices.selected_at(&rows) {
         Some(at) => to(at, last).min(last),
-        None => if to(0, last) == last { last } else { 0 },
+        None => {
+            if to(0, last) == last {
+                last
+            } else {
+                0
+            }
+        }
     };
     choices.select(rows.get(next));
 }

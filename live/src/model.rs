@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use trace::{Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, Source,
-    SourceId};
+use trace::{
+    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, Source, SourceId,
+};
 
 use crate::{
     kept::Kept,

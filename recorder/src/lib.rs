@@ -11,8 +11,8 @@ mod feed;
 mod linux;
 mod options;
 
-pub use feed::{Delivery, Feed, State};
 pub use cpulist::{CpuListError, CpuSet, format as format_cpus, parse as parse_cpus};
+pub use feed::{Delivery, Feed, State};
 #[cfg(target_os = "linux")]
 pub use linux::*;
 pub use options::{Options, ProgramOption, Threshold};

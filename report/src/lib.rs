@@ -1,4 +1,5 @@
-//! How results are shown: the summary of a recording as text for a terminal and as JSON for scripts.
+//! How results are shown: the summary of a recording as text for a terminal, as JSON for scripts
+//! and as metrics for monitoring.
 //!
 //! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
 //! Names come from the recorded node, where any process may call itself anything: control characters
@@ -12,6 +13,7 @@ mod exchange;
 mod grid;
 mod headline;
 mod notes;
+mod openmetrics;
 mod slowdown;
 mod sources;
 mod tables;
@@ -22,6 +24,7 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
+pub use openmetrics::{Bounds, openmetrics};
 pub use slowdown::{SlowdownRow, slowdown};
 
 use grid::Style;

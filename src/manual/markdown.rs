@@ -26,7 +26,8 @@ fn describe(command: &Command, name: &str, page: &mut String) {
         for command in &inner {
             let about = command.get_about().map(plain).unwrap_or_default();
             let link = format!("{name} {}", command.get_name());
-            let _ = writeln!(page, "| [`{link}`](#{}) | {} |", link.replace(' ', "-"), cell(&about));
+            let _ =
+                writeln!(page, "| [`{link}`](#{}) | {} |", link.replace(' ', "-"), cell(&about));
         }
         page.push('\n');
     }
@@ -55,9 +56,9 @@ fn arguments(command: &Command, all: bool, page: &mut String) {
 
 fn spelling(arg: &Arg) -> String {
     let takes_value = arg.get_action().takes_values();
-    let value = arg.get_value_names().map(|names| {
-        names.iter().map(|name| format!("{name}")).collect::<Vec<_>>().join(" ")
-    });
+    let value = arg
+        .get_value_names()
+        .map(|names| names.iter().map(|name| format!("{name}")).collect::<Vec<_>>().join(" "));
     let value = value.filter(|_| takes_value);
     if arg.is_positional() {
         let last = if arg.is_last_set() { "-- " } else { "" };

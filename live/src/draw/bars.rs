@@ -47,7 +47,10 @@ pub(super) fn draw(
     heading(snapshot, choices, &mut pen, (name_width, bar_width, columns), shown.len());
     for (number, lane) in (1..).zip(shown) {
         let line = pen.line(number);
-        line.put(&format!("{:name_width$}", cut(&safe(&lane.name), name_width - 1)), Modifier::empty());
+        line.put(
+            &format!("{:name_width$}", cut(&safe(&lane.name), name_width - 1)),
+            Modifier::empty(),
+        );
         let span_ns = snapshot.span_ns[choices.span as usize];
         bar(lane, span_ns, choices, look, line, bar_width);
         strip(lane, choices, look, line, columns);

@@ -33,7 +33,13 @@ pub(super) fn draw(look: &Look, buffer: &mut Buffer, area: Rect) {
         height,
     };
     for y in area.top()..area.bottom() {
-        buffer.set_stringn(area.x, y, " ".repeat(usize::from(width)), usize::from(width), Style::reset());
+        buffer.set_stringn(
+            area.x,
+            y,
+            " ".repeat(usize::from(width)),
+            usize::from(width),
+            Style::reset(),
+        );
     }
     let mut pen = Pen::new(buffer, area, look);
     pen.line(0).put(&format!("{:^1$}", "keys", usize::from(width)), Modifier::REVERSED);

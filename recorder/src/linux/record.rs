@@ -215,7 +215,7 @@ impl Session {
         self.clock.push((self.anchor)());
         let subject = self.subject(target);
         let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
-        let threads = self.start_threads(assembler)?;
+        let threads = self.start_threads(assembler, watch.feed.is_some())?;
 
         for probe in &self.probes {
             probe.release();
@@ -322,7 +322,11 @@ impl Session {
         }
     }
 
-    fn start_threads(&mut self, assembler: Assembler) -> Result<Threads, RecordError> {
+    fn start_threads(
+        &mut self,
+        assembler: Assembler,
+        watched: bool,
+    ) -> Result<Threads, RecordError> {
         let ring = self.bpf.as_mut().map(Bpf::take_ring).transpose()?;
         let drain = Drain {
             ring,
@@ -331,8 +335,12 @@ impl Session {
             cpus: self.measured.iter().copied().collect(),
             probes: self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
             anchor: self.anchor,
-            // With a CPU to itself the reader disturbs nobody; without one it comes rarely.
-            pause: Duration::from_millis(if self.housekeeping.is_empty() { 50 } else { 10 }),
+            // With a CPU to itself the reader disturbs nobody; without one it comes rarely, and so
+            // it does for somebody who looks at it twice a second.
+            pause: Duration::from_millis(match self.housekeeping.is_empty() || watched {
+                true => 50,
+                false => 10,
+            }),
         };
         Threads::start(drain, assembler, self.housekeeping.clone()).map_err(RecordError::Thread)
     }

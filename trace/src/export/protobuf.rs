@@ -65,11 +65,7 @@ mod tests {
             inner.text(2, "testing");
             inner.message(4, |_| {});
         });
-        let expected = [
-            &[0x08, 0x96, 0x01, 0x1a, 0x0b, 0x12, 0x07][..],
-            b"testing",
-            &[0x22, 0x00],
-        ];
+        let expected = [&[0x08, 0x96, 0x01, 0x1a, 0x0b, 0x12, 0x07][..], b"testing", &[0x22, 0x00]];
         assert_eq!(message.as_bytes(), expected.concat());
     }
 
