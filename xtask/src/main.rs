@@ -2,6 +2,7 @@
 
 mod bench;
 mod btf;
+mod docs;
 mod ebpf;
 mod exec;
 mod tally;
@@ -32,6 +33,8 @@ enum Command {
     Test(Test),
     /// Measure what recording costs, against the targets, and write docs/performance.md
     Bench(Bench),
+    /// Write docs/cli.md from the options, and man pages and completions beside the build products
+    Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
 }
@@ -86,6 +89,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
+        Command::Docs => docs::run(&workspace)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

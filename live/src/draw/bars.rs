@@ -17,6 +17,8 @@ use crate::{
     snapshot::{LaneShown, Snapshot},
 };
 
+const EIGHTHS: usize = 8;
+
 /// Lines of this part, its heading included: at most a third of the screen.
 pub(super) fn rows_for(lanes: usize, height: u16) -> u16 {
     let most = (height / 3).max(2);
@@ -108,19 +110,26 @@ fn bar(
     width: usize,
 ) {
     let whole = span_ns.max(1) as f64;
-    let mut filled = 0;
-    let mut so_far = 0.0;
+    let room = width * EIGHTHS;
+    let (mut filled, mut so_far) = (0, 0.0);
+    let mut last = Class::OutsideKernel;
     for (ns, class) in lane.taken[choices.span as usize].iter().zip(Class::ALL) {
         if *ns == 0 || (class == Class::Thread && !choices.threads) {
             continue;
         }
         so_far += *ns as f64 / whole;
         // Ends are rounded, not parts, so that the bar is as long as the sum.
-        let end = ((so_far * width as f64).round() as usize).min(width);
+        let end = ((so_far * room as f64).round() as usize / EIGHTHS).min(width);
         line.styled(&look.bar().repeat(end.saturating_sub(filled)), look.class(class));
         filled = filled.max(end);
+        last = class;
     }
-    line.put(&look.rest().repeat(width - filled), Modifier::DIM);
+    // The end is finer than a cell, and a little is not nothing.
+    let eighths = ((so_far * room as f64).round() as usize).saturating_sub(filled * EIGHTHS);
+    let eighths = eighths.max(usize::from(so_far > 0.0 && filled == 0));
+    let part = if filled < width { look.part(eighths) } else { "" };
+    line.styled(part, look.class(last));
+    line.put(&look.rest().repeat(width - filled - part.chars().count()), Modifier::DIM);
     let share = 100.0 * taken(lane, choices.span, choices.threads) as f64 / whole;
     line.put(&format!(" {:>7}  ", percent(share.min(100.0))), Modifier::empty());
 }

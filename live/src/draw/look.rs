@@ -39,6 +39,12 @@ impl Look {
         if self.unicode { "█" } else { "#" }
     }
 
+    /// Less than a cell of a bar, in eighths; where there are no signs for that, nothing.
+    pub(super) fn part(&self, eighths: usize) -> &'static str {
+        let signs = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        if self.unicode { signs[eighths.min(7)] } else { "" }
+    }
+
     pub(super) fn rest(&self) -> &'static str {
         if self.unicode { "·" } else { "." }
     }
