@@ -13,7 +13,10 @@ use crossterm::{
     terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
 use live::{Choices, Key, Look, Snapshot};
-use ratatui_core::terminal::Terminal;
+use ratatui_core::{
+    backend::{Backend, ClearType},
+    terminal::Terminal,
+};
 use ratatui_crossterm::CrosstermBackend;
 
 /// Whether the terminal is ours at the moment.
@@ -45,19 +48,25 @@ impl Screen {
         Ok(())
     }
 
-    /// Forgets what is on the terminal, so that the next picture is drawn whole.
+    /// Forgets what is on the terminal, so that the next picture is drawn whole. Not by
+    /// `Terminal::clear`: that asks the terminal where its cursor is, and some never answer.
     pub fn forget(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        self.terminal.backend_mut().clear_region(ClearType::All)?;
+        self.terminal.swap_buffers();
+        Ok(())
     }
 
-    /// Gives the terminal to the shell and stops, until it says to go on.
+    /// Gives the terminal to the shell and stops, until it says to go on. Without a shell that
+    /// could, the kernel does not stop anybody, and it goes on at once.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        signal_hook::low_level::raise(signal_hook::consts::SIGTSTP)
+        signal_hook::low_level::raise(signal_hook::consts::SIGTSTP)?;
+        self.resume()
     }
 
-    /// Takes the terminal again after the shell had it.
+    /// Takes the terminal again after the shell had it, and may have changed it.
     pub fn resume(&mut self) -> io::Result<()> {
+        let _ = disable_raw_mode();
         take()?;
         self.forget()
     }

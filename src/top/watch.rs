@@ -132,11 +132,7 @@ pub async fn watch(mut recording: Recording, settings: &Settings) -> Result<Ende
                 said.push(message.clone());
                 view.choices.message = Some(message);
             }
-            // Whoever continues us sends a signal, and with it the terminal comes back.
-            Action::Suspend => {
-                screen.suspend()?;
-                continue;
-            }
+            Action::Suspend => screen.suspend()?,
             Action::Redraw => screen.forget()?,
         }
         if screen::broken() {
