@@ -15,7 +15,7 @@ mod simulate;
 mod top;
 mod units;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         // `detour report | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("detour: {error:#}");
+            // Not eprintln: where nobody can read it any more, that would panic.
+            let _ = writeln!(std::io::stderr(), "detour: {error:#}");
             ExitCode::FAILURE
         }
     }

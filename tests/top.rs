@@ -138,6 +138,16 @@ fn a_signal_ends_it_in_order() -> Result<()> {
 }
 
 #[test]
+fn a_terminal_that_is_gone_ends_it_without_a_fuss() -> Result<()> {
+    let mut terminal = Terminal::start(&mut top(), 80, 24)?;
+    terminal.until_shown("unattributed")?;
+    terminal.hang_up();
+    let status = terminal.exit()?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+#[test]
 fn it_goes_to_the_background_and_comes_back() -> Result<()> {
     let mut terminal = Terminal::start(&mut top(), 80, 24)?;
     terminal.until_shown("unattributed")?;

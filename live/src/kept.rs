@@ -44,7 +44,7 @@ impl Kept {
         self.events
     }
 
-    pub(crate) fn from_ns(&self) -> u64 {
+    pub(crate) fn begins_ns(&self) -> u64 {
         self.from_ns
     }
 
@@ -222,12 +222,12 @@ mod tests {
             kept.forget(start);
         }
         assert_eq!(kept.events(), 61);
-        assert_eq!(kept.from_ns(), 39_000_000_000);
+        assert_eq!(kept.begins_ns(), 39_000_000_000);
         for _ in 0..20 {
             let detours = vec![detour(99_000_000_000, 0); 1 << 16];
             kept.add(Arc::new(Block { detours, ..Block::new(LaneId(0)) }));
         }
         assert!(kept.events() <= MAX_EVENTS);
-        assert!(kept.from_ns() > 98_000_000_000);
+        assert!(kept.begins_ns() > 98_000_000_000);
     }
 }

@@ -184,7 +184,7 @@ impl Model {
             },
             limits: manifest.limits.clone(),
             kept_events: self.kept.events() as u64,
-            kept_ns: self.now_ns.saturating_sub(self.kept.from_ns()),
+            kept_ns: self.now_ns.saturating_sub(self.kept.begins_ns()),
             kept: None,
         }
     }

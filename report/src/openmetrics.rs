@@ -119,11 +119,14 @@ fn lost(summary: &Summary, out: &mut Text) {
     }
 }
 
+/// Name, unit, help, and the value of a row.
+type Column<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
+
 fn cpus(summary: &Summary, out: &mut Text) {
     if summary.cpus.is_empty() {
         return;
     }
-    let columns: [(&str, &str, &str, fn(&analysis::CpuRow) -> f64); 3] = [
+    let columns: [Column<analysis::CpuRow>; 3] = [
         ("detour_cpu_noise_ratio", "ratio", "Share of a CPU's time that was taken.", |cpu| {
             cpu.noise_pct / 100.0
         }),
@@ -176,7 +179,7 @@ fn sources(summary: &Summary, bounds: Bounds, out: &mut Text) {
     if named.is_empty() {
         return;
     }
-    let columns: [(&str, &str, &str, fn(&Figures) -> f64); 3] = [
+    let columns: [Column<Figures>; 3] = [
         ("detour_source_taken_seconds", "seconds", "Time a source took in the recording.", |f| {
             f.taken_ns as f64 / 1e9
         }),

@@ -25,7 +25,7 @@ pub fn run(_options: cli::Top) -> Result<ExitCode> {
 
 #[cfg(target_os = "linux")]
 pub fn run(options: cli::Top) -> Result<ExitCode> {
-    use std::io::IsTerminal;
+    use std::io::{IsTerminal, Write};
 
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if !std::io::stdout().is_terminal() || dumb {
@@ -38,11 +38,11 @@ pub fn run(options: cli::Top) -> Result<ExitCode> {
     let recording = recording::start(options)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(watch::watch(recording, &settings))?;
-    for remark in &ended.remarks {
-        eprintln!("detour: {remark}");
-    }
-    for line in &ended.said {
-        eprintln!("{line}");
+    let mut out = std::io::stderr();
+    let remarks = ended.remarks.iter().map(|remark| format!("detour: {remark}"));
+    for line in remarks.chain(ended.said) {
+        // The terminal may be what ended it.
+        let _ = writeln!(out, "{line}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -138,7 +138,10 @@ pub async fn watch(mut recording: Recording, settings: &Settings) -> Result<Ende
         if screen::broken() {
             break;
         }
-        screen.draw(&view.shown, &view.choices, &settings.look)?;
+        // A terminal that cannot be drawn on any more is gone, and so is whoever looked at it.
+        if screen.draw(&view.shown, &view.choices, &settings.look).is_err() {
+            break;
+        }
     }
     drop(screen);
     let seconds = view.shown.now_ns as f64 / 1e9;

@@ -3,13 +3,15 @@
 
 use std::{
     fs::File,
-    io::{Read, Write},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::process::CommandExt,
-    },
+    io::{ErrorKind, Read, Write},
+    os::{fd::OwnedFd, unix::process::CommandExt},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -22,16 +24,21 @@ use rustix::{
 /// Longer than anything takes on a busy machine; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+#[allow(dead_code, reason = "not every test file needs everything")]
 pub struct Terminal {
-    master: File,
+    /// None once it has hung up.
+    master: Option<File>,
     /// Kept open, so that the terminal outlives the program.
     slave: OwnedFd,
     child: Child,
     output: Receiver<Vec<u8>>,
     parser: vt100::Parser,
     before: Termios,
+    let_go: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
 }
 
+#[allow(dead_code, reason = "not every test file needs everything")]
 impl Terminal {
     pub fn start(command: &mut Command, columns: u16, rows: u16) -> Result<Terminal> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
@@ -59,16 +66,26 @@ impl Terminal {
         let master = File::from(master);
         let (send, output) = channel();
         let mut reading = master.try_clone()?;
-        std::thread::spawn(move || {
+        // It looks now and then, so that it can be told to let go of the terminal.
+        let nonblocking = rustix::fs::fcntl_getfl(&master)? | rustix::fs::OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&master, nonblocking)?;
+        let let_go = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&let_go);
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = reading.read(&mut bytes) {
-                if send.send(bytes[..count].to_vec()).is_err() {
-                    break;
+            while !told.load(Ordering::Relaxed) {
+                match reading.read(&mut bytes) {
+                    Ok(count @ 1..) if send.send(bytes[..count].to_vec()).is_ok() => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    _ => break,
                 }
             }
         });
         let parser = vt100::Parser::new(rows, columns, 0);
-        Ok(Terminal { master, slave, child, output, parser, before })
+        let (master, reader) = (Some(master), Some(reader));
+        Ok(Terminal { master, slave, child, output, parser, before, let_go, reader })
     }
 
     pub fn pid(&self) -> u32 {
@@ -76,12 +93,22 @@ impl Terminal {
     }
 
     pub fn press(&mut self, keys: &str) -> Result<()> {
-        self.master.write_all(keys.as_bytes()).context("cannot type")
+        let master = self.master.as_mut().context("it has hung up")?;
+        master.write_all(keys.as_bytes()).context("cannot type")
     }
 
     pub fn resize(&mut self, columns: u16, rows: u16) -> Result<()> {
         self.parser.screen_mut().set_size(rows, columns);
-        Ok(tcsetwinsize(self.master.as_fd(), size(columns, rows))?)
+        Ok(tcsetwinsize(&self.slave, size(columns, rows))?)
+    }
+
+    /// As when a connection breaks: the terminal is gone.
+    pub fn hang_up(&mut self) {
+        self.let_go.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        self.master = None;
     }
 
     /// Waits until the screen shows what is wanted, and gives it.
@@ -140,8 +167,9 @@ impl Terminal {
                 bail!("it does not end:\n{}", self.shown());
             }
             // A terminal that nobody reads blocks whoever writes.
-            if let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(20)) {
-                self.parser.process(&bytes);
+            match self.output.recv_timeout(Duration::from_millis(20)) {
+                Ok(bytes) => self.parser.process(&bytes),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
     }
