@@ -119,7 +119,7 @@ proptest! {
         for noise in [&silent, &noises[0], &noises[1]] {
             let noise = noise.run(seed, 0);
             let fast = run(&mut buffers, &schedule, &params, Rendezvous::ClosedForm, &noise);
-            let slow = run_in(&mut buffers, &searching, &params, Rendezvous::ClosedForm, &noise, true);
+            let slow = run_in(&mut buffers, &searching, &params, Rendezvous::ClosedForm, &noise, true, Nobody);
             prop_assert_eq!(&fast.is_ok(), &slow.is_ok());
             if let (Ok(fast), Ok(slow)) = (&fast, &slow) {
                 prop_assert_eq!(&fast.ends, &slow.ends);

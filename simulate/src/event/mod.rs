@@ -11,19 +11,24 @@ mod engine;
 mod error;
 mod introsort;
 mod labels;
+mod log;
 mod matching;
 mod order;
 mod pairs;
 mod peer;
 mod queue;
+mod recorder;
 mod schedule;
 mod state;
 mod stuck;
+mod watch;
+mod watch_peer;
 mod wheel;
 mod work;
 
 pub use builder::{BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
 pub use error::{EventError, Reason, Wait};
+pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
 
 use crate::{loggops::Params, noise::RunNoise};
@@ -112,5 +117,24 @@ pub fn run_with(
             engine::run(&mut scratch.engine, schedule, params, options.rendezvous, noise)
         }
         Rules::Loggopsim => peer::run(schedule, params, noise),
+    }
+}
+
+/// [`run_with`], and in the log what happened and why it happened when it did. The log holds about
+/// 300 bytes per operation.
+pub fn run_logged(
+    scratch: &mut Scratch,
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &RunNoise,
+    log: &mut Log,
+) -> Result<Outcome, EventError> {
+    match options.model {
+        Rules::Loggops => {
+            let engine = &mut scratch.engine;
+            engine::record(engine, schedule, params, options.rendezvous, noise, log)
+        }
+        Rules::Loggopsim => peer::record(schedule, params, noise, log),
     }
 }
