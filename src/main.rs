@@ -6,6 +6,7 @@ mod cli;
 mod demo;
 mod doctor;
 mod export;
+mod goal;
 mod import;
 mod open;
 mod record;

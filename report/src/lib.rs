@@ -12,6 +12,7 @@ mod exchange;
 mod grid;
 mod headline;
 mod notes;
+mod schedule;
 mod slowdown;
 mod sources;
 mod tables;
@@ -22,6 +23,7 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
+pub use schedule::{ScheduleFigures, schedule};
 pub use slowdown::{SlowdownRow, slowdown};
 
 use grid::Style;

@@ -5,6 +5,7 @@ mod alltoall;
 mod collective;
 mod cycle;
 mod exchange;
+mod goal;
 mod network;
 mod noise;
 mod points;
@@ -35,6 +36,8 @@ enum Command {
     Alltoall(alltoall::Options),
     /// Cycles of compute and a butterfly allreduce, with and without redundant exchanges
     Cycle(cycle::Options),
+    /// A schedule of sends, receives and computation: GOAL text or binary
+    Goal(goal::Options),
 }
 
 pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
@@ -43,6 +46,7 @@ pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Exchange(options) => exchange::run(options, verbosity),
         Command::Alltoall(options) => alltoall::run(options, verbosity),
         Command::Cycle(options) => cycle::run(options, verbosity),
+        Command::Goal(options) => goal::run(options, verbosity),
     }
 }
 
