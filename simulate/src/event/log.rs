@@ -79,6 +79,8 @@ pub struct Step {
     pub end: i64,
     /// What detours took of that.
     pub noise: i64,
+    /// What the CPU does for a message beyond o: O, at the peer G where that is more.
+    pub beyond: Part,
     /// CPU time that the noise was asked about: all but the noise, at the peer less than that.
     pub asked: i64,
     /// Where that began, on the clock of the noise.
@@ -156,6 +158,11 @@ impl Log {
         self.moments.push(Moment { time: 0, from: BEGINNING, step: NOBODY, cost });
         self.ends.clear();
         self.ends.resize(ranks as usize, BEGINNING);
+    }
+
+    /// Bytes that the log of a run takes, about.
+    pub fn memory(operations: usize) -> u64 {
+        (operations * (size_of::<Step>() + 3 * size_of::<Moment>() + 16)) as u64
     }
 
     pub fn steps(&self) -> &[Step] {

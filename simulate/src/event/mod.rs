@@ -19,6 +19,8 @@ mod peer;
 mod queue;
 mod recorder;
 mod schedule;
+#[cfg(test)]
+pub(crate) mod sketch;
 mod state;
 mod stuck;
 mod watch;
@@ -127,8 +129,10 @@ pub fn run_with(
     }
 }
 
-/// [`run_with`], and in the log what happened and why it happened when it did. The log holds about
-/// 300 bytes per operation.
+/// Moments are counted in 32 bits, and an operation has eight at most.
+const MOST_LOGGED: usize = 1 << 28;
+
+/// [`run_with`], and in the log what happened and why it happened when it did.
 pub fn run_logged(
     scratch: &mut Scratch,
     schedule: &Schedule,
@@ -137,6 +141,9 @@ pub fn run_logged(
     noise: &RunNoise,
     log: &mut Log,
 ) -> Result<Outcome, EventError> {
+    if schedule.operations() > MOST_LOGGED {
+        return Err(EventError::TooManyToLog { operations: schedule.operations() });
+    }
     match options.model {
         Rules::Loggops => {
             let engine = &mut scratch.engine;

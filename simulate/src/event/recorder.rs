@@ -77,6 +77,7 @@ impl<'a> Recorder<'a> {
             start: piece.start,
             end: piece.end,
             noise: piece.end - piece.start - piece.work,
+            beyond: Part::OverheadPerByte,
             asked: piece.work,
             clock,
             nic_from: 0,

@@ -132,6 +132,7 @@ impl<'a> PeerRecorder<'a> {
             start: taken.start,
             end,
             noise: taken.noise,
+            beyond: taken.more.0,
             asked: taken.asked,
             clock,
             nic_from: 0,
