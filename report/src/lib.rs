@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod alltoall;
+mod blame;
 mod cycle;
 mod exchange;
 mod grid;
@@ -16,15 +17,19 @@ mod schedule;
 mod slowdown;
 mod sources;
 mod tables;
+mod timeline;
 mod words;
 
 use analysis::Summary;
 
 pub use alltoall::{AlltoallRow, alltoall};
+pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_sweep};
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
 pub use schedule::{ScheduleFigures, schedule};
 pub use slowdown::{SlowdownRow, slowdown};
+pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
+pub use words::json_safe;
 
 use grid::Style;
 

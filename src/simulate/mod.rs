@@ -1,7 +1,9 @@
 //! `detour simulate`: the offline simulator. One file per subcommand; `noise`, `network` and `work`
-//! are what they share, and `samples` is for those that draw exchange times.
+//! are what they share, `samples` is for those that draw exchange times, `blame` and `timeline` for
+//! those that can say what each rank did.
 
 mod alltoall;
+mod blame;
 mod collective;
 mod cycle;
 mod exchange;
@@ -11,6 +13,8 @@ mod noise;
 mod points;
 mod resume;
 mod samples;
+mod sources;
+mod timeline;
 mod work;
 
 use std::process::ExitCode;

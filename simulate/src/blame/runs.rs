@@ -11,8 +11,8 @@ use super::{Blame, Share, Split, blame};
 use crate::{
     event::{self, EventError, Log, Options, Part, Schedule},
     loggops::Params,
-    noise::{Noise, draw},
-    runs,
+    noise::Noise,
+    replay, runs,
     stats::{NoRuns, Sample},
     sweep::{Plan, SweepError},
 };
@@ -133,13 +133,11 @@ pub fn blame_runs(
     noise: &Noise,
     plan: &Plan<'_>,
 ) -> Result<Blames, SweepError> {
-    let ranks = u64::from(schedule.ranks());
-    noise.check(ranks)?;
-    let seed = draw(plan.seed, ranks);
+    noise.check(u64::from(schedule.ranks()))?;
     let totals = Mutex::new(Totals::default());
     let one = |run: u64, scratch: &mut (event::Scratch, Log)| {
         let (scratch, log) = scratch;
-        let met = noise.run(seed, run);
+        let met = replay::noise_of(schedule, noise, plan.seed, run);
         let outcome = event::run_logged(scratch, schedule, params, options, &met, log)?;
         let blame = blame(log, params, &met)
             .map_err(|source| EventError::Noise { rank: log.last(), source })?;
