@@ -20,6 +20,7 @@ mod schedule;
 mod state;
 mod stuck;
 mod wheel;
+mod windows;
 mod work;
 
 pub use builder::{BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
