@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
+        Command::Goal(options) => goal::run(&options),
         Command::Demo(options) => demo::run(&options, verbosity),
     };
     match result {

@@ -14,6 +14,7 @@ mod grid;
 mod headline;
 mod notes;
 mod schedule;
+mod schedule_stats;
 mod slowdown;
 mod sources;
 mod tables;
@@ -27,6 +28,7 @@ pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_swe
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
 pub use schedule::{ScheduleFigures, schedule};
+pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
 pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
 pub use words::json_safe;

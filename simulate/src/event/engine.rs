@@ -100,7 +100,7 @@ fn run_in(
         slots,
         there,
         matcher: Matcher::new(schedule),
-        queue: Queue::new(),
+        queue: Queue::new(lookahead(schedule, params, rendezvous), schedule.ranks()),
         free: Vec::new(),
         done: 0,
         messages: 0,
@@ -111,6 +111,16 @@ fn run_in(
     let outcome = engine.outcome();
     *buffers = Buffers { states: engine.states, slots: engine.slots, there: engine.there };
     outcome
+}
+
+/// How much later, at the least, what a rank does reaches another one. A message takes o and L, an
+/// acknowledgement L; but in the closed form of a rendezvous the sender ends as the receiver does.
+fn lookahead(schedule: &Schedule, params: &Params, rendezvous: Rendezvous) -> i64 {
+    match rendezvous {
+        _ if schedule.largest <= params.eager_limit => params.overhead + params.latency,
+        Rendezvous::ClosedForm => 0,
+        Rendezvous::Handshake => params.latency,
+    }
 }
 
 impl<W: Watch> Engine<'_, W> {
@@ -272,7 +282,7 @@ impl<W: Watch> Engine<'_, W> {
         state.waits = SENT;
         if !record.pairing.is_fixed() {
             let first = self.schedule.first[record.peer as usize];
-            self.queue.arrival(arrival, first, op);
+            self.queue.arrival(arrival, record.peer, first, op);
             return Ok(());
         }
         self.there.insert(op);

@@ -26,6 +26,7 @@ mod stuck;
 mod watch;
 mod watch_peer;
 mod wheel;
+mod windows;
 mod work;
 
 pub use builder::{BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
