@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::{Bar, Doing, Picture, axis, units};
-use crate::words::{safe, time};
+use crate::words::{cut, safe, time};
 
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 24.0;
@@ -19,6 +19,8 @@ const GAP: f64 = 2.0;
 const BETWEEN: f64 = 16.0;
 /// Of a letter in a bar.
 const LETTER: f64 = 5.6;
+/// Characters of a title that fit.
+const TITLE: usize = 140;
 
 const STYLE: &str = "\
 text{font:11px sans-serif;fill:#222}\
@@ -140,8 +142,16 @@ fn at(value: f64) -> String {
 }
 
 fn head(svg: &mut String, picture: &Picture, plan: &Plan) -> std::fmt::Result {
-    writeln!(svg, "<text class=\"h\" x=\"{LEFT}\" y=\"22\">{}</text>", text(&picture.title))?;
-    let mut keys = vec![("c", "compute"), ("s", "o of a send"), ("r", "o of a receive")];
+    let title = text(&cut(&picture.title, TITLE));
+    writeln!(svg, "<text class=\"h\" x=\"{LEFT}\" y=\"22\">{title}</text>")?;
+    let all = [
+        (Doing::Compute, ("c", "compute")),
+        (Doing::Send, ("s", "o of a send")),
+        (Doing::Receive, ("r", "o of a receive")),
+    ];
+    let there = |doing: Doing| picture.work.iter().any(|bar| bar.doing == doing);
+    let keys = all.into_iter().filter(|(doing, _)| there(*doing)).map(|(_, key)| key);
+    let mut keys: Vec<_> = keys.collect();
     if plan.nics > 0 {
         keys.push(("g", "NIC: g and G"));
     }
@@ -154,7 +164,9 @@ fn head(svg: &mut String, picture: &Picture, plan: &Plan) -> std::fmt::Result {
         writeln!(svg, "<text x=\"{}\" y=\"43\">{name}</text>", x + 19.0)?;
         x += 19.0 + 6.5 * name.len() as f64 + 14.0;
     }
-    for (class, marker, name) in [("f", "a", "message (L)"), ("fp", "ap", "critical path")] {
+    let flies = !picture.flights.is_empty();
+    let lines = [("f", "a", "message (L)"), ("fp", "ap", "critical path")];
+    for (class, marker, name) in lines.into_iter().filter(|_| flies) {
         writeln!(
             svg,
             "<line class=\"{class}\" x1=\"{x}\" y1=\"39\" x2=\"{}\" y2=\"39\" \
