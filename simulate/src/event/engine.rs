@@ -24,7 +24,11 @@ use super::{
 use crate::{
     loggops::{MessageCost, Params},
     noise::RunNoise,
+    simd::prefetch,
 };
+
+/// Ranks between the visit at which memory is asked for and the one at which it is needed.
+const AHEAD: usize = 8;
 
 struct Engine<'a, W> {
     schedule: &'a Schedule,
@@ -145,8 +149,24 @@ impl<W: Watch> Engine<'_, W> {
         Ok(())
     }
 
+    /// Has the memory of the operations that are next brought closer: each lies somewhere else.
+    #[inline]
+    fn look_ahead(&self) {
+        if let Some((op, rank)) = self.queue.upcoming(2 * AHEAD) {
+            prefetch(&self.schedule.ops, op as usize);
+            prefetch(&self.states, op as usize);
+            prefetch(&self.slots, self.schedule.slots[rank as usize] as usize);
+        }
+        if let Some((op, _)) = self.queue.upcoming(AHEAD) {
+            // Its own record has come meanwhile.
+            let partner = self.schedule.ops[op as usize].partner;
+            prefetch(&self.states, partner as usize);
+        }
+    }
+
     fn go(&mut self) -> Result<(), EventError> {
         while let Some((time, event)) = self.queue.pop() {
+            self.look_ahead();
             match event {
                 Event::Operation { op, rank } => self.due(op, rank)?,
                 Event::Arrival { send } => {

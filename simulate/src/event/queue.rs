@@ -53,6 +53,17 @@ impl Queue {
         }
     }
 
+    /// What is about to happen, that many ranks ahead, if that is known: operation and rank.
+    #[inline]
+    pub fn upcoming(&self, turns: usize) -> Option<(u32, u32)> {
+        match self {
+            Queue::Windows(windows) => {
+                windows.upcoming(turns).map(|(rank, what)| (what & !OPERATION, rank))
+            }
+            Queue::Time(_) => None,
+        }
+    }
+
     #[inline]
     pub fn pop(&mut self) -> Option<(i64, Event)> {
         let (time, op, rank) = match self {

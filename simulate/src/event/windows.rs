@@ -120,6 +120,14 @@ impl Windows {
         }
     }
 
+    /// The rank whose turn comes so many turns after the next, in this window, and the number of one
+    /// of its events.
+    #[inline]
+    pub fn upcoming(&self, turns: usize) -> Option<(u32, u32)> {
+        let &rank = self.ranks.get(self.visited + turns)?;
+        Some((rank, self.now.get(self.heads[rank as usize] as usize)?.what))
+    }
+
     /// The next window that has events; false when there is none.
     fn turn(&mut self) -> bool {
         self.ranks.clear();
