@@ -279,6 +279,20 @@ fn a_diagram_has_a_bar_and_an_arrow_for_everything() {
 }
 
 #[test]
+fn a_handshake_shows_its_request_and_its_answer() {
+    let large = PING.replace("101b", "5000b");
+    let file = scratch("blame-handshake.goal", &large);
+    let out = path("blame-handshake.svg");
+    let arguments = ["simulate", "goal", &file, "--net", NET, "--rendezvous", "handshake"];
+    stdout(&[&arguments[..], &["--timeline", &out]].concat());
+    let svg = fs::read_to_string(&out).expect("a file");
+    let dashed: Vec<_> = svg.lines().filter(|line| line.contains("dasharray")).collect();
+    assert_eq!(dashed.len(), 2, "{svg}");
+    // The receive is posted long before: both are what the payload waits for.
+    assert!(dashed.iter().all(|line| line.contains("class=\"fp\"")), "{dashed:?}");
+}
+
+#[test]
 fn pictures_that_nobody_could_read_are_refused_with_what_to_do_instead() {
     let file = generated("blame-large.goal", &["--op", "barrier", "--ranks", "65"]);
     let refused = |out: &str| {

@@ -56,7 +56,8 @@ pub fn blame(figures: &BlameFigures, options: Options) -> String {
     text += &format!("\n{}\n", sources(figures, many, options));
     let shown = options.shown(figures.sources.len());
     if shown < figures.sources.len() {
-        text += &format!("{} more\n", plural((figures.sources.len() - shown) as u64, "source"));
+        let more = (figures.sources.len() - shown) as u64;
+        text += &format!("{}\n", plural(more, "more source"));
     }
     let all = figures.on_path + figures.absorbed;
     let sentence = format!(

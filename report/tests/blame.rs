@@ -98,6 +98,8 @@ fn picture() -> Picture {
         flights: vec![Flight {
             sender: 1,
             receiver: 2,
+            nics: (0, 0),
+            control: false,
             left: 9_000_000,
             arrived: 12_000_500,
             on_path: true,

@@ -1,6 +1,7 @@
 //! `--timeline FILE`: a picture of one run, as a diagram (`.svg`) or for a viewer (`.json`).
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{BufWriter, Write},
     path::Path,
@@ -86,6 +87,25 @@ struct OnPath {
     cpu: bool,
     nic: bool,
     flight: bool,
+    /// The answer to a request.
+    answer: bool,
+}
+
+fn mark(leg: &Leg, step: &Step, on_path: &mut OnPath) {
+    for (part, ps) in leg.parts {
+        match part {
+            _ if ps == 0 => {}
+            Part::Compute | Part::Overhead | Part::OverheadPerByte => on_path.cpu = true,
+            Part::Gap | Part::GapPerByte => on_path.nic = true,
+            // What a request causes later is its answer.
+            Part::Latency if step.what == What::Request && leg.from != step.end => {
+                on_path.answer = true;
+            }
+            Part::Latency => on_path.flight = true,
+            Part::Noise => on_path.cpu = true,
+            Part::Waiting => {}
+        }
+    }
 }
 
 impl Run<'_> {
@@ -99,7 +119,7 @@ impl Run<'_> {
         };
         let mut on_path = vec![OnPath::default(); log.steps().len()];
         for leg in log.back_from(log.last()) {
-            self.mark(&leg, &mut on_path[leg.step as usize]);
+            mark(&leg, &log.steps()[leg.step as usize], &mut on_path[leg.step as usize]);
             picture.path.extend(self.stretches(&leg).into_iter().rev());
         }
         for (step, on_path) in log.steps().iter().zip(&on_path) {
@@ -118,12 +138,43 @@ impl Run<'_> {
             }
             picture.work.push(bar);
         }
+        self.flights(&mut picture, &on_path);
+        Ok(picture)
+    }
+
+    fn flights(&self, picture: &mut Picture, on_path: &[OnPath]) {
+        let (log, flies) = (self.log, self.params.latency);
+        let requests = log.steps().iter().enumerate().filter(|(_, s)| s.what == What::Request);
+        let requests: HashMap<u32, usize> = requests.map(|(index, s)| (s.op, index)).collect();
         for (receiver, step) in log.steps().iter().enumerate() {
             if step.sender == NOBODY {
                 continue;
             }
             let sender = &log.steps()[step.sender as usize];
-            let flies = self.params.latency;
+            let nics = (sender.nic, step.nic);
+            if let (What::Payload, Some(&request)) = (sender.what, requests.get(&sender.op)) {
+                let left = log.steps()[request].end;
+                let OnPath { flight, answer, .. } = on_path[request];
+                let asks = Flight {
+                    sender: request,
+                    receiver,
+                    nics,
+                    left,
+                    arrived: left + flies,
+                    control: true,
+                    on_path: flight,
+                };
+                picture.flights.push(asks);
+                picture.flights.push(Flight {
+                    sender: receiver,
+                    receiver: step.sender as usize,
+                    nics: (nics.1, nics.0),
+                    left: sender.granted - flies,
+                    arrived: sender.granted,
+                    on_path: answer,
+                    ..asks
+                });
+            }
             // At the peer a message does not wait for the noise of its send.
             let arrived = match step.nic_from < step.nic_until {
                 true => step.nic_from.min(sender.end + flies),
@@ -132,24 +183,12 @@ impl Run<'_> {
             picture.flights.push(Flight {
                 sender: step.sender as usize,
                 receiver,
+                nics,
                 left: arrived - flies,
                 arrived,
+                control: false,
                 on_path: on_path[step.sender as usize].flight,
             });
-        }
-        Ok(picture)
-    }
-
-    fn mark(&self, leg: &Leg, on_path: &mut OnPath) {
-        for (part, ps) in leg.parts {
-            match part {
-                _ if ps == 0 => {}
-                Part::Compute | Part::Overhead | Part::OverheadPerByte => on_path.cpu = true,
-                Part::Gap | Part::GapPerByte => on_path.nic = true,
-                Part::Latency => on_path.flight = true,
-                Part::Noise => on_path.cpu = true,
-                Part::Waiting => {}
-            }
         }
     }
 

@@ -166,7 +166,9 @@ fn slices(picture: &Picture) -> Vec<Event> {
         let (pid, tid) = (pid(bar.rank), Row::of_nic(bar).tid());
         events.push(slice(pid, tid, "nic", &bar.name, (bar.from, bar.to), ""));
     }
-    for (id, flight) in picture.flights.iter().enumerate() {
+    // Arrows go from slice to slice: what only asks or grants has none of its own.
+    let messages = picture.flights.iter().filter(|flight| !flight.control);
+    for (id, flight) in messages.enumerate() {
         for (phase, index) in [("s", flight.sender), ("f", flight.receiver)] {
             let Some(bar) = picture.work.get(index) else { continue };
             let ts = ns(bar.from);

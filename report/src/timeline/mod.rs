@@ -57,8 +57,12 @@ pub struct Detour {
 pub struct Flight {
     pub sender: usize,
     pub receiver: usize,
+    /// Of either end.
+    pub nics: (u8, u8),
     pub left: i64,
     pub arrived: i64,
+    /// Asks for a message or grants it, and carries none.
+    pub control: bool,
     pub on_path: bool,
 }
 

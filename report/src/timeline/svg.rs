@@ -1,6 +1,7 @@
 //! The run as a LogGOP diagram: time to the right, ranks from top to bottom, each with what its CPUs
 //! do (o, computation, detours) above what its NICs do (g and G), messages slanting from NIC to NIC
-//! by L. What is on the critical path is drawn in black.
+//! by L (dashed what only asks for a large message, or grants it). What is on the critical path is
+//! drawn in black.
 
 use std::fmt::Write;
 
@@ -78,11 +79,11 @@ impl Plan {
     }
 
     /// Where messages of this rank come and go.
-    fn port(&self, bar: &Bar) -> f64 {
-        if self.nics == 0 {
+    fn port(&self, bar: &Bar, nic: u8) -> f64 {
+        if self.nics <= nic {
             return self.cpu(bar.rank, bar.unit) + CPU / 2.0;
         }
-        self.nic(bar.rank, 0) + NIC / 2.0
+        self.nic(bar.rank, nic) + NIC / 2.0
     }
 }
 
@@ -287,14 +288,15 @@ fn flights(svg: &mut String, picture: &Picture, plan: &Plan) -> std::fmt::Result
             let ends = (picture.work.get(flight.sender), picture.work.get(flight.receiver));
             let (Some(sender), Some(receiver)) = ends else { continue };
             let (class, marker) = if on_path { ("fp", "ap") } else { ("f", "a") };
+            let dashed = if flight.control { " stroke-dasharray=\"4 3\"" } else { "" };
             writeln!(
                 svg,
                 "<line class=\"{class}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" \
-                 marker-end=\"url(#{marker})\"/>",
+                 marker-end=\"url(#{marker})\"{dashed}/>",
                 at(plan.x(flight.left)),
-                at(plan.port(sender)),
+                at(plan.port(sender, flight.nics.0)),
                 at(plan.x(flight.arrived)),
-                at(plan.port(receiver)),
+                at(plan.port(receiver, flight.nics.1)),
             )?;
         }
     }

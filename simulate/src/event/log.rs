@@ -88,6 +88,8 @@ pub struct Step {
     /// While the NIC is taken; nothing if it is not.
     pub nic_from: i64,
     pub nic_until: i64,
+    /// Of a payload: when it was told to go ahead.
+    pub granted: i64,
     /// When the operation was over: a receive ends no sooner than it is posted, a large send when it
     /// has been received.
     pub done: i64,

@@ -82,6 +82,7 @@ impl<'a> Recorder<'a> {
             clock,
             nic_from: 0,
             nic_until: 0,
+            granted: 0,
             done: piece.end,
         });
         (self.log.steps.len() - 1) as u32
@@ -119,7 +120,11 @@ impl Watch for Recorder<'_> {
         let start = self.log.later(self.ready[piece.op as usize], self.slots[piece.cpu].cpu);
         let start = self.log.later(start, self.slots[piece.nic].send);
         debug_assert_eq!(self.log.time(start), piece.start);
+        let ready = self.log.time(self.ready[piece.op as usize]);
         let step = self.step(what, &piece);
+        if what == What::Payload {
+            self.of(step).granted = ready;
+        }
         let on_cpu = Cost::of(Part::Overhead, self.params.overhead, Part::OverheadPerByte);
         let end = self.log.push(piece.end, start, step, on_cpu.noisy());
         self.slots[piece.cpu].cpu = end;

@@ -137,6 +137,7 @@ impl<'a> PeerRecorder<'a> {
             clock,
             nic_from: 0,
             nic_until: 0,
+            granted: 0,
             done: end,
         });
         let start = self.because(entry);
