@@ -7,22 +7,31 @@
 #![forbid(unsafe_code)]
 
 mod alltoall;
+mod blame;
 mod cycle;
 mod exchange;
 mod grid;
 mod headline;
 mod notes;
+mod schedule;
+mod schedule_stats;
 mod slowdown;
 mod sources;
 mod tables;
+mod timeline;
 mod words;
 
 use analysis::Summary;
 
 pub use alltoall::{AlltoallRow, alltoall};
+pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_sweep};
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
+pub use schedule::{ScheduleFigures, schedule};
+pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
+pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
+pub use words::json_safe;
 
 use grid::Style;
 
