@@ -4,6 +4,7 @@ mod bench;
 mod btf;
 mod ebpf;
 mod exec;
+mod fuzz;
 mod tally;
 mod test;
 mod tools;
@@ -32,6 +33,8 @@ enum Command {
     Test(Test),
     /// Measure what recording costs, against the targets, and write docs/performance.md
     Bench(Bench),
+    /// Feed broken and random input to everything that reads files, and to the event engine
+    Fuzz(Fuzz),
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
 }
@@ -61,6 +64,15 @@ struct Bench {
 }
 
 #[derive(Args)]
+struct Fuzz {
+    /// Targets [default: all]
+    targets: Vec<String>,
+    /// How long each
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+#[derive(Args)]
 struct Validate {
     /// A tenth of the runs; the table is printed but not published in docs/
     #[arg(long)]
@@ -86,6 +98,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
+        Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
