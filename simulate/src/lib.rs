@@ -18,3 +18,4 @@ pub mod rounds;
 mod simd;
 pub mod stats;
 pub mod sweep;
+pub mod whatif;
