@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 mod alltoall;
 mod cycle;
 mod exchange;
