@@ -13,6 +13,8 @@ mod exchange;
 mod grid;
 mod headline;
 mod notes;
+mod schedule;
+mod schedule_stats;
 mod slowdown;
 mod sources;
 mod tables;
@@ -23,6 +25,8 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
+pub use schedule::{ScheduleFigures, schedule};
+pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
 
 use grid::Style;
