@@ -137,8 +137,7 @@ pub fn study(
     let moved = questions.iter().filter(|q| matches!(q.shift, Some(Shift::Lane(_)))).count();
     begin((1 + questions.len() + moved) as u64);
     let noiseless_ps = workload.noiseless()?;
-    let mut times = |noise: &simulate::noise::Noise| workload.times(noise, plan);
-    let answers = match whatif::ask(&node, &questions, plan.seed, &mut times) {
+    let answers = match whatif::ask(&node, &questions, plan.seed, &workload.runs(plan)) {
         Ok(answers) => answers,
         Err(WhatIfError::Sweep(SweepError::Stopped)) => return Ok(None),
         Err(error) => return Err(error).context("cannot simulate this recording"),
