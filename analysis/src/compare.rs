@@ -101,7 +101,11 @@ pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
         }
     }
     let size = |c: &Change| c.time_change_pct.value.abs();
-    sources.sort_by(|a, b| size(b).total_cmp(&size(a)).then_with(|| a.name.cmp(&b.name)));
+    let time = |c: &Change| c.before.time_pct.value + c.after.time_pct.value;
+    sources.sort_by(|a, b| {
+        let by_size = size(b).total_cmp(&size(a)).then(time(b).total_cmp(&time(a)));
+        by_size.then_with(|| a.name.cmp(&b.name))
+    });
     let (noise_before, noise_after) = (a.time(&before.total), b.time(&after.total));
     Comparison {
         before: recording(before, interval(&noise_before)),

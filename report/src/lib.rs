@@ -9,6 +9,8 @@
 pub mod advice;
 mod alltoall;
 mod cycle;
+mod diff;
+mod diff_html;
 mod exchange;
 mod grid;
 mod headline;
@@ -25,6 +27,8 @@ use analysis::Summary;
 
 pub use alltoall::{AlltoallRow, alltoall};
 pub use cycle::{CycleRow, cycle};
+pub use diff::{Projected, Projection, diff};
+pub use diff_html::diff_html;
 pub use exchange::{ExchangeFigures, exchange};
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};

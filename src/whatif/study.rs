@@ -167,11 +167,7 @@ pub fn study(
 /// Lanes that were watched at all, and their CPUs.
 fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<(Vec<Composed>, Vec<Option<u32>>)> {
     let (mut lanes, mut cpus) = (Vec::new(), Vec::new());
-    for (index, lane) in reader.lanes().iter().enumerate() {
-        let composed = recorded.lane(reader, index)?;
-        if composed.span_ns() == 0 {
-            continue;
-        }
+    for (lane, composed) in recorded.lanes(reader)? {
         // Said here, where the lane's name is known.
         composed.timeline().with_context(|| format!("{}, its detours", lane_words(lane)))?;
         lanes.push(composed);
