@@ -76,19 +76,29 @@ pub(crate) fn headline(comparison: &Comparison) -> String {
         c if c.high < 0.0 => "less than before",
         _ => "no difference that is beyond chance",
     };
-    let count = |verdict| comparison.sources.iter().filter(|c| c.verdict == verdict).count();
+    let verdicts = [
+        Verdict::Appeared,
+        Verdict::Vanished,
+        Verdict::More,
+        Verdict::Less,
+        Verdict::Unchanged,
+        Verdict::TooRare,
+    ];
+    let counts: Vec<String> = verdicts
+        .iter()
+        .map(|verdict| (verdict, comparison.sources.iter().filter(|c| c.verdict == *verdict)))
+        .map(|(verdict, sources)| format!("{} {}", sources.count(), word(*verdict)))
+        .filter(|said| !said.starts_with("0 "))
+        .collect();
+    let sources = match counts.is_empty() {
+        true => String::new(),
+        false => format!(" Of its sources, {}.", counts.join(", ")),
+    };
     format!(
-        "Noise took {} of CPU time before and takes {} after: {verdict} (change {}). {} appeared, {} \
-         vanished, {} take more, {} take less, {} are unchanged, {} are too rare to say.",
+        "Noise took {} of CPU time before and takes {} after: {verdict} (change {}).{sources}",
         with_interval(&comparison.before.noise_pct),
         with_interval(&comparison.after.noise_pct),
         signed_interval(change),
-        plural(count(Verdict::Appeared) as u64, "source"),
-        count(Verdict::Vanished),
-        count(Verdict::More),
-        count(Verdict::Less),
-        count(Verdict::Unchanged),
-        count(Verdict::TooRare),
     )
 }
 
