@@ -316,3 +316,22 @@ fn a_hostile_name_stays_a_name_on_every_view() {
     assert!(!text.contains('\u{1b}'));
     assert!(!fs::read_to_string(page).unwrap().contains("<script"));
 }
+
+/// Half a minute: `cargo test --release --test cli_whatif -- --ignored`.
+#[test]
+#[ignore = "writes a recording of ten million detours"]
+fn every_view_copes_with_ten_million_detours() {
+    let storm = Habit { every_ns: 2 * US, takes_ns: 200, unit: None, ..CARD };
+    let trace = recording("storm.detour", Mode::Attributed, 1, 20, &[storm, TICK]);
+    for arguments in [
+        &["whatif", &trace, "--ranks", "1024", "--runs", "20", "--quantise"][..],
+        &["diff", &trace, &trace, "--ranks", "1024", "--runs", "20"],
+        &["report", &trace],
+    ] {
+        let begin = std::time::Instant::now();
+        let value = json(arguments);
+        eprintln!("{}: {:.1} s", arguments[0], begin.elapsed().as_secs_f64());
+        assert!(!value["sources"].as_array().unwrap().is_empty());
+    }
+    fs::remove_file(trace).unwrap();
+}

@@ -51,16 +51,21 @@ struct Scratch {
     events: event::Scratch,
 }
 
+/// By whose rules a job is run that is written out as a schedule. The peer's graph with the peer's
+/// noise means the peer: its rules for everything.
+pub fn rules(graph: Graph, noise: Model) -> event::Options {
+    let peer = graph == Graph::Peer && noise == Model::LogGopSim;
+    let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
+    event::Options { model, ..event::Options::default() }
+}
+
 impl Engine {
-    /// The in-order graph needs no schedule. The peer's graph with the peer's noise means the peer:
-    /// its rules for everything.
+    /// The in-order graph needs no schedule.
     fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
         if graph == Graph::InOrder {
             return Ok(Engine::Rounds);
         }
-        let peer = noise.model() == Model::LogGopSim;
-        let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
-        let options = event::Options { model, ..event::Options::default() };
+        let options = rules(graph, noise.model());
         Ok(Engine::Events(Box::new(graph::schedule(job, graph)?), options))
     }
 
