@@ -99,11 +99,11 @@ fn what_is_on_the_critical_path_is_what_removing_helps() {
         let mean = blames.finishes.iter().sum::<i64>() as f64 / RUNS as f64;
         for blamed in &blames.sources {
             let answer = &answers.answers[blamed.source as usize].removed;
-            // A run that has none of it on its path stays as it is, and no run gains more than it has:
-            // the rest of the path is still to be done.
+            // A run that has none of it on its path stays as it is. One that has some may gain more
+            // than that: work that is done earlier is over before the next detour.
             assert!(answer.changed_runs <= blamed.runs_on_path() as u64);
             let gained = answer.mean_gain.value / 100.0 * mean;
-            assert!((0.0..=blamed.on_path() + 1.0).contains(&gained), "{gained} {blamed:?}");
+            assert!(gained >= 0.0, "{gained} {blamed:?}");
             // It may gain nothing where another path is as long, but not if it is much.
             assert!(gained > 0.0 || blamed.on_path() < 0.01 * mean, "{gained} {blamed:?}");
         }
