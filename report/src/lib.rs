@@ -6,9 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 mod alltoall;
 mod blame;
 mod cycle;
+mod diff;
+mod diff_html;
 mod exchange;
 mod grid;
 mod headline;
@@ -19,6 +22,7 @@ mod slowdown;
 mod sources;
 mod tables;
 mod timeline;
+mod whatif;
 mod words;
 
 use analysis::Summary;
@@ -26,12 +30,16 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_sweep};
 pub use cycle::{CycleRow, cycle};
+pub use diff::{Projected, Projection, diff};
+pub use diff_html::diff_html;
 pub use exchange::{ExchangeFigures, exchange};
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
 pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
 pub use words::json_safe;
+
+pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, whatif};
 
 use grid::Style;
 
@@ -96,4 +104,18 @@ pub fn json(summary: &Summary) -> serde_json::Result<serde_json::Value> {
 /// As [`json`].
 pub fn json_text(summary: &Summary) -> serde_json::Result<String> {
     Ok(words::json_safe(&serde_json::to_string_pretty(summary)?))
+}
+
+/// Any other JSON as text, made harmless in the same way.
+///
+/// # Errors
+/// As [`json`].
+pub fn json_value_text(value: &serde_json::Value) -> serde_json::Result<String> {
+    Ok(words::json_safe(&serde_json::to_string_pretty(value)?))
+}
+
+/// A source as one would say it: threads by name, everything else with its class.
+#[must_use]
+pub fn label(class: trace::Class, name: &str) -> String {
+    headline::label_of(class, name)
 }

@@ -3,6 +3,7 @@
 //!
 //! Times are picoseconds, signed, from the start of the run.
 
+mod composed;
 mod detours;
 mod draw;
 mod hits;
@@ -11,6 +12,7 @@ mod origin;
 mod spread;
 mod timeline;
 
+pub use composed::{Composed, Taken};
 pub use detours::{Detours, NoiseError, Walk};
 pub use draw::{draw, key};
 pub use hits::Hit;
