@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod costs;
 mod detail;
 mod finish;
 mod lanes;
@@ -23,7 +24,9 @@ pub mod period;
 mod rows;
 mod starts;
 mod summary;
+pub mod views;
 
+pub use costs::{Bin, Costs};
 pub use pass::Summariser;
 pub use summary::*;
 
