@@ -1,8 +1,9 @@
-//! How results are shown: the summary of a recording as text for a terminal and as JSON for scripts.
+//! How results are shown: the summary of a recording as text for a terminal, as JSON for scripts and,
+//! with figures and projections, as a page ([`html`]).
 //!
 //! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
 //! Names come from the recorded node, where any process may call itself anything: control characters
-//! in them never reach the terminal.
+//! in them never reach the terminal, markup in them never the page.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod cycle;
 mod exchange;
 mod grid;
 mod headline;
+pub mod html;
 mod notes;
 mod slowdown;
 mod sources;

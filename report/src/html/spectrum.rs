@@ -1,0 +1,82 @@
+//! The spectra of the sources, and the names of the beats that passed the test.
+
+use analysis::{Summary, views::Views};
+
+use super::{
+    legend::Key,
+    plot::{Margins, Plot, WIDE, coordinate, escape},
+    scale::{Scale, Unit},
+};
+use crate::headline::label;
+use crate::words::cut;
+
+/// Names at most; those of the most costly sources.
+const NAMES: usize = 14;
+/// Rows of names above the figure, and the height of one.
+const ROWS: usize = 7;
+const ROW: f64 = 16.0;
+/// Width of a character of a label, roughly.
+const CHARACTER: f64 = 6.4;
+
+struct Peak {
+    hertz: f64,
+    class: String,
+    text: String,
+}
+
+/// The figure, and how many periodic sources it does not name.
+pub(super) fn draw(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(String, usize)> {
+    let spectra: Vec<_> = views.spectra.iter().filter(|s| s.lines.len() > 1).collect();
+    let lines = || spectra.iter().flat_map(|s| s.lines.iter());
+    let lowest = lines().map(|l| l.0).fold(f64::INFINITY, f64::min);
+    let highest = lines().map(|l| l.0).fold(0.0, f64::max);
+    if highest <= 0.0 {
+        return None;
+    }
+    let mut peaks: Vec<Peak> = summary
+        .sources
+        .iter()
+        .enumerate()
+        .filter_map(|(row, source)| {
+            let hertz = 1e9 / source.period_ns.filter(|&ns| ns > 0)? as f64;
+            let own = format!("s{row}");
+            let class = if keys.iter().any(|k| k.class == own) { own } else { "so".to_owned() };
+            let text = format!("{} {}", cut(&label(source), 22), Unit::Hertz.write(hertz));
+            (lowest..=highest).contains(&hertz).then_some(Peak { hertz, class, text })
+        })
+        .collect();
+    let unnamed = peaks.len().saturating_sub(NAMES);
+    peaks.truncate(NAMES);
+    peaks.sort_by(|a, b| a.hertz.total_cmp(&b.hertz));
+
+    let power = lines().map(|l| l.1.max(1e-6));
+    let y = Scale::decades(power.chain([1.0]), Unit::Plain)?;
+    let x = Scale::log(lowest, highest, Unit::Hertz);
+    let margins = Margins { top: 12.0 + ROW * ROWS as f64, ..Margins::default() };
+    let mut plot = Plot::new("spectrum", "Spectrum of each source", (WIDE, 430.0), x, y)
+        .margins(margins)
+        .titles("frequency", "power (1 = all in phase)");
+    for spectrum in spectra.iter().rev() {
+        let Some(key) = keys.get(spectrum.series) else { continue };
+        let lines: Vec<_> = spectrum.lines.iter().map(|&(f, p)| (f, p.max(1e-6))).collect();
+        plot.line(&key.class, &key.name, &lines);
+    }
+    let mut ends = [f64::NEG_INFINITY; ROWS];
+    for peak in &peaks {
+        let x = plot.at_x(peak.hertz);
+        let width = CHARACTER * peak.text.chars().count() as f64;
+        let left = (x - width / 2.0).clamp(4.0, WIDE - width - 4.0);
+        // The lowest row with room; the top one takes what fits nowhere.
+        let row = ends.iter().position(|end| *end + 8.0 < left).unwrap_or(ROWS - 1);
+        ends[row] = left + width;
+        let y = plot.top() - 8.0 - ROW * row as f64;
+        let (mark, from, to) = (coordinate(x), coordinate(y + 3.0), coordinate(plot.bottom()));
+        let (class, text) = (&peak.class, escape(&peak.text));
+        plot.over(&format!(
+            r#"<g class="peak {class}"><path d="M{mark} {from}V{to}"/><text x="{}" y="{}">{text}</text></g>"#,
+            coordinate(left),
+            coordinate(y),
+        ));
+    }
+    Some((plot.finish(), unnamed))
+}
