@@ -38,6 +38,8 @@ pub enum Command {
     Export(Export),
     /// What the detours of a recording do to a parallel job
     Simulate(crate::simulate::Simulate),
+    /// Schedules for `simulate goal`: make, convert, check, count
+    Goal(crate::goal::Goal),
     /// All of it in one go on this machine: record 10 s, attribute, report
     Demo(Demo),
 }

@@ -6,6 +6,7 @@ mod cli;
 mod demo;
 mod doctor;
 mod export;
+mod goal;
 mod import;
 mod open;
 mod record;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
+        Command::Goal(options) => goal::run(&options),
         Command::Demo(options) => demo::run(&options, verbosity),
     };
     match result {

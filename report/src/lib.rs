@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 mod alltoall;
 mod cycle;
 mod exchange;
@@ -14,6 +15,8 @@ mod grid;
 mod headline;
 pub mod html;
 mod notes;
+mod schedule;
+mod schedule_stats;
 mod slowdown;
 mod sources;
 mod tables;
@@ -24,6 +27,8 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
+pub use schedule::{ScheduleFigures, schedule};
+pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
 
 use grid::Style;

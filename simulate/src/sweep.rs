@@ -1,10 +1,4 @@
-//! Many runs of a job, spread over threads. Run number and seed alone decide a result: threads take
-//! the next run that nobody has taken, and put its time where it belongs.
-
-use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+//! Many runs of a job, spread over threads. Run number and seed alone decide a result.
 
 use thiserror::Error;
 
@@ -14,6 +8,7 @@ use crate::{
     job::Job,
     noise::{Model, Noise, RunNoise, SpreadError, draw},
     rounds::{self, RunError},
+    runs,
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -72,7 +67,7 @@ impl Engine {
     fn memory(&self, job: &Job, noise: &RunNoise<'_>) -> u64 {
         match self {
             Engine::Rounds => rounds::memory(job, noise),
-            Engine::Events(schedule, _) => 2 * schedule.memory() as u64,
+            Engine::Events(schedule, _) => event::run_memory(schedule),
         }
     }
 
@@ -112,48 +107,12 @@ pub fn times(
     let seed = draw(plan.seed, job.ranks());
     let messages = job.messages();
     let per_run = engine.memory(job, &noise.run(seed, 0)).max(1);
-    let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64).min(plan.runs);
+    let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64);
 
-    let next = AtomicU64::new(0);
-    let failed = AtomicBool::new(false);
-    let collected = Mutex::new((vec![0; plan.runs as usize], Ok(())));
-    let worker = || {
-        let mut scratch = Scratch::default();
-        let mut done = Vec::new();
-        let mut result = Ok(());
-        while !failed.load(Ordering::Relaxed) {
-            let run = next.fetch_add(1, Ordering::Relaxed);
-            if run >= plan.runs {
-                break;
-            }
-            match engine.run(job, &noise.run(seed, run), &mut scratch) {
-                Ok(time) => done.push((run, time)),
-                Err(error) => result = Err(error),
-            }
-            if result.is_ok() && !(plan.progress)(messages) {
-                result = Err(SweepError::Stopped);
-            }
-            if result.is_err() {
-                failed.store(true, Ordering::Relaxed);
-            }
-        }
-        let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for (run, time) in done {
-            collected.0[run as usize] = time;
-        }
-        if collected.1.is_ok() {
-            collected.1 = result;
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..at_once {
-            scope.spawn(worker);
-        }
-        worker();
-    });
-    let (times, result) = collected.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    result?;
-    Ok(times)
+    runs::spread(plan.runs, at_once, |run, scratch: &mut Scratch| {
+        let time = engine.run(job, &noise.run(seed, run), scratch)?;
+        if (plan.progress)(messages) { Ok(time) } else { Err(SweepError::Stopped) }
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ mod alltoall;
 mod collective;
 mod cycle;
 mod exchange;
-mod network;
+mod goal;
+pub mod job;
+pub mod network;
 mod noise;
 mod points;
 mod resume;
@@ -35,6 +37,8 @@ enum Command {
     Alltoall(alltoall::Options),
     /// Cycles of compute and a butterfly allreduce, with and without redundant exchanges
     Cycle(cycle::Options),
+    /// A schedule of sends, receives and computation: GOAL text or binary
+    Goal(goal::Options),
 }
 
 pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
@@ -43,6 +47,7 @@ pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Exchange(options) => exchange::run(options, verbosity),
         Command::Alltoall(options) => alltoall::run(options, verbosity),
         Command::Cycle(options) => cycle::run(options, verbosity),
+        Command::Goal(options) => goal::run(options, verbosity),
     }
 }
 

@@ -17,9 +17,9 @@ pub struct Options {
     /// none, a trace (or several: A,B), or periodic:1000Hz,200us; given twice, both at once
     #[arg(long, value_name = "NOISE", default_value = "none")]
     noise: Vec<String>,
-    /// What a detour does to work
-    #[arg(long, value_enum, default_value_t)]
-    noise_model: ModelName,
+    /// What a detour does to work [default: preempt; loggopsim with --model loggopsim]
+    #[arg(long, value_enum)]
+    noise_model: Option<ModelName>,
     /// All ranks meet the same detours at the same time
     #[arg(long, conflicts_with = "synchronised")]
     coscheduled: bool,
@@ -37,10 +37,9 @@ pub struct Options {
     noise_rate: Option<i64>,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
+#[derive(Clone, Copy, ValueEnum)]
 enum ModelName {
     /// Exact: work goes on after each detour until it is done
-    #[default]
     Preempt,
     /// The trace advances with local work only, not while a rank waits
     CpuTime,
@@ -67,7 +66,12 @@ pub struct Loaded {
 
 impl Options {
     pub fn load(&self, seed: u64) -> Result<Loaded> {
-        let model = self.noise_model.model();
+        self.load_for(seed, Model::default())
+    }
+
+    /// With this model, unless another was asked for.
+    pub fn load_for(&self, seed: u64, usual: Model) -> Result<Loaded> {
+        let model = self.model(usual);
         let mut layers: Vec<Vec<Timeline>> = Vec::new();
         let mut words = Vec::new();
         let mut wanted = Wanted { without: &self.without, found: vec![false; self.without.len()] };
@@ -93,11 +97,15 @@ impl Options {
         Ok(Loaded { noise, words: words.join(" + "), model: model.name() })
     }
 
+    fn model(&self, usual: Model) -> Model {
+        self.noise_model.map_or(usual, ModelName::model)
+    }
+
     /// What decides the noise besides its files, in words.
     pub fn describe(&self) -> String {
         format!(
             "{} {} {:?} {:?} {} {:?}",
-            self.noise_model.model().name(),
+            self.model(Model::default()).name(),
             self.coscheduled,
             self.synchronised,
             self.without,

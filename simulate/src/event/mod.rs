@@ -99,6 +99,13 @@ pub struct Scratch {
     engine: state::Buffers,
 }
 
+/// Bytes that a run takes beside the schedule, at most, but for what waits in its queue.
+pub fn run_memory(schedule: &Schedule) -> u64 {
+    let slots = schedule.slots.last().copied().unwrap_or(0) as usize;
+    let states = schedule.operations() * (size_of::<state::State>() + size_of::<u32>());
+    (states + slots * size_of::<state::Slot>()) as u64
+}
+
 /// [`run`], in memory that is there already.
 pub fn run_with(
     scratch: &mut Scratch,

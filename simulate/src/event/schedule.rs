@@ -190,6 +190,19 @@ impl Schedule {
         counts
     }
 
+    /// The other end of a message, where it is settled beforehand.
+    pub fn partner(&self, op: u32) -> Option<u32> {
+        let op = &self.ops[op as usize];
+        (op.kind != Kind::Calc && op.pairing.is_fixed() && op.partner != NOBODY)
+            .then_some(op.partner)
+    }
+
+    /// Whether the dependencies of this rank leave one order only for its sends and calcs, and one for
+    /// its receives.
+    pub fn is_ordered(&self, rank: u32) -> bool {
+        self.ordered.get(rank as usize).is_some_and(|ordered| ordered.local && ordered.receives)
+    }
+
     pub fn messages(&self) -> u64 {
         self.ops[..self.operations()].iter().filter(|op| op.kind == Kind::Send).count() as u64
     }

@@ -3,12 +3,14 @@
 //!
 //! Times are picoseconds, signed, from the start of the run.
 
+mod composed;
 mod detours;
 mod draw;
 mod local;
 mod spread;
 mod timeline;
 
+pub use composed::{Composed, Taken};
 pub use detours::{Detours, NoiseError, Walk};
 pub use draw::{draw, key};
 pub use local::{Cursor, Local, WorkError};
