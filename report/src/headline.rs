@@ -89,7 +89,8 @@ fn verdict(summary: &Summary) -> String {
 }
 
 /// A source as one would say it: threads by name, everything else with its class.
-pub(crate) fn label(source: &SourceRow) -> String {
+#[must_use]
+pub fn label(source: &SourceRow) -> String {
     let name = safe(&source.name);
     let class = source.class.name();
     match source.class {

@@ -29,6 +29,7 @@ pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
+pub use headline::label as source_label;
 pub use slowdown::{SlowdownRow, slowdown};
 
 use grid::Style;

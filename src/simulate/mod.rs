@@ -10,9 +10,11 @@ pub mod job;
 pub mod network;
 mod noise;
 mod points;
+pub mod projection;
+mod recorded;
 mod resume;
 mod samples;
-mod work;
+pub mod work;
 
 use std::process::ExitCode;
 

@@ -19,7 +19,7 @@ use analysis::{Costs, Summary, views::Views};
 use askama::Template;
 use trace::{Lane, Manifest};
 
-use crate::{headline, notes};
+use crate::{advice::Remedy, headline, notes};
 use legend::Key;
 pub use projection::{BoxPoint, Idle, Projection, Without};
 
@@ -37,7 +37,7 @@ pub struct Input<'a> {
     pub manifest: &'a Manifest,
     pub lanes: &'a [Lane],
     /// What one could do about a source, in the order of the summary's sources.
-    pub remedies: &'a [Option<String>],
+    pub remedies: &'a [Vec<Remedy>],
     /// None with the reason, in words.
     pub projection: Result<&'a Projection, &'a str>,
     pub commands: &'a [Command],

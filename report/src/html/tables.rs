@@ -8,6 +8,7 @@ use super::{
     projection::{self, Projection},
     scale::{ranks, short, time},
 };
+use crate::advice::Remedy;
 use crate::headline::label;
 use crate::words::{count, cut, percent, plural, rate, safe};
 
@@ -18,6 +19,9 @@ pub(super) const LINES: usize = 60;
 const NAME: usize = 80;
 const LONGEST: usize = 1_500;
 
+/// Remedies are shown for sources that took at least this much of the time.
+const ADVISED_PCT: f64 = 0.1;
+
 /// One row of the sources' table.
 pub(super) struct Source {
     /// Of its colour; `so` where it has none of its own.
@@ -26,7 +30,8 @@ pub(super) struct Source {
     pub(super) class: String,
     pub(super) unit: String,
     pub(super) detail: String,
-    pub(super) remedy: String,
+    /// The best first.
+    pub(super) remedies: Vec<Remedy>,
     pub(super) own: bool,
     pub(super) cells: Vec<String>,
     pub(super) share: String,
@@ -50,6 +55,11 @@ pub(super) struct Projected {
 /// Nothing a recording says is longer than a page can bear.
 pub(super) fn limited(text: &str) -> String {
     cut(&safe(text), LONGEST)
+}
+
+/// Commands have names from the recording filled in.
+fn cut_down(remedy: &Remedy) -> Remedy {
+    Remedy { run: remedy.run.iter().map(|line| limited(line)).collect(), ..remedy.clone() }
 }
 
 /// `5 us` of the text reports is `5 µs` on a page.
@@ -95,7 +105,7 @@ pub(super) fn facts(summary: &Summary) -> Vec<(String, String)> {
 
 pub(super) fn sources(
     summary: &Summary,
-    remedies: &[Option<String>],
+    remedies: &[Vec<Remedy>],
     keys: &[Key],
 ) -> Vec<Source> {
     let row = |(index, source): (usize, &analysis::SourceRow)| {
@@ -115,7 +125,11 @@ pub(super) fn sources(
             class: source.class.name().replace('_', " "),
             unit: source.unit.as_deref().map(|u| cut(&safe(u), NAME)).unwrap_or_default(),
             detail: source.detail.as_deref().map(|d| cut(&safe(d), 3 * NAME)).unwrap_or_default(),
-            remedy: remedies.get(index).cloned().flatten().unwrap_or_default(),
+            remedies: if source.share_pct >= ADVISED_PCT {
+                remedies.get(index).map(|r| r.iter().map(cut_down).collect()).unwrap_or_default()
+            } else {
+                Vec::new()
+            },
             own: source.own,
             cells,
             share: percent(source.share_pct),
@@ -148,7 +162,7 @@ fn outside(summary: &Summary) -> Vec<Source> {
             class: if row.class.starts_with("unattributed") { "detours" } else { "outside" }.to_owned(),
             unit: String::new(),
             detail: detail.to_owned(),
-            remedy: String::new(),
+            remedies: Vec::new(),
             own: false,
             cells: vec![
                 count(row.count),
