@@ -31,9 +31,9 @@ pub const NET: &str = "cnl";
 /// Up to here every point gets all runs; beyond, as many ranks in all, but not fewer runs than
 /// [`FEWEST`]: the slowest of so many ranks varies little from run to run.
 const FULL_RANKS: u64 = 1 << 15;
-const FEWEST: u64 = 6;
-/// Sources left out, one at a time, and the share of the time that makes it worth asking.
-const VARIANTS: usize = 4;
+const FEWEST: u64 = 5;
+/// Variants without a source, and the share of the time that makes it worth asking.
+const VARIANTS: usize = 3;
 const WORTHWHILE_PCT: f64 = 1.0;
 /// A variant is simulated at every fourth rank count.
 const EVERY: usize = 4;

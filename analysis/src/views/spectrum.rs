@@ -23,6 +23,8 @@ const COLUMNS: usize = 480;
 /// No frequency above is shown, and none that comes fewer than so many times in a stretch.
 const HIGHEST_HZ: f64 = 10_000.0;
 const LOWEST_CYCLES: f64 = 4.0;
+/// Nor any above so many times the rate at which the source comes: only overtones are there.
+const OVERTONES: f64 = 8.0;
 
 /// The spectrum of one series.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +48,8 @@ struct Part {
 struct Sum {
     power: Vec<f64>,
     events: f64,
+    /// How many were added up.
+    stretches: f64,
 }
 
 pub(super) struct Collector {
@@ -118,8 +122,13 @@ impl Collector {
         let done = transform.process(&mut part.bins, &mut lines).is_ok();
         part.bins.fill(0.0);
         let Some(sum) = self.sums.get_mut(part.series).filter(|_| done) else { return };
-        let sum = sum.get_or_insert_with(|| Sum { power: vec![0.0; lines.len()], events: 0.0 });
+        let sum = sum.get_or_insert_with(|| Sum {
+            power: vec![0.0; lines.len()],
+            events: 0.0,
+            stretches: 0.0,
+        });
         sum.events += events;
+        sum.stretches += 1.0;
         for (power, line) in sum.power.iter_mut().zip(&lines) {
             // |..|^2 / n^2, weighted by n.
             *power += line.norm_sqr() / events;
@@ -161,10 +170,11 @@ fn shown(sum: &Sum, stretch_s: f64) -> Vec<(f64, f64)> {
     let frequency = |k: usize| k as f64 / (2.0 * stretch_s);
     let lowest = LOWEST_CYCLES / stretch_s;
     let highest = frequency(sum.power.len()).min(HIGHEST_HZ).max(2.0 * lowest);
+    let rate = sum.events / (sum.stretches * stretch_s);
     let mut columns: Vec<Option<(f64, f64)>> = vec![None; COLUMNS];
     for (k, power) in sum.power.iter().enumerate().skip(1) {
         let at = (frequency(k) / lowest).ln() / (highest / lowest).ln() * COLUMNS as f64;
-        if at < 0.0 || at >= COLUMNS as f64 {
+        if at < 0.0 || at >= COLUMNS as f64 || frequency(k) > OVERTONES * rate {
             continue;
         }
         let line = (frequency(k), (power / sum.events).min(1.0));

@@ -97,7 +97,7 @@ pub(super) fn draw(views: &Views, lanes: &[Lane]) -> Option<String> {
 /// The colours and what they stand for.
 fn key() -> String {
     let mut out = String::new();
-    let step = 58.0;
+    let step = 64.0;
     let from = WIDE - RIGHT - step * (LEVELS.len() + 1) as f64;
     for level in 0..=LEVELS.len() {
         let x = from + step * level as f64;

@@ -62,7 +62,8 @@ struct Page<'a> {
     warning: Option<String>,
     facts: Vec<(String, String)>,
     keys: &'a [Key],
-    sources: Vec<tables::Source>,
+    /// Those shown at once, and the rest.
+    sources: (Vec<tables::Source>, Vec<tables::Source>),
     more_sources: Option<String>,
     scatter: Option<String>,
     scatter_note: String,
@@ -90,6 +91,8 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         Some((svg, unnamed)) => (Some(svg), unnamed),
         None => (None, 0),
     };
+    let mut sources = tables::sources(summary, input.remedies, &keys);
+    let rest = sources.split_off(sources.len().min(tables::FIRST));
     let page = Page {
         style: STYLE,
         script: SCRIPT,
@@ -99,7 +102,7 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         projected: input.projection.ok().and_then(projection::said),
         warning: headline::warning(summary).map(|text| tables::limited(&text)),
         facts: tables::facts(summary),
-        sources: tables::sources(summary, input.remedies, &keys),
+        sources: (sources, rest),
         more_sources: tables::more_sources(summary),
         scatter: scatter::draw(views, &keys),
         scatter_note: scatter::thinned(views),

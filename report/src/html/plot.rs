@@ -5,9 +5,11 @@ use std::fmt::Write;
 
 use super::scale::Scale;
 
-/// Width of a figure that spans the page, and of one that shares a row, in its own units.
+/// Width of a figure that spans the page, and of those that share a row, in its own units: about pixels,
+/// so that their text is as large as the page's.
 pub(super) const WIDE: f64 = 960.0;
-pub(super) const HALF: f64 = 470.0;
+pub(super) const HALF: f64 = 530.0;
+pub(super) const THIRD: f64 = 356.0;
 
 #[derive(Clone, Copy)]
 pub(super) struct Margins {
@@ -19,7 +21,7 @@ pub(super) struct Margins {
 
 impl Default for Margins {
     fn default() -> Self {
-        Margins { left: 62.0, right: 14.0, top: 12.0, bottom: 44.0 }
+        Margins { left: 76.0, right: 22.0, top: 12.0, bottom: 44.0 }
     }
 }
 
@@ -156,7 +158,7 @@ impl Plot {
         self.over.push_str(markup);
     }
 
-    /// A label with a stroke behind it that keeps it legible on top of marks.
+    /// A label that moves with the marks.
     pub(super) fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
         let (x, y) = (coordinate(x), coordinate(y));
         let text = escape(text);
@@ -169,7 +171,7 @@ impl Plot {
         let (right, bottom) = (left + width, top + height);
         let mut grid = String::new();
         let mut ticks = String::new();
-        for tick in self.x.ticks((width / 78.0) as usize) {
+        for tick in self.x.ticks((width / 62.0) as usize) {
             let x = coordinate(self.at_x(tick));
             let text = escape(&self.x.unit.write(tick));
             let _ = write!(grid, r#"<path d="M{x} {top}V{bottom}"/>"#);
@@ -192,7 +194,7 @@ impl Plot {
                 r#"<clipPath id="{id}-clip"><rect x="{left}" y="{top}" width="{width}" height="{height}"/>"#,
                 r#"</clipPath><g class="grid">{grid}</g><g class="ticks">{ticks}</g>"#,
                 r#"<text class="title tx" x="{middle}" y="{below}">{xt}</text>"#,
-                r#"<text class="title ty" transform="translate(14 {across}) rotate(-90)">{yt}</text>"#,
+                r#"<text class="title ty" transform="translate(13 {across}) rotate(-90)">{yt}</text>"#,
                 r#"<g clip-path="url(#{id}-clip)"><g class="marks">{marks}</g></g>"#,
                 r#"<path class="frame" d="M{left} {top}V{bottom}H{right}"/>{over}</svg>"#
             ),

@@ -79,6 +79,9 @@ pub(super) fn boxes(projection: &Projection) -> Option<String> {
         .titles("ranks", &format!("time of one {}", projection.operation));
     let line: Vec<_> = points.iter().map(|p| (p.ranks as f64, p.noiseless * US)).collect();
     plot.line("noiseless", "noiseless", &line);
+    if let Some(&(x, y)) = line.last() {
+        plot.text("right", plot.at_x(x), plot.at_y(y) - 9.0, "noiseless");
+    }
     if let Some(knee) = projection.knee {
         let (x, top, bottom) =
             (coordinate(plot.at_x(knee as f64)), coordinate(plot.top()), coordinate(plot.bottom()));
@@ -151,7 +154,7 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
     let x = Scale::log(first.ranks as f64, last.ranks as f64, Unit::Ranks);
     let mut plot =
         Plot::new("without", "Slowdown with and without the largest sources", (WIDE, 360.0), x, y)
-            .margins(Margins { right: 190.0, ..Margins::default() })
+            .margins(Margins { right: 204.0, ..Margins::default() })
             .titles("ranks", "median slowdown");
     let line = |points: &[BoxPoint]| -> Vec<(f64, f64)> {
         points.iter().map(|p| (p.ranks as f64, ratio(p).max(1.0))).collect()
@@ -178,10 +181,16 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
         let y = (y + 4.0).max(free);
         free = y + 15.0;
         plot.over(&format!(
-            r#"<text class="end {class}" x="{}" y="{}">{}</text>"#,
-            WIDE - 182.0,
+            concat!(
+                r#"<g class="end {class}"><circle cx="{}" cy="{}" r="4.5"/>"#,
+                r#"<text x="{}" y="{}">{}</text></g>"#
+            ),
+            WIDE - 186.0,
+            coordinate(y - 4.0),
+            WIDE - 176.0,
             coordinate(y),
-            escape(&name)
+            escape(&name),
+            class = class,
         ));
     }
     Some(plot.finish())

@@ -4,13 +4,13 @@ use analysis::{Bin, Costs, views::Series, views::Views};
 
 use super::{
     legend::Key,
-    plot::{HALF, Plot},
+    plot::{Plot, THIRD},
     scale::{Scale, Unit},
 };
 
 /// Bins per decade of the density.
 const PER_DECADE: f64 = 10.0;
-const HEIGHT: f64 = 320.0;
+const HEIGHT: f64 = 300.0;
 
 pub(super) struct Shapes {
     pub(super) density: String,
@@ -46,7 +46,7 @@ pub(super) fn draw(views: &Views, costs: &Costs, keys: &[Key]) -> Option<Shapes>
     let shares = densities.iter().flat_map(|(_, lines)| lines.iter().map(|p| p.1));
     let y = Scale::decades(shares, Unit::Share)?;
     let plot = |id, label: &str, y: Scale, title: &str| {
-        Plot::new(id, label, (HALF, HEIGHT), x, y).titles("length", title)
+        Plot::new(id, label, (THIRD, HEIGHT), x, y).titles("length", title)
     };
     let mut pdf = plot("pdf", "Density of lengths", y, "share per tenth of a decade");
     for (key, lines) in &densities {

@@ -13,8 +13,10 @@ use crate::words::cut;
 /// Names at most; those of the most costly sources.
 const NAMES: usize = 14;
 /// Rows of names above the figure, and the height of one.
-const ROWS: usize = 7;
+const ROWS: usize = 9;
 const ROW: f64 = 16.0;
+/// Less power is not told apart.
+const FLOOR: f64 = 1e-5;
 /// Width of a character of a label, roughly.
 const CHARACTER: f64 = 6.4;
 
@@ -45,20 +47,20 @@ pub(super) fn draw(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(St
             (lowest..=highest).contains(&hertz).then_some(Peak { hertz, class, text })
         })
         .collect();
-    let unnamed = peaks.len().saturating_sub(NAMES);
+    let mut unnamed = peaks.len().saturating_sub(NAMES);
     peaks.truncate(NAMES);
     peaks.sort_by(|a, b| a.hertz.total_cmp(&b.hertz));
 
-    let power = lines().map(|l| l.1.max(1e-6));
+    let power = lines().map(|l| l.1.max(FLOOR));
     let y = Scale::decades(power.chain([1.0]), Unit::Plain)?;
     let x = Scale::log(lowest, highest, Unit::Hertz);
     let margins = Margins { top: 12.0 + ROW * ROWS as f64, ..Margins::default() };
-    let mut plot = Plot::new("spectrum", "Spectrum of each source", (WIDE, 430.0), x, y)
+    let mut plot = Plot::new("spectrum", "Spectrum of each source", (WIDE, 450.0), x, y)
         .margins(margins)
         .titles("frequency", "power (1 = all in phase)");
     for spectrum in spectra.iter().rev() {
         let Some(key) = keys.get(spectrum.series) else { continue };
-        let lines: Vec<_> = spectrum.lines.iter().map(|&(f, p)| (f, p.max(1e-6))).collect();
+        let lines: Vec<_> = spectrum.lines.iter().map(|&(f, p)| (f, p.max(FLOOR))).collect();
         plot.line(&key.class, &key.name, &lines);
     }
     let mut ends = [f64::NEG_INFINITY; ROWS];
@@ -66,8 +68,11 @@ pub(super) fn draw(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(St
         let x = plot.at_x(peak.hertz);
         let width = CHARACTER * peak.text.chars().count() as f64;
         let left = (x - width / 2.0).clamp(4.0, WIDE - width - 4.0);
-        // The lowest row with room; the top one takes what fits nowhere.
-        let row = ends.iter().position(|end| *end + 8.0 < left).unwrap_or(ROWS - 1);
+        // The lowest row with room.
+        let Some(row) = ends.iter().position(|end| *end + 8.0 < left) else {
+            unnamed += 1;
+            continue;
+        };
         ends[row] = left + width;
         let y = plot.top() - 8.0 - ROW * row as f64;
         let (mark, from, to) = (coordinate(x), coordinate(y + 3.0), coordinate(plot.bottom()));

@@ -14,6 +14,8 @@ use crate::words::{count, cut, percent, plural, rate, safe};
 
 /// Rows of a table, and lines of a list: a recording may hold thousands.
 const ROWS: usize = 40;
+/// Rows of the sources' table that are shown at once.
+pub(super) const FIRST: usize = 12;
 pub(super) const LINES: usize = 60;
 /// Characters of a name, and of anything else that a recording says.
 const NAME: usize = 80;
@@ -34,9 +36,18 @@ pub(super) struct Source {
     pub(super) remedies: Vec<Remedy>,
     pub(super) own: bool,
     pub(super) cells: Vec<String>,
-    pub(super) share: String,
-    /// 0 to 100, for the bar.
-    pub(super) bar: String,
+    pub(super) share_pct: f64,
+}
+
+impl Source {
+    pub(super) fn share(&self) -> String {
+        percent(self.share_pct)
+    }
+
+    /// 0 to 100.
+    pub(super) fn bar(&self) -> String {
+        format!("{:.1}", self.share_pct.clamp(0.0, 100.0))
+    }
 }
 
 /// The projection as the page shows it.
@@ -132,12 +143,12 @@ pub(super) fn sources(
             },
             own: source.own,
             cells,
-            share: percent(source.share_pct),
-            bar: format!("{:.1}", source.share_pct.clamp(0.0, 100.0)),
+            share_pct: source.share_pct,
         }
     };
     let mut rows: Vec<Source> = summary.sources.iter().enumerate().take(ROWS).map(row).collect();
     rows.extend(outside(summary));
+    rows.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
     rows
 }
 
@@ -173,8 +184,7 @@ fn outside(summary: &Summary) -> Vec<Source> {
                 time(row.cost_ns_max as f64),
                 String::new(),
             ],
-            share: percent(share),
-            bar: format!("{:.1}", share.clamp(0.0, 100.0)),
+            share_pct: share,
         }
     };
     summary.outside_kernel.iter().map(row).collect()
