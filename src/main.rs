@@ -14,6 +14,7 @@ mod record;
 mod report;
 mod simulate;
 mod units;
+mod whatif;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
         Command::Goal(options) => goal::run(&options),
+        Command::Whatif(options) => whatif::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
     };
     match result {

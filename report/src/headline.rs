@@ -91,11 +91,14 @@ fn verdict(summary: &Summary) -> String {
 /// A source as one would say it: threads by name, everything else with its class.
 #[must_use]
 pub fn label(source: &SourceRow) -> String {
-    let name = safe(&source.name);
-    let class = source.class.name();
-    match source.class {
+    label_of(source.class, &source.name)
+}
+
+pub(crate) fn label_of(class: Class, name: &str) -> String {
+    let name = safe(name);
+    match class {
         Class::Thread | Class::Kthread => name,
-        _ if name.to_lowercase().contains(class) => name,
-        _ => format!("{} {name}", class.replace('_', " ")),
+        _ if name.to_lowercase().contains(class.name()) => name,
+        _ => format!("{} {name}", class.name().replace('_', " ")),
     }
 }

@@ -20,6 +20,7 @@ mod schedule_stats;
 mod slowdown;
 mod sources;
 mod tables;
+mod whatif;
 mod words;
 
 use analysis::Summary;
@@ -31,6 +32,8 @@ pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use headline::label as source_label;
 pub use slowdown::{SlowdownRow, slowdown};
+
+pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, whatif};
 
 use grid::Style;
 
@@ -95,4 +98,18 @@ pub fn json(summary: &Summary) -> serde_json::Result<serde_json::Value> {
 /// As [`json`].
 pub fn json_text(summary: &Summary) -> serde_json::Result<String> {
     Ok(words::json_safe(&serde_json::to_string_pretty(summary)?))
+}
+
+/// Any other JSON as text, made harmless in the same way.
+///
+/// # Errors
+/// As [`json`].
+pub fn json_value_text(value: &serde_json::Value) -> serde_json::Result<String> {
+    Ok(words::json_safe(&serde_json::to_string_pretty(value)?))
+}
+
+/// A source as one would say it: threads by name, everything else with its class.
+#[must_use]
+pub fn label(class: trace::Class, name: &str) -> String {
+    headline::label_of(class, name)
 }

@@ -1,5 +1,6 @@
 //! `detour simulate`: the offline simulator. One file per subcommand; `noise`, `network` and `work`
-//! are what they share, and `samples` is for those that draw exchange times.
+//! are what they share, and `samples` is for those that draw exchange times. `recorded` and `workload`
+//! are for commands that simulate what a recording does to one job.
 
 mod alltoall;
 mod collective;
@@ -8,13 +9,14 @@ mod exchange;
 mod goal;
 pub mod job;
 pub mod network;
-mod noise;
+pub mod noise;
 mod points;
 pub mod projection;
-mod recorded;
+pub mod recorded;
 mod resume;
 mod samples;
 pub mod work;
+pub mod workload;
 
 use std::process::ExitCode;
 

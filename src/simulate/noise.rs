@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
-use trace::{Class, Lane, LaneId, Record, Source, import};
+use trace::import;
 
+use super::recorded::{Recorded, Source, lane_words};
 use crate::{
     open::{self, AnyReader, Opened},
     units,
@@ -38,7 +39,7 @@ pub struct Options {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum ModelName {
+pub enum ModelName {
     /// Exact: work goes on after each detour until it is done
     Preempt,
     /// The trace advances with local work only, not while a rank waits
@@ -48,7 +49,7 @@ enum ModelName {
 }
 
 impl ModelName {
-    fn model(self) -> Model {
+    pub fn model(self) -> Model {
         match self {
             ModelName::Preempt => Model::Preempt,
             ModelName::CpuTime => Model::CpuTime,
@@ -172,24 +173,9 @@ impl Wanted<'_> {
     fn drops(&mut self, source: &Source) -> bool {
         let mut drops = false;
         for (name, found) in self.without.iter().zip(&mut self.found) {
-            let class = source.class.name();
-            let hit = name == &source.name
-                || source.unit.as_ref() == Some(name)
-                || name == class
-                || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':'))
-                    == Some(source.name.as_str());
+            let hit = source.is_called(name);
             *found |= hit;
             drops |= hit;
-        }
-        drops
-    }
-
-    fn drops_outside(&mut self) -> bool {
-        let outside = Class::OutsideKernel.name();
-        let mut drops = false;
-        for (name, found) in self.without.iter().zip(&mut self.found) {
-            *found |= name == outside;
-            drops |= name == outside;
         }
         drops
     }
@@ -209,46 +195,22 @@ impl Wanted<'_> {
 
 /// A timeline per measured CPU, or per thread of a recorded program.
 fn lanes(reader: &AnyReader, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
-    let dropped: Vec<bool> = reader.sources().iter().map(|source| wanted.drops(source)).collect();
-    let drops_outside = wanted.drops_outside();
+    let recorded = Recorded::new(reader);
+    let dropped: Vec<bool> = recorded.sources.iter().map(|source| wanted.drops(source)).collect();
     let mut timelines = Vec::new();
     for (index, lane) in reader.lanes().iter().enumerate() {
-        let id = LaneId(index as u32);
-        let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == id.0));
-        let from = totals.map_or(0, |totals| totals.from_ns);
-        let mut detours = Vec::new();
-        for block in reader.blocks_of(id) {
-            for (detour, records) in block?.composed() {
-                let lost = |record: &&Record| {
-                    dropped.get(record.source.0 as usize).copied().unwrap_or(false)
-                };
-                let removed = records.iter().filter(lost).map(|r| r.cost_ns);
-                let removed = removed.fold(0, u64::saturating_add);
-                let outside = if drops_outside { detour.outside_ns } else { 0 };
-                let left = detour.len_ns.saturating_sub(removed.saturating_add(outside));
-                let start = detour.start_ns.saturating_sub(from);
-                detours.push((ps(start), ps(left)));
-            }
+        let recorded = recorded.lane(reader, index)?;
+        // A recording that was cut off before anything happened there.
+        if recorded.span_ns() == 0 {
+            continue;
         }
-        let last_end =
-            detours.last().map_or(0, |&(start, length): &(i64, i64)| start.saturating_add(length));
-        let span = totals.map_or(last_end, |totals| ps(totals.to_ns.saturating_sub(from)));
-        let what = match lane {
-            Lane::Cpu { cpu } => format!("CPU {cpu}"),
-            Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
-        };
-        timelines
-            .push(Timeline::new(detours, span).with_context(|| format!("{what}, its detours"))?);
+        let timeline = recorded.without(&dropped);
+        timelines.push(timeline.with_context(|| format!("{}, its detours", lane_words(lane)))?);
     }
     if timelines.is_empty() {
         bail!("it holds no detours: record with the probe, without --no-probe");
     }
     Ok(timelines)
-}
-
-/// Times of a damaged file end up as long as can be, which the timeline refuses.
-fn ps(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX).saturating_mul(1_000)
 }
 
 /// Lengths as in the distribution, at random times with this mean distance.

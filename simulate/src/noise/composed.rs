@@ -128,6 +128,11 @@ impl Composed {
         })
     }
 
+    /// All detours' time.
+    pub fn total_ns(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.ns)).sum()
+    }
+
     /// Adds to each source's account what it took here. Sources beyond the accounts are left out.
     pub fn account(&self, accounts: &mut [Taken]) {
         let mut first = 0;
