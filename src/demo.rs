@@ -55,11 +55,7 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
 /// Prints the report, then simulates and writes the page.
 fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     let summarised = report_command::summarise(reader);
-    write!(
-        std::io::stdout(),
-        "{}",
-        report::text(&summarised.0, report_command::layout(false))
-    )?;
+    write!(std::io::stdout(), "{}", report::text(&summarised.0, report_command::layout(false)))?;
     if !verbosity.quiet {
         eprintln!("\nprojecting to a million ranks ...");
     }

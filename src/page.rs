@@ -31,9 +31,9 @@ pub fn write(
 ) -> Result<bool> {
     let truncated = summary.truncated.as_deref();
     let contents = contents(reader, truncated);
-    let ends = reader.block_infos().fold((u64::MAX, 0), |(from, to), block| {
-        (block.first_ns.min(from), block.last_ns.max(to))
-    });
+    let ends = reader
+        .block_infos()
+        .fold((u64::MAX, 0), |(from, to), block| (block.first_ns.min(from), block.last_ns.max(to)));
     let ends = if ends.0 > ends.1 { (0, 0) } else { ends };
     let mut viewer = Viewer::new(summary, &contents, ends);
     // What cannot be read ends the summary, too, which says so.
@@ -84,10 +84,8 @@ fn project(
 fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Vec<Vec<Remedy>>> {
     let advice = Advice::built_in()?;
     let isolation = &reader.manifest().isolation;
-    let place = Place {
-        cpus: isolation.measured.clone(),
-        housekeeping: isolation.housekeeping.clone(),
-    };
+    let place =
+        Place { cpus: isolation.measured.clone(), housekeeping: isolation.housekeeping.clone() };
     let subject = |row: &analysis::SourceRow| {
         let subject = Subject {
             class: row.class,

@@ -28,9 +28,9 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use cycle::{CycleRow, cycle};
 pub use exchange::{ExchangeFigures, exchange};
+pub use headline::label as source_label;
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
-pub use headline::label as source_label;
 pub use slowdown::{SlowdownRow, slowdown};
 
 pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, whatif};

@@ -251,12 +251,11 @@ impl Simulation<'_> {
             .map(|(index, row)| Variant {
                 name: format!("without {}", report::source_label(row)),
                 row: Some(index),
-                removed: set(&|s| {
-                    (s.class, &s.name, &s.unit) == (row.class, &row.name, &row.unit)
-                }),
+                removed: set(&|s| (s.class, &s.name, &s.unit) == (row.class, &row.name, &row.unit)),
             })
             .collect();
-        let outside = self.summary.outside_kernel.iter().find(|row| row.class == "hypervisor_or_smi");
+        let outside =
+            self.summary.outside_kernel.iter().find(|row| row.class == "hypervisor_or_smi");
         let share = outside.map_or(0.0, |row| {
             row.cost_ns_total as f64 / self.summary.taken_ns_total.max(1) as f64 * 100.0
         });
@@ -264,7 +263,9 @@ impl Simulation<'_> {
             variants.push(Variant {
                 name: "without hypervisor or SMI".to_owned(),
                 row: None,
-                removed: set(&|s| s.name == "hypervisor_or_smi" && s.class.name() == "outside_kernel"),
+                removed: set(&|s| {
+                    s.name == "hypervisor_or_smi" && s.class.name() == "outside_kernel"
+                }),
             });
         }
         variants

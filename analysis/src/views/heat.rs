@@ -73,7 +73,8 @@ impl Collector {
         for lane in 0..self.lanes.min(LANES) {
             self.row(lane as u32);
         }
-        let total = |row: &HeatRow| row.lost_ns.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+        let total =
+            |row: &HeatRow| row.lost_ns.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
         self.rows.sort_by_key(|row| (std::cmp::Reverse(total(row)), row.lane));
         self.rows.truncate(SHOWN);
         self.rows.sort_by_key(|row| row.lane);

@@ -121,7 +121,12 @@ impl Plot {
     }
 
     /// Dots, one per value.
-    pub(super) fn dots(&mut self, class: &str, label: &str, points: impl Iterator<Item = (f64, f64)>) {
+    pub(super) fn dots(
+        &mut self,
+        class: &str,
+        label: &str,
+        points: impl Iterator<Item = (f64, f64)>,
+    ) {
         let mut path = String::new();
         for (x, y) in points {
             let (x, y) = (coordinate(self.at_x(x)), coordinate(self.at_y(y)));
@@ -144,7 +149,8 @@ impl Plot {
     fn path(&mut self, class: &str, label: &str, path: &str) {
         if !path.is_empty() {
             let label = escape(label);
-            let _ = write!(self.marks, r#"<path class="{class}" data-label="{label}" d="{path}"/>"#);
+            let _ =
+                write!(self.marks, r#"<path class="{class}" data-label="{label}" d="{path}"/>"#);
         }
     }
 
@@ -175,7 +181,8 @@ impl Plot {
             let x = coordinate(self.at_x(tick));
             let text = escape(&self.x.unit.write(tick));
             let _ = write!(grid, r#"<path d="M{x} {top}V{bottom}"/>"#);
-            let _ = write!(ticks, r#"<text class="tx" x="{x}" y="{}">{text}</text>"#, bottom + 17.0);
+            let _ =
+                write!(ticks, r#"<text class="tx" x="{x}" y="{}">{text}</text>"#, bottom + 17.0);
         }
         for tick in self.y.ticks((height / 40.0) as usize) {
             let y = coordinate(self.at_y(tick));

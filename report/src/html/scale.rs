@@ -161,7 +161,10 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within_the_axis() {
-        assert_eq!(Scale::linear(0.0, 10.0, Unit::Seconds).ticks(5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(
+            Scale::linear(0.0, 10.0, Unit::Seconds).ticks(5),
+            [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+        );
         let log = Scale::log(100.0, 1e6, Unit::Nanoseconds);
         assert_eq!(log.ticks(6).len(), 5);
         assert_eq!(log.ticks(2).len(), 3);

@@ -107,18 +107,17 @@ pub(super) fn facts(summary: &Summary) -> Vec<(String, String)> {
     facts.push(("recorded".to_owned(), time(summary.duration_s * 1e9)));
     let (cpus, threads) = (summary.cpus.len(), summary.threads.len());
     if threads > 0 {
-        facts.push((if threads == 1 { "thread" } else { "threads" }.to_owned(), threads.to_string()));
+        facts.push((
+            if threads == 1 { "thread" } else { "threads" }.to_owned(),
+            threads.to_string(),
+        ));
     } else {
         facts.push((if cpus == 1 { "CPU" } else { "CPUs" }.to_owned(), cpus.to_string()));
     }
     facts
 }
 
-pub(super) fn sources(
-    summary: &Summary,
-    remedies: &[Vec<Remedy>],
-    keys: &[Key],
-) -> Vec<Source> {
+pub(super) fn sources(summary: &Summary, remedies: &[Vec<Remedy>], keys: &[Key]) -> Vec<Source> {
     let row = |(index, source): (usize, &analysis::SourceRow)| {
         let own = format!("s{index}");
         let mut cells = vec![
@@ -156,9 +155,10 @@ pub(super) fn sources(
 fn outside(summary: &Summary) -> Vec<Source> {
     let row = |row: &analysis::OutsideRow| {
         let (name, detail) = match row.class.as_str() {
-            "microarchitecture" => {
-                ("microarchitecture", "below 1 µs, without a kernel record: caches, TLB, SMT sibling")
-            }
+            "microarchitecture" => (
+                "microarchitecture",
+                "below 1 µs, without a kernel record: caches, TLB, SMT sibling",
+            ),
             "hypervisor_or_smi" => {
                 ("hypervisor or SMI", "from 1 µs on, without a kernel record: host or firmware")
             }
@@ -170,7 +170,8 @@ fn outside(summary: &Summary) -> Vec<Source> {
         Source {
             key: "su".to_owned(),
             name: name.to_owned(),
-            class: if row.class.starts_with("unattributed") { "detours" } else { "outside" }.to_owned(),
+            class: if row.class.starts_with("unattributed") { "detours" } else { "outside" }
+                .to_owned(),
             unit: String::new(),
             detail: detail.to_owned(),
             remedies: Vec::new(),
@@ -298,9 +299,11 @@ pub(super) fn projected(projection: &Projection) -> Projected {
              noiseless time.",
             ranks(knee)
         ),
-        None => "The median stays within a tenth of the noiseless time, or the runs are too few to say \
+        None => {
+            "The median stays within a tenth of the noiseless time, or the runs are too few to say \
                  otherwise."
-            .to_owned(),
+                .to_owned()
+        }
     };
     let row = |p: &projection::BoxPoint| {
         vec![
