@@ -51,13 +51,15 @@ pub fn write(
         Ok(None) => return Ok(false),
         Err(reason) => Err(reason.as_str()),
     };
+    let remedies = remedies(reader, summary)?;
     let text = html::page(&Input {
         summary,
         costs,
         views: &views,
         manifest: reader.manifest(),
         lanes: reader.lanes(),
-        remedies: &remedies(reader, summary)?,
+        remedies: &remedies.0,
+        outside_remedies: &remedies.1,
         projection,
         commands: &commands(path, reader, options, projection.is_ok()),
     })?;
@@ -81,7 +83,10 @@ fn project(
     })
 }
 
-fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Vec<Vec<Remedy>>> {
+/// For the sources, and for what lies outside the kernel.
+type Remedies = (Vec<Vec<Remedy>>, Vec<Vec<Remedy>>);
+
+fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Remedies> {
     let advice = Advice::built_in()?;
     let isolation = &reader.manifest().isolation;
     let place =
@@ -96,7 +101,13 @@ fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Vec<Vec<Remedy>>> {
         // Nobody needs to do anything about the recorder: it ends by itself.
         if row.own { Vec::new() } else { advice.remedies(&subject, &place) }
     };
-    Ok(summary.sources.iter().map(subject).collect())
+    let outside = |row: &analysis::OutsideRow| {
+        let class = trace::Class::OutsideKernel;
+        let subject = Subject { class, name: &row.class, unit: None, detail: None };
+        advice.remedies(&subject, &place)
+    };
+    let named = summary.sources.iter().map(subject).collect();
+    Ok((named, summary.outside_kernel.iter().map(outside).collect()))
 }
 
 /// How to get this page, and what is on it, again.

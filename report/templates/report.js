@@ -113,7 +113,7 @@
       const labels = svg.querySelector(".ticks");
       grid.replaceChildren();
       labels.replaceChildren();
-      for (const v of ticks(sx, value(sx, view[0]), value(sx, view[1]), Math.max(3, Math.floor(width / 90)))) {
+      for (const v of ticks(sx, value(sx, view[0]), value(sx, view[1]), Math.max(3, Math.floor(width / 62)))) {
         const x = shown(left + place(sx, v) * width, 0)[0];
         grid.append(make("path", { d: `M${x} ${top}V${top + height}` }));
         labels.append(make("text", { class: "tx", x, y: top + height + 17 }, write[sx.unit](v)));

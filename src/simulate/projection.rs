@@ -35,8 +35,8 @@ const FEWEST: u64 = 5;
 /// Variants without a source, and the share of the time that makes it worth asking.
 const VARIANTS: usize = 3;
 const WORTHWHILE_PCT: f64 = 1.0;
-/// A variant is simulated at every fourth rank count.
-const EVERY: usize = 4;
+/// A variant is simulated at every third rank count.
+const EVERY: usize = 3;
 /// All-to-alls, as in the study but fewer samples.
 const PROCESSORS: [u64; 2] = [4, 32];
 const SAMPLES: u64 = 20_000;

@@ -26,7 +26,7 @@ pub use projection::{BoxPoint, Idle, Projection, Without};
 const STYLE: &str = include_str!("../../templates/report.css");
 const SCRIPT: &str = include_str!("../../templates/report.js");
 /// Of [`SCRIPT`]; a test says what it has to be when it changed.
-const SCRIPT_SHA256: &str = "cciSuz2Dd1h4e91iDZ8v+kQvI3GrlsX3mku1MR1WH/s=";
+const SCRIPT_SHA256: &str = "Sz10yBH7ssl0sQt0E25V2GNbalnli5plhlg2s56fUwQ=";
 
 /// Everything the page shows.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,8 @@ pub struct Input<'a> {
     pub lanes: &'a [Lane],
     /// What one could do about a source, in the order of the summary's sources.
     pub remedies: &'a [Vec<Remedy>],
+    /// The same for the rows of what lies outside the kernel.
+    pub outside_remedies: &'a [Vec<Remedy>],
     /// None with the reason, in words.
     pub projection: Result<&'a Projection, &'a str>,
     pub commands: &'a [Command],
@@ -91,7 +93,7 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         Some((svg, unnamed)) => (Some(svg), unnamed),
         None => (None, 0),
     };
-    let mut sources = tables::sources(summary, input.remedies, &keys);
+    let mut sources = tables::sources(summary, (input.remedies, input.outside_remedies), &keys);
     let rest = sources.split_off(sources.len().min(tables::FIRST));
     let page = Page {
         style: STYLE,

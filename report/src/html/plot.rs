@@ -143,6 +143,10 @@ impl Plot {
             let (x, y) = (coordinate(self.at_x(*x)), coordinate(self.at_y(*y)));
             let _ = write!(path, "{lead}{x} {y}");
         }
+        // A line through one value is a dot.
+        if points.len() == 1 {
+            path.push_str("h0");
+        }
         self.path(&format!("pts line {class}"), label, &path);
     }
 

@@ -160,11 +160,17 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
         points.iter().map(|p| (p.ranks as f64, ratio(p).max(1.0))).collect()
     };
     let mut ends: Vec<(f64, String, String)> = Vec::new();
-    let everything = line(&projection.points);
+    // Compared where the others were simulated, so that lines between points mean the same.
+    let asked = |p: &&BoxPoint| {
+        projection.without.iter().any(|w| w.points.iter().any(|q| q.ranks == p.ranks))
+    };
+    let same: Vec<BoxPoint> = projection.points.iter().filter(asked).copied().collect();
+    let everything = line(&same);
     if let Some(end) = everything.last() {
         ends.push((plot.at_y(end.1), "all".to_owned(), "with everything".to_owned()));
     }
     plot.line("all", "with everything", &everything);
+    plot.dots("all big", "with everything", everything.iter().copied());
     for variant in &projection.without {
         let class = variant.source.map_or("su".to_owned(), |row| format!("s{row}"));
         let points = line(&variant.points);

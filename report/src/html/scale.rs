@@ -31,17 +31,19 @@ impl Unit {
 
     pub(super) fn write(self, value: f64) -> String {
         match self {
-            Unit::Seconds => format!("{} s", short(value)),
+            Unit::Seconds => format!("{}\u{a0}s", short(value)),
             Unit::Nanoseconds => time(value),
-            Unit::Hertz if value >= 1_000.0 => format!("{} kHz", short(value / 1e3)),
-            Unit::Hertz => format!("{} Hz", short(value)),
+            Unit::Hertz if value >= 1_000.0 => format!("{}\u{a0}kHz", short(value / 1e3)),
+            Unit::Hertz => format!("{}\u{a0}Hz", short(value)),
             Unit::Ranks => ranks(value as u64),
-            Unit::Share => format!("{} %", short(value * 100.0)),
+            Unit::Share => format!("{}\u{a0}%", short(value * 100.0)),
             Unit::Times => format!("{}×", short(value)),
             Unit::Plain => short(value),
         }
     }
 }
+
+// A number and its unit stay on one line: the space between them does not break.
 
 /// Up to three digits, none of them a zero behind the point.
 pub(super) fn short(value: f64) -> String {
@@ -68,14 +70,14 @@ pub(super) fn time(ns: f64) -> String {
         v if v < 999.5e6 => (1e6, "ms"),
         _ => (1e9, "s"),
     };
-    format!("{} {unit}", short(ns / scale))
+    format!("{}\u{a0}{unit}", short(ns / scale))
 }
 
 /// `64 Ki` where it is a power of two, in full otherwise.
 pub(super) fn ranks(n: u64) -> String {
     match n {
-        n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} Mi", n >> 20),
-        n if n >= 1 << 10 && n % (1 << 10) == 0 => format!("{} Ki", n >> 10),
+        n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{}\u{a0}Mi", n >> 20),
+        n if n >= 1 << 10 && n % (1 << 10) == 0 => format!("{}\u{a0}Ki", n >> 10),
         n if n < 100_000 => n.to_string(),
         n => words::count(n),
     }
@@ -184,12 +186,12 @@ mod tests {
 
     #[test]
     fn labels_are_short() {
-        assert_eq!(time(100_000.0), "100 µs");
-        assert_eq!(time(1e9), "1 s");
-        assert_eq!(ranks(1 << 20), "1 Mi");
+        assert_eq!(time(100_000.0), "100\u{a0}µs");
+        assert_eq!(time(1e9), "1\u{a0}s");
+        assert_eq!(ranks(1 << 20), "1\u{a0}Mi");
         assert_eq!(ranks(1000), "1000");
-        assert_eq!(Unit::Share.write(1e-5), "0.001 %");
-        assert_eq!(Unit::Hertz.write(249.96), "250 Hz");
+        assert_eq!(Unit::Share.write(1e-5), "0.001\u{a0}%");
+        assert_eq!(Unit::Hertz.write(249.96), "250\u{a0}Hz");
         assert_eq!(short(0.0), "0");
     }
 }

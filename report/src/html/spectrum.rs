@@ -54,8 +54,26 @@ pub(super) fn draw(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(St
     let power = lines().map(|l| l.1.max(FLOOR));
     let y = Scale::decades(power.chain([1.0]), Unit::Plain)?;
     let x = Scale::log(lowest, highest, Unit::Hertz);
-    let margins = Margins { top: 12.0 + ROW * ROWS as f64, ..Margins::default() };
-    let mut plot = Plot::new("spectrum", "Spectrum of each source", (WIDE, 450.0), x, y)
+    // Names in rows above the figure, each beside or above those it would overlap.
+    let usual = Margins::default();
+    let place = |hertz: f64| usual.left + x.place(hertz) * (WIDE - usual.left - usual.right);
+    let mut ends = [f64::NEG_INFINITY; ROWS];
+    let mut named: Vec<(&Peak, f64, usize)> = Vec::new();
+    for peak in &peaks {
+        let width = CHARACTER * peak.text.chars().count() as f64;
+        let left = (place(peak.hertz) - width / 2.0).clamp(4.0, WIDE - width - 4.0);
+        match ends.iter().position(|end| *end + 8.0 < left) {
+            Some(row) => {
+                ends[row] = left + width;
+                named.push((peak, left, row));
+            }
+            None => unnamed += 1,
+        }
+    }
+    let rows = named.iter().map(|(_, _, row)| row + 1).max().unwrap_or(0);
+    let above = ROW * rows as f64;
+    let margins = Margins { top: 12.0 + above, ..usual };
+    let mut plot = Plot::new("spectrum", "Spectrum of each source", (WIDE, 320.0 + above), x, y)
         .margins(margins)
         .titles("frequency", "power (1 = all in phase)");
     for spectrum in spectra.iter().rev() {
@@ -63,24 +81,23 @@ pub(super) fn draw(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(St
         let lines: Vec<_> = spectrum.lines.iter().map(|&(f, p)| (f, p.max(FLOOR))).collect();
         plot.line(&key.class, &key.name, &lines);
     }
-    let mut ends = [f64::NEG_INFINITY; ROWS];
-    for peak in &peaks {
-        let x = plot.at_x(peak.hertz);
-        let width = CHARACTER * peak.text.chars().count() as f64;
-        let left = (x - width / 2.0).clamp(4.0, WIDE - width - 4.0);
-        // The lowest row with room.
-        let Some(row) = ends.iter().position(|end| *end + 8.0 < left) else {
-            unnamed += 1;
-            continue;
-        };
-        ends[row] = left + width;
+    for (peak, left, row) in named {
         let y = plot.top() - 8.0 - ROW * row as f64;
-        let (mark, from, to) = (coordinate(x), coordinate(y + 3.0), coordinate(plot.bottom()));
+        let (mark, from) = (coordinate(plot.at_x(peak.hertz)), coordinate(y + 3.0));
+        let to = coordinate(plot.bottom());
         let (class, text) = (&peak.class, escape(&peak.text));
         plot.over(&format!(
-            r#"<g class="peak {class}"><path d="M{mark} {from}V{to}"/><text x="{}" y="{}">{text}</text></g>"#,
+            concat!(
+                r#"<g class="peak {}"><path d="M{} {}V{}"/>"#,
+                r#"<text x="{}" y="{}">{}</text></g>"#
+            ),
+            class,
+            mark,
+            from,
+            to,
             coordinate(left),
             coordinate(y),
+            text,
         ));
     }
     Some((plot.finish(), unnamed))

@@ -68,6 +68,11 @@ pub(super) fn limited(text: &str) -> String {
     cut(&safe(text), LONGEST)
 }
 
+fn advised(remedies: Option<&Vec<Remedy>>, share_pct: f64) -> Vec<Remedy> {
+    let remedies = remedies.filter(|_| share_pct >= ADVISED_PCT);
+    remedies.map(|list| list.iter().map(cut_down).collect()).unwrap_or_default()
+}
+
 /// Commands have names from the recording filled in.
 fn cut_down(remedy: &Remedy) -> Remedy {
     Remedy { run: remedy.run.iter().map(|line| limited(line)).collect(), ..remedy.clone() }
@@ -117,7 +122,11 @@ pub(super) fn facts(summary: &Summary) -> Vec<(String, String)> {
     facts
 }
 
-pub(super) fn sources(summary: &Summary, remedies: &[Vec<Remedy>], keys: &[Key]) -> Vec<Source> {
+pub(super) fn sources(
+    summary: &Summary,
+    (remedies, of_outside): (&[Vec<Remedy>], &[Vec<Remedy>]),
+    keys: &[Key],
+) -> Vec<Source> {
     let row = |(index, source): (usize, &analysis::SourceRow)| {
         let own = format!("s{index}");
         let mut cells = vec![
@@ -135,25 +144,21 @@ pub(super) fn sources(summary: &Summary, remedies: &[Vec<Remedy>], keys: &[Key])
             class: source.class.name().replace('_', " "),
             unit: source.unit.as_deref().map(|u| cut(&safe(u), NAME)).unwrap_or_default(),
             detail: source.detail.as_deref().map(|d| cut(&safe(d), 3 * NAME)).unwrap_or_default(),
-            remedies: if source.share_pct >= ADVISED_PCT {
-                remedies.get(index).map(|r| r.iter().map(cut_down).collect()).unwrap_or_default()
-            } else {
-                Vec::new()
-            },
+            remedies: advised(remedies.get(index), source.share_pct),
             own: source.own,
             cells,
             share_pct: source.share_pct,
         }
     };
     let mut rows: Vec<Source> = summary.sources.iter().enumerate().take(ROWS).map(row).collect();
-    rows.extend(outside(summary));
+    rows.extend(outside(summary, of_outside));
     rows.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
     rows
 }
 
 /// What no record explains stands in the same table: it took time like the others.
-fn outside(summary: &Summary) -> Vec<Source> {
-    let row = |row: &analysis::OutsideRow| {
+fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
+    let row = |(index, row): (usize, &analysis::OutsideRow)| {
         let (name, detail) = match row.class.as_str() {
             "microarchitecture" => (
                 "microarchitecture",
@@ -174,7 +179,7 @@ fn outside(summary: &Summary) -> Vec<Source> {
                 .to_owned(),
             unit: String::new(),
             detail: detail.to_owned(),
-            remedies: Vec::new(),
+            remedies: advised(remedies.get(index), share),
             own: false,
             cells: vec![
                 count(row.count),
@@ -188,7 +193,7 @@ fn outside(summary: &Summary) -> Vec<Source> {
             share_pct: share,
         }
     };
-    summary.outside_kernel.iter().map(row).collect()
+    summary.outside_kernel.iter().enumerate().map(row).collect()
 }
 
 pub(super) fn more_sources(summary: &Summary) -> Option<String> {

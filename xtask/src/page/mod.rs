@@ -66,7 +66,7 @@ const SUBJECTS: [Subject; 8] = [
         options: QUICK,
         wanted: Wanted {
             figures: &["scatter", "pdf", "cdf", "tail", "heat"],
-            projected: &["slowdown"],
+            projected: PROJECTED,
             series: false,
         },
     },
