@@ -1,5 +1,5 @@
 //! A daemon: wakes at fixed times and burns CPU time. It knows when each burst was and what CPU
-//! time it used.
+//! time it was charged for it.
 
 use std::{
     io::Write,
@@ -31,9 +31,10 @@ pub(crate) fn run(
     for _ in 0..wakes {
         next += period;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let start = os::monotonic_ns();
+        let (start, charged) = (os::monotonic_ns(), os::thread_cpu_ns());
         os::spin(burn);
-        bursts.push((start, os::monotonic_ns()));
+        let charged = os::thread_cpu_ns() - charged;
+        bursts.push((start, os::monotonic_ns(), charged));
     }
     let cpu_ns = os::thread_cpu_ns() - cpu_before;
     // A slice bears the name its thread has when it leaves the CPU.
@@ -42,7 +43,7 @@ pub(crate) fn run(
     if let Some(path) = log {
         let mut file = std::fs::File::create(path)
             .with_context(|| format!("cannot create {}", path.display()))?;
-        let lines: String = bursts.iter().map(|(a, b)| format!("{a} {b}\n")).collect();
+        let lines: String = bursts.iter().map(|(a, b, cpu)| format!("{a} {b} {cpu}\n")).collect();
         file.write_all(lines.as_bytes())?;
     }
     println!("{}", json!({ "wakes": wakes, "cpu_ns": cpu_ns }));

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use trace::{Class, RecordFlags};
 
-use crate::support::{self, Needs, Recording, Scratch, Test, bursts, cpus, load, separate};
+use crate::support::{self, Burst, Needs, Recording, Scratch, Test, bursts, cpus, load, separate};
 
 pub const TESTS: &[Test] = &[
     (
@@ -20,14 +20,24 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// What a burst of the load generator's daemon burns.
-const BURN_NS: u64 = 200_000;
-/// Interrupts in a burst make it longer, too, but not so much.
-const LUMP_NS: u64 = 50_000;
-
 /// Wakes every 10 ms, burns 200 us, for 10 s.
 fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
+    // Milliseconds that a host takes out of a slice, or a task that cannot be seen, are percents of
+    // what the daemon uses. Where that happened there is another chance; where it did not, none.
+    let mut account = record_daemon()?;
+    for _ in 0..2 {
+        if account.agrees() || !account.disturbed {
+            break;
+        }
+        account = record_daemon()?;
+    }
+    ensure!(account.agrees(), "{account:?}");
+    Ok(())
+}
+
+fn record_daemon() -> Result<Account> {
     let (cpu, housekeeping) = cpus();
+    let ticks = stolen_ticks(cpu)?;
     let scratch = Scratch::new("daemon")?;
     let log = scratch.file("bursts");
     let recording = Recording::start(
@@ -67,10 +77,10 @@ fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
         .collect();
     let bursts = bursts(&log)?;
     ensure!(bursts.len() as u64 == counted["wakes"].as_u64().unwrap_or(0));
-    // A burst ends as soon as it has lasted long enough. What was on the CPU longer did not run:
-    // a hypervisor took it, and the kernel, which knows, does not charge the daemon.
-    let mut stolen = 0;
-    for &(start, end) in &bursts {
+    // What was on the CPU for longer than it is charged for did not run: a hypervisor took it, which
+    // the kernel knows and the clock of the records does not.
+    let mut uncharged = Vec::new();
+    for &Burst { start, end, charged } in &bursts {
         // A burst that was preempted is several slices; together with what preempted it they
         // cover it. The first begins before the daemon reads its clock.
         let first = slices.iter().any(|&(a, b)| a <= start && start <= b);
@@ -83,25 +93,53 @@ fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
         let foreign: u64 = others.iter().map(|&(a, b, _)| overlap((a, b), (start, end))).sum();
         // The probe may take turns too, so time is at most its length.
         ensure!(own > 0 && own + foreign <= end - start, "{own} + {foreign} of {}", end - start);
-        stolen += Some(own.saturating_sub(BURN_NS)).filter(|&ns| ns > LUMP_NS).unwrap_or(0);
+        if own == end - start {
+            uncharged.push(own.saturating_sub(charged) as f64);
+        }
     }
+    // Reading the two clocks takes a moment, and as long every time.
+    let reading = uncharged.iter().copied().fold(f64::INFINITY, f64::min);
+    let stolen: f64 = uncharged.iter().map(|ns| ns - reading).sum();
     let report = trace.report()?;
-    // What the probe lost to it: the kernel charges the daemon from the interrupt that woke it to
-    // the switch away from it, and of that the net time leaves out the interrupt's end.
-    let cost = support::sum(&report, "thread", "fakemond", "cost_ns_total") as f64;
     let net = support::sum(&report, "thread", "fakemond", "net_ns_total") as f64;
-    let cpu_ns = counted["cpu_ns"].as_f64().unwrap_or(0.0);
-    let ratio = cost / cpu_ns;
-    let stolen = stolen as f64;
-    ensure!(
-        cost >= 0.98 * cpu_ns && cost <= 1.02 * cpu_ns + stolen,
-        "{cost} ns lost to it, {cpu_ns} ns used: {ratio}; {stolen} ns were stolen"
-    );
+    let cost = support::sum(&report, "thread", "fakemond", "cost_ns_total") as f64;
     ensure!(cost >= net, "the probe lost {cost} ns, less than the net time of {net} ns");
     let separate = separate(&bursts);
     let count = support::sum(&report, "thread", "fakemond", "count");
     ensure!(count >= separate, "{count} slices for {separate} bursts");
-    Ok(())
+    Ok(Account {
+        // The kernel charges a thread with some of the way to it and from it, more where an
+        // interrupt woke it than where it had its turn: with more than net and with less than cost.
+        taken: f64::midpoint(net, cost),
+        used: counted["cpu_ns"].as_f64().unwrap_or(0.0),
+        stolen,
+        disturbed: stolen_ticks(cpu)? > ticks || report["lost"]["unmatched"] != 0,
+    })
+}
+
+/// What the recording says and what the daemon says, in nanoseconds.
+#[derive(Debug)]
+struct Account {
+    taken: f64,
+    used: f64,
+    stolen: f64,
+    /// By a hypervisor, or by tasks that programs cannot see.
+    disturbed: bool,
+}
+
+impl Account {
+    fn agrees(&self) -> bool {
+        (0.98 * self.used..=1.02 * self.used + self.stolen).contains(&self.taken)
+    }
+}
+
+/// Time that a hypervisor took from a CPU, as the kernel counts it.
+fn stolen_ticks(cpu: u32) -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let name = format!("cpu{cpu}");
+    let line = stat.lines().find(|line| line.split(' ').next() == Some(&name));
+    let field = line.and_then(|line| line.split(' ').nth(8)).context("no steal in /proc/stat")?;
+    Ok(field.parse()?)
 }
 
 fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {

@@ -62,8 +62,8 @@ fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
     // Once it has started it never sleeps: every burst took the CPU from it or made it wait.
     let (from, to) = Trace::read(&path)?.watched("burn").context("burn was not watched")?;
     let from = from + 200_000_000;
-    let bursts: Vec<(u64, u64)> =
-        bursts(&log)?.into_iter().filter(|(start, end)| *start >= from && *end <= to).collect();
+    let bursts: Vec<_> =
+        bursts(&log)?.into_iter().filter(|burst| burst.start >= from && burst.end <= to).collect();
     ensure!(bursts.len() >= 20, "only {} bursts of fakemond met it", bursts.len());
     let (preempted, expected) = (sum(&report, "thread", "fakemond", "count"), separate(&bursts));
     ensure!(preempted >= expected, "fakemond took turns {expected} times, recorded {preempted}");

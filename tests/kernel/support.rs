@@ -119,19 +119,27 @@ pub fn load(arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Start and end of every burst, as the daemon wrote them down.
-pub fn bursts(log: &Path) -> Result<Vec<(u64, u64)>> {
+/// A burst, as the daemon wrote it down.
+pub struct Burst {
+    pub start: u64,
+    pub end: u64,
+    /// CPU time that the kernel charged it with.
+    pub charged: u64,
+}
+
+pub fn bursts(log: &Path) -> Result<Vec<Burst>> {
     let text = fs::read_to_string(log)?;
     let burst = |line: &str| {
-        let (start, end) = line.split_once(' ')?;
-        Some((start.parse().ok()?, end.parse().ok()?))
+        let mut words = line.split(' ').map(str::parse);
+        let mut word = || words.next()?.ok();
+        Some(Burst { start: word()?, end: word()?, charged: word()? })
     };
     Ok(text.lines().filter_map(burst).collect())
 }
 
 /// A daemon that is late does not sleep between two bursts: both are in one slice.
-pub fn separate(bursts: &[(u64, u64)]) -> u64 {
-    1 + bursts.windows(2).filter(|pair| pair[1].0 > pair[0].1 + 1_000_000).count() as u64
+pub fn separate(bursts: &[Burst]) -> u64 {
+    1 + bursts.windows(2).filter(|pair| pair[1].start > pair[0].end + 1_000_000).count() as u64
 }
 
 pub fn text(bytes: &[u8]) -> String {

@@ -14,7 +14,7 @@ pub use composed::{Composed, Taken};
 pub use detours::{Detours, NoiseError, Walk};
 pub use draw::{draw, key};
 pub use local::{Cursor, Local, WorkError};
-pub(crate) use spread::Periodic;
+pub(crate) use spread::{LOOKED_UP, Periodic};
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};
 
