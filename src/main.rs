@@ -10,6 +10,7 @@ mod export;
 mod goal;
 mod import;
 mod open;
+mod page;
 mod record;
 mod report;
 mod simulate;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Doctor(options) => doctor::run(&options),
         Command::Record(options) => record::run(options, verbosity),
-        Command::Report(options) => report::run(&options),
+        Command::Report(options) => report::run(&options, verbosity),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),

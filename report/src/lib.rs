@@ -1,8 +1,9 @@
-//! How results are shown: the summary of a recording as text for a terminal and as JSON for scripts.
+//! How results are shown: the summary of a recording as text for a terminal, as JSON for scripts and,
+//! with figures and projections, as a page ([`html`]).
 //!
 //! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
 //! Names come from the recorded node, where any process may call itself anything: control characters
-//! in them never reach the terminal.
+//! in them never reach the terminal, markup in them never the page.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod diff_html;
 mod exchange;
 mod grid;
 mod headline;
+pub mod html;
 mod notes;
 mod schedule;
 mod schedule_stats;
@@ -33,6 +35,7 @@ pub use cycle::{CycleRow, cycle};
 pub use diff::{Projected, Projection, diff};
 pub use diff_html::diff_html;
 pub use exchange::{ExchangeFigures, exchange};
+pub use headline::label as source_label;
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
