@@ -69,7 +69,7 @@ fn metrics(
     if lane.is_some() {
         bail!("metrics are about a whole recording, CPU by CPU: leave -c out");
     }
-    let summary = crate::report::summarise(reader);
+    let (summary, _) = crate::report::summarise(reader);
     let bounds = report::Bounds { sources: options.top as usize };
     write!(out, "{}", report::openmetrics(&summary, bounds))?;
     Ok(())

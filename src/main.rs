@@ -4,16 +4,20 @@
 
 mod cli;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
+mod goal;
 mod import;
 mod manual;
 mod open;
+mod page;
 mod record;
 mod report;
 mod simulate;
 mod top;
 mod units;
+mod whatif;
 
 use std::{io::Write, process::ExitCode};
 
@@ -27,10 +31,13 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Record(options) => record::run(options, verbosity),
         Command::Top(options) => top::run(options),
-        Command::Report(options) => report::run(&options),
+        Command::Report(options) => report::run(&options, verbosity),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
+        Command::Goal(options) => goal::run(&options),
+        Command::Diff(options) => diff::run(&options, verbosity),
+        Command::Whatif(options) => whatif::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
         Command::Man(options) => manual::man(&options),
         Command::Completions(options) => manual::completions(&options),

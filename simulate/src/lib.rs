@@ -4,6 +4,7 @@
 // Only `simd` has any: the call of a function compiled for a wider machine.
 #![deny(unsafe_code)]
 
+pub mod blame;
 pub mod collectives;
 pub mod cycle;
 pub mod event;
@@ -13,8 +14,11 @@ pub mod job;
 pub mod loggops;
 pub mod noise;
 pub mod quantum;
+pub mod replay;
 pub mod resample;
 pub mod rounds;
+mod runs;
 mod simd;
 pub mod stats;
 pub mod sweep;
+pub mod whatif;

@@ -1,10 +1,4 @@
-//! Many runs of a job, spread over threads. Run number and seed alone decide a result: threads take
-//! the next run that nobody has taken, and put its time where it belongs.
-
-use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+//! Many runs of a job, spread over threads. Run number and seed alone decide a result.
 
 use thiserror::Error;
 
@@ -14,6 +8,7 @@ use crate::{
     job::Job,
     noise::{Model, Noise, RunNoise, SpreadError, draw},
     rounds::{self, RunError},
+    runs,
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -56,23 +51,28 @@ struct Scratch {
     events: event::Scratch,
 }
 
+/// By whose rules a job is run that is written out as a schedule. The peer's graph with the peer's
+/// noise means the peer: its rules for everything.
+pub fn rules(graph: Graph, noise: Model) -> event::Options {
+    let peer = graph == Graph::Peer && noise == Model::LogGopSim;
+    let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
+    event::Options { model, ..event::Options::default() }
+}
+
 impl Engine {
-    /// The in-order graph needs no schedule. The peer's graph with the peer's noise means the peer:
-    /// its rules for everything.
+    /// The in-order graph needs no schedule.
     fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
         if graph == Graph::InOrder {
             return Ok(Engine::Rounds);
         }
-        let peer = noise.model() == Model::LogGopSim;
-        let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
-        let options = event::Options { model, ..event::Options::default() };
+        let options = rules(graph, noise.model());
         Ok(Engine::Events(Box::new(graph::schedule(job, graph)?), options))
     }
 
     fn memory(&self, job: &Job, noise: &RunNoise<'_>) -> u64 {
         match self {
             Engine::Rounds => rounds::memory(job, noise),
-            Engine::Events(schedule, _) => 2 * schedule.memory() as u64,
+            Engine::Events(schedule, _) => event::run_memory(schedule),
         }
     }
 
@@ -105,56 +105,92 @@ pub fn times(
     noise: &Noise,
     plan: &Plan<'_>,
 ) -> Result<Vec<i64>, SweepError> {
+    let all: Vec<u64> = (0..plan.runs).collect();
+    times_of(job, graph, noise, plan, &all)
+}
+
+/// The times of some of the runs, by their numbers.
+pub fn times_of(
+    job: &Job,
+    graph: Graph,
+    noise: &Noise,
+    plan: &Plan<'_>,
+    runs: &[u64],
+) -> Result<Vec<i64>, SweepError> {
     noise.check(job.ranks())?;
     let engine = Engine::new(job, noise, graph)?;
-    // Points of a sweep do not share their draws; variants of one point do, so that they can be
-    // compared run by run.
-    let seed = draw(plan.seed, job.ranks());
+    let seed = point_seed(plan, job);
     let messages = job.messages();
     let per_run = engine.memory(job, &noise.run(seed, 0)).max(1);
-    let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64).min(plan.runs);
+    let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64);
 
-    let next = AtomicU64::new(0);
-    let failed = AtomicBool::new(false);
-    let collected = Mutex::new((vec![0; plan.runs as usize], Ok(())));
-    let worker = || {
-        let mut scratch = Scratch::default();
-        let mut done = Vec::new();
-        let mut result = Ok(());
-        while !failed.load(Ordering::Relaxed) {
-            let run = next.fetch_add(1, Ordering::Relaxed);
-            if run >= plan.runs {
-                break;
-            }
-            match engine.run(job, &noise.run(seed, run), &mut scratch) {
-                Ok(time) => done.push((run, time)),
-                Err(error) => result = Err(error),
-            }
-            if result.is_ok() && !(plan.progress)(messages) {
-                result = Err(SweepError::Stopped);
-            }
-            if result.is_err() {
-                failed.store(true, Ordering::Relaxed);
-            }
-        }
-        let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for (run, time) in done {
-            collected.0[run as usize] = time;
-        }
-        if collected.1.is_ok() {
-            collected.1 = result;
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..at_once {
-            scope.spawn(worker);
-        }
-        worker();
-    });
-    let (times, result) = collected.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    result?;
-    Ok(times)
+    runs::spread(runs.len() as u64, at_once, |index, scratch: &mut Scratch| {
+        let noise = noise.run(seed, runs[index as usize]);
+        let time = engine.run(job, &noise, scratch)?;
+        if (plan.progress)(messages) { Ok(time) } else { Err(SweepError::Stopped) }
+    })
 }
+
+/// Points of a sweep do not share their draws; variants of one point do, so that they can be compared
+/// run by run.
+fn point_seed(plan: &Plan<'_>, job: &Job) -> u64 {
+    draw(plan.seed, job.ranks())
+}
+
+/// A piece of a timeline that the end of a run hangs on, in ps from its begin; `to` may lie in a later
+/// turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub timeline: usize,
+    pub from: i64,
+    pub to: i64,
+}
+
+/// A run: when it ends, and what that hangs on, where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traced {
+    pub end: i64,
+    pub stretches: Option<Vec<Stretch>>,
+}
+
+/// All runs with what their ends hang on. None where nobody can say at a price worth paying: for
+/// schedules, for rounds in which not everybody sends and receives, for models other than exact
+/// preemption, and where there is no room for the times after each round.
+pub fn traced(
+    job: &Job,
+    graph: Graph,
+    noise: &Noise,
+    plan: &Plan<'_>,
+) -> Result<Option<Vec<Traced>>, SweepError> {
+    noise.check(job.ranks())?;
+    let seed = point_seed(plan, job);
+    let first = noise.run(seed, 0);
+    let per_run = rounds::memory(job, &first).saturating_add(rounds::path::memory(job)).max(1);
+    let exact = graph == Graph::InOrder && rounds::says_its_path(job, &first);
+    if !exact || per_run > plan.memory.min(MOST_FOR_A_PATH) {
+        return Ok(None);
+    }
+    let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64);
+    let runs = runs::spread(plan.runs, at_once, |run, scratch: &mut Scratch| {
+        let noise = noise.run(seed, run);
+        let path = rounds::run_with_path(job, &noise, &mut scratch.rounds)?;
+        if !(plan.progress)(job.messages()) {
+            return Err(SweepError::Stopped);
+        }
+        let stretch = |window: &rounds::path::Window| {
+            let (timeline, offset) = noise.place(window.rank);
+            Stretch { timeline, from: window.from + offset, to: window.to + offset }
+        };
+        Ok(path.map(|path| Traced {
+            end: path.end,
+            stretches: path.windows.map(|windows| windows.iter().map(stretch).collect()),
+        }))
+    })?;
+    Ok(runs.into_iter().collect())
+}
+
+/// Bytes of a run and the times after each of its rounds.
+const MOST_FOR_A_PATH: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

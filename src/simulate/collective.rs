@@ -3,20 +3,21 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use anyhow::{Context, Result};
+use clap::Args;
 use serde_json::json;
 use simulate::{
-    collectives::{Collective, Op, Shape},
-    graph::Graph,
+    blame::{self, Blames},
+    graph,
     job::Job,
     loggops::Params,
-    noise::Offsets,
+    noise::{Model, Noise, Offsets},
     stats,
+    sweep::{self, SweepError},
 };
 
 use super::{
-    network, noise,
+    blame as blaming, job, network, noise,
     points::{self, Point, Series},
     resume::Finished,
     work,
@@ -25,16 +26,8 @@ use crate::{Verbosity, report as layout, units};
 
 #[derive(Args)]
 pub struct Options {
-    /// What the ranks do together; several, separated by commas, one after the other
-    #[arg(long, value_delimiter = ',', default_value = "allreduce", value_parser = parse_op)]
-    op: Vec<Op>,
-    /// How: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, linear
-    /// [default: the usual one for the operation]
-    #[arg(long)]
-    algorithm: Option<String>,
-    /// The algorithm for an operation (bcast=chain); may be repeated
-    #[arg(long, value_name = "OP=ALGORITHM", value_parser = parse_mapping)]
-    map: Vec<(Op, String)>,
+    #[command(flatten)]
+    job: job::Options,
     /// Rank counts: 1000,5000 or 2..1Mi (the powers of two)
     #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks)]
     ranks: std::vec::Vec<u64>,
@@ -44,21 +37,6 @@ pub struct Options {
     /// Bytes of the vector, or of one block; several make several series
     #[arg(long, value_name = "LIST", default_value = "1", value_parser = units::sizes)]
     size: std::vec::Vec<u64>,
-    /// How many times, one after the other
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    iterations: u64,
-    /// Compute before each collective
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
-    compute: i64,
-    /// CPU time to combine a byte
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::femtoseconds)]
-    reduction: i64,
-    /// Children per rank of a tree
-    #[arg(long, default_value_t = 2)]
-    arity: u64,
-    /// Trees send in pieces of this size
-    #[arg(long, value_parser = units::size)]
-    segment: Option<u64>,
     /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
@@ -68,9 +46,9 @@ pub struct Options {
     /// Each series once more with all ranks meeting the same detours at the same time
     #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
     with_coscheduled: bool,
-    /// Which operation waits for which
-    #[arg(long, value_enum, default_value_t)]
-    graph: GraphName,
+    /// Say what the time went to: the critical path, and whose noise is on it
+    #[arg(long)]
+    blame: bool,
     #[command(flatten)]
     noise: noise::Options,
     #[command(flatten)]
@@ -89,53 +67,23 @@ pub struct Options {
     json: bool,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum GraphName {
-    /// Each rank does one thing after the other
-    #[default]
-    InOrder,
-    /// As LogGOPSim's generator has it: a send waits for the receive before it, nothing else. With
-    /// --noise-model loggopsim, LogGOPSim's rules for everything
-    Peer,
-}
-
-impl From<GraphName> for Graph {
-    fn from(name: GraphName) -> Graph {
-        match name {
-            GraphName::InOrder => Graph::InOrder,
-            GraphName::Peer => Graph::Peer,
-        }
-    }
-}
-
-fn parse_op(text: &str) -> Result<Op, String> {
-    Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| {
-        let known: Vec<_> = Op::ALL.iter().map(|op| op.name()).collect();
-        format!("'{text}' is no collective operation: {} are", known.join(", "))
-    })
-}
-
-fn parse_mapping(text: &str) -> Result<(Op, String), String> {
-    let (op, algorithm) = text.split_once('=').ok_or("write it like bcast=chain")?;
-    Ok((parse_op(op)?, algorithm.to_owned()))
-}
-
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
-    let loaded = options.noise.load(options.work.seed)?;
+    let loaded = options.noise.load_for(options.work.seed, Model::default(), options.blame)?;
     let series = options.series()?;
     let jobs = options.jobs(&series)?;
     let mut finished = match &options.resume {
         Some(path) => Finished::open(path, &options.fingerprint(&loaded.words)?)?,
         None => Finished::nowhere(),
     };
-    let total = jobs.iter().map(|(_, job)| job.messages().saturating_mul(options.runs));
+    let passes = if options.blame { 2 } else { 1 };
+    let total = jobs.iter().map(|(_, job)| job.messages().saturating_mul(options.runs * passes));
     let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
     let plan = points::Plan {
         runs: options.runs,
         seed: options.work.seed,
         threads: options.work.threads(),
         memory: work::memory(),
-        graph: options.graph.into(),
+        graph: options.job.graph(),
         progress: &progress,
     };
     let together = loaded.noise.clone().with_offsets(Offsets::Shared);
@@ -144,14 +92,28 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         None => None,
     };
     let mut rows: Vec<Point> = Vec::new();
+    let mut blames: Vec<Blames> = Vec::new();
     for (series, job) in &jobs {
+        let noise = if series.coscheduled { &together } else { &loaded.noise };
+        if options.blame {
+            progress.now(format!("{} ranks, why", job.ranks()));
+            match options.blames(job, noise, &plan) {
+                Ok(of_job) => blames.push(of_job),
+                Err(error) => {
+                    progress.finish();
+                    return match error.downcast_ref() {
+                        Some(SweepError::Stopped) => Ok(ExitCode::from(130)),
+                        _ => Err(error),
+                    };
+                }
+            }
+        }
         if let Some(point) = finished.find(series, job.ranks()) {
             progress.advance(job.messages().saturating_mul(options.runs));
             rows.push(point);
             continue;
         }
         progress.now(format!("{} ranks {}", job.ranks(), series.words(true)));
-        let noise = if series.coscheduled { &together } else { &loaded.noise };
         match points::simulate(job, series, noise, &plan)? {
             Some((point, runs)) => {
                 if let Some(times) = &mut times {
@@ -170,7 +132,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         }
     }
     progress.finish();
-    options.write(&rows, &series, &loaded)?;
+    options.write(&rows, &series, &loaded, &blames)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -189,39 +151,33 @@ impl Options {
     }
 
     fn jobs(&self, series: &[Series]) -> Result<Vec<(Series, Job)>> {
-        if self.op.len() > 1 && self.algorithm.is_some() {
-            bail!("--algorithm is for one operation: name them one by one, --map OP=ALGORITHM");
-        }
         let mut jobs = Vec::new();
         for series in series {
             let params = self.net.scaled(series.net_scale)?;
             for &ranks in &self.ranks {
-                let mut body = Vec::new();
-                for &op in &self.op {
-                    let mapped = self.map.iter().rev().find(|(mapped, _)| *mapped == op);
-                    let algorithm =
-                        self.algorithm.as_deref().or(mapped.map(|(_, name)| name.as_str()));
-                    let shape = Shape {
-                        op,
-                        ranks,
-                        bytes: series.size,
-                        arity: self.arity,
-                        segment: self.segment,
-                    };
-                    body.push(Collective::new(algorithm, shape)?);
-                }
-                let job = Job::of(body, params)?
-                    .with_reduction(self.reduction)?
-                    .repeated(self.iterations, self.compute)?;
-                jobs.push((*series, job));
+                jobs.push((*series, self.job.job(ranks, series.size, params)?));
             }
         }
         Ok(jobs)
     }
 
+    /// The same runs again, written out as a schedule and looked at.
+    fn blames(&self, job: &Job, noise: &Noise, plan: &points::Plan<'_>) -> Result<Blames> {
+        let schedule = graph::schedule(job, plan.graph)?;
+        blaming::check(&schedule, plan.memory)?;
+        let rules = sweep::rules(plan.graph, noise.model());
+        let plan = sweep::Plan {
+            runs: plan.runs,
+            seed: plan.seed,
+            threads: plan.threads,
+            memory: plan.memory,
+            progress: &|messages| plan.progress.advance(messages),
+        };
+        Ok(blame::blame_runs(&schedule, job.params(), &rules, noise, &plan)?)
+    }
+
     /// Everything that decides a point's figures: a file of finished points is for one of these.
     fn fingerprint(&self, noise: &str) -> Result<String> {
-        let ops: Vec<_> = self.op.iter().map(|op| op.name()).collect();
         let mut files = Vec::new();
         for path in noise::files(&self.noise) {
             let metadata = std::fs::metadata(&path)
@@ -229,22 +185,22 @@ impl Options {
             files.push((path.display().to_string(), metadata.len()));
         }
         Ok(format!(
-            "{ops:?} {:?} {:?} {} {} {} {} {} {:?} {:?} {noise} {} {files:?} {}",
-            self.algorithm,
-            self.map.iter().map(|(op, name)| (op.name(), name)).collect::<Vec<_>>(),
+            "{} {} {:?} {noise} {} {files:?} seed {}",
+            self.job.describe(),
             self.runs,
-            self.iterations,
-            self.compute,
-            self.reduction,
-            self.arity,
-            self.segment,
             self.net,
             self.noise.describe(),
-            Graph::from(self.graph).name(),
-        ) + &format!(" seed {}", self.work.seed))
+            self.work.seed
+        ))
     }
 
-    fn write(&self, rows: &[Point], series: &[Series], loaded: &noise::Loaded) -> Result<()> {
+    fn write(
+        &self,
+        rows: &[Point],
+        series: &[Series],
+        loaded: &noise::Loaded,
+        blames: &[Blames],
+    ) -> Result<()> {
         if let Some(path) = &self.csv {
             std::fs::write(path, points::csv(rows))
                 .with_context(|| format!("cannot write {}", path.display()))?;
@@ -270,26 +226,39 @@ impl Options {
                     })
                 })
                 .collect();
+            let mut points: Vec<_> = rows.iter().map(Point::json).collect();
+            for (point, blames) in points.iter_mut().zip(blames) {
+                point["blame"] = blaming::json(blames, &loaded.sources)?;
+            }
             let value = json!({
                 "seed": self.work.seed,
                 "noise": loaded.words,
                 "noise_model": loaded.model,
                 "net": network::describe(&self.net),
-                "graph": Graph::from(self.graph).name(),
-                "op": self.op.iter().map(|op| op.name()).collect::<Vec<_>>().join(","),
+                "graph": self.job.graph().name(),
+                "op": self.job.operations(),
                 "algorithm": body.iter().map(|c| c.algorithm()).collect::<Vec<_>>().join(","),
-                "iterations": self.iterations,
-                "points": rows.iter().map(Point::json).collect::<Vec<_>>(),
+                "iterations": self.job.iterations,
+                "points": points,
                 "knee_ranks": knees.first().and_then(|(_, knee)| *knee),
                 "knees": knees_json,
             });
-            writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
+            writeln!(out, "{}", report::json_safe(&serde_json::to_string_pretty(&value)?))?;
             return Ok(());
         }
         let words: Vec<_> = rows.iter().map(|point| point.row(several)).collect();
         let knees: Vec<_> = knees.iter().map(|(s, knee)| (s.words(several), *knee)).collect();
         let knees = if loaded.noise.is_none() { &[][..] } else { &knees[..] };
         write!(out, "{}", report::slowdown(&words, knees, layout::layout(true)))?;
+        let mut lines = Vec::new();
+        for (point, blames) in rows.iter().zip(blames) {
+            let figures = blaming::figures(blames, &loaded.sources)?;
+            let series = point.series.words(several);
+            lines.push(report::BlameRow { series, ranks: point.ranks, figures });
+        }
+        if !lines.is_empty() {
+            write!(out, "\n{}", report::blame_sweep(&lines, layout::layout(false)))?;
+        }
         Ok(())
     }
 }

@@ -1,16 +1,26 @@
 //! `detour simulate`: the offline simulator. One file per subcommand; `noise`, `network` and `work`
-//! are what they share, and `samples` is for those that draw exchange times.
+//! are what they share, `samples` is for those that draw exchange times, `blame` and `timeline` for
+//! those that can say what each rank did. `recorded` and `workload` are for commands that simulate what
+//! a recording does to one job.
 
 mod alltoall;
+mod blame;
 mod collective;
 mod cycle;
 mod exchange;
-mod network;
-mod noise;
+mod goal;
+pub mod job;
+pub mod network;
+pub mod noise;
 mod points;
+pub mod projection;
+pub mod recorded;
 mod resume;
 mod samples;
-mod work;
+mod sources;
+mod timeline;
+pub mod work;
+pub mod workload;
 
 use std::process::ExitCode;
 
@@ -35,6 +45,8 @@ enum Command {
     Alltoall(alltoall::Options),
     /// Cycles of compute and a butterfly allreduce, with and without redundant exchanges
     Cycle(cycle::Options),
+    /// A schedule of sends, receives and computation: GOAL text or binary
+    Goal(goal::Options),
 }
 
 pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
@@ -43,6 +55,7 @@ pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Exchange(options) => exchange::run(options, verbosity),
         Command::Alltoall(options) => alltoall::run(options, verbosity),
         Command::Cycle(options) => cycle::run(options, verbosity),
+        Command::Goal(options) => goal::run(options, verbosity),
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
+use simulate::noise::{Composition, Model, Noise, Offsets, Timeline, draw};
 use trace::{Class, Lane, LaneId, Record, Source, import};
 
+use super::sources::Sources;
 use crate::{
     open::{self, AnyReader, Opened},
     units,
@@ -17,9 +18,9 @@ pub struct Options {
     /// none, a trace (or several: A,B), or periodic:1000Hz,200us; given twice, both at once
     #[arg(long, value_name = "NOISE", default_value = "none")]
     noise: Vec<String>,
-    /// What a detour does to work
-    #[arg(long, value_enum, default_value_t)]
-    noise_model: ModelName,
+    /// What a detour does to work [default: preempt; loggopsim with --model loggopsim]
+    #[arg(long, value_enum)]
+    noise_model: Option<ModelName>,
     /// All ranks meet the same detours at the same time
     #[arg(long, conflicts_with = "synchronised")]
     coscheduled: bool,
@@ -37,10 +38,9 @@ pub struct Options {
     noise_rate: Option<i64>,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum ModelName {
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ModelName {
     /// Exact: work goes on after each detour until it is done
-    #[default]
     Preempt,
     /// The trace advances with local work only, not while a rank waits
     CpuTime,
@@ -49,7 +49,7 @@ enum ModelName {
 }
 
 impl ModelName {
-    fn model(self) -> Model {
+    pub fn model(self) -> Model {
         match self {
             ModelName::Preempt => Model::Preempt,
             ModelName::CpuTime => Model::CpuTime,
@@ -63,23 +63,39 @@ pub struct Loaded {
     pub noise: Noise,
     pub words: String,
     pub model: &'static str,
+    /// Whose the detours are; empty unless asked for.
+    pub sources: Sources,
+}
+
+/// What is kept of a recording beside its detours.
+struct Wishes<'a> {
+    without: Wanted<'a>,
+    /// None: nobody asks whose they are.
+    sources: Option<Sources>,
 }
 
 impl Options {
     pub fn load(&self, seed: u64) -> Result<Loaded> {
-        let model = self.noise_model.model();
+        self.load_for(seed, Model::default(), false)
+    }
+
+    /// With this model, unless another was asked for, and with whose the detours are if asked for.
+    pub fn load_for(&self, seed: u64, usual: Model, attributed: bool) -> Result<Loaded> {
+        let model = self.model(usual);
         let mut layers: Vec<Vec<Timeline>> = Vec::new();
         let mut words = Vec::new();
-        let mut wanted = Wanted { without: &self.without, found: vec![false; self.without.len()] };
+        let without = Wanted { without: &self.without, found: vec![false; self.without.len()] };
+        let mut wishes = Wishes { without, sources: attributed.then(Sources::default) };
         for spec in self.noise.iter().filter(|spec| *spec != "none") {
-            layers.push(self.layer(spec, seed, &mut wanted)?);
+            layers.push(self.layer(spec, seed, &mut wishes)?);
             words.push(spec.clone());
         }
-        wanted.check()?;
+        wishes.without.check()?;
+        let sources = wishes.sources.unwrap_or_default();
         if layers.is_empty() {
             // The model still decides by whose rules the peer's graph is run.
             let noise = Noise::none().with_model(model);
-            return Ok(Loaded { noise, words: "none".to_owned(), model: model.name() });
+            return Ok(Loaded { noise, words: "none".to_owned(), model: model.name(), sources });
         }
         if self.coscheduled {
             words.push("coscheduled".to_owned());
@@ -90,14 +106,18 @@ impl Options {
             None => Offsets::Random,
         };
         let noise = Noise::new(superposed(layers)?, model, offsets)?.repeating(self.repeat_trace);
-        Ok(Loaded { noise, words: words.join(" + "), model: model.name() })
+        Ok(Loaded { noise, words: words.join(" + "), model: model.name(), sources })
+    }
+
+    fn model(&self, usual: Model) -> Model {
+        self.noise_model.map_or(usual, ModelName::model)
     }
 
     /// What decides the noise besides its files, in words.
     pub fn describe(&self) -> String {
         format!(
             "{} {} {:?} {:?} {} {:?}",
-            self.noise_model.model().name(),
+            self.model(Model::default()).name(),
             self.coscheduled,
             self.synchronised,
             self.without,
@@ -107,25 +127,29 @@ impl Options {
     }
 
     /// One `--noise`: its timelines are those of different nodes.
-    fn layer(&self, spec: &str, seed: u64, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+    fn layer(&self, spec: &str, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
         if let Some(periodic) = spec.strip_prefix("periodic:") {
-            return Ok(vec![parse_periodic(periodic)?]);
+            return Ok(vec![wishes.named(parse_periodic(periodic)?, spec)]);
         }
         let mut timelines = Vec::new();
         for path in spec.split(',') {
             let path = Path::new(path);
             timelines.extend(
-                self.file(path, seed, wanted)
+                self.file(path, seed, wishes)
                     .with_context(|| format!("cannot take noise from {}", path.display()))?,
             );
         }
         Ok(timelines)
     }
 
-    fn file(&self, path: &Path, seed: u64, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+    fn file(&self, path: &Path, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         match open::open_as_it_is(path)? {
-            Opened::Trace(reader) => lanes(&reader, wanted),
-            Opened::Runs(runs) => runs.iter().map(|run| self.run(run, seed)).collect(),
+            Opened::Trace(reader) => lanes(&reader, wishes),
+            Opened::Runs(runs) => {
+                let run = |run| Ok(wishes.named(self.run(run, seed)?, &name));
+                runs.iter().map(run).collect()
+            }
         }
     }
 
@@ -150,6 +174,16 @@ impl Options {
             (start, length)
         });
         Ok(Timeline::new(detours.collect::<Vec<_>>(), ps(run.span_ns))?)
+    }
+}
+
+impl Wishes<'_> {
+    /// Detours that are all of one kind, as far as anybody knows.
+    fn named(&mut self, timeline: Timeline, name: &str) -> Timeline {
+        match &mut self.sources {
+            Some(sources) => timeline.of_source(sources.named(name)),
+            None => timeline,
+        }
     }
 }
 
@@ -200,15 +234,18 @@ impl Wanted<'_> {
 }
 
 /// A timeline per measured CPU, or per thread of a recorded program.
-fn lanes(reader: &AnyReader, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+    let wanted = &mut wishes.without;
     let dropped: Vec<bool> = reader.sources().iter().map(|source| wanted.drops(source)).collect();
     let drops_outside = wanted.drops_outside();
+    let sources = wishes.sources.as_mut().map(|sources| sources.of_trace(reader.sources()));
     let mut timelines = Vec::new();
     for (index, lane) in reader.lanes().iter().enumerate() {
         let id = LaneId(index as u32);
         let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == id.0));
         let from = totals.map_or(0, |totals| totals.from_ns);
         let mut detours = Vec::new();
+        let mut shares = Composition::default();
         for block in reader.blocks_of(id) {
             for (detour, records) in block?.composed() {
                 let lost = |record: &&Record| {
@@ -220,17 +257,31 @@ fn lanes(reader: &AnyReader, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
                 let left = detour.len_ns.saturating_sub(removed.saturating_add(outside));
                 let start = detour.start_ns.saturating_sub(from);
                 detours.push((ps(start), ps(left)));
+                if let (Some(sources), true) = (&sources, left > 0) {
+                    let kept = records.iter().filter(|record| !lost(record));
+                    let kept = kept.map(|r| (sources.of(r.source), ps(r.cost_ns)));
+                    let outside = detour.outside_ns - outside.min(detour.outside_ns);
+                    shares.push(ps(left), kept.chain([(sources.outside, ps(outside))]));
+                }
             }
         }
         let last_end =
             detours.last().map_or(0, |&(start, length): &(i64, i64)| start.saturating_add(length));
         let span = totals.map_or(last_end, |totals| ps(totals.to_ns.saturating_sub(from)));
+        // A recording that was cut off before anything happened there.
+        if span.max(last_end) == 0 {
+            continue;
+        }
         let what = match lane {
             Lane::Cpu { cpu } => format!("CPU {cpu}"),
             Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
         };
-        timelines
-            .push(Timeline::new(detours, span).with_context(|| format!("{what}, its detours"))?);
+        let timeline =
+            Timeline::new(detours, span).with_context(|| format!("{what}, its detours"))?;
+        timelines.push(match sources {
+            Some(_) => timeline.composed_of(shares)?,
+            None => timeline,
+        });
     }
     if timelines.is_empty() {
         bail!("it holds no detours: record with the probe, without --no-probe");

@@ -21,6 +21,8 @@ mod storms;
 mod support;
 #[cfg(target_os = "linux")]
 mod top;
+#[cfg(target_os = "linux")]
+mod whatif;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -31,6 +33,7 @@ fn main() {
 
     let tests: Vec<support::Test> = [
         daemon::TESTS,
+        whatif::TESTS,
         counts::TESTS,
         storms::TESTS,
         programs::TESTS,

@@ -114,6 +114,8 @@ pub struct Schedule {
     pub(crate) searches: u32,
     pub(crate) cpus: usize,
     pub(crate) nics: usize,
+    /// Bytes of the largest message.
+    pub(crate) largest: u64,
     pub(crate) labels: Labels,
 }
 
@@ -188,6 +190,19 @@ impl Schedule {
             counts[successor as usize] += 1;
         }
         counts
+    }
+
+    /// The other end of a message, where it is settled beforehand.
+    pub fn partner(&self, op: u32) -> Option<u32> {
+        let op = &self.ops[op as usize];
+        (op.kind != Kind::Calc && op.pairing.is_fixed() && op.partner != NOBODY)
+            .then_some(op.partner)
+    }
+
+    /// Whether the dependencies of this rank leave one order only for its sends and calcs, and one for
+    /// its receives.
+    pub fn is_ordered(&self, rank: u32) -> bool {
+        self.ordered.get(rank as usize).is_some_and(|ordered| ordered.local && ordered.receives)
     }
 
     pub fn messages(&self) -> u64 {

@@ -11,18 +11,20 @@ mod labels;
 mod lines;
 mod read_binary;
 mod read_text;
+mod stats;
 mod write_binary;
 mod write_text;
 
 pub use error::{GoalError, SyntaxError, WriteError};
 pub use read_binary::read_binary;
 pub use read_text::read_text;
+pub use stats::Stats;
 pub use write_binary::write_binary;
 pub use write_text::write_text;
 
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 
-use crate::event::Schedule;
+use crate::event::{Action, Schedule};
 
 /// What a time in a file counts, in picoseconds. The peer's files count nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +56,51 @@ impl CalcUnit {
     }
 }
 
-/// Text or binary, whichever it is: a binary schedule begins with its cookie, and no text has a zero
-/// byte in its first eight.
+/// How a schedule is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    Binary,
+}
+
+/// Which form this is the beginning of: a binary schedule begins with its cookie, and no text has its
+/// first two bytes.
+pub fn form(begin: &[u8]) -> Form {
+    let binary = begin.len() >= 2 && binary::COOKIES.iter().any(|c| begin.starts_with(&c[..2]));
+    if binary { Form::Binary } else { Form::Text }
+}
+
+/// Text or binary, whichever it is.
 pub fn read(mut input: impl BufRead, unit: CalcUnit) -> Result<Schedule, GoalError> {
-    let begin = input.fill_buf()?;
-    if begin.len() >= 2 && binary::COOKIES.iter().any(|cookie| begin.starts_with(&cookie[..2])) {
-        read_binary(input, unit)
-    } else {
-        read_text(input, unit)
+    match form(input.fill_buf()?) {
+        Form::Binary => read_binary(input, unit),
+        Form::Text => read_text(input, unit),
     }
+}
+
+/// In either form. Whether all calcs can be told in the unit is found out first, so that nothing is
+/// left behind of a schedule that cannot be written.
+pub fn write(
+    form: Form,
+    schedule: &Schedule,
+    unit: CalcUnit,
+    output: impl Write,
+) -> Result<(), WriteError> {
+    for op in 0..schedule.operations() as u32 {
+        if let Action::Calc { ps } = schedule.operation(op).action {
+            in_units(schedule, op, ps, unit)?;
+        }
+    }
+    match form {
+        Form::Binary => write_binary(schedule, unit, output),
+        Form::Text => write_text(schedule, unit, output),
+    }
+}
+
+/// The length of a calc as it is written.
+fn in_units(schedule: &Schedule, op: u32, ps: i64, unit: CalcUnit) -> Result<u64, WriteError> {
+    unit.to_units(ps).map(|units| units as u64).ok_or_else(|| {
+        let place = schedule.place(op);
+        WriteError::Unit { rank: place.rank, index: place.index, ps, unit_ps: unit.ps() }
+    })
 }

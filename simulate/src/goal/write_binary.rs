@@ -1,18 +1,20 @@
 //! Writes binary GOAL, byte for byte as the peer's converter does.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 use super::{
     CalcUnit, WriteError,
     binary::{COOKIE, HEADER, NODE, Node},
+    in_units,
 };
 use crate::event::{Action, Schedule};
 
 pub fn write_binary(
     schedule: &Schedule,
     unit: CalcUnit,
-    mut output: impl Write,
+    output: impl Write,
 ) -> Result<(), WriteError> {
+    let mut output = BufWriter::new(output);
     let ranks = schedule.ranks();
     let counts = schedule.dependency_counts();
     let roots = |rank: u32| schedule.of_rank(rank).filter(|&op| counts[op as usize] == 0);
@@ -68,13 +70,7 @@ fn node(schedule: &Schedule, op: u32, unit: CalcUnit) -> Result<Node, WriteError
     let (peer, size, tag) = match operation.action {
         Action::Send { bytes, to, tag } => (to, bytes, any(tag)),
         Action::Recv { bytes, from, tag } => (any(from), bytes, any(tag)),
-        Action::Calc { ps } => {
-            let units = unit.to_units(ps).ok_or_else(|| {
-                let place = schedule.place(op);
-                WriteError::Unit { rank: place.rank, index: place.index, ps, unit_ps: unit.ps() }
-            })?;
-            (0, units as u64, 0)
-        }
+        Action::Calc { ps } => (0, in_units(schedule, op, ps, unit)?, 0),
     };
     Ok(Node {
         dependencies: 0,

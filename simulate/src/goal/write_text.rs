@@ -1,13 +1,12 @@
 //! Writes GOAL text that the peer reads, too.
 
 use std::{
-    borrow::Cow,
     collections::HashSet,
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Write},
 };
 
-use super::{CalcUnit, WriteError};
-use crate::event::{Action, Schedule};
+use super::{CalcUnit, WriteError, in_units};
+use crate::event::{Action, Operation, Schedule};
 
 pub fn write_text(
     schedule: &Schedule,
@@ -24,7 +23,8 @@ pub fn write_text(
         let inline = gather(schedule, rank, &mut predecessors);
         let mut next = 0;
         for op in ops.clone() {
-            write!(output, "{}: ", names.of(op))?;
+            names.write(op, &mut output)?;
+            output.write_all(b": ")?;
             operation(schedule, op, unit, &mut output)?;
             while inline && predecessors.get(next).is_some_and(|&(successor, ..)| successor == op) {
                 let (_, on, start) = predecessors[next];
@@ -73,8 +73,11 @@ fn dependency(
     on: u32,
     start: bool,
 ) -> Result<(), WriteError> {
-    let relation = if start { "irequires" } else { "requires" };
-    writeln!(output, "{} {relation} {}", names.of(op), names.of(on))?;
+    let relation = if start { &b" irequires "[..] } else { b" requires " };
+    names.write(op, output)?;
+    output.write_all(relation)?;
+    names.write(on, output)?;
+    output.write_all(b"\n")?;
     Ok(())
 }
 
@@ -84,45 +87,87 @@ fn operation(
     unit: CalcUnit,
     output: &mut impl Write,
 ) -> Result<(), WriteError> {
-    let operation = schedule.operation(op);
-    match operation.action {
+    let Operation { action, cpu, nic } = schedule.operation(op);
+    let mut number = |before: &[u8], value: u64| {
+        output.write_all(before)?;
+        decimal(value, output)
+    };
+    let tag = match action {
         Action::Calc { ps } => {
-            let units = unit.to_units(ps).ok_or_else(|| {
-                let place = schedule.place(op);
-                WriteError::Unit { rank: place.rank, index: place.index, ps, unit_ps: unit.ps() }
-            })?;
-            write!(output, "calc {units}")?;
-            if operation.cpu != 0 {
-                write!(output, " cpu {}", operation.cpu)?;
-            }
-            writeln!(output)?;
+            number(b"calc ", in_units(schedule, op, ps, unit)?)?;
+            None
         }
-        _ => writeln!(output, "{operation}")?,
+        Action::Send { bytes, to, tag } => {
+            number(b"send ", bytes)?;
+            number(b"b to ", u64::from(to))?;
+            Some(tag)
+        }
+        Action::Recv { bytes, from, tag } => {
+            number(b"recv ", bytes)?;
+            match from {
+                Some(from) => number(b"b from ", u64::from(from))?,
+                None => number(b"b from -", 1)?,
+            }
+            Some(tag)
+        }
+    };
+    match tag {
+        Some(Some(tag)) => number(b" tag ", u64::from(tag))?,
+        Some(None) => number(b" tag -", 1)?,
+        None => {}
     }
+    if cpu != 0 {
+        number(b" cpu ", u64::from(cpu))?;
+    }
+    if nic != 0 {
+        number(b" nic ", u64::from(nic))?;
+    }
+    output.write_all(b"\n")?;
     Ok(())
 }
 
 /// What the operations of a rank are called. Those without a name get one that nobody else has.
 struct Names<'a> {
     schedule: &'a Schedule,
+    first: u32,
     taken: HashSet<&'a str>,
 }
 
 impl<'a> Names<'a> {
     fn new(schedule: &'a Schedule, rank: u32) -> Names<'a> {
-        let given = schedule.of_rank(rank).filter_map(|op| schedule.given_label(op));
-        Names { schedule, taken: given.collect() }
+        let ops = schedule.of_rank(rank);
+        let given = ops.clone().filter_map(|op| schedule.given_label(op));
+        Names { schedule, first: ops.start, taken: given.collect() }
     }
 
-    fn of(&self, op: u32) -> Cow<'a, str> {
-        let label = self.schedule.label(op);
-        if self.taken.is_empty() || self.schedule.given_label(op).is_some() {
-            return label;
+    fn write(&self, op: u32, output: &mut impl Write) -> io::Result<()> {
+        let number = op - self.first + 1;
+        if self.taken.is_empty() {
+            // As nearly all schedules have it.
+            output.write_all(b"l")?;
+            return decimal(u64::from(number), output);
         }
-        let mut label = label.into_owned();
+        if let Some(given) = self.schedule.given_label(op) {
+            return output.write_all(given.as_bytes());
+        }
+        let mut label = format!("l{number}");
         while self.taken.contains(label.as_str()) {
             label.push('_');
         }
-        Cow::Owned(label)
+        output.write_all(label.as_bytes())
+    }
+}
+
+/// What `write!` does, without its machinery: most of a schedule is numbers.
+fn decimal(mut value: u64, output: &mut impl Write) -> io::Result<()> {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return output.write_all(&digits[at..]);
+        }
     }
 }

@@ -1,0 +1,350 @@
+//! `detour simulate goal`: a schedule of sends, receives and computation, rank by rank.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use simulate::{
+    blame::{self, Blames},
+    event::{self, Rendezvous, Rules, Schedule},
+    goal::CalcUnit,
+    loggops::Params,
+    noise::{Model, Noise, Offsets},
+    replay::{self, Replay},
+    stats::Sample,
+    sweep::{Plan, SweepError},
+};
+
+use super::{blame as blaming, network, noise, timeline, work};
+use crate::{Verbosity, goal::file, report as layout};
+
+#[derive(Args)]
+pub struct Options {
+    /// A GOAL schedule, text or binary; - is standard input
+    file: PathBuf,
+    /// Whose rules
+    #[arg(long, value_enum, default_value_t)]
+    model: RulesName,
+    /// What times are printed in
+    #[arg(long, value_enum, default_value_t)]
+    unit: Unit,
+    /// What a calc in FILE counts
+    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
+    calc_unit: CalcUnit,
+    /// Where in its noise each rank starts: a JSON array with one offset in ns per rank
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["coscheduled", "synchronised"])]
+    offsets: Option<PathBuf>,
+    /// How messages of more than S bytes wait for their receiver
+    #[arg(long, value_enum)]
+    rendezvous: Option<RendezvousName>,
+    /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
+    #[arg(long, default_value = "cnl", value_parser = network::parse)]
+    net: Params,
+    /// A network so many times faster (L, g and G; o stays)
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    net_scale: f64,
+    /// Runs, each with noise of its own; the first is told rank by rank
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    runs: u64,
+    /// Say what the time went to: the critical path, and whose noise is on it
+    #[arg(long)]
+    blame: bool,
+    /// A picture of the first run: a diagram (.svg), or a trace for ui.perfetto.dev (.json)
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    #[command(flatten)]
+    noise: noise::Options,
+    #[command(flatten)]
+    work: work::Options,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum RulesName {
+    /// The exact LogGOPS rules
+    #[default]
+    Loggops,
+    /// Those of LogGOPSim, quirks included
+    Loggopsim,
+}
+
+impl RulesName {
+    fn rules(self) -> Rules {
+        match self {
+            RulesName::Loggops => Rules::Loggops,
+            RulesName::Loggopsim => Rules::Loggopsim,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum RendezvousName {
+    /// Both sides end when the later of message and receive is there [default]
+    ClosedForm,
+    /// Request, acknowledgement once the receive is posted, then the payload
+    Handshake,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Unit {
+    Ps,
+    #[default]
+    Ns,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Ps => "ps",
+            Unit::Ns => "ns",
+        }
+    }
+
+    /// Whole numbers stay whole.
+    fn of(self, ps: i64) -> Value {
+        match self {
+            Unit::Ps => json!(ps),
+            Unit::Ns if ps % 1_000 == 0 => json!(ps / 1_000),
+            Unit::Ns => json!(ps as f64 / 1e3),
+        }
+    }
+}
+
+/// What came out, and how fast.
+struct Results {
+    replay: Replay,
+    /// The same without noise, where there is noise.
+    noiseless: Option<i64>,
+    sample: Sample,
+    messages_per_s: f64,
+    blames: Option<Blames>,
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    let rules = options.rules()?;
+    let params = options.net.scaled(options.net_scale)?;
+    let schedule = file::read(&options.file, options.calc_unit)?;
+    if let Some(path) = &options.timeline {
+        timeline::check(path, &schedule)?;
+    }
+    if options.blame {
+        blaming::check(&schedule, work::memory())?;
+    }
+    let loaded = options.noise(&rules, &schedule)?;
+    let passes = if options.blame { 2 } else { 1 };
+    let progress = work::Progress::new(
+        schedule.messages().saturating_mul(options.runs).saturating_mul(passes),
+        verbosity.quiet || options.runs == 1,
+    )?;
+    progress.now(format!("{} ranks", schedule.ranks()));
+    let ended = options.simulate(&schedule, &params, &rules, &loaded.noise, &progress);
+    progress.finish();
+    match ended {
+        Ok(results) => {
+            options.write(&schedule, &rules, &results, &loaded)?;
+            options.draw(&schedule, &params, &rules, &loaded)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(SweepError::Stopped) => Ok(ExitCode::from(130)),
+        Err(error) => Err(error).with_context(|| options.file.display().to_string()),
+    }
+}
+
+impl Options {
+    fn rules(&self) -> Result<event::Options> {
+        let model = self.model.rules();
+        if model == Rules::Loggopsim && self.rendezvous.is_some() {
+            bail!(
+                "LogGOPSim knows one rendezvous only: leave out --rendezvous or --model loggopsim"
+            );
+        }
+        let rendezvous = match self.rendezvous {
+            Some(RendezvousName::Handshake) => Rendezvous::Handshake,
+            Some(RendezvousName::ClosedForm) | None => Rendezvous::ClosedForm,
+        };
+        Ok(event::Options { model, rendezvous })
+    }
+
+    /// Whether it matters whose the noise is.
+    fn asks_why(&self) -> bool {
+        self.blame || self.timeline.is_some()
+    }
+
+    /// Noise by the rules asked for, with the offsets asked for.
+    fn noise(&self, rules: &event::Options, schedule: &Schedule) -> Result<noise::Loaded> {
+        let peer = rules.model == Rules::Loggopsim;
+        let usual = if peer { Model::LogGopSim } else { Model::default() };
+        let mut loaded = self.noise.load_for(self.work.seed, usual, self.asks_why())?;
+        if peer {
+            // It goes round and round in its trace and says nothing.
+            loaded.noise = loaded.noise.repeating(true);
+        }
+        if let Some(path) = &self.offsets {
+            let offsets = offsets(path, schedule.ranks())
+                .with_context(|| format!("cannot take offsets from {}", path.display()))?;
+            loaded.noise = loaded.noise.with_offsets(Offsets::Given(offsets));
+        }
+        Ok(loaded)
+    }
+
+    fn simulate(
+        &self,
+        schedule: &Schedule,
+        params: &Params,
+        rules: &event::Options,
+        noise: &Noise,
+        progress: &work::Progress,
+    ) -> Result<Results, SweepError> {
+        let plan = Plan {
+            runs: self.runs,
+            seed: self.work.seed,
+            threads: self.work.threads(),
+            memory: work::memory(),
+            progress: &|messages| progress.advance(messages),
+        };
+        let begin = Instant::now();
+        let replay = replay::run(schedule, params, rules, noise, &plan)?;
+        let took = begin.elapsed().as_secs_f64();
+        let noiseless = if noise.is_none() {
+            None
+        } else {
+            let silent = Noise::none().with_model(noise.model());
+            let once = Plan { runs: 1, progress: &|_| true, ..plan };
+            Some(replay::run(schedule, params, rules, &silent, &once)?.first.max())
+        };
+        let blames = match self.blame {
+            true => Some(blame::blame_runs(schedule, params, rules, noise, &plan)?),
+            false => None,
+        };
+        let messages = replay.first.messages.saturating_mul(self.runs);
+        let sample = Sample::new(replay.times.clone()).map_err(|_| SweepError::Stopped)?;
+        let messages_per_s = messages as f64 / took.max(1e-9);
+        Ok(Results { replay, noiseless, sample, messages_per_s, blames })
+    }
+
+    /// The first run as a picture, if asked for.
+    fn draw(
+        &self,
+        schedule: &Schedule,
+        params: &Params,
+        rules: &event::Options,
+        loaded: &noise::Loaded,
+    ) -> Result<()> {
+        let Some(path) = &self.timeline else { return Ok(()) };
+        let seed = self.work.seed;
+        let log = replay::log(schedule, params, rules, &loaded.noise, seed, 0)?;
+        let noise = replay::noise_of(schedule, &loaded.noise, seed, 0);
+        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
+        let title = format!("{name}: {}, noise {}", network::describe(params), loaded.words);
+        let sources = &loaded.sources;
+        timeline::write(
+            path,
+            &timeline::Run { schedule, params, log: &log, noise: &noise, sources, title },
+        )
+    }
+
+    fn write(
+        &self,
+        schedule: &Schedule,
+        rules: &event::Options,
+        results: &Results,
+        loaded: &noise::Loaded,
+    ) -> Result<()> {
+        let first = &results.replay.first;
+        if first.unfinished > 0 {
+            eprintln!(
+                "detour: warning: {} of {} operations never happened, and LogGOPSim would not have \
+                 said so; --model loggops says why",
+                first.unfinished, first.operations
+            );
+        }
+        let mut out = std::io::stdout().lock();
+        if !self.json {
+            let figures = report::ScheduleFigures {
+                ends_ns: &first.ends.iter().map(|&ps| ps as f64 / 1e3).collect::<Vec<_>>(),
+                messages: first.messages,
+                operations: first.operations,
+                noiseless_ns: results.noiseless.map(|ps| ps as f64 / 1e3),
+                runs_ns: &results
+                    .replay
+                    .times
+                    .iter()
+                    .map(|&ps| ps as f64 / 1e3)
+                    .collect::<Vec<_>>(),
+                messages_per_s: results.messages_per_s,
+            };
+            write!(out, "{}", report::schedule(&figures, layout::layout(false)))?;
+            if let Some(blames) = &results.blames {
+                let figures = blaming::figures(blames, &loaded.sources)?;
+                write!(out, "\n{}", report::blame(&figures, layout::layout(false)))?;
+            }
+            return Ok(());
+        }
+        let unit = self.unit;
+        let whole = |ps: f64| unit.of(ps.round() as i64);
+        let sample = &results.sample;
+        let slowdown = results.noiseless.filter(|&ps| ps > 0);
+        let slowdown = slowdown.map(|ps| sample.quantile(0.5) / ps as f64);
+        let mut value = json!({
+            "unit": unit.name(),
+            "ranks": first.ends.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>(),
+            "max": unit.of(first.max()),
+            "messages": first.messages,
+            "operations": first.operations,
+            "messages_per_s": results.messages_per_s,
+            "unfinished": first.unfinished,
+            "model": rules.model.name(),
+            "rendezvous": match rules.rendezvous {
+                Rendezvous::ClosedForm => "closed-form",
+                Rendezvous::Handshake => "handshake",
+            },
+            "net": network::describe(&self.net),
+            "net_scale": self.net_scale,
+            "noise": loaded.words,
+            "noise_model": loaded.model,
+            "seed": self.work.seed,
+            "cpus": schedule.cpus(),
+            "nics": schedule.nics(),
+            "runs": self.runs,
+            "noiseless": results.noiseless.map(|ps| unit.of(ps)),
+            "min_of_runs": unit.of(sample.min()),
+            "median_of_runs": whole(sample.quantile(0.5)),
+            "p99_of_runs": whole(sample.quantile(0.99)),
+            "max_of_runs": unit.of(sample.max()),
+            "max_per_run": results.replay.times.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>(),
+            "slowdown_median": slowdown,
+        });
+        if let Some(blames) = &results.blames {
+            value["blame"] = blaming::json(blames, &loaded.sources)?;
+        }
+        // One line: a million ranks would be a million lines.
+        writeln!(out, "{}", report::json_safe(&value.to_string()))?;
+        Ok(())
+    }
+}
+
+/// One offset per rank, ns in the file, ps here.
+fn offsets(path: &Path, ranks: u32) -> Result<Vec<i64>> {
+    let text = std::fs::read_to_string(path)?;
+    let list: Vec<f64> = serde_json::from_str(&text)
+        .context("it is no JSON array of numbers, like [0, 1500, 20]")?;
+    if list.len() != ranks as usize {
+        bail!("it holds {} offsets, and the schedule has {ranks} ranks", list.len());
+    }
+    let ps = |(rank, ns): (usize, f64)| {
+        let ps = (ns * 1e3).round();
+        if !ps.is_finite() || ps.abs() >= 4e18 {
+            bail!("the offset of rank {rank}, {ns} ns, is out of range");
+        }
+        Ok(ps as i64)
+    };
+    list.into_iter().enumerate().map(ps).collect()
+}
