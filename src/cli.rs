@@ -4,7 +4,12 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::units;
+use simulate::loggops::Params;
+
+use crate::{
+    simulate::{network, projection, work},
+    units,
+};
 
 #[derive(Parser)]
 #[command(
@@ -40,7 +45,11 @@ pub enum Command {
     Simulate(crate::simulate::Simulate),
     /// Schedules for `simulate goal`: make, convert, check, count
     Goal(crate::goal::Goal),
-    /// All of it in one go on this machine: record 10 s, attribute, report
+    /// Did it help? Two recordings compared, source by source
+    Diff(Box<crate::diff::Options>),
+    /// What removing each source of a recording would gain at scale
+    Whatif(Box<crate::whatif::Options>),
+    /// All of it in one go on this machine: record 10 s, attribute, project, write report.html
     Demo(Demo),
 }
 
@@ -113,6 +122,23 @@ pub struct Report {
     /// All sources, not only the largest
     #[arg(short, long)]
     pub all: bool,
+    /// Write a page with figures, and what this noise costs parallel jobs, to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Page: rank counts, 1000,5000 or 2..1Mi (the powers of two)
+    #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks, requires = "html")]
+    pub ranks: std::vec::Vec<u64>,
+    /// Page: simulated runs per point; fewer beyond 32 Ki ranks
+    #[arg(long, default_value_t = projection::RUNS, value_parser = clap::value_parser!(u64).range(1..=100_000), requires = "html")]
+    pub runs: u64,
+    /// Page: a network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
+    #[arg(long, default_value = projection::NET, value_parser = network::parse, requires = "html")]
+    pub net: Params,
+    /// Page: leave the simulations out
+    #[arg(long, requires = "html")]
+    pub no_projection: bool,
+    #[command(flatten)]
+    pub work: work::Options,
 }
 
 #[derive(Args)]
@@ -178,4 +204,7 @@ pub struct Demo {
     /// Trace file to write [default: detour-%h-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    /// Page to write
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub html: PathBuf,
 }

@@ -4,15 +4,18 @@
 
 mod cli;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
 mod goal;
 mod import;
 mod open;
+mod page;
 mod record;
 mod report;
 mod simulate;
 mod units;
+mod whatif;
 
 use std::process::ExitCode;
 
@@ -25,11 +28,13 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Doctor(options) => doctor::run(&options),
         Command::Record(options) => record::run(options, verbosity),
-        Command::Report(options) => report::run(&options),
+        Command::Report(options) => report::run(&options, verbosity),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
         Command::Goal(options) => goal::run(&options),
+        Command::Diff(options) => diff::run(&options, verbosity),
+        Command::Whatif(options) => whatif::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
     };
     match result {

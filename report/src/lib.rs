@@ -1,17 +1,22 @@
-//! How results are shown: the summary of a recording as text for a terminal and as JSON for scripts.
+//! How results are shown: the summary of a recording as text for a terminal, as JSON for scripts and,
+//! with figures and projections, as a page ([`html`]).
 //!
 //! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
 //! Names come from the recorded node, where any process may call itself anything: control characters
-//! in them never reach the terminal.
+//! in them never reach the terminal, markup in them never the page.
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 mod alltoall;
 mod blame;
 mod cycle;
+mod diff;
+mod diff_html;
 mod exchange;
 mod grid;
 mod headline;
+pub mod html;
 mod notes;
 mod schedule;
 mod schedule_stats;
@@ -19,6 +24,7 @@ mod slowdown;
 mod sources;
 mod tables;
 mod timeline;
+mod whatif;
 mod words;
 
 use analysis::Summary;
@@ -26,12 +32,17 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_sweep};
 pub use cycle::{CycleRow, cycle};
+pub use diff::{Projected, Projection, diff};
+pub use diff_html::diff_html;
 pub use exchange::{ExchangeFigures, exchange};
+pub use headline::label as source_label;
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
 pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
 pub use words::json_safe;
+
+pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, whatif};
 
 use grid::Style;
 
@@ -96,4 +107,18 @@ pub fn json(summary: &Summary) -> serde_json::Result<serde_json::Value> {
 /// As [`json`].
 pub fn json_text(summary: &Summary) -> serde_json::Result<String> {
     Ok(words::json_safe(&serde_json::to_string_pretty(summary)?))
+}
+
+/// Any other JSON as text, made harmless in the same way.
+///
+/// # Errors
+/// As [`json`].
+pub fn json_value_text(value: &serde_json::Value) -> serde_json::Result<String> {
+    Ok(words::json_safe(&serde_json::to_string_pretty(value)?))
+}
+
+/// A source as one would say it: threads by name, everything else with its class.
+#[must_use]
+pub fn label(class: trace::Class, name: &str) -> String {
+    headline::label_of(class, name)
 }

@@ -21,3 +21,4 @@ mod runs;
 mod simd;
 pub mod stats;
 pub mod sweep;
+pub mod whatif;

@@ -1,6 +1,7 @@
 //! `detour simulate`: the offline simulator. One file per subcommand; `noise`, `network` and `work`
 //! are what they share, `samples` is for those that draw exchange times, `blame` and `timeline` for
-//! those that can say what each rank did.
+//! those that can say what each rank did. `recorded` and `workload` are for commands that simulate what
+//! a recording does to one job.
 
 mod alltoall;
 mod blame;
@@ -10,13 +11,16 @@ mod exchange;
 mod goal;
 pub mod job;
 pub mod network;
-mod noise;
+pub mod noise;
 mod points;
+pub mod projection;
+pub mod recorded;
 mod resume;
 mod samples;
 mod sources;
 mod timeline;
-mod work;
+pub mod work;
+pub mod workload;
 
 use std::process::ExitCode;
 

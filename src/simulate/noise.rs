@@ -39,7 +39,7 @@ pub struct Options {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum ModelName {
+pub enum ModelName {
     /// Exact: work goes on after each detour until it is done
     Preempt,
     /// The trace advances with local work only, not while a rank waits
@@ -49,7 +49,7 @@ enum ModelName {
 }
 
 impl ModelName {
-    fn model(self) -> Model {
+    pub fn model(self) -> Model {
         match self {
             ModelName::Preempt => Model::Preempt,
             ModelName::CpuTime => Model::CpuTime,
@@ -268,6 +268,10 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
         let last_end =
             detours.last().map_or(0, |&(start, length): &(i64, i64)| start.saturating_add(length));
         let span = totals.map_or(last_end, |totals| ps(totals.to_ns.saturating_sub(from)));
+        // A recording that was cut off before anything happened there.
+        if span.max(last_end) == 0 {
+            continue;
+        }
         let what = match lane {
             Lane::Cpu { cpu } => format!("CPU {cpu}"),
             Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),

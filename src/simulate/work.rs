@@ -61,6 +61,11 @@ impl Progress {
         self.bar.set_message(message);
     }
 
+    /// There will be so much to do, where that was not known from the start.
+    pub fn expect(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
     /// So much more is done; false when it is time to stop.
     pub fn advance(&self, by: u64) -> bool {
         let done = self.done.fetch_add(by, Ordering::Relaxed).saturating_add(by);

@@ -4,13 +4,15 @@ mod bench;
 mod btf;
 mod ebpf;
 mod exec;
+mod fuzz;
+mod page;
 mod tally;
 mod test;
 mod tools;
 mod validate;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -32,6 +34,10 @@ enum Command {
     Test(Test),
     /// Measure what recording costs, against the targets, and write docs/performance.md
     Bench(Bench),
+    /// Feed broken and random input to everything that reads files, and to the event engine
+    Fuzz(Fuzz),
+    /// Open the report's pages in a headless Chromium and look whether everything holds
+    Page(Page),
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
 }
@@ -61,6 +67,22 @@ struct Bench {
 }
 
 #[derive(Args)]
+struct Fuzz {
+    /// Targets [default: all]
+    targets: Vec<String>,
+    /// How long each
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+#[derive(Args)]
+struct Page {
+    /// Put pictures of the pages into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    pictures: Option<PathBuf>,
+}
+
+#[derive(Args)]
 struct Validate {
     /// A tenth of the runs; the table is printed but not published in docs/
     #[arg(long)]
@@ -86,6 +108,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
+        Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
+        Command::Page(options) => {
+            page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
+        }
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -3,6 +3,7 @@
 //!
 //! Times are picoseconds, signed, from the start of the run.
 
+mod composed;
 mod detours;
 mod draw;
 mod hits;
@@ -11,12 +12,13 @@ mod origin;
 mod spread;
 mod timeline;
 
+pub use composed::{Composed, Taken};
 pub use detours::{Detours, NoiseError, Walk};
 pub use draw::{draw, key};
 pub use hits::Hit;
 pub use local::{Cursor, Local, WorkError};
 pub use origin::{Composition, UNKNOWN};
-pub(crate) use spread::Periodic;
+pub(crate) use spread::{LOOKED_UP, Periodic};
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};
 

@@ -1,0 +1,410 @@
+//! What each source costs at scale, beside what it takes on the node, and where the two disagree.
+
+use trace::Class;
+
+use crate::{
+    Options,
+    grid::{Column, Grid, Tone},
+    words::{count, percent, percent_said, plural, safe, time, wrap},
+};
+
+/// What a change does to the job's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GainFigures {
+    pub median_us: f64,
+    /// How much shorter the median is, per cent, and its 95 % interval.
+    pub gain_pct: f64,
+    pub between_pct: (f64, f64),
+    pub mean_gain_pct: f64,
+    pub changed_runs: u64,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Gain,
+    /// The mean gains, the median does not.
+    SomeRuns,
+    Nothing,
+    /// More runs are needed to say.
+    Unclear,
+    Loss,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIfRow {
+    pub class: Class,
+    pub name: String,
+    pub unit: Option<String>,
+    /// The recorder's own threads.
+    pub own: bool,
+    /// Places by what it costs and by the time it took; None where it costs nothing.
+    pub scale_rank: Option<usize>,
+    pub local_rank: usize,
+    pub local_share_pct: f64,
+    pub removed: GainFigures,
+    pub shifted: Option<GainFigures>,
+    pub quantised: Option<GainFigures>,
+}
+
+/// Several sources at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIfGroup {
+    pub names: Vec<String>,
+    pub sources: usize,
+    pub local_share_pct: f64,
+    pub removed: GainFigures,
+    pub shifted: Option<GainFigures>,
+    pub quantised: Option<GainFigures>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIf {
+    pub host: String,
+    /// What is simulated, in words.
+    pub job: String,
+    pub net: String,
+    pub ranks: u64,
+    pub runs: u64,
+    pub detours: u64,
+    pub noiseless_us: f64,
+    pub median_us: f64,
+    pub median_between_us: (f64, f64),
+    /// Sources that took time and were asked for, largest gain first.
+    pub rows: Vec<WhatIfRow>,
+    pub others: Option<WhatIfGroup>,
+    pub units: Vec<WhatIfGroup>,
+    pub together: Option<WhatIfGroup>,
+    /// The CPU that sources are moved to.
+    pub shift: Option<u32>,
+    pub quantise: bool,
+}
+
+/// A node's share from which on it is worth a word that it costs nothing.
+const LARGE_SHARE_PCT: f64 = 5.0;
+/// Differences said in words.
+const SAID: usize = 4;
+
+#[must_use]
+pub fn whatif(results: &WhatIf, options: Options) -> String {
+    let sections = [
+        Some(headline(results, options)),
+        sources(results, options),
+        differences(results, options),
+        units(results, options),
+        together(results, options),
+        Some(notes(results, options)),
+    ];
+    sections.into_iter().flatten().collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
+fn headline(results: &WhatIf, options: Options) -> String {
+    let style = options.style();
+    let us = |us: f64| time(us * 1e3);
+    let (low, high) = results.median_between_us;
+    let host = match results.host.as_str() {
+        "" => "this recording".to_owned(),
+        host => safe(host),
+    };
+    let mut sentence = format!(
+        "{} on {} that meet the noise of {host}: {}, the median of {} ({} to {}).",
+        capital(&safe(&results.job)),
+        plural_exact(results.ranks, "rank"),
+        us(results.median_us),
+        plural(results.runs, "run"),
+        us(low),
+        us(high),
+    );
+    if results.noiseless_us > 0.0 {
+        sentence += &format!(
+            " Noise makes it {:.2} times as long as the {} it takes undisturbed.",
+            results.median_us / results.noiseless_us,
+            us(results.noiseless_us)
+        );
+    }
+    style.title(&wrap(&sentence, style.width, ""))
+}
+
+fn sources(results: &WhatIf, options: Options) -> Option<String> {
+    let style = options.style();
+    if results.rows.is_empty() {
+        let text = if results.detours == 0 {
+            "The recording holds no detours: there is nothing to remove."
+        } else {
+            "No source took any time."
+        };
+        return Some(text.to_owned());
+    }
+    let mut columns = vec![
+        Column::number("#"),
+        Column::text("class", 7),
+        Column::text("name", 12),
+        Column::text("unit", 10).expendable(2),
+        Column::number("without").expendable(1),
+        Column::number("gain"),
+        Column::number("95 % interval"),
+        Column::number("runs changed").expendable(3),
+    ];
+    let more: Vec<Title> = extra(results);
+    columns.extend(more.iter().map(|title| Column::number(title.0)));
+    columns.extend([Column::number("# here"), Column::number("share here")]);
+    let mut grid = Grid::new(columns);
+    let shown = options.shown(results.rows.len());
+    for row in &results.rows[..shown] {
+        let own = if row.own { "*" } else { "" };
+        let mut cells = vec![
+            row.scale_rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+            row.class.name().to_owned(),
+            format!("{}{own}", safe(&row.name)),
+            row.unit.as_deref().map(safe).unwrap_or_default(),
+        ];
+        cells.extend(gain_cells(&row.removed, results.runs));
+        cells.extend(more.iter().map(|title| also((title.1)(row))));
+        cells.extend([row.local_rank.to_string(), percent(row.local_share_pct)]);
+        let tone = match row.scale_rank {
+            Some(_) if row.removed.gain_pct >= STRONG_PCT => Tone::Strong,
+            Some(_) => Tone::Plain,
+            None => Tone::Dim,
+        };
+        grid.row(tone, cells);
+    }
+    let title = format!(
+        "What removing each source gains on {}, and its place by the time it takes here",
+        plural_exact(results.ranks, "rank")
+    );
+    let mut text = format!("{}\n{}", style.title(&title), grid.render(style));
+    if shown < results.rows.len() {
+        let more = plural((results.rows.len() - shown) as u64, "more source");
+        text += &format!("\nand {more}, with less to gain (--all shows them)");
+    }
+    if let Some(others) = &results.others {
+        let line = format!(
+            "{}, with {} of the time here, removed together: {} (--top asks for more of them one by \
+             one)",
+            plural(others.sources as u64, "other source"),
+            percent_said(others.local_share_pct),
+            in_words(&others.removed, results.runs)
+        );
+        text += &format!("\n{}", wrap(&line, style.width, "    "));
+    }
+    if results.rows[..shown].iter().any(|row| row.own) {
+        text += "\n* the recorder itself: not there in production";
+    }
+    Some(text)
+}
+
+/// A column for each further change that was asked for.
+type Title = (&'static str, fn(&WhatIfRow) -> Option<&GainFigures>);
+
+fn extra(results: &WhatIf) -> Vec<Title> {
+    let mut titles: Vec<Title> = Vec::new();
+    if results.shift.is_some() {
+        titles.push(("moved", |row| row.shifted.as_ref()));
+    }
+    if results.quantise {
+        titles.push(("co-scheduled", |row| row.quantised.as_ref()));
+    }
+    titles
+}
+
+/// Gains from here on are set apart.
+const STRONG_PCT: f64 = 10.0;
+
+fn gain_cells(figures: &GainFigures, runs: u64) -> Vec<String> {
+    let (low, high) = figures.between_pct;
+    let gain = match figures.verdict {
+        Verdict::Nothing => "nothing".to_owned(),
+        Verdict::Unclear => "unclear".to_owned(),
+        Verdict::SomeRuns => format!("mean {}", percent(figures.mean_gain_pct)),
+        Verdict::Gain | Verdict::Loss => signed(figures.gain_pct),
+    };
+    let interval = match figures.verdict {
+        Verdict::Nothing => String::new(),
+        _ => format!("{} to {}", signed(low), signed(high)),
+    };
+    vec![
+        time(figures.median_us * 1e3),
+        gain,
+        interval,
+        format!("{} of {}", count(figures.changed_runs), count(runs)),
+    ]
+}
+
+fn also(figures: Option<&GainFigures>) -> String {
+    match figures {
+        None => "-".to_owned(),
+        Some(figures) => match figures.verdict {
+            Verdict::Nothing => "nothing".to_owned(),
+            Verdict::Unclear => "unclear".to_owned(),
+            Verdict::SomeRuns => format!("mean {}", percent(figures.mean_gain_pct)),
+            Verdict::Gain | Verdict::Loss => signed(figures.gain_pct),
+        },
+    }
+}
+
+fn signed(pct: f64) -> String {
+    if pct < 0.0 { format!("-{}", percent(-pct)) } else { percent(pct) }
+}
+
+fn in_words(figures: &GainFigures, runs: u64) -> String {
+    let (low, high) = figures.between_pct;
+    let interval = format!("{} to {}", signed(low), signed(high));
+    match figures.verdict {
+        Verdict::Nothing => "changes nothing".to_owned(),
+        Verdict::Unclear => format!("unclear, {interval}: more --runs would say"),
+        Verdict::SomeRuns => format!(
+            "the mean goes down by {}, the median does not: it counts in {} of {} runs",
+            percent(figures.mean_gain_pct),
+            figures.changed_runs,
+            runs
+        ),
+        Verdict::Gain => format!(
+            "{} faster ({interval}), {}",
+            percent(figures.gain_pct),
+            time(figures.median_us * 1e3)
+        ),
+        Verdict::Loss => format!(
+            "{} slower ({interval}), {}",
+            percent(-figures.gain_pct),
+            time(figures.median_us * 1e3)
+        ),
+    }
+}
+
+/// Where the two rankings disagree, in words.
+fn differences(results: &WhatIf, options: Options) -> Option<String> {
+    let style = options.style();
+    let label = |row: &WhatIfRow| crate::headline::label_of(row.class, &row.name);
+    let mut lines = Vec::new();
+    for row in &results.rows {
+        let line = match row.scale_rank {
+            // Others may be before it here that cost nothing there: only a better place is news.
+            Some(rank) if rank < row.local_rank => format!(
+                "{} is number {rank} at this scale ({}), but number {} by the time it takes here ({}).",
+                label(row),
+                either(&row.removed),
+                row.local_rank,
+                percent_said(row.local_share_pct)
+            ),
+            None if row.local_share_pct >= LARGE_SHARE_PCT => format!(
+                "{} takes {} of the time that is lost here, but {}.",
+                label(row),
+                percent_said(row.local_share_pct),
+                match row.removed.verdict {
+                    Verdict::Unclear => "whether it counts at this scale is unclear",
+                    _ => "removing it changes nothing at this scale",
+                }
+            ),
+            _ => continue,
+        };
+        lines.push(wrap(&line, style.width, "    "));
+    }
+    let more = lines.len().saturating_sub(SAID);
+    lines.truncate(SAID);
+    if more > 0 {
+        lines.push(format!("and {} more", more));
+    }
+    let title = style.title("Where this differs from the ranking by time");
+    (!lines.is_empty()).then(|| format!("{title}\n{}", lines.join("\n")))
+}
+
+fn either(figures: &GainFigures) -> String {
+    match figures.verdict {
+        Verdict::SomeRuns => format!("{} of the mean", percent_said(figures.mean_gain_pct)),
+        _ => percent_said(figures.gain_pct),
+    }
+}
+
+fn units(results: &WhatIf, options: Options) -> Option<String> {
+    if results.units.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("unit", 16),
+        Column::number("sources"),
+        Column::number("without").expendable(1),
+        Column::number("gain"),
+        Column::number("95 % interval"),
+        Column::number("runs changed").expendable(2),
+        Column::number("share here"),
+    ]);
+    let shown = options.shown(results.units.len());
+    for unit in &results.units[..shown] {
+        let mut cells = vec![safe(&unit.names.join(", ")), unit.sources.to_string()];
+        cells.extend(gain_cells(&unit.removed, results.runs));
+        cells.push(percent(unit.local_share_pct));
+        let tone = match unit.removed.verdict {
+            Verdict::Gain | Verdict::SomeRuns => Tone::Plain,
+            _ => Tone::Dim,
+        };
+        grid.row(tone, cells);
+    }
+    let mut text = format!("{}\n{}", style.title("The same for whole units"), grid.render(style));
+    if shown < results.units.len() {
+        let more = plural((results.units.len() - shown) as u64, "more unit");
+        text += &format!("\nand {more}, with less to gain (--all shows them)");
+    }
+    Some(text)
+}
+
+fn together(results: &WhatIf, options: Options) -> Option<String> {
+    let group = results.together.as_ref()?;
+    let style = options.style();
+    let names: Vec<String> = group.names.iter().map(|name| safe(name)).collect();
+    let which = format!("{} ({})", names.join(" and "), plural(group.sources as u64, "source"));
+    let mut lines =
+        vec![format!("Removed together, {which}: {}.", in_words(&group.removed, results.runs))];
+    if let (Some(cpu), Some(figures)) = (results.shift, &group.shifted) {
+        lines.push(format!("All moved to CPU {cpu}: {}.", in_words(figures, results.runs)));
+    }
+    if let (true, Some(figures)) = (results.quantise, &group.quantised) {
+        lines.push(format!("All co-scheduled: {}.", in_words(figures, results.runs)));
+    }
+    let lines: Vec<String> = lines.iter().map(|line| wrap(line, style.width, "    ")).collect();
+    Some(lines.join("\n"))
+}
+
+fn notes(results: &WhatIf, options: Options) -> String {
+    let style = options.style();
+    let mut lines = vec![
+        "Gains are of the median time, with and without in the same draws; intervals are 95 %, by \
+         bootstrap over runs. They do not add up: where two sources delay the same runs, removing one \
+         leaves the other."
+            .to_owned(),
+    ];
+    if let Some(cpu) = results.shift {
+        lines.push(format!(
+            "Moved: all of it on CPU {cpu}; ticks, faults and what is outside the kernel cannot be moved."
+        ));
+    }
+    if results.quantise {
+        lines.push(
+            "Co-scheduled: all nodes do it at the same time, so that it stops everybody together."
+                .to_owned(),
+        );
+    }
+    if results.runs < FEW_RUNS {
+        lines.push(format!(
+            "{} are few for an interval: give --runs {FEW_RUNS} or more.",
+            plural(results.runs, "run")
+        ));
+    }
+    lines.push(format!("Network: {}.", safe(&results.net)));
+    let lines: Vec<String> = lines.iter().map(|line| wrap(line, style.width, "    ")).collect();
+    lines.join("\n")
+}
+
+/// Below this many the ends of an interval are single runs.
+const FEW_RUNS: u64 = 40;
+
+/// Rank counts are never rounded.
+fn plural_exact(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().collect::<String>());
+    first.unwrap_or_default() + letters.as_str()
+}

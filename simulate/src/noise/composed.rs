@@ -1,0 +1,262 @@
+//! A lane's detours with what they are made of, so that its noise can be made again without some of
+//! it.
+//!
+//! One rule for what "without a source" means: a detour begins when it began and is shorter by what
+//! the source cost in it. A detour of which nothing is left is none. The span stays, so that ranks
+//! stand at the same places in the noise with and without.
+//!
+//! Recordings count nanoseconds, and so does this; a [`Timeline`] made of it counts picoseconds.
+
+use super::{Timeline, TimelineError};
+
+/// One measured CPU, or one thread of a recorded program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Composed {
+    /// From when to when it was watched, on the recording's clock.
+    from_ns: u64,
+    span_ns: u64,
+    /// Since `from_ns`.
+    starts: Vec<u64>,
+    /// Where the parts of each detour end in `parts`.
+    ends: Vec<u32>,
+    parts: Vec<Part>,
+}
+
+/// Ten million detours are not rare: eight bytes a part. What is longer than 4 s is several parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    source: u32,
+    ns: u32,
+}
+
+/// What no source can be named for. It cannot be taken out.
+const NOBODY: u32 = u32::MAX;
+
+/// What a source took on all lanes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Detours it was part of.
+    pub detours: u64,
+    pub ns: u64,
+    /// The most it took in one detour.
+    pub longest_ns: u64,
+}
+
+impl Composed {
+    /// A lane that was watched from then on, for at least so long: detours make it longer.
+    pub fn new(from_ns: u64, span_ns: u64) -> Composed {
+        Composed { from_ns, span_ns, ..Composed::default() }
+    }
+
+    /// The next detour, with its parts as (source, time); sources are small numbers. What the parts
+    /// leave of it belongs to nobody; what they have beyond it is a contradiction, and left out.
+    pub fn push(
+        &mut self,
+        start_ns: u64,
+        len_ns: u64,
+        parts: impl IntoIterator<Item = (u32, u64)>,
+    ) -> Result<(), TimelineError> {
+        let start = start_ns.saturating_sub(self.from_ns);
+        let mut left = len_ns;
+        let nobody = std::iter::once((NOBODY, u64::MAX));
+        for (source, ns) in parts.into_iter().chain(nobody) {
+            let mut ns = ns.min(left);
+            left -= ns;
+            while ns > 0 {
+                let piece = u32::try_from(ns).unwrap_or(u32::MAX);
+                ns -= u64::from(piece);
+                self.add(source, piece);
+            }
+        }
+        let ends = u32::try_from(self.parts.len());
+        self.ends.push(ends.map_err(|_| TimelineError::TooMany(self.parts.len()))?);
+        self.starts.push(start);
+        self.span_ns = self.span_ns.max(start.saturating_add(len_ns));
+        Ok(())
+    }
+
+    /// Parts of one source in one detour are one.
+    fn add(&mut self, source: u32, ns: u32) {
+        let first = self.ends.last().map_or(0, |&end| end as usize);
+        let same = self.parts[first..].iter_mut().find(|part| part.source == source);
+        match same.and_then(|part| Some((part.ns.checked_add(ns)?, part))) {
+            Some((sum, part)) => part.ns = sum,
+            None => self.parts.push(Part { source, ns }),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    pub fn from_ns(&self) -> u64 {
+        self.from_ns
+    }
+
+    pub fn span_ns(&self) -> u64 {
+        self.span_ns
+    }
+
+    /// The detours as they were.
+    pub fn timeline(&self) -> Result<Timeline, TimelineError> {
+        self.without(&[])
+    }
+
+    /// The detours without the sources for which `removed` holds; those beyond its end stay.
+    pub fn without(&self, removed: &[bool]) -> Result<Timeline, TimelineError> {
+        let left = self.lengths(|source| !is_in(removed, source));
+        let detours = self.starts.iter().zip(left);
+        Timeline::new(detours.map(|(&start, ns)| (ps(start), ps(ns))), ps(self.span_ns))
+    }
+
+    /// What these sources took, detour by detour, as (start, time) since the lane's begin.
+    pub(crate) fn only(&self, sources: &[bool]) -> impl Iterator<Item = (u64, u64)> {
+        let taken = self.lengths(|source| is_in(sources, source));
+        self.starts.iter().copied().zip(taken).filter(|&(_, ns)| ns > 0)
+    }
+
+    fn lengths(&self, counts: impl Fn(u32) -> bool) -> impl Iterator<Item = u64> {
+        let mut first = 0;
+        self.ends.iter().map(move |&end| {
+            let own = &self.parts[first..end as usize];
+            first = end as usize;
+            own.iter().filter(|part| counts(part.source)).map(|part| u64::from(part.ns)).sum()
+        })
+    }
+
+    /// Marks the sources of all detours that touch the time from one position in the timeline to
+    /// another, both in ps from the lane's begin; the timeline starts over at its end.
+    pub(crate) fn sources_between(&self, from: i64, to: i64, sources: &mut [bool]) {
+        let span = ps(self.span_ns);
+        if span <= 0 || self.starts.is_empty() {
+            return;
+        }
+        if to - from >= span {
+            return self.mark(0, self.starts.len(), sources);
+        }
+        let (first, last) = (from.rem_euclid(span), to.rem_euclid(span));
+        if first <= last {
+            self.mark_between(first, last, sources);
+        } else {
+            self.mark_between(first, span, sources);
+            self.mark_between(0, last, sources);
+        }
+    }
+
+    fn mark_between(&self, from: i64, to: i64, sources: &mut [bool]) {
+        // The one before may reach in; detours do not overlap, so no other does.
+        let first = self.starts.partition_point(|&start| ps(start) < from).saturating_sub(1);
+        let end = self.starts.partition_point(|&start| ps(start) <= to);
+        self.mark(first, end.max(first), sources);
+    }
+
+    fn mark(&self, first: usize, end: usize, sources: &mut [bool]) {
+        let parts_before = |index: usize| match index.checked_sub(1) {
+            Some(before) => self.ends[before] as usize,
+            None => 0,
+        };
+        for part in &self.parts[parts_before(first)..parts_before(end)] {
+            if let Some(marked) = sources.get_mut(part.source as usize) {
+                *marked = true;
+            }
+        }
+    }
+
+    /// All detours' time.
+    pub fn total_ns(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.ns)).sum()
+    }
+
+    /// Adds to each source's account what it took here. Sources beyond the accounts are left out.
+    pub fn account(&self, accounts: &mut [Taken]) {
+        let mut first = 0;
+        for &end in &self.ends {
+            for part in &self.parts[first..end as usize] {
+                if let Some(taken) = accounts.get_mut(part.source as usize) {
+                    taken.detours += 1;
+                    taken.ns += u64::from(part.ns);
+                    taken.longest_ns = taken.longest_ns.max(u64::from(part.ns));
+                }
+            }
+            first = end as usize;
+        }
+    }
+}
+
+fn is_in(set: &[bool], source: u32) -> bool {
+    set.get(source as usize).copied().unwrap_or(false)
+}
+
+/// Times of a damaged file end up as long as can be, which the timeline refuses.
+fn ps(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX).saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn list(timeline: &Timeline) -> Vec<(i64, i64)> {
+        (0..timeline.len())
+            .map(|i| (timeline.start(i), timeline.end(i) - timeline.start(i)))
+            .collect()
+    }
+
+    #[test]
+    fn a_detour_without_a_source_begins_when_it_began_and_is_shorter() {
+        let mut lane = Composed::new(1_000, 500);
+        lane.push(1_100, 50, [(0, 20), (1, 10), (0, 5)]).unwrap();
+        lane.push(1_200, 30, [(1, 30)]).unwrap();
+        assert_eq!(list(&lane.timeline().unwrap()), [(100_000, 50_000), (200_000, 30_000)]);
+        let without = lane.without(&[false, true]).unwrap();
+        assert_eq!(list(&without), [(100_000, 40_000)]);
+        assert_eq!(without.span(), 500_000);
+        // 15 of the first belong to nobody: they stay.
+        assert_eq!(list(&lane.without(&[true, true]).unwrap()), [(100_000, 15_000)]);
+        let mut accounts = [Taken::default(); 2];
+        lane.account(&mut accounts);
+        assert_eq!(accounts[0], Taken { detours: 1, ns: 25, longest_ns: 25 });
+        assert_eq!(accounts[1], Taken { detours: 2, ns: 40, longest_ns: 30 });
+    }
+
+    #[test]
+    fn long_parts_and_parts_that_contradict_the_detour_are_taken_care_of() {
+        let mut lane = Composed::new(0, 0);
+        let hour = 3_600_000_000_000;
+        lane.push(5, hour, [(0, hour - 7), (1, hour)]).unwrap();
+        assert_eq!(list(&lane.timeline().unwrap()), [(5_000, hour as i64 * 1_000)]);
+        assert_eq!(list(&lane.without(&[true]).unwrap()), [(5_000, 7_000)]);
+        assert_eq!(lane.span_ns(), hour + 5);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_removed_and_what_is_left_add_up(
+            detours in prop::collection::vec((1u64..100, prop::collection::vec((0u32..4, 1u64..50), 0..5), 0u64..20), 0..30),
+            removed in prop::collection::vec(any::<bool>(), 4),
+        ) {
+            let mut lane = Composed::new(0, 1);
+            let (mut at, mut whole) = (0, 0);
+            for (gap, parts, nobody) in detours {
+                let len = parts.iter().map(|&(_, ns)| ns).sum::<u64>() + nobody;
+                lane.push(at + gap, len, parts).unwrap();
+                at += gap + len;
+                whole += len;
+            }
+            let left: i64 = list(&lane.without(&removed).unwrap()).iter().map(|d| d.1).sum();
+            let taken: u64 = lane.only(&removed).map(|d| d.1).sum();
+            prop_assert_eq!(left as u64 / 1_000 + taken, whole);
+            let mut accounts = [Taken::default(); 4];
+            lane.account(&mut accounts);
+            let summed: u64 =
+                accounts.iter().zip(&removed).filter(|(_, r)| **r).map(|(a, _)| a.ns).sum();
+            prop_assert_eq!(summed, taken);
+        }
+    }
+}
