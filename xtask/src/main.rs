@@ -2,6 +2,7 @@
 
 mod bench;
 mod btf;
+mod docs;
 mod ebpf;
 mod exec;
 mod fuzz;
@@ -38,6 +39,8 @@ enum Command {
     Fuzz(Fuzz),
     /// Open the report's pages in a headless Chromium and look whether everything holds
     Page(Page),
+    /// Write docs/cli.md from the options, and man pages and completions beside the build products
+    Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
 }
@@ -112,6 +115,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Page(options) => {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }
+        Command::Docs => docs::run(&workspace)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
