@@ -313,7 +313,9 @@ mod tests {
     /// Poisson counts per block of time, drawn with `per` tries of a tenth each.
     fn counts(seed: u64, per: u32) -> Vec<u64> {
         let mut numbers = SplitMix(seed);
-        (0..100).map(|_| (0..per).filter(|_| numbers.next().is_multiple_of(10)).count() as u64).collect()
+        (0..100)
+            .map(|_| (0..per).filter(|_| numbers.next().is_multiple_of(10)).count() as u64)
+            .collect()
     }
 
     #[test]
