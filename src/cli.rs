@@ -4,7 +4,12 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::units;
+use simulate::loggops::Params;
+
+use crate::{
+    simulate::{network, projection, work},
+    units,
+};
 
 #[derive(Parser)]
 #[command(
@@ -30,6 +35,12 @@ pub enum Command {
     Doctor(Doctor),
     /// Measure and attribute detours, write a trace file
     Record(Record),
+    /// Watch who takes the time, live in the terminal
+    ///
+    /// Shows the kernel's records of all CPUs, which costs little. A probe measures what is lost to
+    /// the nanosecond, but takes a CPU whole: it runs only with --probe. Without the right to load
+    /// BPF programs a single probe runs in their place. The key ? shows all keys.
+    Top(Top),
     /// Say who took the time in a recording
     Report(Report),
     /// Read another tool's noise file
@@ -44,8 +55,12 @@ pub enum Command {
     Diff(Box<crate::diff::Options>),
     /// What removing each source of a recording would gain at scale
     Whatif(Box<crate::whatif::Options>),
-    /// All of it in one go on this machine: record 10 s, attribute, report
+    /// All of it in one go on this machine: record 10 s, attribute, project, write report.html
     Demo(Demo),
+    /// Write the manual pages
+    Man(Man),
+    /// Write what a shell needs to complete this command
+    Completions(Completions),
 }
 
 #[derive(Args)]
@@ -107,6 +122,48 @@ pub struct Record {
 }
 
 #[derive(Args)]
+pub struct Top {
+    /// How long to watch (10s, 5m, 1h) [default: until q is pressed]
+    #[arg(short, long, value_parser = units::duration)]
+    pub duration: Option<Duration>,
+    /// CPUs to watch (1,3-5) [default: all that this process may use]
+    #[arg(short, long, value_parser = units::cpus)]
+    pub cpus: Option<recorder::CpuSet>,
+    /// CPUs for the recorder's own threads [default: those that are not watched]
+    #[arg(short = 'H', long, value_parser = units::cpus)]
+    pub housekeeping: Option<recorder::CpuSet>,
+    /// Run the probe, too, on every CPU watched: it takes them whole
+    #[arg(long)]
+    pub probe: bool,
+    /// Kernel records or nothing: no probe where they cannot be had
+    #[arg(long, conflicts_with_all = ["probe", "no_bpf"])]
+    pub no_probe: bool,
+    /// The probe alone: detours without names, no privileges needed
+    #[arg(long)]
+    pub no_bpf: bool,
+    /// What the probe counts as a detour: times t_min (9x), or a time (1us)
+    #[arg(short = 'T', long, default_value = "9x", value_parser = units::threshold)]
+    pub threshold: recorder::Threshold,
+    /// Watch what the kernel takes from these processes
+    #[arg(
+        long,
+        value_delimiter = ',',
+        conflicts_with_all = ["cgroup", "probe", "no_bpf", "cpus", "housekeeping", "threshold"]
+    )]
+    pub pid: Vec<u32>,
+    /// Watch what the kernel takes from everything in this cgroup
+    #[arg(long, conflicts_with_all = ["probe", "no_bpf", "cpus", "housekeeping", "threshold"])]
+    pub cgroup: Option<PathBuf>,
+    /// Time between two pictures
+    #[arg(short, long, default_value = "500ms", value_parser = units::interval)]
+    pub interval: Duration,
+    /// Trace file that w writes; %h, %j and %t become host, job and time
+    /// [default: detour-%h-%t.detour]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Args)]
 pub struct Report {
     /// Trace files
     #[arg(required = true)]
@@ -117,6 +174,23 @@ pub struct Report {
     /// All sources, not only the largest
     #[arg(short, long)]
     pub all: bool,
+    /// Write a page with figures, and what this noise costs parallel jobs, to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Page: rank counts, 1000,5000 or 2..1Mi (the powers of two)
+    #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks, requires = "html")]
+    pub ranks: std::vec::Vec<u64>,
+    /// Page: simulated runs per point; fewer beyond 32 Ki ranks
+    #[arg(long, default_value_t = projection::RUNS, value_parser = clap::value_parser!(u64).range(1..=100_000), requires = "html")]
+    pub runs: u64,
+    /// Page: a network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
+    #[arg(long, default_value = projection::NET, value_parser = network::parse, requires = "html")]
+    pub net: Params,
+    /// Page: leave the simulations out
+    #[arg(long, requires = "html")]
+    pub no_projection: bool,
+    #[command(flatten)]
+    pub work: work::Options,
 }
 
 #[derive(Args)]
@@ -150,6 +224,9 @@ pub struct Export {
     /// Work per quantum (fwq), or length of a quantum (ftq)
     #[arg(long, default_value = "1ms", value_parser = units::duration)]
     pub quantum: Duration,
+    /// Sources that bear their names in openmetrics; the rest is `other`
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub top: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -172,6 +249,12 @@ pub enum Format {
     Fwq,
     /// Fixed time quanta: how much work fitted in each
     Ftq,
+    /// A trace that ui.perfetto.dev opens: tracks per CPU, class and source
+    Perfetto,
+    /// Metrics for a node exporter's text-file collector
+    Openmetrics,
+    /// A table for data frames and SQL: one row per part of a detour and per record in none
+    Parquet,
 }
 
 #[derive(Args)]
@@ -182,4 +265,24 @@ pub struct Demo {
     /// Trace file to write [default: detour-%h-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    /// Page to write
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub html: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Man {
+    /// Directory for one page per command [default: this command's own, to standard output]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// The whole command line as Markdown, to standard output
+    #[arg(long, hide = true, conflicts_with = "output")]
+    pub markdown: bool,
+}
+
+#[derive(Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
 }

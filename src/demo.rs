@@ -10,7 +10,12 @@ use std::{
 use anyhow::Result;
 use trace::Reader;
 
-use crate::{Verbosity, cli, record, report as report_command};
+use crate::{
+    Verbosity, cli,
+    open::{self, AnyReader, Input},
+    page, record, report as report_command,
+    simulate::projection::Settings,
+};
 
 /// Recorded on a two-CPU virtual machine by `detour record -d 2s`.
 static BUNDLED: &[u8] = include_bytes!("../fixtures/demo.detour");
@@ -18,8 +23,9 @@ static BUNDLED: &[u8] = include_bytes!("../fixtures/demo.detour");
 pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     if !cfg!(target_os = "linux") {
         eprintln!("detour: recording needs Linux; this is a recording that comes with the program");
-        let reader = Reader::named(Cursor::new(BUNDLED), "the bundled recording".to_owned())?;
-        return show(&reader);
+        let input = Box::new(Cursor::new(BUNDLED)) as Box<dyn Input>;
+        let reader = Reader::named(input, "the bundled recording".to_owned())?;
+        return show(&reader, options, verbosity);
     }
     let seconds = options.duration.as_secs_f64();
     if !verbosity.quiet {
@@ -35,8 +41,8 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     for remark in &outcome.remarks {
         eprintln!("detour: {remark}");
     }
-    let reader = Reader::open(&outcome.output)?;
-    let code = show(&reader)?;
+    let reader = open::open(&outcome.output)?;
+    let code = show(&reader, options, verbosity)?;
     if !verbosity.quiet {
         next_steps(&outcome.output);
     }
@@ -46,10 +52,21 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn show<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> Result<ExitCode> {
-    let summary = report_command::summarise(reader);
-    let mut out = std::io::stdout().lock();
-    write!(out, "{}", report::text(&summary, report_command::layout(false)))?;
+/// Prints the report, then simulates and writes the page.
+fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
+    let summarised = report_command::summarise(reader);
+    write!(std::io::stdout(), "{}", report::text(&summarised.0, report_command::layout(false)))?;
+    if !verbosity.quiet {
+        eprintln!("\nprojecting to a million ranks ...");
+    }
+    let settings = Settings::usual(verbosity.quiet)?;
+    let page = page::Options { projection: Some(settings) };
+    if !page::write(&options.html, reader, &summarised, &page)? {
+        return Ok(ExitCode::from(130));
+    }
+    if !verbosity.quiet {
+        eprintln!("The page with figures and projections is {}.", options.html.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -50,9 +50,28 @@ fn write(
         Format::Json => export::ExportFormat::Json,
         Format::Hlog => export::ExportFormat::HistogramLog,
         Format::Hgrm => export::ExportFormat::Percentiles,
+        Format::Openmetrics => return metrics(reader, options, lane, out),
+        Format::Perfetto => export::ExportFormat::Perfetto,
+        Format::Parquet => export::ExportFormat::Parquet,
         Format::Fwq | Format::Ftq => return series(reader, options, lane, out),
     };
     export::export(reader, format, lane, out)?;
+    Ok(())
+}
+
+/// Sums over the whole recording: a part of it would say something else under the same names.
+fn metrics(
+    reader: &AnyReader,
+    options: &cli::Export,
+    lane: Option<LaneId>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if lane.is_some() {
+        bail!("metrics are about a whole recording, CPU by CPU: leave -c out");
+    }
+    let (summary, _) = crate::report::summarise(reader);
+    let bounds = report::Bounds { sources: options.top as usize };
+    write!(out, "{}", report::openmetrics(&summary, bounds))?;
     Ok(())
 }
 

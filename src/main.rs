@@ -9,14 +9,17 @@ mod doctor;
 mod export;
 mod goal;
 mod import;
+mod manual;
 mod open;
+mod page;
 mod record;
 mod report;
 mod simulate;
+mod top;
 mod units;
 mod whatif;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -27,7 +30,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Doctor(options) => doctor::run(&options),
         Command::Record(options) => record::run(options, verbosity),
-        Command::Report(options) => report::run(&options),
+        Command::Top(options) => top::run(options),
+        Command::Report(options) => report::run(&options, verbosity),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
@@ -35,13 +39,16 @@ fn main() -> ExitCode {
         Command::Diff(options) => diff::run(&options, verbosity),
         Command::Whatif(options) => whatif::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
+        Command::Man(options) => manual::man(&options),
+        Command::Completions(options) => manual::completions(&options),
     };
     match result {
         Ok(code) => code,
         // `detour report | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("detour: {error:#}");
+            // Not eprintln: where nobody can read it any more, that would panic.
+            let _ = writeln!(std::io::stderr(), "detour: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -80,7 +80,7 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
     }
     let bar = progress_bar(options, verbosity);
     let progress = |passed: std::time::Duration| bar.set_position(passed.as_millis() as u64);
-    let watch = recorder::Watch { stop: &stop, progress: &progress };
+    let watch = recorder::Watch { stop: &stop, progress: &progress, feed: None };
     let outcome = recorder::record(options, &watch);
     bar.finish_and_clear();
     let outcome = outcome?;

@@ -1,20 +1,24 @@
-//! `detour report`: who took the time.
+//! `detour report`: who took the time, as text, as JSON, or as a page.
 
 use std::{
     io::{IsTerminal, Write},
+    path::Path,
     process::ExitCode,
 };
 
-use analysis::{Contents, Summariser, Summary};
-use anyhow::Result;
+use analysis::{Contents, Costs, Summariser, Summary};
+use anyhow::{Result, bail};
 use trace::Reader;
 
-use crate::{cli, open};
+use crate::{Verbosity, cli, open, page, simulate::projection::Settings};
 
-pub fn run(options: &cli::Report) -> Result<ExitCode> {
+pub fn run(options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
+    if let Some(path) = &options.html {
+        return write_page(path, options, verbosity);
+    }
     let mut summaries = Vec::new();
     for path in &options.traces {
-        summaries.push(summarise(&open::open(path)?));
+        summaries.push(summarise(&open::open(path)?).0);
     }
     let mut out = std::io::stdout().lock();
     if options.json {
@@ -36,8 +40,34 @@ pub fn run(options: &cli::Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
+    let [trace] = options.traces.as_slice() else {
+        bail!("--html is about one trace: give them one by one, each with a file of its own");
+    };
+    let reader = open::open(trace)?;
+    let summarised = summarise(&reader);
+    let projection = (!options.no_projection).then(|| Settings {
+        ranks: options.ranks.clone(),
+        runs: options.runs,
+        net: options.net,
+        seed: options.work.seed,
+        threads: options.work.threads(),
+        quiet: verbosity.quiet,
+    });
+    if !page::write(path, &reader, &summarised, &page::Options { projection })? {
+        return Ok(ExitCode::from(130));
+    }
+    if options.json {
+        writeln!(std::io::stdout(), "{}", report::json_text(&summarised.0)?)?;
+    }
+    if !verbosity.quiet {
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// A damaged block ends the reading, not the report.
-pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> Summary {
+pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> (Summary, Costs) {
     let mut summariser = Summariser::new();
     let mut broken = None;
     for block in reader.blocks() {
@@ -54,13 +84,17 @@ pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> Summar
         format!("{} damaged blocks were left out; the first: {}", damaged.len(), first.why)
     });
     let truncated = broken.or(damaged).or(reader.truncated().map(str::to_owned));
-    summariser.finish(&Contents {
+    summariser.finish_with_costs(&contents(reader, truncated.as_deref()))
+}
+
+pub fn contents<'a, R>(reader: &'a Reader<R>, truncated: Option<&'a str>) -> Contents<'a> {
+    Contents {
         manifest: reader.manifest(),
         sources: reader.sources(),
         lanes: reader.lanes(),
         trailer: reader.trailer(),
-        truncated: truncated.as_deref(),
-    })
+        truncated,
+    }
 }
 
 pub fn layout(all: bool) -> report::Options {

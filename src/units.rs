@@ -23,6 +23,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Between two pictures: fewer than ten a second, and at least one a minute.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&interval) {
+        return Err(format!("'{text}' is out of range: from 100ms to 60s"));
+    }
+    Ok(interval)
+}
+
 /// `9x` (times t_min) or a time (`1us`).
 pub fn threshold(text: &str) -> Result<recorder::Threshold, String> {
     let wrong = || format!("'{text}' is not a threshold: write it like 9x or 1us");

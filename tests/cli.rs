@@ -140,6 +140,102 @@ fn every_export_format_writes_something() {
 }
 
 #[test]
+fn perfetto_and_parquet_files_begin_as_such_files_do() {
+    for (format, begins) in [("perfetto", &[0x0a][..]), ("parquet", b"PAR1")] {
+        let output = detour(&["export", DEMO, "--to", format]).assert().success();
+        assert!(output.get_output().stdout.starts_with(begins), "{format}");
+    }
+}
+
+#[test]
+fn metrics_are_bounded_and_well_formed() {
+    let all = stdout(&["export", DEMO, "--to", "openmetrics", "--top", "1000"]);
+    let few = stdout(&["export", DEMO, "--to", "openmetrics", "--top", "3"]);
+    for text in [&all, &few] {
+        assert!(text.ends_with("\n# EOF\n"));
+        let mut typed = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a type");
+                assert_eq!(kind, "gauge");
+                assert!(typed.insert(name.to_owned()), "{name} twice");
+            } else if let Some(rest) = line.strip_prefix("# UNIT ") {
+                let (name, unit) = rest.split_once(' ').expect("a unit");
+                assert!(name.ends_with(&format!("_{unit}")), "{line}");
+            } else if !line.starts_with('#') {
+                let (series, value) = line.rsplit_once(' ').expect("a value");
+                assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+                assert!(typed.contains(series.split('{').next().expect("a name")), "{line}");
+                assert!(seen.insert(series.to_owned()), "{series} twice");
+            }
+        }
+    }
+    let named = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("detour_source_taken_seconds{"));
+        lines.filter(|line| !line.contains("name=\"other\"")).count()
+    };
+    let outside =
+        json(&["report", DEMO, "--json"])["outside_kernel"].as_array().map_or(0, Vec::len);
+    assert_eq!(named(&few), 3 + outside);
+    assert!(named(&all) > 10);
+    // Nothing is lost by the bound: the sums are the same.
+    let sum = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("detour_source_taken_seconds{"));
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum::<f64>()
+    };
+    assert!((sum(&all) - sum(&few)).abs() < 1e-9, "{} {}", sum(&all), sum(&few));
+    detour(&["export", DEMO, "--to", "openmetrics", "-c", "0"]).assert().code(1);
+}
+
+#[test]
+fn the_page_of_the_command_line_is_what_the_options_say() {
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md");
+    let committed = fs::read_to_string(committed).expect("docs/cli.md");
+    // Not assert_eq: the difference would be two whole pages.
+    assert!(
+        committed == stdout(&["man", "--markdown"]),
+        "docs/cli.md is not what the options say: run `cargo xtask docs`"
+    );
+}
+
+#[test]
+fn every_command_has_a_manual_page_and_every_shell_its_completions() {
+    let directory = scratch("man");
+    let name = directory.to_str().expect("text");
+    detour(&["man", "-o", name]).assert().success();
+    let help = stdout(&["--help"]);
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let mut count = 0;
+    for command in commands.filter_map(|line| line.split_whitespace().next()) {
+        if command == "help" {
+            continue;
+        }
+        let page = directory.join(format!("detour-{command}.1"));
+        let page = fs::read_to_string(&page).unwrap_or_else(|_| panic!("{}", page.display()));
+        assert!(page.contains(".TH detour-"), "{command}");
+        count += 1;
+    }
+    assert!(count >= 8, "{help}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&["completions", shell]);
+        assert!(script.contains("openmetrics") && script.contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn watching_without_a_terminal_points_to_what_works_there() {
+    let output = detour(&["top", "--no-bpf", "-d", "1s"]).assert().code(1);
+    let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(said.contains("detour record") && said.contains("detour report"), "{said}");
+    detour(&["top", "--probe", "--no-probe"]).assert().code(2);
+    detour(&["top", "--pid", "1", "--no-bpf"]).assert().code(2);
+    detour(&["top", "--interval", "1ms"]).assert().code(2);
+}
+
+#[test]
 fn fixed_work_never_takes_less_than_the_work_and_fixed_time_never_holds_more() {
     for (format, least) in [("fwq", true), ("ftq", false)] {
         let text = stdout(&["export", DEMO, "--to", format, "--quantum", "100us"]);

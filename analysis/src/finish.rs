@@ -2,6 +2,7 @@
 
 use trace::{Class, Mode};
 
+use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
 use crate::lanes::{LaneState, Watched, Window, pct};
 use crate::pass::{Account, Outside, Summariser};
@@ -13,7 +14,7 @@ use crate::{Contents, Summary};
 /// Lanes tested for a period per row, those with the most events.
 const LANES_TESTED: usize = 4;
 
-pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> Summary {
+pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
     let manifest = contents.manifest;
     let basis = basis(manifest.mode, pass.all.detours);
     let watched = watched(pass, contents);
@@ -26,9 +27,9 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> Summary {
     let duration_ns = duration_ns(&watched);
     let taken_ns = pass.all.len_ns.saturating_add(pass.beside.cost_ns_total);
 
-    let sources = sources(pass, contents, taken_ns, duration_ns);
+    let (sources, costs) = sources(pass, contents, taken_ns, duration_ns);
     let trailer = contents.trailer;
-    Summary {
+    let summary = Summary {
         host: manifest.host.clone(),
         kernel: manifest.kernel.clone(),
         detour_version: manifest.detour_version.clone(),
@@ -75,7 +76,9 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> Summary {
             .truncated
             .map(str::to_owned)
             .or_else(|| trailer.is_none().then(|| "the recording has no end".to_owned())),
-    }
+    };
+    let outside = costs::together(pass.outside_short.costs.bins(), pass.outside_long.costs.bins());
+    (summary, Costs { sources: costs, outside })
 }
 
 /// Records are all there is where nothing watched for detours.
@@ -174,9 +177,9 @@ fn sources(
     contents: &Contents<'_>,
     taken_ns: u64,
     duration_ns: u64,
-) -> Vec<SourceRow> {
+) -> (Vec<SourceRow>, Vec<Vec<Bin>>) {
     let mut finder = Finder::new();
-    let mut rows: Vec<SourceRow> = Vec::new();
+    let mut rows: Vec<(SourceRow, &Distribution)> = Vec::new();
     for (index, row) in pass.rows.rows.iter().enumerate() {
         if row.count + row.continued == 0 {
             continue;
@@ -184,7 +187,7 @@ fn sources(
         let members = || row.members.iter().filter_map(|&id| contents.sources.get(id as usize));
         let Some(first) = members().next() else { continue };
         let period = row_period(pass, index, first.class, &mut finder);
-        rows.push(SourceRow {
+        let source = SourceRow {
             class: first.class,
             name: first.name.clone(),
             unit: first.unit.clone(),
@@ -207,13 +210,14 @@ fn sources(
             own: members().any(|s| s.own),
             per_cpu: per_cpu(pass, row),
             per_lane: per_lane(pass, index),
-        });
+        };
+        rows.push((source, &row.costs));
     }
-    rows.sort_by(|a, b| {
+    rows.sort_by(|(a, _), (b, _)| {
         let key = |r: &SourceRow| (r.class, r.name.clone(), r.unit.clone());
         b.cost_ns_total.cmp(&a.cost_ns_total).then_with(|| key(a).cmp(&key(b)))
     });
-    rows
+    rows.into_iter().map(|(row, costs)| (row, costs.bins())).unzip()
 }
 
 fn per_cpu(pass: &Summariser, row: &Row) -> Vec<CpuPart> {

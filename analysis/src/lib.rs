@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod costs;
 mod detail;
 mod finish;
 mod lanes;
@@ -25,8 +26,10 @@ mod rates;
 mod rows;
 mod starts;
 mod summary;
+pub mod views;
 
 pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compare};
+pub use costs::{Bin, Costs};
 pub use pass::Summariser;
 pub use rates::{Cell, RateCounter, Rates, SourceRates};
 pub use summary::*;

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use trace::{Block, Class, Detour, Record, RecordFlags, Source};
 
+use crate::costs::{Costs, Distribution};
 use crate::lanes::LaneState;
-use crate::rows::{CpuSlots, Distribution, Rows, at};
+use crate::rows::{CpuSlots, Rows, at};
 use crate::starts::Budget;
 use crate::summary::Beside;
 use crate::{Contents, Summary, finish};
@@ -96,7 +97,13 @@ impl Summariser {
 
     /// The summary of everything added. The events taken in are not needed again.
     #[must_use]
-    pub fn finish(mut self, contents: &Contents<'_>) -> Summary {
+    pub fn finish(self, contents: &Contents<'_>) -> Summary {
+        self.finish_with_costs(contents).0
+    }
+
+    /// The same, with the distributions behind its quantiles.
+    #[must_use]
+    pub fn finish_with_costs(mut self, contents: &Contents<'_>) -> (Summary, Costs) {
         self.rows.extend(contents.sources);
         self.close_open();
         finish::build(&self, contents)

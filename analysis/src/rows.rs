@@ -1,45 +1,11 @@
 //! Fine-grained sources gathered into rows, one row per (class, name, unit), and what is summed per
-//! row. Distributions are HDR histograms: 3 significant digits, memory independent of the number of
-//! values.
+//! row.
 
 use std::collections::HashMap;
 
-use hdrhistogram::Histogram;
 use trace::{Class, Source, SourceId};
 
-/// The longest length a histogram is asked to hold, 36 years.
-const LONGEST: u64 = 1 << 60;
-
-/// Durations and their quantiles.
-#[derive(Default)]
-pub(crate) struct Distribution {
-    /// Made at the first value: a table of thousands of sources stays small.
-    histogram: Option<Histogram<u32>>,
-    max: u64,
-}
-
-impl Distribution {
-    pub(crate) fn add(&mut self, value: u64) {
-        if self.histogram.is_none() {
-            // Starts small and grows with the largest value seen.
-            self.histogram = Histogram::new(3).ok();
-        }
-        if let Some(histogram) = &mut self.histogram {
-            // Lengths of centuries come from damaged files only; `max` keeps them as they are.
-            let _ = histogram.record(value.min(LONGEST));
-        }
-        self.max = self.max.max(value);
-    }
-
-    pub(crate) fn quantile(&self, q: f64) -> u64 {
-        // A bucket's upper edge can lie above the largest value in it.
-        self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q).min(self.max))
-    }
-
-    pub(crate) fn max(&self) -> u64 {
-        self.max
-    }
-}
+use crate::costs::Distribution;
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Part {

@@ -1,15 +1,18 @@
 //! What touches the machine: hooks and the kernel's BTF, the probe and its clock, CPUs, names, the
 //! threads that read and write, and the merge of detours with kernel records.
 //!
-//! In: what to record ([`Options`]). Out: a trace file. Recording needs Linux; elsewhere only the
+//! In: what to record ([`Options`]). Out: a trace file, or the same events for somebody who watches
+//! ([`Feed`]). Recording needs Linux; elsewhere only the
 //! plain values of this crate exist.
 
 mod cpulist;
+mod feed;
 #[cfg(target_os = "linux")]
 mod linux;
 mod options;
 
 pub use cpulist::{CpuListError, CpuSet, format as format_cpus, parse as parse_cpus};
+pub use feed::{Delivery, Feed, State};
 #[cfg(target_os = "linux")]
 pub use linux::*;
 pub use options::{Options, ProgramOption, Threshold};

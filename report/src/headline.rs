@@ -10,6 +10,17 @@ use crate::words::{cpu_list, percent_said, plural, safe, time, wrap};
 const NAMED: usize = 2;
 
 pub(crate) fn headline(summary: &Summary, options: Options) -> Option<String> {
+    let style = options.style();
+    let mut text = style.title(&wrap(&sentence(summary), style.width, ""));
+    if let Some(warning) = warning(summary) {
+        text.push('\n');
+        text.push_str(&wrap(&warning, style.width, ""));
+    }
+    Some(text)
+}
+
+/// Where, how long, how much, and who most of it.
+pub(crate) fn sentence(summary: &Summary) -> String {
     let mut sentence = format!(
         "{}, kernel {}, {}{}: ",
         or_unknown(&summary.host),
@@ -28,15 +39,13 @@ pub(crate) fn headline(summary: &Summary, options: Options) -> Option<String> {
     if !most.is_empty() {
         sentence.push_str(&format!(" Most: {}.", most.join(", ")));
     }
-    let style = options.style();
-    let mut text = style.title(&wrap(&sentence, style.width, ""));
-    if let Some(reason) = &summary.truncated {
-        let warning =
-            format!("This recording is cut off: {}. What came before is good.", safe(reason));
-        text.push('\n');
-        text.push_str(&wrap(&warning, style.width, ""));
-    }
-    Some(text)
+    sentence
+}
+
+/// What has to be known before anything else.
+pub(crate) fn warning(summary: &Summary) -> Option<String> {
+    let reason = summary.truncated.as_ref()?;
+    Some(format!("This recording is cut off: {}. What came before is good.", safe(reason)))
 }
 
 fn or_unknown(name: &str) -> String {
@@ -80,7 +89,8 @@ fn verdict(summary: &Summary) -> String {
 }
 
 /// A source as one would say it: threads by name, everything else with its class.
-pub(crate) fn label(source: &SourceRow) -> String {
+#[must_use]
+pub fn label(source: &SourceRow) -> String {
     label_of(source.class, &source.name)
 }
 

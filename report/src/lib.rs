@@ -1,8 +1,9 @@
-//! How results are shown: the summary of a recording as text for a terminal and as JSON for scripts.
+//! How results are shown: the summary of a recording as text for a terminal, as JSON for scripts, as
+//! metrics for monitoring and, with figures and projections, as a page ([`html`]).
 //!
 //! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
 //! Names come from the recorded node, where any process may call itself anything: control characters
-//! in them never reach the terminal.
+//! in them never reach the terminal, markup in them never the page.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +16,9 @@ mod diff_html;
 mod exchange;
 mod grid;
 mod headline;
+pub mod html;
 mod notes;
+mod openmetrics;
 mod schedule;
 mod schedule_stats;
 mod slowdown;
@@ -23,7 +26,7 @@ mod sources;
 mod tables;
 mod timeline;
 mod whatif;
-mod words;
+pub mod words;
 
 use analysis::Summary;
 
@@ -33,6 +36,8 @@ pub use cycle::{CycleRow, cycle};
 pub use diff::{Projected, Projection, diff};
 pub use diff_html::diff_html;
 pub use exchange::{ExchangeFigures, exchange};
+pub use headline::label as source_label;
+pub use openmetrics::{Bounds, openmetrics};
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};

@@ -9,6 +9,12 @@ use crate::words::{count, percent_said, plural, safe, time, wrap};
 
 pub(crate) fn notes(summary: &Summary, options: Options) -> Option<String> {
     let style = options.style();
+    let body: Vec<String> = lines(summary).iter().map(|l| wrap(l, style.width, "    ")).collect();
+    Some(format!("{}\n{}", style.title("About this recording"), body.join("\n")))
+}
+
+/// One line per thing to know.
+pub(crate) fn lines(summary: &Summary) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     lines.extend(explained(summary));
     lines.extend(beside(summary));
@@ -34,8 +40,7 @@ pub(crate) fn notes(summary: &Summary, options: Options) -> Option<String> {
     }
     lines.extend(summary.limits.iter().map(|l| format!("Limit: {}", safe(l))));
     lines.extend(summary.remarks.iter().map(|r| format!("Remark: {}", safe(r))));
-    let body: Vec<String> = lines.iter().map(|l| wrap(l, style.width, "    ")).collect();
-    Some(format!("{}\n{}", style.title("About this recording"), body.join("\n")))
+    lines
 }
 
 fn explained(summary: &Summary) -> Vec<String> {

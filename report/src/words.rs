@@ -11,7 +11,8 @@ fn three(value: f64) -> String {
 }
 
 /// A length of time with its unit.
-pub(crate) fn time(ns: f64) -> String {
+#[must_use]
+pub fn time(ns: f64) -> String {
     if ns.is_nan() || ns <= 0.0 {
         return "0".to_owned();
     }
@@ -27,11 +28,13 @@ pub(crate) fn time(ns: f64) -> String {
 }
 
 /// The same without the space, for columns.
-pub(crate) fn tight(ns: u64) -> String {
+#[must_use]
+pub fn tight(ns: u64) -> String {
     time(ns as f64).replace(' ', "")
 }
 
-pub(crate) fn count(n: u64) -> String {
+#[must_use]
+pub fn count(n: u64) -> String {
     let v = n as f64;
     match n {
         0..100_000 => n.to_string(),
@@ -46,7 +49,8 @@ pub(crate) fn plural(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-pub(crate) fn rate(hz: f64) -> String {
+#[must_use]
+pub fn rate(hz: f64) -> String {
     match hz {
         v if v.is_nan() || v <= 0.0 => "0".to_owned(),
         v if v < 0.005 => "<0.01".to_owned(),
@@ -57,7 +61,8 @@ pub(crate) fn rate(hz: f64) -> String {
 }
 
 /// Never rounds something to nothing, nor a part to the whole.
-pub(crate) fn percent(value: f64) -> String {
+#[must_use]
+pub fn percent(value: f64) -> String {
     match value {
         v if v.is_nan() || v <= 0.0 => "0%".to_owned(),
         v if v < 0.005 => "<0.01%".to_owned(),
@@ -91,6 +96,13 @@ pub(crate) fn cpu_list(cpus: impl Iterator<Item = u32>) -> String {
     ranges.iter().map(name).collect::<Vec<_>>().join(",")
 }
 
+/// `CPU 3`, `CPUs 0-3,7`, from such a list.
+#[must_use]
+pub fn cpu_list_said(list: &str) -> String {
+    let plural = list.contains([',', '-']);
+    format!("CPU{} {list}", if plural { "s" } else { "" })
+}
+
 /// False for what a terminal would obey, and for what would change the direction or the place of the
 /// text around it.
 fn harmless(c: char) -> bool {
@@ -102,7 +114,8 @@ fn harmless(c: char) -> bool {
 }
 
 /// A name that cannot do anything to the terminal.
-pub(crate) fn safe(name: &str) -> String {
+#[must_use]
+pub fn safe(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());
     for c in name.chars() {
         if harmless(c) {
@@ -132,7 +145,8 @@ pub fn json_safe(json: &str) -> String {
 }
 
 /// At most `width` characters, with a mark where something was cut off.
-pub(crate) fn cut(text: &str, width: usize) -> String {
+#[must_use]
+pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

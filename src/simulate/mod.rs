@@ -13,6 +13,7 @@ pub mod job;
 pub mod network;
 pub mod noise;
 mod points;
+pub mod projection;
 pub mod recorded;
 mod resume;
 mod samples;

@@ -13,9 +13,14 @@ mod endings;
 #[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
+#[path = "../pty/mod.rs"]
+mod pty;
+#[cfg(target_os = "linux")]
 mod storms;
 #[cfg(target_os = "linux")]
 mod support;
+#[cfg(target_os = "linux")]
+mod top;
 #[cfg(target_os = "linux")]
 mod whatif;
 
@@ -34,6 +39,7 @@ fn main() {
         programs::TESTS,
         endings::TESTS,
         bad_input::TESTS,
+        top::TESTS,
     ]
     .concat();
     let mut arguments = Arguments::from_args();

@@ -2,6 +2,8 @@
 
 #[allow(dead_code)]
 mod common;
+mod packets;
+mod parquet;
 
 use std::io::Cursor;
 
@@ -154,6 +156,105 @@ fn an_import_written_as_a_trace_exports_the_same_again() {
         assert_eq!(detours(&again, lane), detours(&reader, lane));
     }
     assert_eq!(reimported(&again, ExportFormat::Json, None).runs[0].t_min_ns, Some(20.0));
+}
+
+#[test]
+fn a_perfetto_trace_holds_every_detour_and_record_on_the_track_of_its_source() {
+    let reader = trace();
+    let mut bytes = Vec::new();
+    let exported = export(&reader, ExportFormat::Perfetto, None, &mut bytes).unwrap();
+    let trace = packets::read(&bytes);
+    let (mut detours, mut records) = (0, 0);
+    for block in reader.blocks().map(Result::unwrap) {
+        let cpu = format!("cpu{}", block.lane.0);
+        for (detour, own) in block.composed() {
+            let slices = &trace.slices[&[&cpu, "detours"].map(str::to_owned)[..]];
+            let slice = slices.iter().find(|slice| slice.start == detour.start_ns).unwrap();
+            assert_eq!(slice.length, detour.len_ns);
+            assert_eq!(slice.numbers["outside_ns"], detour.outside_ns);
+            assert_eq!(slice.numbers["records"], own.len() as u64);
+            detours += 1;
+        }
+        for record in &block.records {
+            let source = &reader.sources()[record.source.0 as usize];
+            let track = match &source.unit {
+                Some(unit) => format!("{} ({unit})", source.name),
+                None => source.name.clone(),
+            };
+            let path = [cpu.clone(), source.class.name().to_owned(), track];
+            let slices = &trace.slices[&path[..]];
+            let slice = slices.iter().find(|slice| slice.start == record.start_ns).unwrap();
+            assert_eq!(slice.length, record.gross_ns);
+            assert_eq!(slice.numbers["net_ns"], record.net_ns);
+            assert_eq!(slice.numbers["cost_ns"], record.cost_ns);
+            assert!(slice.name.starts_with(&source.name), "{}", slice.name);
+            assert_eq!(slice.category, source.class.name());
+            records += 1;
+        }
+    }
+    assert_eq!(trace.slices.values().map(Vec::len).sum::<usize>(), detours + records);
+    assert_eq!(exported.rows, (detours + records) as u64);
+    assert!(detours > 100 && records > 1_000);
+}
+
+#[test]
+fn a_perfetto_trace_of_one_lane_has_that_lane_alone() {
+    let reader = trace();
+    let mut bytes = Vec::new();
+    export(&reader, ExportFormat::Perfetto, Some(LaneId(1)), &mut bytes).unwrap();
+    let trace = packets::read(&bytes);
+    assert!(!trace.slices.is_empty());
+    assert!(trace.slices.keys().all(|path| path[0] == "cpu1"));
+}
+
+#[test]
+fn a_parquet_table_reads_back_with_detours_and_sources() {
+    let reader = trace();
+    let mut bytes = Vec::new();
+    let exported = export(&reader, ExportFormat::Parquet, None, &mut bytes).unwrap();
+    let table = parquet::read(&bytes);
+    assert_eq!(exported.rows, table.rows as u64);
+    let number = |column: &str, row: usize| match &table.columns[column][row] {
+        parquet::Value::Number(number) => Some(*number),
+        parquet::Value::Missing => None,
+        other => panic!("{column}: {other:?}"),
+    };
+    let text = |column: &str, row: usize| match &table.columns[column][row] {
+        parquet::Value::Text(text) => Some(text.clone()),
+        parquet::Value::Missing => None,
+        other => panic!("{column}: {other:?}"),
+    };
+    // The parts of every detour add up to its length.
+    let mut lost = std::collections::BTreeMap::new();
+    let mut lengths = std::collections::BTreeMap::new();
+    for row in 0..table.rows {
+        let Some(detour) = number("detour", row) else { continue };
+        let key = (text("lane", row).unwrap(), detour);
+        *lost.entry(key.clone()).or_insert(0) += number("cost_ns", row).unwrap();
+        lengths.insert(key, number("detour_length_ns", row).unwrap());
+    }
+    assert_eq!(lost, lengths);
+    let wanted: usize = reader.block_infos().map(|info| info.detours as usize).sum();
+    assert_eq!(lost.len(), wanted);
+    // Every record is there, with the texts of its source.
+    let mut records: Vec<_> = reader.blocks().flat_map(|block| block.unwrap().records).collect();
+    records.sort_by_key(|record| (record.cpu, record.start_ns, record.depth));
+    let mut rows: Vec<usize> = (0..table.rows)
+        .filter(|&row| text("class", row).as_deref() != Some("outside_kernel"))
+        .collect();
+    let of = |row: usize| ["cpu", "start_ns", "depth"].map(|column| number(column, row).unwrap());
+    rows.sort_by_key(|&row| of(row));
+    assert_eq!(rows.len(), records.len());
+    for (row, record) in rows.into_iter().zip(records) {
+        let source = &reader.sources()[record.source.0 as usize];
+        assert_eq!(number("net_ns", row), Some(record.net_ns as i64));
+        assert_eq!(number("gross_ns", row), Some(record.gross_ns as i64));
+        assert_eq!(text("name", row).as_ref(), Some(&source.name));
+        assert_eq!(text("unit", row), source.unit);
+        assert_eq!(text("detail", row), source.detail);
+        assert_eq!(number("baseline", row), Some(0));
+    }
+    assert!(table.about["detour.host"] == "node1");
 }
 
 #[test]

@@ -2,15 +2,18 @@
 
 mod bench;
 mod btf;
+mod docs;
 mod ebpf;
 mod exec;
+mod fuzz;
+mod page;
 mod tally;
 mod test;
 mod tools;
 mod validate;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -32,6 +35,12 @@ enum Command {
     Test(Test),
     /// Measure what recording costs, against the targets, and write docs/performance.md
     Bench(Bench),
+    /// Feed broken and random input to everything that reads files, and to the event engine
+    Fuzz(Fuzz),
+    /// Open the report's pages in a headless Chromium and look whether everything holds
+    Page(Page),
+    /// Write docs/cli.md from the options, and man pages and completions beside the build products
+    Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
 }
@@ -61,6 +70,22 @@ struct Bench {
 }
 
 #[derive(Args)]
+struct Fuzz {
+    /// Targets [default: all]
+    targets: Vec<String>,
+    /// How long each
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+#[derive(Args)]
+struct Page {
+    /// Put pictures of the pages into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    pictures: Option<PathBuf>,
+}
+
+#[derive(Args)]
 struct Validate {
     /// A tenth of the runs; the table is printed but not published in docs/
     #[arg(long)]
@@ -86,6 +111,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
+        Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
+        Command::Page(options) => {
+            page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
+        }
+        Command::Docs => docs::run(&workspace)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{bench, ebpf, exec, tally::Tally, workspace::Workspace};
+use crate::{bench, ebpf, exec, page, tally::Tally, workspace::Workspace};
 
 /// Tests on the running kernel, which need root, time, and a machine to themselves.
 const KERNEL_TESTS: &str = "kernel";
@@ -50,6 +50,13 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
     });
     steps.step("examples in the documentation", |tally| {
         exec::watch(test_command(workspace).arg("--doc"), |line| tally.look(line))?
+    });
+    steps.step("pages in a browser", |tally| {
+        let good = page::run(workspace, None, |line| {
+            println!("{line}");
+            tally.look(line);
+        })?;
+        if good { Ok(()) } else { anyhow::bail!("a page is not as it should be") }
     });
     steps.step("kernel tests", |tally| {
         let mut command = test_command(workspace);

@@ -4,13 +4,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs::File,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use detour_abi::{Task, flag, kind};
-use trace::{Block, Detour, Lane, LaneId, Record, RecordFlags, Writer};
+use trace::{Block, Detour, Lane, LaneId, Record, RecordFlags};
 
 use crate::{
     clock::ClockLine,
@@ -18,6 +17,7 @@ use crate::{
     drain::{Batch, Decoded, decode},
     merge::{Merge, Named, Sink},
     names::Names,
+    output::Output,
     probe::{Jump, Jumps},
     program::{Program, Slice},
     targets::Targets,
@@ -27,8 +27,6 @@ use crate::{
 const BLOCK_EVENTS: usize = 1 << 15;
 /// With a high threshold most records are in no detour; they wait this long for one.
 const LONGEST_DETOUR_NS: u64 = 2_000_000_000;
-/// What a killed recorder loses at most.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// What is recorded.
 pub enum Subject {
@@ -76,7 +74,7 @@ struct ProbedLane {
 }
 
 pub struct Assembler {
-    writer: Writer<File>,
+    output: Output,
     names: Names,
     epoch_ns: u64,
     subject: Subject,
@@ -98,7 +96,7 @@ pub struct Assembler {
 
 /// What the assembler knows at the end.
 pub struct Assembled {
-    pub writer: Writer<File>,
+    pub output: Output,
     pub clock: ClockLine,
     pub closure_error: Option<f64>,
     /// Time the recorder's own threads took on measured CPUs, the probes left out.
@@ -113,7 +111,7 @@ impl Assembler {
     /// `epoch_ns` is the moment on CLOCK_MONOTONIC that becomes 0 in the trace; `clock` knows two
     /// anchors already, so that the first records find a line.
     pub fn new(
-        writer: Writer<File>,
+        output: Output,
         names: Names,
         subject: Subject,
         epoch_ns: u64,
@@ -125,7 +123,7 @@ impl Assembler {
             Subject::Program(_) => Vec::new(),
         };
         Assembler {
-            writer,
+            output,
             names,
             epoch_ns,
             subject,
@@ -269,7 +267,7 @@ impl Assembler {
         }
         let pid = self.names.tgid(tid).unwrap_or(tid);
         let thread = Lane::Thread { pid, tid, name: name.clone() };
-        if let Err(error) = self.writer.add_lane(lane, &thread) {
+        if let Err(error) = self.output.add_lane(lane, &thread) {
             self.write_error.get_or_insert(error.to_string());
         }
         match self.lane_names.get_mut(lane.0 as usize) {
@@ -353,7 +351,7 @@ impl Assembler {
     }
 
     fn write_full_blocks(&mut self, all: bool) {
-        let all = all || self.last_flush.elapsed() >= FLUSH_EVERY;
+        let all = all || self.last_flush.elapsed() >= self.output.flush_every();
         for lane in 0..self.lanes.len() {
             let events = self.lanes[lane].events();
             if events >= BLOCK_EVENTS || (all && events > 0) {
@@ -362,15 +360,22 @@ impl Assembler {
         }
         if all {
             self.last_flush = Instant::now();
-            if let Err(error) = self.writer.flush() {
+            let settled_ns = self.settled_ns();
+            if let Err(error) = self.output.flush(settled_ns, self.unwritten) {
                 self.write_error.get_or_insert(error.to_string());
             }
         }
     }
 
+    /// How far detours and records have come.
+    fn settled_ns(&self) -> u64 {
+        let settled = self.clock.settled_to().and_then(|ticks| self.clock.ns(ticks));
+        settled.unwrap_or(0).saturating_sub(self.epoch_ns)
+    }
+
     fn write_block(&mut self, lane: usize) {
         for (id, source) in self.names.take_changed() {
-            if let Err(error) = self.writer.add_source(id, &source) {
+            if let Err(error) = self.output.add_source(id, &source) {
                 self.write_error.get_or_insert(error.to_string());
             }
         }
@@ -378,9 +383,8 @@ impl Assembler {
         let parts = pieces(block);
         let whole = std::slice::from_ref(block);
         for part in parts.as_deref().unwrap_or(whole) {
-            if let Err(error) = self.writer.write_block(part) {
-                // The recording goes on: space may come back, and what is lost is counted.
-                self.unwritten += (part.detours.len() + part.records.len()) as u64;
+            // The recording goes on: space may come back, and what is lost is counted.
+            if let Err(error) = self.output.write_block(part, &mut self.unwritten) {
                 self.write_error.get_or_insert(error.to_string());
             }
         }
@@ -402,7 +406,7 @@ impl Assembler {
             self.closures.values().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
         let threads = self.program.threads.values().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
         Assembled {
-            writer: self.writer,
+            output: self.output,
             clock: self.clock,
             closure_error,
             own_ns: self.own_ns,

@@ -18,6 +18,8 @@ pub(crate) mod hooks;
 pub mod machine;
 pub(crate) mod merge;
 pub(crate) mod names;
+pub(crate) mod output;
+pub(crate) mod own_cost;
 pub mod probe;
 pub(crate) mod probes;
 pub(crate) mod program;
@@ -29,4 +31,5 @@ pub(crate) mod symbols;
 pub(crate) mod targets;
 pub(crate) mod threads;
 
+pub use own_cost::OwnCost;
 pub use record::{Outcome, RecordError, Watch, record};

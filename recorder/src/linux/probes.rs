@@ -21,6 +21,9 @@ use crate::{
     probe::{Jumps, ProbeError, Run, TimerCost, assess, run},
 };
 
+/// By which the probes are known in /proc.
+pub const THREAD_NAME: &str = "detour-probe";
+
 /// Readings to assess t_min: some 15 ms.
 const READINGS: u32 = 1_000_000;
 
@@ -92,7 +95,7 @@ pub fn prepare<C: Counter>(cpus: &CpuSet, settings: &Settings) -> Result<Vec<Pro
             ticks_per_ns: settings.ticks_per_ns,
         };
         let handle = std::thread::Builder::new()
-            .name("detour-probe".into())
+            .name(THREAD_NAME.to_owned())
             .spawn(move || thread.main::<C>(&ready_out, &released))
             .map_err(|source| ProbesError::Thread { cpu, source })?;
         starting.push((cpu, ready_in, release, handle));

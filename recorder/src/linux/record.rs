@@ -9,7 +9,7 @@ use std::{
 
 use detour_abi::CpuState;
 use thiserror::Error;
-use trace::{LaneTotals, Manifest, Overwrite, TraceError, Trailer, Writer};
+use trace::{LaneTotals, Manifest, TraceError, Trailer};
 
 use crate::{
     account::{self, Counted},
@@ -19,9 +19,11 @@ use crate::{
     clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
     cpulist::CpuSet,
     drain::Drain,
+    feed::{Feed, State},
     machine,
     names::Names,
     options::{Options, ProgramOption},
+    output::Output,
     probe::Jump,
     probes::{self, Probe, ProbesError},
     subject,
@@ -87,6 +89,8 @@ pub struct Watch<'a> {
     pub stop: &'a AtomicBool,
     /// Called ten times a second with the time recorded so far.
     pub progress: &'a dyn Fn(Duration),
+    /// Takes the events in place of a file; then [`Options::output`] is not written.
+    pub feed: Option<&'a Feed>,
 }
 
 pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> {
@@ -207,11 +211,11 @@ impl Session {
         let before = self.states();
         let epoch_ns = monotonic_ns();
         self.manifest.started_monotonic_ns = epoch_ns;
-        let writer = Writer::create(&options.output, Overwrite::Yes, &self.manifest)?;
+        let output = Output::open(options, watch.feed, &self.manifest)?;
         self.clock.push((self.anchor)());
         let subject = self.subject(target);
-        let assembler = Assembler::new(writer, names, subject, epoch_ns, self.clock.clone());
-        let threads = self.start_threads(assembler)?;
+        let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
+        let threads = self.start_threads(assembler, watch.feed.is_some())?;
 
         for probe in &self.probes {
             probe.release();
@@ -221,13 +225,22 @@ impl Session {
                 Ok(child) => Some(child),
                 Err(error) => {
                     let _ = threads.stop();
-                    let _ = std::fs::remove_file(&options.output);
+                    if watch.feed.is_none() {
+                        let _ = std::fs::remove_file(&options.output);
+                    }
                     return Err(error);
                 }
             },
             _ => None,
         };
-        let mut exit_code = subject::wait(options, watch, child.as_mut());
+        let progress = |passed: Duration| {
+            (watch.progress)(passed);
+            if let Some(feed) = watch.feed {
+                self.tell(feed, passed, &before);
+            }
+        };
+        let watch = Watch { progress: &progress, ..*watch };
+        let mut exit_code = subject::wait(options, &watch, child.as_mut());
 
         let finished = self.stop_probes();
         if self.probes.is_empty() {
@@ -272,6 +285,20 @@ impl Session {
         std::thread::sleep(WARM_UP);
     }
 
+    /// Says how it goes, once a second: the counters lie in memory that the CPUs are busy with.
+    fn tell(&self, feed: &Feed, passed: Duration, before: &[CpuState]) {
+        if passed.subsec_millis() >= 100 {
+            return;
+        }
+        let counted = Counted { before: before.to_vec(), after: self.states() };
+        let window_ns = passed.as_nanos() as u64 * self.measured.len() as u64;
+        let lost = counted.losses(&self.measured);
+        let detours = self.probes.iter().map(|probe| probe.ready.jumps.lost()).sum();
+        let lost = trace::Lost { detours, ..lost };
+        let overhead = counted.overhead(&self.measured, 0, window_ns, 0);
+        feed.say(State { lost, overhead });
+    }
+
     fn states(&self) -> Vec<CpuState> {
         self.bpf.as_ref().map(Bpf::states).unwrap_or_default()
     }
@@ -295,7 +322,11 @@ impl Session {
         }
     }
 
-    fn start_threads(&mut self, assembler: Assembler) -> Result<Threads, RecordError> {
+    fn start_threads(
+        &mut self,
+        assembler: Assembler,
+        watched: bool,
+    ) -> Result<Threads, RecordError> {
         let ring = self.bpf.as_mut().map(Bpf::take_ring).transpose()?;
         let drain = Drain {
             ring,
@@ -304,8 +335,12 @@ impl Session {
             cpus: self.measured.iter().copied().collect(),
             probes: self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
             anchor: self.anchor,
-            // With a CPU to itself the reader disturbs nobody; without one it comes rarely.
-            pause: Duration::from_millis(if self.housekeeping.is_empty() { 50 } else { 10 }),
+            // With a CPU to itself the reader disturbs nobody; without one it comes rarely, and so
+            // it does for somebody who looks at it twice a second.
+            pause: Duration::from_millis(match self.housekeeping.is_empty() || watched {
+                true => 50,
+                false => 10,
+            }),
         };
         Threads::start(drain, assembler, self.housekeeping.clone()).map_err(RecordError::Thread)
     }
@@ -381,11 +416,14 @@ impl Session {
         exit_code: Option<i32>,
     ) -> Outcome {
         let mut write_error = assembled.write_error;
-        let mut bytes = assembled.writer.bytes_written();
-        match assembled.writer.finish(trailer) {
-            Ok(file) => bytes = file.metadata().map_or(bytes, |meta| meta.len()),
-            Err(error) => {
-                write_error.get_or_insert(error.to_string());
+        let mut bytes = 0;
+        if let Output::File(writer) = assembled.output {
+            bytes = writer.bytes_written();
+            match writer.finish(trailer) {
+                Ok(file) => bytes = file.metadata().map_or(bytes, |meta| meta.len()),
+                Err(error) => {
+                    write_error.get_or_insert(error.to_string());
+                }
             }
         }
         let output = options.output.clone();

@@ -18,7 +18,7 @@ pub use draw::{draw, key};
 pub use hits::Hit;
 pub use local::{Cursor, Local, WorkError};
 pub use origin::{Composition, UNKNOWN};
-pub(crate) use spread::Periodic;
+pub(crate) use spread::{LOOKED_UP, Periodic};
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};
 

@@ -37,8 +37,9 @@ pub struct Noise {
     repeat: bool,
 }
 
-/// Ranks whose offsets are looked up together.
-const BATCH: usize = 64;
+/// Ranks whose places in the noise are looked up together: the look-ups miss the first cache, and so
+/// overlap.
+pub(crate) const LOOKED_UP: usize = 64;
 
 const OFFSET: u64 = 1;
 const TIMELINE: u64 = 2;
@@ -136,18 +137,39 @@ impl<'a> RunNoise<'a> {
     }
 
     /// Until when each rank is clear of detours from time 0 on: what `local(rank).clear_until(0)`
-    /// says, for all ranks at once. The common case is worked on in batches, so that the look-ups,
-    /// which miss the first cache, overlap.
+    /// says, for all ranks at once.
     pub fn clear_at_start(&self, clear: &mut [i64]) {
-        let ([timeline], Offsets::Random) = (&self.noise.timelines[..], &self.noise.offsets) else {
+        let Some((timeline, limit)) = self.everywhere() else {
             for (rank, clear) in (0..).zip(clear) {
                 *clear = self.local(rank).clear_until(0);
             }
             return;
         };
-        let limit = Local::new(timeline, 0, self.noise.repeat).limit();
         let (key, span) = (self.offset_key, self.span(timeline));
-        simd::widest(StartBatches { clear, timeline, key, span, limit });
+        simd::widest(Start { clear, timeline, key, span, limit });
+    }
+
+    /// Until when each of some ranks is clear, from a time of its own on: `local(rank).clear_until`.
+    pub(crate) fn clear_from(&self, ranks: &[u64], times: &[i64], clear: &mut [i64; LOOKED_UP]) {
+        if let Some((timeline, limit)) = self.everywhere() {
+            let (key, span) = (self.offset_key, self.span(timeline));
+            if simd::widest(From { ranks, times, clear, timeline, key, span, limit }) {
+                return;
+            }
+        }
+        for ((clear, &rank), &time) in clear.iter_mut().zip(ranks).zip(times) {
+            *clear = self.local(rank).clear_until(time);
+        }
+    }
+
+    /// The one timeline that all ranks are in, anywhere, and the latest time it may be asked about.
+    fn everywhere(&self) -> Option<(&'a Timeline, i64)> {
+        match (&self.noise.timelines[..], &self.noise.offsets) {
+            ([timeline], Offsets::Random) => {
+                Some((timeline, Local::new(timeline, 0, self.noise.repeat).limit()))
+            }
+            _ => None,
+        }
     }
 
     /// One source of periodic noise, whatever its phase on each rank.
@@ -206,7 +228,7 @@ pub(crate) struct Periodic {
     pub(crate) length: i64,
 }
 
-struct StartBatches<'a> {
+struct Start<'a> {
     clear: &'a mut [i64],
     timeline: &'a Timeline,
     key: u64,
@@ -214,21 +236,63 @@ struct StartBatches<'a> {
     limit: i64,
 }
 
-impl simd::Kernel for StartBatches<'_> {
+impl simd::Kernel for Start<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        for (batch, clear) in (0..).zip(self.clear.chunks_mut(BATCH)) {
-            let mut offsets = [0; BATCH];
+        let Start { clear, timeline, key, span, limit } = self;
+        let (period, length) = (timeline.span(), timeline.span() - timeline.free());
+        for (batch, clear) in (0..).zip(clear.chunks_mut(LOOKED_UP)) {
+            let mut offsets = [0; LOOKED_UP];
             for (lane, offset) in (0..).zip(&mut offsets) {
-                *offset = below(draw(self.key, batch * BATCH as u64 + lane), self.span);
+                *offset = below(draw(key, batch * LOOKED_UP as u64 + lane), span);
             }
-            self.timeline.next_starts(&mut offsets);
+            if timeline.is_periodic() {
+                for (clear, offset) in clear.iter_mut().zip(offsets) {
+                    *clear = if offset < length { -offset } else { period - offset };
+                }
+                continue;
+            }
+            timeline.next_starts(&mut offsets);
             for (clear, next) in clear.iter_mut().zip(offsets) {
-                *clear = next.min(self.limit);
+                *clear = next.min(limit);
             }
         }
+    }
+}
+
+struct From<'a> {
+    ranks: &'a [u64],
+    times: &'a [i64],
+    clear: &'a mut [i64; LOOKED_UP],
+    timeline: &'a Timeline,
+    key: u64,
+    span: i64,
+    limit: i64,
+}
+
+impl simd::Kernel for From<'_> {
+    /// False if a time is too many turns of the trace away.
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let mut positions = [0; LOOKED_UP];
+        let (turn, mut beyond) = (self.timeline.span(), 0);
+        for ((position, &rank), &time) in positions.iter_mut().zip(self.ranks).zip(self.times) {
+            let at = time + below(draw(self.key, rank), self.span);
+            *position = if at < turn { at } else { at - turn };
+            beyond |= (turn - 1 - *position) | *position;
+        }
+        if beyond < 0 || self.timeline.is_empty() {
+            return false;
+        }
+        self.timeline.next_starts(&mut positions);
+        for ((clear, next), &time) in self.clear.iter_mut().zip(positions).zip(self.times) {
+            *clear = (time + next).min(self.limit);
+        }
+        true
     }
 }
 
@@ -303,6 +367,15 @@ mod tests {
             let mut together = vec![0; 1000];
             noise.run(42, 5).clear_at_start(&mut together);
             assert_eq!(together, clear(&noise, 5));
+            // And from times of their own on, within the trace's first two turns.
+            let noise = noise.repeating(true);
+            let run = noise.run(42, 5);
+            let ranks: [u64; LOOKED_UP] = std::array::from_fn(|i| i as u64 * 7);
+            let times = ranks.map(|rank| rank as i64 * 911 % 20_000);
+            let mut together = [0; LOOKED_UP];
+            run.clear_from(&ranks, &times, &mut together);
+            let one = |(&rank, &time)| run.local(rank).clear_until(time);
+            assert_eq!(together.to_vec(), ranks.iter().zip(&times).map(one).collect::<Vec<_>>());
         }
     }
 

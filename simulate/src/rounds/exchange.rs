@@ -17,6 +17,7 @@ use std::ops::ControlFlow;
 
 use super::{
     FOREVER, RunError,
+    hits::Hits,
     lanes::{LANES, Step, untrusted},
     sized,
     tiles::{self, Planned, Tile},
@@ -40,6 +41,7 @@ pub struct State {
     /// Old times that a shift would overwrite too early.
     pub(super) saved: Vec<i64>,
     pub(super) tile: Tile,
+    pub(super) hits: Hits,
 }
 
 impl State {

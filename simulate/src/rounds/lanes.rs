@@ -1,7 +1,7 @@
 //! The hot loop: neighbouring ranks receive, combine and send on, as if there were no detours. Ranks
-//! whose result lies beyond their clear time are computed again, exactly.
+//! whose result lies beyond their clear time are put aside, and settled when they are many.
 
-use super::periodic::Hit;
+use super::{hits::Hits, periodic::Hit};
 use crate::{
     loggops::MessageCost,
     noise::{Periodic, RunNoise, WorkError},
@@ -57,9 +57,18 @@ impl Ranks {
         Ranks { first, width: usize::MAX, stride: 0, all }
     }
 
+    #[inline]
     fn at(&self, place: usize) -> u64 {
-        let rank = self.first + place / self.width * self.stride + place % self.width;
-        (rank % self.all) as u64
+        // A division of short numbers, and only where there is something to divide.
+        let place = match self.stride {
+            0 => place,
+            stride => {
+                let (place, width) = (place as u32, self.width as u32);
+                (place / width) as usize * stride + (place % width) as usize
+            }
+        };
+        let rank = self.first + place;
+        (if rank < self.all { rank } else { rank - self.all }) as u64
     }
 }
 
@@ -96,6 +105,7 @@ pub struct Block<'a, 'n, const GAPS: bool> {
     pub recv_free: &'a mut [i64],
     pub step: &'a Step,
     pub noise: &'a RunNoise<'n>,
+    pub hits: &'a mut Hits,
 }
 
 impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
@@ -122,7 +132,7 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
                 self.few(groups * LANES, rest)?;
             }
         }
-        Ok(())
+        if self.hits.is_empty() { Ok(()) } else { self.settle() }
     }
 }
 
@@ -168,16 +178,46 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let place = self.first + at;
         let (senders, sender) = self.source.find(self.time, at);
         let from = *chunk(senders, sender);
+        let own = *chunk(self.time, place);
         let free = if GAPS { *chunk(self.recv_free, place) } else { [0; LANES] };
-        let rank = |lane| self.ranks.at(place + lane);
-        let (own, clear) = (chunk_mut(self.time, place), chunk_mut(self.clear, place));
-        *own = exactly::<GAPS>(self.step, self.noise, rank, own, &from, clear, &free)?;
+        let clear = chunk(self.clear, place);
+        let step = self.step;
+        let again = Again::<GAPS> { step, own: &own, from: &from, clear, recv_free: &free };
+        let (done, next_free, hit) = simd::widest(again);
+        self.put_aside(hit, place, &own, &from, &free);
+        *chunk_mut(self.time, place) = done;
         if GAPS {
-            for (free, from) in chunk_mut(self.recv_free, place).iter_mut().zip(from) {
-                *free = (*free).max(from + self.step.message.latency) + self.step.message.gap;
-            }
+            *chunk_mut(self.recv_free, place) = next_free;
         }
-        Ok(())
+        if self.hits.is_full() { self.settle() } else { Ok(()) }
+    }
+
+    #[inline]
+    fn put_aside(
+        &mut self,
+        mut hit: u32,
+        place: usize,
+        own: &[i64; LANES],
+        from: &[i64; LANES],
+        free: &[i64; LANES],
+    ) {
+        let message = &self.step.message;
+        while hit != 0 {
+            let lane = hit.trailing_zeros() as usize;
+            hit &= hit - 1;
+            let mut begin = from[lane] + message.latency;
+            if GAPS {
+                begin = begin.max(free[lane]);
+            }
+            let place = place + lane;
+            self.hits.push(place, self.ranks.at(place), begin + message.transfer, own[lane]);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle(&mut self) -> Result<(), WorkError> {
+        self.hits.settle::<GAPS>(self.step, self.noise, self.time, self.clear)
     }
 
     /// The last few, with ranks beside them that nothing can happen to.
@@ -192,21 +232,15 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let (senders, sender) = self.source.find(self.time, at);
         let from = padded(&senders[sender..sender + used], 0);
         let own = padded(&self.time[place..place + used], 0);
-        let mut clear = padded(&self.clear[place..place + used], i64::MAX);
+        let clear = padded(&self.clear[place..place + used], i64::MAX);
         let free = if GAPS { padded(&self.recv_free[place..place + used], 0) } else { [0; LANES] };
-        let lanes = Lanes::receive::<GAPS>(self.step, &own, &from, &clear, &free);
-        let rank = |lane| self.ranks.at(place + lane);
-        let done = match lanes.beyond < 0 {
-            false => lanes.done,
-            true => {
-                let clear = &mut clear;
-                exactly::<GAPS>(self.step, self.noise, rank, &own, &from, clear, &free)?
-            }
-        };
+        let (own, from, step) = (&own, &from, self.step);
+        let again = Again::<GAPS> { step, own, from, clear: &clear, recv_free: &free };
+        let (done, next_free, hit) = simd::Kernel::run(again);
+        self.put_aside(hit, place, own, from, &free);
         self.time[place..place + used].copy_from_slice(&done[..used]);
-        self.clear[place..place + used].copy_from_slice(&clear[..used]);
         if GAPS {
-            self.recv_free[place..place + used].copy_from_slice(&lanes.free[..used]);
+            self.recv_free[place..place + used].copy_from_slice(&next_free[..used]);
         }
         Ok(())
     }
@@ -249,49 +283,6 @@ impl Lanes {
     }
 }
 
-/// The same where some of the ranks have a detour near: their times, and until when they are clear.
-fn exactly<const GAPS: bool>(
-    step: &Step,
-    noise: &RunNoise<'_>,
-    rank: impl Fn(usize) -> u64,
-    own: &[i64; LANES],
-    from: &[i64; LANES],
-    clear: &mut [i64; LANES],
-    recv_free: &[i64; LANES],
-) -> Result<[i64; LANES], WorkError> {
-    if noise.is_none() {
-        return Err(WorkError::Overflow);
-    }
-    let (mut done, mut hit) = simd::widest(Again::<GAPS> { step, own, from, clear, recv_free });
-    let Step { message, between, send_wait, send, last } = *step;
-    while hit != 0 {
-        let lane = hit.trailing_zeros() as usize;
-        hit &= hit - 1;
-        let mut begin = from[lane] + message.latency;
-        if GAPS {
-            begin = begin.max(recv_free[lane]);
-        }
-        let arrived = begin + message.transfer;
-        let mut cursor = noise.local(rank(lane)).at(arrived);
-        let received = cursor.work(arrived, message.cpu)?.max(own[lane]);
-        // Until when it is clear is asked for from here on, whatever the cursor passes.
-        let clear_until = cursor.clear_until(received);
-        let mut time = received;
-        if between > 0 {
-            time = cursor.work(time, between)?;
-        }
-        if !last {
-            if GAPS {
-                time = time.max(own[lane] + send_wait);
-            }
-            time = cursor.work(time, send)?;
-        }
-        clear[lane] = if clear_until < time { untrusted(clear_until) } else { clear_until };
-        done[lane] = time;
-    }
-    Ok(done)
-}
-
 /// The hot loop once more, for which of the ranks lie beyond their clear times: the loop itself keeps
 /// its results in registers and has no time to say so.
 struct Again<'a, const GAPS: bool> {
@@ -303,7 +294,8 @@ struct Again<'a, const GAPS: bool> {
 }
 
 impl<const GAPS: bool> simd::Kernel for Again<'_, GAPS> {
-    type Output = ([i64; LANES], u32);
+    /// Times, when the NIC takes the next message, and who is beyond: a bit each.
+    type Output = ([i64; LANES], [i64; LANES], u32);
 
     #[inline(always)]
     fn run(self) -> Self::Output {
@@ -313,7 +305,7 @@ impl<const GAPS: bool> simd::Kernel for Again<'_, GAPS> {
         for (lane, (done, clear)) in lanes.done.iter().zip(clear).enumerate() {
             hit |= u32::from(done > clear) << lane;
         }
-        (lanes.done, hit)
+        (lanes.done, lanes.free, hit)
     }
 }
 

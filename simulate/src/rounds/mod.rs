@@ -17,6 +17,7 @@
 
 mod exchange;
 mod general;
+mod hits;
 mod lanes;
 mod pass;
 pub mod path;

@@ -1,6 +1,7 @@
 //! One round over one array: who hears from whom, in place.
 
 use super::{
+    hits::Hits,
     lanes::{Block, Ranks, Source, Step},
     periodic,
 };
@@ -20,6 +21,7 @@ pub struct Round<'a, 'n> {
     pub recv_free: &'a mut [i64],
     pub noise: &'a RunNoise<'n>,
     pub step: Step,
+    pub hits: &'a mut Hits,
 }
 
 impl Round<'_, '_> {
@@ -108,9 +110,9 @@ impl Round<'_, '_> {
         width: usize,
         source: Source<'b>,
     ) -> Block<'b, 'b, GAPS> {
-        let Round { ranks, time, clear, recv_free, noise, step } = self;
+        let Round { ranks, time, clear, recv_free, noise, step, hits } = self;
         let periodic = noise.periodic().filter(|noise| periodic::fits(noise, step));
-        Block { periodic, ranks, first, width, source, time, clear, recv_free, step, noise }
+        Block { periodic, ranks, first, width, source, time, clear, recv_free, step, noise, hits }
     }
 }
 

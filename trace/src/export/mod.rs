@@ -1,10 +1,14 @@
-//! Writes traces in other tools' formats: netgauge, LogGOPSim, CSV, JSON, and HdrHistogram files.
+//! Writes traces in other tools' formats: netgauge, LogGOPSim, CSV, JSON, HdrHistogram files, and
+//! with everything a recording holds, Perfetto traces and Parquet tables.
 //!
 //! Everything streams: a block per lane is in memory, never the trace. What a format cannot hold is
-//! left out: only CSV knows sources, histograms know no times.
+//! left out: histograms know no times, netgauge and LogGOPSim no sources.
 
 mod histogram;
 mod lanes;
+mod parquet;
+mod perfetto;
+mod protobuf;
 mod text;
 
 use std::fmt;
@@ -32,10 +36,14 @@ pub enum ExportFormat {
     HistogramLog,
     /// HdrHistogram percentile table of the detours' lengths.
     Percentiles,
+    /// Perfetto's own trace format: a track per lane, class and source.
+    Perfetto,
+    /// One row per part of a detour and per record in none.
+    Parquet,
 }
 
 impl ExportFormat {
-    pub const ALL: [ExportFormat; 7] = [
+    pub const ALL: [ExportFormat; 9] = [
         ExportFormat::Netgauge,
         ExportFormat::LogGopSim,
         ExportFormat::Csv,
@@ -43,6 +51,8 @@ impl ExportFormat {
         ExportFormat::Json,
         ExportFormat::HistogramLog,
         ExportFormat::Percentiles,
+        ExportFormat::Perfetto,
+        ExportFormat::Parquet,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -54,6 +64,8 @@ impl ExportFormat {
             ExportFormat::Json => "json",
             ExportFormat::HistogramLog => "hlog",
             ExportFormat::Percentiles => "hgrm",
+            ExportFormat::Perfetto => "perfetto",
+            ExportFormat::Parquet => "parquet",
         }
     }
 }
@@ -85,7 +97,8 @@ pub enum ExportError {
     #[error("the trace has no lanes: there is nothing to export")]
     NoLanes,
     #[error(
-        "`{name}` is no format to export to: use netgauge, loggopsim, csv, csv-records, json, hlog or hgrm"
+        "`{name}` is no format to export to: use netgauge, loggopsim, csv, csv-records, json, hlog, \
+         hgrm, perfetto or parquet"
     )]
     UnknownFormat { name: String },
     #[error("cannot build the histogram: {0}")]
@@ -96,7 +109,7 @@ pub enum ExportError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     pub lanes: u64,
-    /// Detours, or records for [`ExportFormat::CsvRecords`].
+    /// Detours; records for [`ExportFormat::CsvRecords`]; both for the formats that hold both.
     pub rows: u64,
 }
 
@@ -126,6 +139,8 @@ pub fn export<R: Read + Seek>(
         ExportFormat::Json => text::json(reader, &lanes, &mut out),
         ExportFormat::HistogramLog => histogram::log(reader, &lanes, &mut out),
         ExportFormat::Percentiles => histogram::percentiles(reader, &lanes, &mut out),
+        ExportFormat::Perfetto => perfetto::perfetto(reader, lane, &mut out),
+        ExportFormat::Parquet => parquet::parquet(reader, lane, &mut out),
     }?;
     out.flush()?;
     Ok(Exported { lanes: lanes.len() as u64, rows })

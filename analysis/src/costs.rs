@@ -1,0 +1,99 @@
+//! Distributions of lengths as HDR histograms: 3 significant digits, memory independent of the number
+//! of values.
+
+use hdrhistogram::Histogram;
+
+/// The longest length a histogram is asked to hold, 36 years.
+const LONGEST: u64 = 1 << 60;
+
+/// Values up to `ns` (and above the bin before), and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bin {
+    pub ns: u64,
+    pub count: u64,
+}
+
+/// How the lengths of each source are distributed, beside a [`crate::Summary`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// One per row of the summary's sources, in its order: whole interruptions.
+    pub sources: Vec<Vec<Bin>>,
+    /// Parts of detours that no record explains.
+    pub outside: Vec<Bin>,
+}
+
+/// Durations and their quantiles.
+#[derive(Default)]
+pub(crate) struct Distribution {
+    /// Made at the first value: a table of thousands of sources stays small.
+    histogram: Option<Histogram<u32>>,
+    max: u64,
+}
+
+impl Distribution {
+    pub(crate) fn add(&mut self, value: u64) {
+        if self.histogram.is_none() {
+            // Starts small and grows with the largest value seen.
+            self.histogram = Histogram::new(3).ok();
+        }
+        if let Some(histogram) = &mut self.histogram {
+            // Lengths of centuries come from damaged files only; `max` keeps them as they are.
+            let _ = histogram.record(value.min(LONGEST));
+        }
+        self.max = self.max.max(value);
+    }
+
+    pub(crate) fn quantile(&self, q: f64) -> u64 {
+        // A bucket's upper edge can lie above the largest value in it.
+        self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q).min(self.max))
+    }
+
+    pub(crate) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// What it holds, ascending.
+    pub(crate) fn bins(&self) -> Vec<Bin> {
+        let Some(histogram) = &self.histogram else { return Vec::new() };
+        let bins = histogram.iter_recorded().map(|step| Bin {
+            ns: step.value_iterated_to().min(self.max),
+            count: u64::from(step.count_at_value()),
+        });
+        bins.collect()
+    }
+}
+
+/// Two of them as one.
+pub(crate) fn together(one: Vec<Bin>, other: Vec<Bin>) -> Vec<Bin> {
+    let mut all = one;
+    all.extend(other);
+    all.sort_by_key(|bin| bin.ns);
+    all.dedup_by(|next, kept| {
+        let same = next.ns == kept.ns;
+        if same {
+            kept.count += next.count;
+        }
+        same
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_hold_every_value_and_end_at_the_largest() {
+        let mut all = Distribution::default();
+        for value in [5, 5, 1_000_003, 70] {
+            all.add(value);
+        }
+        let bins = all.bins();
+        assert_eq!(bins.iter().map(|b| b.count).sum::<u64>(), 4);
+        assert_eq!(bins.first(), Some(&Bin { ns: 5, count: 2 }));
+        assert_eq!(bins.last(), Some(&Bin { ns: 1_000_003, count: 1 }));
+        let twice = together(bins.clone(), bins);
+        assert_eq!((twice.len(), twice[0].count), (3, 4));
+        assert!(Distribution::default().bins().is_empty());
+    }
+}

@@ -1,0 +1,146 @@
+//! What the figures of a report show: detours over time, time lost per lane and moment, spectra, and
+//! the distribution of lengths.
+//!
+//! In: a [`Summary`] (from a first pass, it says which sources matter) and the blocks once more. Out:
+//! plain values, of a size that does not depend on how much was recorded.
+
+mod heat;
+mod scatter;
+mod series;
+mod spectrum;
+
+use trace::{Block, Class, Record, RecordFlags, Source};
+
+pub use heat::{Heat, HeatRow};
+pub use scatter::{Point, Scatter};
+pub use series::{Series, SeriesOf};
+pub use spectrum::Spectrum;
+
+use crate::costs::{Bin, Distribution};
+use crate::{Contents, CostBasis, Summary};
+
+/// The figures of one recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Views {
+    /// First and last watched moment, ns.
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// The sources that are told apart, most costly first; points and spectra refer to it.
+    pub series: Vec<Series>,
+    pub scatter: Scatter,
+    pub heat: Heat,
+    /// One per series that came often enough to have one.
+    pub spectra: Vec<Spectrum>,
+    /// Lengths of all detours (of all records where there was no probe).
+    pub lengths: Vec<Bin>,
+}
+
+/// Takes in the blocks of a recording that has been summed up already.
+pub struct Viewer {
+    from_ns: u64,
+    to_ns: u64,
+    records_only: bool,
+    series: Vec<Series>,
+    of: SeriesOf,
+    idle: Vec<bool>,
+    scatter: scatter::Collector,
+    heat: heat::Collector,
+    spectra: spectrum::Collector,
+    lengths: Distribution,
+}
+
+impl Viewer {
+    /// `ends` are the earliest start and the latest end of any event.
+    #[must_use]
+    pub fn new(summary: &Summary, contents: &Contents<'_>, ends: (u64, u64)) -> Self {
+        let (from_ns, to_ns) = watched(contents, ends);
+        let series = series::of(summary);
+        let of = SeriesOf::new(&series, summary, contents.sources);
+        let spectra = spectrum::Collector::new(&series, summary, from_ns, to_ns);
+        Viewer {
+            from_ns,
+            to_ns,
+            records_only: summary.cost_basis == CostBasis::Records,
+            scatter: scatter::Collector::new(from_ns, to_ns, series.len()),
+            heat: heat::Collector::new(from_ns, to_ns, contents.lanes.len()),
+            spectra,
+            lengths: Distribution::default(),
+            idle: contents.sources.iter().map(|s: &Source| s.class == Class::Idle).collect(),
+            series,
+            of,
+        }
+    }
+
+    pub fn add(&mut self, block: &Block) {
+        let lane = block.lane.0;
+        for record in &block.records {
+            if !self.counts(record) {
+                continue;
+            }
+            let Some(series) = self.of.source(record.source) else { continue };
+            if self.records_only {
+                self.event(lane, record.start_ns, record.cost_ns, series);
+            }
+            if !record.flags.contains(RecordFlags::CONTINUED) {
+                self.spectra.add(series, lane, record.start_ns);
+            }
+        }
+        if self.records_only {
+            return;
+        }
+        for (detour, records) in block.composed() {
+            let mut largest = detour.outside_ns;
+            let mut by = self.of.outside();
+            for record in records.iter().filter(|r| self.counts(r)) {
+                // A record that explains anything names the detour; of several the most costly does.
+                if (record.cost_ns > largest || by.is_none())
+                    && let Some(series) = self.of.source(record.source)
+                {
+                    (largest, by) = (record.cost_ns, Some(series));
+                }
+            }
+            let Some(series) = by else { continue };
+            self.event(lane, detour.start_ns, detour.len_ns, series);
+            if Some(series) == self.of.outside() {
+                self.spectra.add(series, lane, detour.start_ns);
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn finish(self) -> Views {
+        Views {
+            from_ns: self.from_ns,
+            to_ns: self.to_ns,
+            spectra: self.spectra.finish(),
+            series: self.series,
+            scatter: self.scatter.finish(),
+            heat: self.heat.finish(),
+            lengths: self.lengths.bins(),
+        }
+    }
+
+    /// As in the summary: the undisturbed thread is no noise, and a CPU that idles while nothing
+    /// waits takes no time.
+    fn counts(&self, record: &Record) -> bool {
+        let idle = self.idle.get(record.source.0 as usize).copied().unwrap_or(true);
+        !record.flags.contains(RecordFlags::BASELINE)
+            && (!idle || record.flags.contains(RecordFlags::IN_DETOUR))
+    }
+
+    fn event(&mut self, lane: u32, start_ns: u64, len_ns: u64, series: usize) {
+        self.scatter.add(start_ns, len_ns, series);
+        self.heat.add(lane, start_ns, len_ns);
+        self.lengths.add(len_ns);
+    }
+}
+
+/// What the trailer says, or, where it says nothing, from the first event to the last.
+fn watched(contents: &Contents<'_>, ends: (u64, u64)) -> (u64, u64) {
+    let totals = contents.trailer.map_or(&[][..], |t| &t.lanes);
+    let windows = || totals.iter().filter(|t| t.to_ns > t.from_ns);
+    match (windows().map(|t| t.from_ns).min(), windows().map(|t| t.to_ns).max()) {
+        (Some(from), Some(to)) => (from, to),
+        _ => (ends.0, ends.1.max(ends.0.saturating_add(1))),
+    }
+}

@@ -1,0 +1,127 @@
+//! What the user wants to see of what there is: order, filter, span, selection.
+
+use std::cmp::Ordering;
+
+use trace::{Class, Mode};
+
+use crate::snapshot::{RowShown, Snapshot};
+
+/// What the sources are ordered by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    #[default]
+    Taken,
+    Rate,
+    Longest,
+    Total,
+    Name,
+}
+
+impl Sort {
+    pub const ALL: [Sort; 5] = [Sort::Taken, Sort::Rate, Sort::Longest, Sort::Total, Sort::Name];
+
+    pub fn next(self) -> Sort {
+        let at = Sort::ALL.iter().position(|&sort| sort == self).unwrap_or(0);
+        Sort::ALL[(at + 1) % Sort::ALL.len()]
+    }
+}
+
+/// How far back sums go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Span {
+    #[default]
+    Second,
+    TenSeconds,
+    Start,
+}
+
+impl Span {
+    pub fn next(self) -> Span {
+        match self {
+            Span::Second => Span::TenSeconds,
+            Span::TenSeconds => Span::Start,
+            Span::Start => Span::Second,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Span::Second => "last 1 s",
+            Span::TenSeconds => "last 10 s",
+            Span::Start => "since start",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choices {
+    pub sort: Sort,
+    pub reversed: bool,
+    pub span: Span,
+    /// Sources whose class, name or unit holds this, whatever the case.
+    pub filter: String,
+    /// The filter is being typed.
+    pub typing: bool,
+    /// The source that is selected, by class, name and unit: it stays so when the order changes.
+    pub selected: Option<(Class, String, Option<String>)>,
+    /// Threads count as noise, too. Without a probe they may be the work itself.
+    pub threads: bool,
+    pub help: bool,
+    pub paused: bool,
+    /// Said in the last line until the next key.
+    pub message: Option<String>,
+}
+
+impl Choices {
+    /// With a probe or a program everything that runs in its place is noise.
+    pub fn for_mode(mode: Mode) -> Choices {
+        Choices { threads: mode != Mode::KernelOnly, ..Choices::default() }
+    }
+
+    /// The sources to be shown, in their order.
+    pub fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a RowShown> {
+        let wanted = self.filter.to_lowercase();
+        let mut rows: Vec<&RowShown> =
+            snapshot.rows.iter().filter(|row| matches(row, &wanted)).collect();
+        rows.sort_by(|a, b| {
+            let order = self.compare(a, b);
+            let order = if self.reversed { order.reverse() } else { order };
+            order.then_with(|| identity(a).cmp(&identity(b)))
+        });
+        rows
+    }
+
+    /// The largest first, names from A on.
+    fn compare(&self, a: &RowShown, b: &RowShown) -> Ordering {
+        let (now_a, now_b) = (&a.sums[self.span as usize], &b.sums[self.span as usize]);
+        let since = Span::Start as usize;
+        match self.sort {
+            Sort::Taken => now_b.ns.cmp(&now_a.ns).then(b.sums[since].ns.cmp(&a.sums[since].ns)),
+            Sort::Rate => now_b.count.cmp(&now_a.count),
+            Sort::Longest => now_b.longest_ns.cmp(&now_a.longest_ns),
+            Sort::Total => b.sums[since].ns.cmp(&a.sums[since].ns),
+            Sort::Name => a.name.cmp(&b.name),
+        }
+    }
+
+    /// Place of the selected source among `rows`.
+    pub fn selected_at(&self, rows: &[&RowShown]) -> Option<usize> {
+        let (class, name, unit) = self.selected.as_ref()?;
+        rows.iter().position(|row| (row.class, &row.name, &row.unit) == (*class, name, unit))
+    }
+
+    pub(crate) fn select(&mut self, row: Option<&&RowShown>) {
+        self.selected = row.map(|row| (row.class, row.name.clone(), row.unit.clone()));
+    }
+}
+
+fn identity(row: &RowShown) -> (Class, &str, Option<&str>) {
+    (row.class, &row.name, row.unit.as_deref())
+}
+
+fn matches(row: &RowShown, wanted: &str) -> bool {
+    wanted.is_empty()
+        || row.class.name().contains(wanted)
+        || row.name.to_lowercase().contains(wanted)
+        || row.unit.as_ref().is_some_and(|unit| unit.to_lowercase().contains(wanted))
+}

@@ -1,0 +1,68 @@
+//! Colours and signs, or plain letters where a terminal has neither.
+
+use ratatui_core::style::{Color, Modifier, Style};
+use trace::Class;
+
+/// How things look on this terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub colour: bool,
+    /// Block elements; plain characters otherwise.
+    pub unicode: bool,
+}
+
+impl Look {
+    pub(super) fn class(&self, class: Class) -> Style {
+        if !self.colour {
+            return Style::new();
+        }
+        Style::new().fg(match class {
+            Class::Timer => Color::Blue,
+            Class::Irq => Color::Yellow,
+            Class::Ipi => Color::Cyan,
+            Class::Softirq => Color::Magenta,
+            Class::Nmi => Color::LightRed,
+            Class::Thread => Color::Green,
+            Class::Kthread => Color::LightGreen,
+            Class::PageFault => Color::LightYellow,
+            Class::Idle => Color::DarkGray,
+            Class::OutsideKernel => Color::Red,
+        })
+    }
+
+    /// Dim letters are hard to read on some terminals without colours.
+    pub(super) fn modifier(&self, modifier: Modifier) -> Modifier {
+        if self.colour { modifier } else { modifier - Modifier::DIM }
+    }
+
+    pub(super) fn bar(&self) -> &'static str {
+        if self.unicode { "█" } else { "#" }
+    }
+
+    /// Less than a cell of a bar, in eighths; where there are no signs for that, nothing.
+    pub(super) fn part(&self, eighths: usize) -> &'static str {
+        let signs = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        if self.unicode { signs[eighths.min(7)] } else { "" }
+    }
+
+    pub(super) fn rest(&self) -> &'static str {
+        if self.unicode { "·" } else { "." }
+    }
+
+    /// The height of a column of the strip: one step per factor of ten, from a microsecond up.
+    pub(super) fn height(&self, ns: u64) -> &'static str {
+        let signs = match self.unicode {
+            true => ["▁", "▂", "▃", "▅", "▆", "█"],
+            false => [".", ":", "-", "=", "+", "#"],
+        };
+        let step = match ns {
+            0..1_000 => 0,
+            1_000..10_000 => 1,
+            10_000..100_000 => 2,
+            100_000..1_000_000 => 3,
+            1_000_000..10_000_000 => 4,
+            _ => 5,
+        };
+        signs[step]
+    }
+}

@@ -1,0 +1,162 @@
+//! Puts a snapshot on a buffer of terminal cells. Any size goes: what does not fit is left out from
+//! the least important on.
+
+mod bars;
+mod help;
+mod look;
+mod table;
+mod text;
+
+use ratatui_core::{buffer::Buffer, layout::Rect, style::Modifier};
+use report::words::{cpu_list_said, percent, safe, time};
+use trace::Mode;
+
+pub use look::Look;
+
+use self::text::Pen;
+use crate::{choices::Choices, snapshot::Snapshot};
+
+/// Below this there is room for a word at most.
+const NARROWEST: u16 = 24;
+const LOWEST: u16 = 5;
+
+/// Draws everything. The buffer's content before does not matter.
+pub fn draw(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buffer) {
+    let area = buffer.area;
+    buffer.reset();
+    if area.width < NARROWEST || area.height < LOWEST {
+        let mut pen = Pen::new(buffer, area, look);
+        pen.line(0).put("detour: make this larger", Modifier::empty());
+        return;
+    }
+    let lanes = bars::rows_for(snapshot.lanes.len(), area.height);
+    let (head, rest) = split(area, header_lines(area));
+    let (middle, foot) = split(rest, rest.height - footer_lines(area));
+    let (bars, table) = split(middle, lanes);
+    header(snapshot, choices, look, buffer, head);
+    bars::draw(snapshot, choices, look, buffer, bars);
+    table::draw(snapshot, choices, look, buffer, table);
+    footer(snapshot, choices, look, buffer, foot);
+    if choices.help {
+        help::draw(look, buffer, area);
+    }
+}
+
+fn header_lines(area: Rect) -> u16 {
+    if area.height >= 10 { 2 } else { 1 }
+}
+
+fn footer_lines(area: Rect) -> u16 {
+    if area.height >= 10 { 2 } else { 1 }
+}
+
+/// The first `lines` of an area, and the rest.
+fn split(area: Rect, lines: u16) -> (Rect, Rect) {
+    let lines = lines.min(area.height);
+    let first = Rect { height: lines, ..area };
+    let rest = Rect { y: area.y + lines, height: area.height - lines, ..area };
+    (first, rest)
+}
+
+fn header(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buffer, area: Rect) {
+    let mut pen = Pen::new(buffer, area, look);
+    let line = pen.line(0);
+    line.put("detour top ", Modifier::BOLD);
+    if choices.paused {
+        line.put(" PAUSED ", Modifier::REVERSED);
+        line.put(" ", Modifier::empty());
+    }
+    line.put(&safe(&snapshot.host), Modifier::empty());
+    line.put(&format!("  {}", watched(snapshot)), Modifier::empty());
+    let seconds = snapshot.now_ns / 1_000_000_000;
+    let clock = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    line.put_right(&clock, Modifier::empty());
+    cost(snapshot, pen.line(1));
+}
+
+/// What is watched, in a few words.
+fn watched(snapshot: &Snapshot) -> String {
+    let cpus = cpu_list_said(&snapshot.cpus);
+    match snapshot.mode {
+        Mode::Attributed => format!("probe and kernel records of {cpus}"),
+        Mode::ProbeOnly => format!("probe alone on {cpus}: no names"),
+        Mode::KernelOnly => format!("kernel records of {cpus}, no probe"),
+        Mode::Program => format!("{} threads of a program", snapshot.lanes.len()),
+        Mode::Imported => String::new(),
+    }
+}
+
+/// What watching costs, and what it did not see.
+fn cost(snapshot: &Snapshot, line: &mut text::Line<'_>) {
+    let cost = &snapshot.cost;
+    let own = cost.threads_pct.map_or("unknown".to_owned(), percent);
+    line.put(&format!("own cost {own} of a CPU"), Modifier::DIM);
+    if let Some(bpf) = cost.bpf_pct {
+        line.put(&format!(", BPF {} of the CPUs watched", percent(bpf)), Modifier::DIM);
+    }
+    if cost.probes > 0 {
+        let plural = if cost.probes == 1 { "" } else { "s" };
+        line.put(&format!(", and {} CPU{plural} for the probe", cost.probes), Modifier::DIM);
+    }
+    let lost = snapshot.lost;
+    let total = lost.records + lost.detours + lost.unseen;
+    if total > 0 {
+        line.put(&format!("  {total} lost"), Modifier::BOLD);
+    }
+}
+
+fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buffer, area: Rect) {
+    let mut pen = Pen::new(buffer, area, look);
+    let last = area.height.saturating_sub(1);
+    if last > 0 {
+        let said = choices.message.clone().or_else(|| about_selected(snapshot, choices));
+        let said = said.or_else(|| snapshot.limits.first().cloned()).unwrap_or_default();
+        pen.line(0).put(&safe(&said), Modifier::empty());
+    }
+    let line = pen.line(last);
+    if choices.typing {
+        line.put(&format!("filter: {}_", safe(&choices.filter)), Modifier::BOLD);
+        line.put("   Enter keeps it, Esc drops it", Modifier::DIM);
+        return;
+    }
+    if last == 0
+        && let Some(message) = &choices.message
+    {
+        line.put(&safe(message), Modifier::empty());
+        return;
+    }
+    for (key, what) in [
+        ("q", "quit"),
+        ("p", if choices.paused { "go on" } else { "pause" }),
+        ("s", "sort"),
+        ("/", "filter"),
+        ("i", "span"),
+        ("w", "write trace"),
+        ("?", "help"),
+    ] {
+        line.put(&format!(" {key} "), Modifier::REVERSED);
+        line.put(&format!(" {what}  "), Modifier::empty());
+    }
+    if !choices.filter.is_empty() {
+        line.put(&format!("[{}]", safe(&choices.filter)), Modifier::BOLD);
+    }
+}
+
+/// What is behind the name that is selected.
+fn about_selected(snapshot: &Snapshot, choices: &Choices) -> Option<String> {
+    let (class, name, unit) = choices.selected.as_ref()?;
+    let row = snapshot
+        .rows
+        .iter()
+        .find(|row| (row.class, &row.name, &row.unit) == (*class, name, unit))?;
+    let mut said = format!("{} {name}", class.name());
+    if let Some(unit) = unit {
+        said.push_str(&format!(" of {unit}"));
+    }
+    let parts = row.details.iter().map(|(what, ns)| format!("{what} {}", time(*ns as f64)));
+    let parts: Vec<String> = parts.collect();
+    if !parts.is_empty() {
+        said.push_str(&format!(": {}", parts.join(", ")));
+    }
+    Some(said)
+}

@@ -1,0 +1,66 @@
+//! Lines of text on a buffer, cut where the area ends.
+
+use ratatui_core::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Modifier, Style},
+};
+
+use super::look::Look;
+
+/// Writes lines into an area.
+pub(super) struct Pen<'a> {
+    line: Line<'a>,
+    area: Rect,
+}
+
+/// A line that is being written from left to right.
+pub(super) struct Line<'a> {
+    buffer: &'a mut Buffer,
+    look: &'a Look,
+    x: u16,
+    y: u16,
+    end: u16,
+}
+
+impl<'a> Pen<'a> {
+    pub(super) fn new(buffer: &'a mut Buffer, area: Rect, look: &'a Look) -> Pen<'a> {
+        Pen { line: Line { buffer, look, x: area.x, y: area.y, end: area.x }, area }
+    }
+
+    /// The line with this number; below the area, one without any room.
+    pub(super) fn line(&mut self, number: u16) -> &mut Line<'a> {
+        self.line.x = self.area.x;
+        self.line.y = self.area.y + number;
+        self.line.end = if number < self.area.height { self.area.right() } else { self.area.x };
+        &mut self.line
+    }
+}
+
+impl Line<'_> {
+    pub(super) fn put(&mut self, text: &str, modifier: Modifier) {
+        self.styled(text, Style::new().add_modifier(self.look.modifier(modifier)));
+    }
+
+    pub(super) fn styled(&mut self, text: &str, style: Style) {
+        let room = usize::from(self.end.saturating_sub(self.x));
+        if room > 0 {
+            (self.x, _) = self.buffer.set_stringn(self.x, self.y, text, room, style);
+        }
+    }
+
+    /// At the right end, over whatever is there.
+    pub(super) fn put_right(&mut self, text: &str, modifier: Modifier) {
+        let width = text.chars().count() as u16 + 1;
+        if width <= self.end.saturating_sub(self.x) {
+            self.x = self.end - width + 1;
+            self.put(text, modifier);
+        }
+    }
+
+    /// Makes the whole line look selected.
+    pub(super) fn select(&mut self, from: u16) {
+        let area = Rect { x: from, y: self.y, width: self.end.saturating_sub(from), height: 1 };
+        self.buffer.set_style(area, Style::new().add_modifier(Modifier::REVERSED));
+    }
+}

@@ -1,0 +1,78 @@
+//! What was taken from each CPU or thread, by class, and its strip: per column of time the longest
+//! detour and whose it was.
+
+use trace::{Class, Lane};
+
+use crate::{
+    snapshot::Cell,
+    window::{Ring, bucket, spread},
+};
+
+/// Columns of the strip that are kept: a minute.
+pub(crate) const STRIP: usize = 240;
+pub(crate) const CLASSES: usize = Class::ALL.len();
+
+pub(crate) struct LaneState {
+    pub(crate) lane: Lane,
+    /// Time by class.
+    pub(crate) taken: Ring<[u64; CLASSES]>,
+    pub(crate) total: [u64; CLASSES],
+    pub(crate) strip: Ring<Column, STRIP>,
+    pub(crate) detours: u64,
+    /// When it was first and last heard of.
+    pub(crate) from_ns: Option<u64>,
+    pub(crate) to_ns: u64,
+}
+
+/// Threads apart from the rest: without a probe they may be the work itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Column {
+    pub(crate) kernel: Option<Cell>,
+    pub(crate) thread: Option<Cell>,
+}
+
+impl LaneState {
+    pub(crate) fn new(lane: Lane) -> LaneState {
+        LaneState {
+            lane,
+            taken: Ring::default(),
+            total: [0; CLASSES],
+            strip: Ring::default(),
+            detours: 0,
+            from_ns: None,
+            to_ns: 0,
+        }
+    }
+
+    pub(crate) fn see(&mut self, start: u64, length: u64) {
+        let from = self.from_ns.unwrap_or(start).min(start);
+        self.from_ns = Some(from);
+        self.to_ns = self.to_ns.max(start.saturating_add(length));
+    }
+
+    pub(crate) fn take(&mut self, class: Class, start: u64, length: u64, ns: u64) {
+        let index = class as usize;
+        self.total[index] = self.total[index].saturating_add(ns);
+        spread(start, length, ns, |bucket, part| {
+            if let Some(classes) = self.taken.at(bucket) {
+                classes[index] = classes[index].saturating_add(part);
+            }
+        });
+    }
+
+    /// Marks something on the strip where it began.
+    pub(crate) fn mark(&mut self, class: Class, start: u64, ns: u64, apart: bool) {
+        let Some(column) = self.strip.at(bucket(start)) else { return };
+        let cell = if apart { &mut column.thread } else { &mut column.kernel };
+        if cell.is_none_or(|known| known.longest_ns < ns) {
+            *cell = Some(Cell { longest_ns: ns, class });
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match &self.lane {
+            Lane::Cpu { cpu } => format!("cpu{cpu}"),
+            Lane::Thread { tid, name, .. } => format!("{name}-{tid}"),
+        }
+    }
+}

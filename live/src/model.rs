@@ -1,0 +1,225 @@
+//! Takes in what a recording hands over, and says what there is to see. The rules of what counts are
+//! those of the report.
+
+use std::sync::Arc;
+
+use trace::{
+    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, Source, SourceId,
+};
+
+use crate::{
+    kept::Kept,
+    lanes::{LaneState, STRIP},
+    rows::Rows,
+    snapshot::{Cost, LaneShown, RowShown, SPANS, Snapshot},
+    window::{BUCKET_NS, Sum, WINDOW, bucket},
+};
+
+/// Where time outside the kernel stops being the processor's own business, as in the report.
+const LONG_NS: u64 = 1_000;
+/// Full buckets of each sliding span.
+const SPAN_BUCKETS: [u64; 2] = [4, WINDOW];
+/// Threads of a program come and go by the thousand; so many can be told apart.
+const MAX_LANES: usize = 4_096;
+const DETAILS: usize = 4;
+
+pub struct Model {
+    pub(crate) manifest: Manifest,
+    pub(crate) rows: Rows,
+    pub(crate) lanes: Vec<LaneState>,
+    pub(crate) kept: Kept,
+    /// Rows of what no record explains: short and long.
+    outside: [usize; 2],
+    now_ns: u64,
+    lost: Lost,
+    bpf_pct: Option<f64>,
+    threads_pct: Option<f64>,
+}
+
+impl Model {
+    pub fn new(manifest: Manifest) -> Model {
+        let mut rows = Rows::default();
+        let names = match manifest.mode {
+            Mode::ProbeOnly | Mode::Imported => ["unattributed_short", "unattributed_long"],
+            _ => ["microarchitecture", "hypervisor_or_smi"],
+        };
+        let outside = names.map(|name| rows.row(Class::OutsideKernel, name, None, false));
+        let lanes = manifest.lanes.iter().cloned().map(LaneState::new).collect();
+        Model {
+            manifest,
+            rows,
+            lanes,
+            kept: Kept::default(),
+            outside,
+            now_ns: 0,
+            lost: Lost::default(),
+            bpf_pct: None,
+            threads_pct: None,
+        }
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub fn source(&mut self, id: SourceId, source: Source) {
+        self.rows.learn(id, source);
+    }
+
+    /// A new lane, or a new name for one.
+    pub fn lane(&mut self, id: LaneId, lane: Lane) {
+        let at = id.0 as usize;
+        // They are handed over in the order of their numbers.
+        if at == self.lanes.len() && at < MAX_LANES {
+            self.lanes.push(LaneState::new(lane));
+        } else if let Some(known) = self.lanes.get_mut(at) {
+            known.lane = lane;
+        }
+    }
+
+    pub fn block(&mut self, block: Block) {
+        for (detour, records) in block.composed() {
+            self.detour(block.lane, detour, records);
+        }
+        for record in &block.records {
+            self.record(block.lane, record);
+        }
+        self.kept.add(Arc::new(block));
+    }
+
+    /// Everything up to this time has been handed over.
+    pub fn settled(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.kept.forget(self.now_ns);
+    }
+
+    /// How the recording goes: losses so far, and the share of the watched CPUs' time that BPF
+    /// programs take.
+    pub fn state(&mut self, lost: Lost, bpf_pct: Option<f64>) {
+        self.lost = lost;
+        self.bpf_pct = bpf_pct;
+    }
+
+    /// CPU time of this process's own threads, percent of one CPU.
+    pub fn own_threads(&mut self, pct: Option<f64>) {
+        self.threads_pct = pct;
+    }
+
+    fn record(&mut self, lane: LaneId, record: &Record) {
+        if record.flags.contains(RecordFlags::BASELINE) {
+            return;
+        }
+        let Some(class) = self.rows.class(record.source) else { return };
+        let in_detour = record.flags.contains(RecordFlags::IN_DETOUR);
+        // A CPU that idles while nothing waits for it takes no time from anyone.
+        if class == Class::Idle && !in_detour {
+            return;
+        }
+        let counted = !record.flags.contains(RecordFlags::CONTINUED);
+        let (start, length, cost) = (record.start_ns, record.gross_ns, record.cost_ns);
+        self.rows.add(record.source, counted, start, length, cost);
+        let Some(lane) = self.lanes.get_mut(lane.0 as usize) else { return };
+        lane.see(start, length);
+        lane.take(class, start, length, cost);
+        // Where there are detours they are what is marked.
+        if self.manifest.mode == Mode::KernelOnly {
+            lane.mark(class, start, record.net_ns, class == Class::Thread);
+        }
+    }
+
+    fn detour(&mut self, lane: LaneId, detour: &Detour, records: &[Record]) {
+        let (start, length) = (detour.start_ns, detour.len_ns);
+        let most = records.iter().max_by_key(|record| record.cost_ns);
+        let most = most.filter(|record| record.cost_ns >= detour.outside_ns);
+        let class = most.and_then(|record| self.rows.class(record.source));
+        let class = class.unwrap_or(Class::OutsideKernel);
+        if detour.outside_ns > 0 {
+            let row = self.outside[usize::from(detour.outside_ns >= LONG_NS)];
+            self.rows.add_to(row, true, start, length, detour.outside_ns);
+        }
+        let Some(lane) = self.lanes.get_mut(lane.0 as usize) else { return };
+        lane.see(start, length);
+        lane.detours += 1;
+        lane.mark(class, start, length, false);
+        if detour.outside_ns > 0 {
+            lane.take(Class::OutsideKernel, start, length, detour.outside_ns);
+        }
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let end = bucket(self.now_ns);
+        let passed = |buckets: u64| end.min(buckets) * BUCKET_NS;
+        let rows = self.rows.rows.iter().enumerate().filter(|(_, row)| row.total.ns > 0);
+        let rows = rows.map(|(index, row)| RowShown {
+            class: row.class,
+            name: row.name.clone(),
+            unit: row.unit.clone(),
+            own: row.own,
+            sums: over_spans(row.total, |buckets| {
+                let mut sum = Sum::default();
+                row.recent.last(end, buckets).for_each(|part| sum.add(part));
+                sum
+            }),
+            details: self.rows.details(index, DETAILS),
+        });
+        let manifest = &self.manifest;
+        Snapshot {
+            host: manifest.host.clone(),
+            kernel: manifest.kernel.clone(),
+            mode: manifest.mode,
+            cpus: manifest.isolation.measured.clone(),
+            now_ns: self.now_ns,
+            span_ns: [passed(SPAN_BUCKETS[0]), passed(SPAN_BUCKETS[1]), self.now_ns],
+            rows: rows.collect(),
+            lanes: self.lanes.iter().map(|lane| shown(lane, end)).collect(),
+            lost: crate::Lost {
+                records: self.lost.records,
+                detours: self.lost.detours,
+                unseen: self.lost.unwritten,
+            },
+            cost: Cost {
+                threads_pct: self.threads_pct,
+                bpf_pct: self.bpf_pct,
+                probes: manifest.cpus.len(),
+            },
+            limits: manifest.limits.clone(),
+            kept_events: self.kept.events() as u64,
+            kept_ns: self.now_ns.saturating_sub(self.kept.begins_ns()),
+            kept: None,
+        }
+    }
+
+    /// The same for a view that stands still: with the events that can be written.
+    pub fn snapshot_to_keep(&self) -> Snapshot {
+        Snapshot { kept: Some(self.kept.clone()), ..self.snapshot() }
+    }
+
+    pub(crate) fn losses(&self) -> Lost {
+        self.lost
+    }
+
+    pub(crate) fn bpf_share(&self) -> Option<f64> {
+        self.bpf_pct
+    }
+}
+
+fn over_spans<T>(total: T, recent: impl Fn(u64) -> T) -> [T; SPANS] {
+    [recent(SPAN_BUCKETS[0]), recent(SPAN_BUCKETS[1]), total]
+}
+
+fn shown(lane: &LaneState, end: u64) -> LaneShown {
+    let taken = over_spans(lane.total, |buckets| {
+        let mut sum = [0u64; Class::ALL.len()];
+        for part in lane.taken.last(end, buckets) {
+            sum.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.saturating_add(part));
+        }
+        sum
+    });
+    let columns = end.saturating_sub(STRIP as u64 - 1)..end;
+    let strip = columns.map(|bucket| lane.strip.get(bucket).unwrap_or_default());
+    LaneShown {
+        name: lane.name(),
+        taken,
+        strip: strip.map(|column| (column.thread, column.kernel)).collect(),
+    }
+}

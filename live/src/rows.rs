@@ -1,0 +1,110 @@
+//! One row per source as people see it: everything of one class, name and unit.
+
+use std::collections::HashMap;
+
+use trace::{Class, Source, SourceId};
+
+use crate::window::{Ring, Sum, spread};
+
+/// Any process may call itself anything; what comes after this many shares one row per class.
+const MAX_ROWS: usize = 4_096;
+const OTHERS: &str = "(others)";
+
+pub(crate) struct Row {
+    pub(crate) class: Class,
+    pub(crate) name: String,
+    pub(crate) unit: Option<String>,
+    pub(crate) own: bool,
+    pub(crate) total: Sum,
+    pub(crate) recent: Ring<Sum>,
+}
+
+/// One entry of the recording's source table.
+struct Fine {
+    row: usize,
+    class: Class,
+    detail: Option<String>,
+    ns: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<Row>,
+    fine: Vec<Option<Fine>>,
+    /// The table itself, for the trace that is written on demand.
+    pub(crate) sources: Vec<Option<Source>>,
+    index: HashMap<(Class, String, Option<String>), usize>,
+}
+
+impl Rows {
+    pub(crate) fn learn(&mut self, id: SourceId, source: Source) {
+        let at = id.0 as usize;
+        if at >= self.fine.len() {
+            self.fine.resize_with(at + 1, || None);
+            self.sources.resize_with(at + 1, || None);
+        }
+        // A row that is replaced keeps its identity; the list of processes grows.
+        if self.fine[at].is_none() {
+            let row = self.row(source.class, &source.name, source.unit.as_deref(), source.own);
+            let detail = source.detail.clone();
+            self.fine[at] = Some(Fine { row, class: source.class, detail, ns: 0 });
+        }
+        self.sources[at] = Some(source);
+    }
+
+    /// The row of this identity.
+    pub(crate) fn row(&mut self, class: Class, name: &str, unit: Option<&str>, own: bool) -> usize {
+        let mut key = (class, name.to_owned(), unit.map(str::to_owned));
+        if let Some(&row) = self.index.get(&key) {
+            return row;
+        }
+        if self.rows.len() >= MAX_ROWS {
+            key = (class, OTHERS.to_owned(), None);
+            if let Some(&row) = self.index.get(&key) {
+                return row;
+            }
+        }
+        let row = self.rows.len();
+        let (class, name, unit) = key.clone();
+        let (total, recent) = (Sum::default(), Ring::default());
+        self.rows.push(Row { class, name, unit, own, total, recent });
+        self.index.insert(key, row);
+        row
+    }
+
+    pub(crate) fn class(&self, id: SourceId) -> Option<Class> {
+        self.fine.get(id.0 as usize)?.as_ref().map(|fine| fine.class)
+    }
+
+    /// Adds a record of a source that took `ns` between `start` and `start + length`.
+    pub(crate) fn add(&mut self, id: SourceId, counted: bool, start: u64, length: u64, ns: u64) {
+        let Some(Some(fine)) = self.fine.get_mut(id.0 as usize) else { return };
+        fine.ns = fine.ns.saturating_add(ns);
+        let row = fine.row;
+        self.add_to(row, counted, start, length, ns);
+    }
+
+    pub(crate) fn add_to(&mut self, row: usize, counted: bool, start: u64, length: u64, ns: u64) {
+        let Some(row) = self.rows.get_mut(row) else { return };
+        let count = u64::from(counted);
+        row.total.add(Sum { count, ns, longest_ns: ns });
+        spread(start, length, ns, |bucket, part| {
+            if let Some(sum) = row.recent.at(bucket) {
+                sum.add(Sum { count: 0, ns: part, longest_ns: 0 });
+            }
+        });
+        if let Some(sum) = row.recent.at(crate::window::bucket(start.saturating_add(length))) {
+            sum.add(Sum { count, ns: 0, longest_ns: ns });
+        }
+    }
+
+    /// What is behind a row, the most time first.
+    pub(crate) fn details(&self, row: usize, most: usize) -> Vec<(String, u64)> {
+        let own = self.fine.iter().flatten().filter(|fine| fine.row == row && fine.ns > 0);
+        let mut details: Vec<(String, u64)> =
+            own.filter_map(|fine| Some((fine.detail.clone()?, fine.ns))).collect();
+        details.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        details.truncate(most);
+        details
+    }
+}

@@ -1,0 +1,88 @@
+//! Where a recording goes: into a file, or to somebody who watches.
+
+use std::{fs::File, time::Duration};
+
+use trace::{Block, Lane, LaneId, Manifest, Overwrite, Source, SourceId, TraceError, Writer};
+
+use crate::{
+    feed::{Feed, HAND_OVER_EVERY},
+    options::Options,
+};
+
+/// What a killed recorder loses at most.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+pub enum Output {
+    File(Box<Writer<File>>),
+    Feed(Feed),
+}
+
+impl Output {
+    pub fn open(
+        options: &Options,
+        feed: Option<&Feed>,
+        manifest: &Manifest,
+    ) -> Result<Output, TraceError> {
+        match feed {
+            Some(feed) => {
+                feed.start(manifest);
+                Ok(Output::Feed(feed.clone()))
+            }
+            None => {
+                let writer = Writer::create(&options.output, Overwrite::Yes, manifest)?;
+                Ok(Output::File(Box::new(writer)))
+            }
+        }
+    }
+
+    pub fn flush_every(&self) -> Duration {
+        match self {
+            Output::File(_) => FLUSH_EVERY,
+            Output::Feed(_) => HAND_OVER_EVERY,
+        }
+    }
+
+    pub fn add_source(&mut self, id: SourceId, source: &Source) -> Result<(), TraceError> {
+        match self {
+            Output::File(writer) => writer.add_source(id, source),
+            Output::Feed(feed) => {
+                feed.source(id, source);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn add_lane(&mut self, id: LaneId, lane: &Lane) -> Result<(), TraceError> {
+        match self {
+            Output::File(writer) => writer.add_lane(id, lane),
+            Output::Feed(feed) => {
+                feed.lane(id, lane);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a block, or hands it over; `unwritten` counts what was lost on the way.
+    pub fn write_block(&mut self, block: &Block, unwritten: &mut u64) -> Result<(), TraceError> {
+        let events = (block.detours.len() + block.records.len()) as u64;
+        match self {
+            Output::File(writer) => writer.write_block(block).inspect_err(|_| *unwritten += events),
+            Output::Feed(feed) => {
+                *unwritten += feed.block(block.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// `settled_ns` is how far everything has come, and `unwritten` what was lost so far.
+    pub fn flush(&mut self, settled_ns: u64, unwritten: u64) -> Result<(), TraceError> {
+        match self {
+            Output::File(writer) => writer.flush(),
+            Output::Feed(feed) => {
+                feed.settled(settled_ns);
+                feed.unwritten(unwritten);
+                Ok(())
+            }
+        }
+    }
+}

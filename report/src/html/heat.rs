@@ -1,0 +1,129 @@
+//! The heat map: how much of its time each CPU (or thread) lost, moment by moment.
+
+use std::fmt::Write;
+
+use analysis::views::Views;
+use trace::Lane;
+
+use super::plot::{WIDE, coordinate, escape};
+use super::scale::{Scale, Unit, short};
+use crate::words::{cut, safe};
+
+/// Shares of time, in percent, at which the colour changes.
+const LEVELS: [f64; 9] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
+const LEFT: f64 = 92.0;
+const RIGHT: f64 = 14.0;
+
+fn level(share: f64) -> usize {
+    LEVELS.iter().rposition(|&from| share > from).map_or(0, |at| at + 1)
+}
+
+fn name(lane: Option<&Lane>) -> String {
+    match lane {
+        Some(Lane::Cpu { cpu }) => format!("CPU {cpu}"),
+        Some(Lane::Thread { tid, name, .. }) => format!("{} {tid}", cut(&safe(name), 9)),
+        None => String::new(),
+    }
+}
+
+pub(super) fn draw(views: &Views, lanes: &[Lane]) -> Option<String> {
+    let rows = &views.heat.rows;
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = rows.iter().map(|row| row.lost_ns.len()).max().unwrap_or(1).max(1);
+    let high = (420.0 / rows.len() as f64).clamp(6.0, 26.0);
+    let wide = (WIDE - LEFT - RIGHT) / columns as f64;
+    let (top, bottom) = (26.0, 26.0 + high * rows.len() as f64);
+    let mut cells = vec![String::new(); LEVELS.len() + 1];
+    let mut labels = String::new();
+    let mut data = String::new();
+    // As many names as there is room for.
+    let every = (13.0 / high).ceil().max(1.0) as usize;
+    for (index, row) in rows.iter().enumerate() {
+        let y = top + index as f64 * high;
+        let lane = escape(&name(lanes.get(row.lane as usize)));
+        if index % every == 0 {
+            let at = coordinate(y + high / 2.0 + 4.0);
+            let _ = write!(labels, r#"<text class="ty" x="{}" y="{at}">{lane}</text>"#, LEFT - 8.0);
+        }
+        let mut values = String::new();
+        for (column, &lost) in row.lost_ns.iter().enumerate() {
+            let share = lost as f64 / views.heat.column_ns.max(1) as f64 * 100.0;
+            let (x, gap) = (LEFT + column as f64 * wide, if high > 9.0 { 1.0 } else { 0.0 });
+            let (x, y) = (coordinate(x), coordinate(y));
+            let (w, h) = (coordinate(wide), coordinate(high - gap));
+            let path = &mut cells[level(share)];
+            let _ = write!(path, "M{x} {y}h{w}v{h}h-{w}z");
+            let _ = write!(values, "{}{}", if column > 0 { " " } else { "" }, short(share));
+        }
+        let _ = write!(data, r#"<desc class="row" data-label="{lane}" data-v="{values}"/>"#);
+    }
+    let mut svg = format!(
+        concat!(
+            r#"<svg class="heat" id="heat" viewBox="0 0 {} {}" role="img" "#,
+            r#"aria-label="Share of time lost, by CPU and moment" "#,
+            r#"data-box="{} {} {} {}" data-columns="{}" data-column-s="{:e}">"#
+        ),
+        WIDE,
+        bottom + 44.0,
+        LEFT,
+        top,
+        WIDE - LEFT - RIGHT,
+        bottom - top,
+        columns,
+        views.heat.column_ns as f64 / 1e9
+    );
+    svg.push_str(&key());
+    for (level, path) in cells.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
+        let _ = write!(svg, r#"<path class="h{level}" d="{path}"/>"#);
+    }
+    let seconds = views.to_ns.saturating_sub(views.from_ns) as f64 / 1e9;
+    let axis = Scale::linear(0.0, seconds, Unit::Seconds);
+    for tick in axis.ticks(10) {
+        let x = coordinate(LEFT + axis.place(tick) * (WIDE - LEFT - RIGHT));
+        let text = Unit::Seconds.write(tick);
+        let _ = write!(svg, r#"<text class="tx" x="{x}" y="{}">{text}</text>"#, bottom + 17.0);
+    }
+    let _ = write!(
+        svg,
+        r#"<text class="title tx" x="{}" y="{}">time since the start of the recording</text>"#,
+        LEFT + (WIDE - LEFT - RIGHT) / 2.0,
+        bottom + 36.0
+    );
+    Some(svg + &labels + &data + "</svg>")
+}
+
+/// The colours and what they stand for.
+fn key() -> String {
+    let mut out = String::new();
+    let step = 64.0;
+    let from = WIDE - RIGHT - step * (LEVELS.len() + 1) as f64;
+    for level in 0..=LEVELS.len() {
+        let x = from + step * level as f64;
+        let text = match level {
+            0 => "nothing".to_owned(),
+            1 => format!("≤{}", LEVELS[1]),
+            n => format!(">{} %", LEVELS[n - 1]),
+        };
+        let _ = write!(
+            out,
+            r#"<rect class="h{level}" x="{x}" y="2" width="12" height="12"/><text class="key" x="{}" y="12">{text}</text>"#,
+            x + 15.0
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_not_the_same_as_little() {
+        assert_eq!(level(0.0), 0);
+        assert_eq!(level(1e-9), 1);
+        assert_eq!(level(0.02), 2);
+        assert_eq!(level(100.0), LEVELS.len());
+    }
+}

@@ -1,0 +1,42 @@
+//! The series that all figures share: one name and one colour each.
+
+use analysis::{Summary, views::Series};
+use trace::Mode;
+
+use crate::headline::label;
+use crate::words::{cut, plural};
+
+/// Longest name in a legend.
+const LONGEST: usize = 34;
+
+/// One colour: the class that gives it, the name beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// `s0` to `s6`, `so` for the others, `su` for what has no name.
+    pub(super) class: String,
+    pub(super) name: String,
+}
+
+pub(super) fn keys(series: &[Series], summary: &Summary) -> Vec<Key> {
+    series.iter().map(|one| key(one, summary)).collect()
+}
+
+fn key(series: &Series, summary: &Summary) -> Key {
+    match series {
+        Series::Source(row) => Key {
+            class: format!("s{row}"),
+            name: summary.sources.get(*row).map_or_else(String::new, |s| cut(&label(s), LONGEST)),
+        },
+        Series::Others(n) => {
+            Key { class: "so".to_owned(), name: plural(*n as u64, "other source") }
+        }
+        Series::Outside => Key {
+            class: "su".to_owned(),
+            name: match summary.mode {
+                Mode::ProbeOnly | Mode::Imported => "not attributed",
+                _ => "outside the kernel",
+            }
+            .to_owned(),
+        },
+    }
+}

@@ -1,0 +1,135 @@
+//! The report as one page that needs nothing else: no network, no script to be read.
+//!
+//! In: a summary, the figures' data and, if there is one, a projection. Out: HTML with the figures as
+//! inline SVG. One small script adds tooltips and zoom; the series are switched by the style sheet
+//! alone. A policy in the page lets that one script run and nothing else, whatever a recording holds;
+//! and what comes from a recording is cut to a length that fits a page.
+
+mod heat;
+mod legend;
+mod plot;
+mod projection;
+mod scale;
+mod scatter;
+mod shapes;
+mod spectrum;
+mod tables;
+
+use analysis::{Costs, Summary, views::Views};
+use askama::Template;
+use trace::{Lane, Manifest};
+
+use crate::{advice::Remedy, headline, notes};
+use legend::Key;
+pub use projection::{BoxPoint, Idle, Projection, Without};
+
+const STYLE: &str = include_str!("../../templates/report.css");
+const SCRIPT: &str = include_str!("../../templates/report.js");
+/// Of [`SCRIPT`]; a test says what it has to be when it changed.
+const SCRIPT_SHA256: &str = "Sz10yBH7ssl0sQt0E25V2GNbalnli5plhlg2s56fUwQ=";
+
+/// Everything the page shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    pub summary: &'a Summary,
+    pub costs: &'a Costs,
+    pub views: &'a Views,
+    pub manifest: &'a Manifest,
+    pub lanes: &'a [Lane],
+    /// What one could do about a source, in the order of the summary's sources.
+    pub remedies: &'a [Vec<Remedy>],
+    /// The same for the rows of what lies outside the kernel.
+    pub outside_remedies: &'a [Vec<Remedy>],
+    /// None with the reason, in words.
+    pub projection: Result<&'a Projection, &'a str>,
+    pub commands: &'a [Command],
+}
+
+/// A command line that gives something on the page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    pub what: String,
+    pub line: String,
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    style: &'static str,
+    script: &'static str,
+    script_sha256: &'static str,
+    title: String,
+    headline: String,
+    projected: Option<String>,
+    warning: Option<String>,
+    facts: Vec<(String, String)>,
+    keys: &'a [Key],
+    /// Those shown at once, and the rest.
+    sources: (Vec<tables::Source>, Vec<tables::Source>),
+    more_sources: Option<String>,
+    scatter: Option<String>,
+    scatter_note: String,
+    shapes: Option<shapes::Shapes>,
+    spectrum: Option<String>,
+    spectrum_note: Option<String>,
+    heat: Option<String>,
+    heat_note: Option<String>,
+    projection: Option<tables::Projected>,
+    no_projection: Option<String>,
+    cpus: Vec<Vec<String>>,
+    notes: Vec<String>,
+    manifest: Vec<(String, String)>,
+    commands: &'a [Command],
+}
+
+/// The page.
+///
+/// # Errors
+/// Never in practice: writing to a string cannot fail.
+pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
+    let Input { summary, views, .. } = *input;
+    let keys = legend::keys(&views.series, summary);
+    let (spectrum, unnamed) = match spectrum::draw(views, summary, &keys) {
+        Some((svg, unnamed)) => (Some(svg), unnamed),
+        None => (None, 0),
+    };
+    let mut sources = tables::sources(summary, (input.remedies, input.outside_remedies), &keys);
+    let rest = sources.split_off(sources.len().min(tables::FIRST));
+    let page = Page {
+        style: STYLE,
+        script: SCRIPT,
+        script_sha256: SCRIPT_SHA256,
+        title: tables::title(summary),
+        headline: tables::micro(&headline::sentence(summary)),
+        projected: input.projection.ok().and_then(projection::said),
+        warning: headline::warning(summary).map(|text| tables::limited(&text)),
+        facts: tables::facts(summary),
+        sources: (sources, rest),
+        more_sources: tables::more_sources(summary),
+        scatter: scatter::draw(views, &keys),
+        scatter_note: scatter::thinned(views),
+        shapes: shapes::draw(views, input.costs, &keys),
+        spectrum,
+        spectrum_note: (unnamed > 0).then(|| {
+            format!("{unnamed} more periodic sources, of less cost, are in the table only.")
+        }),
+        heat: heat::draw(views, input.lanes),
+        heat_note: (views.heat.left_out > 0)
+            .then(|| format!("The noisiest; {} more are not shown.", views.heat.left_out)),
+        projection: input.projection.ok().map(tables::projected),
+        no_projection: input.projection.err().map(tables::limited),
+        cpus: tables::cpus(summary),
+        notes: notes::lines(summary)
+            .iter()
+            .take(tables::LINES)
+            .map(|line| tables::micro(&tables::limited(line)))
+            .collect(),
+        manifest: tables::manifest(input.manifest),
+        commands: input.commands,
+        keys: &keys,
+    };
+    page.render().map_err(|_| std::fmt::Error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! What the recorded noise costs parallel jobs: collectives with and without the largest sources, and
+//! the idle times of an all-to-all.
+
+use std::fmt::Write;
+
+use super::{
+    plot::{HALF, Margins, Plot, WIDE, coordinate, escape},
+    scale::{Scale, Unit, ranks, short, time},
+};
+use crate::words::{count, cut};
+
+/// What simulations of this recording gave. Times are microseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Projection {
+    /// The operation and how it is done: `allreduce (dissemination)`.
+    pub operation: String,
+    pub net: String,
+    pub seed: u64,
+    /// Ascending ranks.
+    pub points: Vec<BoxPoint>,
+    /// From so many ranks on the median stays off the noiseless line.
+    pub knee: Option<u64>,
+    /// The same with sources left out.
+    pub without: Vec<Without>,
+    pub idle: Vec<Idle>,
+    /// What else has to be known about it.
+    pub remarks: Vec<String>,
+}
+
+/// One rank count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BoxPoint {
+    pub ranks: u64,
+    pub runs: u64,
+    pub noiseless: f64,
+    pub whiskers: (f64, f64),
+    pub q25: f64,
+    pub median: f64,
+    /// 95 % interval of the median.
+    pub median_between: (f64, f64),
+    pub q75: f64,
+    pub max: f64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Without {
+    /// In words: `without fakemond`.
+    pub name: String,
+    /// The row of the summary's sources whose colour it takes.
+    pub source: Option<usize>,
+    pub points: Vec<BoxPoint>,
+}
+
+/// Idle times of processor 0 in an all-to-all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Idle {
+    pub processors: u64,
+    pub samples: u64,
+    pub zero_share: f64,
+    pub mean: f64,
+    pub p99: f64,
+    pub max: f64,
+    /// (upper end in us, how many), ascending, zeros among them.
+    pub bins: Vec<(f64, u64)>,
+}
+
+const US: f64 = 1e3;
+
+/// Boxes over ranks, the noiseless line and the knee.
+pub(super) fn boxes(projection: &Projection) -> Option<String> {
+    let points = &projection.points;
+    let (first, last) = (points.first()?, points.last()?);
+    let times = points.iter().flat_map(|p| [p.noiseless, p.whiskers.0, p.max]);
+    let y = Scale::decades(times.map(|us| us * US), Unit::Nanoseconds)?;
+    let x = Scale::log(first.ranks as f64 / 1.6, last.ranks as f64 * 1.6, Unit::Ranks);
+    let label = "Time of the collective by ranks: box plots, noiseless line, knee";
+    let mut plot = Plot::new("slowdown", label, (WIDE, 420.0), x, y)
+        .margins(Margins { top: 26.0, ..Margins::default() })
+        .titles("ranks", &format!("time of one {}", projection.operation));
+    let line: Vec<_> = points.iter().map(|p| (p.ranks as f64, p.noiseless * US)).collect();
+    plot.line("noiseless", "noiseless", &line);
+    if let Some(&(x, y)) = line.last() {
+        plot.text("right", plot.at_x(x), plot.at_y(y) - 9.0, "noiseless");
+    }
+    if let Some(knee) = projection.knee {
+        let (x, top, bottom) =
+            (coordinate(plot.at_x(knee as f64)), coordinate(plot.top()), coordinate(plot.bottom()));
+        plot.mark(&format!(r#"<path class="knee" d="M{x} {top}V{bottom}"/>"#));
+        plot.over(&format!(
+            r#"<text class="note knee" x="{x}" y="18">noise takes over at {} ranks</text>"#,
+            ranks(knee)
+        ));
+    }
+    let spacing = plot.inner_width() / (last.ranks as f64 / first.ranks as f64).log2().max(1.0);
+    let half = (spacing * 0.28).clamp(2.0, 18.0);
+    for point in points {
+        let x = plot.at_x(point.ranks as f64);
+        let y = |us: f64| coordinate(plot.at_y(us * US));
+        let (l, r, c) = (coordinate(x - half), coordinate(x + half), coordinate(x));
+        let tip = format!(
+            "{} ranks, {} runs: median {} (95 %: {} to {}), quartiles {} and {}, longest {}; \
+             noiseless {}; slowdown {}×",
+            ranks(point.ranks),
+            point.runs,
+            us(point.median),
+            us(point.median_between.0),
+            us(point.median_between.1),
+            us(point.q25),
+            us(point.q75),
+            us(point.max),
+            us(point.noiseless),
+            short(ratio(point))
+        );
+        let mark = format!(
+            concat!(
+                r#"<g class="box" data-tip="{tip}"><title>{tip}</title>"#,
+                r#"<path class="whisker" d="M{c} {low}V{q25}M{c} {q75}V{high}M{l} {low}H{r}M{l} {high}H{r}"/>"#,
+                r#"<path class="body" d="M{l} {q25}H{r}V{q75}H{l}z"/><path class="median" d="M{l} {mid}H{r}"/>"#,
+                r#"<path class="max" d="M{c} {max}h0"/></g>"#
+            ),
+            tip = escape(&tip),
+            l = l,
+            r = r,
+            c = c,
+            low = y(point.whiskers.0),
+            high = y(point.whiskers.1),
+            q25 = y(point.q25),
+            q75 = y(point.q75),
+            mid = y(point.median),
+            max = y(point.max),
+        );
+        plot.mark(&mark);
+    }
+    Some(plot.finish())
+}
+
+pub(super) fn ratio(point: &BoxPoint) -> f64 {
+    if point.noiseless > 0.0 { point.median / point.noiseless } else { 1.0 }
+}
+
+pub(super) fn us(us: f64) -> String {
+    time(us * US)
+}
+
+/// Median slowdown over ranks, with everything and without the largest sources.
+pub(super) fn without(projection: &Projection) -> Option<String> {
+    if projection.without.is_empty() {
+        return None;
+    }
+    let (first, last) = (projection.points.first()?, projection.points.last()?);
+    let all = projection.without.iter().flat_map(|w| &w.points).chain(&projection.points);
+    let slowdowns = all.flat_map(|p| [ratio(p), p.median_between.1 / p.noiseless.max(1e-9)]);
+    let y = Scale::decades(slowdowns.map(|s| s.max(1.0)), Unit::Times)?;
+    let x = Scale::log(first.ranks as f64, last.ranks as f64, Unit::Ranks);
+    let mut plot =
+        Plot::new("without", "Slowdown with and without the largest sources", (WIDE, 360.0), x, y)
+            .margins(Margins { right: 204.0, ..Margins::default() })
+            .titles("ranks", "median slowdown");
+    let line = |points: &[BoxPoint]| -> Vec<(f64, f64)> {
+        points.iter().map(|p| (p.ranks as f64, ratio(p).max(1.0))).collect()
+    };
+    let mut ends: Vec<(f64, String, String)> = Vec::new();
+    // Compared where the others were simulated, so that lines between points mean the same.
+    let asked = |p: &&BoxPoint| {
+        projection.without.iter().any(|w| w.points.iter().any(|q| q.ranks == p.ranks))
+    };
+    let same: Vec<BoxPoint> = projection.points.iter().filter(asked).copied().collect();
+    let everything = line(&same);
+    if let Some(end) = everything.last() {
+        ends.push((plot.at_y(end.1), "all".to_owned(), "with everything".to_owned()));
+    }
+    plot.line("all", "with everything", &everything);
+    plot.dots("all big", "with everything", everything.iter().copied());
+    for variant in &projection.without {
+        let class = variant.source.map_or("su".to_owned(), |row| format!("s{row}"));
+        let points = line(&variant.points);
+        if let Some(end) = points.last() {
+            ends.push((plot.at_y(end.1), class.clone(), cut(&variant.name, 30)));
+        }
+        plot.line(&class, &variant.name, &points);
+        plot.dots(&format!("{class} big"), &variant.name, points.iter().copied());
+    }
+    // Names beside the ends of their lines, pushed apart where they would overlap.
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut free = 0.0f64;
+    for (y, class, name) in ends {
+        let y = (y + 4.0).max(free);
+        free = y + 15.0;
+        plot.over(&format!(
+            concat!(
+                r#"<g class="end {class}"><circle cx="{}" cy="{}" r="4.5"/>"#,
+                r#"<text x="{}" y="{}">{}</text></g>"#
+            ),
+            WIDE - 186.0,
+            coordinate(y - 4.0),
+            WIDE - 176.0,
+            coordinate(y),
+            escape(&name),
+            class = class,
+        ));
+    }
+    Some(plot.finish())
+}
+
+/// Idle times: how often which, and how often at least so long.
+pub(super) fn idle(projection: &Projection) -> Option<(String, String)> {
+    let all = &projection.idle;
+    let longest = all.iter().map(|i| i.max * US).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return None;
+    }
+    // Below a ten-thousandth of the longest, idle times are as good as none.
+    let x = Scale::decades([longest / 1e4, longest].into_iter(), Unit::Nanoseconds)?;
+    let rarest = all.iter().map(|i| 1.0 / i.samples.max(1) as f64);
+    let y = Scale::decades(rarest.chain([1.0]), Unit::Share)?;
+    let mut tail = Plot::new("idle-tail", "Tail of idle times", (HALF, 320.0), x, y)
+        .titles("idle time of processor 0", "share at least as long");
+    let densities: Vec<Vec<(f64, f64)>> = all.iter().map(|i| density(i, x.from)).collect();
+    let top = densities.iter().flatten().map(|p| p.1).fold(0.0, f64::max);
+    let y = Scale::linear(0.0, top * 1.08, Unit::Share);
+    let mut often = Plot::new("idle", "Distribution of idle times", (HALF, 320.0), x, y)
+        .titles("idle time of processor 0", "share per tenth of a decade");
+    for ((index, one), density) in all.iter().enumerate().zip(&densities) {
+        let (class, name) = (format!("i{index}"), format!("{} processors", one.processors));
+        often.line(&class, &name, density);
+        let (mut beyond, mut line) = (one.samples, Vec::new());
+        let mut last_x = f64::NEG_INFINITY;
+        for (index, &(end, n)) in one.bins.iter().enumerate() {
+            let ns = end * US;
+            let far = tail.at_x(ns) - last_x >= 0.7 || index + 1 == one.bins.len();
+            if ns >= x.from && far {
+                last_x = tail.at_x(ns);
+                line.push((ns, beyond as f64 / one.samples.max(1) as f64));
+            }
+            beyond = beyond.saturating_sub(n);
+        }
+        tail.line(&class, &name, &line);
+    }
+    Some((often.finish(), tail.finish()))
+}
+
+fn density(idle: &Idle, from: f64) -> Vec<(f64, f64)> {
+    let mut cells: std::collections::BTreeMap<i32, u64> = std::collections::BTreeMap::new();
+    for &(end, n) in idle.bins.iter().filter(|(end, _)| end * US >= from) {
+        *cells.entry(((end * US).log10() * 10.0).floor() as i32).or_insert(0) += n;
+    }
+    let (Some(&first), Some(&last)) = (cells.keys().next(), cells.keys().next_back()) else {
+        return Vec::new();
+    };
+    let share = |cell: i32| cells.get(&cell).copied().unwrap_or(0) as f64;
+    let samples = idle.samples.max(1) as f64;
+    (first..=last).map(|c| (10f64.powf((f64::from(c) + 0.5) / 10.0), share(c) / samples)).collect()
+}
+
+/// The table under the idle times.
+pub(super) fn idle_rows(projection: &Projection) -> Vec<Vec<String>> {
+    let row = |i: &Idle| {
+        vec![
+            i.processors.to_string(),
+            count(i.samples),
+            Unit::Share.write(i.zero_share),
+            us(i.mean),
+            us(i.p99),
+            us(i.max),
+        ]
+    };
+    projection.idle.iter().map(row).collect()
+}
+
+/// The headline's second half: what it costs at the largest scale.
+pub(super) fn said(projection: &Projection) -> Option<String> {
+    let last = projection.points.last()?;
+    let mut text = format!(
+        "On {} ranks with this noise, the median {} takes {} instead of {}, {} times as long.",
+        ranks(last.ranks),
+        projection.operation,
+        us(last.median),
+        us(last.noiseless),
+        short(ratio(last))
+    );
+    let best = projection.without.iter().filter(|w| w.source.is_some());
+    let best = best
+        .filter_map(|w| Some((w, w.points.last().filter(|p| p.ranks == last.ranks)?)))
+        .min_by(|a, b| a.1.median.total_cmp(&b.1.median));
+    if let Some((variant, point)) = best.filter(|(_, p)| p.median < 0.98 * last.median) {
+        let _ = write!(text, " {} it would be {}.", capital(&variant.name), us(point.median));
+    }
+    Some(text)
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}

@@ -1,0 +1,362 @@
+//! The words and tables of the page.
+
+use analysis::Summary;
+use trace::{Manifest, Mode};
+
+use super::{
+    legend::Key,
+    projection::{self, Projection},
+    scale::{ranks, short, time},
+};
+use crate::advice::Remedy;
+use crate::headline::label;
+use crate::words::{count, cut, percent, plural, rate, safe};
+
+/// Rows of a table, and lines of a list: a recording may hold thousands.
+const ROWS: usize = 40;
+/// Rows of the sources' table that are shown at once.
+pub(super) const FIRST: usize = 12;
+pub(super) const LINES: usize = 60;
+/// Characters of a name, and of anything else that a recording says.
+const NAME: usize = 80;
+const LONGEST: usize = 1_500;
+
+/// Remedies are shown for sources that took at least this much of the time.
+const ADVISED_PCT: f64 = 0.1;
+
+/// One row of the sources' table.
+pub(super) struct Source {
+    /// Of its colour; `so` where it has none of its own.
+    pub(super) key: String,
+    pub(super) name: String,
+    pub(super) class: String,
+    pub(super) unit: String,
+    pub(super) detail: String,
+    /// The best first.
+    pub(super) remedies: Vec<Remedy>,
+    pub(super) own: bool,
+    pub(super) cells: Vec<String>,
+    pub(super) share_pct: f64,
+}
+
+impl Source {
+    pub(super) fn share(&self) -> String {
+        percent(self.share_pct)
+    }
+
+    /// 0 to 100.
+    pub(super) fn bar(&self) -> String {
+        format!("{:.1}", self.share_pct.clamp(0.0, 100.0))
+    }
+}
+
+/// The projection as the page shows it.
+pub(super) struct Projected {
+    pub(super) boxes: Option<String>,
+    pub(super) knee: String,
+    pub(super) without: Option<String>,
+    pub(super) idle: Option<(String, String)>,
+    pub(super) idle_names: Vec<(String, String)>,
+    pub(super) idle_rows: Vec<Vec<String>>,
+    pub(super) settings: String,
+    pub(super) rows: Vec<Vec<String>>,
+    pub(super) remarks: Vec<String>,
+}
+
+/// Nothing a recording says is longer than a page can bear.
+pub(super) fn limited(text: &str) -> String {
+    cut(&safe(text), LONGEST)
+}
+
+fn advised(remedies: Option<&Vec<Remedy>>, share_pct: f64) -> Vec<Remedy> {
+    let remedies = remedies.filter(|_| share_pct >= ADVISED_PCT);
+    remedies.map(|list| list.iter().map(cut_down).collect()).unwrap_or_default()
+}
+
+/// Commands have names from the recording filled in.
+fn cut_down(remedy: &Remedy) -> Remedy {
+    Remedy { run: remedy.run.iter().map(|line| limited(line)).collect(), ..remedy.clone() }
+}
+
+/// `5 us` of the text reports is `5 µs` on a page.
+pub(super) fn micro(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(" us") {
+        let (before, after) = rest.split_at(at);
+        let ends = !after[3..].starts_with(|c: char| c.is_alphanumeric());
+        let number = before.ends_with(|c: char| c.is_ascii_digit());
+        out.push_str(before);
+        out.push_str(if ends && number { " µs" } else { " us" });
+        rest = &after[3..];
+    }
+    out + rest
+}
+
+pub(super) fn title(summary: &Summary) -> String {
+    let host = if summary.host.is_empty() { "a recording" } else { &summary.host };
+    format!("Detours of {}", cut(&safe(host), NAME))
+}
+
+pub(super) fn facts(summary: &Summary) -> Vec<(String, String)> {
+    let mut facts = vec![("noise".to_owned(), percent(summary.noise_pct))];
+    if summary.detours > 0 {
+        facts.push(("detours".to_owned(), count(summary.detours)));
+        let longest = summary.cpus.iter().map(|c| c.longest_ns);
+        let longest = longest.chain(summary.threads.iter().map(|t| t.longest_ns)).max();
+        facts.push(("longest".to_owned(), time(longest.unwrap_or(0) as f64)));
+    }
+    if let Some(pct) = summary.attributed.time_pct.filter(|_| summary.mode == Mode::Attributed) {
+        facts.push(("of it named".to_owned(), percent(pct)));
+    }
+    facts.push(("recorded".to_owned(), time(summary.duration_s * 1e9)));
+    let (cpus, threads) = (summary.cpus.len(), summary.threads.len());
+    if threads > 0 {
+        facts.push((
+            if threads == 1 { "thread" } else { "threads" }.to_owned(),
+            threads.to_string(),
+        ));
+    } else {
+        facts.push((if cpus == 1 { "CPU" } else { "CPUs" }.to_owned(), cpus.to_string()));
+    }
+    facts
+}
+
+pub(super) fn sources(
+    summary: &Summary,
+    (remedies, of_outside): (&[Vec<Remedy>], &[Vec<Remedy>]),
+    keys: &[Key],
+) -> Vec<Source> {
+    let row = |(index, source): (usize, &analysis::SourceRow)| {
+        let own = format!("s{index}");
+        let mut cells = vec![
+            count(source.count),
+            rate(source.rate_hz),
+            time(source.cost_ns_total as f64),
+            time(source.cost_ns_p50 as f64),
+            time(source.cost_ns_p99 as f64),
+            time(source.cost_ns_max as f64),
+        ];
+        cells.push(source.period_ns.map(|ns| time(ns as f64)).unwrap_or_default());
+        Source {
+            key: if keys.iter().any(|k| k.class == own) { own } else { "so".to_owned() },
+            name: cut(&label(source), NAME),
+            class: source.class.name().replace('_', " "),
+            unit: source.unit.as_deref().map(|u| cut(&safe(u), NAME)).unwrap_or_default(),
+            detail: source.detail.as_deref().map(|d| cut(&safe(d), 3 * NAME)).unwrap_or_default(),
+            remedies: advised(remedies.get(index), source.share_pct),
+            own: source.own,
+            cells,
+            share_pct: source.share_pct,
+        }
+    };
+    let mut rows: Vec<Source> = summary.sources.iter().enumerate().take(ROWS).map(row).collect();
+    rows.extend(outside(summary, of_outside));
+    rows.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
+    rows
+}
+
+/// What no record explains stands in the same table: it took time like the others.
+fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
+    let row = |(index, row): (usize, &analysis::OutsideRow)| {
+        let (name, detail) = match row.class.as_str() {
+            "microarchitecture" => (
+                "microarchitecture",
+                "below 1 µs, without a kernel record: caches, TLB, SMT sibling",
+            ),
+            "hypervisor_or_smi" => {
+                ("hypervisor or SMI", "from 1 µs on, without a kernel record: host or firmware")
+            }
+            "unattributed_short" => ("below 1 µs", "the kernel's side was not recorded"),
+            _ => ("from 1 µs on", "the kernel's side was not recorded"),
+        };
+        let share = row.cost_ns_total as f64 / summary.taken_ns_total.max(1) as f64 * 100.0;
+        let rate_hz = row.count as f64 / summary.duration_s.max(1e-9);
+        Source {
+            key: "su".to_owned(),
+            name: name.to_owned(),
+            class: if row.class.starts_with("unattributed") { "detours" } else { "outside" }
+                .to_owned(),
+            unit: String::new(),
+            detail: detail.to_owned(),
+            remedies: advised(remedies.get(index), share),
+            own: false,
+            cells: vec![
+                count(row.count),
+                rate(rate_hz),
+                time(row.cost_ns_total as f64),
+                time(row.cost_ns_p50 as f64),
+                time(row.cost_ns_p99 as f64),
+                time(row.cost_ns_max as f64),
+                String::new(),
+            ],
+            share_pct: share,
+        }
+    };
+    summary.outside_kernel.iter().enumerate().map(row).collect()
+}
+
+pub(super) fn more_sources(summary: &Summary) -> Option<String> {
+    let rest = summary.sources.get(ROWS..).filter(|rest| !rest.is_empty())?;
+    let cost = rest.iter().fold(0u64, |sum, s| sum.saturating_add(s.cost_ns_total));
+    let more = plural(rest.len() as u64, "more source");
+    Some(format!("{more}, {} in total: `detour report --all` lists them.", time(cost as f64)))
+}
+
+pub(super) fn cpus(summary: &Summary) -> Vec<Vec<String>> {
+    let mut cpus: Vec<_> = summary.cpus.iter().collect();
+    if cpus.len() > ROWS {
+        cpus.sort_by(|a, b| b.noise_pct.total_cmp(&a.noise_pct).then(a.cpu.cmp(&b.cpu)));
+        cpus.truncate(ROWS);
+    }
+    let row = |c: &&analysis::CpuRow| {
+        vec![
+            c.cpu.to_string(),
+            c.t_min_ns.map(time).unwrap_or_default(),
+            c.threshold_ns.map(time).unwrap_or_default(),
+            count(c.detours),
+            time(c.detour_ns_total as f64),
+            time(c.longest_ns as f64),
+            percent(c.noise_pct),
+        ]
+    };
+    cpus.iter().map(row).collect()
+}
+
+pub(super) fn manifest(manifest: &Manifest) -> Vec<(String, String)> {
+    let mode = match manifest.mode {
+        Mode::Attributed => "probe and kernel records",
+        Mode::ProbeOnly => "the probe alone",
+        Mode::KernelOnly => "kernel records alone",
+        Mode::Program => "threads of a program",
+        Mode::Imported => "read from another tool's file",
+    };
+    let m = manifest;
+    let topology = &m.topology;
+    let mut rows = vec![
+        ("recorded", mode.to_owned()),
+        ("host", m.host.clone()),
+        ("started", started(m.started_unix_s)),
+        ("kernel", format!("{} {}", m.kernel, m.arch)),
+        ("processor", m.cpu_model.clone()),
+        ("CPUs online", topology.online.clone()),
+        ("measured", m.isolation.measured.clone()),
+        ("housekeeping", m.isolation.housekeeping.clone()),
+        ("isolated", m.isolation.isolated.clone()),
+        ("nohz_full", m.isolation.nohz_full.clone()),
+        ("rcu_nocbs", m.isolation.rcu_nocbs.clone().unwrap_or_default()),
+        ("IRQ affinity", m.isolation.irq_affinity.clone().unwrap_or_default()),
+        ("kernel command line", m.isolation.kernel_command_line.clone()),
+        ("clock source", m.clocksource.clone()),
+        ("probe's clock", m.probe_clock.clone().unwrap_or_default()),
+        ("job", m.job_id.clone().unwrap_or_default()),
+        ("recorded by", format!("detour {}", m.detour_version)),
+        ("hooks", hooks(m)),
+    ];
+    if topology.cores > 0 {
+        let text = format!(
+            "{} of {}, {}",
+            plural(topology.cores.into(), "core"),
+            plural(topology.sockets.into(), "socket"),
+            plural(topology.numa_nodes.into(), "NUMA node")
+        );
+        rows.insert(6, ("topology", text));
+    }
+    rows.into_iter()
+        .filter(|(_, value)| !value.trim().is_empty())
+        .map(|(name, value)| (name.to_owned(), limited(value.trim())))
+        .collect()
+}
+
+fn hooks(manifest: &Manifest) -> String {
+    if manifest.hooks_attached.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<&str> = manifest.hooks_attached.iter().take(LINES).map(String::as_str).collect();
+    format!("{}: {}", manifest.hooks_attached.len(), shown.join(", "))
+}
+
+/// A moment in UTC, from the seconds since 1970. Empty where it is not known.
+fn started(unix_s: f64) -> String {
+    if !(unix_s > 0.0 && unix_s < 253_402_300_800.0) {
+        return String::new();
+    }
+    let seconds = unix_s as i64;
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Civil date from days, counted in eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+pub(super) fn projected(projection: &Projection) -> Projected {
+    let knee = match projection.knee {
+        Some(knee) => format!(
+            "Noise takes over at {} ranks: from there on the median stays more than a tenth above the \
+             noiseless time.",
+            ranks(knee)
+        ),
+        None => {
+            "The median stays within a tenth of the noiseless time, or the runs are too few to say \
+                 otherwise."
+                .to_owned()
+        }
+    };
+    let row = |p: &projection::BoxPoint| {
+        vec![
+            ranks(p.ranks),
+            p.runs.to_string(),
+            projection::us(p.noiseless),
+            projection::us(p.q25),
+            projection::us(p.median),
+            projection::us(p.q75),
+            projection::us(p.max),
+            format!("{}×", short(projection::ratio(p))),
+        ]
+    };
+    let idle_names = projection.idle.iter().enumerate();
+    Projected {
+        boxes: projection::boxes(projection),
+        knee,
+        without: projection::without(projection),
+        idle: projection::idle(projection),
+        idle_names: idle_names
+            .map(|(i, idle)| (format!("i{i}"), format!("{} processors", idle.processors)))
+            .collect(),
+        idle_rows: projection::idle_rows(projection),
+        settings: format!(
+            "{}, 1 byte, network {}, seed {}",
+            projection.operation, projection.net, projection.seed
+        ),
+        rows: projection.points.iter().map(row).collect(),
+        remarks: projection.remarks.iter().take(LINES).map(|r| limited(r)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(started(0.0), "");
+        assert_eq!(started(951_782_400.0), "2000-02-29 00:00:00 UTC");
+        assert_eq!(started(1_700_000_000.5), "2023-11-14 22:13:20 UTC");
+        assert_eq!(started(f64::NAN), "");
+        assert_eq!(started(1e300), "");
+    }
+
+    #[test]
+    fn only_numbers_get_the_greek_letter() {
+        assert_eq!(micro("from 1 us on, 20 us."), "from 1 µs on, 20 µs.");
+        assert_eq!(micro("tell us, 5 users, use us"), "tell us, 5 users, use us");
+    }
+}

@@ -1,0 +1,241 @@
+//! A recording's summary as OpenMetrics text, which a node exporter's text-file collector also takes
+//! for Prometheus's own format: gauges only, no timestamps.
+//!
+//! Every recording stands for itself, so its numbers are gauges: as counters they would seem to start
+//! over with each. What labels may say is bounded: so many sources by name, the rest as `other`,
+//! values cut to a length, and no process or thread numbers.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use analysis::{SourceRow, Summary};
+use trace::Class;
+
+/// The longest label; paths of containers' cgroups are longer.
+const LONGEST: usize = 64;
+const OTHER: &str = "other";
+
+/// How many sources bear their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub sources: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { sources: 20 }
+    }
+}
+
+/// The summary as metrics.
+#[must_use]
+pub fn openmetrics(summary: &Summary, bounds: Bounds) -> String {
+    let mut out = Text::default();
+    let about = [
+        ("host", summary.host.as_str()),
+        ("kernel", summary.kernel.as_str()),
+        ("version", summary.detour_version.as_str()),
+        ("mode", mode(summary)),
+    ];
+    out.family("detour_recording", "", "The recording that the other metrics are about.");
+    out.sample("detour_recording", &about, 1.0);
+    let plain = [
+        (
+            "detour_recording_start_time_seconds",
+            "seconds",
+            "When the recording began, since 1970.",
+            Some(summary.started_unix_s),
+        ),
+        (
+            "detour_recording_duration_seconds",
+            "seconds",
+            "How long was recorded.",
+            Some(summary.duration_s),
+        ),
+        (
+            "detour_noise_ratio",
+            "ratio",
+            "Share of the watched time that was taken.",
+            Some(summary.noise_pct / 100.0),
+        ),
+        (
+            "detour_attributed_ratio",
+            "ratio",
+            "Share of the detours' time that has a name.",
+            summary.attributed.time_pct.map(|pct| pct / 100.0),
+        ),
+        (
+            "detour_overhead_ratio",
+            "ratio",
+            "Share of the watched time that the recorder took itself.",
+            summary.overhead.cpu_pct.map(|pct| pct / 100.0),
+        ),
+        (
+            "detour_closure_error_ratio",
+            "ratio",
+            "Wall time less all net times, by wall time, on the worst CPU.",
+            summary.closure_error,
+        ),
+    ];
+    for (name, unit, help, value) in plain {
+        if let Some(value) = value {
+            out.family(name, unit, help);
+            out.sample(name, &[], value);
+        }
+    }
+    lost(summary, &mut out);
+    cpus(summary, &mut out);
+    sources(summary, bounds, &mut out);
+    out.0.push_str("# EOF\n");
+    out.0
+}
+
+fn mode(summary: &Summary) -> &'static str {
+    match summary.mode {
+        trace::Mode::Attributed => "attributed",
+        trace::Mode::ProbeOnly => "probe_only",
+        trace::Mode::KernelOnly => "kernel_only",
+        trace::Mode::Program => "program",
+        trace::Mode::Imported => "imported",
+    }
+}
+
+fn lost(summary: &Summary, out: &mut Text) {
+    let lost = &summary.lost;
+    let parts = [
+        ("records", lost.records),
+        ("detours", lost.detours),
+        ("unmatched", lost.unmatched),
+        ("overflow", lost.overflow),
+        ("unwritten", lost.unwritten),
+    ];
+    let name = "detour_lost_events";
+    if parts.iter().any(|(_, count)| count.is_some()) {
+        out.family(name, "", "What the recording did not get hold of.");
+    }
+    for (what, count) in parts {
+        if let Some(count) = count {
+            out.sample(name, &[("what", what)], count as f64);
+        }
+    }
+}
+
+/// Name, unit, help, and the value of a row.
+type Column<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
+
+fn cpus(summary: &Summary, out: &mut Text) {
+    if summary.cpus.is_empty() {
+        return;
+    }
+    let columns: [Column<analysis::CpuRow>; 3] = [
+        ("detour_cpu_noise_ratio", "ratio", "Share of a CPU's time that was taken.", |cpu| {
+            cpu.noise_pct / 100.0
+        }),
+        ("detour_cpu_detours", "", "Detours on a CPU in the recording.", |cpu| cpu.detours as f64),
+        ("detour_cpu_longest_seconds", "seconds", "The longest detour on a CPU.", |cpu| {
+            cpu.longest_ns as f64 / 1e9
+        }),
+    ];
+    for (name, unit, help, value) in columns {
+        out.family(name, unit, help);
+        for cpu in &summary.cpus {
+            out.sample(name, &[("cpu", &cpu.cpu.to_string())], value(cpu));
+        }
+    }
+}
+
+/// One line of each source metric.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    taken_ns: u64,
+    count: u64,
+    longest_ns: u64,
+}
+
+impl Figures {
+    fn add(&mut self, row: &SourceRow) {
+        self.taken_ns = self.taken_ns.saturating_add(row.cost_ns_total);
+        self.count = self.count.saturating_add(row.count);
+        self.longest_ns = self.longest_ns.max(row.cost_ns_max);
+    }
+}
+
+fn sources(summary: &Summary, bounds: Bounds, out: &mut Text) {
+    let mut named: BTreeMap<(Class, String, String), Figures> = BTreeMap::new();
+    for (rank, row) in summary.sources.iter().enumerate() {
+        let key = match rank < bounds.sources {
+            true => (row.class, bounded(&row.name), bounded(row.unit.as_deref().unwrap_or(""))),
+            false => (row.class, OTHER.to_owned(), String::new()),
+        };
+        // Two that are cut to the same label are one.
+        named.entry(key).or_default().add(row);
+    }
+    for row in &summary.outside_kernel {
+        let key = (Class::OutsideKernel, row.class.clone(), String::new());
+        let figures = named.entry(key).or_default();
+        figures.taken_ns = figures.taken_ns.saturating_add(row.cost_ns_total);
+        figures.count = figures.count.saturating_add(row.count);
+        figures.longest_ns = figures.longest_ns.max(row.cost_ns_max);
+    }
+    if named.is_empty() {
+        return;
+    }
+    let columns: [Column<Figures>; 3] = [
+        ("detour_source_taken_seconds", "seconds", "Time a source took in the recording.", |f| {
+            f.taken_ns as f64 / 1e9
+        }),
+        ("detour_source_interruptions", "", "How often a source came in the recording.", |f| {
+            f.count as f64
+        }),
+        ("detour_source_longest_seconds", "seconds", "The longest a source took at once.", |f| {
+            f.longest_ns as f64 / 1e9
+        }),
+    ];
+    for (name, unit, help, value) in columns {
+        out.family(name, unit, help);
+        for ((class, source, cgroup), figures) in &named {
+            let labels = [("class", class.name()), ("name", source), ("unit", cgroup)];
+            out.sample(name, &labels, value(figures));
+        }
+    }
+}
+
+fn bounded(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    /// Writing into a string does not fail.
+    fn family(&mut self, name: &str, unit: &str, help: &str) {
+        let _ = writeln!(self.0, "# TYPE {name} gauge");
+        if !unit.is_empty() {
+            let _ = writeln!(self.0, "# UNIT {name} {unit}");
+        }
+        let _ = writeln!(self.0, "# HELP {name} {help}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> =
+            labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
+        let braces =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{braces} {value}");
+    }
+}
+
+/// As both formats have it; names come from processes, so nothing in them may end the line.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '\\' => escaped.push_str("\\\\"),
+            '"' => escaped.push_str("\\\""),
+            '\n' => escaped.push_str("\\n"),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

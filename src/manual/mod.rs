@@ -1,0 +1,55 @@
+//! What the command line says about itself in other forms: man pages, completions for shells, and
+//! `docs/cli.md`. All of it is made from the options themselves, so it cannot say anything else.
+
+mod markdown;
+
+use std::{fs, io::Write, process::ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Command, CommandFactory};
+
+use crate::cli::{Cli, Completions, Man};
+
+/// `detour man`: one page per command into a directory, or this command's own to standard output.
+pub fn man(options: &Man) -> Result<ExitCode> {
+    let command = built();
+    if options.markdown {
+        write!(std::io::stdout(), "{}", markdown::page(&command))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match &options.output {
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page)?;
+            std::io::stdout().write_all(&page)?;
+        }
+        Some(directory) => {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("cannot create {}", directory.display()))?;
+            // Called as git calls its own: detour.1, detour-simulate-goal.1.
+            clap_mangen::generate_to(Cli::command(), directory)
+                .with_context(|| format!("cannot write into {}", directory.display()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `detour completions SHELL`.
+pub fn completions(options: &Completions) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut Cli::command(), "detour", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All options of all commands, the global ones included.
+fn built() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+/// `help` says what every command says with --help.
+fn shown(command: &Command) -> bool {
+    !command.is_hide_set() && command.get_name() != "help"
+}

@@ -1,0 +1,161 @@
+//! The report as a page: reads the recording a second time for the figures, simulates, and writes one
+//! file.
+
+use std::path::Path;
+
+use analysis::{Costs, Summary, views::Viewer};
+use anyhow::{Context, Result};
+use report::{
+    advice::{Advice, Place, Remedy, Subject},
+    html::{self, Command, Input, Projection},
+};
+
+use crate::{
+    open::AnyReader,
+    report::contents,
+    simulate::projection::{self, Projected, Settings},
+};
+
+/// What goes on the page besides the recording.
+pub struct Options {
+    /// None to leave the projection out.
+    pub projection: Option<Settings>,
+}
+
+/// False when it was interrupted; then nothing is written.
+pub fn write(
+    path: &Path,
+    reader: &AnyReader,
+    (summary, costs): &(Summary, Costs),
+    options: &Options,
+) -> Result<bool> {
+    let truncated = summary.truncated.as_deref();
+    let contents = contents(reader, truncated);
+    let ends = reader
+        .block_infos()
+        .fold((u64::MAX, 0), |(from, to), block| (block.first_ns.min(from), block.last_ns.max(to)));
+    let ends = if ends.0 > ends.1 { (0, 0) } else { ends };
+    let mut viewer = Viewer::new(summary, &contents, ends);
+    // What cannot be read ends the summary, too, which says so.
+    for block in reader.blocks() {
+        let Ok(block) = block else { break };
+        viewer.add(&block);
+    }
+    let views = viewer.finish();
+    let projected = match &options.projection {
+        Some(settings) => project(reader, summary, settings)?,
+        None => Err("Left out by --no-projection.".to_owned()),
+    };
+    let projection = match &projected {
+        Ok(Some(projection)) => Ok(projection.as_ref()),
+        Ok(None) => return Ok(false),
+        Err(reason) => Err(reason.as_str()),
+    };
+    let remedies = remedies(reader, summary)?;
+    let text = html::page(&Input {
+        summary,
+        costs,
+        views: &views,
+        manifest: reader.manifest(),
+        lanes: reader.lanes(),
+        remedies: &remedies.0,
+        outside_remedies: &remedies.1,
+        projection,
+        commands: &commands(path, reader, options, projection.is_ok()),
+    })?;
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(true)
+}
+
+/// The projection, None when it was interrupted, or why there is none. A recording that is too damaged
+/// to be simulated still has a page.
+fn project(
+    reader: &AnyReader,
+    summary: &Summary,
+    settings: &Settings,
+) -> Result<std::result::Result<Option<Box<Projection>>, String>> {
+    projection::check(&settings.ranks)?;
+    Ok(match projection::project(reader, summary, settings) {
+        Ok(Projected::Done(projection)) => Ok(Some(projection)),
+        Ok(Projected::Stopped) => Ok(None),
+        Ok(Projected::Nothing(reason)) => Err(reason),
+        Err(error) => Err(format!("This recording cannot be simulated: {error:#}.")),
+    })
+}
+
+/// For the sources, and for what lies outside the kernel.
+type Remedies = (Vec<Vec<Remedy>>, Vec<Vec<Remedy>>);
+
+fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Remedies> {
+    let advice = Advice::built_in()?;
+    let isolation = &reader.manifest().isolation;
+    let place =
+        Place { cpus: isolation.measured.clone(), housekeeping: isolation.housekeeping.clone() };
+    let subject = |row: &analysis::SourceRow| {
+        let subject = Subject {
+            class: row.class,
+            name: &row.name,
+            unit: row.unit.as_deref(),
+            detail: row.detail.as_deref(),
+        };
+        // Nobody needs to do anything about the recorder: it ends by itself.
+        if row.own { Vec::new() } else { advice.remedies(&subject, &place) }
+    };
+    let outside = |row: &analysis::OutsideRow| {
+        let class = trace::Class::OutsideKernel;
+        let subject = Subject { class, name: &row.class, unit: None, detail: None };
+        advice.remedies(&subject, &place)
+    };
+    let named = summary.sources.iter().map(subject).collect();
+    Ok((named, summary.outside_kernel.iter().map(outside).collect()))
+}
+
+/// How to get this page, and what is on it, again.
+fn commands(path: &Path, reader: &AnyReader, options: &Options, projected: bool) -> Vec<Command> {
+    let trace = quoted(reader.name());
+    let mut commands = Vec::new();
+    let recorded = &reader.manifest().command_line;
+    if !recorded.is_empty() {
+        let words: Vec<String> = recorded.iter().take(100).map(|word| quoted(word)).collect();
+        commands.push(Command { what: "The recording".to_owned(), line: words.join(" ") });
+    }
+    let mut line = format!("detour report {trace} --html {}", quoted(&path.display().to_string()));
+    match &options.projection {
+        Some(settings) => line += &settings.words(),
+        None => line += " --no-projection",
+    }
+    commands.push(Command { what: "This page".to_owned(), line });
+    commands.push(Command {
+        what: "The same in the terminal, and for scripts".to_owned(),
+        line: format!("detour report {trace} --all\ndetour report {trace} --json"),
+    });
+    if let Some(settings) = options.projection.as_ref().filter(|_| projected) {
+        commands.extend(settings.commands(&trace));
+        commands.push(Command {
+            what: "What removing each source would gain".to_owned(),
+            line: format!("detour whatif {trace}"),
+        });
+    }
+    commands
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("trace-1.detour"), "trace-1.detour");
+        assert_eq!(quoted("it's; rm -r"), r"'it'\''s; rm -r'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,94 @@
+//! `detour top`: a recording, live in the terminal. The recorder and the terminal are here, at the
+//! edges; what is shown and what keys do is the `live` crate's business.
+//!
+//! A production node must not lose its CPUs to somebody who looks: the kernel's records cost a few
+//! tenths of a percent, a probe takes a whole CPU. So probes run only where they are asked for, or
+//! where there is nothing else.
+
+#[cfg(target_os = "linux")]
+mod recording;
+#[cfg(target_os = "linux")]
+mod screen;
+#[cfg(target_os = "linux")]
+mod watch;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cli;
+
+#[cfg(not(target_os = "linux"))]
+pub fn run(_options: cli::Top) -> Result<ExitCode> {
+    bail!("watching needs Linux; a recording can be looked at here with `detour report`")
+}
+
+#[cfg(target_os = "linux")]
+pub fn run(options: cli::Top) -> Result<ExitCode> {
+    use std::io::{IsTerminal, Write};
+
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    if !std::io::stdout().is_terminal() || dumb {
+        bail!(
+            "`detour top` draws on a terminal, and this is none. In a script, record with \
+             `detour record` and look at it with `detour report`"
+        );
+    }
+    let (options, settings) = settings(options);
+    let recording = recording::start(options)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(watch::watch(recording, &settings))?;
+    let mut out = std::io::stderr();
+    let remarks = ended.remarks.iter().map(|remark| format!("detour: {remark}"));
+    for line in remarks.chain(ended.said) {
+        // The terminal may be what ended it.
+        let _ = writeln!(out, "{line}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the view needs to know of the command line.
+#[cfg(target_os = "linux")]
+struct Settings {
+    interval: std::time::Duration,
+    output: Option<std::path::PathBuf>,
+    look: live::Look,
+}
+
+#[cfg(target_os = "linux")]
+fn settings(options: cli::Top) -> (recording::Wanted, Settings) {
+    let program = match options.cgroup {
+        Some(path) => Some(recorder::ProgramOption::Cgroup(path)),
+        None if options.pid.is_empty() => None,
+        None => Some(recorder::ProgramOption::Pids(options.pid)),
+    };
+    let probe = options.probe || options.no_bpf;
+    let wanted = recording::Wanted {
+        may_fall_back: !options.no_probe && !probe && program.is_none(),
+        options: recorder::Options {
+            duration: options.duration,
+            cpus: options.cpus,
+            housekeeping: options.housekeeping,
+            threshold: options.threshold,
+            no_bpf: options.no_bpf,
+            no_probe: !probe,
+            program,
+            command_line: std::env::args().collect(),
+            ..recorder::Options::default()
+        },
+    };
+    let look =
+        live::Look { colour: std::env::var_os("NO_COLOR").is_none(), unicode: speaks_unicode() };
+    (wanted, Settings { interval: options.interval, output: options.output, look })
+}
+
+/// What the first of these that is set says, as everywhere.
+#[cfg(target_os = "linux")]
+fn speaks_unicode() -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let set = names.iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
+    set.is_some_and(|value| {
+        let value = value.to_string_lossy().to_lowercase();
+        value.contains("utf-8") || value.contains("utf8")
+    })
+}

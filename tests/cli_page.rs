@@ -1,0 +1,151 @@
+//! `detour report --html`: one file that holds everything, whatever the recording holds.
+
+use std::{fs, path::PathBuf};
+
+use assert_cmd::Command;
+use trace::{
+    Block, Class, Detour, Lane, LaneId, LaneTotals, Manifest, Record, RecordFlags, Source,
+    SourceId, Trailer, Writer,
+};
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const MARKUP: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>";
+
+fn scratch(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// The page of a trace.
+fn page(trace: &str, name: &str, options: &[&str]) -> String {
+    let file = scratch(name);
+    let mut command = Command::cargo_bin("detour").expect("the binary is built");
+    command.args(["report", "-q", trace, "--html"]).arg(&file).args(options).assert().success();
+    fs::read_to_string(file).expect("a page")
+}
+
+/// A recording of this many detours, all of one thread.
+fn trace(name: &str, detours: u64, thread: &str) -> String {
+    let manifest = Manifest {
+        host: thread.to_owned(),
+        lanes: vec![Lane::Cpu { cpu: 0 }],
+        ..Manifest::default()
+    };
+    let path = scratch(name);
+    let mut writer = Writer::new(fs::File::create(&path).unwrap(), &manifest).unwrap();
+    let source = Source {
+        class: Class::Thread,
+        name: thread.to_owned(),
+        unit: Some(thread.to_owned()),
+        detail: Some(thread.to_owned()),
+        pids: vec![7],
+        own: false,
+    };
+    writer.add_source(SourceId(0), &source).unwrap();
+    let mut block = Block::new(LaneId(0));
+    for i in 0..detours {
+        let (start_ns, len_ns) = (1_000_000 + i * 1_000_000, 20_000 + i % 7 * 1_000);
+        block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
+        block.records.push(Record {
+            start_ns,
+            gross_ns: len_ns,
+            net_ns: len_ns,
+            cost_ns: len_ns,
+            source: SourceId(0),
+            cpu: 0,
+            depth: 0,
+            flags: RecordFlags::IN_DETOUR,
+        });
+    }
+    writer.write_block(&block).unwrap();
+    let to_ns = 2_000_000 + detours * 1_000_000;
+    let lanes = vec![LaneTotals { lane: 0, from_ns: 0, to_ns, ..LaneTotals::default() }];
+    writer.finish(Trailer { lanes, ..Trailer::default() }).unwrap();
+    path.display().to_string()
+}
+
+const QUICK: [&str; 4] = ["--ranks", "2..256", "--runs", "8"];
+
+#[test]
+fn a_page_holds_every_figure_and_needs_nothing_else() {
+    let html = page(DEMO, "demo.html", &QUICK);
+    let figures = [
+        "scatter",
+        "pdf",
+        "cdf",
+        "tail",
+        "spectrum",
+        "heat",
+        "slowdown",
+        "without",
+        "idle",
+        "idle-tail",
+    ];
+    for id in figures {
+        assert!(html.contains(&format!(r#"id="{id}""#)), "{id}");
+    }
+    for foreign in ["http://", "https://", "src=", "@import", "url(h"] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    assert!(html.contains("default-src 'none'") && html.trim_end().ends_with("</html>"));
+    assert!(html.contains("detour simulate collective") && html.contains("Own overhead"));
+    assert!(html.len() < 3_000_000, "{} bytes", html.len());
+}
+
+#[test]
+fn the_same_page_comes_out_for_any_number_of_threads() {
+    let one = page(DEMO, "threads.html", &[&QUICK[..], &["-j", "1"]].concat());
+    let three = page(DEMO, "threads.html", &[&QUICK[..], &["-j", "3"]].concat());
+    assert!(one == three);
+    let other = page(DEMO, "threads.html", &[&QUICK[..], &["--seed", "2"]].concat());
+    assert!(one != other);
+}
+
+#[test]
+fn a_name_that_is_markup_is_text() {
+    let html = page(&trace("markup.detour", 500, MARKUP), "markup.html", &QUICK);
+    assert_eq!(html.matches("<script").count(), 1);
+    assert!(!html.contains("<img") && html.contains("script&#62;alert(1)"), "not as text");
+}
+
+#[test]
+fn nothing_and_one_detour_are_recordings_too() {
+    let html = page(&trace("none.detour", 0, "quiet"), "none.html", &QUICK);
+    assert!(html.contains("nothing to project") && html.contains("no detour to show"));
+    let html = page(&trace("one.detour", 1, "lonely"), "one.html", &QUICK);
+    assert!(html.contains("lonely") && html.contains(r#"id="slowdown""#));
+}
+
+#[test]
+fn the_projection_can_be_left_out() {
+    let html = page(DEMO, "plain.html", &["--no-projection"]);
+    assert!(html.contains("--no-projection") && !html.contains(r#"id="slowdown""#));
+}
+
+#[test]
+fn the_points_are_those_that_the_named_command_gives() {
+    let html = page(DEMO, "points.html", &QUICK);
+    let mut command = Command::cargo_bin("detour").expect("the binary is built");
+    let arguments = ["simulate", "collective", "-q", "--repeat-trace", "--json", "--noise", DEMO];
+    let output = command.args(arguments).args(QUICK).assert().success().get_output().stdout.clone();
+    let json: serde_json::Value = serde_json::from_slice(&output).expect("JSON");
+    let last = json["points"].as_array().and_then(|points| points.last()).expect("points");
+    let slowdown = last["slowdown_median"].as_f64().expect("a slowdown");
+    let digits = if slowdown >= 99.95 {
+        0
+    } else if slowdown >= 9.995 {
+        1
+    } else {
+        2
+    };
+    let said = format!("{slowdown:.digits$}");
+    let said = if digits > 0 { said.trim_end_matches('0').trim_end_matches('.') } else { &said };
+    assert!(html.contains(&format!("{said} times as long")), "{said}");
+}
+
+#[test]
+fn a_page_is_about_one_trace() {
+    let mut command = Command::cargo_bin("detour").expect("the binary is built");
+    command.args(["report", DEMO, DEMO, "--html"]).arg(scratch("two.html"));
+    let error = command.assert().failure().get_output().stderr.clone();
+    assert!(String::from_utf8_lossy(&error).contains("one trace"));
+}

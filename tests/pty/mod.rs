@@ -1,0 +1,198 @@
+//! A program on a terminal of a given size: what it shows, what is typed, and how it leaves the
+//! terminal behind.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Read, Write},
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
+};
+
+/// Longer than anything takes on a busy machine; only a failing test waits so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[allow(dead_code, reason = "not every test file needs everything")]
+pub struct Terminal {
+    /// None once it has hung up.
+    master: Option<File>,
+    /// Kept open, so that the terminal outlives the program.
+    slave: OwnedFd,
+    child: Child,
+    output: Receiver<Vec<u8>>,
+    parser: vt100::Parser,
+    before: Termios,
+    let_go: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
+}
+
+#[allow(dead_code, reason = "not every test file needs everything")]
+impl Terminal {
+    pub fn start(command: &mut Command, columns: u16, rows: u16) -> Result<Terminal> {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        let name = ptsname(&master, Vec::new())?;
+        let flags =
+            rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+        let slave = rustix::fs::open(&name, flags, rustix::fs::Mode::empty())?;
+        tcsetwinsize(&slave, size(columns, rows))?;
+        let before = tcgetattr(&slave)?;
+        let end = || slave.try_clone().map(Stdio::from);
+        command.stdin(end()?).stdout(end()?).stderr(end()?);
+        command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8");
+        // SAFETY: between fork and exec only system calls are made. A session of its own with this
+        // as its terminal: keys that are signals, and changes of size, reach the program.
+        unsafe {
+            command.pre_exec(|| {
+                rustix::process::setsid()?;
+                rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+                Ok(())
+            });
+        }
+        let child = command.spawn().context("cannot start the program")?;
+        let master = File::from(master);
+        let (send, output) = channel();
+        let mut reading = master.try_clone()?;
+        // It looks now and then, so that it can be told to let go of the terminal.
+        let nonblocking = rustix::fs::fcntl_getfl(&master)? | rustix::fs::OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&master, nonblocking)?;
+        let let_go = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&let_go);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while !told.load(Ordering::Relaxed) {
+                match reading.read(&mut bytes) {
+                    Ok(count @ 1..) if send.send(bytes[..count].to_vec()).is_ok() => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    _ => break,
+                }
+            }
+        });
+        let parser = vt100::Parser::new(rows, columns, 0);
+        let (master, reader) = (Some(master), Some(reader));
+        Ok(Terminal { master, slave, child, output, parser, before, let_go, reader })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn press(&mut self, keys: &str) -> Result<()> {
+        let master = self.master.as_mut().context("it has hung up")?;
+        master.write_all(keys.as_bytes()).context("cannot type")
+    }
+
+    pub fn resize(&mut self, columns: u16, rows: u16) -> Result<()> {
+        self.parser.screen_mut().set_size(rows, columns);
+        Ok(tcsetwinsize(&self.slave, size(columns, rows))?)
+    }
+
+    /// As when a connection breaks: the terminal is gone.
+    pub fn hang_up(&mut self) {
+        self.let_go.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        self.master = None;
+    }
+
+    /// Waits until the screen shows what is wanted, and gives it.
+    pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let start = Instant::now();
+        loop {
+            let shown = self.parser.screen().contents();
+            if wanted(&shown) {
+                return Ok(shown);
+            }
+            if start.elapsed() > PATIENCE {
+                bail!("waited for {what}, and this is what there is:\n{shown}");
+            }
+            match self.output.recv_timeout(Duration::from_millis(100)) {
+                Ok(bytes) => self.parser.process(&bytes),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(status) = self.child.try_wait()? {
+                        self.rest();
+                        bail!("waited for {what}, but it ended ({status}):\n{}", self.shown());
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => bail!("the terminal is gone"),
+            }
+        }
+    }
+
+    pub fn until_shown(&mut self, text: &str) -> Result<String> {
+        self.until(text, |shown| shown.contains(text))
+    }
+
+    /// Waits for the program's end; the terminal is given back by then, or this fails.
+    pub fn end(&mut self) -> Result<ExitStatus> {
+        let status = self.exit()?;
+        self.rest();
+        let screen = self.parser.screen();
+        if screen.alternate_screen() || screen.hide_cursor() {
+            bail!("the screen was not given back");
+        }
+        let after = tcgetattr(&self.slave)?;
+        let modes = |termios: &Termios| {
+            termios.local_modes & (LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+        };
+        if modes(&after) != modes(&self.before) {
+            bail!("the terminal is not as it was: {:?}", after.local_modes);
+        }
+        Ok(status)
+    }
+
+    pub fn exit(&mut self) -> Result<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if start.elapsed() > PATIENCE {
+                bail!("it does not end:\n{}", self.shown());
+            }
+            // A terminal that nobody reads blocks whoever writes.
+            match self.output.recv_timeout(Duration::from_millis(20)) {
+                Ok(bytes) => self.parser.process(&bytes),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Takes in what was written before the end.
+    fn rest(&mut self) {
+        while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
+            self.parser.process(&bytes);
+        }
+    }
+
+    pub fn shown(&self) -> String {
+        self.parser.screen().contents()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}

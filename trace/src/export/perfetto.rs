@@ -1,0 +1,346 @@
+//! The recording as a Perfetto trace, in its own format, which ui.perfetto.dev opens.
+//!
+//! Every lane is a track; below it one for its detours, and per class a group with one track for
+//! each source. Packets are written as the blocks come and never looked at again, so the size of a
+//! trace does not matter; their order across lanes does not either, since the importer sorts by
+//! time. Times are CLOCK_MONOTONIC of the node, so that a trace of the kernel's own ftrace events,
+//! opened together with this one, lies on the same axis.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{Read, Seek, Write};
+
+use super::protobuf::Message;
+use super::{ExportError, lanes};
+use crate::model::{Block, Class, Detour, LaneId, Record, RecordFlags};
+use crate::reader::Reader;
+
+/// Field numbers of Perfetto's messages, as far as they are used.
+mod field {
+    pub(super) const TRACE_PACKET: u64 = 1;
+
+    pub(super) const CLOCK_SNAPSHOT: u64 = 6;
+    pub(super) const TIMESTAMP: u64 = 8;
+    pub(super) const SEQUENCE_ID: u64 = 10;
+    pub(super) const TRACK_EVENT: u64 = 11;
+    pub(super) const INTERNED_DATA: u64 = 12;
+    pub(super) const SEQUENCE_FLAGS: u64 = 13;
+    pub(super) const PACKET_DEFAULTS: u64 = 59;
+    pub(super) const TRACK_DESCRIPTOR: u64 = 60;
+
+    pub(super) const CLOCK: u64 = 1;
+    pub(super) const CLOCK_ID: u64 = 1;
+    pub(super) const CLOCK_TIME: u64 = 2;
+    pub(super) const PRIMARY_CLOCK: u64 = 2;
+    pub(super) const DEFAULT_CLOCK_ID: u64 = 58;
+
+    pub(super) const EVENT_CATEGORIES: u64 = 1;
+    pub(super) const EVENT_NAMES: u64 = 2;
+    pub(super) const ANNOTATION_NAMES: u64 = 3;
+    pub(super) const INTERNED_ID: u64 = 1;
+    pub(super) const INTERNED_NAME: u64 = 2;
+
+    pub(super) const TRACK_UUID: u64 = 1;
+    pub(super) const TRACK_NAME: u64 = 2;
+    pub(super) const TRACK_PARENT: u64 = 5;
+    pub(super) const TRACK_CHILD_ORDER: u64 = 11;
+    pub(super) const TRACK_RANK: u64 = 12;
+
+    pub(super) const EVENT_CATEGORY_ID: u64 = 3;
+    pub(super) const EVENT_ANNOTATION: u64 = 4;
+    pub(super) const EVENT_TYPE: u64 = 9;
+    pub(super) const EVENT_NAME_ID: u64 = 10;
+    pub(super) const EVENT_TRACK: u64 = 11;
+
+    pub(super) const ANNOTATION_NAME_ID: u64 = 1;
+    pub(super) const ANNOTATION_NUMBER: u64 = 3;
+}
+
+const REALTIME: u64 = 1;
+const MONOTONIC: u64 = 3;
+/// The importer keeps names per sequence; there is one here.
+const SEQUENCE: u64 = 1;
+const STATE_CLEARED: u64 = 1;
+const NEEDS_STATE: u64 = 2;
+/// Children of a track by rank.
+const EXPLICIT_ORDER: u64 = 3;
+
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+const INSTANT: u64 = 3;
+
+/// Numbers beside a slice, by their interned ids.
+const ANNOTATIONS: [&str; 4] = ["net_ns", "cost_ns", "outside_ns", "records"];
+const NET: u64 = 1;
+const COST: u64 = 2;
+const OUTSIDE: u64 = 3;
+const RECORDS: u64 = 4;
+
+/// Interned id of the name of what no record explains; that of source n is 2 + n.
+const OUTSIDE_NAME: u64 = 1;
+
+pub(super) fn perfetto<R: Read + Seek>(
+    reader: &Reader<R>,
+    lane: Option<LaneId>,
+    out: &mut impl Write,
+) -> Result<u64, ExportError> {
+    let mut export = Export::new(reader, out);
+    export.beginning(reader)?;
+    let blocks = match lane {
+        Some(lane) => reader.blocks_of(lane),
+        None => reader.blocks(),
+    };
+    for block in blocks {
+        let block = block?;
+        export.lane(reader, block.lane)?;
+        export.block(&block)?;
+    }
+    Ok(export.rows)
+}
+
+/// Where a source's slices go.
+struct Place {
+    class: Class,
+    /// Sources that differ in their detail alone share a track.
+    row: u64,
+    name: String,
+}
+
+struct Export<'a, W> {
+    out: &'a mut W,
+    packet: Message,
+    file: Message,
+    /// By source.
+    places: Vec<Place>,
+    /// Tracks that were described.
+    known: HashSet<u64>,
+    /// What 0 is on CLOCK_MONOTONIC.
+    epoch_ns: u64,
+    rows: u64,
+}
+
+impl<'a, W: Write> Export<'a, W> {
+    fn new<R>(reader: &Reader<R>, out: &'a mut W) -> Self {
+        let mut rows = HashMap::new();
+        let places = reader.sources().iter().map(|source| {
+            let next = rows.len() as u64;
+            let row = *rows.entry((source.class, &source.name, &source.unit)).or_insert(next);
+            let name = match &source.unit {
+                Some(unit) => format!("{} ({unit})", source.name),
+                None => source.name.clone(),
+            };
+            Place { class: source.class, row, name }
+        });
+        Export {
+            out,
+            packet: Message::default(),
+            file: Message::default(),
+            places: places.collect(),
+            known: HashSet::new(),
+            epoch_ns: reader.manifest().started_monotonic_ns,
+            rows: 0,
+        }
+    }
+
+    /// Clocks and names, which everything after refers to.
+    fn beginning<R>(&mut self, reader: &Reader<R>) -> Result<(), ExportError> {
+        let (monotonic, unix_s) = (self.epoch_ns, reader.manifest().started_unix_s);
+        self.packet.message(field::CLOCK_SNAPSHOT, |snapshot| {
+            for (clock, time) in [(MONOTONIC, monotonic), (REALTIME, (unix_s * 1e9) as u64)] {
+                snapshot.message(field::CLOCK, |entry| {
+                    entry.number(field::CLOCK_ID, clock);
+                    entry.number(field::CLOCK_TIME, time);
+                });
+            }
+            snapshot.number(field::PRIMARY_CLOCK, MONOTONIC);
+        });
+        self.send()?;
+        self.packet.number(field::SEQUENCE_ID, SEQUENCE);
+        self.packet.number(field::SEQUENCE_FLAGS, STATE_CLEARED);
+        self.packet.message(field::PACKET_DEFAULTS, |defaults| {
+            defaults.number(field::DEFAULT_CLOCK_ID, MONOTONIC);
+        });
+        self.packet.message(field::INTERNED_DATA, |data| {
+            for class in Class::ALL {
+                intern(data, field::EVENT_CATEGORIES, category(class), class.name());
+            }
+            intern(data, field::EVENT_NAMES, OUTSIDE_NAME, "outside the kernel");
+            for (id, source) in (OUTSIDE_NAME + 1..).zip(reader.sources()) {
+                let name = match &source.detail {
+                    Some(detail) => format!("{}: {detail}", source.name),
+                    None => source.name.clone(),
+                };
+                intern(data, field::EVENT_NAMES, id, &name);
+            }
+            for (id, name) in (1..).zip(ANNOTATIONS) {
+                intern(data, field::ANNOTATION_NAMES, id, name);
+            }
+        });
+        self.send()
+    }
+
+    fn lane<R>(&mut self, reader: &Reader<R>, lane: LaneId) -> Result<(), ExportError> {
+        let name = lanes::name(reader, lane);
+        self.track(lane_track(lane), None, &name, u64::from(lane.0))?;
+        self.track(detour_track(lane), Some(lane_track(lane)), "detours", 0)
+    }
+
+    fn block(&mut self, block: &Block) -> Result<(), ExportError> {
+        for (detour, records) in block.composed() {
+            self.detour(block.lane, detour, records)?;
+        }
+        for record in &block.records {
+            self.record(block.lane, record)?;
+        }
+        Ok(())
+    }
+
+    /// A detour bears the name of what took most of it.
+    fn detour(
+        &mut self,
+        lane: LaneId,
+        detour: &Detour,
+        records: &[Record],
+    ) -> Result<(), ExportError> {
+        let most = records.iter().max_by_key(|record| record.cost_ns);
+        let most = most.filter(|record| record.cost_ns >= detour.outside_ns);
+        let name = most.map_or(OUTSIDE_NAME, name_of);
+        let class = most.and_then(|record| self.places.get(record.source.0 as usize));
+        let class = class.map_or(Class::OutsideKernel, |place| place.class);
+        let annotations = [(OUTSIDE, detour.outside_ns), (RECORDS, u64::from(detour.records))];
+        let track = detour_track(lane);
+        self.slice(track, name, class, detour.start_ns, detour.len_ns, &annotations)
+    }
+
+    fn record(&mut self, lane: LaneId, record: &Record) -> Result<(), ExportError> {
+        // The reader gives every record a row of its table.
+        let Some(place) = self.places.get(record.source.0 as usize) else { return Ok(()) };
+        let class = place.class;
+        let (group, track) = (class_track(lane, class), source_track(lane, place.row));
+        if !self.known.contains(&track) {
+            let name = place.name.clone();
+            self.track(group, Some(lane_track(lane)), class.name(), 1 + class as u64)?;
+            self.track(track, Some(group), &name, place_rank(track))?;
+        }
+        let in_detour = record.flags.contains(RecordFlags::IN_DETOUR);
+        let annotations = [(NET, record.net_ns), (COST, record.cost_ns)];
+        let shown = if in_detour { &annotations[..] } else { &annotations[..1] };
+        self.slice(track, name_of(record), class, record.start_ns, record.gross_ns, shown)
+    }
+
+    /// Describes a track, once.
+    fn track(
+        &mut self,
+        uuid: u64,
+        parent: Option<u64>,
+        name: &str,
+        rank: u64,
+    ) -> Result<(), ExportError> {
+        if !self.known.insert(uuid) {
+            return Ok(());
+        }
+        self.packet.number(field::SEQUENCE_ID, SEQUENCE);
+        self.packet.message(field::TRACK_DESCRIPTOR, |track| {
+            track.number(field::TRACK_UUID, uuid);
+            track.text(field::TRACK_NAME, name);
+            if let Some(parent) = parent {
+                track.number(field::TRACK_PARENT, parent);
+            }
+            track.number(field::TRACK_CHILD_ORDER, EXPLICIT_ORDER);
+            track.number(field::TRACK_RANK, rank);
+        });
+        self.send()
+    }
+
+    fn slice(
+        &mut self,
+        track: u64,
+        name: u64,
+        class: Class,
+        start_ns: u64,
+        len_ns: u64,
+        annotations: &[(u64, u64)],
+    ) -> Result<(), ExportError> {
+        // Entry seen, end not: a moment, not a slice.
+        let kind = if len_ns == 0 { INSTANT } else { SLICE_BEGIN };
+        self.event(start_ns, kind, track, |event| {
+            event.number(field::EVENT_NAME_ID, name);
+            event.number(field::EVENT_CATEGORY_ID, category(class));
+            for &(name, value) in annotations {
+                event.message(field::EVENT_ANNOTATION, |annotation| {
+                    annotation.number(field::ANNOTATION_NAME_ID, name);
+                    annotation.number(field::ANNOTATION_NUMBER, value);
+                });
+            }
+        })?;
+        if kind == SLICE_BEGIN {
+            self.event(start_ns.saturating_add(len_ns), SLICE_END, track, |_| {})?;
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn event(
+        &mut self,
+        at_ns: u64,
+        kind: u64,
+        track: u64,
+        more: impl FnOnce(&mut Message),
+    ) -> Result<(), ExportError> {
+        self.packet.number(field::TIMESTAMP, self.epoch_ns.saturating_add(at_ns));
+        self.packet.number(field::SEQUENCE_ID, SEQUENCE);
+        self.packet.number(field::SEQUENCE_FLAGS, NEEDS_STATE);
+        self.packet.message(field::TRACK_EVENT, |event| {
+            event.number(field::EVENT_TYPE, kind);
+            event.number(field::EVENT_TRACK, track);
+            more(event);
+        });
+        self.send()
+    }
+
+    /// A file is a message whose only field is repeated: the packets, one after the other.
+    fn send(&mut self) -> Result<(), ExportError> {
+        let packet = &self.packet;
+        self.file.message(field::TRACE_PACKET, |file| file.append(packet));
+        self.out.write_all(self.file.as_bytes())?;
+        self.file.clear();
+        self.packet.clear();
+        Ok(())
+    }
+}
+
+fn intern(data: &mut Message, kind: u64, id: u64, name: &str) {
+    data.message(kind, |entry| {
+        entry.number(field::INTERNED_ID, id);
+        entry.text(field::INTERNED_NAME, name);
+    });
+}
+
+fn name_of(record: &Record) -> u64 {
+    OUTSIDE_NAME + 1 + u64::from(record.source.0)
+}
+
+fn category(class: Class) -> u64 {
+    1 + class as u64
+}
+
+/// Tracks are numbered by lane, and within a lane: itself, its detours, its classes, its sources.
+fn lane_track(lane: LaneId) -> u64 {
+    (u64::from(lane.0) + 1) << 32
+}
+
+fn detour_track(lane: LaneId) -> u64 {
+    lane_track(lane) | 1
+}
+
+fn class_track(lane: LaneId, class: Class) -> u64 {
+    lane_track(lane) | (2 + class as u64)
+}
+
+fn source_track(lane: LaneId, row: u64) -> u64 {
+    lane_track(lane) | (64 + row)
+}
+
+/// Sources of a class stand in the order of the table.
+fn place_rank(track: u64) -> u64 {
+    track & 0x7fff_ffff
+}

@@ -1,0 +1,222 @@
+//! What has to hold for a page in a browser.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+
+/// What a page has to show.
+pub struct Wanted {
+    /// By id.
+    pub figures: &'static [&'static str],
+    pub projected: &'static [&'static str],
+    /// Whether there is more than one source to switch.
+    pub series: bool,
+}
+
+/// A page for a recording of ten minutes may be this large.
+const LARGEST: u64 = 3_000_000;
+/// Contrast of text, and of marks, against the page (WCAG).
+const TEXT: f64 = 4.5;
+const MARKS: f64 = 2.0;
+
+/// Contrast of the given colours (CSS selectors and properties) with the page behind them.
+const CONTRAST: &str = r#"
+(selector, property) => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const light = (css) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = css; canvas.fillRect(0, 0, 1, 1);
+    const c = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => {
+      v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2];
+  };
+  const element = document.querySelector(selector);
+  if (!element) return null;
+  const [a, b] = [light(getComputedStyle(element)[property]), light(getComputedStyle(document.body).backgroundColor)];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+}"#;
+
+/// What does not hold, in words.
+pub fn all(
+    browser: &mut Browser,
+    page: &Path,
+    wanted: &Wanted,
+    pictures: Option<&Path>,
+) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    let size = std::fs::metadata(page)?.len();
+    if size > LARGEST {
+        faults.push(format!("{size} bytes, more than {LARGEST}"));
+    }
+    let url = format!("file://{}", page.display());
+    set(browser, "light", "screen", 1200)?;
+    browser.open(&url)?;
+    drawn(browser, wanted, &mut faults)?;
+    harmless(browser, &mut faults)?;
+    if wanted.figures.contains(&"scatter") {
+        tooltip(browser, &mut faults)?;
+        zoom(browser, &mut faults)?;
+    }
+    if wanted.series {
+        switched(browser, &mut faults)?;
+    }
+    contrast(browser, "light", &mut faults)?;
+    picture(browser, page, pictures, "light")?;
+    set(browser, "dark", "screen", 1200)?;
+    contrast(browser, "dark", &mut faults)?;
+    picture(browser, page, pictures, "dark")?;
+    set(browser, "dark", "print", 800)?;
+    let white = "getComputedStyle(document.body).backgroundColor === 'rgb(255, 255, 255)'";
+    expect(browser, white, "printed on white, even from a dark screen", &mut faults)?;
+    picture(browser, page, pictures, "print")?;
+    set(browser, "light", "screen", 380)?;
+    let fits = "document.documentElement.scrollWidth <= 380";
+    expect(browser, fits, "fits a narrow screen", &mut faults)?;
+    picture(browser, page, pictures, "narrow")?;
+    faults.extend(browser.complaints()?);
+
+    browser.call("Emulation.setScriptExecutionDisabled", json!({"value": true}))?;
+    set(browser, "light", "screen", 1200)?;
+    browser.open(&url)?;
+    drawn(browser, wanted, &mut faults)?;
+    if wanted.series {
+        switched(browser, &mut faults)?;
+    }
+    browser.call("Emulation.setScriptExecutionDisabled", json!({"value": false}))?;
+    Ok(faults)
+}
+
+fn set(browser: &mut Browser, scheme: &str, media: &str, width: u64) -> Result<()> {
+    let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+    browser.call("Emulation.setEmulatedMedia", json!({"media": media, "features": features}))?;
+    let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+    browser.call("Emulation.setDeviceMetricsOverride", size)?;
+    Ok(())
+}
+
+fn expect(browser: &mut Browser, holds: &str, what: &str, faults: &mut Vec<String>) -> Result<()> {
+    if browser.ask(holds)? != json!(true) {
+        faults.push(format!("does not hold: {what}"));
+    }
+    Ok(())
+}
+
+/// Every figure is there, and has marks that take up room.
+fn drawn(browser: &mut Browser, wanted: &Wanted, faults: &mut Vec<String>) -> Result<()> {
+    for id in wanted.figures.iter().chain(wanted.projected) {
+        let marks = format!(
+            "[...document.querySelectorAll('#{id} .marks path, #{id} .box path, svg#{id}.heat > path')]\
+             .filter(p => p.getTotalLength() > 0 || p.getAttribute('d').includes('h0')).length > 0 && \
+             document.getElementById('{id}').getBoundingClientRect().height > 50"
+        );
+        expect(browser, &marks, &format!("figure {id} is drawn"), faults)?;
+    }
+    let all = wanted.figures.len() + wanted.projected.len();
+    let count = "document.querySelectorAll('svg.plot, svg.heat').length";
+    let found = browser.ask(count)?;
+    if found != json!(all) {
+        faults.push(format!("{found} figures instead of {all}"));
+    }
+    let words = "document.querySelector('h1').textContent.length > 20 && \
+                 !/NaN|Infinity|undefined/.test(document.querySelector('main').innerHTML)";
+    expect(browser, words, "a headline, and nothing that is no number", faults)
+}
+
+/// Nothing from the recording has become part of the page.
+fn harmless(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
+    let only = "document.scripts.length === 1 && document.querySelectorAll('img, iframe, object, \
+                embed').length === 0 && document.title !== 'owned' && \
+                ![...document.querySelectorAll('*')].some(e => [...e.attributes].some(a => \
+                a.name.startsWith('on')))";
+    expect(browser, only, "one script, no foreign elements", faults)
+}
+
+/// Moving over a mark says what it is.
+fn tooltip(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
+    browser.middle("#scatter")?;
+    let place = browser.ask(
+        "(() => { const p = document.querySelector('#scatter .dots'); \
+         const [, x, y] = p.getAttribute('d').match(/M(-?[\\d.]+) (-?[\\d.]+)/); \
+         const at = new DOMPoint(+x, +y).matrixTransform(p.ownerSVGElement.getScreenCTM()); \
+         return [at.x, at.y]; })()",
+    )?;
+    let at = |i: usize| place[i].as_f64().context("no dot");
+    browser.mouse("mouseMoved", (at(0)? + 2.0, at(1)?))?;
+    let said = "!document.getElementById('tip').hidden && \
+                /: .+ s, .+(ns|µs|ms|s)$/.test(document.getElementById('tip').textContent)";
+    expect(browser, said, "a tooltip over a dot", faults)
+}
+
+/// A rectangle is zoomed into, and a button goes back.
+fn zoom(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
+    let (x, y) = browser.middle("#scatter")?;
+    browser.mouse("mouseMoved", (x - 60.0, y - 40.0))?;
+    browser.mouse("mousePressed", (x - 60.0, y - 40.0))?;
+    browser.mouse("mouseMoved", (x + 60.0, y + 40.0))?;
+    browser.mouse("mouseReleased", (x + 60.0, y + 40.0))?;
+    let zoomed = "/matrix\\([2-9]/.test(document.querySelector('#scatter .marks')\
+                  .getAttribute('transform')) && document.querySelectorAll('#scatter .ticks text')\
+                  .length > 4";
+    expect(browser, zoomed, "a rectangle is zoomed into", faults)?;
+    browser.click("#scatter ~ .reset")?;
+    let back = "document.querySelector('#scatter .marks').getAttribute('transform')\
+                .startsWith('matrix(1 0 0 1')";
+    expect(browser, back, "the button goes back", faults)
+}
+
+/// A click on a name takes its series out of every figure, another one puts it back.
+fn switched(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
+    let shown = "[...document.querySelectorAll('svg.plot path.s0')].filter(p => \
+                 getComputedStyle(p).display !== 'none').length";
+    let before = browser.ask(shown)?;
+    browser.click(".legend label.s0")?;
+    let without = browser.ask(shown)?;
+    browser.click(".legend label.s0")?;
+    let after = browser.ask(shown)?;
+    if before == json!(0) || without != json!(0) || after != before {
+        faults.push(format!("series switched off and on: {before}, {without}, {after} marks"));
+    }
+    Ok(())
+}
+
+fn contrast(browser: &mut Browser, scheme: &str, faults: &mut Vec<String>) -> Result<()> {
+    let colours = [
+        ("h1", "color", TEXT),
+        ("figcaption", "color", TEXT),
+        (".note", "color", TEXT),
+        ("nav a", "color", TEXT),
+        ("svg.plot .ticks text", "fill", TEXT),
+        ("svg.plot .s0", "stroke", MARKS),
+        ("svg.plot .s1", "stroke", MARKS),
+        ("svg.plot .s2", "stroke", MARKS),
+        ("svg.plot .s3", "stroke", MARKS),
+        ("svg.plot .s4", "stroke", MARKS),
+        ("svg.plot .s5", "stroke", MARKS),
+        ("svg.plot .so", "stroke", MARKS),
+        ("svg.plot .su", "stroke", MARKS),
+    ];
+    for (selector, property, least) in colours {
+        let question = format!("({CONTRAST})({}, {})", json!(selector), json!(property));
+        if let Some(contrast) = browser.ask(&question)?.as_f64().filter(|c| *c < least) {
+            faults
+                .push(format!("{scheme}: {selector} has a contrast of {contrast:.1}, not {least}"));
+        }
+    }
+    Ok(())
+}
+
+fn picture(browser: &mut Browser, page: &Path, pictures: Option<&Path>, what: &str) -> Result<()> {
+    let Some(directory) = pictures else { return Ok(()) };
+    std::fs::create_dir_all(directory)?;
+    browser.ask("scrollTo(0, 0)")?;
+    let shot = json!({"format": "png", "captureBeyondViewport": true});
+    let answer: Value = browser.call("Page.captureScreenshot", shot)?;
+    let text = answer["data"].as_str().context("no picture came")?;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text)?;
+    let name = page.file_stem().unwrap_or_default().to_string_lossy();
+    std::fs::write(directory.join(format!("{name}-{what}.png")), bytes)?;
+    Ok(())
+}

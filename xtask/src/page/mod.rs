@@ -1,0 +1,139 @@
+//! `cargo xtask page`: the report's page in a real browser. Recordings of every shape are made into
+//! pages; a headless Chromium opens them and says whether all figures are drawn, whether the script
+//! does what it is for, whether anything complains or asks the network for something.
+
+mod browser;
+mod checks;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::{exec, workspace::Workspace};
+use browser::Browser;
+use checks::Wanted;
+
+const NAME: &str = "pages_in_a_browser";
+
+/// How often `detour report --html` is run, and on what.
+struct Subject {
+    file: &'static str,
+    options: &'static [&'static str],
+    wanted: Wanted,
+}
+
+const FIGURES: &[&str] = &["scatter", "pdf", "cdf", "tail", "spectrum", "heat"];
+const PROJECTED: &[&str] = &["slowdown", "without", "idle", "idle-tail"];
+const QUICK: &[&str] = &["--ranks", "2..4096", "--runs", "10"];
+
+const SUBJECTS: [Subject; 8] = [
+    Subject {
+        file: "demo",
+        options: QUICK,
+        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
+    },
+    Subject {
+        file: "many-cpus",
+        options: QUICK,
+        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
+    },
+    Subject {
+        file: "one-cpu",
+        options: QUICK,
+        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
+    },
+    Subject {
+        file: "hostile",
+        options: QUICK,
+        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
+    },
+    Subject {
+        file: "records-only",
+        options: &[],
+        wanted: Wanted { figures: FIGURES, projected: &[], series: true },
+    },
+    Subject {
+        file: "no-names",
+        options: QUICK,
+        wanted: Wanted {
+            figures: FIGURES,
+            projected: &["slowdown", "idle", "idle-tail"],
+            series: false,
+        },
+    },
+    Subject {
+        file: "one",
+        options: QUICK,
+        wanted: Wanted {
+            figures: &["scatter", "pdf", "cdf", "tail", "heat"],
+            projected: PROJECTED,
+            series: false,
+        },
+    },
+    Subject {
+        file: "none",
+        options: QUICK,
+        wanted: Wanted { figures: &["heat"], projected: &[], series: false },
+    },
+];
+
+/// True when everything holds, or when there is no browser to ask. Prints lines as a test binary does.
+/// `pictures` is where to put what the pages look like.
+pub fn run(
+    workspace: &Workspace,
+    pictures: Option<&Path>,
+    mut say: impl FnMut(&str),
+) -> Result<bool> {
+    let Some(program) = browser::find() else {
+        say(&format!("test {NAME} ... ignored, no Chromium here: apt-get install chromium"));
+        say("test result: ok. 0 passed; 0 failed; 1 ignored");
+        return Ok(true);
+    };
+    exec::run(exec::cargo(&workspace.root).args(["build", "--release", "--package", "detour"]))?;
+    exec::run(exec::cargo(&workspace.root).args([
+        "build",
+        "--release",
+        "--package",
+        "xtask",
+        "--example",
+        "page_traces",
+    ]))?;
+    let directory = workspace.target.join("page");
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).context("cannot clear the last pages away")?;
+    }
+    std::fs::create_dir_all(&directory)?;
+    exec::run(exec::command(workspace.example("page_traces"), &directory).arg(&directory))?;
+    let demo = workspace.root.join("fixtures/demo.detour");
+    std::fs::copy(&demo, directory.join("demo.detour")).context("the bundled recording")?;
+
+    let mut browser = Browser::start(&program, &directory.join("profile"))?;
+    let (mut passed, mut failed) = (0, 0);
+    for subject in &SUBJECTS {
+        let page = make(workspace, &directory, subject)?;
+        let result = checks::all(&mut browser, &page, &subject.wanted, pictures);
+        let faults = result.unwrap_or_else(|error| vec![format!("{error:#}")]);
+        let name = format!("page_{}", subject.file.replace('-', "_"));
+        if faults.is_empty() {
+            passed += 1;
+            say(&format!("test {name} ... ok"));
+        } else {
+            failed += 1;
+            say(&format!("test {name} ... FAILED"));
+            for fault in faults {
+                say(&format!("    {fault}"));
+            }
+        }
+    }
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    say(&format!("test result: {word}. {passed} passed; {failed} failed; 0 ignored"));
+    Ok(failed == 0)
+}
+
+fn make(workspace: &Workspace, directory: &Path, subject: &Subject) -> Result<PathBuf> {
+    let page = directory.join(format!("{}.html", subject.file));
+    let mut command = exec::command(workspace.binary("detour"), directory);
+    command.args(["report", "-q"]).arg(format!("{}.detour", subject.file));
+    exec::run(command.arg("--html").arg(&page).args(subject.options))?;
+    Ok(page)
+}
