@@ -45,6 +45,8 @@ pub enum Command {
     Simulate(crate::simulate::Simulate),
     /// Schedules for `simulate goal`: make, convert, check, count
     Goal(crate::goal::Goal),
+    /// Did it help? Two recordings compared, source by source
+    Diff(Box<crate::diff::Options>),
     /// What removing each source of a recording would gain at scale
     Whatif(Box<crate::whatif::Options>),
     /// All of it in one go on this machine: record 10 s, attribute, project, write report.html

@@ -4,6 +4,7 @@
 
 mod cli;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
 mod goal;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
         Command::Goal(options) => goal::run(&options),
+        Command::Diff(options) => diff::run(&options, verbosity),
         Command::Whatif(options) => whatif::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
     };

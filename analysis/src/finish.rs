@@ -82,7 +82,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
 }
 
 /// Records are all there is where nothing watched for detours.
-fn basis(mode: Mode, detours: u64) -> CostBasis {
+pub(crate) fn basis(mode: Mode, detours: u64) -> CostBasis {
     match mode {
         Mode::KernelOnly => CostBasis::Records,
         Mode::Program if detours == 0 => CostBasis::Records,
@@ -123,6 +123,15 @@ fn attributed(account: &Account) -> Attributed {
     }
 }
 
+/// What time that no record explains is called, below 1 us and from there on. Without kernel records
+/// nothing is known to lie outside the kernel.
+pub(crate) fn outside_names(mode: Mode) -> [&'static str; 2] {
+    match mode {
+        Mode::ProbeOnly | Mode::Imported => ["unattributed_short", "unattributed_long"],
+        _ => ["microarchitecture", "hypervisor_or_smi"],
+    }
+}
+
 fn outside(pass: &Summariser, mode: Mode) -> Vec<OutsideRow> {
     let row = |class: &str, o: &Outside| OutsideRow {
         class: class.to_owned(),
@@ -132,11 +141,7 @@ fn outside(pass: &Summariser, mode: Mode) -> Vec<OutsideRow> {
         cost_ns_p99: o.costs.quantile(0.99),
         cost_ns_max: o.costs.max(),
     };
-    // Without kernel records nothing is known to lie outside the kernel.
-    let (short, long) = match mode {
-        Mode::ProbeOnly | Mode::Imported => ("unattributed_short", "unattributed_long"),
-        _ => ("microarchitecture", "hypervisor_or_smi"),
-    };
+    let [short, long] = outside_names(mode);
     let rows = [row(short, &pass.outside_short), row(long, &pass.outside_long)];
     rows.into_iter().filter(|r| r.count > 0).collect()
 }

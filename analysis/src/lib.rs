@@ -15,19 +15,23 @@
 
 #![forbid(unsafe_code)]
 
+mod compare;
 mod costs;
 mod detail;
 mod finish;
 mod lanes;
 mod pass;
 pub mod period;
+mod rates;
 mod rows;
 mod starts;
 mod summary;
 pub mod views;
 
+pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compare};
 pub use costs::{Bin, Costs};
 pub use pass::Summariser;
+pub use rates::{Cell, RateCounter, Rates, SourceRates};
 pub use summary::*;
 
 use trace::{Block, Lane, Manifest, Source, Trailer};

@@ -9,7 +9,10 @@
 
 pub mod advice;
 mod alltoall;
+mod blame;
 mod cycle;
+mod diff;
+mod diff_html;
 mod exchange;
 mod grid;
 mod headline;
@@ -20,18 +23,24 @@ mod schedule_stats;
 mod slowdown;
 mod sources;
 mod tables;
+mod timeline;
 mod whatif;
 mod words;
 
 use analysis::Summary;
 
 pub use alltoall::{AlltoallRow, alltoall};
+pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_sweep};
 pub use cycle::{CycleRow, cycle};
+pub use diff::{Projected, Projection, diff};
+pub use diff_html::diff_html;
 pub use exchange::{ExchangeFigures, exchange};
 pub use headline::label as source_label;
 pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
+pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
+pub use words::json_safe;
 
 pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, whatif};
 

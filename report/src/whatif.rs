@@ -281,14 +281,14 @@ fn differences(results: &WhatIf, options: Options) -> Option<String> {
             // Others may be before it here that cost nothing there: only a better place is news.
             Some(rank) if rank < row.local_rank => format!(
                 "{} is number {rank} at this scale ({}), but number {} by the time it takes here ({}).",
-                capital(&label(row)),
+                label(row),
                 either(&row.removed),
                 row.local_rank,
                 percent_said(row.local_share_pct)
             ),
             None if row.local_share_pct >= LARGE_SHARE_PCT => format!(
                 "{} takes {} of the time that is lost here, but {}.",
-                capital(&label(row)),
+                label(row),
                 percent_said(row.local_share_pct),
                 match row.removed.verdict {
                     Verdict::Unclear => "whether it counts at this scale is unclear",

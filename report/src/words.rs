@@ -114,9 +114,10 @@ pub(crate) fn safe(name: &str) -> String {
     safe
 }
 
-/// The same for JSON text, by its own escapes. Line breaks in it are layout: those in strings are
-/// escaped already.
-pub(crate) fn json_safe(json: &str) -> String {
+/// JSON text that cannot do anything to the terminal, by its own escapes. Line breaks in it are
+/// layout: those in strings are escaped already.
+#[must_use]
+pub fn json_safe(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\n' || harmless(c) {

@@ -4,6 +4,7 @@
 // Only `simd` has any: the call of a function compiled for a wider machine.
 #![deny(unsafe_code)]
 
+pub mod blame;
 pub mod collectives;
 pub mod cycle;
 pub mod event;

@@ -1,9 +1,9 @@
 //! A schedule, run once or many times: the runs share it, and each thread has the memory of one run.
 
 use crate::{
-    event::{self, Options, Schedule},
+    event::{self, Log, Options, Schedule},
     loggops::Params,
-    noise::{Noise, draw},
+    noise::{Noise, RunNoise, draw},
     runs,
     sweep::{Plan, SweepError},
 };
@@ -28,9 +28,9 @@ pub fn run(
 ) -> Result<Replay, SweepError> {
     let ranks = u64::from(schedule.ranks());
     noise.check(ranks)?;
-    let seed = draw(plan.seed, ranks);
     let one = |run: u64, scratch: &mut event::Scratch| {
-        let outcome = event::run_with(scratch, schedule, params, options, &noise.run(seed, run))?;
+        let met = noise_of(schedule, noise, plan.seed, run);
+        let outcome = event::run_with(scratch, schedule, params, options, &met)?;
         if !(plan.progress)(outcome.messages) {
             return Err(SweepError::Stopped);
         }
@@ -47,4 +47,25 @@ pub fn run(
         // There is a run 0 whenever all runs are there.
         None => Err(SweepError::Stopped),
     }
+}
+
+/// The noise that a run of this number meets.
+pub fn noise_of<'a>(schedule: &Schedule, noise: &'a Noise, seed: u64, run: u64) -> RunNoise<'a> {
+    noise.run(draw(seed, u64::from(schedule.ranks())), run)
+}
+
+/// One of the runs again, written down.
+pub fn log(
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &Noise,
+    seed: u64,
+    run: u64,
+) -> Result<Log, SweepError> {
+    noise.check(u64::from(schedule.ranks()))?;
+    let (mut scratch, mut log) = (event::Scratch::default(), Log::default());
+    let met = noise_of(schedule, noise, seed, run);
+    event::run_logged(&mut scratch, schedule, params, options, &met, &mut log)?;
+    Ok(log)
 }

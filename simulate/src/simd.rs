@@ -1,5 +1,6 @@
-//! Runs a loop compiled for the widest vectors this machine has. The loops are plain Rust; compiled
-//! for the baseline of x86-64 they would use an eighth of the machine.
+//! What plain Rust does not say to the machine. Loops compiled for the widest vectors there are:
+//! compiled for the baseline of x86-64 they would use an eighth of the machine. And what will be
+//! needed soon, so that the cache can have it by then.
 
 /// Something that can be compiled several times over.
 pub trait Kernel {
@@ -37,4 +38,21 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
+}
+
+/// This element will be needed soon; nothing happens where there is none.
+#[inline(always)]
+pub fn prefetch<T>(list: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(element) = list.get(index) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads and writes nothing, about memory that is borrowed here; every
+        // x86-64 has the instruction.
+        #[allow(unsafe_code)]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(element).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (list, index);
 }

@@ -51,16 +51,21 @@ struct Scratch {
     events: event::Scratch,
 }
 
+/// By whose rules a job is run that is written out as a schedule. The peer's graph with the peer's
+/// noise means the peer: its rules for everything.
+pub fn rules(graph: Graph, noise: Model) -> event::Options {
+    let peer = graph == Graph::Peer && noise == Model::LogGopSim;
+    let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
+    event::Options { model, ..event::Options::default() }
+}
+
 impl Engine {
-    /// The in-order graph needs no schedule. The peer's graph with the peer's noise means the peer:
-    /// its rules for everything.
+    /// The in-order graph needs no schedule.
     fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
         if graph == Graph::InOrder {
             return Ok(Engine::Rounds);
         }
-        let peer = noise.model() == Model::LogGopSim;
-        let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
-        let options = event::Options { model, ..event::Options::default() };
+        let options = rules(graph, noise.model());
         Ok(Engine::Events(Box::new(graph::schedule(job, graph)?), options))
     }
 
@@ -100,20 +105,92 @@ pub fn times(
     noise: &Noise,
     plan: &Plan<'_>,
 ) -> Result<Vec<i64>, SweepError> {
+    let all: Vec<u64> = (0..plan.runs).collect();
+    times_of(job, graph, noise, plan, &all)
+}
+
+/// The times of some of the runs, by their numbers.
+pub fn times_of(
+    job: &Job,
+    graph: Graph,
+    noise: &Noise,
+    plan: &Plan<'_>,
+    runs: &[u64],
+) -> Result<Vec<i64>, SweepError> {
     noise.check(job.ranks())?;
     let engine = Engine::new(job, noise, graph)?;
-    // Points of a sweep do not share their draws; variants of one point do, so that they can be
-    // compared run by run.
-    let seed = draw(plan.seed, job.ranks());
+    let seed = point_seed(plan, job);
     let messages = job.messages();
     let per_run = engine.memory(job, &noise.run(seed, 0)).max(1);
     let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64);
 
-    runs::spread(plan.runs, at_once, |run, scratch: &mut Scratch| {
-        let time = engine.run(job, &noise.run(seed, run), scratch)?;
+    runs::spread(runs.len() as u64, at_once, |index, scratch: &mut Scratch| {
+        let noise = noise.run(seed, runs[index as usize]);
+        let time = engine.run(job, &noise, scratch)?;
         if (plan.progress)(messages) { Ok(time) } else { Err(SweepError::Stopped) }
     })
 }
+
+/// Points of a sweep do not share their draws; variants of one point do, so that they can be compared
+/// run by run.
+fn point_seed(plan: &Plan<'_>, job: &Job) -> u64 {
+    draw(plan.seed, job.ranks())
+}
+
+/// A piece of a timeline that the end of a run hangs on, in ps from its begin; `to` may lie in a later
+/// turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub timeline: usize,
+    pub from: i64,
+    pub to: i64,
+}
+
+/// A run: when it ends, and what that hangs on, where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traced {
+    pub end: i64,
+    pub stretches: Option<Vec<Stretch>>,
+}
+
+/// All runs with what their ends hang on. None where nobody can say at a price worth paying: for
+/// schedules, for rounds in which not everybody sends and receives, for models other than exact
+/// preemption, and where there is no room for the times after each round.
+pub fn traced(
+    job: &Job,
+    graph: Graph,
+    noise: &Noise,
+    plan: &Plan<'_>,
+) -> Result<Option<Vec<Traced>>, SweepError> {
+    noise.check(job.ranks())?;
+    let seed = point_seed(plan, job);
+    let first = noise.run(seed, 0);
+    let per_run = rounds::memory(job, &first).saturating_add(rounds::path::memory(job)).max(1);
+    let exact = graph == Graph::InOrder && rounds::says_its_path(job, &first);
+    if !exact || per_run > plan.memory.min(MOST_FOR_A_PATH) {
+        return Ok(None);
+    }
+    let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64);
+    let runs = runs::spread(plan.runs, at_once, |run, scratch: &mut Scratch| {
+        let noise = noise.run(seed, run);
+        let path = rounds::run_with_path(job, &noise, &mut scratch.rounds)?;
+        if !(plan.progress)(job.messages()) {
+            return Err(SweepError::Stopped);
+        }
+        let stretch = |window: &rounds::path::Window| {
+            let (timeline, offset) = noise.place(window.rank);
+            Stretch { timeline, from: window.from + offset, to: window.to + offset }
+        };
+        Ok(path.map(|path| Traced {
+            end: path.end,
+            stretches: path.windows.map(|windows| windows.iter().map(stretch).collect()),
+        }))
+    })?;
+    Ok(runs.into_iter().collect())
+}
+
+/// Bytes of a run and the times after each of its rounds.
+const MOST_FOR_A_PATH: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! How fast the engine is; by hand, in release mode:
-//! `cargo test --release -p simulate --test event_speed -- --ignored --nocapture [EXPONENT=17]`.
+//! `EXPONENT=17 ONLY=peer REPEATS=9 cargo test --release -p simulate --test event_speed -- --ignored
+//! --nocapture`, all of which may be left out.
 
 use std::{fs, time::Instant};
 
@@ -52,8 +53,13 @@ fn noises() -> [(&'static str, Noise); 2] {
 #[ignore = "a measurement, not a test"]
 fn messages_per_second() {
     let exponent = std::env::var("EXPONENT").map_or(14, |text| text.parse().unwrap());
+    let repeats = std::env::var("REPEATS").map_or(3, |text| text.parse().unwrap());
     let params = Params::named("cnl").unwrap();
+    let only = |what: &str| std::env::var("ONLY").is_ok_and(|only| only != what);
     for in_order in [true, false] {
+        if only(if in_order { "in-order" } else { "peer" }) {
+            continue;
+        }
         let start = Instant::now();
         let schedule = dissemination(1 << exponent, in_order);
         println!(
@@ -67,7 +73,7 @@ fn messages_per_second() {
                 let mut best = f64::MAX;
                 let mut messages = 0;
                 let mut scratch = Scratch::default();
-                for _ in 0..3 {
+                for _ in 0..repeats {
                     let start = cpu_seconds();
                     messages =
                         run_with(&mut scratch, &schedule, &params, &options, &noise.run(1, 0))

@@ -1,6 +1,6 @@
 //! `detour goal stats`: what a schedule consists of.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -23,7 +23,13 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let stats = Stats::of(&file::read(&options.file, options.calc_unit)?);
+    let begin = Instant::now();
+    let schedule = file::read(&options.file, options.calc_unit)?;
+    let took = begin.elapsed().as_secs_f64();
+    // Of a pipe nobody knows how long it was.
+    let length = std::fs::metadata(&options.file).ok().filter(|file| file.is_file());
+    let mb_per_s = length.map(|file| file.len() as f64 / 1e6 / took.max(1e-9));
+    let stats = Stats::of(&schedule);
     let mut out = std::io::stdout().lock();
     let ns = |ps: i128| ps as f64 / 1e3;
     if options.json {
@@ -59,6 +65,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             "ordered_ranks": stats.ordered,
             "paired_messages": stats.paired,
             "memory_bytes": stats.memory,
+            "read_mb_per_s": mb_per_s,
         });
         writeln!(out, "{value}")?;
         return Ok(ExitCode::SUCCESS);

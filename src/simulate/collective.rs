@@ -6,10 +6,18 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
-use simulate::{job::Job, loggops::Params, noise::Offsets, stats};
+use simulate::{
+    blame::{self, Blames},
+    graph,
+    job::Job,
+    loggops::Params,
+    noise::{Model, Noise, Offsets},
+    stats,
+    sweep::{self, SweepError},
+};
 
 use super::{
-    job, network, noise,
+    blame as blaming, job, network, noise,
     points::{self, Point, Series},
     resume::Finished,
     work,
@@ -38,6 +46,9 @@ pub struct Options {
     /// Each series once more with all ranks meeting the same detours at the same time
     #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
     with_coscheduled: bool,
+    /// Say what the time went to: the critical path, and whose noise is on it
+    #[arg(long)]
+    blame: bool,
     #[command(flatten)]
     noise: noise::Options,
     #[command(flatten)]
@@ -57,14 +68,15 @@ pub struct Options {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
-    let loaded = options.noise.load(options.work.seed)?;
+    let loaded = options.noise.load_for(options.work.seed, Model::default(), options.blame)?;
     let series = options.series()?;
     let jobs = options.jobs(&series)?;
     let mut finished = match &options.resume {
         Some(path) => Finished::open(path, &options.fingerprint(&loaded.words)?)?,
         None => Finished::nowhere(),
     };
-    let total = jobs.iter().map(|(_, job)| job.messages().saturating_mul(options.runs));
+    let passes = if options.blame { 2 } else { 1 };
+    let total = jobs.iter().map(|(_, job)| job.messages().saturating_mul(options.runs * passes));
     let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
     let plan = points::Plan {
         runs: options.runs,
@@ -80,14 +92,28 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         None => None,
     };
     let mut rows: Vec<Point> = Vec::new();
+    let mut blames: Vec<Blames> = Vec::new();
     for (series, job) in &jobs {
+        let noise = if series.coscheduled { &together } else { &loaded.noise };
+        if options.blame {
+            progress.now(format!("{} ranks, why", job.ranks()));
+            match options.blames(job, noise, &plan) {
+                Ok(of_job) => blames.push(of_job),
+                Err(error) => {
+                    progress.finish();
+                    return match error.downcast_ref() {
+                        Some(SweepError::Stopped) => Ok(ExitCode::from(130)),
+                        _ => Err(error),
+                    };
+                }
+            }
+        }
         if let Some(point) = finished.find(series, job.ranks()) {
             progress.advance(job.messages().saturating_mul(options.runs));
             rows.push(point);
             continue;
         }
         progress.now(format!("{} ranks {}", job.ranks(), series.words(true)));
-        let noise = if series.coscheduled { &together } else { &loaded.noise };
         match points::simulate(job, series, noise, &plan)? {
             Some((point, runs)) => {
                 if let Some(times) = &mut times {
@@ -106,7 +132,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         }
     }
     progress.finish();
-    options.write(&rows, &series, &loaded)?;
+    options.write(&rows, &series, &loaded, &blames)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,6 +161,21 @@ impl Options {
         Ok(jobs)
     }
 
+    /// The same runs again, written out as a schedule and looked at.
+    fn blames(&self, job: &Job, noise: &Noise, plan: &points::Plan<'_>) -> Result<Blames> {
+        let schedule = graph::schedule(job, plan.graph)?;
+        blaming::check(&schedule, plan.memory)?;
+        let rules = sweep::rules(plan.graph, noise.model());
+        let plan = sweep::Plan {
+            runs: plan.runs,
+            seed: plan.seed,
+            threads: plan.threads,
+            memory: plan.memory,
+            progress: &|messages| plan.progress.advance(messages),
+        };
+        Ok(blame::blame_runs(&schedule, job.params(), &rules, noise, &plan)?)
+    }
+
     /// Everything that decides a point's figures: a file of finished points is for one of these.
     fn fingerprint(&self, noise: &str) -> Result<String> {
         let mut files = Vec::new();
@@ -153,7 +194,13 @@ impl Options {
         ))
     }
 
-    fn write(&self, rows: &[Point], series: &[Series], loaded: &noise::Loaded) -> Result<()> {
+    fn write(
+        &self,
+        rows: &[Point],
+        series: &[Series],
+        loaded: &noise::Loaded,
+        blames: &[Blames],
+    ) -> Result<()> {
         if let Some(path) = &self.csv {
             std::fs::write(path, points::csv(rows))
                 .with_context(|| format!("cannot write {}", path.display()))?;
@@ -179,6 +226,10 @@ impl Options {
                     })
                 })
                 .collect();
+            let mut points: Vec<_> = rows.iter().map(Point::json).collect();
+            for (point, blames) in points.iter_mut().zip(blames) {
+                point["blame"] = blaming::json(blames, &loaded.sources)?;
+            }
             let value = json!({
                 "seed": self.work.seed,
                 "noise": loaded.words,
@@ -188,17 +239,26 @@ impl Options {
                 "op": self.job.operations(),
                 "algorithm": body.iter().map(|c| c.algorithm()).collect::<Vec<_>>().join(","),
                 "iterations": self.job.iterations,
-                "points": rows.iter().map(Point::json).collect::<Vec<_>>(),
+                "points": points,
                 "knee_ranks": knees.first().and_then(|(_, knee)| *knee),
                 "knees": knees_json,
             });
-            writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
+            writeln!(out, "{}", report::json_safe(&serde_json::to_string_pretty(&value)?))?;
             return Ok(());
         }
         let words: Vec<_> = rows.iter().map(|point| point.row(several)).collect();
         let knees: Vec<_> = knees.iter().map(|(s, knee)| (s.words(several), *knee)).collect();
         let knees = if loaded.noise.is_none() { &[][..] } else { &knees[..] };
         write!(out, "{}", report::slowdown(&words, knees, layout::layout(true)))?;
+        let mut lines = Vec::new();
+        for (point, blames) in rows.iter().zip(blames) {
+            let figures = blaming::figures(blames, &loaded.sources)?;
+            let series = point.series.words(several);
+            lines.push(report::BlameRow { series, ranks: point.ranks, figures });
+        }
+        if !lines.is_empty() {
+            write!(out, "\n{}", report::blame_sweep(&lines, layout::layout(false)))?;
+        }
         Ok(())
     }
 }

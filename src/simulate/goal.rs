@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use simulate::{
+    blame::{self, Blames},
     event::{self, Rendezvous, Rules, Schedule},
     goal::CalcUnit,
     loggops::Params,
@@ -20,7 +21,7 @@ use simulate::{
     sweep::{Plan, SweepError},
 };
 
-use super::{network, noise, work};
+use super::{blame as blaming, network, noise, timeline, work};
 use crate::{Verbosity, goal::file, report as layout};
 
 #[derive(Args)]
@@ -51,6 +52,12 @@ pub struct Options {
     /// Runs, each with noise of its own; the first is told rank by rank
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     runs: u64,
+    /// Say what the time went to: the critical path, and whose noise is on it
+    #[arg(long)]
+    blame: bool,
+    /// A picture of the first run: a diagram (.svg), or a trace for ui.perfetto.dev (.json)
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     #[command(flatten)]
     noise: noise::Options,
     #[command(flatten)]
@@ -118,15 +125,23 @@ struct Results {
     noiseless: Option<i64>,
     sample: Sample,
     messages_per_s: f64,
+    blames: Option<Blames>,
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let rules = options.rules()?;
     let params = options.net.scaled(options.net_scale)?;
     let schedule = file::read(&options.file, options.calc_unit)?;
+    if let Some(path) = &options.timeline {
+        timeline::check(path, &schedule)?;
+    }
+    if options.blame {
+        blaming::check(&schedule, work::memory())?;
+    }
     let loaded = options.noise(&rules, &schedule)?;
+    let passes = if options.blame { 2 } else { 1 };
     let progress = work::Progress::new(
-        schedule.messages().saturating_mul(options.runs),
+        schedule.messages().saturating_mul(options.runs).saturating_mul(passes),
         verbosity.quiet || options.runs == 1,
     )?;
     progress.now(format!("{} ranks", schedule.ranks()));
@@ -135,6 +150,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     match ended {
         Ok(results) => {
             options.write(&schedule, &rules, &results, &loaded)?;
+            options.draw(&schedule, &params, &rules, &loaded)?;
             Ok(ExitCode::SUCCESS)
         }
         Err(SweepError::Stopped) => Ok(ExitCode::from(130)),
@@ -157,11 +173,16 @@ impl Options {
         Ok(event::Options { model, rendezvous })
     }
 
+    /// Whether it matters whose the noise is.
+    fn asks_why(&self) -> bool {
+        self.blame || self.timeline.is_some()
+    }
+
     /// Noise by the rules asked for, with the offsets asked for.
     fn noise(&self, rules: &event::Options, schedule: &Schedule) -> Result<noise::Loaded> {
         let peer = rules.model == Rules::Loggopsim;
         let usual = if peer { Model::LogGopSim } else { Model::default() };
-        let mut loaded = self.noise.load_for(self.work.seed, usual)?;
+        let mut loaded = self.noise.load_for(self.work.seed, usual, self.asks_why())?;
         if peer {
             // It goes round and round in its trace and says nothing.
             loaded.noise = loaded.noise.repeating(true);
@@ -199,9 +220,35 @@ impl Options {
             let once = Plan { runs: 1, progress: &|_| true, ..plan };
             Some(replay::run(schedule, params, rules, &silent, &once)?.first.max())
         };
+        let blames = match self.blame {
+            true => Some(blame::blame_runs(schedule, params, rules, noise, &plan)?),
+            false => None,
+        };
         let messages = replay.first.messages.saturating_mul(self.runs);
         let sample = Sample::new(replay.times.clone()).map_err(|_| SweepError::Stopped)?;
-        Ok(Results { replay, noiseless, sample, messages_per_s: messages as f64 / took.max(1e-9) })
+        let messages_per_s = messages as f64 / took.max(1e-9);
+        Ok(Results { replay, noiseless, sample, messages_per_s, blames })
+    }
+
+    /// The first run as a picture, if asked for.
+    fn draw(
+        &self,
+        schedule: &Schedule,
+        params: &Params,
+        rules: &event::Options,
+        loaded: &noise::Loaded,
+    ) -> Result<()> {
+        let Some(path) = &self.timeline else { return Ok(()) };
+        let seed = self.work.seed;
+        let log = replay::log(schedule, params, rules, &loaded.noise, seed, 0)?;
+        let noise = replay::noise_of(schedule, &loaded.noise, seed, 0);
+        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
+        let title = format!("{name}: {}, noise {}", network::describe(params), loaded.words);
+        let sources = &loaded.sources;
+        timeline::write(
+            path,
+            &timeline::Run { schedule, params, log: &log, noise: &noise, sources, title },
+        )
     }
 
     fn write(
@@ -235,6 +282,10 @@ impl Options {
                 messages_per_s: results.messages_per_s,
             };
             write!(out, "{}", report::schedule(&figures, layout::layout(false)))?;
+            if let Some(blames) = &results.blames {
+                let figures = blaming::figures(blames, &loaded.sources)?;
+                write!(out, "\n{}", report::blame(&figures, layout::layout(false)))?;
+            }
             return Ok(());
         }
         let unit = self.unit;
@@ -242,7 +293,7 @@ impl Options {
         let sample = &results.sample;
         let slowdown = results.noiseless.filter(|&ps| ps > 0);
         let slowdown = slowdown.map(|ps| sample.quantile(0.5) / ps as f64);
-        let value = json!({
+        let mut value = json!({
             "unit": unit.name(),
             "ranks": first.ends.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>(),
             "max": unit.of(first.max()),
@@ -271,8 +322,11 @@ impl Options {
             "max_per_run": results.replay.times.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>(),
             "slowdown_median": slowdown,
         });
+        if let Some(blames) = &results.blames {
+            value["blame"] = blaming::json(blames, &loaded.sources)?;
+        }
         // One line: a million ranks would be a million lines.
-        writeln!(out, "{value}")?;
+        writeln!(out, "{}", report::json_safe(&value.to_string()))?;
         Ok(())
     }
 }
@@ -287,7 +341,7 @@ fn offsets(path: &Path, ranks: u32) -> Result<Vec<i64>> {
     }
     let ps = |(rank, ns): (usize, f64)| {
         let ps = (ns * 1e3).round();
-        if !(ps.abs() < 4e18) {
+        if !ps.is_finite() || ps.abs() >= 4e18 {
             bail!("the offset of rank {rank}, {ns} ns, is out of range");
         }
         Ok(ps as i64)

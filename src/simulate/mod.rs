@@ -1,8 +1,10 @@
 //! `detour simulate`: the offline simulator. One file per subcommand; `noise`, `network` and `work`
-//! are what they share, and `samples` is for those that draw exchange times. `recorded` and `workload`
-//! are for commands that simulate what a recording does to one job.
+//! are what they share, `samples` is for those that draw exchange times, `blame` and `timeline` for
+//! those that can say what each rank did. `recorded` and `workload` are for commands that simulate what
+//! a recording does to one job.
 
 mod alltoall;
+mod blame;
 mod collective;
 mod cycle;
 mod exchange;
@@ -15,6 +17,8 @@ pub mod projection;
 pub mod recorded;
 mod resume;
 mod samples;
+mod sources;
+mod timeline;
 pub mod work;
 pub mod workload;
 

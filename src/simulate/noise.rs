@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
-use trace::import;
+use simulate::noise::{Composition, Model, Noise, Offsets, Timeline, draw};
+use trace::{Class, Lane, LaneId, Record, Source, import};
 
-use super::recorded::{Recorded, Source, lane_words};
+use super::sources::Sources;
 use crate::{
     open::{self, AnyReader, Opened},
     units,
@@ -63,28 +63,39 @@ pub struct Loaded {
     pub noise: Noise,
     pub words: String,
     pub model: &'static str,
+    /// Whose the detours are; empty unless asked for.
+    pub sources: Sources,
+}
+
+/// What is kept of a recording beside its detours.
+struct Wishes<'a> {
+    without: Wanted<'a>,
+    /// None: nobody asks whose they are.
+    sources: Option<Sources>,
 }
 
 impl Options {
     pub fn load(&self, seed: u64) -> Result<Loaded> {
-        self.load_for(seed, Model::default())
+        self.load_for(seed, Model::default(), false)
     }
 
-    /// With this model, unless another was asked for.
-    pub fn load_for(&self, seed: u64, usual: Model) -> Result<Loaded> {
+    /// With this model, unless another was asked for, and with whose the detours are if asked for.
+    pub fn load_for(&self, seed: u64, usual: Model, attributed: bool) -> Result<Loaded> {
         let model = self.model(usual);
         let mut layers: Vec<Vec<Timeline>> = Vec::new();
         let mut words = Vec::new();
-        let mut wanted = Wanted { without: &self.without, found: vec![false; self.without.len()] };
+        let without = Wanted { without: &self.without, found: vec![false; self.without.len()] };
+        let mut wishes = Wishes { without, sources: attributed.then(Sources::default) };
         for spec in self.noise.iter().filter(|spec| *spec != "none") {
-            layers.push(self.layer(spec, seed, &mut wanted)?);
+            layers.push(self.layer(spec, seed, &mut wishes)?);
             words.push(spec.clone());
         }
-        wanted.check()?;
+        wishes.without.check()?;
+        let sources = wishes.sources.unwrap_or_default();
         if layers.is_empty() {
             // The model still decides by whose rules the peer's graph is run.
             let noise = Noise::none().with_model(model);
-            return Ok(Loaded { noise, words: "none".to_owned(), model: model.name() });
+            return Ok(Loaded { noise, words: "none".to_owned(), model: model.name(), sources });
         }
         if self.coscheduled {
             words.push("coscheduled".to_owned());
@@ -95,7 +106,7 @@ impl Options {
             None => Offsets::Random,
         };
         let noise = Noise::new(superposed(layers)?, model, offsets)?.repeating(self.repeat_trace);
-        Ok(Loaded { noise, words: words.join(" + "), model: model.name() })
+        Ok(Loaded { noise, words: words.join(" + "), model: model.name(), sources })
     }
 
     fn model(&self, usual: Model) -> Model {
@@ -116,25 +127,29 @@ impl Options {
     }
 
     /// One `--noise`: its timelines are those of different nodes.
-    fn layer(&self, spec: &str, seed: u64, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+    fn layer(&self, spec: &str, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
         if let Some(periodic) = spec.strip_prefix("periodic:") {
-            return Ok(vec![parse_periodic(periodic)?]);
+            return Ok(vec![wishes.named(parse_periodic(periodic)?, spec)]);
         }
         let mut timelines = Vec::new();
         for path in spec.split(',') {
             let path = Path::new(path);
             timelines.extend(
-                self.file(path, seed, wanted)
+                self.file(path, seed, wishes)
                     .with_context(|| format!("cannot take noise from {}", path.display()))?,
             );
         }
         Ok(timelines)
     }
 
-    fn file(&self, path: &Path, seed: u64, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
+    fn file(&self, path: &Path, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         match open::open_as_it_is(path)? {
-            Opened::Trace(reader) => lanes(&reader, wanted),
-            Opened::Runs(runs) => runs.iter().map(|run| self.run(run, seed)).collect(),
+            Opened::Trace(reader) => lanes(&reader, wishes),
+            Opened::Runs(runs) => {
+                let run = |run| Ok(wishes.named(self.run(run, seed)?, &name));
+                runs.iter().map(run).collect()
+            }
         }
     }
 
@@ -162,6 +177,16 @@ impl Options {
     }
 }
 
+impl Wishes<'_> {
+    /// Detours that are all of one kind, as far as anybody knows.
+    fn named(&mut self, timeline: Timeline, name: &str) -> Timeline {
+        match &mut self.sources {
+            Some(sources) => timeline.of_source(sources.named(name)),
+            None => timeline,
+        }
+    }
+}
+
 /// Sources to leave out, and which of them were there.
 struct Wanted<'a> {
     without: &'a [String],
@@ -173,9 +198,24 @@ impl Wanted<'_> {
     fn drops(&mut self, source: &Source) -> bool {
         let mut drops = false;
         for (name, found) in self.without.iter().zip(&mut self.found) {
-            let hit = source.is_called(name);
+            let class = source.class.name();
+            let hit = name == &source.name
+                || source.unit.as_ref() == Some(name)
+                || name == class
+                || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':'))
+                    == Some(source.name.as_str());
             *found |= hit;
             drops |= hit;
+        }
+        drops
+    }
+
+    fn drops_outside(&mut self) -> bool {
+        let outside = Class::OutsideKernel.name();
+        let mut drops = false;
+        for (name, found) in self.without.iter().zip(&mut self.found) {
+            *found |= name == outside;
+            drops |= name == outside;
         }
         drops
     }
@@ -194,23 +234,64 @@ impl Wanted<'_> {
 }
 
 /// A timeline per measured CPU, or per thread of a recorded program.
-fn lanes(reader: &AnyReader, wanted: &mut Wanted<'_>) -> Result<Vec<Timeline>> {
-    let recorded = Recorded::new(reader);
-    let dropped: Vec<bool> = recorded.sources.iter().map(|source| wanted.drops(source)).collect();
+fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+    let wanted = &mut wishes.without;
+    let dropped: Vec<bool> = reader.sources().iter().map(|source| wanted.drops(source)).collect();
+    let drops_outside = wanted.drops_outside();
+    let sources = wishes.sources.as_mut().map(|sources| sources.of_trace(reader.sources()));
     let mut timelines = Vec::new();
     for (index, lane) in reader.lanes().iter().enumerate() {
-        let recorded = recorded.lane(reader, index)?;
+        let id = LaneId(index as u32);
+        let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == id.0));
+        let from = totals.map_or(0, |totals| totals.from_ns);
+        let mut detours = Vec::new();
+        let mut shares = Composition::default();
+        for block in reader.blocks_of(id) {
+            for (detour, records) in block?.composed() {
+                let lost = |record: &&Record| {
+                    dropped.get(record.source.0 as usize).copied().unwrap_or(false)
+                };
+                let removed = records.iter().filter(lost).map(|r| r.cost_ns);
+                let removed = removed.fold(0, u64::saturating_add);
+                let outside = if drops_outside { detour.outside_ns } else { 0 };
+                let left = detour.len_ns.saturating_sub(removed.saturating_add(outside));
+                let start = detour.start_ns.saturating_sub(from);
+                detours.push((ps(start), ps(left)));
+                if let (Some(sources), true) = (&sources, left > 0) {
+                    let kept = records.iter().filter(|record| !lost(record));
+                    let kept = kept.map(|r| (sources.of(r.source), ps(r.cost_ns)));
+                    let outside = detour.outside_ns - outside.min(detour.outside_ns);
+                    shares.push(ps(left), kept.chain([(sources.outside, ps(outside))]));
+                }
+            }
+        }
+        let last_end =
+            detours.last().map_or(0, |&(start, length): &(i64, i64)| start.saturating_add(length));
+        let span = totals.map_or(last_end, |totals| ps(totals.to_ns.saturating_sub(from)));
         // A recording that was cut off before anything happened there.
-        if recorded.span_ns() == 0 {
+        if span.max(last_end) == 0 {
             continue;
         }
-        let timeline = recorded.without(&dropped);
-        timelines.push(timeline.with_context(|| format!("{}, its detours", lane_words(lane)))?);
+        let what = match lane {
+            Lane::Cpu { cpu } => format!("CPU {cpu}"),
+            Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
+        };
+        let timeline =
+            Timeline::new(detours, span).with_context(|| format!("{what}, its detours"))?;
+        timelines.push(match sources {
+            Some(_) => timeline.composed_of(shares)?,
+            None => timeline,
+        });
     }
     if timelines.is_empty() {
         bail!("it holds no detours: record with the probe, without --no-probe");
     }
     Ok(timelines)
+}
+
+/// Times of a damaged file end up as long as can be, which the timeline refuses.
+fn ps(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX).saturating_mul(1_000)
 }
 
 /// Lengths as in the distribution, at random times with this mean distance.

@@ -76,6 +76,18 @@ impl Recorded {
         Recorded { sources, source_of }
     }
 
+    /// All lanes that were watched at all. A recording that was cut off may have others.
+    pub fn lanes<'a>(&self, reader: &'a AnyReader) -> Result<Vec<(&'a Lane, Composed)>> {
+        let mut lanes = Vec::new();
+        for (index, lane) in reader.lanes().iter().enumerate() {
+            let composed = self.lane(reader, index)?;
+            if composed.span_ns() > 0 {
+                lanes.push((lane, composed));
+            }
+        }
+        Ok(lanes)
+    }
+
     /// The detours of a lane, by its place in the lane table.
     pub fn lane(&self, reader: &AnyReader, index: usize) -> Result<Composed> {
         let id = LaneId(index as u32);

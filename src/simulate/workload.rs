@@ -13,7 +13,8 @@ use simulate::{
     loggops::Params,
     noise::{Model, Noise},
     replay,
-    sweep::{self, Plan, SweepError},
+    sweep::{self, Plan, SweepError, Traced},
+    whatif::Runs,
 };
 
 use super::{job, network, noise::ModelName};
@@ -152,11 +153,46 @@ impl Workload {
         }
     }
 
+    /// Runs of it that can be compared one by one.
+    pub fn runs<'a>(&'a self, plan: &'a Plan<'a>) -> Paired<'a> {
+        Paired { workload: self, plan }
+    }
+
     /// How long it takes when nothing disturbs it, ps.
     pub fn noiseless(&self) -> Result<i64> {
         let silent = Noise::none().with_model(self.model);
         let plan = Plan { runs: 1, seed: 0, threads: 1, memory: u64::MAX, progress: &|_| true };
         let times = self.times(&silent, &plan).context("the job cannot be simulated")?;
         Ok(times.first().copied().unwrap_or(0))
+    }
+}
+
+pub struct Paired<'a> {
+    workload: &'a Workload,
+    plan: &'a Plan<'a>,
+}
+
+impl Runs for Paired<'_> {
+    fn count(&self) -> u64 {
+        self.plan.runs
+    }
+
+    fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError> {
+        match &self.workload.kind {
+            Kind::Collectives(job, graph) => sweep::times_of(job, *graph, noise, self.plan, runs),
+            // What a schedule hangs on is not known here, so that all of its runs are asked for.
+            Kind::Schedule(..) => self.workload.times(noise, self.plan),
+        }
+    }
+
+    fn traced(&self, noise: &Noise) -> Result<Option<Vec<Traced>>, SweepError> {
+        match &self.workload.kind {
+            Kind::Collectives(job, graph) => sweep::traced(job, *graph, noise, self.plan),
+            Kind::Schedule(..) => Ok(None),
+        }
+    }
+
+    fn spared(&self, runs: u64) {
+        (self.plan.progress)(runs.saturating_mul(self.workload.messages()));
     }
 }

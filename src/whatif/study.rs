@@ -137,8 +137,7 @@ pub fn study(
     let moved = questions.iter().filter(|q| matches!(q.shift, Some(Shift::Lane(_)))).count();
     begin((1 + questions.len() + moved) as u64);
     let noiseless_ps = workload.noiseless()?;
-    let mut times = |noise: &simulate::noise::Noise| workload.times(noise, plan);
-    let answers = match whatif::ask(&node, &questions, plan.seed, &mut times) {
+    let answers = match whatif::ask(&node, &questions, plan.seed, &workload.runs(plan)) {
         Ok(answers) => answers,
         Err(WhatIfError::Sweep(SweepError::Stopped)) => return Ok(None),
         Err(error) => return Err(error).context("cannot simulate this recording"),
@@ -168,11 +167,7 @@ pub fn study(
 /// Lanes that were watched at all, and their CPUs.
 fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<(Vec<Composed>, Vec<Option<u32>>)> {
     let (mut lanes, mut cpus) = (Vec::new(), Vec::new());
-    for (index, lane) in reader.lanes().iter().enumerate() {
-        let composed = recorded.lane(reader, index)?;
-        if composed.span_ns() == 0 {
-            continue;
-        }
+    for (lane, composed) in recorded.lanes(reader)? {
         // Said here, where the lane's name is known.
         composed.timeline().with_context(|| format!("{}, its detours", lane_words(lane)))?;
         lanes.push(composed);

@@ -16,6 +16,8 @@ mod programs;
 mod storms;
 #[cfg(target_os = "linux")]
 mod support;
+#[cfg(target_os = "linux")]
+mod whatif;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -26,6 +28,7 @@ fn main() {
 
     let tests: Vec<support::Test> = [
         daemon::TESTS,
+        whatif::TESTS,
         counts::TESTS,
         storms::TESTS,
         programs::TESTS,

@@ -4,6 +4,7 @@ mod bench;
 mod btf;
 mod ebpf;
 mod exec;
+mod fuzz;
 mod page;
 mod tally;
 mod test;
@@ -33,6 +34,8 @@ enum Command {
     Test(Test),
     /// Measure what recording costs, against the targets, and write docs/performance.md
     Bench(Bench),
+    /// Feed broken and random input to everything that reads files, and to the event engine
+    Fuzz(Fuzz),
     /// Open the report's pages in a headless Chromium and look whether everything holds
     Page(Page),
     /// Hold the papers' results against the simulator, and write docs/validation.md
@@ -61,6 +64,15 @@ struct Bench {
     /// Short runs; the figures are printed but not published in docs/
     #[arg(long)]
     quick: bool,
+}
+
+#[derive(Args)]
+struct Fuzz {
+    /// Targets [default: all]
+    targets: Vec<String>,
+    /// How long each
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
 }
 
 #[derive(Args)]
@@ -96,6 +108,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
+        Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
         Command::Page(options) => {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }

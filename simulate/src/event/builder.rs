@@ -56,6 +56,7 @@ pub struct ScheduleBuilder {
     prover: Prover,
     most_cpu: u8,
     most_nic: u8,
+    largest: u64,
     /// Of the rank under construction.
     most_slot: u8,
     /// The first mistake; told at the end, so that building needs no `?` on every line.
@@ -81,6 +82,7 @@ impl ScheduleBuilder {
             prover: Prover::default(),
             most_cpu: 0,
             most_nic: 0,
+            largest: 0,
             most_slot: 0,
             error,
         }
@@ -108,6 +110,7 @@ impl ScheduleBuilder {
         if to >= self.ranks {
             self.no_such_peer(to);
         }
+        self.largest = self.largest.max(bytes);
         self.push(Kind::Send, bytes, to, tag, cpu, nic)
     }
 
@@ -185,6 +188,7 @@ impl ScheduleBuilder {
             searches: 0,
             cpus: usize::from(self.most_cpu) + 1,
             nics: usize::from(self.most_nic) + 1,
+            largest: self.largest,
             labels: self.labels,
         };
         pairs::settle(&mut schedule);

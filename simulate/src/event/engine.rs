@@ -11,20 +11,28 @@ use super::{
     EventError, Outcome, Rendezvous,
     bits::Bits,
     cost::Costs,
+    log::{Log, What},
     matching::Matcher,
     queue::{Event, Queue},
+    recorder::Recorder,
     schedule::{Kind, NOBODY, Op, Ordered, Pairing, Schedule},
     state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, State},
     stuck::{self, Progress},
+    watch::{Nobody, Piece, Watch},
     work::Work,
 };
 use crate::{
     loggops::{MessageCost, Params},
     noise::RunNoise,
+    simd::prefetch,
 };
 
-struct Engine<'a> {
+/// Ranks between the visit at which memory is asked for and the one at which it is needed.
+const AHEAD: usize = 8;
+
+struct Engine<'a, W> {
     schedule: &'a Schedule,
+    watch: W,
     costs: Costs,
     overhead: i64,
     latency: i64,
@@ -56,7 +64,21 @@ pub(crate) fn run(
     // A payload that follows its acknowledgement is in no order with anything. Without latency, what
     // happens at the same time may depend on each other: then the order is that of the queue, too.
     let queue_all = rendezvous == Rendezvous::Handshake || params.latency == 0;
-    run_in(buffers, schedule, params, rendezvous, noise, queue_all)
+    run_in(buffers, schedule, params, rendezvous, noise, queue_all, Nobody)
+}
+
+/// The same run, written down.
+pub(crate) fn record(
+    buffers: &mut Buffers,
+    schedule: &Schedule,
+    params: &Params,
+    rendezvous: Rendezvous,
+    noise: &RunNoise,
+    log: &mut Log,
+) -> Result<Outcome, EventError> {
+    let queue_all = rendezvous == Rendezvous::Handshake || params.latency == 0;
+    let recorder = Recorder::new(log, schedule, params, Work::new(noise).has_clock());
+    run_in(buffers, schedule, params, rendezvous, noise, queue_all, recorder)
 }
 
 fn run_in(
@@ -66,10 +88,12 @@ fn run_in(
     rendezvous: Rendezvous,
     noise: &RunNoise,
     queue_all: bool,
+    watch: impl Watch,
 ) -> Result<Outcome, EventError> {
     let Buffers { states, slots, there } = std::mem::take(buffers).prepare(schedule);
     let mut engine = Engine {
         schedule,
+        watch,
         costs: Costs::new(params)?,
         overhead: params.overhead,
         latency: params.latency,
@@ -80,7 +104,7 @@ fn run_in(
         slots,
         there,
         matcher: Matcher::new(schedule),
-        queue: Queue::new(),
+        queue: Queue::new(lookahead(schedule, params, rendezvous), schedule.ranks()),
         free: Vec::new(),
         done: 0,
         messages: 0,
@@ -93,7 +117,17 @@ fn run_in(
     outcome
 }
 
-impl Engine<'_> {
+/// How much later, at the least, what a rank does reaches another one. A message takes o and L, an
+/// acknowledgement L; but in the closed form of a rendezvous the sender ends as the receiver does.
+fn lookahead(schedule: &Schedule, params: &Params, rendezvous: Rendezvous) -> i64 {
+    match rendezvous {
+        _ if schedule.largest <= params.eager_limit => params.overhead + params.latency,
+        Rendezvous::ClosedForm => 0,
+        Rendezvous::Handshake => params.latency,
+    }
+}
+
+impl<W: Watch> Engine<'_, W> {
     /// Rank by rank what has no dependencies, and what follows from that without the queue.
     fn start(&mut self) -> Result<(), EventError> {
         for rank in 0..self.schedule.ranks() {
@@ -115,8 +149,24 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Has the memory of the operations that are next brought closer: each lies somewhere else.
+    #[inline]
+    fn look_ahead(&self) {
+        if let Some((op, rank)) = self.queue.upcoming(2 * AHEAD) {
+            prefetch(&self.schedule.ops, op as usize);
+            prefetch(&self.states, op as usize);
+            prefetch(&self.slots, self.schedule.slots[rank as usize] as usize);
+        }
+        if let Some((op, _)) = self.queue.upcoming(AHEAD) {
+            // Its own record has come meanwhile.
+            let partner = self.schedule.ops[op as usize].partner;
+            prefetch(&self.states, partner as usize);
+        }
+    }
+
     fn go(&mut self) -> Result<(), EventError> {
         while let Some((time, event)) = self.queue.pop() {
+            self.look_ahead();
             match event {
                 Event::Operation { op, rank } => self.due(op, rank)?,
                 Event::Arrival { send } => {
@@ -163,7 +213,8 @@ impl Engine<'_> {
             }
             Kind::Recv if waits == MATCHED => self.receive(op, rank, record),
             Kind::Recv => {
-                self.release(self.schedule.start_successors(op), rank, time);
+                let posted = self.watch.posted(op);
+                self.release(self.schedule.start_successors(op), rank, time, posted);
                 if !record.pairing.is_fixed() {
                     // Who comes first at the channel depends on the times.
                     self.states[op as usize].waits = QUEUED;
@@ -217,15 +268,17 @@ impl Engine<'_> {
     #[inline]
     fn calc(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
         let ready = self.states[op as usize].time;
-        let slot =
-            &mut self.slots[self.schedule.slots[rank as usize] as usize + record.cpu as usize];
+        let cpu = self.schedule.slots[rank as usize] as usize + record.cpu as usize;
+        let slot = &mut self.slots[cpu];
         let start = ready.max(slot.cpu_free);
-        let end = self.work.done(rank, &mut slot.met, start, record.size as i64)?;
+        let work = record.size as i64;
+        let end = self.work.done(rank, &mut slot.met, start, work)?;
         slot.cpu_free = end;
         self.states[op as usize].waits = DONE;
         self.done += 1;
-        self.release(self.schedule.start_successors(op), rank, start);
-        self.release(self.schedule.successors(op), rank, end);
+        let (begun, ended) = self.watch.calc(Piece { op, rank, cpu, nic: cpu, start, end, work });
+        self.release(self.schedule.start_successors(op), rank, start, begun);
+        self.release(self.schedule.successors(op), rank, end, ended);
         Ok(())
     }
 
@@ -233,13 +286,15 @@ impl Engine<'_> {
     fn send(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
         let cost = self.costs.of(record.size)?;
         let ready = self.states[op as usize].time;
-        let request = self.handshake && cost.rendezvous;
-        let (start, end) = self.inject(ready, rank, record, &cost, request)?;
+        let what = if self.handshake && cost.rendezvous { What::Request } else { What::Send };
+        let piece = self.inject(ready, op, rank, record, &cost, what)?;
+        let (begun, ended) = self.watch.sent(what, piece, &cost);
+        let Piece { start, end, .. } = piece;
         self.messages += 1;
         self.done += 1;
-        self.release(self.schedule.start_successors(op), rank, start);
+        self.release(self.schedule.start_successors(op), rank, start, begun);
         if !cost.rendezvous {
-            self.release(self.schedule.successors(op), rank, end);
+            self.release(self.schedule.successors(op), rank, end, ended);
         }
         let arrival = end + self.latency;
         let state = &mut self.states[op as usize];
@@ -247,7 +302,7 @@ impl Engine<'_> {
         state.waits = SENT;
         if !record.pairing.is_fixed() {
             let first = self.schedule.first[record.peer as usize];
-            self.queue.arrival(arrival, first, op);
+            self.queue.arrival(arrival, record.peer, first, op);
             return Ok(());
         }
         self.there.insert(op);
@@ -258,39 +313,43 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The sender's part of a message, or of the request that goes ahead of one: begin and end.
+    /// The sender's part of a message, or of the request that goes ahead of one.
     #[inline]
     fn inject(
         &mut self,
         ready: i64,
+        op: u32,
         rank: u32,
         record: &Op,
         cost: &MessageCost,
-        request: bool,
-    ) -> Result<(i64, i64), EventError> {
+        what: What,
+    ) -> Result<Piece, EventError> {
         let base = self.schedule.slots[rank as usize] as usize;
-        let nic = base + record.nic as usize;
+        let (cpu, nic) = (base + record.cpu as usize, base + record.nic as usize);
         let send_free = self.slots[nic].send_free;
-        let slot = &mut self.slots[base + record.cpu as usize];
+        let slot = &mut self.slots[cpu];
         let start = ready.max(slot.cpu_free).max(send_free);
-        let cpu = if request { self.overhead } else { cost.cpu };
-        let end = self.work.done(rank, &mut slot.met, start, cpu)?;
+        let work = if what == What::Request { self.overhead } else { cost.cpu };
+        let end = self.work.done(rank, &mut slot.met, start, work)?;
         slot.cpu_free = end;
-        if !request {
+        if what != What::Request {
             // The NIC counts from when it gets the message: as much later as detours made it.
-            self.slots[nic].send_free = end - cpu + cost.gap;
+            self.slots[nic].send_free = end - work + cost.gap;
         }
-        Ok((start, end))
+        Ok(Piece { op, rank, cpu, nic, start, end, work })
     }
 
     /// The acknowledgement is there: the bytes may go.
     fn payload(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
         let cost = self.costs.of(record.size)?;
         let State { time, other: receive, .. } = self.states[op as usize];
-        let (_, end) = self.inject(time, rank, record, &cost, false)?;
+        let piece = self.inject(time, op, rank, record, &cost, What::Payload)?;
+        self.watch.sent(What::Payload, piece, &cost);
+        let end = piece.end;
         let left = end + cost.transfer;
         self.end(rank, record.cpu, left);
-        self.release(self.schedule.successors(op), rank, left);
+        let moment = self.watch.left(op, rank, &cost);
+        self.release(self.schedule.successors(op), rank, left, moment);
         self.states[op as usize].time = end + self.latency;
         self.queue.operation(end + self.latency, receive, record.peer);
         Ok(())
@@ -314,21 +373,25 @@ impl Engine<'_> {
         let arrival = self.states[send as usize].time;
         if self.handshake && cost.rendezvous && waits == MATCHED {
             let granted = posted.max(arrival) + self.latency;
+            self.watch.granted(op, send, self.latency);
             self.states[op as usize].waits = GRANTED;
             self.states[send as usize] = State { time: granted, waits: GRANTED, other: op };
             self.queue.operation(granted, send, self.schedule.rank_of(send));
             return Ok(());
         }
         let base = self.schedule.slots[rank as usize] as usize;
-        let nic = &mut self.slots[base + record.nic as usize];
-        let first_byte = arrival.max(nic.recv_free);
-        nic.recv_free = first_byte + cost.gap;
-        let slot = &mut self.slots[base + record.cpu as usize];
+        let (cpu, nic) = (base + record.cpu as usize, base + record.nic as usize);
+        let recv_free = &mut self.slots[nic].recv_free;
+        let first_byte = arrival.max(*recv_free);
+        *recv_free = first_byte + cost.gap;
+        let slot = &mut self.slots[cpu];
         let start = (first_byte + cost.transfer).max(slot.received);
         let taken = self.work.done(rank, &mut slot.met, start, cost.cpu)?;
         let end = taken.max(posted);
         slot.received = end;
         slot.end = slot.end.max(end);
+        let piece = Piece { op, rank, cpu, nic, start, end: taken, work: cost.cpu };
+        let moment = self.watch.received(piece, send, &cost);
         self.done += 1;
         self.received += 1;
         self.states[op as usize].waits = DONE;
@@ -339,9 +402,10 @@ impl Engine<'_> {
             let sender =
                 if record.peer == NOBODY { self.schedule.rank_of(send) } else { record.peer };
             self.end(sender, self.schedule.ops[send as usize].cpu, end);
-            self.release(self.schedule.successors(send), sender, end);
+            self.watch.ended(send, sender, moment);
+            self.release(self.schedule.successors(send), sender, end, moment);
         }
-        self.release(self.schedule.successors(op), rank, end);
+        self.release(self.schedule.successors(op), rank, end, moment);
         Ok(())
     }
 
@@ -353,8 +417,9 @@ impl Engine<'_> {
 
     /// One dependency of each of these is fulfilled at `time`.
     #[inline]
-    fn release(&mut self, successors: &[u32], rank: u32, time: i64) {
+    fn release(&mut self, successors: &[u32], rank: u32, time: i64, by: W::Moment) {
         for &successor in successors {
+            self.watch.released(successor, by);
             let state = &mut self.states[successor as usize];
             state.time = state.time.max(time);
             state.waits -= 1;

@@ -21,6 +21,10 @@ pub enum EventError {
     NoMessage { place: Box<Place>, more: u64 },
     #[error("nobody receives the message of {place}{}", others(.more, "message"))]
     NoReceive { place: Box<Place>, more: u64 },
+    #[error(
+        "{operations} operations are too many to say what each waited for: simulate fewer ranks"
+    )]
+    TooManyToLog { operations: usize },
     #[error("deadlock: {}", chain(.0))]
     Deadlock(Vec<Wait>),
 }

@@ -11,19 +11,27 @@ mod engine;
 mod error;
 mod introsort;
 mod labels;
+mod log;
 mod matching;
 mod order;
 mod pairs;
 mod peer;
 mod queue;
+mod recorder;
 mod schedule;
+#[cfg(test)]
+pub(crate) mod sketch;
 mod state;
 mod stuck;
+mod watch;
+mod watch_peer;
 mod wheel;
+mod windows;
 mod work;
 
 pub use builder::{BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
 pub use error::{EventError, Reason, Wait};
+pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
 
 use crate::{loggops::Params, noise::RunNoise};
@@ -119,5 +127,29 @@ pub fn run_with(
             engine::run(&mut scratch.engine, schedule, params, options.rendezvous, noise)
         }
         Rules::Loggopsim => peer::run(schedule, params, noise),
+    }
+}
+
+/// Moments are counted in 32 bits, and an operation has eight at most.
+const MOST_LOGGED: usize = 1 << 28;
+
+/// [`run_with`], and in the log what happened and why it happened when it did.
+pub fn run_logged(
+    scratch: &mut Scratch,
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &RunNoise,
+    log: &mut Log,
+) -> Result<Outcome, EventError> {
+    if schedule.operations() > MOST_LOGGED {
+        return Err(EventError::TooManyToLog { operations: schedule.operations() });
+    }
+    match options.model {
+        Rules::Loggops => {
+            let engine = &mut scratch.engine;
+            engine::record(engine, schedule, params, options.rendezvous, noise, log)
+        }
+        Rules::Loggopsim => peer::record(schedule, params, noise, log),
     }
 }

@@ -8,9 +8,11 @@ use super::{
     EventError, Outcome,
     builder::LONGEST,
     introsort,
+    log::{Log, Part},
     matching::Matcher,
     schedule::{Kind, NOBODY, Op, Pairing, Schedule},
     stuck::{self, Progress},
+    watch_peer::{Entry, Nobody, PeerRecorder, Taken, WatchPeer},
     wheel::Wheel,
     work::{Met, Work},
 };
@@ -29,8 +31,9 @@ const ARRIVED: u32 = u32::MAX - 2;
 /// Begun, but a send that has not been received, or on its way.
 const BEGUN: u32 = u32::MAX - 3;
 
-struct Peer<'a> {
+struct Peer<'a, W> {
     schedule: &'a Schedule,
+    watch: W,
     params: Params,
     work: Work<'a>,
     /// Dependencies left, or one of the above.
@@ -54,6 +57,28 @@ pub(crate) fn run(
     params: &Params,
     noise: &RunNoise,
 ) -> Result<Outcome, EventError> {
+    run_in(schedule, params, noise, &mut Nobody)
+}
+
+/// The same run, written down.
+pub(crate) fn record(
+    schedule: &Schedule,
+    params: &Params,
+    noise: &RunNoise,
+    log: &mut Log,
+) -> Result<Outcome, EventError> {
+    let mut recorder = PeerRecorder::new(log, schedule, params, Work::new(noise).has_clock());
+    let outcome = run_in(schedule, params, noise, &mut recorder)?;
+    recorder.finish();
+    Ok(outcome)
+}
+
+fn run_in(
+    schedule: &Schedule,
+    params: &Params,
+    noise: &RunNoise,
+    watch: &mut impl WatchPeer,
+) -> Result<Outcome, EventError> {
     params.check()?;
     let ranks = schedule.ranks() as usize;
     let mut owner = Vec::with_capacity(schedule.operations());
@@ -64,6 +89,7 @@ pub(crate) fn run(
     let cpus = ranks * schedule.cpus;
     let mut peer = Peer {
         schedule,
+        watch,
         params: *params,
         work,
         waits: schedule.dependency_counts(),
@@ -87,7 +113,7 @@ pub(crate) fn run(
     peer.outcome()
 }
 
-impl Peer<'_> {
+impl<W: WatchPeer> Peer<'_, &mut W> {
     fn go(&mut self) -> Result<(), EventError> {
         while let Some(key) = self.queue.pop() {
             let time = ((key >> 64) as u64 ^ SIGN) as i64;
@@ -131,6 +157,11 @@ impl Peer<'_> {
         host as usize * self.schedule.nics + index as usize
     }
 
+    fn entry(&self, op: u32, record: &Op, host: u32, is_message: bool) -> Entry {
+        let (cpu, nic) = (self.cpu(host, record.cpu), self.nic(host, record.nic));
+        Entry { op, rank: host, is_message, cpu, nic }
+    }
+
     /// What noise adds to something of this nominal length (Q11).
     fn noise(&mut self, host: u32, cpu: usize, time: i64, length: i64) -> Result<i64, EventError> {
         let Some(met) = self.met.get_mut(cpu) else { return Ok(0) };
@@ -156,13 +187,18 @@ impl Peer<'_> {
         record: &Op,
         host: u32,
     ) -> Result<(), EventError> {
-        let cpu = self.cpu(host, record.cpu);
+        let entry = self.entry(op, record, host, false);
+        let cpu = entry.cpu;
         if self.next_cpu[cpu] > time {
+            self.watch.queued(entry, false);
             self.push(self.next_cpu[cpu], stamp, op, false);
             return Ok(());
         }
         let length = record.size as i64;
-        self.next_cpu[cpu] = time + length + self.noise(host, cpu, time, length)?;
+        let noise = self.noise(host, cpu, time, length)?;
+        self.next_cpu[cpu] = time + length + noise;
+        let more = (Part::Compute, 0);
+        self.watch.calc(entry, Taken { start: time, asked: length, more, noise, transfer: 0 });
         self.waits[op as usize] = DONE;
         self.release(op, host, true);
         self.release(op, host, false);
@@ -177,20 +213,26 @@ impl Peer<'_> {
         record: &Op,
         host: u32,
     ) -> Result<(), EventError> {
-        let (cpu, nic) = (self.cpu(host, record.cpu), self.nic(host, record.nic));
+        let entry = self.entry(op, record, host, false);
+        let Entry { cpu, nic, .. } = entry;
         let ready = self.next_cpu[cpu].max(self.next_snd[nic]);
         if ready > time {
+            self.watch.queued(entry, true);
             self.push(ready, stamp, op, false);
             return Ok(());
         }
         let o = self.params.overhead;
         let bytes = record.size;
         let noise = self.noise(host, cpu, time, o)?;
+        let (overhead, transfer) = (
+            Self::per_byte(bytes, self.params.overhead_per_byte_fs)?,
+            Self::per_byte(bytes, self.params.gap_per_byte_fs)?,
+        );
         // Neither noise nor O delay the message itself (Q5).
-        self.next_cpu[cpu] =
-            time + o + Self::per_byte(bytes, self.params.overhead_per_byte_fs)? + noise;
-        self.next_snd[nic] =
-            time + self.params.gap + Self::per_byte(bytes, self.params.gap_per_byte_fs)?;
+        self.next_cpu[cpu] = time + o + overhead + noise;
+        self.next_snd[nic] = time + self.params.gap + transfer;
+        let more = (Part::OverheadPerByte, overhead);
+        self.watch.sent(entry, Taken { start: time, asked: o, more, noise, transfer });
         let message = self.stamp();
         self.push(time + o + self.params.latency, message, op, true);
         self.messages += 1;
@@ -222,7 +264,8 @@ impl Peer<'_> {
         self.release(op, host, false);
         // The size that counts here is the receive's (Q8), the CPU and NIC are its, too.
         if record.size > self.params.eager_limit {
-            self.end_send(time, send, record.cpu, record.nic);
+            let entry = self.entry(op, record, host, false);
+            self.end_send(time, entry, send, record.cpu, record.nic);
         } else if self.schedule.ops[send as usize].size > self.params.eager_limit {
             self.waits[send as usize] = BEGUN;
         }
@@ -232,9 +275,11 @@ impl Peer<'_> {
     /// posted or not (Q6).
     fn message(&mut self, time: i64, stamp: u32, op: u32, record: &Op) -> Result<(), EventError> {
         let host = record.peer;
-        let (cpu, nic) = (self.cpu(host, record.cpu), self.nic(host, record.nic));
+        let entry = self.entry(op, record, host, true);
+        let Entry { cpu, nic, .. } = entry;
         let ready = self.next_cpu[cpu].max(self.next_rcv[nic]);
         if ready > time {
+            self.watch.queued(entry, true);
             self.push(ready, stamp, op, true);
             return Ok(());
         }
@@ -244,12 +289,18 @@ impl Peer<'_> {
             Self::per_byte(bytes, self.params.gap_per_byte_fs)?,
         );
         // Of unsigned numbers, as the peer has them: less than nothing is very much.
-        let longer = if (overhead as u64) > (gap as u64) { overhead } else { gap };
+        let longer = if (overhead as u64) > (gap as u64) {
+            (Part::OverheadPerByte, overhead)
+        } else {
+            (Part::GapPerByte, gap)
+        };
         // A reception that takes no CPU time is not met by a detour, though a send is: only so do the
         // published figures of a system with o = 0 come out. No run of the peer shows the rule.
         let noise = if o > 0 { self.noise(host, cpu, time, o)? } else { 0 };
-        self.next_cpu[cpu] = time + o + noise + longer;
+        self.next_cpu[cpu] = time + o + noise + longer.1;
         self.next_rcv[nic] = time + self.params.gap + gap;
+        let taken = Taken { start: time, asked: o, more: longer, noise, transfer: gap };
+        self.watch.arrived(entry, taken);
         let found = match record.pairing {
             Pairing::Fixed | Pairing::Uneven => {
                 let partner = (record.partner != NOBODY).then_some(record.partner);
@@ -265,15 +316,16 @@ impl Peer<'_> {
         self.waits[op as usize] = DONE;
         self.release(receive, host, false);
         if bytes > self.params.eager_limit {
-            self.end_send(time, op, record.cpu, record.nic);
+            self.end_send(time, entry, op, record.cpu, record.nic);
         }
         Ok(())
     }
 
     /// The sender of a large message learns at once that it has been received (Q7).
-    fn end_send(&mut self, time: i64, send: u32, cpu: u8, nic: u8) {
+    fn end_send(&mut self, time: i64, by: Entry, send: u32, cpu: u8, nic: u8) {
         let sender = self.owner[send as usize];
         let (cpu, nic) = (self.cpu(sender, cpu), self.nic(sender, nic));
+        self.watch.ended(by, send, cpu, nic);
         self.next_cpu[cpu] = self.next_cpu[cpu].max(time);
         self.next_snd[nic] = self.next_snd[nic].max(time);
         self.release(send, sender, false);
@@ -313,10 +365,12 @@ impl Peer<'_> {
             introsort::sort(group, |&(_, op)| self.schedule.ops[op as usize].kind);
             for &(_, op) in group.iter() {
                 let record = &self.schedule.ops[op as usize];
-                let mut time = self.next_cpu[self.cpu(host, record.cpu)];
+                let entry = self.entry(op, record, host, false);
+                let mut time = self.next_cpu[entry.cpu];
                 if record.kind == Kind::Send {
-                    time = time.max(self.next_snd[self.nic(host, record.nic)]);
+                    time = time.max(self.next_snd[entry.nic]);
                 }
+                self.watch.queued(entry, record.kind == Kind::Send);
                 let stamp = self.stamp();
                 self.push(time, stamp, op, false);
             }

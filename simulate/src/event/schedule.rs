@@ -114,6 +114,8 @@ pub struct Schedule {
     pub(crate) searches: u32,
     pub(crate) cpus: usize,
     pub(crate) nics: usize,
+    /// Bytes of the largest message.
+    pub(crate) largest: u64,
     pub(crate) labels: Labels,
 }
 

@@ -29,8 +29,9 @@ pub(crate) struct State {
     pub other: u32,
 }
 
-/// A CPU and a NIC of the same index; most ranks have one of each.
+/// A CPU and a NIC of the same index; most ranks have one of each. One line of the cache.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Slot {
     pub cpu_free: i64,
     /// End of the previous receive on this CPU.
@@ -41,6 +42,8 @@ pub(crate) struct Slot {
     /// End of the last operation on this CPU.
     pub end: i64,
 }
+
+const _: () = assert!(size_of::<Slot>() == 64);
 
 /// A run's memory, kept for the next one: a fresh page costs more than what is computed in it.
 #[derive(Debug, Default)]

@@ -74,6 +74,20 @@ impl Wheel {
         }
     }
 
+    /// When the next one is due.
+    pub fn next_time(&mut self) -> Option<u64> {
+        if self.due.is_empty() && self.late.is_empty() {
+            self.turn();
+        }
+        let late = self.late.peek().map(|key| key.0);
+        self.due.last().copied().into_iter().chain(late).min().map(|key| (key >> 64) as u64)
+    }
+
+    /// The next one, if it is due before this time.
+    pub fn pop_before(&mut self, time: u64) -> Option<Key> {
+        if self.next_time()? < time { self.pop() } else { None }
+    }
+
     /// The next bucket's turn.
     fn turn(&mut self) {
         while let Some((level, digit)) = self.lowest() {

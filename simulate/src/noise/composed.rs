@@ -128,6 +128,44 @@ impl Composed {
         })
     }
 
+    /// Marks the sources of all detours that touch the time from one position in the timeline to
+    /// another, both in ps from the lane's begin; the timeline starts over at its end.
+    pub(crate) fn sources_between(&self, from: i64, to: i64, sources: &mut [bool]) {
+        let span = ps(self.span_ns);
+        if span <= 0 || self.starts.is_empty() {
+            return;
+        }
+        if to - from >= span {
+            return self.mark(0, self.starts.len(), sources);
+        }
+        let (first, last) = (from.rem_euclid(span), to.rem_euclid(span));
+        if first <= last {
+            self.mark_between(first, last, sources);
+        } else {
+            self.mark_between(first, span, sources);
+            self.mark_between(0, last, sources);
+        }
+    }
+
+    fn mark_between(&self, from: i64, to: i64, sources: &mut [bool]) {
+        // The one before may reach in; detours do not overlap, so no other does.
+        let first = self.starts.partition_point(|&start| ps(start) < from).saturating_sub(1);
+        let end = self.starts.partition_point(|&start| ps(start) <= to);
+        self.mark(first, end.max(first), sources);
+    }
+
+    fn mark(&self, first: usize, end: usize, sources: &mut [bool]) {
+        let parts_before = |index: usize| match index.checked_sub(1) {
+            Some(before) => self.ends[before] as usize,
+            None => 0,
+        };
+        for part in &self.parts[parts_before(first)..parts_before(end)] {
+            if let Some(marked) = sources.get_mut(part.source as usize) {
+                *marked = true;
+            }
+        }
+    }
+
     /// All detours' time.
     pub fn total_ns(&self) -> u64 {
         self.parts.iter().map(|part| u64::from(part.ns)).sum()

@@ -38,6 +38,10 @@ impl<'a> Local<'a> {
         Local { timeline, offset, limit: if repeat { MAX_SPAN } else { timeline.span() } }
     }
 
+    pub(super) fn timeline(&self) -> &'a Timeline {
+        self.timeline
+    }
+
     /// The latest time it may be asked about.
     pub(super) fn limit(&self) -> i64 {
         self.limit
@@ -80,6 +84,17 @@ impl<'a> Local<'a> {
     /// begins within the nominal length. The span is the start of the last detour, the position wraps
     /// at the span less the length, and the first detour is met only from inside.
     pub fn loggopsim(&self, time: i64, work: i64) -> Result<i64, WorkError> {
+        self.loggopsim_telling(time, work, |_, _| {})
+    }
+
+    /// [`Local::loggopsim`], telling of each detour and how much of it counts.
+    #[inline(always)]
+    pub(super) fn loggopsim_telling(
+        &self,
+        time: i64,
+        work: i64,
+        mut tell: impl FnMut(usize, i64),
+    ) -> Result<i64, WorkError> {
         let trace = self.timeline.last_start();
         if work >= trace {
             return Err(WorkError::LongerThanTrace { length_ps: work, trace_ps: trace });
@@ -91,19 +106,31 @@ impl<'a> Local<'a> {
             && self.timeline.start(next) <= position
             && position > self.timeline.start(0)
         {
-            noise += self.timeline.end(next) - position;
+            let rest = self.timeline.end(next) - position;
+            tell(next, rest);
+            noise += rest;
             next += 1;
         }
         // The first detour is not met from before.
         next = next.max(1);
         while next < self.timeline.len() && self.timeline.start(next) < position + work {
             if self.timeline.start(next) >= position {
-                noise += self.timeline.end(next) - self.timeline.start(next);
+                let whole = self.timeline.end(next) - self.timeline.start(next);
+                tell(next, whole);
+                noise += whole;
             }
             next += 1;
         }
         self.check(time + work + noise)
     }
+}
+
+/// What work meets on its way.
+pub(super) enum Met {
+    /// A detour of the timeline, from this time (or from when the work began in it) to that.
+    Detour { index: usize, from: i64, to: i64 },
+    /// All of them, so many times.
+    Turns(i64),
 }
 
 /// A place in a rank's noise that moves forward: several pieces of work one after the other need one
@@ -132,6 +159,17 @@ impl Cursor<'_> {
 
     /// [`Local::preempt`] from here on.
     pub fn work(&mut self, time: i64, work: i64) -> Result<i64, WorkError> {
+        self.work_telling(time, work, |_| {})
+    }
+
+    /// [`Cursor::work`], telling of what it meets.
+    #[inline(always)]
+    pub(super) fn work_telling(
+        &mut self,
+        time: i64,
+        work: i64,
+        mut tell: impl FnMut(Met),
+    ) -> Result<i64, WorkError> {
         self.seek(time);
         let timeline = self.local.timeline;
         let (mut now, mut left) = (time, work);
@@ -143,6 +181,9 @@ impl Cursor<'_> {
                 // Whole turns at once: each does the same amount of work.
                 let turns = (left - 1).max(0) / timeline.free();
                 left -= turns * timeline.free();
+                if turns > 0 {
+                    tell(Met::Turns(turns));
+                }
                 now = self.after(now, turns)?;
                 // Beyond the limit the check of `now` is not far.
                 let turn = self.turn.saturating_add(timeline.span().saturating_mul(turns));
@@ -159,7 +200,9 @@ impl Cursor<'_> {
                 break;
             }
             left -= (start - now).max(0);
-            now = self.turn + timeline.end(self.next);
+            let end = self.turn + timeline.end(self.next);
+            tell(Met::Detour { index: self.next, from: now.max(start), to: end });
+            now = end;
             self.next += 1;
             self.local.check(now)?;
         }

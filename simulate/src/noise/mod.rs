@@ -6,14 +6,18 @@
 mod composed;
 mod detours;
 mod draw;
+mod hits;
 mod local;
+mod origin;
 mod spread;
 mod timeline;
 
 pub use composed::{Composed, Taken};
 pub use detours::{Detours, NoiseError, Walk};
 pub use draw::{draw, key};
+pub use hits::Hit;
 pub use local::{Cursor, Local, WorkError};
+pub use origin::{Composition, UNKNOWN};
 pub(crate) use spread::{LOOKED_UP, Periodic};
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};

@@ -195,10 +195,18 @@ impl<'a> RunNoise<'a> {
     /// What this rank meets. There must be noise, and as many given offsets as ranks.
     #[inline]
     pub fn local(&self, rank: u64) -> Local<'a> {
-        let timeline = match self.noise.timelines.as_slice() {
-            [only] => only,
-            many => &many[below(draw(self.timeline_key, rank), many.len() as i64) as usize],
+        let (timeline, offset) = self.place(rank);
+        Local::new(&self.noise.timelines[timeline], offset, self.noise.repeat)
+    }
+
+    /// Which timeline this rank meets, and where in it it starts.
+    #[inline]
+    pub fn place(&self, rank: u64) -> (usize, i64) {
+        let index = match self.noise.timelines.as_slice() {
+            [_] => 0,
+            many => below(draw(self.timeline_key, rank), many.len() as i64) as usize,
         };
+        let timeline = &self.noise.timelines[index];
         let span = self.span(timeline);
         let offset = match &self.noise.offsets {
             Offsets::Random => below(draw(self.offset_key, rank), span),
@@ -209,7 +217,7 @@ impl<'a> RunNoise<'a> {
             }
             Offsets::Given(list) => list[rank as usize].rem_euclid(timeline.span()),
         };
-        Local::new(timeline, offset, self.noise.repeat)
+        (index, offset)
     }
 }
 

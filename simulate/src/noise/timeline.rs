@@ -4,6 +4,8 @@
 
 use thiserror::Error;
 
+use super::origin::{Composition, Origin};
+
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TimelineError {
     #[error("the trace spans no time")]
@@ -20,6 +22,8 @@ pub enum TimelineError {
     PeriodTooShort { period_ps: i64, length_ps: i64 },
     #[error("{0} detours are more than a timeline holds (4 billion)")]
     TooMany(usize),
+    #[error("sources were given for {given} detours of {detours}")]
+    SourcesMissing { given: usize, detours: usize },
 }
 
 /// Longest span: sums of a few of them still fit in 63 bits.
@@ -38,6 +42,7 @@ pub struct Timeline {
     first_in: Vec<u32>,
     shift: u32,
     periodic: bool,
+    origin: Origin,
 }
 
 impl Timeline {
@@ -86,6 +91,7 @@ impl Timeline {
             first_in: Vec::new(),
             shift: 0,
             periodic: false,
+            origin: Origin::Unknown,
         };
         timeline.index();
         Ok(timeline)
@@ -100,6 +106,25 @@ impl Timeline {
         Ok(Timeline { periodic: true, ..timeline })
     }
 
+    /// All detours are this source's.
+    #[must_use]
+    pub fn of_source(self, source: u32) -> Timeline {
+        Timeline { origin: Origin::One(source), ..self }
+    }
+
+    /// Whose each detour is: one entry for each that takes any time.
+    pub fn composed_of(self, sources: Composition) -> Result<Timeline, TimelineError> {
+        if sources.len() != self.detours.len() {
+            let (given, detours) = (sources.len(), self.detours.len());
+            return Err(TimelineError::SourcesMissing { given, detours });
+        }
+        Ok(Timeline { origin: Origin::Each(sources), ..self })
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// Several sources at work on one node. Where detours overlap, one waits for the other. The span
     /// is that of the longest recorded one; shorter ones start over, periodic ones go on.
     pub fn superposed(parts: &[Timeline]) -> Result<Timeline, TimelineError> {
@@ -112,25 +137,35 @@ impl Timeline {
             (None, _) => parts.iter().map(|part| part.span).max().unwrap_or(0).saturating_mul(1000),
         };
         let mut all = Vec::new();
-        for part in parts {
+        for (layer, part) in parts.iter().enumerate() {
             let mut base = 0i64;
             'repeat: while base < span {
-                for &(start, end) in &part.detours {
+                for (index, &(start, end)) in part.detours.iter().enumerate() {
                     if base + start >= span {
                         break 'repeat;
                     }
-                    all.push((base + start, end - start));
+                    all.push((base + start, end - start, layer, index));
                 }
                 base += part.span;
             }
         }
         all.sort_unstable();
         let mut free_at = 0;
-        for (start, length) in &mut all {
+        for (start, length, ..) in &mut all {
             *start = (*start).max(free_at);
             free_at = *start + *length;
         }
-        Timeline::new(all, span)
+        let together = Timeline::new(all.iter().map(|&(start, length, ..)| (start, length)), span)?;
+        if parts.iter().all(|part| part.origin == Origin::Unknown) {
+            return Ok(together);
+        }
+        let mut sources = Composition::default();
+        let mut shares = Vec::new();
+        for (_, length, layer, index) in all {
+            parts[layer].origin.tell(index, length, |source, ps| shares.push((source, ps)));
+            sources.push(length, shares.drain(..));
+        }
+        together.composed_of(sources)
     }
 
     fn index(&mut self) {
@@ -280,5 +315,23 @@ mod tests {
         let a = Timeline::new([(10, 10)], 100).unwrap();
         let both = Timeline::superposed(&[a, c]).unwrap();
         assert_eq!((both.start(1), both.end(1)), (20, 23));
+    }
+
+    #[test]
+    fn superposed_detours_keep_their_sources() {
+        let mut sources = Composition::default();
+        sources.push(10, [(5, 4), (6, 6)]);
+        let a = Timeline::new([(10, 10), (30, 0)], 100).unwrap().composed_of(sources).unwrap();
+        let b = Timeline::new([(12, 3)], 100).unwrap().of_source(9);
+        let both = Timeline::superposed(&[a.clone(), b]).unwrap();
+        let told = |index| {
+            let mut told = Vec::new();
+            let length = both.end(index) - both.start(index);
+            both.origin().tell(index, length, |source, ps| told.push((source, ps)));
+            told
+        };
+        assert_eq!(told(0), [(5, 4), (6, 6)]);
+        assert_eq!(told(1), [(9, 3)]);
+        assert!(a.composed_of(Composition::default()).is_err());
     }
 }

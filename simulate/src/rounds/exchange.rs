@@ -77,6 +77,18 @@ pub fn bytes_per_rank(job: &Job) -> u64 {
 }
 
 pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
+    run_in(job, noise, state, COLLECTED, &mut |_, _| {})
+}
+
+/// The same, with so many rounds at once; `after` is told the times after the first send and after
+/// each lot, with the last round of the lot.
+pub fn run_in(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    state: &mut State,
+    at_once: usize,
+    after: &mut dyn FnMut(&[i64], Option<Planned>),
+) -> Result<(), RunError> {
     let gaps = gaps_matter(job);
     let arrays = if gaps { 3 } else { 2 };
     sized(&mut state.time, job.ranks(), arrays)?;
@@ -85,18 +97,22 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
 
     // A round is planned when the next one is known: it includes the next one's send.
     let mut pending: Option<Priced> = None;
-    let mut planned = Vec::with_capacity(COLLECTED);
+    let mut planned: Vec<Planned> = Vec::with_capacity(at_once);
     let mut failed = Ok(());
     for _ in 0..job.iterations() {
         let _ = job.rounds(&mut |compute, round| {
             let next = round[0];
             let mut done = Ok(());
             match pending.replace(next) {
-                None => done = start(state, noise, compute, next.cost.cpu),
+                None => {
+                    done = start(state, noise, compute, next.cost.cpu);
+                    after(&state.time, None);
+                }
                 Some(priced) => planned.push(plan(&priced, compute, Some(next.cost.cpu))),
             }
-            if planned.len() == COLLECTED {
+            if planned.len() == at_once {
                 done = tiles::run(&planned, noise, state);
+                after(&state.time, planned.last().copied());
                 planned.clear();
             }
             match done {
@@ -113,9 +129,13 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
         Some(last) => {
             planned.push(plan(&last, 0, None));
             tiles::run(&planned, noise, state)?;
+            after(&state.time, planned.last().copied());
         }
         // A single rank: compute is all there is.
-        None => start(state, noise, job.lonely_compute(), 0)?,
+        None => {
+            start(state, noise, job.lonely_compute(), 0)?;
+            after(&state.time, None);
+        }
     }
     Ok(())
 }

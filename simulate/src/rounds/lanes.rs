@@ -30,7 +30,7 @@ pub fn trusted(clear: i64) -> i64 {
 }
 
 /// One round for one rank: receive a message, combine, issue the next send.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub message: MessageCost,
     /// Work between the receive and the next send: combining, compute.

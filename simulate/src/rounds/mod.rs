@@ -20,6 +20,7 @@ mod general;
 mod hits;
 mod lanes;
 mod pass;
+pub mod path;
 mod periodic;
 mod tiles;
 
@@ -41,6 +42,7 @@ pub struct Scratch {
     general: general::State,
     /// Which of the two ran last.
     last_general: bool,
+    kept: path::Kept,
 }
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -78,6 +80,25 @@ pub fn run_general(
     scratch.last_general = true;
     general::run(job, noise, &mut scratch.general)?;
     Ok(simd::widest(Latest(scratch.ends())))
+}
+
+/// Runs a job once and says what its end hangs on. None where only the kernel that does everything can
+/// run it, which does not say.
+pub fn run_with_path(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    scratch: &mut Scratch,
+) -> Result<Option<path::Path>, RunError> {
+    if !says_its_path(job, noise) {
+        return Ok(None);
+    }
+    scratch.last_general = false;
+    path::run(job, noise, &mut scratch.exchange, &mut scratch.kept).map(Some)
+}
+
+/// Whether [`run_with_path`] says anything.
+pub fn says_its_path(job: &Job, noise: &RunNoise<'_>) -> bool {
+    !noise.is_none() && takes_fast_kernel(job, noise)
 }
 
 /// Bytes of state a run of this job needs.

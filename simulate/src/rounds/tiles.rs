@@ -27,7 +27,7 @@ const HALO: usize = TILE / 8;
 const SMALL: usize = 2 * TILE;
 
 /// A round that is to be done.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Planned {
     pub pattern: Pattern,
     pub step: Step,

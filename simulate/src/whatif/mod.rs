@@ -21,7 +21,7 @@ pub use gain::{Effect, Gain, compare};
 use crate::{
     noise::{Composed, Local, Model, Noise, Offsets, SpreadError, Timeline, TimelineError, key},
     stats::NoRuns,
-    sweep::SweepError,
+    sweep::{SweepError, Traced},
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -81,25 +81,54 @@ pub struct Answers {
     pub answers: Vec<Answer>,
 }
 
-/// Asks them all. `times` runs the job under a noise and returns the time of each run in the order of
-/// their numbers; it must use the same seed each time ([`crate::sweep::times`] does), or nothing is
-/// paired. `seed` is for the intervals and for when co-scheduled sources strike.
+/// Runs of one job. The same run meets the same draws under every noise: that is what pairs them.
+pub trait Runs {
+    /// How many there are.
+    fn count(&self) -> u64;
+
+    /// The times of some of them, by their numbers, ps.
+    fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError>;
+
+    /// All of them with what their ends hang on, where that can be said.
+    fn traced(&self, noise: &Noise) -> Result<Option<Vec<Traced>>, SweepError> {
+        let _ = noise;
+        Ok(None)
+    }
+
+    /// So many need not be simulated, after all.
+    fn spared(&self, runs: u64) {
+        let _ = runs;
+    }
+}
+
+/// Asks them all. `seed` is for the intervals and for when co-scheduled sources strike.
+///
+/// A run whose critical path no source of a question touches takes as long without them (see
+/// [`rounds::path`](crate::rounds::path)), and is not simulated again.
 pub fn ask(
     node: &Node<'_>,
     questions: &[Question],
     seed: u64,
-    times: &mut dyn FnMut(&Noise) -> Result<Vec<i64>, SweepError>,
+    runs: &dyn Runs,
 ) -> Result<Answers, WhatIfError> {
-    let as_recorded = times(&node.without(&[])?)?;
+    let (as_recorded, touched) = as_recorded(node, questions, runs)?;
     let mut answers = Vec::with_capacity(questions.len());
     for question in questions {
         let set = question.set();
-        let without = times(&node.without(&set)?)?;
+        let again = touched.by(question);
+        runs.spared(as_recorded.len() as u64 - again.len() as u64);
+        let mut without = as_recorded.clone();
+        if !again.is_empty() {
+            for (run, time) in again.iter().zip(runs.times(&node.without(&set)?, &again)?) {
+                without[*run as usize] = time;
+            }
+        }
         let removed = compare(&as_recorded, &without, seed)?;
         let shifted = match question.shift {
             None => None,
             Some(Shift::Lane(lane)) if lane < node.lanes.len() => {
-                let shifted = times(&node.shifted(&set, lane)?)?;
+                let all: Vec<u64> = (0..as_recorded.len() as u64).collect();
+                let shifted = runs.times(&node.shifted(&set, lane)?, &all)?;
                 Some(compare(&as_recorded, &shifted, seed)?)
             }
             Some(_) => Some(removed),
@@ -112,6 +141,58 @@ pub fn ask(
         answers.push(Answer { removed, shifted, quantised });
     }
     Ok(Answers { as_recorded, answers })
+}
+
+/// Which runs hang on which sources.
+struct Touched {
+    /// By source, as far as there are questions; ascending.
+    by_source: Vec<Vec<u64>>,
+    /// Those of which nobody knows.
+    unknown: Vec<u64>,
+}
+
+impl Touched {
+    /// Runs that may change with these sources, ascending.
+    fn by(&self, question: &Question) -> Vec<u64> {
+        let lists = question.sources.iter().filter_map(|&s| self.by_source.get(s as usize));
+        let mut runs: Vec<u64> = lists.flatten().chain(&self.unknown).copied().collect();
+        runs.sort_unstable();
+        runs.dedup();
+        runs
+    }
+}
+
+fn as_recorded(
+    node: &Node<'_>,
+    questions: &[Question],
+    runs: &dyn Runs,
+) -> Result<(Vec<i64>, Touched), WhatIfError> {
+    let noise = node.without(&[])?;
+    let most = questions.iter().flat_map(|q| &q.sources).max().map_or(0, |&s| s as usize + 1);
+    let mut touched = Touched { by_source: vec![Vec::new(); most], unknown: Vec::new() };
+    let all: Vec<u64> = (0..runs.count()).collect();
+    let Some(traced) = runs.traced(&noise)? else {
+        let times = runs.times(&noise, &all)?;
+        touched.unknown = all;
+        return Ok((times, touched));
+    };
+    let mut marks = vec![false; most];
+    for (run, traced) in (0..).zip(&traced) {
+        let Some(stretches) = &traced.stretches else {
+            touched.unknown.push(run);
+            continue;
+        };
+        marks.fill(false);
+        for stretch in stretches {
+            if let Some(lane) = node.lanes.get(stretch.timeline) {
+                lane.sources_between(stretch.from, stretch.to, &mut marks);
+            }
+        }
+        for (list, _) in touched.by_source.iter_mut().zip(&marks).filter(|(_, marked)| **marked) {
+            list.push(run);
+        }
+    }
+    Ok((traced.iter().map(|run| run.end).collect(), touched))
 }
 
 impl Question {

@@ -21,13 +21,38 @@ fn job(ranks: u64) -> Job {
     Job::new(Collective::new(None, shape).unwrap(), Params::named("cnl").unwrap()).unwrap()
 }
 
-fn runs(ranks: u64, threads: usize) -> impl FnMut(&Noise) -> Result<Vec<i64>, SweepError> {
-    let job = job(ranks);
-    move |noise| {
-        let plan =
-            sweep::Plan { runs: 100, seed: 7, threads, memory: u64::MAX, progress: &|_| true };
-        sweep::times(&job, Graph::InOrder, noise, &plan)
+struct Paired {
+    job: Job,
+    threads: usize,
+    traces: bool,
+}
+
+impl Paired {
+    fn plan(&self) -> sweep::Plan<'static> {
+        let threads = self.threads;
+        sweep::Plan { runs: 100, seed: 7, threads, memory: u64::MAX, progress: &|_| true }
     }
+}
+
+impl Runs for Paired {
+    fn count(&self) -> u64 {
+        100
+    }
+
+    fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError> {
+        sweep::times_of(&self.job, Graph::InOrder, noise, &self.plan(), runs)
+    }
+
+    fn traced(&self, noise: &Noise) -> Result<Option<Vec<Traced>>, SweepError> {
+        match self.traces {
+            true => sweep::traced(&self.job, Graph::InOrder, noise, &self.plan()),
+            false => Ok(None),
+        }
+    }
+}
+
+fn runs(ranks: u64, threads: usize) -> Paired {
+    Paired { job: job(ranks), threads, traces: true }
 }
 
 /// Source 0: 5 us every 4 ms. Source 1: 300 us every 500 ms. Source 2: within each of the first, and
@@ -61,7 +86,7 @@ fn what_costs_most_at_scale_is_not_what_takes_the_most_time() {
     lanes[0].account(&mut accounts);
     assert!(accounts[0].ns > 2 * accounts[1].ns);
     let questions = each(&[&[0], &[1], &[2], &[0, 1, 2]]);
-    let at = |ranks| ask(&recorded(&lanes), &questions, 1, &mut runs(ranks, 2)).unwrap();
+    let at = |ranks| ask(&recorded(&lanes), &questions, 1, &runs(ranks, 2)).unwrap();
 
     // Every run meets the rare one somewhere: hardly anything else counts.
     let [frequent, rare, tiny, all] = at(16_384).answers[..] else { panic!() };
@@ -87,8 +112,8 @@ fn removing_more_never_takes_longer_and_all_threads_give_the_same_bits() {
         .into_iter()
         .map(|question| Question { shift: Some(Shift::Lane(0)), quantise: true, ..question })
         .collect();
-    let one = ask(&recorded(&lanes), &questions, 1, &mut runs(1000, 1)).unwrap();
-    assert_eq!(ask(&recorded(&lanes), &questions, 1, &mut runs(1000, 3)).unwrap(), one);
+    let one = ask(&recorded(&lanes), &questions, 1, &runs(1000, 1)).unwrap();
+    assert_eq!(ask(&recorded(&lanes), &questions, 1, &runs(1000, 3)).unwrap(), one);
     let medians: Vec<f64> = one.answers.iter().map(|a| a.removed.median.value).collect();
     assert!(medians.is_sorted_by(|a, b| a >= b), "{medians:?}");
     // The only CPU there is: moving it there moves it nowhere.
@@ -108,7 +133,7 @@ fn a_source_moved_to_a_housekeeping_cpu_is_gone_unless_ranks_run_there() {
     let question = |shift| Question { sources: vec![1], shift: Some(shift), quantise: false };
     let questions =
         [question(Shift::Elsewhere), question(Shift::Lane(0)), question(Shift::Lane(1))];
-    let answers = ask(&recorded(&lanes), &questions, 1, &mut runs(16_384, 2)).unwrap().answers;
+    let answers = ask(&recorded(&lanes), &questions, 1, &runs(16_384, 2)).unwrap().answers;
     assert_eq!(answers[0].shifted, Some(answers[0].removed));
     // Half the ranks run on either CPU: wherever it is, it is met.
     let there = answers[1].shifted.unwrap();
@@ -157,7 +182,7 @@ fn a_coscheduled_source_stops_everybody_at_once() {
 
     // At scale: the rare source costs hardly anything any more.
     let question = Question { sources: vec![1], shift: None, quantise: true };
-    let answer = ask(&node, &[question], 1, &mut runs(16_384, 2)).unwrap().answers[0];
+    let answer = ask(&node, &[question], 1, &runs(16_384, 2)).unwrap().answers[0];
     let quantised = answer.quantised.unwrap();
     assert!(quantised.gain.value > 0.9 * answer.removed.gain.value, "{answer:?}");
 }
@@ -179,14 +204,67 @@ fn lanes_stop_together_when_they_were_recorded_so() {
 #[test]
 fn a_node_without_detours_or_with_one_has_answers() {
     let quiet = [Composed::new(0, S)];
-    let answers = ask(&recorded(&quiet), &each(&[&[0]]), 1, &mut runs(64, 1)).unwrap();
+    let answers = ask(&recorded(&quiet), &each(&[&[0]]), 1, &runs(64, 1)).unwrap();
     assert_eq!(answers.answers[0].removed.effect(), Effect::Nothing);
     let mut one = Composed::new(0, S);
     one.push(MS, US, [(0, US)]).unwrap();
     let one = [one];
-    let answers = ask(&recorded(&one), &each(&[&[0]]), 1, &mut runs(64, 1)).unwrap();
+    let answers = ask(&recorded(&one), &each(&[&[0]]), 1, &runs(64, 1)).unwrap();
     let median = Sample::new(answers.as_recorded).unwrap().quantile(0.5);
     assert_eq!(median, noiseless(64) as f64);
-    let none = ask(&recorded(&[]), &[], 1, &mut runs(4, 1));
+    let none = ask(&recorded(&[]), &[], 1, &runs(4, 1));
     assert_eq!(none, Err(WhatIfError::Spread(SpreadError::NoTimelines)));
+}
+
+/// Runs that are spared because their critical path has none of a source come out as if simulated,
+/// bit for bit.
+#[test]
+fn sparing_runs_changes_nothing() {
+    // Many sources, some within the others' detours, on three CPUs.
+    let mut lanes = Vec::new();
+    for cpu in 0..3u64 {
+        let mut lane = Composed::new(cpu * 1_000, 2 * S);
+        let mut at = cpu * 1_000;
+        for i in 0..6_000u64 {
+            let bits = crate::noise::draw(cpu, i);
+            at += 20 * US + bits % (300 * US);
+            let first = (bits >> 32) as u32 % 8;
+            let length = US + (bits >> 40) % (40 * US);
+            lane.push(at, length, [(first, length / 2), ((first + 1) % 8, length / 4)]).unwrap();
+            at += length;
+        }
+        lanes.push(lane);
+    }
+    let mut questions = each(&[&[0], &[1], &[2], &[3], &[4], &[5], &[6], &[7], &[0, 5]]);
+    questions[3].quantise = true;
+    let net = |text: &str| Params::named(text).unwrap();
+    // g > o, where network cards count, and g < o; shifts and swaps; loops; odd numbers of ranks.
+    let gaps = Params { gap: 9_000_000, ..net("cnl") };
+    for (ranks, params, algorithm) in [
+        (1, net("cnl"), None),
+        (2, net("cnl"), None),
+        (1000, net("cnl"), None),
+        (1024, net("cnl"), Some("recursive-doubling")),
+        (600, gaps, None),
+    ] {
+        let shape = Shape { op: Op::Allreduce, ranks, bytes: 8, arity: 2, segment: None };
+        let collective = Collective::new(algorithm, shape).unwrap();
+        let job = Job::new(collective, params).unwrap().with_reduction(1_000_000).unwrap();
+        let job = job.repeated(3, 5_000_000).unwrap();
+        let mut asked = Paired { job, threads: 2, traces: true };
+        let spared = ask(&recorded(&lanes), &questions, 1, &asked).unwrap();
+        asked.traces = false;
+        assert_eq!(spared, ask(&recorded(&lanes), &questions, 1, &asked).unwrap(), "{ranks}");
+    }
+}
+
+#[test]
+fn most_runs_are_spared() {
+    let lanes = node();
+    let node = recorded(&lanes);
+    let asked = runs(4096, 1);
+    let (_, touched) = as_recorded(&node, &each(&[&[0], &[1], &[2]]), &asked).unwrap();
+    assert!(touched.unknown.is_empty());
+    // The first two share the runs between them; a run never hangs on all of 4096 ranks' detours.
+    assert!(touched.by_source[0].len() < 100 || touched.by_source[1].len() < 100);
 }

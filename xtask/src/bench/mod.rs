@@ -7,6 +7,7 @@
 mod file;
 mod node;
 pub mod page;
+mod schedules;
 mod simulator;
 
 use std::{
@@ -116,7 +117,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 11] = [
+    let measurements: [(&'static str, Measure); 14] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
@@ -127,7 +128,10 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
         ("a whole figure", simulator::figure_five),
         ("the redundant butterfly", simulator::cycles),
         ("all-to-all", simulator::all_to_all),
+        ("what-if", simulator::what_if),
         ("memory of a simulation", simulator::memory),
+        ("schedules", schedules::speed),
+        ("memory of schedules", schedules::memory),
     ];
     for (what, measure) in measurements {
         eprintln!("measuring: {what}");

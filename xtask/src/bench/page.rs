@@ -28,6 +28,10 @@ const METHOD: &str = "\
 - The simulator: the whole command by the clock, start and output included, except for messages per
   second, which the command measures itself, around the runs of a point; the best of a few. Memory is
   the largest resident size the kernel saw, over the number of ranks.
+- Schedules: dissemination of 1 byte as GOAL text, with the dependencies that LogGOPSim's generator
+  writes: a send waits for the receive of the round before, receives for nothing. Messages per second
+  as above, text per second around the reading alone, memory that of the whole command, from the text
+  to the times.
 ";
 
 impl Verdict {

@@ -1,0 +1,369 @@
+//! Two recordings, source by source: what appeared, what vanished, what changed, and how sure that
+//! is.
+//!
+//! Intervals are those of a bootstrap over blocks of time: events come in bunches, so that resampling
+//! single events would make everything look certain. Blocks are drawn again with all that happened in
+//! them, separately for the two recordings; the middle 95 % of what comes out is the interval. What
+//! was never seen may still be there: up to three times in as long as was watched (95 %).
+
+use serde::Serialize;
+use trace::Class;
+
+use crate::rates::{Cell, Rates, SourceRates};
+
+/// A figure and its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Interval {
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// A source in one of the recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Side {
+    pub count: u64,
+    pub cost_ns_total: u64,
+    /// On all watched CPUs together, as in the report.
+    pub rate_hz: Interval,
+    /// Share of the watched CPUs' time, per cent.
+    pub time_pct: Interval,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Only after, and often enough that it would have been seen before.
+    Appeared,
+    /// Only before, and often enough that it would be seen after.
+    Vanished,
+    /// Takes more time than before, or strikes more often.
+    More,
+    Less,
+    Unchanged,
+    /// In one of the two only, but so rarely that this may be chance.
+    TooRare,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    pub class: Class,
+    pub name: String,
+    pub unit: Option<String>,
+    pub own: bool,
+    pub verdict: Verdict,
+    pub before: Side,
+    pub after: Side,
+    /// After less before.
+    pub rate_change_hz: Interval,
+    pub time_change_pct: Interval,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    pub before: Recording,
+    pub after: Recording,
+    /// All that was lost, as a share of the watched CPUs' time: after less before.
+    pub noise_change_pct: Interval,
+    /// Largest change of time first.
+    pub sources: Vec<Change>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recording {
+    pub host: String,
+    pub kernel: String,
+    pub started_unix_s: f64,
+    pub duration_s: f64,
+    pub watched_s: f64,
+    /// CPUs or threads.
+    pub lanes: usize,
+    pub noise_pct: Interval,
+    pub truncated: bool,
+}
+
+const RESAMPLES: u64 = 1_000;
+/// A source of this many expected events goes unseen once in twenty times.
+const SEEN: f64 = 3.0;
+
+/// Compares two recordings. The seed decides the resamples.
+#[must_use]
+pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
+    let (a, b) = (Resampled::new(before, seed), Resampled::new(after, seed ^ 0x5eed));
+    let mut sources: Vec<Change> = Vec::new();
+    for source in &before.sources {
+        let other = after.sources.iter().find(|other| same(source, other));
+        sources.push(change(source, Some(source), other, &a, &b));
+    }
+    for source in &after.sources {
+        if !before.sources.iter().any(|other| same(source, other)) {
+            sources.push(change(source, None, Some(source), &a, &b));
+        }
+    }
+    let size = |c: &Change| c.time_change_pct.value.abs();
+    let time = |c: &Change| c.before.time_pct.value + c.after.time_pct.value;
+    sources.sort_by(|a, b| {
+        let by_size = size(b).total_cmp(&size(a)).then(time(b).total_cmp(&time(a)));
+        by_size.then_with(|| a.name.cmp(&b.name))
+    });
+    let (noise_before, noise_after) = (a.time(&before.total), b.time(&after.total));
+    Comparison {
+        before: recording(before, interval(&noise_before)),
+        after: recording(after, interval(&noise_after)),
+        noise_change_pct: difference(&noise_before, &noise_after),
+        sources,
+    }
+}
+
+fn same(a: &SourceRates, b: &SourceRates) -> bool {
+    a.class == b.class && a.name == b.name && a.unit == b.unit
+}
+
+fn recording(rates: &Rates, noise_pct: Interval) -> Recording {
+    Recording {
+        host: rates.host.clone(),
+        kernel: rates.kernel.clone(),
+        started_unix_s: rates.started_unix_s,
+        duration_s: rates.duration_s,
+        watched_s: rates.watched_s,
+        lanes: rates.lanes,
+        noise_pct,
+        truncated: rates.truncated,
+    }
+}
+
+fn change(
+    named: &SourceRates,
+    before: Option<&SourceRates>,
+    after: Option<&SourceRates>,
+    a: &Resampled<'_>,
+    b: &Resampled<'_>,
+) -> Change {
+    let cells = |source: Option<&SourceRates>| source.map_or(Vec::new(), |s| s.cells.clone());
+    let (cells_before, cells_after) = (cells(before), cells(after));
+    let (rate_before, rate_after) = (a.rate(&cells_before), b.rate(&cells_after));
+    let (time_before, time_after) = (a.time(&cells_before), b.time(&cells_after));
+    let side = |cells: &[Cell], rate: &Figures, time: &Figures, duration: f64| {
+        let mut rate_hz = interval(rate);
+        let count = cells.iter().map(|cell| cell.count).sum();
+        if count == 0 && duration > 0.0 {
+            rate_hz.high = SEEN / duration;
+        }
+        let cost = cells.iter().map(|cell| cell.cost_ns).fold(0, u64::saturating_add);
+        Side { count, cost_ns_total: cost, rate_hz, time_pct: interval(time) }
+    };
+    let (before, after) = (
+        side(&cells_before, &rate_before, &time_before, a.rates.duration_s),
+        side(&cells_after, &rate_after, &time_after, b.rates.duration_s),
+    );
+    let rate_change_hz = difference(&rate_before, &rate_after);
+    let time_change_pct = difference(&time_before, &time_after);
+    let verdict = match (before.count, after.count) {
+        (0, _) if after.rate_hz.value * a.rates.duration_s >= SEEN => Verdict::Appeared,
+        (_, 0) if before.rate_hz.value * b.rates.duration_s >= SEEN => Verdict::Vanished,
+        (0, _) | (_, 0) => Verdict::TooRare,
+        _ => {
+            direction(&time_change_pct).or(direction(&rate_change_hz)).unwrap_or(Verdict::Unchanged)
+        }
+    };
+    Change {
+        class: named.class,
+        name: named.name.clone(),
+        unit: named.unit.clone(),
+        own: named.own,
+        verdict,
+        before,
+        after,
+        rate_change_hz,
+        time_change_pct,
+    }
+}
+
+fn direction(change: &Interval) -> Option<Verdict> {
+    match change {
+        c if c.low > 0.0 => Some(Verdict::More),
+        c if c.high < 0.0 => Some(Verdict::Less),
+        _ => None,
+    }
+}
+
+/// A figure, and what it was in each resample.
+struct Figures {
+    value: f64,
+    resampled: Vec<f64>,
+}
+
+fn interval(figures: &Figures) -> Interval {
+    middle(figures.value, figures.resampled.clone())
+}
+
+fn difference(before: &Figures, after: &Figures) -> Interval {
+    let resampled = after.resampled.iter().zip(&before.resampled).map(|(a, b)| a - b).collect();
+    middle(after.value - before.value, resampled)
+}
+
+fn middle(value: f64, mut resampled: Vec<f64>) -> Interval {
+    resampled.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| {
+        let index = (share * resampled.len().saturating_sub(1) as f64).round() as usize;
+        resampled.get(index).copied().unwrap_or(value)
+    };
+    Interval { value, low: at(0.025).min(value), high: at(0.975).max(value) }
+}
+
+/// A recording and how often each block of time counts in each resample; all sources share these, so
+/// that what they have in common stays.
+struct Resampled<'a> {
+    rates: &'a Rates,
+    weights: Vec<Vec<u32>>,
+}
+
+impl Resampled<'_> {
+    fn new(rates: &Rates, seed: u64) -> Resampled<'_> {
+        let blocks = rates.total.len();
+        let mut numbers = SplitMix(seed);
+        let mut one = || {
+            let mut weights = vec![0; blocks];
+            for _ in 0..blocks {
+                let at = (u128::from(numbers.next()) * blocks as u128) >> 64;
+                weights[at as usize] += 1;
+            }
+            weights
+        };
+        Resampled { rates, weights: (0..RESAMPLES).map(|_| one()).collect() }
+    }
+
+    fn rate(&self, cells: &[Cell]) -> Figures {
+        self.figures(cells, |cell| cell.count as f64, per(self.rates.duration_s))
+    }
+
+    fn time(&self, cells: &[Cell]) -> Figures {
+        self.figures(cells, |cell| cell.cost_ns as f64, per(self.rates.watched_s) * 1e-9 * 100.0)
+    }
+
+    fn figures(&self, cells: &[Cell], figure: fn(&Cell) -> f64, scale: f64) -> Figures {
+        let values: Vec<f64> = cells.iter().map(figure).collect();
+        let sum = |weights: &Vec<u32>| {
+            values.iter().zip(weights).map(|(v, &w)| v * f64::from(w)).sum::<f64>() * scale
+        };
+        Figures {
+            value: values.iter().sum::<f64>() * scale,
+            resampled: self.weights.iter().map(sum).collect(),
+        }
+    }
+}
+
+fn per(seconds: f64) -> f64 {
+    if seconds > 0.0 { 1.0 / seconds } else { 0.0 }
+}
+
+/// Steele, Lea and Flood, 2014.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::CostBasis;
+
+    fn rates(sources: Vec<(&str, Vec<u64>)>) -> Rates {
+        let cells = |counts: &[u64]| -> Vec<Cell> {
+            counts.iter().map(|&count| Cell { count, cost_ns: count * 10_000 }).collect()
+        };
+        Rates {
+            host: "node".into(),
+            kernel: String::new(),
+            started_unix_s: 0.0,
+            duration_s: 10.0,
+            watched_s: 20.0,
+            lanes: 2,
+            cost_basis: CostBasis::Detours,
+            total: cells(&[5; 100]),
+            sources: sources
+                .into_iter()
+                .map(|(name, counts)| SourceRates {
+                    class: Class::Thread,
+                    name: name.into(),
+                    unit: None,
+                    own: false,
+                    cells: cells(&counts),
+                })
+                .collect(),
+            truncated: false,
+        }
+    }
+
+    fn verdict(before: Vec<u64>, after: Vec<u64>) -> Verdict {
+        let side = |counts: Vec<u64>| match counts.iter().sum::<u64>() {
+            0 => rates(vec![]),
+            _ => rates(vec![("x", counts)]),
+        };
+        compare(&side(before), &side(after), 1).sources[0].verdict
+    }
+
+    /// Poisson counts per block of time, drawn with `per` tries of a tenth each.
+    fn counts(seed: u64, per: u32) -> Vec<u64> {
+        let mut numbers = SplitMix(seed);
+        (0..100)
+            .map(|_| (0..per).filter(|_| numbers.next().is_multiple_of(10)).count() as u64)
+            .collect()
+    }
+
+    #[test]
+    fn sources_appear_vanish_change_and_stay() {
+        let none = vec![0; 100];
+        let mut once = none.clone();
+        once[7] = 1;
+        assert_eq!(verdict(none.clone(), counts(1, 20)), Verdict::Appeared);
+        assert_eq!(verdict(counts(1, 20), none.clone()), Verdict::Vanished);
+        assert_eq!(verdict(none.clone(), once.clone()), Verdict::TooRare);
+        assert_eq!(verdict(once, none), Verdict::TooRare);
+        assert_eq!(verdict(counts(1, 20), counts(2, 40)), Verdict::More);
+        assert_eq!(verdict(counts(1, 40), counts(2, 20)), Verdict::Less);
+        assert_eq!(verdict(counts(1, 20), counts(1, 20)), Verdict::Unchanged);
+    }
+
+    #[test]
+    fn two_recordings_of_the_same_are_told_apart_one_time_in_twenty() {
+        let changed = (0..400)
+            .filter(|i| verdict(counts(2 * i, 20), counts(2 * i + 1, 20)) != Verdict::Unchanged)
+            .count();
+        assert!((4..=44).contains(&changed), "{changed} of 400");
+    }
+
+    /// The reason for blocks: a hundred events in one bunch are one observation, not a hundred.
+    #[test]
+    fn a_bunch_of_events_is_no_evidence() {
+        let mut bunch = vec![0; 100];
+        bunch[50] = 100;
+        let spread = vec![1; 100];
+        let side = |counts| {
+            let rates = rates(vec![("x", counts)]);
+            compare(&rates, &rates, 1).sources[0].before
+        };
+        let (bunch, spread) = (side(bunch), side(spread));
+        assert_eq!(bunch.rate_hz.value, spread.rate_hz.value);
+        assert_eq!(bunch.rate_hz.low, 0.0);
+        assert!(bunch.rate_hz.high >= 30.0 && spread.rate_hz.high < 10.5, "{bunch:?} {spread:?}");
+    }
+
+    #[test]
+    fn rates_are_the_nodes_and_time_is_a_share_of_the_watched_cpus() {
+        let one = rates(vec![("x", vec![2; 100])]);
+        let side = compare(&one, &one, 1).sources[0].before;
+        assert_eq!((side.count, side.rate_hz.value), (200, 20.0));
+        // 200 times 10 us of 20 s.
+        assert!((side.time_pct.value - 0.01).abs() < 1e-12);
+        assert_eq!(compare(&one, &one, 1), compare(&one, &one, 1));
+        assert!(compare(&rates(vec![]), &rates(vec![]), 1).sources.is_empty());
+    }
+}

@@ -1,0 +1,254 @@
+//! Two recordings side by side: which sources appeared, vanished, changed or stayed, and what a job
+//! makes of it.
+
+use analysis::{Change, Comparison, Interval, Recording, Verdict};
+use serde::Serialize;
+
+use crate::{
+    Options,
+    grid::{Column, Grid, Tone},
+    words::{percent, plural, rate, safe, time, wrap},
+};
+
+/// How long a job takes under the noise of each recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Projection {
+    /// What is simulated, in words.
+    pub job: String,
+    pub net: String,
+    pub ranks: u64,
+    pub runs: u64,
+    pub seed: u64,
+    pub noiseless_us: f64,
+    pub before: Projected,
+    pub after: Projected,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Projected {
+    pub median_us: f64,
+    pub median_ci95_us: [f64; 2],
+    pub slowdown_median: f64,
+}
+
+/// From so many sources on, one of twenty changes by chance is worth a word.
+const MANY: usize = 20;
+
+/// What is said of a verdict.
+pub(crate) const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Appeared => "appeared",
+        Verdict::Vanished => "vanished",
+        Verdict::More => "more",
+        Verdict::Less => "less",
+        Verdict::Unchanged => "unchanged",
+        Verdict::TooRare => "too rare to say",
+    }
+}
+
+pub(crate) fn changed(change: &Change) -> bool {
+    !matches!(change.verdict, Verdict::Unchanged | Verdict::TooRare)
+}
+
+#[must_use]
+pub fn diff(comparison: &Comparison, projection: Option<&Projection>, options: Options) -> String {
+    let style = options.style();
+    let mut sections = vec![style.title(&wrap(&headline(comparison), style.width, ""))];
+    sections.extend(table(comparison, options));
+    sections.push(match projection {
+        Some(projection) => wrap(&projected(projection), style.width, "    "),
+        None => "No projection: a recording without detours says nothing about a job.".to_owned(),
+    });
+    sections.push(
+        notes(comparison)
+            .iter()
+            .map(|line| wrap(line, style.width, "    "))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    );
+    sections.join("\n\n") + "\n"
+}
+
+pub(crate) fn headline(comparison: &Comparison) -> String {
+    let change = &comparison.noise_change_pct;
+    let verdict = match change {
+        c if c.low > 0.0 => "more than before",
+        c if c.high < 0.0 => "less than before",
+        _ => "no difference that is beyond chance",
+    };
+    let verdicts = [
+        Verdict::Appeared,
+        Verdict::Vanished,
+        Verdict::More,
+        Verdict::Less,
+        Verdict::Unchanged,
+        Verdict::TooRare,
+    ];
+    let counts: Vec<String> = verdicts
+        .iter()
+        .map(|verdict| (verdict, comparison.sources.iter().filter(|c| c.verdict == *verdict)))
+        .map(|(verdict, sources)| format!("{} {}", sources.count(), word(*verdict)))
+        .filter(|said| !said.starts_with("0 "))
+        .collect();
+    let sources = match counts.is_empty() {
+        true => String::new(),
+        false => format!(" Of its sources, {}.", counts.join(", ")),
+    };
+    format!(
+        "Noise took {} of CPU time before and takes {} after: {verdict} (change {}).{sources}",
+        with_interval(&comparison.before.noise_pct),
+        with_interval(&comparison.after.noise_pct),
+        signed_interval(change),
+    )
+}
+
+pub(crate) fn with_interval(interval: &Interval) -> String {
+    format!("{} ({} to {})", percent(interval.value), percent(interval.low), percent(interval.high))
+}
+
+pub(crate) fn signed(value: f64) -> String {
+    match value {
+        v if v < 0.0 => format!("-{}", percent(-v)),
+        0.0 => percent(0.0),
+        v => format!("+{}", percent(v)),
+    }
+}
+
+fn signed_interval(interval: &Interval) -> String {
+    format!("{} to {}", signed(interval.low), signed(interval.high))
+}
+
+fn table(comparison: &Comparison, options: Options) -> Option<String> {
+    let style = options.style();
+    if comparison.sources.is_empty() {
+        return Some("Neither recording has any source.".to_owned());
+    }
+    // What changed first; the rest only where everything is asked for.
+    let (changed, rest): (Vec<&Change>, Vec<&Change>) =
+        comparison.sources.iter().partition(|change| changed(change));
+    let rows: Vec<&Change> = match options.all {
+        true => changed.iter().chain(&rest).copied().collect(),
+        false => changed.iter().copied().take(options.top).collect(),
+    };
+    if rows.is_empty() {
+        return Some(format!(
+            "No source changed beyond chance ({}; --all shows them).",
+            plural(rest.len() as u64, "source")
+        ));
+    }
+    let mut grid = Grid::new(vec![
+        Column::text("class", 7),
+        Column::text("name", 12),
+        Column::text("unit", 10).expendable(4),
+        Column::text("verdict", 9),
+        Column::number("/s before"),
+        Column::number("/s after"),
+        Column::number("change of rate").expendable(2),
+        Column::number("time before").expendable(1),
+        Column::number("time after").expendable(1),
+        Column::number("change of time"),
+    ]);
+    for change in &rows {
+        let own = if change.own { "*" } else { "" };
+        let tone = match change.verdict {
+            Verdict::Appeared | Verdict::More => Tone::Strong,
+            Verdict::Vanished | Verdict::Less => Tone::Plain,
+            Verdict::Unchanged | Verdict::TooRare => Tone::Dim,
+        };
+        let rates = &change.rate_change_hz;
+        let sign = |v: f64| match v {
+            v if v < 0.0 => format!("-{}", rate(-v)),
+            v => format!("+{}", rate(v)),
+        };
+        grid.row(
+            tone,
+            vec![
+                change.class.name().to_owned(),
+                format!("{}{own}", safe(&change.name)),
+                change.unit.as_deref().map(safe).unwrap_or_default(),
+                word(change.verdict).to_owned(),
+                rate(change.before.rate_hz.value),
+                rate(change.after.rate_hz.value),
+                format!("{} to {}", sign(rates.low), sign(rates.high)),
+                percent(change.before.time_pct.value),
+                percent(change.after.time_pct.value),
+                signed_interval(&change.time_change_pct),
+            ],
+        );
+    }
+    let title = match options.all {
+        true => "All sources, those that changed first",
+        false => "Sources that changed, by how much time that makes",
+    };
+    let title = style.title(title);
+    let mut text = format!("{title}\n{}", grid.render(style));
+    let hidden = comparison.sources.len() - rows.len();
+    if hidden > 0 {
+        text += &format!("\nand {} (--all shows them)", plural(hidden as u64, "more source"));
+    }
+    if rows.iter().any(|change| change.own) {
+        text += "\n* the recorder itself";
+    }
+    Some(text)
+}
+
+pub(crate) fn projected(projection: &Projection) -> String {
+    let us = |us: f64| time(us * 1e3);
+    let side = |p: &Projected| {
+        let [low, high] = p.median_ci95_us;
+        format!("{} ({} to {}), {:.2} times", us(p.median_us), us(low), us(high), p.slowdown_median)
+    };
+    let (before, after) = (&projection.before, &projection.after);
+    let verdict = match (before.median_ci95_us, after.median_ci95_us) {
+        ([low, _], [_, high]) if high < low => "faster after",
+        ([_, high], [low, _]) if low > high => "slower after",
+        _ => "no difference that is beyond the runs' scatter",
+    };
+    format!(
+        "Projected: {} on {} ranks, {} undisturbed, takes {} with the noise before and {} with the \
+         noise after ({verdict}; median of {}).",
+        safe(&projection.job),
+        projection.ranks,
+        us(projection.noiseless_us),
+        side(before),
+        side(after),
+        plural(projection.runs, "run"),
+    )
+}
+
+pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
+    let mut lines = vec![
+        "Times are shares of the watched CPUs' time; changes are after less before, as 95 % \
+         intervals of a bootstrap over blocks of time. Appeared and vanished: in one recording only, \
+         and so often that the other would have seen it."
+            .to_owned(),
+    ];
+    let (before, after) = (&comparison.before, &comparison.after);
+    if before.lanes != after.lanes {
+        lines.push(format!(
+            "Before, {} CPUs or threads were watched, after, {}: rates are of all watched ones \
+             together, and differ for that reason alone.",
+            before.lanes, after.lanes
+        ));
+    }
+    let other = |what: &str, a: &str, b: &str| {
+        (a != b).then(|| format!("The {what} differs: {} before, {} after.", safe(a), safe(b)))
+    };
+    lines.extend(other("host", &before.host, &after.host));
+    lines.extend(other("kernel", &before.kernel, &after.kernel));
+    let cut = |recording: &Recording, when: &str| {
+        recording
+            .truncated
+            .then(|| format!("The recording {when} is cut off; what there is counts."))
+    };
+    lines.extend(cut(before, "before"));
+    lines.extend(cut(after, "after"));
+    if comparison.sources.len() >= MANY {
+        lines.push(format!(
+            "Of {} sources that do not change, about {} look changed by chance.",
+            comparison.sources.len(),
+            comparison.sources.len().div_ceil(20)
+        ));
+    }
+    lines
+}

@@ -1,0 +1,121 @@
+//! The comparison of two recordings as one page: no scripts, nothing to load, prints as it looks.
+
+use analysis::{Change, Comparison, Interval};
+
+use crate::{
+    diff::{Projection, changed, headline, notes, projected, signed, word},
+    words::{percent, rate, safe},
+};
+
+const STYLE: &str = "\
+body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;\
+color:#1b1f24;background:#fff}\
+h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}\
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
+th,td{padding:.25rem .6rem;text-align:left;border-bottom:1px solid #d8dee4}\
+th{font-weight:600}td.n,th.n{text-align:right}\
+tr.more td.v,tr.appeared td.v{color:#b3261e}tr.less td.v,tr.vanished td.v{color:#116329}\
+tr.same{color:#6e7781}small{color:#57606a}\
+svg{display:block}\
+@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}\
+th,td{border-color:#30363d}tr.same,small{color:#8b949e}\
+tr.more td.v,tr.appeared td.v{color:#ff7b72}tr.less td.v,tr.vanished td.v{color:#56d364}}";
+
+/// The whole page.
+#[must_use]
+pub fn diff_html(comparison: &Comparison, projection: Option<&Projection>) -> String {
+    let mut page =
+        String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    page += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
+    page += &format!("<title>detour diff</title><style>{STYLE}</style></head><body>\n");
+    page += &format!(
+        "<h1>{} before and after</h1>\n<p>{}</p>\n",
+        match comparison.after.host.as_str() {
+            "" => "Noise".to_owned(),
+            host => escape(host),
+        },
+        escape(&headline(comparison))
+    );
+    if let Some(projection) = projection {
+        page += &format!("<p>{}</p>\n", escape(&projected(projection)));
+    }
+    page += "<h2>Sources, by the change of time</h2>\n<table>\n<tr><th>class</th><th>name</th>\
+             <th>unit</th><th>verdict</th><th class=n>/s before</th><th class=n>/s after</th>\
+             <th class=n>time before</th><th class=n>time after</th>\
+             <th class=n>change of time, 95&nbsp;%</th><th></th></tr>\n";
+    let widest = comparison
+        .sources
+        .iter()
+        .flat_map(|c| [c.time_change_pct.low.abs(), c.time_change_pct.high.abs()])
+        .fold(0.0, f64::max);
+    let (first, rest): (Vec<&Change>, Vec<&Change>) =
+        comparison.sources.iter().partition(|change| changed(change));
+    for change in first.into_iter().chain(rest) {
+        page += &row(change, widest);
+    }
+    page += "</table>\n";
+    for line in notes(comparison) {
+        page += &format!("<p><small>{}</small></p>\n", escape(&line));
+    }
+    page + "</body></html>\n"
+}
+
+fn row(change: &Change, widest: f64) -> String {
+    let verdict = word(change.verdict);
+    let class = if changed(change) { verdict } else { "same" };
+    let own = if change.own { " (the recorder itself)" } else { "" };
+    let Interval { low, high, .. } = change.time_change_pct;
+    format!(
+        "<tr class=\"{class}\"><td>{}</td><td>{}{own}</td><td>{}</td><td class=v>{verdict}</td>\
+         <td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td>\
+         <td class=n>{} to {}</td><td>{}</td></tr>\n",
+        change.class.name(),
+        escape(&change.name),
+        escape(change.unit.as_deref().unwrap_or_default()),
+        escape(&rate(change.before.rate_hz.value)),
+        escape(&rate(change.after.rate_hz.value)),
+        escape(&percent(change.before.time_pct.value)),
+        escape(&percent(change.after.time_pct.value)),
+        escape(&signed(low)),
+        escape(&signed(high)),
+        bar(&change.time_change_pct, widest),
+    )
+}
+
+/// The interval on an axis with zero in the middle.
+fn bar(interval: &Interval, widest: f64) -> String {
+    let (half, height) = (60.0, 14.0);
+    let scale = if widest > 0.0 { (half - 2.0) / widest } else { 0.0 };
+    let x = |value: f64| half + value * scale;
+    let colour = match interval {
+        i if i.low > 0.0 => "#cf4a3f",
+        i if i.high < 0.0 => "#2da44e",
+        _ => "#8c959f",
+    };
+    let width = ((interval.high - interval.low) * scale).max(2.0);
+    format!(
+        "<svg width=\"{0}\" height=\"{height}\" role=\"img\" aria-label=\"{1} to {2}\">\
+         <line x1=\"{half}\" x2=\"{half}\" y1=\"0\" y2=\"{height}\" stroke=\"#8c959f\"/>\
+         <rect x=\"{3:.1}\" y=\"4\" width=\"{width:.1}\" height=\"6\" fill=\"{colour}\"/></svg>",
+        2.0 * half,
+        escape(&signed(interval.low)),
+        escape(&signed(interval.high)),
+        x(interval.low),
+    )
+}
+
+/// Names come from the recorded node, where any process may call itself anything.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in safe(text).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,52 @@
+//! What each rank did with its time: what its CPUs were busy with, and how long none of them was.
+//!
+//! Where a receive goes on behind other work of the same CPU, the time counts for whatever began
+//! first; so the parts add up to the rank's end.
+
+use super::Split;
+use crate::{
+    event::{Log, Part, Step, What},
+    loggops::Params,
+};
+
+pub(super) fn splits(log: &Log, params: &Params) -> Vec<Split> {
+    let mut order: Vec<u32> = (0..log.steps().len() as u32).collect();
+    let key = |index: &u32| {
+        let step = &log.steps()[*index as usize];
+        (step.rank, step.start, *index)
+    };
+    order.sort_unstable_by_key(key);
+    let mut splits = vec![Split::default(); log.ranks() as usize];
+    let mut busy_until = vec![0; log.ranks() as usize];
+    for index in order {
+        let step = &log.steps()[index as usize];
+        let (split, until) = (&mut splits[step.rank as usize], &mut busy_until[step.rank as usize]);
+        // At the peer a CPU may be put back, and a rank end before its last step.
+        let end = step.end.min(log.end(step.rank));
+        if end <= *until {
+            continue;
+        }
+        let start = step.start.max(*until);
+        split.add(Part::Waiting, start - *until);
+        share_out(split, step, end - start, params);
+        *until = end;
+    }
+    for (rank, split) in splits.iter_mut().enumerate() {
+        split.add(Part::Waiting, log.end(rank as u32) - busy_until[rank]);
+    }
+    splits
+}
+
+/// So much of a step: the noise first, for that is what made it long.
+fn share_out(split: &mut Split, step: &Step, time: i64, params: &Params) {
+    let noise = step.noise.min(time);
+    split.add(Part::Noise, noise);
+    let work = time - noise;
+    if step.what == What::Calc {
+        split.add(Part::Compute, work);
+        return;
+    }
+    let overhead = work.min(params.overhead);
+    split.add(Part::Overhead, overhead);
+    split.add(step.beyond, work - overhead);
+}

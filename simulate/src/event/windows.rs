@@ -1,0 +1,224 @@
+//! An event queue that uses the lookahead of the network. What a rank does now reaches another rank
+//! no sooner than o + L later. So time is cut into windows that are no longer than that, and within a
+//! window one rank after the other is played to its end: its events come in the order of time, those
+//! of different ranks in the order that suits the cache. Each rank's operations lie side by side, and a
+//! rank that is visited sends to ranks that lie side by side with those its neighbours send to.
+//!
+//! In: events with a time, a rank and a number. Out: the same, window by window, rank by rank, in the
+//! order of (time, number) for each rank.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::wheel::{Key, Wheel};
+
+/// Windows ahead for which there is a list each; what is further away is kept in order of time.
+const AHEAD: u64 = 64;
+/// Longer windows would not fit the 32 bits of an event's time within its window.
+const LONGEST_WINDOW: u32 = 31;
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Time since the window's begin.
+    offset: u32,
+    what: u32,
+    rank: u32,
+    /// The next of the same rank in this window.
+    next: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Windows {
+    /// A window is 2^shift ps long.
+    shift: u32,
+    /// The first window whose turn has not begun.
+    next: u64,
+    /// Window w has its list at w % AHEAD; bits of those that are not empty.
+    ahead: Vec<Vec<Entry>>,
+    occupied: u64,
+    far: Wheel,
+    /// Lists that are not in use.
+    spare: Vec<Vec<Entry>>,
+    /// The window whose turn it is: its events, the first one of each rank, and the ranks that have
+    /// some.
+    now: Vec<Entry>,
+    heads: Vec<u32>,
+    ranks: Vec<u32>,
+    visited: usize,
+    /// The rank whose turn it is, and what is left for it, if that is more than one thing.
+    rank: u32,
+    local: BinaryHeap<Reverse<(i64, u32)>>,
+}
+
+impl Windows {
+    /// Events of a rank cause events of others no sooner than `lookahead` ps later; at least 1.
+    pub fn new(lookahead: i64, ranks: u32) -> Windows {
+        Windows {
+            shift: lookahead.max(1).ilog2().min(LONGEST_WINDOW),
+            next: 0,
+            ahead: (0..AHEAD).map(|_| Vec::new()).collect(),
+            occupied: 0,
+            far: Wheel::new(),
+            spare: Vec::new(),
+            now: Vec::new(),
+            heads: vec![NONE; ranks as usize],
+            ranks: Vec::new(),
+            visited: 0,
+            rank: 0,
+            local: BinaryHeap::new(),
+        }
+    }
+
+    /// Times are never negative. An event in the window whose turn it is belongs to the rank whose
+    /// turn it is.
+    #[inline]
+    pub fn push(&mut self, time: i64, rank: u32, what: u32) {
+        let window = time as u64 >> self.shift;
+        if window < self.next {
+            debug_assert_eq!(rank, self.rank, "an event came too early");
+            self.local.push(Reverse((time, what)));
+        } else if window < self.next + AHEAD {
+            let offset = (time as u64 & ((1 << self.shift) - 1)) as u32;
+            let place = (window % AHEAD) as usize;
+            if self.occupied >> place & 1 == 0 {
+                self.occupied |= 1 << place;
+                self.ahead[place] = self.spare.pop().unwrap_or_default();
+            }
+            self.ahead[place].push(Entry { offset, what, rank, next: NONE });
+        } else {
+            let key: Key = (time as u128) << 64 | u128::from(rank) << 32 | u128::from(what);
+            self.far.push(key);
+        }
+    }
+
+    /// Time, rank and number.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(i64, u32, u32)> {
+        loop {
+            if let Some(Reverse((time, what))) = self.local.pop() {
+                return Some((time, self.rank, what));
+            }
+            let Some(&rank) = self.ranks.get(self.visited) else {
+                if !self.turn() {
+                    return None;
+                }
+                continue;
+            };
+            self.visited += 1;
+            self.rank = rank;
+            let begin = (self.next - 1) << self.shift;
+            let mut at = std::mem::replace(&mut self.heads[rank as usize], NONE);
+            let Entry { offset, what, next, .. } = self.now[at as usize];
+            if next == NONE {
+                return Some(((begin + u64::from(offset)) as i64, rank, what));
+            }
+            while at != NONE {
+                let Entry { offset, what, next, .. } = self.now[at as usize];
+                self.local.push(Reverse(((begin + u64::from(offset)) as i64, what)));
+                at = next;
+            }
+        }
+    }
+
+    /// The rank whose turn comes so many turns after the next, in this window, and the number of one
+    /// of its events.
+    #[inline]
+    pub fn upcoming(&self, turns: usize) -> Option<(u32, u32)> {
+        let &rank = self.ranks.get(self.visited + turns)?;
+        Some((rank, self.now.get(self.heads[rank as usize] as usize)?.what))
+    }
+
+    /// The next window that has events; false when there is none.
+    fn turn(&mut self) -> bool {
+        self.ranks.clear();
+        self.visited = 0;
+        self.now.clear();
+        // The list for window `next` first.
+        let turned = self.occupied.rotate_right((self.next % AHEAD) as u32);
+        let near = (turned != 0).then(|| self.next + u64::from(turned.trailing_zeros()));
+        let far = self.far.next_time().map(|time| time >> self.shift);
+        let Some(window) = near.into_iter().chain(far).min() else { return false };
+        if near == Some(window) {
+            let place = (window % AHEAD) as usize;
+            self.occupied &= !(1 << place);
+            let list = std::mem::take(&mut self.ahead[place]);
+            self.spare.push(std::mem::replace(&mut self.now, list));
+        }
+        self.next = window + 1;
+        let begin = window << self.shift;
+        while let Some(key) = self.far.pop_before(begin + (1 << self.shift)) {
+            let offset = ((key >> 64) as u64 - begin) as u32;
+            let (rank, what) = ((key >> 32) as u32, key as u32);
+            self.now.push(Entry { offset, what, rank, next: NONE });
+        }
+        for (index, entry) in (0..).zip(&mut self.now) {
+            let head = &mut self.heads[entry.rank as usize];
+            if *head == NONE {
+                self.ranks.push(entry.rank);
+            }
+            entry.next = std::mem::replace(head, index);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Each event causes others: of its own rank at any time from now on, of other ranks no sooner
+        /// than the lookahead.
+        #[test]
+        fn each_rank_gets_its_events_in_order(
+            lookahead in prop_oneof![1i64..20, 900i64..5_000, Just(1i64 << 40)],
+            causes in prop::collection::vec((0u32..5, prop_oneof![
+                0i64..3, 0i64..5_000, 0i64..1_000_000, any::<i64>().prop_map(|far| (far >> 8).abs()),
+            ]), 1..800),
+        ) {
+            let mut windows = Windows::new(lookahead, 5);
+            let mut expected: Vec<Vec<(i64, u32)>> = vec![Vec::new(); 5];
+            let mut popped = expected.clone();
+            let mut causes = (0u32..).zip(causes);
+            for (what, (rank, time)) in causes.by_ref().take(20) {
+                windows.push(time, rank, what);
+                expected[rank as usize].push((time, what));
+            }
+            while let Some((time, rank, what)) = windows.pop() {
+                popped[rank as usize].push((time, what));
+                for (what, (other, after)) in causes.by_ref().take(1 + what as usize % 2) {
+                    let least = if other == rank { 0 } else { lookahead };
+                    let time = time.saturating_add(least).saturating_add(after) & i64::MAX >> 2;
+                    if time < popped[rank as usize].last().map_or(0, |last| last.0 + least) {
+                        continue;
+                    }
+                    windows.push(time, other, what);
+                    expected[other as usize].push((time, what));
+                }
+            }
+            for list in &mut popped {
+                prop_assert!(list.is_sorted_by_key(|&(time, _)| time));
+                list.sort_unstable();
+            }
+            expected.iter_mut().for_each(|list| list.sort_unstable());
+            prop_assert_eq!(popped, expected);
+        }
+    }
+
+    #[test]
+    fn at_the_same_time_numbers_decide() {
+        let mut windows = Windows::new(1_000, 2);
+        for what in [7, 3, 5] {
+            windows.push(10, 1, what);
+        }
+        windows.push(5, 1, 9);
+        assert_eq!(windows.pop(), Some((5, 1, 9)));
+        windows.push(10, 1, 4);
+        let rest: Vec<_> = std::iter::from_fn(|| windows.pop()).map(|event| event.2).collect();
+        assert_eq!(rest, [3, 4, 5, 7]);
+    }
+}

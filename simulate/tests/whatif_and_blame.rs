@@ -1,0 +1,120 @@
+//! The critical path and the counterfactual agree: what is on the path is what removing helps, in sign
+//! and in order.
+
+use simulate::{
+    blame::blame_runs,
+    collectives::{Collective, Op, Shape},
+    event,
+    graph::{self, Graph},
+    job::Job,
+    loggops::Params,
+    noise::{Composed, Composition, Model, Noise, Offsets, draw},
+    sweep::{self, Plan, SweepError, Traced},
+    whatif::{Node, Question, Runs, ask},
+};
+
+const US: u64 = 1_000;
+const RUNS: u64 = 100;
+
+struct Paired(Job);
+
+fn plan() -> Plan<'static> {
+    Plan { runs: RUNS, seed: 3, threads: 2, memory: u64::MAX, progress: &|_| true }
+}
+
+impl Runs for Paired {
+    fn count(&self) -> u64 {
+        RUNS
+    }
+
+    fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError> {
+        sweep::times_of(&self.0, Graph::InOrder, noise, &plan(), runs)
+    }
+
+    fn traced(&self, noise: &Noise) -> Result<Option<Vec<Traced>>, SweepError> {
+        sweep::traced(&self.0, Graph::InOrder, noise, &plan())
+    }
+}
+
+/// One source after the other in time, each at its own mean distance (us) and of its own length (us).
+fn detours(sources: &[(u64, u64)]) -> Vec<(u64, u64, u32)> {
+    let span = 400_000 * US;
+    let mut list = Vec::new();
+    for (source, &(every, length)) in (0u32..).zip(sources) {
+        let (mut at, mut i) = (0, 0);
+        while at < span {
+            at += every * US / 2 + draw(u64::from(source), i) % (every * US);
+            list.push((at, length * US, source));
+            i += 1;
+        }
+    }
+    list.sort_unstable();
+    let mut free_at = 0;
+    for (start, length, _) in &mut list {
+        *start = (*start).max(free_at);
+        free_at = *start + *length;
+    }
+    list
+}
+
+#[test]
+fn what_is_on_the_critical_path_is_what_removing_helps() {
+    // A frequent short one, a rare long one, and one so short that it counts for nothing; the same
+    // with the roles of the first two changed; all alike.
+    let scenarios: [&[(u64, u64)]; 3] = [
+        &[(1_000, 5), (5_000, 100), (50_000, 1)],
+        &[(300, 30), (50_000, 40), (20_000, 2)],
+        &[(2_000, 20), (2_500, 60), (3_000, 5)],
+    ];
+    for sources in scenarios {
+        let list = detours(sources);
+        let mut lane = Composed::new(0, 0);
+        let mut shares = Composition::default();
+        for &(start, length, source) in &list {
+            lane.push(start, length, [(source, length)]).unwrap();
+            shares.push(length as i64 * 1_000, [(source, length as i64 * 1_000)]);
+        }
+        let shape = Shape { op: Op::Allreduce, ranks: 128, bytes: 8, arity: 2, segment: None };
+        let collective = Collective::new(None, shape).unwrap();
+        let job = Job::new(collective, Params::named("cnl").unwrap()).unwrap();
+        let job = job.repeated(5, 100_000_000).unwrap();
+
+        let timeline = lane.timeline().unwrap().composed_of(shares).unwrap();
+        let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
+        let schedule = graph::schedule(&job, Graph::InOrder).unwrap();
+        let options = event::Options::default();
+        let blames = blame_runs(&schedule, job.params(), &options, &noise, &plan()).unwrap();
+
+        let lanes = [lane];
+        let node =
+            Node { lanes: &lanes, model: Model::Preempt, offsets: Offsets::Random, repeat: false };
+        let questions: Vec<Question> = (0..sources.len() as u32)
+            .map(|source| Question { sources: vec![source], ..Question::default() })
+            .collect();
+        let answers = ask(&node, &questions, 1, &Paired(job)).unwrap();
+        // Same draws, same runs, whichever engine.
+        assert_eq!(answers.as_recorded, blames.finishes);
+
+        let gain = |source: u32| answers.answers[source as usize].removed.mean_gain.value;
+        let mean = blames.finishes.iter().sum::<i64>() as f64 / RUNS as f64;
+        for blamed in &blames.sources {
+            let answer = &answers.answers[blamed.source as usize].removed;
+            // A run that has none of it on its path stays as it is. One that has some may gain more
+            // than that: work that is done earlier is over before the next detour.
+            assert!(answer.changed_runs <= blamed.runs_on_path() as u64);
+            let gained = answer.mean_gain.value / 100.0 * mean;
+            assert!(gained >= 0.0, "{gained} {blamed:?}");
+            // It may gain nothing where another path is as long, but not if it is much.
+            assert!(gained > 0.0 || blamed.on_path() < 0.01 * mean, "{gained} {blamed:?}");
+        }
+        // Blame lists the most on the path first: so do the gains.
+        let mut order: Vec<u32> = blames.sources.iter().map(|blamed| blamed.source).collect();
+        order.retain(|&source| gain(source) > 0.0);
+        assert!(
+            order.iter().map(|&source| gain(source)).is_sorted_by(|a, b| a >= b),
+            "{order:?}: {:?}",
+            order.iter().map(|&s| gain(s)).collect::<Vec<_>>()
+        );
+        assert!(order.len() >= 2);
+    }
+}

@@ -1,0 +1,187 @@
+//! `detour diff`: did the tuning help, source by source, and what does a job make of it?
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use analysis::{Contents, RateCounter, Rates};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use report::{Projected, Projection};
+use serde_json::json;
+use simulate::{
+    noise::{Noise, Offsets},
+    stats::Sample,
+    sweep::{Plan, SweepError},
+    whatif::Node,
+};
+
+use crate::{
+    Verbosity,
+    open::{self, AnyReader},
+    report as layout,
+    simulate::{
+        recorded::Recorded,
+        work,
+        workload::{self, Workload},
+    },
+};
+
+#[derive(Args)]
+pub struct Options {
+    /// The recording before
+    before: PathBuf,
+    /// The recording after
+    after: PathBuf,
+    #[command(flatten)]
+    workload: workload::Options,
+    /// Runs of the job under the noise of each
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    runs: u64,
+    /// Sources that did not change, too
+    #[arg(short, long)]
+    all: bool,
+    /// Write a page to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    work: work::Options,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    let (before, after) = (open::open(&options.before)?, open::open(&options.after)?);
+    let comparison = analysis::compare(&rates(&before)?, &rates(&after)?, options.work.seed);
+    let workload = options.workload.workload()?;
+    let progress =
+        work::Progress::new(workload.messages().saturating_mul(2 * options.runs), verbosity.quiet)?;
+    progress.now(format!("{} ranks", workload.ranks()));
+    let projection = options.project(&workload, &before, &after, &progress);
+    progress.finish();
+    let projection = match projection {
+        Ok(projection) => projection,
+        Err(error) if error.downcast_ref() == Some(&SweepError::Stopped) => {
+            return Ok(ExitCode::from(130));
+        }
+        Err(error) => return Err(error),
+    };
+    if let Some(path) = &options.html {
+        std::fs::write(path, report::diff_html(&comparison, projection.as_ref()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut out = std::io::stdout().lock();
+    if options.json {
+        let mut value = serde_json::to_value(&comparison)?;
+        value["projected"] = json!(projection);
+        writeln!(out, "{}", report::json_value_text(&value)?)?;
+    } else {
+        let layout = layout::layout(options.all);
+        write!(out, "{}", report::diff(&comparison, projection.as_ref(), layout))?;
+        if let (Some(path), false) = (&options.html, verbosity.quiet) {
+            eprintln!("the page is in {}", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Counts a recording by blocks of time.
+fn rates(reader: &AnyReader) -> Result<Rates> {
+    let lanes = reader.trailer().map_or(&[][..], |trailer| &trailer.lanes);
+    let windows = lanes.iter().filter(|lane| lane.to_ns > lane.from_ns);
+    let infos = reader.block_infos();
+    // A recording that was cut off says when its events were, and nothing else.
+    let ends: Vec<(u64, u64)> = match lanes.iter().any(|lane| lane.to_ns > lane.from_ns) {
+        true => windows.map(|lane| (lane.from_ns, lane.to_ns)).collect(),
+        false => infos.map(|info| (info.first_ns, info.last_ns)).collect(),
+    };
+    let from = ends.iter().map(|end| end.0).min().unwrap_or(0);
+    let to = ends.iter().map(|end| end.1).max().unwrap_or(0);
+    let mut counter = RateCounter::new(from, to);
+    for block in reader.blocks() {
+        let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
+        counter.add(&block, reader.sources());
+    }
+    Ok(counter.finish(&Contents {
+        manifest: reader.manifest(),
+        sources: reader.sources(),
+        lanes: reader.lanes(),
+        trailer: reader.trailer(),
+        truncated: reader.truncated(),
+    }))
+}
+
+impl Options {
+    /// None where one of the recordings has no probe, and so no detours.
+    fn project(
+        &self,
+        workload: &Workload,
+        before: &AnyReader,
+        after: &AnyReader,
+        progress: &work::Progress,
+    ) -> Result<Option<Projection>> {
+        let (Some(noise_before), Some(noise_after)) =
+            (self.noise(workload, before)?, self.noise(workload, after)?)
+        else {
+            return Ok(None);
+        };
+        let plan = Plan {
+            runs: self.runs,
+            seed: self.work.seed,
+            threads: self.work.threads(),
+            memory: work::memory(),
+            progress: &|messages| progress.advance(messages),
+        };
+        let noiseless = workload.noiseless()? as f64;
+        let side = |noise: &Noise, path: &Path| -> Result<Projected> {
+            let times = match workload.times(noise, &plan) {
+                Err(error) if error != SweepError::Stopped => {
+                    let what = format!("cannot simulate the noise of {}", path.display());
+                    return Err(anyhow::Error::new(error).context(what));
+                }
+                times => times?,
+            };
+            let median = Sample::new(times)?.estimate(0.5);
+            let us = |ps: f64| ps / 1e6;
+            let slowdown = if noiseless > 0.0 { median.value / noiseless } else { 1.0 };
+            Ok(Projected {
+                median_us: us(median.value),
+                median_ci95_us: [us(median.low), us(median.high)],
+                slowdown_median: slowdown,
+            })
+        };
+        Ok(Some(Projection {
+            job: workload.words.clone(),
+            net: workload.net().to_owned(),
+            ranks: workload.ranks(),
+            runs: self.runs,
+            seed: self.work.seed,
+            noiseless_us: noiseless / 1e6,
+            before: side(&noise_before, &self.before)?,
+            after: side(&noise_after, &self.after)?,
+        }))
+    }
+
+    fn noise(&self, workload: &Workload, reader: &AnyReader) -> Result<Option<Noise>> {
+        if reader.manifest().mode == trace::Mode::KernelOnly {
+            return Ok(None);
+        }
+        let recorded = Recorded::new(reader);
+        let lanes = recorded.lanes(reader)?;
+        if lanes.is_empty() {
+            bail!("{} watched nothing: record for longer", reader.name());
+        }
+        let lanes: Vec<_> = lanes.into_iter().map(|(_, lane)| lane).collect();
+        let node = Node {
+            lanes: &lanes,
+            model: workload.model,
+            offsets: Offsets::Random,
+            repeat: self.workload.repeat_trace,
+        };
+        let noise = node.without(&[]);
+        Ok(Some(noise.with_context(|| format!("cannot take noise from {}", reader.name()))?))
+    }
+}

@@ -1,0 +1,247 @@
+//! `--timeline FILE`: a picture of one run, as a diagram (`.svg`) or for a viewer (`.json`).
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
+use report::{Bar, Detour, Doing, Flight, Picture, Stretch};
+use simulate::{
+    event::{Kind, Leg, Log, NOBODY, Part, Schedule, Step, What},
+    loggops::Params,
+    noise::{Model, RunNoise},
+};
+
+use super::sources::Sources;
+
+/// A diagram of more is a grey smear.
+const MOST_DRAWN_RANKS: u32 = 64;
+const MOST_DRAWN: usize = 3_000;
+/// About half a gigabyte of JSON, which is what viewers can take.
+const MOST_TRACED: usize = 1_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Svg,
+    Json,
+}
+
+/// By the name of the file; for clap to refuse what is neither.
+pub fn format(path: &Path) -> Result<Format> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(Format::Svg),
+        Some("json") => Ok(Format::Json),
+        _ => bail!(
+            "--timeline {}: call it .svg for a diagram, .json for a trace that ui.perfetto.dev and \
+             chrome://tracing show",
+            path.display()
+        ),
+    }
+}
+
+/// Refuses before anything is simulated what would not be readable.
+pub fn check(path: &Path, schedule: &Schedule) -> Result<()> {
+    let (ranks, operations) = (schedule.ranks(), schedule.operations());
+    match format(path)? {
+        Format::Svg if ranks > MOST_DRAWN_RANKS || operations > MOST_DRAWN => bail!(
+            "a diagram is for at most {MOST_DRAWN_RANKS} ranks and {MOST_DRAWN} operations, and there \
+             are {ranks} and {operations}: write {} instead and look at it in ui.perfetto.dev",
+            path.with_extension("json").display()
+        ),
+        Format::Json if operations > MOST_TRACED => bail!(
+            "a timeline is for at most {MOST_TRACED} operations, and there are {operations}: \
+             simulate fewer ranks, or see with --blame what the time went to"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// A run with the noise it met.
+pub struct Run<'a> {
+    pub schedule: &'a Schedule,
+    pub params: &'a Params,
+    pub log: &'a Log,
+    pub noise: &'a RunNoise<'a>,
+    pub sources: &'a Sources,
+    /// What is simulated.
+    pub title: String,
+}
+
+pub fn write(path: &Path, run: &Run<'_>) -> Result<()> {
+    let picture = run.picture()?;
+    let cannot = || format!("cannot write {}", path.display());
+    let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
+    match format(path)? {
+        Format::Svg => file.write_all(report::diagram(&picture).as_bytes()).with_context(cannot)?,
+        Format::Json => report::trace_events(&picture, &mut file).with_context(cannot)?,
+    }
+    file.flush().with_context(cannot)
+}
+
+/// Which steps the path goes through, and how.
+#[derive(Clone, Copy, Default)]
+struct OnPath {
+    cpu: bool,
+    nic: bool,
+    flight: bool,
+    /// The answer to a request.
+    answer: bool,
+}
+
+fn mark(leg: &Leg, step: &Step, on_path: &mut OnPath) {
+    for (part, ps) in leg.parts {
+        match part {
+            _ if ps == 0 => {}
+            Part::Compute | Part::Overhead | Part::OverheadPerByte => on_path.cpu = true,
+            Part::Gap | Part::GapPerByte => on_path.nic = true,
+            // What a request causes later is its answer.
+            Part::Latency if step.what == What::Request && leg.from != step.end => {
+                on_path.answer = true;
+            }
+            Part::Latency => on_path.flight = true,
+            Part::Noise => on_path.cpu = true,
+            Part::Waiting => {}
+        }
+    }
+}
+
+impl Run<'_> {
+    fn picture(&self) -> Result<Picture> {
+        let log = self.log;
+        let mut picture = Picture {
+            title: self.title.clone(),
+            ranks: log.ranks(),
+            finish: log.end(log.last()),
+            ..Picture::default()
+        };
+        let mut on_path = vec![OnPath::default(); log.steps().len()];
+        for leg in log.back_from(log.last()) {
+            mark(&leg, &log.steps()[leg.step as usize], &mut on_path[leg.step as usize]);
+            picture.path.extend(self.stretches(&leg).into_iter().rev());
+        }
+        for (step, on_path) in log.steps().iter().zip(&on_path) {
+            let bar = self.bar(step, on_path.cpu)?;
+            if step.nic_from < step.nic_until {
+                let (from, to) = (step.nic_from, step.nic_until);
+                let noise = Vec::new();
+                picture.nics.push(Bar {
+                    unit: step.nic,
+                    from,
+                    to,
+                    on_path: on_path.nic,
+                    noise,
+                    ..bar.clone()
+                });
+            }
+            picture.work.push(bar);
+        }
+        self.flights(&mut picture, &on_path);
+        Ok(picture)
+    }
+
+    fn flights(&self, picture: &mut Picture, on_path: &[OnPath]) {
+        let (log, flies) = (self.log, self.params.latency);
+        let requests = log.steps().iter().enumerate().filter(|(_, s)| s.what == What::Request);
+        let requests: HashMap<u32, usize> = requests.map(|(index, s)| (s.op, index)).collect();
+        for (receiver, step) in log.steps().iter().enumerate() {
+            if step.sender == NOBODY {
+                continue;
+            }
+            let sender = &log.steps()[step.sender as usize];
+            let nics = (sender.nic, step.nic);
+            if let (What::Payload, Some(&request)) = (sender.what, requests.get(&sender.op)) {
+                let left = log.steps()[request].end;
+                let OnPath { flight, answer, .. } = on_path[request];
+                let asks = Flight {
+                    sender: request,
+                    receiver,
+                    nics,
+                    left,
+                    arrived: left + flies,
+                    control: true,
+                    on_path: flight,
+                };
+                picture.flights.push(asks);
+                picture.flights.push(Flight {
+                    sender: receiver,
+                    receiver: step.sender as usize,
+                    nics: (nics.1, nics.0),
+                    left: sender.granted - flies,
+                    arrived: sender.granted,
+                    on_path: answer,
+                    ..asks
+                });
+            }
+            // At the peer a message does not wait for the noise of its send.
+            let arrived = match step.nic_from < step.nic_until {
+                true => step.nic_from.min(sender.end + flies),
+                false => sender.end + flies,
+            };
+            picture.flights.push(Flight {
+                sender: step.sender as usize,
+                receiver,
+                nics,
+                left: arrived - flies,
+                arrived,
+                control: false,
+                on_path: on_path[step.sender as usize].flight,
+            });
+        }
+    }
+
+    /// The parts of a leg one after the other.
+    fn stretches(&self, leg: &Leg) -> Vec<Stretch> {
+        let rank = self.log.steps()[leg.step as usize].rank;
+        let mut from = leg.from;
+        let mut stretches = Vec::new();
+        for (part, ps) in leg.parts.into_iter().filter(|(_, ps)| *ps > 0) {
+            stretches.push(Stretch { rank, from, to: from + ps, part: part.name() });
+            from += ps;
+        }
+        stretches
+    }
+
+    fn bar(&self, step: &Step, on_path: bool) -> Result<Bar> {
+        let operation = self.schedule.operation(step.op);
+        let name = match (step.what, self.schedule.kind(step.op)) {
+            // The peer knows a message, not what receives it.
+            (What::Receive, Kind::Send) => {
+                format!("receives: rank {} {operation}", self.schedule.rank_of(step.op))
+            }
+            (What::Request, _) => format!("{operation}, request"),
+            (What::Payload, _) => format!("{operation}, payload"),
+            _ => match self.schedule.given_label(step.op) {
+                Some(label) => format!("{label}: {operation}"),
+                None => operation.to_string(),
+            },
+        };
+        let doing = match step.what {
+            What::Calc => Doing::Compute,
+            What::Receive => Doing::Receive,
+            What::Send | What::Request | What::Payload => Doing::Send,
+        };
+        let noise = self.detours(step)?;
+        let (from, to) = (step.start, step.end.max(step.start));
+        Ok(Bar { rank: step.rank, unit: step.cpu, doing, from, to, name, noise, on_path })
+    }
+
+    fn detours(&self, step: &Step) -> Result<Vec<Detour>> {
+        let mut detours = Vec::new();
+        if step.noise == 0 || self.noise.is_none() {
+            return Ok(detours);
+        }
+        // Noise that goes by CPU time is drawn where the CPU was then.
+        let later = step.start - step.clock;
+        let later = if self.noise.model() == Model::CpuTime { later } else { 0 };
+        let local = self.noise.local(u64::from(step.rank));
+        local.hits(self.noise.model(), step.clock, step.asked, |hit| {
+            let from = hit.at + later;
+            let source = self.sources.name(hit.source).name;
+            detours.push(Detour { source, from, to: from.saturating_add(hit.length) });
+        })?;
+        Ok(detours)
+    }
+}

@@ -1,0 +1,337 @@
+//! `detour whatif` and `detour diff` as scripts and people use them, on made-up recordings whose
+//! answers are known. Runs anywhere, as anyone.
+
+mod made;
+
+use std::fs;
+
+use assert_cmd::Command;
+use made::{CARD, DAEMON, HELPER, Habit, MS, TICK, US, recording, scratch};
+use serde_json::Value;
+use trace::Mode;
+
+const NODE: [Habit; 4] = [TICK, DAEMON, HELPER, CARD];
+
+fn detour(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("detour").expect("the binary is built");
+    command.args(arguments);
+    command
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    let output = detour(arguments).assert().success().get_output().stdout.clone();
+    String::from_utf8(output).expect("text")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let with_json = [arguments, &["--json"]].concat();
+    serde_json::from_str(&stdout(&with_json)).expect("JSON and nothing else")
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = detour(arguments).assert().failure().code(1).get_output().stderr.clone();
+    String::from_utf8(output).expect("text")
+}
+
+fn node(name: &str) -> String {
+    recording(name, Mode::Attributed, 2, 10, &NODE)
+}
+
+fn source<'a>(value: &'a Value, name: &str) -> &'a Value {
+    let sources = value["sources"].as_array().expect("sources");
+    sources.iter().find(|source| source["name"] == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+fn holds(value: &Value, wanted: &[&str]) {
+    for key in wanted {
+        assert!(value.get(key).is_some(), "{key} is missing in {value}");
+    }
+}
+
+#[test]
+fn whatif_json_has_the_keys_that_scripts_rely_on() {
+    let value = json(&["whatif", &node("keys.detour"), "--ranks", "4096", "--runs", "60"]);
+    holds(&value, &["ranks", "baseline", "sources", "units", "seed", "runs"]);
+    assert_eq!(value["ranks"], 4096);
+    holds(&value["baseline"], &["median_us", "slowdown_median"]);
+    let sources = value["sources"].as_array().unwrap();
+    assert_eq!(sources.len(), 4);
+    for source in sources {
+        let keys = ["class", "name", "unit", "median_us_without", "gain_pct", "gain_ci95_pct"];
+        holds(source, &keys);
+    }
+    let gains: Vec<f64> = sources.iter().map(|source| number(source, "gain_pct")).collect();
+    assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
+}
+
+#[test]
+fn at_scale_the_daemon_costs_most_though_the_tick_takes_most() {
+    let trace = node("scale.detour");
+    let value = json(&["whatif", &trace, "--ranks", "4096", "--runs", "60"]);
+    let (tick, daemon) = (source(&value, "tick"), source(&value, "fakemond"));
+    assert_eq!((&tick["local_rank"], &daemon["rank"]), (&1.into(), &1.into()));
+    assert!(number(daemon, "gain_pct") > 20.0 && daemon["effect"] == "gain", "{daemon}");
+    assert!(daemon["gain_ci95_pct"][0].as_f64() > tick["gain_ci95_pct"][1].as_f64());
+    assert_eq!(source(&value, "eth0")["effect"], "nothing");
+    assert!(daemon["advice"][0]["run"][0].as_str().unwrap().contains("fakemond.service"));
+    assert!(source(&value, "eth0")["advice"].as_array().unwrap().is_empty());
+
+    // Removing it is what leaving it out of the noise is, bit for bit.
+    let simulated = json(&[
+        "simulate",
+        "collective",
+        "--ranks",
+        "4096",
+        "--runs",
+        "60",
+        "--noise",
+        &trace,
+        "--without",
+        "thread:fakemond",
+    ]);
+    assert_eq!(simulated["points"][0]["median_us"], daemon["median_us_without"]);
+    let baseline = number(&value["baseline"], "median_us");
+    let gain = 100.0 * (baseline - number(daemon, "median_us_without")) / baseline;
+    assert!((gain - number(daemon, "gain_pct")).abs() < 1e-9);
+}
+
+/// The node without the daemon, recorded afresh: other ticks, other phases.
+#[test]
+fn without_a_source_is_like_a_recording_made_without_it() {
+    let with = recording("fresh-with.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
+    let tick = Habit { every_ns: TICK.every_ns + 1, ..TICK };
+    let without = recording("fresh-without.detour", Mode::Attributed, 2, 20, &[tick]);
+    let options = ["--ranks", "256", "--runs", "400", "--iterations", "20", "--compute", "100us"];
+    let value = json(&[&["whatif", &with][..], &options].concat());
+    let fresh = json(&[&["whatif", &without][..], &options].concat());
+    let interval = &source(&value, "fakemond")["median_ci95_us_without"];
+    let median = number(&fresh["baseline"], "median_us");
+    let (low, high) = (interval[0].as_f64().unwrap(), interval[1].as_f64().unwrap());
+    // Both are medians of runs: the fresh one has an interval, too.
+    let other = &fresh["baseline"]["median_ci95_us"];
+    let overlap = low <= other[1].as_f64().unwrap() && other[0].as_f64().unwrap() <= high;
+    assert!(overlap, "{low} to {high}, fresh {median} ({other})");
+    assert!(number(&value["baseline"], "median_us") > high, "the daemon made no difference");
+}
+
+#[test]
+fn the_seed_decides_and_threads_do_not() {
+    let trace = node("threads.detour");
+    let run = |threads: &str, seed: &str| {
+        stdout(&[
+            "whatif",
+            &trace,
+            "--ranks",
+            "500",
+            "--runs",
+            "30",
+            "--quantise",
+            "--shift",
+            "0",
+            "-j",
+            threads,
+            "--seed",
+            seed,
+        ])
+    };
+    let one = run("1", "4");
+    assert_eq!(run("3", "4"), one);
+    assert_ne!(run("2", "5"), one);
+}
+
+#[test]
+fn removed_together_moved_and_coscheduled() {
+    let trace = node("together.detour");
+    let value = json(&[
+        "whatif",
+        &trace,
+        "--ranks",
+        "4096",
+        "--runs",
+        "60",
+        "--remove",
+        "fakemond",
+        "--remove",
+        "timer",
+        "--shift",
+        "64",
+        "--quantise",
+    ]);
+    let together = &value["together"];
+    assert_eq!(together["source_count"], 2);
+    let daemon = source(&value, "fakemond");
+    assert!(number(together, "gain_pct") >= number(daemon, "gain_pct"));
+    // No rank runs on CPU 64; a tick cannot be moved there.
+    assert_eq!(daemon["shifted"]["gain_pct"], daemon["gain_pct"]);
+    assert!(source(&value, "tick")["shifted"].is_null());
+    assert!(number(&daemon["quantised"], "gain_pct") > 0.8 * number(daemon, "gain_pct"));
+    // A unit of two sources is asked for as a whole.
+    let unit = &value["units"][0];
+    assert_eq!((&unit["unit"], &unit["source_count"]), (&"fakemond.service".into(), &2.into()));
+    assert!(number(unit, "gain_pct") >= number(daemon, "gain_pct"));
+    let message = refused(&["whatif", &trace, "--remove", "nobody"]);
+    assert!(message.contains("'nobody'") && message.contains("detour report"), "{message}");
+}
+
+#[test]
+fn what_whatif_says() {
+    let trace = node("said.detour");
+    let common = ["whatif", &trace, "--ranks", "4096", "--runs", "60"];
+    insta::assert_snapshot!("whatif", stdout(&common));
+    let more =
+        [&common[..], &["--remove", "fakemond.service", "--shift", "1", "--quantise"]].concat();
+    insta::assert_snapshot!("whatif_more", stdout(&more));
+    let few = [&common[..], &["--top", "1", "--runs", "10"]];
+    insta::assert_snapshot!("whatif_top", stdout(&[&few[0][..4], few[1]].concat()));
+}
+
+#[test]
+fn a_schedule_can_be_asked_about() {
+    let trace = node("goal.detour");
+    let goal = scratch("whatif.goal");
+    let goal = goal.to_str().unwrap();
+    detour(&[
+        "goal",
+        "gen",
+        "--op",
+        "allreduce",
+        "--ranks",
+        "64",
+        "--iterations",
+        "30",
+        "-o",
+        goal,
+    ])
+    .assert()
+    .success();
+    let of_goal = json(&["whatif", &trace, "--goal", goal, "--runs", "40"]);
+    let options = ["--ranks", "64", "--iterations", "30", "--runs", "40"];
+    let of_job = json(&[&["whatif", &trace][..], &options].concat());
+    assert_eq!(of_goal["ranks"], 64);
+    for name in ["tick", "fakemond"] {
+        let (a, b) = (source(&of_goal, name), source(&of_job, name));
+        assert_eq!(a["median_us_without"], b["median_us_without"], "{name}");
+    }
+}
+
+#[test]
+fn recordings_without_sources_are_refused_with_a_reason() {
+    let probe = recording("probe-only.detour", Mode::ProbeOnly, 1, 1, &[]);
+    assert!(refused(&["whatif", &probe]).contains("--no-bpf"));
+    let kernel = recording("kernel-only.detour", Mode::KernelOnly, 1, 1, &[TICK]);
+    assert!(refused(&["whatif", &kernel]).contains("--no-probe"));
+    let imported = recording("imported.detour", Mode::Imported, 1, 1, &[]);
+    assert!(refused(&["whatif", &imported]).contains("no sources"));
+    let csv = scratch("whatif.csv");
+    fs::write(&csv, "start_ns,length_ns\n100,50\n5000,70\n").unwrap();
+    let message = refused(&["whatif", csv.to_str().unwrap()]);
+    assert!(message.contains("no sources"), "{message}");
+}
+
+#[test]
+fn advice_of_ones_own_goes_first_and_a_bad_table_is_refused() {
+    let trace = node("advice.detour");
+    let table = scratch("advice.toml");
+    fs::write(
+        &table,
+        "[[advice]]\nclass = 'thread'\nname = 'fake*'\n[[advice.remedy]]\nwhat = 'ask ops'\n\
+         run = ['mail ops {name}']\nreason = 'r'\nrisk = 'k'\n",
+    )
+    .unwrap();
+    let path = table.to_str().unwrap();
+    let common = ["whatif", &trace, "--ranks", "1024", "--runs", "30", "--advice", path];
+    let text = stdout(&common);
+    assert!(text.contains("Ask ops.") && text.contains("mail ops fakemond"), "{text}");
+    fs::write(&table, "[[advice]]\nclass = 'daemon'\n").unwrap();
+    let message = refused(&common);
+    assert!(message.contains("advice.toml") && message.contains("class"), "{message}");
+}
+
+#[test]
+fn every_view_copes_with_nothing_one_detour_and_many_cpus() {
+    let once = Habit { every_ns: 600 * MS, ..DAEMON };
+    let traces = [
+        recording("nothing.detour", Mode::Attributed, 1, 1, &[]),
+        recording("once.detour", Mode::Attributed, 1, 1, &[once]),
+        recording("many.detour", Mode::Attributed, 64, 1, &NODE),
+    ];
+    for trace in &traces {
+        for ranks in ["1", "2", "300"] {
+            let common = ["whatif", trace, "--ranks", ranks, "--runs", "10", "--quantise"];
+            assert!(!stdout(&common).is_empty());
+            json(&common);
+        }
+        json(&["diff", trace, &traces[0], "--ranks", "64", "--runs", "10"]);
+    }
+}
+
+#[test]
+fn diff_tells_what_appeared_vanished_and_stayed() {
+    let before = recording("before.detour", Mode::Attributed, 2, 10, &NODE);
+    let busier = Habit { every_ns: 25 * MS, ..CARD };
+    let new = Habit { name: "newd", every_ns: 200 * MS, takes_ns: 50 * US, unit: None, ..DAEMON };
+    let after = recording("after.detour", Mode::Attributed, 2, 10, &[TICK, busier, new]);
+    let value = json(&["diff", &before, &after, "--ranks", "1024", "--runs", "50"]);
+    let verdict = |name: &str| source(&value, name)["verdict"].as_str().unwrap().to_owned();
+    assert_eq!(verdict("fakemond"), "vanished");
+    assert_eq!(verdict("newd"), "appeared");
+    assert_eq!(verdict("tick"), "unchanged");
+    assert_eq!(verdict("eth0"), "more");
+    let daemon = source(&value, "fakemond");
+    assert_eq!(daemon["before"]["count"], 200);
+    assert!((number(&daemon["before"]["rate_hz"], "value") - 20.0).abs() < 1e-6, "{daemon}");
+    let rate = &daemon["before"]["rate_hz"];
+    assert!(number(rate, "low") <= 20.0 && number(rate, "high") >= 20.0);
+    let projected = &value["projected"];
+    assert!(
+        number(&projected["after"], "slowdown_median")
+            < number(&projected["before"], "slowdown_median")
+    );
+
+    let page = scratch("diff.html");
+    let options = ["--ranks", "1024", "--runs", "50", "--html", page.to_str().unwrap()];
+    insta::assert_snapshot!(
+        "diff",
+        stdout(&[&["-q", "diff", &before, &after][..], &options].concat())
+    );
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("fakemond.service"));
+    assert!(!page.contains("http") && !page.contains("<script"));
+    assert_eq!(page.matches("<tr").count(), page.matches("</tr>").count());
+}
+
+#[test]
+fn a_hostile_name_stays_a_name_on_every_view() {
+    let hostile = Habit { name: "<script>alert(1)</script>\u{1b}[2J", ..DAEMON };
+    let trace = recording("hostile.detour", Mode::Attributed, 1, 2, &[hostile]);
+    let empty = recording("harmless.detour", Mode::Attributed, 1, 2, &[]);
+    let page = scratch("hostile.html");
+    let path = page.to_str().unwrap();
+    let text = stdout(&["diff", &trace, &empty, "--ranks", "16", "--runs", "5", "--html", path])
+        + &stdout(&["whatif", &trace, "--ranks", "4096", "--runs", "40"]);
+    assert!(!text.contains('\u{1b}'));
+    assert!(!fs::read_to_string(page).unwrap().contains("<script"));
+}
+
+/// Half a minute: `cargo test --release --test cli_whatif -- --ignored`.
+#[test]
+#[ignore = "writes a recording of ten million detours"]
+fn every_view_copes_with_ten_million_detours() {
+    let storm = Habit { every_ns: 2 * US, takes_ns: 200, unit: None, ..CARD };
+    let trace = recording("storm.detour", Mode::Attributed, 1, 20, &[storm, TICK]);
+    for arguments in [
+        &["whatif", &trace, "--ranks", "1024", "--runs", "20", "--quantise"][..],
+        &["diff", &trace, &trace, "--ranks", "1024", "--runs", "20"],
+        &["report", &trace],
+    ] {
+        let begin = std::time::Instant::now();
+        let value = json(arguments);
+        eprintln!("{}: {:.1} s", arguments[0], begin.elapsed().as_secs_f64());
+        assert!(!value["sources"].as_array().unwrap().is_empty());
+    }
+    fs::remove_file(trace).unwrap();
+}

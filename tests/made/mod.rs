@@ -1,0 +1,149 @@
+//! Recordings made up for tests: sources that strike at known rates for known times.
+
+use std::path::PathBuf;
+
+use trace::{
+    Block, Class, CpuSettings, Detour, Isolation, Lane, LaneId, LaneTotals, Manifest, Mode,
+    Overwrite, Record, RecordFlags, Source, SourceId, Trailer, Writer,
+};
+
+/// How a source behaves on each CPU it is on.
+#[derive(Clone, Copy)]
+pub struct Habit {
+    pub class: Class,
+    pub name: &'static str,
+    pub unit: Option<&'static str>,
+    pub every_ns: u64,
+    pub takes_ns: u64,
+    /// None: on every CPU.
+    pub cpu: Option<u32>,
+}
+
+pub const MS: u64 = 1_000_000;
+pub const US: u64 = 1_000;
+
+/// What the tests are about: the tick takes most of the time, the daemon costs most at scale, the
+/// interrupt costs nothing.
+pub const TICK: Habit = Habit {
+    class: Class::Timer,
+    name: "tick",
+    unit: None,
+    every_ns: 4 * MS,
+    takes_ns: 4 * US,
+    cpu: None,
+};
+pub const DAEMON: Habit = Habit {
+    class: Class::Thread,
+    name: "fakemond",
+    unit: Some("fakemond.service"),
+    every_ns: 100 * MS,
+    takes_ns: 80 * US,
+    cpu: None,
+};
+pub const HELPER: Habit = Habit {
+    class: Class::Thread,
+    name: "fakehelper",
+    unit: Some("fakemond.service"),
+    every_ns: 900 * MS,
+    takes_ns: 30 * US,
+    cpu: Some(0),
+};
+pub const CARD: Habit = Habit {
+    class: Class::Irq,
+    name: "eth0",
+    unit: None,
+    every_ns: 50 * MS,
+    takes_ns: US,
+    cpu: Some(0),
+};
+
+fn scattered(seed: u64, i: u64) -> u64 {
+    let z = (seed ^ i).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A file in the build's temporary directory.
+pub fn scratch(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Writes a recording of so many CPUs and seconds. Each source strikes at its rate, off its beat by up
+/// to half a period; what would overlap waits.
+pub fn recording(name: &str, mode: Mode, cpus: u32, seconds: u64, habits: &[Habit]) -> String {
+    let path = scratch(name);
+    let to_ns = seconds * 1_000_000_000;
+    let manifest = Manifest {
+        host: "node01".into(),
+        kernel: "6.1.0".into(),
+        mode,
+        lanes: (0..cpus).map(|cpu| Lane::Cpu { cpu }).collect(),
+        cpus: (0..cpus)
+            .map(|cpu| CpuSettings {
+                cpu,
+                t_min_ns: 20.0,
+                threshold_ns: 180.0,
+                ..CpuSettings::default()
+            })
+            .collect(),
+        isolation: Isolation {
+            measured: format!("0-{}", cpus.saturating_sub(1)),
+            housekeeping: "64".into(),
+            ..Isolation::default()
+        },
+        ..Manifest::default()
+    };
+    let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
+    for (id, habit) in (0..).zip(habits) {
+        let source = Source {
+            class: habit.class,
+            name: habit.name.into(),
+            unit: habit.unit.map(Into::into),
+            detail: (habit.class == Class::Irq).then(|| "irq 24".into()),
+            pids: Vec::new(),
+            own: false,
+        };
+        writer.add_source(SourceId(id), &source).expect("added");
+    }
+    for cpu in 0..cpus {
+        let mut events: Vec<(u64, usize)> = Vec::new();
+        for (id, habit) in habits.iter().enumerate() {
+            if habit.cpu.is_some_and(|only| only != cpu) {
+                continue;
+            }
+            for i in 0..to_ns / habit.every_ns {
+                let seed = u64::from(cpu) << 40 | (id as u64) << 32;
+                let off = scattered(seed, i) % (habit.every_ns / 2).max(1);
+                events.push((i * habit.every_ns + off, id));
+            }
+        }
+        events.sort_unstable();
+        let mut free_at = 0;
+        for part in events.chunks(trace::BLOCK_EVENTS) {
+            let mut block = Block::new(LaneId(cpu));
+            for &(at, id) in part {
+                let (start_ns, len_ns) = (at.max(free_at), habits[id].takes_ns);
+                free_at = start_ns + len_ns;
+                if free_at > to_ns {
+                    break;
+                }
+                block.records.push(Record {
+                    start_ns,
+                    gross_ns: len_ns,
+                    net_ns: len_ns,
+                    cost_ns: len_ns,
+                    source: SourceId(id as u32),
+                    cpu: cpu as u16,
+                    depth: 0,
+                    flags: RecordFlags::IN_DETOUR,
+                });
+                block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
+            }
+            writer.write_block(&block).expect("written");
+        }
+    }
+    let lane = |lane| LaneTotals { lane, from_ns: 0, to_ns, ..LaneTotals::default() };
+    let trailer = Trailer { lanes: (0..cpus).map(lane).collect(), ..Trailer::default() };
+    writer.finish(trailer).expect("finished");
+    path.to_str().expect("text").to_owned()
+}

@@ -1,0 +1,90 @@
+//! How fast schedules are read and run, and what memory that takes: dissemination as GOAL text.
+
+use anyhow::{Context, Result};
+
+use super::{Bench, Figure, number};
+use crate::exec;
+
+/// Writes the schedule with 2^power ranks.
+fn write(bench: &Bench, power: u32) -> Result<String> {
+    let file = bench.file(&format!("dissemination-{power}.goal"));
+    let ranks = format!("2^{power}");
+    let mut command = bench.detour();
+    command.args(["goal", "gen", "--op", "barrier", "--graph", "peer", "--ranks", &ranks, "-o"]);
+    exec::run(command.arg(&file))?;
+    file.into_os_string().into_string().ok().context("the directory of build products has no name")
+}
+
+/// The larger of a few readings of one number.
+fn best(bench: &Bench, args: &[&str], pointer: &str) -> Result<f64> {
+    let mut best = 0f64;
+    for _ in 0..bench.extent.repeats.max(2) {
+        let mut command = bench.detour();
+        best = best.max(number(&exec::json(command.args(args).arg("--json"))?, pointer)?);
+    }
+    Ok(best)
+}
+
+fn power(bench: &Bench) -> u32 {
+    if bench.extent.repeats > 1 { 17 } else { 14 }
+}
+
+pub fn speed(bench: &Bench) -> Result<Vec<Figure>> {
+    let power = power(bench);
+    let file = write(bench, power)?;
+    let rate = |more: &[&str]| {
+        let own = ["simulate", "goal", &file, "--net", "cnl"];
+        best(bench, &[&own[..], more].concat(), "/messages_per_s")
+    };
+    let silent = rate(&["-j", "1"])?;
+    let noisy = rate(&["-j", "1", "--noise", "periodic:1000Hz,100us"])?;
+    let two = rate(&["-j", "2", "--runs", "2"])?;
+    let text = best(bench, &["goal", "stats", &file], "/read_mb_per_s")?;
+    let at = |rate: f64| format!("{:.1} M at 2^{power} ranks", rate / 1e6);
+    Ok(vec![
+        Figure::judged(
+            "messages per second of a schedule on one core: dissemination, 2^17 ranks",
+            "10 M",
+            at(silent),
+            silent >= 10e6,
+        ),
+        Figure::judged("the same with periodic noise", "6 M", at(noisy), noisy >= 6e6),
+        Figure::judged(
+            "two runs of it on two cores, against one run on one",
+            "as long",
+            format!("{:.2} times as long", 2.0 * silent / two),
+            two / silent >= 1.7,
+        ),
+        Figure::judged(
+            "GOAL text read per second",
+            "150 MB",
+            format!("{text:.0} MB"),
+            text >= 150.0,
+        ),
+    ])
+}
+
+/// From the text to the times, the whole command.
+pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
+    let full = bench.extent.repeats > 1;
+    let mut cases = vec![(power(bench), "memory of a schedule of 2^17 ranks", "< 0.3 GB", 0.3)];
+    if full {
+        cases.push((20, "memory of a schedule of 2^20 ranks", "< 2.5 GB", 2.5));
+    }
+    let mut figures = Vec::new();
+    for (power, what, target, limit) in cases {
+        let file = write(bench, power)?;
+        let mut command = bench.detour();
+        command.args(["simulate", "goal", &file, "--net", "cnl", "-j", "1", "--json"]);
+        let gb = exec::peak_memory(&mut command)? as f64 / 1e9;
+        figures.push(Figure::judged(
+            what,
+            target,
+            format!("{gb:.2} GB at 2^{power} ranks"),
+            gb < limit,
+        ));
+        // 1.6 GB are nothing to keep.
+        let _ = std::fs::remove_file(&file);
+    }
+    Ok(figures)
+}

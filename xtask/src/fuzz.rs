@@ -1,0 +1,104 @@
+//! `cargo xtask fuzz`: every target of `fuzz/` for a while, from its seeds. Needs cargo-fuzz and a
+//! nightly compiler; without them it says so and is no failure.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{exec, workspace::Workspace};
+
+/// False when a target found something; what it was is in `fuzz/artifacts`.
+pub fn run(workspace: &Workspace, wanted: &[String], seconds: u32) -> Result<bool> {
+    let directory = workspace.root.join("fuzz");
+    let targets = targets(&directory)?;
+    if let Some(unknown) = wanted.iter().find(|name| !targets.contains(name)) {
+        bail!("there is no fuzz target called {unknown}: {} are", targets.join(", "));
+    }
+    if let Some(missing) = missing(&directory) {
+        for target in &targets {
+            println!("{target}: skipped ({missing})");
+        }
+        return Ok(true);
+    }
+    let mut failed = Vec::new();
+    for target in targets.iter().filter(|name| wanted.is_empty() || wanted.contains(name)) {
+        println!("\n=== {target}, {seconds} s");
+        let corpus = directory.join("corpus").join(target);
+        fs::create_dir_all(&corpus)
+            .with_context(|| format!("cannot create {}", corpus.display()))?;
+        let mut command = nightly(&directory);
+        command.args(["fuzz", "run", target]).arg("--target-dir");
+        command.arg(workspace.target.join("fuzz"));
+        // What is new goes to the corpus, which is not kept; seeds are only read.
+        command.arg(&corpus).arg(directory.join("seeds").join(target));
+        command.args(["--", &format!("-max_total_time={seconds}"), "-timeout=10"]);
+        if let Err(error) = exec::run(&mut command) {
+            println!("{target}: {error:#}");
+            failed.push(target.as_str());
+        }
+    }
+    if failed.is_empty() {
+        println!("\nnothing was found");
+    } else {
+        println!("\nfailed: {}; the inputs are in fuzz/artifacts", failed.join(", "));
+    }
+    Ok(failed.is_empty())
+}
+
+/// Names of the targets, in order.
+fn targets(directory: &Path) -> Result<Vec<String>> {
+    let sources = directory.join("fuzz_targets");
+    let cannot = || format!("cannot list {}", sources.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&sources).with_context(cannot)? {
+        let path = entry.with_context(cannot)?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// What it takes and is not there, with the command that mends it.
+fn missing(directory: &Path) -> Option<&'static str> {
+    let there = |args: &[&str]| {
+        let mut command = nightly(directory);
+        command.args(args).stderr(std::process::Stdio::null());
+        command.output().is_ok_and(|output| output.status.success())
+    };
+    if !there(&["--version"]) {
+        Some("no nightly compiler: rustup toolchain install nightly")
+    } else if !there(&["fuzz", "--version"]) {
+        Some("no cargo-fuzz: cargo install cargo-fuzz")
+    } else {
+        None
+    }
+}
+
+/// The nightly cargo, which the one that runs this program must not pass its own settings on to.
+fn nightly(directory: &Path) -> Command {
+    let mut command = exec::command("rustup", directory);
+    exec::forget(&mut command, |name| name == "CARGO" || name == "RUSTUP_TOOLCHAIN");
+    command.args(["run", "nightly", "cargo"]);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A target without seeds, or one that the manifest does not know, is never run.
+    #[test]
+    fn every_target_has_seeds_and_is_in_the_manifest() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+        let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("the manifest");
+        let targets = targets(&directory).expect("targets");
+        assert!(!targets.is_empty());
+        for target in targets {
+            assert!(manifest.contains(&format!("name = \"{target}\"")), "{target}");
+            let seeds = fs::read_dir(directory.join("seeds").join(&target)).expect("seeds");
+            assert!(seeds.count() > 0, "{target}");
+        }
+    }
+}
