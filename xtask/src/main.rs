@@ -35,12 +35,12 @@ enum Command {
     Test(Test),
     /// Measure what recording costs, against the targets, and write docs/performance.md
     Bench(Bench),
-    /// Write docs/cli.md from the options, and man pages and completions beside the build products
-    Docs,
     /// Feed broken and random input to everything that reads files, and to the event engine
     Fuzz(Fuzz),
     /// Open the report's pages in a headless Chromium and look whether everything holds
     Page(Page),
+    /// Write docs/cli.md from the options, and man pages and completions beside the build products
+    Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
 }
@@ -111,11 +111,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
-        Command::Docs => docs::run(&workspace)?,
         Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
         Command::Page(options) => {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }
+        Command::Docs => docs::run(&workspace)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
