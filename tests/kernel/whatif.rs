@@ -19,9 +19,10 @@ pub const TESTS: &[Test] = &[(
 const JOB: [&str; 8] =
     ["--ranks", "64", "--iterations", "20", "--compute", "500us", "--runs", "200"];
 
-/// Recordings without the daemon come before and after the one with it: between them lies what the
-/// machine itself does differently from one recording to the next. The hypervisor's share is left out
-/// of all of them; it comes and goes as it likes.
+/// Everything but the daemon and the tick is left out of all recordings: what else runs on this machine
+/// and what its hypervisor takes is not the same from one recording to the next. What the tick takes
+/// differs a little as well, with what it finds in the caches: a tenth of the daemon's effect is
+/// allowed for that.
 fn whatif_without_a_daemon_equals_a_recording_without_it() -> Result<()> {
     let (cpu, housekeeping) = cpus();
     let (cpu, housekeeping) = (cpu.to_string(), housekeeping.to_string());
@@ -42,31 +43,45 @@ fn whatif_without_a_daemon_equals_a_recording_without_it() -> Result<()> {
     let with = record("with.detour", true)?;
     let after = record("after.detour", false)?;
 
-    let fresh = [ask(&before, &["outside_kernel"])?, ask(&after, &["outside_kernel"])?];
-    let computed = ask(&with, &["outside_kernel", "fakemond"])?;
-    let with_daemon = ask(&with, &["outside_kernel"])?;
-    let (low, high) = between(&computed["together"])?;
-    let (mut fresh_low, mut fresh_high) = between(&fresh[0]["together"])?;
-    let (other_low, other_high) = between(&fresh[1]["together"])?;
-    (fresh_low, fresh_high) = (fresh_low.min(other_low), fresh_high.max(other_high));
+    let median = |trace: &Path, daemon_too: bool| -> Result<f64> {
+        let mut remove = others(trace)?;
+        if daemon_too {
+            remove.push("fakemond".to_owned());
+        }
+        let asked = ask(trace, &remove)?;
+        let median = &asked["together"]["median_us_without"];
+        median.as_f64().with_context(|| format!("no median: {asked}"))
+    };
+    let fresh = [median(&before, false)?, median(&after, false)?];
+    let (computed, with_daemon) = (median(&with, true)?, median(&with, false)?);
+    let slack = 0.1 * (with_daemon - computed);
+    let (low, high) = (fresh[0].min(fresh[1]) - slack, fresh[0].max(fresh[1]) + slack);
     ensure!(
-        low <= fresh_high && fresh_low <= high,
-        "without the daemon by computation: {low} to {high} us; recorded without it: {fresh_low} to \
-         {fresh_high} us"
+        (low..=high).contains(&computed),
+        "without the daemon by computation: {computed} us; recorded without it: {fresh:?} us; with \
+         it: {with_daemon} us"
     );
-    // And it was worth asking: with the daemon it takes longer than any of these.
-    let (daemon_low, _) = between(&with_daemon["together"])?;
-    ensure!(
-        daemon_low > high && daemon_low > fresh_high,
-        "with the daemon from {daemon_low} us on, without it up to {high} and {fresh_high} us"
-    );
-    let sources = computed["sources"].as_array().context("sources")?;
+    // And it was worth asking: bursts of 200 us meet each of the 20 collectives somewhere.
+    ensure!(with_daemon > computed + 20.0 * 100.0, "with it {with_daemon}, without {computed} us");
+    let asked = ask(&with, &["fakemond".to_owned()])?;
+    let sources = asked["sources"].as_array().context("sources")?;
     let daemon = sources.iter().find(|source| source["name"] == "fakemond");
     ensure!(daemon.is_some_and(|daemon| daemon["class"] == "thread"), "{sources:?}");
     Ok(())
 }
 
-fn ask(trace: &Path, remove: &[&str]) -> Result<Value> {
+/// The names of all sources but the daemon and the tick.
+fn others(trace: &Path) -> Result<Vec<String>> {
+    let report = support::report(trace)?;
+    let sources = report["sources"].as_array().context("sources")?;
+    let names = sources
+        .iter()
+        .filter(|source| source["class"] != "timer" && source["name"] != "fakemond")
+        .filter_map(|source| source["name"].as_str().map(str::to_owned));
+    Ok(names.chain(["outside_kernel".to_owned()]).collect())
+}
+
+fn ask(trace: &Path, remove: &[String]) -> Result<Value> {
     let mut command = support::detour();
     command.arg("whatif").arg(trace).args(JOB).args(["--quiet", "--json", "--repeat-trace"]);
     for source in remove {
@@ -75,10 +90,4 @@ fn ask(trace: &Path, remove: &[&str]) -> Result<Value> {
     let output = command.output()?;
     ensure!(output.status.success(), "whatif: {}", support::text(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-fn between(group: &Value) -> Result<(f64, f64)> {
-    let ends = &group["median_ci95_us_without"];
-    let end = |index: usize| ends[index].as_f64().with_context(|| format!("no interval: {group}"));
-    Ok((end(0)?, end(1)?))
 }
