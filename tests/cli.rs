@@ -208,6 +208,8 @@ fn every_command_has_a_manual_page_and_every_shell_its_completions() {
     let help = stdout(&["--help"]);
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands = commands.take_while(|line| !line.is_empty());
+    // Descriptions go on in lines that are further to the right.
+    let commands = commands.filter(|line| !line.starts_with("   "));
     let mut count = 0;
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         if command == "help" {

@@ -341,7 +341,7 @@ fn offsets(path: &Path, ranks: u32) -> Result<Vec<i64>> {
     }
     let ps = |(rank, ns): (usize, f64)| {
         let ps = (ns * 1e3).round();
-        if !ps.is_finite() || ps.abs() >= 4e18 {
+        if !(-4e18..4e18).contains(&ps) {
             bail!("the offset of rank {rank}, {ns} ns, is out of range");
         }
         Ok(ps as i64)

@@ -2,8 +2,11 @@
 
 use std::{
     io::{self, BufWriter, Stdout, Write},
-    sync::Once,
-    sync::atomic::{AtomicBool, Ordering},
+    mem::ManuallyDrop,
+    sync::{
+        Once,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crossterm::{
@@ -25,7 +28,9 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 static BROKEN: AtomicBool = AtomicBool::new(false);
 
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// Not dropped: it would complain on standard error about a terminal that is gone, which
+    /// panics where that is the same terminal. What it would do is done by `give_back`.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Screen {
@@ -35,7 +40,7 @@ impl Screen {
         // A whole picture in one write.
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         match Terminal::new(CrosstermBackend::new(out)) {
-            Ok(terminal) => Ok(Screen { terminal }),
+            Ok(terminal) => Ok(Screen { terminal: ManuallyDrop::new(terminal) }),
             Err(error) => {
                 give_back();
                 Err(error)

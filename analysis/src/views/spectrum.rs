@@ -86,7 +86,7 @@ impl Collector {
     pub(super) fn add(&mut self, series: usize, lane: u32, start_ns: u64) {
         let since = start_ns.saturating_sub(self.from_ns);
         let stretch = since / self.stretch_ns;
-        if stretch % self.every != 0 {
+        if !stretch.is_multiple_of(self.every) {
             return;
         }
         let Some(at) = self.parts.iter().position(|p| p.series == series && p.lane == lane) else {

@@ -43,7 +43,7 @@ pub(super) fn draw(views: &Views, lanes: &[Lane]) -> Option<String> {
     for (index, row) in rows.iter().enumerate() {
         let y = top + index as f64 * high;
         let lane = escape(&name(lanes.get(row.lane as usize)));
-        if index % every == 0 {
+        if index.is_multiple_of(every) {
             let at = coordinate(y + high / 2.0 + 4.0);
             let _ = write!(labels, r#"<text class="ty" x="{}" y="{at}">{lane}</text>"#, LEFT - 8.0);
         }

@@ -52,6 +52,14 @@ pub struct Command {
     pub line: String,
 }
 
+impl Command {
+    /// With lines that a page can bear.
+    fn limited(&self) -> Command {
+        let lines: Vec<String> = self.line.lines().map(tables::limited).collect();
+        Command { what: tables::limited(&self.what), line: lines.join("\n") }
+    }
+}
+
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
@@ -93,6 +101,8 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         Some((svg, unnamed)) => (Some(svg), unnamed),
         None => (None, 0),
     };
+    let projection = input.projection.map(Projection::with_short_names);
+    let commands: Vec<Command> = input.commands.iter().map(Command::limited).collect();
     let mut sources = tables::sources(summary, (input.remedies, input.outside_remedies), &keys);
     let rest = sources.split_off(sources.len().min(tables::FIRST));
     let page = Page {
@@ -100,8 +110,8 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         script: SCRIPT,
         script_sha256: SCRIPT_SHA256,
         title: tables::title(summary),
-        headline: tables::micro(&headline::sentence(summary)),
-        projected: input.projection.ok().and_then(projection::said),
+        headline: tables::micro(&tables::limited(&headline::sentence(summary))),
+        projected: projection.as_ref().ok().and_then(projection::said),
         warning: headline::warning(summary).map(|text| tables::limited(&text)),
         facts: tables::facts(summary),
         sources: (sources, rest),
@@ -116,8 +126,8 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         heat: heat::draw(views, input.lanes),
         heat_note: (views.heat.left_out > 0)
             .then(|| format!("The noisiest; {} more are not shown.", views.heat.left_out)),
-        projection: input.projection.ok().map(tables::projected),
-        no_projection: input.projection.err().map(tables::limited),
+        projection: projection.as_ref().ok().map(tables::projected),
+        no_projection: projection.err().map(tables::limited),
         cpus: tables::cpus(summary),
         notes: notes::lines(summary)
             .iter()
@@ -125,7 +135,7 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
             .map(|line| tables::micro(&tables::limited(line)))
             .collect(),
         manifest: tables::manifest(input.manifest),
-        commands: input.commands,
+        commands: &commands,
         keys: &keys,
     };
     page.render().map_err(|_| std::fmt::Error)

@@ -64,6 +64,20 @@ pub struct Idle {
     pub bins: Vec<(f64, u64)>,
 }
 
+/// Characters of a variant's name.
+const NAME: usize = 60;
+
+impl Projection {
+    /// Names come from the recording, where they may be of any length.
+    pub(super) fn with_short_names(&self) -> Projection {
+        let mut short = self.clone();
+        for variant in &mut short.without {
+            variant.name = cut(&variant.name, NAME);
+        }
+        short
+    }
+}
+
 const US: f64 = 1e3;
 
 /// Boxes over ranks, the noiseless line and the knee.

@@ -76,8 +76,8 @@ pub(super) fn time(ns: f64) -> String {
 /// `64 Ki` where it is a power of two, in full otherwise.
 pub(super) fn ranks(n: u64) -> String {
     match n {
-        n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{}\u{a0}Mi", n >> 20),
-        n if n >= 1 << 10 && n % (1 << 10) == 0 => format!("{}\u{a0}Ki", n >> 10),
+        n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{}\u{a0}Mi", n >> 20),
+        n if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{}\u{a0}Ki", n >> 10),
         n if n < 100_000 => n.to_string(),
         n => words::count(n),
     }

@@ -12,6 +12,9 @@ use super::{
 const PER_DECADE: f64 = 10.0;
 const HEIGHT: f64 = 300.0;
 
+/// (length in ns, share).
+type Curve = Vec<(f64, f64)>;
+
 pub(super) struct Shapes {
     pub(super) density: String,
     pub(super) cumulative: String,
@@ -66,7 +69,7 @@ pub(super) fn draw(views: &Views, costs: &Costs, keys: &[Key]) -> Option<Shapes>
 }
 
 /// Share of values in each tenth of a decade, as an outline.
-fn density(bins: &[Bin]) -> Vec<(f64, f64)> {
+fn density(bins: &[Bin]) -> Curve {
     let total = bins.iter().map(|b| b.count).sum::<u64>().max(1) as f64;
     let mut cells: std::collections::BTreeMap<i32, u64> = std::collections::BTreeMap::new();
     for bin in bins {
@@ -78,7 +81,7 @@ fn density(bins: &[Bin]) -> Vec<(f64, f64)> {
 }
 
 /// Share of values not longer, and share of values at least as long, bin by bin.
-fn steps(bins: &[Bin]) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+fn steps(bins: &[Bin]) -> (Curve, Curve) {
     let total = bins.iter().map(|b| b.count).sum::<u64>().max(1) as f64;
     let (mut seen, mut below, mut beyond) = (0u64, Vec::new(), Vec::new());
     for bin in bins {
@@ -92,8 +95,8 @@ fn steps(bins: &[Bin]) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
 }
 
 /// Without the points that lie within half a unit of the one before; the last one stays.
-fn thinned(plot: &Plot, points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    let mut kept: Vec<(f64, f64)> = Vec::new();
+fn thinned(plot: &Plot, points: Curve) -> Curve {
+    let mut kept = Curve::new();
     let far = |a: (f64, f64), b: (f64, f64)| {
         (plot.at_x(a.0) - plot.at_x(b.0)).abs() + (plot.at_y(a.1) - plot.at_y(b.1)).abs() >= 0.7
     };

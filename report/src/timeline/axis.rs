@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn ticks_are_round_and_few() {
         assert_eq!(distance(100, 10), 10);
-        assert_eq!(distance(101_000, 10), 20_000);
+        assert_eq!(distance(111_000, 10), 20_000);
         assert_eq!(distance(49_000_000, 10), 5_000_000);
         assert!(distance(i64::MAX, 1) > 0);
         assert_eq!(label(12_500_000, unit(49_000_000)), "12.5");

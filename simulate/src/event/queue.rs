@@ -53,12 +53,12 @@ impl Queue {
         }
     }
 
-    /// What is about to happen, that many ranks ahead, if that is known: operation and rank.
+    /// What is about to happen, about that many ranks ahead, if that is known: operation and rank.
     #[inline]
-    pub fn upcoming(&self, turns: usize) -> Option<(u32, u32)> {
+    pub fn upcoming(&self, ranks: usize) -> Option<(u32, u32)> {
         match self {
             Queue::Windows(windows) => {
-                windows.upcoming(turns).map(|(rank, what)| (what & !OPERATION, rank))
+                windows.upcoming(ranks).map(|(rank, what)| (what & !OPERATION, rank))
             }
             Queue::Time(_) => None,
         }

@@ -120,12 +120,12 @@ impl Windows {
         }
     }
 
-    /// The rank whose turn comes so many turns after the next, in this window, and the number of one
-    /// of its events.
+    /// An event of this window whose turn comes about so many ranks later, and its rank. Exactly so
+    /// where each rank has one, and elsewhere near enough for what it is good for: a hint.
     #[inline]
-    pub fn upcoming(&self, turns: usize) -> Option<(u32, u32)> {
-        let &rank = self.ranks.get(self.visited + turns)?;
-        Some((rank, self.now.get(self.heads[rank as usize] as usize)?.what))
+    pub fn upcoming(&self, ranks: usize) -> Option<(u32, u32)> {
+        let entry = self.now.get(self.visited + ranks)?;
+        Some((entry.rank, entry.what))
     }
 
     /// The next window that has events; false when there is none.
