@@ -37,9 +37,12 @@ pub enum Verdict {
     Appeared,
     /// Only before, and often enough that it would be seen after.
     Vanished,
-    /// Takes more time than before, or strikes more often.
+    /// Takes more time than before.
     More,
     Less,
+    /// Strikes more often, though the time it takes may be the same.
+    MoreOften,
+    LessOften,
     Unchanged,
     /// In one of the two only, but so rarely that this may be chance.
     TooRare,
@@ -85,6 +88,9 @@ pub struct Recording {
 const RESAMPLES: u64 = 1_000;
 /// A source of this many expected events goes unseen once in twenty times.
 const SEEN: f64 = 3.0;
+
+/// A smaller part of a rate is what recordings begin and end with.
+const EDGE: f64 = 0.005;
 
 /// Compares two recordings. The seed decides the resamples.
 #[must_use]
@@ -162,9 +168,15 @@ fn change(
         (0, _) if after.rate_hz.value * a.rates.duration_s >= SEEN => Verdict::Appeared,
         (_, 0) if before.rate_hz.value * b.rates.duration_s >= SEEN => Verdict::Vanished,
         (0, _) | (_, 0) => Verdict::TooRare,
-        _ => {
-            direction(&time_change_pct).or(direction(&rate_change_hz)).unwrap_or(Verdict::Unchanged)
-        }
+        _ => match (sign(&time_change_pct), sign(&rate_change_hz)) {
+            (1, _) => Verdict::More,
+            (-1, _) => Verdict::Less,
+            // What comes like clockwork has no spread; one more at the edge is no change.
+            _ if rate_change_hz.value.abs() < EDGE * before.rate_hz.value => Verdict::Unchanged,
+            (_, 1) => Verdict::MoreOften,
+            (_, -1) => Verdict::LessOften,
+            _ => Verdict::Unchanged,
+        },
     };
     Change {
         class: named.class,
@@ -179,12 +191,9 @@ fn change(
     }
 }
 
-fn direction(change: &Interval) -> Option<Verdict> {
-    match change {
-        c if c.low > 0.0 => Some(Verdict::More),
-        c if c.high < 0.0 => Some(Verdict::Less),
-        _ => None,
-    }
+/// Which way it changed, if that is beyond chance.
+fn sign(change: &Interval) -> i32 {
+    i32::from(change.low > 0.0) - i32::from(change.high < 0.0)
 }
 
 /// A figure, and what it was in each resample.

@@ -41,6 +41,8 @@ pub(crate) const fn word(verdict: Verdict) -> &'static str {
         Verdict::Vanished => "vanished",
         Verdict::More => "more",
         Verdict::Less => "less",
+        Verdict::MoreOften => "more often",
+        Verdict::LessOften => "less often",
         Verdict::Unchanged => "unchanged",
         Verdict::TooRare => "too rare to say",
     }
@@ -81,6 +83,8 @@ pub(crate) fn headline(comparison: &Comparison) -> String {
         Verdict::Vanished,
         Verdict::More,
         Verdict::Less,
+        Verdict::MoreOften,
+        Verdict::LessOften,
         Verdict::Unchanged,
         Verdict::TooRare,
     ];
@@ -151,8 +155,8 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
     for change in &rows {
         let own = if change.own { "*" } else { "" };
         let tone = match change.verdict {
-            Verdict::Appeared | Verdict::More => Tone::Strong,
-            Verdict::Vanished | Verdict::Less => Tone::Plain,
+            Verdict::Appeared | Verdict::More | Verdict::MoreOften => Tone::Strong,
+            Verdict::Vanished | Verdict::Less | Verdict::LessOften => Tone::Plain,
             Verdict::Unchanged | Verdict::TooRare => Tone::Dim,
         };
         let rates = &change.rate_change_hz;
