@@ -41,8 +41,8 @@ pub(crate) const fn word(verdict: Verdict) -> &'static str {
         Verdict::Vanished => "vanished",
         Verdict::More => "more",
         Verdict::Less => "less",
-        Verdict::MoreOften => "more often",
-        Verdict::LessOften => "less often",
+        Verdict::MoreOften => "oftener",
+        Verdict::LessOften => "rarer",
         Verdict::Unchanged => "unchanged",
         Verdict::TooRare => "too rare to say",
     }

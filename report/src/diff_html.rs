@@ -13,7 +13,7 @@ color:#1b1f24;background:#fff}\
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}\
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
 th,td{padding:.25rem .6rem;text-align:left;border-bottom:1px solid #d8dee4}\
-th{font-weight:600}td.n,th.n{text-align:right}\
+th{font-weight:600}td.n,th.n{text-align:right}td.n,td.v{white-space:nowrap}\
 tr.more td.v,tr.appeared td.v{color:#b3261e}tr.less td.v,tr.vanished td.v{color:#116329}\
 tr.same{color:#6e7781}small{color:#57606a}\
 svg{display:block}\
