@@ -24,6 +24,19 @@ use rustix::{
 /// Longer than anything takes on a busy machine; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a view has been running by its own clock (`0:00:12`), in seconds.
+pub fn running_s(shown: &str) -> Option<u64> {
+    let clock = |word: &str| {
+        let parts: Vec<u64> =
+            word.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        match parts[..] {
+            [hours, minutes, seconds] => Some(hours * 3600 + minutes * 60 + seconds),
+            _ => None,
+        }
+    };
+    shown.lines().next()?.split_whitespace().find_map(clock)
+}
+
 #[allow(dead_code, reason = "not every test file needs everything")]
 pub struct Terminal {
     /// None once it has hung up.
