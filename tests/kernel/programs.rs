@@ -100,6 +100,25 @@ fn a_running_process_can_be_watched_by_pid() -> Result<()> {
 }
 
 fn a_programs_page_faults_are_counted_one_by_one() -> Result<()> {
+    // After a switch that no program saw it takes until the next one, or a tick, to notice who is
+    // running. Where that happened there is another chance; where it did not, none.
+    for _ in 0..2 {
+        let (recorded, faults, unmatched) = page_faults()?;
+        if recorded.abs_diff(faults) <= 2 {
+            return Ok(());
+        }
+        ensure!(unmatched > 0, "{recorded} of {faults} recorded, and every switch was seen");
+    }
+    let (recorded, faults, unmatched) = page_faults()?;
+    ensure!(
+        recorded.abs_diff(faults) <= 2,
+        "{recorded} of {faults} recorded; {unmatched} switches went by unseen"
+    );
+    Ok(())
+}
+
+/// Records a program that knows how many page faults it has: recorded, counted, and switches unseen.
+fn page_faults() -> Result<(u64, u64, u64)> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("program-faults")?;
     let path = scratch.file("trace.detour");
@@ -115,7 +134,6 @@ fn a_programs_page_faults_are_counted_one_by_one() -> Result<()> {
     let counted: Value = serde_json::from_slice(&output.stdout).context("the load's count")?;
     let faults = counted["faults"].as_u64().context("faults")?;
     let report = support::report(&path)?;
-    let recorded = sum(&report, "page_fault", "pfgen", "count");
-    ensure!(recorded.abs_diff(faults) <= 2, "{recorded} of {faults} recorded");
-    Ok(())
+    let unmatched = report["lost"]["unmatched"].as_u64().context("no count of unmatched")?;
+    Ok((sum(&report, "page_fault", "pfgen", "count"), faults, unmatched))
 }
