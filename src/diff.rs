@@ -14,7 +14,7 @@ use serde_json::json;
 use simulate::{
     noise::{Noise, Offsets},
     stats::Sample,
-    sweep::{Plan, SweepError},
+    sweep::SweepError,
     whatif::Node,
 };
 
@@ -128,13 +128,8 @@ impl Options {
         else {
             return Ok(None);
         };
-        let plan = Plan {
-            runs: self.runs,
-            seed: self.work.seed,
-            threads: self.work.threads(),
-            memory: work::memory(),
-            progress: &|messages| progress.advance(messages),
-        };
+        let advance = |messages| progress.advance(messages);
+        let plan = self.work.plan(self.runs, &advance);
         let noiseless = workload.noiseless()? as f64;
         let side = |noise: &Noise, path: &Path| -> Result<Projected> {
             let times = match workload.times(noise, &plan) {

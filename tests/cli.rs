@@ -1,23 +1,14 @@
 //! The command as scripts and people use it, on a recording that comes with the project. Runs
 //! anywhere, as anyone.
 
+mod command;
+
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use assert_cmd::Command;
+use command::{detour, stdout};
 use serde_json::Value;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
-
-fn detour(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("detour").expect("the binary is built");
-    command.args(arguments);
-    command
-}
-
-fn stdout(arguments: &[&str]) -> String {
-    let output = detour(arguments).assert().success().get_output().stdout.clone();
-    String::from_utf8(output).expect("text")
-}
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(arguments)).expect("JSON and nothing else")

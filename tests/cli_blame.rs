@@ -1,13 +1,15 @@
 //! `--blame` and `--timeline` as scripts and people use them: the parts add up, the files are what
 //! viewers can read. Runs anywhere, as anyone.
 
+mod command;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
 };
 
-use assert_cmd::Command;
+use command::{detour, stdout};
 use serde_json::Value;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
@@ -18,17 +20,6 @@ const PARTS: [&str; 8] =
 /// Two ranks: compute, exchange, and the second is interrupted at first.
 const PING: &str = "num_ranks 2\nrank 0 {\nl1: calc 5000\nl2: send 101b to 1 tag 0\nl2 requires l1\n}\n\
                     rank 1 {\nl1: calc 2000\nl2: recv 101b from 0 tag 0\nl2 requires l1\n}\n";
-
-fn detour(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("detour").expect("the binary is built");
-    command.args(arguments);
-    command
-}
-
-fn stdout(arguments: &[&str]) -> String {
-    let output = detour(arguments).assert().success().get_output().stdout.clone();
-    String::from_utf8(output).expect("text")
-}
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(&[arguments, &["--json"]].concat())).expect("JSON only")

@@ -1,27 +1,17 @@
 //! `detour whatif` and `detour diff` as scripts and people use them, on made-up recordings whose
 //! answers are known. Runs anywhere, as anyone.
 
+mod command;
 mod made;
 
 use std::fs;
 
-use assert_cmd::Command;
+use command::{detour, stdout};
 use made::{CARD, DAEMON, HELPER, Habit, MS, TICK, US, recording, scratch};
 use serde_json::Value;
 use trace::Mode;
 
 const NODE: [Habit; 4] = [TICK, DAEMON, HELPER, CARD];
-
-fn detour(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("detour").expect("the binary is built");
-    command.args(arguments);
-    command
-}
-
-fn stdout(arguments: &[&str]) -> String {
-    let output = detour(arguments).assert().success().get_output().stdout.clone();
-    String::from_utf8(output).expect("text")
-}
 
 fn json(arguments: &[&str]) -> Value {
     let with_json = [arguments, &["--json"]].concat();

@@ -49,6 +49,16 @@ pub struct MessageCost {
 }
 
 impl Params {
+    /// A network that costs nothing.
+    pub const FREE: Params = Params {
+        latency: 0,
+        overhead: 0,
+        gap: 0,
+        gap_per_byte_fs: 0,
+        overhead_per_byte_fs: 0,
+        eager_limit: u64::MAX,
+    };
+
     /// Systems whose parameters were published: the table of the noise study of 2010 and two later
     /// ones. L, o and g in ns, G in fs per byte, S in bytes.
     const KNOWN: [(&'static str, i64, i64, i64, i64, u64); 7] = [

@@ -30,21 +30,12 @@ pub struct Options {
     output: Option<PathBuf>,
 }
 
-/// A schedule does not depend on the network.
-const FREE: Params = Params {
-    latency: 0,
-    overhead: 0,
-    gap: 0,
-    gap_per_byte_fs: 0,
-    overhead_per_byte_fs: 0,
-    eager_limit: u64::MAX,
-};
-
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.ranks == 0 {
         anyhow::bail!("a schedule has at least 1 rank");
     }
-    let job = options.job.job(options.ranks, options.size, FREE)?;
+    // A schedule does not depend on the network.
+    let job = options.job.job(options.ranks, options.size, Params::FREE)?;
     let schedule = graph::schedule(&job, options.job.graph())?;
     file::write(options.output.as_deref(), options.to.form(), &schedule, options.calc_unit)?;
     Ok(ExitCode::SUCCESS)

@@ -166,13 +166,8 @@ impl Options {
         let schedule = graph::schedule(job, plan.graph)?;
         blaming::check(&schedule, plan.memory)?;
         let rules = sweep::rules(plan.graph, noise.model());
-        let plan = sweep::Plan {
-            runs: plan.runs,
-            seed: plan.seed,
-            threads: plan.threads,
-            memory: plan.memory,
-            progress: &|messages| plan.progress.advance(messages),
-        };
+        let advance = |messages| plan.progress.advance(messages);
+        let plan = plan.runs(&advance);
         Ok(blame::blame_runs(&schedule, job.params(), &rules, noise, &plan)?)
     }
 

@@ -203,13 +203,8 @@ impl Options {
         noise: &Noise,
         progress: &work::Progress,
     ) -> Result<Results, SweepError> {
-        let plan = Plan {
-            runs: self.runs,
-            seed: self.work.seed,
-            threads: self.work.threads(),
-            memory: work::memory(),
-            progress: &|messages| progress.advance(messages),
-        };
+        let advance = |messages| progress.advance(messages);
+        let plan = self.work.plan(self.runs, &advance);
         let begin = Instant::now();
         let replay = replay::run(schedule, params, rules, noise, &plan)?;
         let took = begin.elapsed().as_secs_f64();

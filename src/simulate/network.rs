@@ -18,14 +18,7 @@ pub fn parse(text: &str) -> Result<Params, String> {
             known.join(", ")
         ));
     }
-    let mut params = Params {
-        latency: 0,
-        overhead: 0,
-        gap: 0,
-        gap_per_byte_fs: 0,
-        overhead_per_byte_fs: 0,
-        eager_limit: u64::MAX,
-    };
+    let mut params = Params::FREE;
     for part in text.split(',') {
         let (name, value) = part.split_once('=').ok_or(format!("'{part}' lacks a value"))?;
         match name.trim() {

@@ -54,6 +54,14 @@ pub struct Plan<'a> {
     pub progress: &'a Progress,
 }
 
+impl Plan<'_> {
+    /// The runs of one point; `progress` says how far they are.
+    pub fn runs<'a>(&self, progress: &'a (dyn Fn(u64) -> bool + Sync)) -> sweep::Plan<'a> {
+        let Plan { runs, seed, threads, memory, .. } = *self;
+        sweep::Plan { runs, seed, threads, memory, progress }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub series: Series,
@@ -82,14 +90,8 @@ pub fn simulate(
 ) -> Result<Option<(Point, Vec<i64>)>> {
     let noiseless = sweep::noiseless(job, plan.graph, noise.model())?;
     let begin = Instant::now();
-    let sweep_plan = sweep::Plan {
-        runs: plan.runs,
-        seed: plan.seed,
-        threads: plan.threads,
-        memory: plan.memory,
-        progress: &|messages| plan.progress.advance(messages),
-    };
-    let times = match sweep::times(job, plan.graph, noise, &sweep_plan) {
+    let advance = |messages| plan.progress.advance(messages);
+    let times = match sweep::times(job, plan.graph, noise, &plan.runs(&advance)) {
         Ok(times) => times,
         Err(SweepError::Stopped) => return Ok(None),
         Err(error) => return Err(error.into()),

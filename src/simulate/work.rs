@@ -8,6 +8,7 @@ use std::sync::{
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use simulate::sweep::Plan;
 
 #[derive(Args)]
 pub struct Options {
@@ -25,6 +26,11 @@ impl Options {
             Some(threads) => threads as usize,
             None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
         }
+    }
+
+    /// So many runs with all that this machine has.
+    pub fn plan<'a>(&self, runs: u64, progress: &'a (dyn Fn(u64) -> bool + Sync)) -> Plan<'a> {
+        Plan { runs, seed: self.seed, threads: self.threads(), memory: memory(), progress }
     }
 }
 

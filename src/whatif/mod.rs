@@ -9,7 +9,6 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 use anyhow::{Context, Result};
 use clap::Args;
 use report::advice::{Advice, Advised, Place, Subject};
-use simulate::sweep::Plan;
 
 pub use study::{Asked, Study, check, study};
 
@@ -67,13 +66,8 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     };
     let progress = work::Progress::new(0, verbosity.quiet)?;
     progress.now(format!("{} ranks", workload.ranks()));
-    let plan = Plan {
-        runs: options.runs,
-        seed: options.work.seed,
-        threads: options.work.threads(),
-        memory: work::memory(),
-        progress: &|messages| progress.advance(messages),
-    };
+    let advance = |messages| progress.advance(messages);
+    let plan = options.work.plan(options.runs, &advance);
     let each = workload.messages().saturating_mul(options.runs);
     let begin = |sweeps: u64| progress.expect(sweeps.saturating_mul(each));
     let studied = study(&reader, &workload, &asked, &plan, &begin);

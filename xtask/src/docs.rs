@@ -11,13 +11,7 @@ use crate::{exec, workspace::Workspace};
 const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
 
 pub fn run(workspace: &Workspace) -> Result<bool> {
-    exec::run(exec::cargo(&workspace.root).args([
-        "build",
-        "--release",
-        "--locked",
-        "--bin",
-        "detour",
-    ]))?;
+    workspace.build()?;
     let detour = || exec::command(workspace.binary("detour"), &workspace.root);
     let page = workspace.root.join("docs/cli.md");
     let text = exec::output(detour().args(["man", "--markdown"]))?;

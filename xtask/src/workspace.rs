@@ -22,6 +22,13 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// The programs that measure and are measured. Examples too, so that features are those of the
+    /// test build and nothing is built twice.
+    pub fn build(&self) -> Result<()> {
+        let build = ["build", "--release", "--locked", "--bins", "--examples"];
+        exec::run(exec::cargo(&self.root).args(build))
+    }
+
     pub fn find() -> Result<Workspace> {
         // `cargo run` says where this package is; without it, the current directory decides.
         let start =

@@ -110,9 +110,7 @@ type Measure = fn(&Bench) -> Result<Vec<Figure>>;
 
 /// Runs everything; false when a target was missed.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
-    // Examples too, so that features are those of the test build and nothing is built twice.
-    let build = ["build", "--release", "--locked", "--bins", "--examples"];
-    exec::run(exec::cargo(&workspace.root).args(build))?;
+    workspace.build()?;
     let scratch = workspace.target.join("bench");
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };

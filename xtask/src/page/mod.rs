@@ -89,10 +89,7 @@ pub fn run(
         say("test result: ok. 0 passed; 0 failed; 1 ignored");
         return Ok(true);
     };
-    // All targets, as the other steps have it: of some packages alone, dependencies have other
-    // features and are built once more.
-    let build = ["build", "--release", "--locked", "--all-targets"];
-    exec::run(exec::cargo(&workspace.root).args(build))?;
+    workspace.build()?;
     let directory = workspace.target.join("page");
     if directory.exists() {
         std::fs::remove_dir_all(&directory).context("cannot clear the last pages away")?;

@@ -77,13 +77,7 @@ type Check = fn(&Validate) -> Result<Vec<Claim>>;
 
 /// Runs everything; false when a claim does not come out.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
-    exec::run(exec::cargo(&workspace.root).args([
-        "build",
-        "--release",
-        "--locked",
-        "--bin",
-        "detour",
-    ]))?;
+    workspace.build()?;
     let scratch = workspace.target.join("validate");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
     let data = std::env::var_os("DETOUR_DATA").map(|data| Path::new(&data).to_path_buf());
