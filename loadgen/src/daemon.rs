@@ -1,5 +1,5 @@
 //! A daemon: wakes at fixed times and burns CPU time. It knows when each burst was and what CPU
-//! time it was charged for it.
+//! time it was charged for it, and for the way to it.
 
 use std::{
     io::Write,
@@ -27,14 +27,16 @@ pub(crate) fn run(
     std::thread::sleep(period);
     os::name(name);
     let cpu_before = os::thread_cpu_ns();
+    let mut charged = cpu_before;
     let mut next = Instant::now();
     for _ in 0..wakes {
         next += period;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let (start, charged) = (os::monotonic_ns(), os::thread_cpu_ns());
+        let (start, woken) = (os::monotonic_ns(), os::thread_cpu_ns());
         os::spin(burn);
-        let charged = os::thread_cpu_ns() - charged;
-        bursts.push((start, os::monotonic_ns(), charged));
+        let spun = os::thread_cpu_ns();
+        bursts.push([start, os::monotonic_ns(), spun - woken, woken - charged]);
+        charged = spun;
     }
     let cpu_ns = os::thread_cpu_ns() - cpu_before;
     // A slice bears the name its thread has when it leaves the CPU.
@@ -43,7 +45,8 @@ pub(crate) fn run(
     if let Some(path) = log {
         let mut file = std::fs::File::create(path)
             .with_context(|| format!("cannot create {}", path.display()))?;
-        let lines: String = bursts.iter().map(|(a, b, cpu)| format!("{a} {b} {cpu}\n")).collect();
+        let line = |[start, end, burst, way]: &[u64; 4]| format!("{start} {end} {burst} {way}\n");
+        let lines: String = bursts.iter().map(line).collect();
         file.write_all(lines.as_bytes())?;
     }
     println!("{}", json!({ "wakes": wakes, "cpu_ns": cpu_ns }));

@@ -132,7 +132,9 @@ pub struct Frame {
     /// The thread that was believed to run until this one was found in its place; 0 = none.
     pub before: u32,
     pub spare2: u32,
-    pub rest: [u64; 2],
+    /// When this thread was found in its place: it came no later.
+    pub found: u64,
+    pub rest: u64,
 }
 
 /// A record on its way past the ring; one cache line.

@@ -27,7 +27,8 @@ pub fn nmi(ctx: RawTracePointContext) -> i32 {
             spare: 0,
             before: 0,
             spare2: 0,
-            rest: [0; 2],
+            found: 0,
+            rest: 0,
         };
         let depth = cpu.depth() + 1;
         cpu.account(length);

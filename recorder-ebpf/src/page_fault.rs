@@ -12,6 +12,7 @@ use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 use crate::{
     stack::{close, push},
     state::{Cpu, FAULT_BRACKET, now, on_watched_cpu, own_task_slot, task_slot},
+    thread::reconcile,
 };
 
 /// `exceptions:page_fault_user(unsigned long address, struct pt_regs *regs, unsigned long error)`.
@@ -34,6 +35,10 @@ pub fn fault_kernel(ctx: RawTracePointContext) -> i32 {
 fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
     let tid = bpf_get_current_pid_tgid() as u32;
     let depth = cpu.depth();
+    if depth == 0 && cpu.emits() {
+        // A program that has just come by unseen faults at once: its pages were not the last used.
+        reconcile(cpu, tid);
+    }
     if FAULT_BRACKET.load() == 0 {
         let frame = Frame {
             start: now(),
@@ -47,7 +52,8 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
             spare: 0,
             before: 0,
             spare2: 0,
-            rest: [0; 2],
+            found: 0,
+            rest: 0,
         };
         cpu.emit(&frame, 0, 0, 0, depth + 1);
         return;
@@ -112,7 +118,8 @@ fn end(cpu: &mut Cpu, flags: u8) {
         spare: 0,
         before: 0,
         spare2: 0,
-        rest: [0; 2],
+        found: 0,
+        rest: 0,
     };
     slot.fault_start = 0;
     cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags, depth + 1);

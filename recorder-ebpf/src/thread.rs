@@ -121,6 +121,7 @@ pub fn reconcile(cpu: &mut Cpu, tid: u32) {
     frame.aux = 0;
     frame.detail = 0;
     frame.flags = flag::CUT_SHORT;
+    frame.found = now();
 }
 
 /// When the one that was found running leaves, the kernel knows how long it has run: the time
@@ -136,7 +137,11 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
     let ran: u64 = unsafe { field(prev, entity + SE_RAN.load()) };
     let ran_before: u64 = unsafe { field(prev, entity + SE_RAN_BEFORE.load()) };
     let now = now();
-    let came = now.wrapping_sub(ran.wrapping_sub(ran_before));
+    let mut came = now.wrapping_sub(ran.wrapping_sub(ran_before));
+    // Kernels that charge interrupts to nobody say less than has passed.
+    if frame.found < came {
+        came = frame.found;
+    }
     if came <= frame.start || came > now || now - frame.start > DATED_NS {
         return;
     }

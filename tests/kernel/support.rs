@@ -125,6 +125,8 @@ pub struct Burst {
     pub end: u64,
     /// CPU time that the kernel charged it with.
     pub charged: u64,
+    /// And from the end of the burst before to the start of this one.
+    pub way: u64,
 }
 
 pub fn bursts(log: &Path) -> Result<Vec<Burst>> {
@@ -132,7 +134,7 @@ pub fn bursts(log: &Path) -> Result<Vec<Burst>> {
     let burst = |line: &str| {
         let mut words = line.split(' ').map(str::parse);
         let mut word = || words.next()?.ok();
-        Some(Burst { start: word()?, end: word()?, charged: word()? })
+        Some(Burst { start: word()?, end: word()?, charged: word()?, way: word()? })
     };
     Ok(text.lines().filter_map(burst).collect())
 }
