@@ -26,6 +26,8 @@ pub enum Needs {
     RootAndSetpriv,
     /// A virtual machine of `cargo xtask vm`, of which nothing is left afterwards.
     Vm,
+    /// One whose host can inject NMIs.
+    VmWithNmis,
 }
 
 impl Needs {
@@ -38,9 +40,22 @@ impl Needs {
             Needs::RootAndSetpriv => {
                 root && Command::new("setpriv").arg("--version").output().is_ok()
             }
-            Needs::Vm => root && std::env::var_os("DETOUR_VM").is_some(),
+            Needs::Vm => root && in_vm(),
+            Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
         }
     }
+}
+
+/// Whether this is a virtual machine of `cargo xtask vm`: every instruction is translated, a hundredth
+/// as fast, and the host takes its CPUs away whenever it likes. What is recorded must be right there,
+/// too; how much of it there is, and how it lies in time to the microsecond, is another machine's.
+pub fn in_vm() -> bool {
+    std::env::var_os("DETOUR_VM").is_some()
+}
+
+/// So many events of a load that are quick to make; fewer where they are not.
+pub fn scaled(count: u64) -> u64 {
+    if in_vm() { count / 20 } else { count }
 }
 
 /// Tasks on whose behalf BPF programs do not run, as some hosts have it for the agent that is

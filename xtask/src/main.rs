@@ -60,7 +60,7 @@ struct Ebpf {
 
 #[derive(Args)]
 struct Test {
-    /// Also the short form of the benchmarks
+    /// Also other kernels in virtual machines, and the short form of the benchmarks
     #[arg(long)]
     all: bool,
 }
@@ -130,7 +130,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Docs => docs::run(&workspace)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),
-        Command::Vm(options) => vm::run(&workspace, &options.kernels)?,
+        Command::Vm(options) => {
+            vm::run(&workspace, &options.kernels, true, |line| println!("{line}"))?
+        }
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
