@@ -141,9 +141,16 @@ fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     }
     std::thread::sleep(Duration::from_millis(200));
     let came = nmis()? - before;
-    let report = recording.stop()?.report()?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
     let recorded = sum(&report, "nmi", "", "count");
-    ensure!(recorded == came, "{recorded} of {came} recorded");
+    let all = trace.records().filter(|(source, _)| source.class == Class::Nmi).count();
+    ensure!(
+        recorded == came,
+        "{recorded} of {came} recorded in {all} records; lost {}, beside detours {}",
+        report["lost"],
+        report["beside_detours"]
+    );
     Ok(())
 }
 
