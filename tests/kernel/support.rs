@@ -24,6 +24,10 @@ pub enum Needs {
     RootAndTwoCpus,
     /// Root, and util-linux's setpriv to give it up with.
     RootAndSetpriv,
+    /// A virtual machine of `cargo xtask vm`, of which nothing is left afterwards.
+    Vm,
+    /// One whose host can inject NMIs.
+    VmWithNmis,
 }
 
 impl Needs {
@@ -36,8 +40,22 @@ impl Needs {
             Needs::RootAndSetpriv => {
                 root && Command::new("setpriv").arg("--version").output().is_ok()
             }
+            Needs::Vm => root && in_vm(),
+            Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
         }
     }
+}
+
+/// Whether this is a virtual machine of `cargo xtask vm`: every instruction is translated, a hundredth
+/// as fast, and the host takes its CPUs away whenever it likes. What is recorded must be right there,
+/// too; how much of it there is, and how it lies in time to the microsecond, is another machine's.
+pub fn in_vm() -> bool {
+    std::env::var_os("DETOUR_VM").is_some()
+}
+
+/// So many events of a load that are quick to make; fewer where they are not.
+pub fn scaled(count: u64) -> u64 {
+    if in_vm() { count / 50 } else { count }
 }
 
 /// Tasks on whose behalf BPF programs do not run, as some hosts have it for the agent that is
@@ -88,12 +106,23 @@ pub fn cpus() -> (u32, u32) {
 }
 
 pub fn detour() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_detour"))
+    match programs() {
+        Some(directory) => Command::new(directory.join("detour")),
+        None => Command::new(env!("CARGO_BIN_EXE_detour")),
+    }
+}
+
+/// Where the programs are on a machine that has no cargo.
+fn programs() -> Option<PathBuf> {
+    std::env::var_os("DETOUR_PROGRAMS").map(PathBuf::from)
 }
 
 /// The load generator, built on first use.
 pub fn loadgen() -> Result<Command> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    if let Some(directory) = programs() {
+        return Ok(Command::new(directory.join("loadgen")));
+    }
     let built = BUILT.get_or_init(|| {
         let beside = Path::new(env!("CARGO_BIN_EXE_detour")).with_file_name("loadgen");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
@@ -168,6 +197,9 @@ impl Drop for Scratch {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// Longer than any load; recordings are stopped when theirs is through.
+pub const LONG: &str = "300s";
 
 /// A recorder that is running.
 pub struct Recording {

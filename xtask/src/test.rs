@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{bench, ebpf, exec, page, tally::Tally, workspace::Workspace};
+use crate::{bench, ebpf, exec, page, tally::Tally, vm, workspace::Workspace};
 
 /// Tests on the running kernel, which need root, time, and a machine to themselves.
 const KERNEL_TESTS: &str = "kernel";
@@ -65,6 +65,13 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         exec::watch(&mut command, |line| tally.look(line))?
     });
     if all {
+        steps.step("other kernels", |tally| {
+            let good = vm::run(workspace, &[], false, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("a kernel failed") }
+        });
         steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),
