@@ -5,13 +5,14 @@
 //! the same as one that ran through.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{BufRead, BufReader, ErrorKind, Write},
     path::Path,
 };
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use trace::Overwrite;
 
 use super::points::{Point, Series};
 
@@ -54,8 +55,7 @@ impl Finished {
             Err(error) if error.kind() == ErrorKind::NotFound => fresh = true,
             Err(error) => return Err(error).with_context(cannot),
         }
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(path).with_context(cannot)?;
+        let mut file = trace::create(path, Overwrite::Append)?;
         if fresh {
             writeln!(file, "{}", json!({ "sweep": fingerprint })).with_context(cannot)?;
         } else {

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use rustix::thread::{CpuSet as KernelCpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::{
+    io::Errno,
+    thread::{CpuSet as KernelCpuSet, Pid, sched_getaffinity, sched_setaffinity},
+};
 use trace::{Isolation, Topology};
 
 use crate::cpulist::{self, CpuSet};
@@ -47,6 +50,29 @@ pub fn pin(cpus: &CpuSet) -> bool {
         set.set(cpu as usize);
     }
     sched_setaffinity(None, &set).is_ok()
+}
+
+/// Whether a thread may run where it should and nowhere else. A cpuset that loses the CPU, or a CPU
+/// that goes offline, changes that behind its back. One that has ended is where it should be.
+pub fn is_pinned(tid: u32, cpu: u32) -> bool {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(tid as i32)) else { return true };
+    set.count() == 1 && set.is_set(cpu as usize)
+}
+
+/// Whether a task of this number exists, seen or not: /proc may hide it.
+pub fn is_alive(tid: u32) -> bool {
+    let task = Pid::from_raw(tid as i32);
+    task.is_some_and(|task| rustix::process::test_kill_process(task) != Err(Errno::SRCH))
+}
+
+/// How long the machine has been suspended since it started, ns.
+pub fn suspended_ns() -> u64 {
+    let ns = |clock| {
+        let time = rustix::time::clock_gettime(clock);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    let monotonic = ns(rustix::time::ClockId::Monotonic);
+    ns(rustix::time::ClockId::Boottime).saturating_sub(monotonic)
 }
 
 /// CPU time of the calling thread, ns.

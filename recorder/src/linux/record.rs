@@ -9,7 +9,7 @@ use std::{
 
 use detour_abi::CpuState;
 use thiserror::Error;
-use trace::{LaneTotals, Manifest, TraceError, Trailer};
+use trace::{Entries, LaneTotals, Manifest, TraceError, Trailer};
 
 use crate::{
     account::{self, Counted},
@@ -20,10 +20,12 @@ use crate::{
     cpulist::CpuSet,
     drain::Drain,
     feed::{Feed, State},
+    incidents::Incidents,
     machine,
     names::Names,
     options::{Options, ProgramOption},
     output::Output,
+    privileges,
     probe::Jump,
     probes::{self, Probe, ProbesError},
     subject,
@@ -81,6 +83,8 @@ pub struct Outcome {
     pub remarks: Vec<String>,
     /// Set when not everything could be written.
     pub write_error: Option<String>,
+    /// What was recorded with.
+    pub manifest: Manifest,
 }
 
 /// What happens meanwhile.
@@ -129,6 +133,8 @@ struct Session {
     clock: ClockLine,
     anchor: fn() -> Anchor,
     remarks: Vec<String>,
+    /// What happened meanwhile that the file has to say.
+    incidents: Incidents,
     manifest: Manifest,
 }
 
@@ -187,6 +193,7 @@ impl Session {
             clock,
             anchor: take_anchor,
             remarks,
+            incidents: Incidents::start(),
             manifest,
         })
     }
@@ -233,14 +240,18 @@ impl Session {
             },
             _ => None,
         };
-        let progress = |passed: Duration| {
+        if options.give_up_privileges {
+            privileges::give_up();
+        }
+        let look = |passed: Duration| {
             (watch.progress)(passed);
             if let Some(feed) = watch.feed {
                 self.tell(feed, passed, &before);
             }
+            self.incidents.look(passed, &self.probes);
+            !self.incidents.no_probe_is_left(&self.probes)
         };
-        let watch = Watch { progress: &progress, ..*watch };
-        let mut exit_code = subject::wait(options, &watch, child.as_mut());
+        let mut exit_code = subject::wait(options, watch.stop, &look, child.as_mut());
 
         let finished = self.stop_probes();
         if self.probes.is_empty() {
@@ -252,6 +263,8 @@ impl Session {
             bpf.watch(|_| Wanted::Nothing);
         }
         let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
+        let incidents = self.incidents.said();
+        self.remarks.extend_from_slice(&incidents);
         let counted = Counted { before, after: self.states() };
         let totals = self.totals(options, finished, epoch_ns, &stopped, &counted);
         let overhead = counted.overhead(
@@ -260,7 +273,8 @@ impl Session {
             totals.window_ns,
             stopped.cpu_ns,
         );
-        let trailer = Trailer { overhead, ..totals.trailer };
+        let mut trailer = Trailer { overhead, ..totals.trailer };
+        trailer.remarks.extend(incidents);
         if options.program.is_some() && stopped.assembled.threads.is_empty() {
             self.remarks.push("no thread of the program ran while it was recorded".to_owned());
         }
@@ -397,9 +411,14 @@ impl Session {
             // Programs run on all CPUs, whatever few threads are watched.
             Some(_) => monotonic_ns().saturating_sub(epoch_ns) * self.measured.len() as u64,
         };
+        let entries = self
+            .bpf
+            .as_ref()
+            .map(|bpf| Entries { emitted: bpf.sent() + lost.records, read: stopped.read });
         let trailer = Trailer {
             lanes,
             lost,
+            entries,
             closure_error: self.bpf.as_ref().and(assembled.closure_error),
             remarks: assembled.write_error.iter().cloned().collect(),
             ..Trailer::default()
@@ -427,7 +446,8 @@ impl Session {
             }
         }
         let output = options.output.clone();
-        Outcome { output, bytes, exit_code, remarks: self.remarks, write_error }
+        let Session { remarks, manifest, .. } = self;
+        Outcome { output, bytes, exit_code, remarks, write_error, manifest }
     }
 }
 
