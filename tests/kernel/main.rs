@@ -11,10 +11,19 @@ mod daemon;
 #[cfg(target_os = "linux")]
 mod endings;
 #[cfg(target_os = "linux")]
+mod faults;
+#[cfg(target_os = "linux")]
+mod left;
+#[cfg(target_os = "linux")]
+mod privileges;
+#[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
 #[path = "../pty/mod.rs"]
 mod pty;
+#[cfg(target_os = "linux")]
+#[path = "../reliability/mod.rs"]
+mod reliability;
 #[cfg(target_os = "linux")]
 mod storms;
 #[cfg(target_os = "linux")]
@@ -38,6 +47,8 @@ fn main() {
         storms::TESTS,
         programs::TESTS,
         endings::TESTS,
+        faults::TESTS,
+        privileges::TESTS,
         bad_input::TESTS,
         top::TESTS,
     ]
@@ -49,8 +60,9 @@ fn main() {
         .into_iter()
         .map(|(name, needs, test)| {
             let body = move || {
+                let before = left::Loaded::now();
                 test()
-                    .and_then(|()| support::nothing_left_behind())
+                    .and_then(|()| before.and_then(|before| before.nothing_new()))
                     .map_err(|error| Failed::from(format!("{error:#}")))
             };
             Trial::test(name, body).with_ignored_flag(!needs.are_met())

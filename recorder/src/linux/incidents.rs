@@ -1,7 +1,11 @@
 //! What may happen to a node while it is recorded, and what the recording says about it: CPUs that are
 //! taken away, and suspension.
 
-use std::{cell::RefCell, collections::BTreeMap, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::{machine, probes::Probe};
 
@@ -12,19 +16,31 @@ pub struct Incidents {
     suspended_ns: u64,
     /// CPUs that are gone, and when that was seen.
     gone: RefCell<BTreeMap<u32, Duration>>,
+    /// CPUs whose probe had to be put back.
+    moved: RefCell<BTreeSet<u32>>,
 }
 
 impl Incidents {
     pub fn start() -> Incidents {
-        Incidents { suspended_ns: machine::suspended_ns(), gone: RefCell::default() }
+        Incidents {
+            suspended_ns: machine::suspended_ns(),
+            gone: RefCell::default(),
+            moved: RefCell::default(),
+        }
     }
 
     /// Ends the probes that can no longer run on their CPU: what they would see from then on is
-    /// another one's noise. The others go on.
+    /// another one's noise. The others go on; those that some kernels move at every change of the
+    /// cpuset are put back.
     pub fn look(&self, passed: Duration, probes: &[Probe]) {
         for probe in probes {
             let (cpu, tid) = (probe.ready.cpu, probe.ready.tid);
-            if !self.gone.borrow().contains_key(&cpu) && !machine::is_pinned(tid, cpu) {
+            if self.gone.borrow().contains_key(&cpu) || machine::is_pinned(tid, cpu) {
+                continue;
+            }
+            if machine::put_back(tid, cpu) {
+                self.moved.borrow_mut().insert(cpu);
+            } else {
                 probe.ready.jumps.end_at(0);
                 self.gone.borrow_mut().insert(cpu, passed);
             }
@@ -50,6 +66,12 @@ impl Incidents {
                 )
             })
             .collect();
+        for cpu in self.moved.borrow().iter() {
+            said.push(format!(
+                "the probe of CPU {cpu} was moved by a change of the cpuset, and put back within \
+                 0.2 s: detours of that moment may be another CPU's"
+            ));
+        }
         let suspended_ns = machine::suspended_ns().saturating_sub(self.suspended_ns);
         if suspended_ns >= SUSPENDED_FROM_NS {
             let seconds = suspended_ns as f64 / 1e9;

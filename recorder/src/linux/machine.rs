@@ -59,6 +59,13 @@ pub fn is_pinned(tid: u32, cpu: u32) -> bool {
     set.count() == 1 && set.is_set(cpu as usize)
 }
 
+/// Pins another thread of this process to a CPU again. False when that CPU is not to be had.
+pub fn put_back(tid: u32, cpu: u32) -> bool {
+    let mut set = KernelCpuSet::new();
+    set.set(cpu as usize);
+    sched_setaffinity(Pid::from_raw(tid as i32), &set).is_ok()
+}
+
 /// Whether a task of this number exists, seen or not: /proc may hide it.
 pub fn is_alive(tid: u32) -> bool {
     let task = Pid::from_raw(tid as i32);

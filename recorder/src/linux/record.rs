@@ -259,6 +259,7 @@ impl Session {
         }
         // Records of the last moments are in the ring once the switches are through.
         std::thread::sleep(Duration::from_millis(5));
+        let ended_ns = monotonic_ns();
         if let Some(bpf) = &self.bpf {
             bpf.watch(|_| Wanted::Nothing);
         }
@@ -266,7 +267,7 @@ impl Session {
         let incidents = self.incidents.said();
         self.remarks.extend_from_slice(&incidents);
         let counted = Counted { before, after: self.states() };
-        let totals = self.totals(options, finished, epoch_ns, &stopped, &counted);
+        let totals = self.totals(options, finished, (epoch_ns, ended_ns), &stopped, &counted);
         let overhead = counted.overhead(
             &self.measured,
             stopped.assembled.own_ns,
@@ -373,7 +374,7 @@ impl Session {
         &mut self,
         options: &Options,
         probes: Vec<(u32, Option<probes::Finished>, u64)>,
-        epoch_ns: u64,
+        (epoch_ns, ended_ns): (u64, u64),
         stopped: &Stopped,
         counted: &Counted,
     ) -> Totals {
@@ -397,7 +398,7 @@ impl Session {
             });
         }
         if lanes.is_empty() && options.program.is_none() {
-            let to_ns = monotonic_ns().saturating_sub(epoch_ns);
+            let to_ns = ended_ns.saturating_sub(epoch_ns);
             lanes = (0..self.measured.len())
                 .map(|lane| LaneTotals { lane: lane as u32, to_ns, ..LaneTotals::default() })
                 .collect();
@@ -409,7 +410,7 @@ impl Session {
         let window_ns = match options.program {
             None => lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum(),
             // Programs run on all CPUs, whatever few threads are watched.
-            Some(_) => monotonic_ns().saturating_sub(epoch_ns) * self.measured.len() as u64,
+            Some(_) => ended_ns.saturating_sub(epoch_ns) * self.measured.len() as u64,
         };
         let entries = self
             .bpf
