@@ -60,6 +60,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
             unwritten: Some(t.lost.unwritten),
             records_ns: Some(t.lost.records_ns),
         }),
+        entries: trailer.and_then(|t| t.entries),
         closure_error: trailer.and_then(|t| t.closure_error),
         overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {
             events: Some(t.overhead.events),

@@ -19,6 +19,9 @@ pub struct Options {
     pub fifo: Option<u32>,
     pub program: Option<ProgramOption>,
     pub command_line: Vec<String>,
+    /// The calling thread needs no capability afterwards: it gives up all of them once everything
+    /// is attached and open, for good.
+    pub give_up_privileges: bool,
 }
 
 /// The program to record instead of the node.

@@ -22,7 +22,7 @@ use super::{
     resume::Finished,
     work,
 };
-use crate::{Verbosity, report as layout, units};
+use crate::{Verbosity, open, report as layout, units};
 
 #[derive(Args)]
 pub struct Options {
@@ -197,8 +197,7 @@ impl Options {
         blames: &[Blames],
     ) -> Result<()> {
         if let Some(path) = &self.csv {
-            std::fs::write(path, points::csv(rows))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            open::write_text(path, &points::csv(rows))?;
         }
         let several = series.len() > 1;
         let knees: Vec<(Series, Option<u64>)> = series

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use simulate::resample::{Exchange, ExportError, LONGEST, Sampler};
-use trace::import::{self, ImportOptions, ImportedRun};
+use trace::{
+    Overwrite,
+    import::{self, ImportOptions, ImportedRun},
+};
 
 use crate::{open, units};
 
@@ -172,7 +175,7 @@ pub fn save(
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), ExportError>,
 ) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(File::create(path).with_context(cannot)?);
+    let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
     write(&mut out).with_context(cannot)?;
     out.flush().with_context(cannot)
 }

@@ -7,6 +7,7 @@ mod ebpf;
 mod exec;
 mod fuzz;
 mod page;
+mod reliability;
 mod tally;
 mod test;
 mod tools;
@@ -40,6 +41,8 @@ enum Command {
     Fuzz(Fuzz),
     /// Open the report's pages in a headless Chromium and look whether everything holds
     Page(Page),
+    /// Make faults while recording, on the running kernel, and write docs/reliability.md
+    Reliability,
     /// Write docs/cli.md from the options, and man pages and completions beside the build products
     Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
@@ -60,7 +63,8 @@ struct Ebpf {
 
 #[derive(Args)]
 struct Test {
-    /// Also other kernels in virtual machines, and the short form of the benchmarks
+    /// Also what takes long: other kernels in virtual machines, a day's recording, fuzzing, the short
+    /// form of the benchmarks
     #[arg(long)]
     all: bool,
 }
@@ -123,10 +127,13 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
-        Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
+        Command::Fuzz(options) => {
+            fuzz::run(&workspace, &options.targets, options.seconds, |line| println!("{line}"))?
+        }
         Command::Page(options) => {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }
+        Command::Reliability => reliability::run(&workspace)?,
         Command::Docs => docs::run(&workspace)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),

@@ -1,0 +1,19 @@
+//! The table of remedies, which users extend: it is read or refused, and whatever was read can be asked
+//! about any source.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use report::advice::{Advice, Place, Subject};
+use trace::Class;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let advice = Advice::built_in().expect("the built-in table");
+    let Ok(advice) = advice.extended("input", text) else { return };
+    for class in Class::ALL {
+        let (unit, detail) = (Some("fakemond.service"), Some("irq 24"));
+        let subject = Subject { class, name: "fakemond", unit, detail };
+        advice.remedies(&subject, &Place::default());
+    }
+});
