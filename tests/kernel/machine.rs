@@ -14,7 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use trace::{Class, RecordFlags};
 
-use crate::support::{LONG, Needs, Recording, Scratch, Test, detour, in_vm, report, sum, text};
+use crate::support::{
+    LONG, Needs, Recording, Scratch, Test, detour, in_vm, patience, report, sum, text,
+};
 
 pub const TESTS: &[Test] = &[
     (
@@ -136,7 +138,7 @@ fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     fs::write("/dev/console", format!("@vm nmi {WANTED}\n"))?;
     let start = Instant::now();
     while nmis()? < before + WANTED {
-        ensure!(start.elapsed() < Duration::from_secs(60), "{} NMIs came", nmis()? - before);
+        ensure!(start.elapsed() < patience(), "{} NMIs came", nmis()? - before);
         std::thread::sleep(Duration::from_millis(50));
     }
     std::thread::sleep(Duration::from_millis(200));
@@ -188,7 +190,7 @@ fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()>
     std::thread::sleep(Duration::from_secs(2));
     let stopping = Instant::now();
     let trace = recording.stop()?;
-    ensure!(stopping.elapsed() < Duration::from_secs(30), "it took {:?}", stopping.elapsed());
+    ensure!(stopping.elapsed() < patience(), "it took {:?}", stopping.elapsed());
     let report = trace.report()?;
     ensure!(report["truncated"].is_null(), "{}", report["truncated"]);
     let remarks = report["remarks"].to_string();

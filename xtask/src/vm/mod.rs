@@ -30,7 +30,7 @@ use programs::{Compiler, Programs};
 use tools::Tools;
 
 /// Longest time for a kernel and its tests, several times what they take.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The kernel tests that are run in the guests.
 const TESTS: &[&str] = &[
