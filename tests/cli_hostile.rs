@@ -261,15 +261,16 @@ fn sizes_that_are_only_claimed_take_no_memory() {
     };
     let mut bombs: Vec<Frame> = (0..1024).map(|_| bomb(EVENTS, 16 << 20)).collect();
     bombs.insert(0, Frame { payload: &manifest, ..first });
-    let rows: Vec<u8> = {
-        let long = "x".repeat(15 << 20);
-        let source = serde_json::json!([[0, { "class": "thread", "name": long, "pids": [] }]]);
-        source.to_string().into_bytes()
+    let long = "x".repeat(15 << 20);
+    let row = |id: u32| {
+        let source = serde_json::json!([[id, { "class": "thread", "name": long, "pids": [] }]]);
+        source.to_string()
     };
-    let (row, raw) = (packed(&rows), rows.len() as u32);
-    let source =
-        |id: u32| Frame { lane: id, ..Frame { payload: &row, announced: raw, ..bomb(SOURCES, 0) } };
-    let mut names: Vec<Frame> = (0..200).map(source).collect();
+    let rows: Vec<(u32, Vec<u8>)> =
+        (0..30).map(row).map(|row| (row.len() as u32, packed(row.as_bytes()))).collect();
+    let name = |(announced, payload)| Frame { payload, ..bomb(SOURCES, announced) };
+    let mut names: Vec<Frame> =
+        rows.iter().map(|(raw, row)| name((*raw, row.as_slice()))).collect();
     names.insert(0, Frame { payload: &manifest, ..first });
     let few = packed(&[0; 64]);
     let claims = |detours, records, lane| {
@@ -292,22 +293,67 @@ fn sizes_that_are_only_claimed_take_no_memory() {
         ("a lane somewhat out", file_of(&claims(0, 0, 60_000))),
         ("an endless index", beyond),
     ];
-    let page = scratch("claims.html");
     for (what, bytes) in files {
         let path = scratch("claims.detour");
         fs::write(&path, &bytes).expect("written");
-        for more in [vec![], vec!["--json"], vec!["--no-projection", "--html"]] {
-            let mut command = detour(&["report", "-q"]);
-            command.arg(&path).args(&more);
-            if more.contains(&"--html") {
-                command.arg(&page);
-            }
-            let output = command.output().expect("it runs");
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(matches!(output.status.code(), Some(0 | 1)), "{what}: {said}");
-            assert!(!said.contains("panicked"), "{what}: {said}");
-            assert!(most_kib() < MOST_KIB, "{what} {more:?}: {} KiB", most_kib());
+        reported_in_bounds(what, &path);
+    }
+}
+
+/// Every name is another, as often as the format allows.
+#[test]
+fn a_million_sources_take_bounded_memory() {
+    const SOURCES: u32 = 1 << 20;
+    let path = scratch("sources.detour");
+    let lanes = vec![Lane::Cpu { cpu: 0 }];
+    let manifest = Manifest { lanes, ..Manifest::default() };
+    let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
+    let mut block = Block::new(LaneId(0));
+    for id in 0..SOURCES {
+        let source = Source {
+            class: Class::Thread,
+            name: format!("s{id}"),
+            unit: None,
+            detail: None,
+            pids: Vec::new(),
+            own: false,
+        };
+        writer.add_source(SourceId(id), &source).expect("added");
+        let start_ns = u64::from(id) * 1_000;
+        block.detours.push(Detour { start_ns, len_ns: 200, outside_ns: 0, records: 1 });
+        block.records.push(Record {
+            start_ns,
+            gross_ns: 200,
+            net_ns: 200,
+            cost_ns: 200,
+            source: SourceId(id),
+            cpu: 0,
+            depth: 0,
+            flags: RecordFlags::IN_DETOUR,
+        });
+        if block.detours.len() == trace::BLOCK_EVENTS {
+            writer.write_block(&block).expect("written");
+            block = Block::new(LaneId(0));
         }
+    }
+    writer.finish(Trailer::default()).expect("finished");
+    reported_in_bounds("a million sources", &path);
+}
+
+/// Reports of every kind end, say something sensible, and take no more than they may.
+fn reported_in_bounds(what: &str, path: &std::path::Path) {
+    let page = scratch("claims.html");
+    for more in [vec![], vec!["--json"], vec!["--no-projection", "--html"]] {
+        let mut command = detour(&["report", "-q"]);
+        command.arg(path).args(&more);
+        if more.contains(&"--html") {
+            command.arg(&page);
+        }
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{what}: {said}");
+        assert!(!said.contains("panicked"), "{what}: {said}");
+        assert!(most_kib() < MOST_KIB, "{what} {more:?}: {} KiB", most_kib());
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-use crate::support::Needs;
+use crate::support::{Needs, patience};
 
 /// Kinds of programs that the object holds, as the kernel calls them.
 const KINDS: [&str; 3] = ["_RAW_TRACEPOINT", "_TRACING", "_PERF_EVENT"];
@@ -64,7 +64,7 @@ impl Loaded {
                 return Ok(());
             }
             // The kernel frees programs a little after their last user is gone.
-            ensure!(start.elapsed() < Duration::from_secs(5), "left in the kernel: {}", new.said());
+            ensure!(start.elapsed() < patience(), "left in the kernel: {}", new.said());
             std::thread::sleep(Duration::from_millis(50));
         }
     }

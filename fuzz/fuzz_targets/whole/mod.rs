@@ -30,11 +30,11 @@ pub fn use_everything(bytes: &[u8]) {
     for block in reader.blocks().flatten() {
         viewer.add(&block);
     }
-    viewer.finish();
+    let _ = viewer.finish();
     let text = report::text(&summary, report::Options::default());
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "a control character");
     report::json_text(&summary).expect("a summary is JSON");
-    report::openmetrics(&summary, report::Bounds { sources: 20 });
+    let _ = report::openmetrics(&summary, report::Bounds { sources: 20 });
     for format in ExportFormat::ALL {
         let written = export(&reader, format, None, &mut std::io::sink());
         assert!(!matches!(written, Err(ExportError::Io(_))), "a sink takes everything");

@@ -40,7 +40,7 @@ mod kind {
 /// Anonymous members nest; a hostile file could nest them in a circle.
 const MAX_NESTING: u32 = 16;
 /// And many at every level. The largest structures have some hundreds.
-const MAX_MEMBERS: u32 = 1 << 20;
+const MAX_MEMBERS: u32 = 1 << 16;
 
 pub struct Btf {
     data: Vec<u8>,
@@ -214,6 +214,23 @@ mod tests {
         assert_eq!(btf.offset("outer", "b"), Ok(4));
         assert_eq!(btf.offset("outer", "c"), Ok(8));
         assert_eq!(btf.offset("outer", "d"), Err(BtfError::NoField("outer".into(), "d".into())));
+    }
+
+    /// `struct outer` with as many anonymous members as fit, all of them itself.
+    #[test]
+    fn members_that_nest_without_end_are_given_up() {
+        let mut types: Vec<u32> = vec![1, 4 << 24 | 0xffff, 8];
+        types.extend([0, 1, 0].repeat(0xffff));
+        let strings = b"\0outer\0";
+        let mut data = vec![0x9f, 0xeb, 1, 0];
+        let bytes = types.len() as u32 * 4;
+        for word in [24, 0, bytes, bytes, strings.len() as u32] {
+            data.extend(word.to_le_bytes());
+        }
+        data.extend(types.iter().flat_map(|w| w.to_le_bytes()));
+        data.extend(strings);
+        let btf = Btf::parse(data).unwrap();
+        assert_eq!(btf.offset("outer", "x"), Err(BtfError::NoField("outer".into(), "x".into())));
     }
 
     #[test]

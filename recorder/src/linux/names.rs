@@ -420,6 +420,20 @@ mod tests {
     }
 
     #[test]
+    fn tasks_that_are_gone_are_forgotten_and_living_ones_are_not() {
+        let mut names = names();
+        let alive = std::process::id();
+        names.know(alive, alive, "alive".to_owned(), None, false, 0);
+        // No kernel hands out such numbers.
+        let gone = 5_000_000..5_000_000 + MANY_TASKS as u32;
+        for tid in gone {
+            names.know(tid, tid, "gone".to_owned(), None, false, 0);
+        }
+        assert!(names.tasks.len() < 10, "{} tasks", names.tasks.len());
+        assert_eq!(names.task_name(alive), "alive");
+    }
+
+    #[test]
     fn a_kworker_is_named_by_its_work_and_a_daemon_by_its_comm_and_waker() {
         let mut names = names();
         names.learn(&task(70_000_001, "kworker/1:0", PF_KTHREAD));
