@@ -26,6 +26,7 @@ pub(crate) mod program;
 pub(crate) mod record;
 pub(crate) mod rules;
 pub(crate) mod shared;
+pub(crate) mod start;
 pub(crate) mod subject;
 pub(crate) mod symbols;
 pub(crate) mod targets;

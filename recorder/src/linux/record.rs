@@ -26,7 +26,7 @@ use crate::{
     output::Output,
     probe::Jump,
     probes::{self, Probe, ProbesError},
-    subject,
+    start, subject,
     targets::{Target, Targets},
     threads::{Stopped, Threads},
 };
@@ -205,6 +205,9 @@ impl Session {
             machine::pin(&self.housekeeping);
         }
         self.manifest.limits = self.remarks.clone();
+        if let Some(align) = options.align {
+            start::wait(align, 2 * WARM_UP, watch.stop);
+        }
         self.warm_up();
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
