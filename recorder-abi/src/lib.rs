@@ -185,7 +185,11 @@ pub struct CpuState {
     pub lost_ns: u64,
     pub unmatched: u64,
     pub overflow: u64,
-    pub rest: [u64; 4],
+    /// The handler that every NMI asks first.
+    pub nmi_first: u64,
+    /// End of the last NMI handler.
+    pub nmi_until: u64,
+    pub rest: [u64; 2],
     /// Records that the reader has taken out of the slots. Written by user space.
     pub slots_taken: u64,
     pub reader: [u64; 7],
@@ -257,6 +261,8 @@ pub mod hook {
     pub const FORK: usize = 18;
     pub const IPI_SEND_MASK: usize = 19;
     pub const RENAME: usize = 20;
+    pub const FAULT_HANDLE: usize = 21;
+    pub const IPI_ENTRY: usize = 22;
     pub const COUNT: usize = 24;
 }
 

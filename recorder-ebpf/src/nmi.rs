@@ -6,6 +6,9 @@ use detour_abi::{Frame, flag, hook, kind};
 
 use crate::state::{now, on_watched_cpu};
 
+/// A first handler that has not come by for this long is there no more.
+const FORGOTTEN_NS: u64 = 1_000_000_000;
+
 /// `nmi:nmi_handler(void *handler, s64 delta_ns, int handled)`.
 #[raw_tracepoint]
 pub fn nmi(ctx: RawTracePointContext) -> i32 {
@@ -13,17 +16,26 @@ pub fn nmi(ctx: RawTracePointContext) -> i32 {
         // Signed in the kernel: a clock that was set back must not become centuries.
         let length = ctx.arg::<u64>(1);
         let length = if length > i64::MAX as u64 { 0 } else { length };
-        // Every registered handler is asked; the interrupt is counted where one took it.
-        let handled = ctx.arg::<u64>(2) as u32 != 0;
+        let handler = ctx.arg::<u64>(0);
+        let now = now();
+        // Every registered handler is asked, one after the other, and perhaps none takes it; the
+        // interrupt is counted where the first is asked.
+        let state = &mut cpu.state;
+        let forgotten = now.wrapping_sub(state.nmi_until) > FORGOTTEN_NS;
+        let first = forgotten || state.nmi_first == handler;
+        if first {
+            state.nmi_first = handler;
+        }
+        state.nmi_until = now;
         let frame = Frame {
-            start: now().wrapping_sub(length),
+            start: now.wrapping_sub(length),
             accounted: 0,
-            detail: ctx.arg::<u64>(0),
+            detail: handler,
             id: 0,
             other: 0,
             aux: 0,
             kind: kind::NMI,
-            flags: if handled { 0 } else { flag::CONTINUED },
+            flags: if first { 0 } else { flag::CONTINUED },
             spare: 0,
             before: 0,
             spare2: 0,

@@ -1,11 +1,13 @@
-//! Page faults: `exceptions:page_fault_user/kernel` is the start. No tracepoint marks the end, but
-//! the software events `minor-faults` and `major-faults` are counted when the fault has been
-//! handled: a program on each of those closes it. Where they are refused a fault is a point.
+//! Page faults: `exceptions:page_fault_user/kernel` is the start; processors without those tracepoints
+//! start at the entry of `handle_mm_fault`. No tracepoint marks the end. The return of
+//! `handle_mm_fault` does, and where the kernel refuses that, the software events `minor-faults` and
+//! `major-faults`, which are counted when the fault has been handled. Where they are refused too a
+//! fault is a point.
 
 use aya_ebpf::{
     helpers::bpf_get_current_pid_tgid,
-    macros::{perf_event, raw_tracepoint},
-    programs::{PerfEventContext, RawTracePointContext},
+    macros::{fentry, fexit, perf_event, raw_tracepoint},
+    programs::{FEntryContext, FExitContext, PerfEventContext, RawTracePointContext},
 };
 use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 
@@ -28,6 +30,67 @@ pub fn fault_user(ctx: RawTracePointContext) -> i32 {
 pub fn fault_kernel(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::FAULT_KERNEL, |cpu| {
         begin(cpu, kind::FAULT_KERNEL, ctx.arg::<u64>(2) as u32);
+    })
+}
+
+/// Bits of `handle_mm_fault`'s argument `flags`, and what x86 calls the same in its error codes.
+const FAULT_FLAG_WRITE: u32 = 1;
+const FAULT_FLAG_USER: u32 = 0x40;
+const ERROR_WRITE: u32 = 2;
+const ERROR_USER: u32 = 4;
+
+/// Bits of what `handle_mm_fault` returns.
+const VM_FAULT_MAJOR: u32 = 4;
+const VM_FAULT_RETRY: u32 = 0x400;
+
+/// `handle_mm_fault(struct vm_area_struct *, unsigned long address, unsigned int flags, struct
+/// pt_regs *regs)`, where no tracepoint marks the start.
+#[fentry(function = "handle_mm_fault")]
+pub fn fault_handle(ctx: FEntryContext) -> i32 {
+    on_watched_cpu(hook::FAULT_HANDLE, |cpu| {
+        let flags = ctx.arg::<u64>(2) as u32;
+        // Without registers nobody faulted: the kernel looks at somebody's memory.
+        if ctx.arg::<u64>(3) == 0 || continues(cpu) {
+            return;
+        }
+        let write = if flags & FAULT_FLAG_WRITE != 0 { ERROR_WRITE } else { 0 };
+        if flags & FAULT_FLAG_USER != 0 {
+            begin(cpu, kind::FAULT_USER, write | ERROR_USER);
+        } else {
+            begin(cpu, kind::FAULT_KERNEL, write);
+        }
+    })
+}
+
+/// Whether the fault that is open is to be tried again.
+#[inline(always)]
+fn continues(cpu: &mut Cpu) -> bool {
+    let depth = cpu.depth();
+    depth > 0
+        && (depth as usize) < MAX_DEPTH
+        && is_fault(cpu.frame(depth).kind)
+        && cpu.frame(depth).aux == RETRIED
+}
+
+/// In a fault's `aux`: it was not handled yet and will be tried again.
+const RETRIED: u32 = 1;
+
+/// The return of `handle_mm_fault`; its value stands behind the four arguments.
+#[fexit(function = "handle_mm_fault")]
+pub fn fault_handled(ctx: FExitContext) -> i32 {
+    on_watched_cpu(hook::FAULT_END, |cpu| {
+        let result = ctx.arg::<u64>(4) as u32;
+        if ctx.arg::<u64>(3) == 0 {
+            return;
+        }
+        if result & VM_FAULT_RETRY != 0 {
+            let depth = cpu.depth();
+            if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
+                cpu.frame(depth).aux = RETRIED;
+            }
+            return;
+        }
+        end(cpu, if result & VM_FAULT_MAJOR != 0 { flag::MAJOR } else { 0 });
     })
 }
 
@@ -60,7 +123,7 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
     }
     if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
         // The one before was refused (bad address, no mapping) and never reached its end.
-        let frame = *cpu.frame(depth);
+        let frame = Frame { aux: 0, ..*cpu.frame(depth) };
         cpu.emit(&frame, 0, 0, flag::POINT, depth);
         cpu.set_depth(depth - 1);
     }
@@ -94,7 +157,7 @@ fn end(cpu: &mut Cpu, flags: u8) {
     let (now, accounted) = cpu.stamp();
     let depth = cpu.depth();
     if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
-        let frame = *cpu.frame(depth);
+        let frame = Frame { aux: 0, ..*cpu.frame(depth) };
         close(cpu, &frame, now, accounted, flags, depth);
         cpu.set_depth(depth - 1);
         return;

@@ -1,5 +1,6 @@
 //! Interrupts: the vectors of x86 (`irq_vectors:*`: timer, IPIs), device IRQs (`irq:irq_handler_*`),
 //! who sent an IPI (`ipi:ipi_send_*`) and which function it ran (`csd:csd_function_entry`).
+//! On other processors the timer and IPIs are IRQs as all others; `ipi:ipi_entry` tells which.
 
 use aya_ebpf::{
     helpers::bpf_get_current_pid_tgid,
@@ -92,6 +93,17 @@ pub fn irq_exit(ctx: RawTracePointContext) -> i32 {
     })
 }
 
+/// `ipi:ipi_entry(const char *reason)`: the IRQ that is being handled is an IPI.
+#[raw_tracepoint]
+pub fn ipi_entry(_ctx: RawTracePointContext) -> i32 {
+    on_watched_cpu(hook::IPI_ENTRY, |cpu| {
+        let depth = cpu.depth();
+        if depth > 0 && (depth as usize) < MAX_DEPTH && cpu.frame(depth).kind == kind::IRQ {
+            cpu.frame(depth).other = take_sender(cpu.number);
+        }
+    })
+}
+
 /// `ipi:ipi_send_cpu(unsigned int cpu, unsigned long callsite, void *callback)`, from Linux 6.4 on.
 #[raw_tracepoint]
 pub fn ipi_send(ctx: RawTracePointContext) -> i32 {
@@ -137,7 +149,11 @@ fn remember_sender(cpu: &mut Cpu, target: u32, callback: u64) {
 pub fn csd_function(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::CSD_FUNCTION, |cpu| {
         let depth = cpu.depth();
-        if depth > 0 && (depth as usize) < MAX_DEPTH && cpu.frame(depth).kind == kind::VECTOR {
+        if depth == 0 || depth as usize >= MAX_DEPTH {
+            return;
+        }
+        let kind = cpu.frame(depth).kind;
+        if kind == kind::VECTOR || kind == kind::IRQ {
             split(cpu, depth, ctx.arg::<u64>(0));
         }
     })

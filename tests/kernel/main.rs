@@ -11,6 +11,8 @@ mod daemon;
 #[cfg(target_os = "linux")]
 mod endings;
 #[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
 #[path = "../pty/mod.rs"]
@@ -38,6 +40,7 @@ fn main() {
         storms::TESTS,
         programs::TESTS,
         endings::TESTS,
+        machine::TESTS,
         bad_input::TESTS,
         top::TESTS,
     ]

@@ -24,6 +24,8 @@ pub enum Needs {
     RootAndTwoCpus,
     /// Root, and util-linux's setpriv to give it up with.
     RootAndSetpriv,
+    /// A virtual machine of `cargo xtask vm`, of which nothing is left afterwards.
+    Vm,
 }
 
 impl Needs {
@@ -36,6 +38,7 @@ impl Needs {
             Needs::RootAndSetpriv => {
                 root && Command::new("setpriv").arg("--version").output().is_ok()
             }
+            Needs::Vm => root && std::env::var_os("DETOUR_VM").is_some(),
         }
     }
 }
@@ -88,12 +91,23 @@ pub fn cpus() -> (u32, u32) {
 }
 
 pub fn detour() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_detour"))
+    match programs() {
+        Some(directory) => Command::new(directory.join("detour")),
+        None => Command::new(env!("CARGO_BIN_EXE_detour")),
+    }
+}
+
+/// Where the programs are on a machine that has no cargo.
+fn programs() -> Option<PathBuf> {
+    std::env::var_os("DETOUR_PROGRAMS").map(PathBuf::from)
 }
 
 /// The load generator, built on first use.
 pub fn loadgen() -> Result<Command> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    if let Some(directory) = programs() {
+        return Ok(Command::new(directory.join("loadgen")));
+    }
     let built = BUILT.get_or_init(|| {
         let beside = Path::new(env!("CARGO_BIN_EXE_detour")).with_file_name("loadgen");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));

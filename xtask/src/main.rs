@@ -11,6 +11,7 @@ mod tally;
 mod test;
 mod tools;
 mod validate;
+mod vm;
 mod workspace;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -43,6 +44,8 @@ enum Command {
     Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
+    /// Boot other kernels in virtual machines, run the kernel tests there, write docs/kernels.md
+    Vm(Vm),
 }
 
 #[derive(Args)]
@@ -92,6 +95,15 @@ struct Validate {
     quick: bool,
 }
 
+#[derive(Args)]
+struct Vm {
+    /// Kernels [default: all]
+    kernels: Vec<String>,
+    /// Name the kernels and run none
+    #[arg(long)]
+    list: bool,
+}
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
@@ -117,6 +129,8 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Docs => docs::run(&workspace)?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
+        Command::Vm(Vm { list: true, .. }) => vm::list(),
+        Command::Vm(options) => vm::run(&workspace, &options.kernels)?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

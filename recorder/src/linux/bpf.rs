@@ -6,7 +6,9 @@ use aya::{
     Ebpf, EbpfLoader,
     maps::{Map, MapData, RingBuf},
     programs::{
-        BtfTracePoint, PerfEvent, Program, RawTracePoint,
+        BtfTracePoint, FEntry, FExit, PerfEvent, Program, RawTracePoint,
+        fentry::FEntryLink,
+        fexit::FExitLink,
         perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent},
         raw_trace_point::RawTracePointLink,
         tp_btf::BtfTracePointLink,
@@ -19,7 +21,8 @@ use trace::MissingHook;
 use crate::{
     btf::{Btf, BtfError},
     cpulist::CpuSet,
-    hooks::{Attach, HOOKS, Hook, OFFSETS},
+    hooks::{Attach, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
+    machine, self_test,
     shared::Shared,
 };
 
@@ -43,6 +46,12 @@ pub enum BpfError {
          or `setcap cap_bpf,cap_perfmon+ep` on the binary (kernels before 5.8: CAP_SYS_ADMIN)"
     )]
     NotPermitted(String),
+    #[error(
+        "loading BPF programs is not permitted: kernels before 5.11 count their memory as locked, \
+         and no more than {kib} KiB may be locked here. Raise the limit: `ulimit -l unlimited` as \
+         root, or LimitMEMLOCK=infinity in a systemd unit"
+    )]
+    LockedMemory { kib: u64 },
     #[error("the required hook {hook} cannot be attached: {why}")]
     RequiredHook { hook: &'static str, why: String },
     #[error("cannot load the BPF object: {0}")]
@@ -59,6 +68,10 @@ pub struct Bpf {
     shared: Arc<Shared>,
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
+    /// Missing, but another hook does the same.
+    pub replaced: Vec<MissingHook>,
+    /// How often each hook fired in the self-test, by its counter.
+    pub hits: Vec<u64>,
     #[cfg(feature = "bpf-log")]
     log: Option<aya_log::EbpfLogger<crate::bpf_log::Stderr>>,
 }
@@ -68,7 +81,28 @@ pub struct Bpf {
 enum Link {
     Raw(RawTracePointLink),
     Btf(BtfTracePointLink),
+    Entry(FEntryLink),
+    Return(FExitLink),
     Perf(PerfEventLink),
+}
+
+/// What may mark the end of page faults.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bracket {
+    Any,
+    /// The software events only.
+    Events,
+    None,
+}
+
+impl Bracket {
+    fn allows(self, hook: &Hook) -> bool {
+        match hook.attach {
+            Attach::Return(_) => self == Bracket::Any,
+            Attach::PerfMinorFaults | Attach::PerfMajorFaults => self != Bracket::None,
+            _ => true,
+        }
+    }
 }
 
 #[cfg(feature = "bpf-log")]
@@ -117,28 +151,51 @@ pub fn kernel_btf() -> Result<Btf, BpfError> {
 }
 
 impl Bpf {
+    /// Loads, attaches and tests. How the programs are compiled in depends on whether anything ends
+    /// page faults, so that is tried first.
     pub fn load(options: &Options) -> Result<Bpf, BpfError> {
         let btf = kernel_btf()?;
         raise_memlock_limit();
-        // The end of page faults decides how the programs are compiled in, so it is tried first.
-        match Bpf::load_with(options, &btf, true) {
-            Ok(bpf) if bpf.has("minor-faults") => Ok(bpf),
-            Ok(first) => {
-                let missing = first.missing.clone();
-                drop(first);
-                let mut bpf = Bpf::load_with(options, &btf, false)?;
-                bpf.missing = missing;
-                Ok(bpf)
+        let mut missing = Vec::new();
+        for bracket in [Bracket::Any, Bracket::Events] {
+            let mut bpf = Bpf::load_with(options, &btf, bracket)?;
+            if bpf.has(FAULT_RETURN) || bpf.has(FAULT_EVENT) {
+                let stand_ins: Vec<&str> = hooks()
+                    .filter(|hook| bpf.has(hook.name))
+                    .filter_map(|hook| hook.instead_of)
+                    .collect();
+                missing.append(&mut bpf.missing);
+                (bpf.replaced, bpf.missing) = missing
+                    .into_iter()
+                    .partition(|missing| stand_ins.contains(&missing.hook.as_str()));
+                return Ok(bpf);
             }
-            Err(error) => Err(error),
+            missing = bpf.missing;
         }
+        let mut bpf = Bpf::load_with(options, &btf, Bracket::None)?;
+        bpf.missing = missing;
+        Ok(bpf)
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.attached.iter().any(|hook| hook == name)
     }
 
-    fn load_with(options: &Options, btf: &Btf, bracket_faults: bool) -> Result<Bpf, BpfError> {
+    /// What does not fire when it should is missing.
+    fn test(&mut self, watched: &CpuSet) {
+        self.hits = self_test::hits(self, watched);
+        let silent: Vec<&Hook> = self_test::silent(self, &self.hits).collect();
+        for hook in silent {
+            self.attached.retain(|attached| attached != hook.name);
+            self.missing.push(MissingHook {
+                hook: hook.name.to_owned(),
+                lost: hook.without.to_owned(),
+                why: "attached, but does not fire".to_owned(),
+            });
+        }
+    }
+
+    fn load_with(options: &Options, btf: &Btf, bracket: Bracket) -> Result<Bpf, BpfError> {
         let cpus = aya::util::nr_cpus()
             .map_err(|(path, error)| BpfError::Load(format!("{path}: {error}")))?
             as u32;
@@ -155,10 +212,10 @@ impl Bpf {
                 })),
             }
         }
-        let bracket = u32::from(bracket_faults);
+        let brackets = u32::from(bracket != Bracket::None);
         let kernel = aya::Btf::from_sys_fs().map_err(|error| BpfError::Load(error.to_string()))?;
         let mut loader = EbpfLoader::new();
-        loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &bracket, true);
+        loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &brackets, true);
         for (global, offset) in &offsets {
             loader.override_global(global, offset, true);
         }
@@ -180,15 +237,16 @@ impl Bpf {
             shared: Arc::new(shared),
             attached: Vec::new(),
             missing: Vec::new(),
+            replaced: Vec::new(),
+            hits: Vec::new(),
             #[cfg(feature = "bpf-log")]
             log: None,
         };
-        for hook in HOOKS {
+        for hook in hooks() {
             if hook.program_mode_only && !options.program_mode {
                 continue;
             }
-            let faults = matches!(hook.attach, Attach::PerfMinorFaults | Attach::PerfMajorFaults);
-            if faults && !bracket_faults {
+            if !bracket.allows(hook) || hook.instead_of.is_some_and(|better| bpf.has(better)) {
                 continue;
             }
             let result = match impossible.iter().find(|(program, _)| *program == hook.program) {
@@ -200,7 +258,7 @@ impl Bpf {
             match result {
                 Ok(()) => bpf.attached.push(hook.name.to_owned()),
                 Err(Refused::NotPermitted(why)) if hook.required => {
-                    return Err(BpfError::NotPermitted(why));
+                    return Err(not_permitted(why));
                 }
                 Err(refused) if hook.required => {
                     return Err(BpfError::RequiredHook { hook: hook.name, why: refused.why() });
@@ -212,6 +270,7 @@ impl Bpf {
                 }),
             }
         }
+        bpf.test(options.watched);
         #[cfg(feature = "bpf-log")]
         {
             bpf.log = crate::bpf_log::start(&mut bpf.ebpf);
@@ -227,6 +286,8 @@ impl Bpf {
     fn load_program(&mut self, hook: &Hook, btf: &aya::Btf) -> Result<(), Refused> {
         match (self.program_mut(hook)?, hook.attach) {
             (Program::BtfTracePoint(program), Attach::Btf(name)) => program.load(name, btf)?,
+            (Program::FEntry(program), Attach::Entry(name)) => program.load(name, btf)?,
+            (Program::FExit(program), Attach::Return(name)) => program.load(name, btf)?,
             (Program::RawTracePoint(program), _) => program.load()?,
             (Program::PerfEvent(program), _) => program.load()?,
             _ => return Err(Refused::Missing("of another kind in the object".into())),
@@ -254,6 +315,16 @@ impl Bpf {
                 let link = program.attach()?;
                 links.push(Link::Btf(program.take_link(link)?));
             }
+            Attach::Entry(_) => {
+                let program: &mut FEntry = program.try_into()?;
+                let link = program.attach()?;
+                links.push(Link::Entry(program.take_link(link)?));
+            }
+            Attach::Return(_) => {
+                let program: &mut FExit = program.try_into()?;
+                let link = program.attach()?;
+                links.push(Link::Return(program.take_link(link)?));
+            }
             Attach::PerfMinorFaults => {
                 attach_faults(program, SoftwareEvent::PageFaultsMin, watched, &mut links)?;
             }
@@ -273,7 +344,7 @@ impl Bpf {
 
     /// Puts back what [`Bpf::detach`] took off.
     pub fn attach(&mut self, watched: &CpuSet) -> Result<(), BpfError> {
-        for hook in HOOKS {
+        for hook in hooks() {
             if self.has(hook.name) {
                 self.attach_program(hook, watched).map_err(|refused| {
                     BpfError::Load(format!("{}: {}", hook.name, refused.why()))
@@ -358,8 +429,19 @@ impl From<aya::programs::ProgramError> for Refused {
 
 fn load_error(error: aya::EbpfError) -> BpfError {
     match io_kind(&error) {
-        Some(io::ErrorKind::PermissionDenied) => BpfError::NotPermitted(innermost(&error)),
+        Some(io::ErrorKind::PermissionDenied) => not_permitted(innermost(&error)),
         _ => BpfError::Load(chain(&error)),
+    }
+}
+
+/// The kernel says the same of a missing capability and of memory that may not be locked.
+fn not_permitted(why: String) -> BpfError {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    match limit {
+        Some(bytes) if machine::version() < (5, 11) && machine::may_load_bpf() => {
+            BpfError::LockedMemory { kib: bytes / 1024 }
+        }
+        _ => BpfError::NotPermitted(why),
     }
 }
 

@@ -5,9 +5,9 @@ use std::{fs, io};
 use serde::Serialize;
 
 use crate::{
-    bpf::{self, Bpf, Wanted},
+    bpf::{self, Bpf},
     cpulist,
-    hooks::HOOKS,
+    hooks::{Hook, hooks},
     machine,
     record::best_counter,
     symbols::Symbols,
@@ -45,7 +45,7 @@ fn check(what: &str, state: State, found: impl Into<String>, remedy: Option<&str
 /// Runs every check. Loads and attaches the programs for a moment where that is allowed.
 pub fn examine() -> Vec<Check> {
     let mut checks = vec![kernel(), privileges(), btf()];
-    checks.extend(hooks());
+    checks.extend(hook_checks());
     checks.extend([
         clock(),
         symbols(),
@@ -60,11 +60,8 @@ pub fn examine() -> Vec<Check> {
 }
 
 fn kernel() -> Check {
-    let release = machine::kernel();
-    let mut parts = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    let state = if version >= (5, 8) { State::Ok } else { State::Missing };
-    check("kernel", state, release, Some("use Linux 5.8 or later: the BPF ring needs it"))
+    let state = if machine::version() >= (5, 8) { State::Ok } else { State::Missing };
+    check("kernel", state, machine::kernel(), Some("use Linux 5.8 or later: the BPF ring needs it"))
 }
 
 fn privileges() -> Check {
@@ -97,54 +94,32 @@ fn btf() -> Check {
     }
 }
 
-fn hooks() -> Vec<Check> {
+fn hook_checks() -> Vec<Check> {
     let watched = machine::allowed();
     let options = bpf::Options { watched: &watched, program_mode: true, ring_bytes: 1 << 20 };
     let bpf = match Bpf::load(&options) {
         Ok(bpf) => bpf,
         Err(error) => return vec![check("hooks", State::Missing, error.to_string(), None)],
     };
-    let hit = hit_counts(&bpf);
-    HOOKS
-        .iter()
-        .map(|hook| {
-            let what = format!("hook {}", hook.name);
-            if let Some(missing) = bpf.missing.iter().find(|m| m.hook == hook.name) {
-                let found = format!("{}: {}", missing.why, hook.without);
-                return check(&what, State::Reduced, found, None);
-            }
-            match hit.get(hook.counter).copied().unwrap_or(0) {
-                0 if hook.provoked => {
-                    let found = format!("attached, but does not fire: {}", hook.without);
-                    check(&what, State::Reduced, found, None)
-                }
-                0 => check(&what, State::Ok, "attached; nothing to see in 0.2 s", None),
-                n => check(&what, State::Ok, format!("attached, {n} hits in 0.2 s"), None),
-            }
-        })
-        .collect()
+    hooks().map(|hook| hook_check(hook, &bpf)).collect()
 }
 
-/// Attached is not yet working: some hooks attach and never fire. A fifth of a second with a little
-/// of everything that can be provoked tells.
-fn hit_counts(bpf: &Bpf) -> Vec<u64> {
-    bpf.watch(|_| Wanted::Track);
-    for _ in 0..20 {
-        // Page faults, switches, a wakeup, a timer, a new task and a new name.
-        let started = std::thread::Builder::new().name("detour-doctor".into()).spawn(|| {});
-        let _ = started.map(std::thread::JoinHandle::join);
-        let page = vec![1u8; 1 << 20];
-        std::hint::black_box(&page);
-        std::thread::sleep(std::time::Duration::from_millis(10));
+fn hook_check(hook: &Hook, bpf: &Bpf) -> Check {
+    let what = format!("hook {}", hook.name);
+    if let Some(missing) = bpf.missing.iter().find(|m| m.hook == hook.name) {
+        let found = format!("{}: {}", missing.why, hook.without);
+        return check(&what, State::Reduced, found, None);
     }
-    let mut hits = vec![0; detour_abi::hook::COUNT];
-    for state in bpf.states() {
-        for (sum, hits) in hits.iter_mut().zip(state.hits) {
-            *sum += hits;
-        }
+    if let Some(better) = hook.instead_of.filter(|better| bpf.has(better)) {
+        return check(&what, State::Ok, format!("not needed: {better} does the same"), None);
     }
-    bpf.watch(|_| Wanted::Nothing);
-    hits
+    if let Some(replaced) = bpf.replaced.iter().find(|m| m.hook == hook.name) {
+        return check(&what, State::Ok, format!("{}: {}", replaced.why, hook.without), None);
+    }
+    match bpf.hits.get(hook.counter).copied().unwrap_or(0) {
+        0 => check(&what, State::Ok, "attached; nothing to see in the self-test", None),
+        n => check(&what, State::Ok, format!("attached, {n} hits in the self-test"), None),
+    }
 }
 
 fn clock() -> Check {

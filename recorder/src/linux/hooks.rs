@@ -10,9 +10,21 @@ pub enum Attach {
     Raw(&'static [&'static str]),
     /// A BTF tracepoint: arguments are typed, fields are read directly.
     Btf(&'static str),
+    /// The entry of a kernel function, and its return.
+    Entry(&'static str),
+    Return(&'static str),
     /// A software perf event on each watched CPU.
     PerfMinorFaults,
     PerfMajorFaults,
+}
+
+/// Processors that have a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    All,
+    X86,
+    /// All but x86, where it is not there, or attaches and never fires.
+    Others,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +40,12 @@ pub struct Hook {
     pub required: bool,
     /// Attached only when a program's threads are followed.
     pub program_mode_only: bool,
-    /// `doctor` makes it fire; where it does not, it is attached in vain.
+    /// The self-test makes it fire; where it does not, it is attached in vain.
     pub provoked: bool,
+    /// Which processors have it.
+    pub on: On,
+    /// Not attached where this hook is, which does the same better.
+    pub instead_of: Option<&'static str>,
     /// What is lost without it, in words.
     pub without: &'static str,
 }
@@ -77,6 +93,8 @@ const fn hook(
         required: false,
         program_mode_only: false,
         provoked: false,
+        on: On::All,
+        instead_of: None,
         without,
     }
 }
@@ -89,22 +107,46 @@ const fn provoked(hook: Hook) -> Hook {
     Hook { provoked: true, ..hook }
 }
 
-/// Exits stand before entries, so that no entry is ever seen whose exit is not.
-pub const HOOKS: &[Hook] = &[
-    provoked(hook(
+const fn x86(hook: Hook) -> Hook {
+    Hook { on: On::X86, ..hook }
+}
+
+const fn others(hook: Hook) -> Hook {
+    Hook { on: On::Others, ..hook }
+}
+
+/// What marks the end of a page fault best.
+pub const FAULT_RETURN: &str = "handle_mm_fault return";
+/// And what does it elsewhere.
+pub const FAULT_EVENT: &str = "minor-faults";
+
+/// Does the same where that cannot be had.
+const fn second_best(hook: Hook) -> Hook {
+    Hook { instead_of: Some(FAULT_RETURN), ..hook }
+}
+
+/// The hooks of this processor. Exits stand before entries, so that no entry is ever seen whose exit is
+/// not.
+pub fn hooks() -> impl Iterator<Item = &'static Hook> {
+    let x86 = cfg!(target_arch = "x86_64");
+    HOOKS.iter().filter(move |hook| hook.on == On::All || (hook.on == On::X86) == x86)
+}
+
+const HOOKS: &[Hook] = &[
+    x86(provoked(hook(
         "irq_vectors exit",
         "vector_exit",
         Attach::Raw(vectors!("exit")),
         hook::VECTOR_EXIT,
         "timer interrupts and IPIs are not seen; they appear as outside_kernel",
-    )),
-    provoked(hook(
+    ))),
+    x86(provoked(hook(
         "irq_vectors entry",
         "vector_entry",
         Attach::Raw(vectors!("entry")),
         hook::VECTOR_ENTRY,
         "timer interrupts and IPIs are not seen; they appear as outside_kernel",
-    )),
+    ))),
     hook(
         "irq_handler_exit",
         "irq_exit",
@@ -141,33 +183,48 @@ pub const HOOKS: &[Hook] = &[
         "NMIs are not seen; they appear as outside_kernel",
     ),
     provoked(hook(
-        "minor-faults",
+        FAULT_RETURN,
+        "fault_handled",
+        Attach::Return("handle_mm_fault"),
+        hook::FAULT_END,
+        "page faults end a little early, at the software events",
+    )),
+    second_best(provoked(hook(
+        FAULT_EVENT,
         "fault_end_minor",
         Attach::PerfMinorFaults,
         hook::FAULT_END,
         "page faults have no length of their own; the detour around them gives it",
-    )),
-    hook(
+    ))),
+    second_best(hook(
         "major-faults",
         "fault_end_major",
         Attach::PerfMajorFaults,
         hook::FAULT_END,
         "page faults that need I/O are not told apart",
-    ),
-    provoked(hook(
+    )),
+    // No tracepoint marks the start of a page fault there.
+    others(provoked(hook(
+        "handle_mm_fault entry",
+        "fault_handle",
+        Attach::Entry("handle_mm_fault"),
+        hook::FAULT_HANDLE,
+        "page faults are not seen",
+    ))),
+    x86(provoked(hook(
         "page_fault_user",
         "fault_user",
         Attach::Raw(&["page_fault_user"]),
         hook::FAULT_USER,
         "page faults from user mode are not seen",
-    )),
-    hook(
+    ))),
+    x86(provoked(hook(
         "page_fault_kernel",
         "fault_kernel",
         Attach::Raw(&["page_fault_kernel"]),
         hook::FAULT_KERNEL,
         "page faults from kernel mode are not seen",
-    ),
+    ))),
     required(provoked(hook(
         "sched_switch",
         "sched_switch",
@@ -224,6 +281,14 @@ pub const HOOKS: &[Hook] = &[
         hook::IPI_SEND,
         "who sent an IPI is not known (the kernel offers it from 6.4 on)",
     ),
+    // On x86 IPIs have vectors of their own; there this attaches and never fires.
+    others(hook(
+        "ipi_entry",
+        "ipi_entry",
+        Attach::Raw(&["ipi_entry"]),
+        hook::IPI_ENTRY,
+        "who sent an IPI is not known",
+    )),
     hook(
         "ipi_send_cpumask",
         "ipi_send_mask",

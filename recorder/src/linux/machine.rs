@@ -30,14 +30,22 @@ pub fn nohz_full() -> CpuSet {
     list("/sys/devices/system/cpu/nohz_full")
 }
 
-/// CPUs this process may run on. A single set of the C library holds 1024 of them; so does this.
+/// CPUs this process may run on.
 pub fn allowed() -> CpuSet {
-    match sched_getaffinity(None) {
-        Ok(set) => {
-            (0..KernelCpuSet::MAX_CPU).filter(|&c| set.is_set(c)).map(|c| c as u32).collect()
-        }
-        Err(_) => online(),
-    }
+    affinity(None).unwrap_or_else(online)
+}
+
+/// Whether a thread that was pinned to a CPU still is. The kernel moves it elsewhere when the CPU
+/// goes offline, or leaves the cpuset.
+pub fn is_pinned(tid: u32, cpu: u32) -> bool {
+    let tid = rustix::thread::Pid::from_raw(tid as i32);
+    affinity(tid).is_none_or(|cpus| cpus == CpuSet::from([cpu]))
+}
+
+/// A single set of the C library holds 1024 CPUs; so does this.
+fn affinity(thread: Option<rustix::thread::Pid>) -> Option<CpuSet> {
+    let set = sched_getaffinity(thread).ok()?;
+    Some((0..KernelCpuSet::MAX_CPU).filter(|&c| set.is_set(c)).map(|c| c as u32).collect())
 }
 
 /// Pins the calling thread. False when the kernel refuses, as it does for CPUs outside the cpuset.
@@ -65,6 +73,13 @@ pub fn host() -> String {
 
 pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The first two numbers of the kernel's version.
+pub fn version() -> (u32, u32) {
+    let release = kernel();
+    let mut parts = release.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 pub fn architecture() -> String {
@@ -191,4 +206,9 @@ pub const CAP_BPF: u32 = 39;
 
 pub fn has_capability(capability: u32) -> bool {
     capabilities() >> capability & 1 == 1
+}
+
+/// What BPF programs need is there.
+pub fn may_load_bpf() -> bool {
+    has_capability(CAP_SYS_ADMIN) || has_capability(CAP_BPF) && has_capability(CAP_PERFMON)
 }

@@ -1,13 +1,14 @@
 //! From numbers to names: every kernel record gets a row of the source table that an administrator
 //! can act on. One rule per kind of record.
 
-use std::{collections::HashMap, fs};
+use std::collections::HashMap;
 
 use detour_abi::{CGROUP_UNKNOWN, ORIGIN_INTERRUPT, PF_KTHREAD, Record, Task, flag, kind};
 use trace::{Class, Source, SourceId};
 
 use crate::{
     cgroups::{self, Cgroups},
+    irqs::{Irq, Irqs},
     rules::{
         fault_kind, from_proc, is_kernel_thread, is_tick, kernel_thread_name, softirq, vector,
     },
@@ -52,7 +53,7 @@ struct Known {
 pub struct Names {
     symbols: Symbols,
     cgroups: Cgroups,
-    irqs: HashMap<u32, Vec<String>>,
+    irqs: Irqs,
     own_tgid: u32,
     tasks: HashMap<u32, Known>,
     who: Vec<Who>,
@@ -74,7 +75,7 @@ impl Names {
         Names {
             symbols,
             cgroups,
-            irqs: HashMap::new(),
+            irqs: Irqs::default(),
             own_tgid: std::process::id(),
             tasks: HashMap::new(),
             who: Vec::new(),
@@ -276,34 +277,9 @@ impl Names {
 
     /// The rules.
     fn name(&mut self, record: &Record, key: &Key) -> Source {
-        let plain = |class: Class, name: String, detail: Option<String>| Source {
-            class,
-            name,
-            unit: None,
-            detail,
-            pids: Vec::new(),
-            own: false,
-        };
         let function = (record.detail != 0).then(|| self.function(record.detail));
         match record.kind() {
-            kind::VECTOR => match vector(record.id) {
-                (Class::Timer, _) => match function {
-                    Some(name) if !is_tick(&name) => {
-                        plain(Class::Timer, format!("hrtimer: {name}"), None)
-                    }
-                    tick => plain(Class::Timer, "tick".into(), tick),
-                },
-                (class, name) => {
-                    let from = self.origin(key.other).map(|name| format!("from {name}"));
-                    let detail: Vec<String> = function.into_iter().chain(from).collect();
-                    let detail = (!detail.is_empty()).then(|| detail.join(" "));
-                    plain(class, name, detail)
-                }
-            },
-            kind::IRQ => {
-                let name = self.irq(record.id, record.aux as usize);
-                plain(Class::Irq, name, Some(format!("irq {}", record.id)))
-            }
+            kind::VECTOR | kind::IRQ => self.interrupt(record, key, function),
             kind::SOFTIRQ => plain(Class::Softirq, softirq(record.id), function),
             kind::NMI => plain(Class::Nmi, "NMI".into(), function),
             kind::THREAD if record.id == 0 => plain(Class::Idle, "idle".into(), None),
@@ -333,6 +309,29 @@ impl Names {
         }
     }
 
+    /// Timers, interrupts between CPUs, and devices.
+    fn interrupt(&mut self, record: &Record, key: &Key, function: Option<String>) -> Source {
+        let (class, name) = match record.kind() {
+            kind::VECTOR => vector(record.id),
+            _ => match self.irqs.get(record.id, record.aux as usize) {
+                Irq::Timer => (Class::Timer, String::new()),
+                Irq::Ipi(name) => (Class::Ipi, name.clone()),
+                Irq::Device(name) => {
+                    return plain(Class::Irq, name.clone(), Some(format!("irq {}", record.id)));
+                }
+            },
+        };
+        if class == Class::Timer {
+            return match function {
+                Some(name) if !is_tick(&name) => plain(class, format!("hrtimer: {name}"), None),
+                tick => plain(class, "tick".into(), tick),
+            };
+        }
+        let from = self.origin(key.other).map(|name| format!("from {name}"));
+        let detail: Vec<String> = function.into_iter().chain(from).collect();
+        plain(class, name, (!detail.is_empty()).then(|| detail.join(" ")))
+    }
+
     fn function(&self, address: u64) -> String {
         match self.symbols.name(address) {
             // The compiler's clones (.isra.0, .cold) are the same function to a reader.
@@ -352,24 +351,21 @@ impl Names {
         let id = other & 0xffff;
         Some(match (other >> 16) as u8 & 0x7f {
             kind::VECTOR => vector(id).1,
-            kind::IRQ => format!("irq {}", self.irq(id, 0)),
+            kind::IRQ => match self.irqs.get(id, 0) {
+                Irq::Timer => "timer".to_owned(),
+                Irq::Ipi(name) => name.clone(),
+                Irq::Device(name) => format!("irq {name}"),
+            },
             kind::SOFTIRQ => format!("softirq {}", softirq(id)),
             kind::NMI => "NMI".to_owned(),
             _ => "an interrupt".to_owned(),
         })
     }
+}
 
-    /// Name of an action on an IRQ line, by its place.
-    fn irq(&mut self, irq: u32, place: usize) -> String {
-        let actions = self.irqs.entry(irq).or_insert_with(|| {
-            let text = fs::read_to_string(format!("/sys/kernel/irq/{irq}/actions"));
-            text.unwrap_or_default().trim().split(',').map(str::to_owned).collect()
-        });
-        match actions.get(place).or(actions.first()) {
-            Some(name) if !name.is_empty() => name.clone(),
-            _ => format!("irq {irq}"),
-        }
-    }
+/// A source of the kernel's own.
+fn plain(class: Class, name: String, detail: Option<String>) -> Source {
+    Source { class, name, unit: None, detail, pids: Vec::new(), own: false }
 }
 
 #[cfg(test)]

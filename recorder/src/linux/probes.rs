@@ -170,8 +170,10 @@ fn histogram(cost: &TimerCost, ticks_per_ns: f64) -> Vec<(f64, u64)> {
 }
 
 fn set_fifo(priority: u32) -> std::io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority as i32 };
+    // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
+    let priority = priority as i32;
+    let call = libc::SYS_sched_setscheduler;
     // SAFETY: the pointer is to a live value; 0 is the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) };
+    let result = unsafe { libc::syscall(call, 0, libc::SCHED_FIFO, &raw const priority) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

@@ -2,6 +2,7 @@
 //! right order, and write down what it cost and what was lost.
 
 use std::{
+    cell::RefCell,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -20,6 +21,7 @@ use crate::{
     cpulist::CpuSet,
     drain::Drain,
     feed::{Feed, State},
+    gone::Gone,
     machine,
     names::Names,
     options::{Options, ProgramOption},
@@ -236,8 +238,10 @@ impl Session {
             },
             _ => None,
         };
+        let gone = RefCell::new(Gone::default());
         let progress = |passed: Duration| {
             (watch.progress)(passed);
+            self.look_for(&mut gone.borrow_mut(), passed);
             if let Some(feed) = watch.feed {
                 self.tell(feed, passed, &before);
             }
@@ -245,6 +249,7 @@ impl Session {
         let watch = Watch { progress: &progress, ..*watch };
         let mut exit_code = subject::wait(options, &watch, child.as_mut());
 
+        let gone = gone.into_inner();
         let finished = self.stop_probes();
         if self.probes.is_empty() {
             subject::close_slices(&self.measured, &self.housekeeping);
@@ -263,7 +268,11 @@ impl Session {
             totals.window_ns,
             stopped.cpu_ns,
         );
-        let trailer = Trailer { overhead, ..totals.trailer };
+        let mut trailer = Trailer { overhead, ..totals.trailer };
+        for remark in gone.remarks() {
+            trailer.remarks.push(remark.clone());
+            self.remarks.push(remark);
+        }
         if options.program.is_some() && stopped.assembled.threads.is_empty() {
             self.remarks.push("no thread of the program ran while it was recorded".to_owned());
         }
@@ -282,10 +291,27 @@ impl Session {
         let Some(bpf) = &self.bpf else { return };
         bpf.watch(|_| Wanted::Track);
         std::thread::sleep(WARM_UP);
-        // Detours are put together by time; where there are none, the order of records tells.
-        let records = if self.probes.is_empty() { Wanted::RecordsInOrder } else { Wanted::Records };
-        bpf.watch(|cpu| if self.measured.contains(&cpu) { records } else { Wanted::Track });
+        bpf.watch(|cpu| self.wanted(cpu));
         std::thread::sleep(WARM_UP);
+    }
+
+    /// What the programs are to do on a CPU while it is recorded.
+    fn wanted(&self, cpu: u32) -> Wanted {
+        match self.measured.contains(&cpu) {
+            false => Wanted::Track,
+            // Detours are put together by time; where there are none, the order of records tells.
+            true if self.probes.is_empty() => Wanted::RecordsInOrder,
+            true => Wanted::Records,
+        }
+    }
+
+    /// Lets go of CPUs that are not there any more.
+    fn look_for(&self, gone: &mut Gone, passed: Duration) {
+        if gone.look(&self.probes, passed)
+            && let Some(bpf) = &self.bpf
+        {
+            bpf.watch(|cpu| if gone.contains(cpu) { Wanted::Nothing } else { self.wanted(cpu) });
+        }
     }
 
     /// Says how it goes, once a second: the counters lie in memory that the CPUs are busy with.

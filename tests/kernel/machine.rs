@@ -1,0 +1,199 @@
+//! What only some kernels have, and what one does to virtual machines alone: hooks that come and go
+//! with versions, limits of old kernels, NMIs from outside, CPUs that go offline.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use trace::{Class, RecordFlags};
+
+use crate::support::{Needs, Recording, Scratch, Test, detour, report, sum, text};
+
+pub const TESTS: &[Test] = &[
+    (
+        "every_hook_that_this_kernel_has_is_attached_and_fires",
+        Needs::Root,
+        every_hook_that_this_kernel_has_is_attached_and_fires,
+    ),
+    (
+        "a_low_limit_of_locked_memory_is_raised_or_the_remedy_said",
+        Needs::Root,
+        a_low_limit_of_locked_memory_is_raised_or_the_remedy_said,
+    ),
+    ("injected_nmis_are_counted_one_by_one", Needs::Vm, injected_nmis_are_counted_one_by_one),
+    (
+        "a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else",
+        Needs::Vm,
+        a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else,
+    ),
+];
+
+/// What `detour doctor` says of the hooks: name, whether it is there, and what was found.
+fn hooks() -> Result<Vec<(String, bool, String)>> {
+    let output = detour().args(["doctor", "--json"]).output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let doctor: Value = serde_json::from_slice(&output.stdout)?;
+    let checks = doctor["checks"].as_array().context("no checks")?;
+    let hook = |check: &Value| {
+        let name = check["what"].as_str()?.strip_prefix("hook ")?.to_owned();
+        Some((name, check["state"] == "ok", check["found"].as_str()?.to_owned()))
+    };
+    Ok(checks.iter().filter_map(hook).collect())
+}
+
+/// Tracepoints of the running kernel, by their names alone.
+fn tracepoints() -> Result<BTreeSet<String>> {
+    let listed = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .iter()
+        .find_map(|place| fs::read_to_string(Path::new(place).join("available_events")).ok());
+    let listed = listed.context("no tracefs: mount -t tracefs none /sys/kernel/tracing")?;
+    Ok(listed.lines().filter_map(|line| Some(line.split_once(':')?.1.to_owned())).collect())
+}
+
+fn every_hook_that_this_kernel_has_is_attached_and_fires() -> Result<()> {
+    let hooks = hooks()?;
+    let tracepoints = tracepoints()?;
+    ensure!(hooks.len() >= 15, "only {} hooks: {hooks:?}", hooks.len());
+    let mut compared = 0;
+    for (name, there, found) in &hooks {
+        ensure!(!found.contains("does not fire"), "{name}: {found}");
+        // Others are functions, events and groups of tracepoints.
+        let offered = tracepoints.contains(name);
+        if offered || name.starts_with("ipi_send") || name.starts_with("csd_") {
+            ensure!(*there == offered, "{name}: the kernel has it: {offered}; {found}");
+            compared += 1;
+        } else {
+            ensure!(*there, "{name}: {found}");
+        }
+    }
+    ensure!(compared >= 10, "only {compared} hooks are known as tracepoints");
+    Ok(())
+}
+
+/// Kernels before 5.11 count BPF maps as locked memory.
+fn a_low_limit_of_locked_memory_is_raised_or_the_remedy_said() -> Result<()> {
+    let scratch = Scratch::new("memlock")?;
+    // Whoever may raise limits gets a whole recording.
+    let path = scratch.file("raised.detour");
+    let output = limited(&path, true).output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    ensure!(report(&path)?["mode"] == "attributed", "{}", text(&output.stderr));
+    // Who may not gets one on newer kernels, and on others is told what to do.
+    let path = scratch.file("kept.detour");
+    let output = limited(&path, false).output()?;
+    let said = text(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    let mode = report(&path)?["mode"].clone();
+    if recorder::machine::version() >= (5, 11) {
+        ensure!(mode == "attributed", "{mode}: {said}");
+    } else {
+        ensure!(mode == "probe_only" && said.contains("ulimit -l unlimited"), "{mode}: {said}");
+    }
+    Ok(())
+}
+
+/// A short recording that starts with 64 KiB of memory to lock, the default of old systems.
+fn limited(path: &Path, may_raise: bool) -> Command {
+    const CAP_SYS_RESOURCE: libc::c_ulong = 24;
+    let mut command = detour();
+    command.args(["record", "-d", "500ms", "-o"]).arg(path);
+    let prepare = move || {
+        let limit = libc::rlimit { rlim_cur: 64 << 10, rlim_max: 64 << 10 };
+        // SAFETY: the pointer is to a live value.
+        let mut result = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) };
+        if !may_raise && result == 0 {
+            // SAFETY: takes numbers only. Gone with the next exec.
+            result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) };
+        }
+        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: two system calls, nothing else, between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+    command
+}
+
+/// The host injects them when the console asks for it.
+fn injected_nmis_are_counted_one_by_one() -> Result<()> {
+    const WANTED: u64 = 20;
+    let scratch = Scratch::new("nmi")?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", "120s"])?;
+    let before = nmis()?;
+    fs::write("/dev/console", format!("@vm nmi {WANTED}\n"))?;
+    let start = Instant::now();
+    // Every CPU gets each.
+    while nmis()? < before + WANTED * recorder::machine::online().len() as u64 {
+        ensure!(start.elapsed() < Duration::from_secs(60), "{} NMIs came", nmis()? - before);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let came = nmis()? - before;
+    let report = recording.stop()?.report()?;
+    let recorded = sum(&report, "nmi", "", "count");
+    ensure!(recorded == came, "{recorded} of {came} recorded");
+    Ok(())
+}
+
+/// On all CPUs, as the kernel counts them.
+fn nmis() -> Result<u64> {
+    let interrupts = fs::read_to_string("/proc/interrupts")?;
+    let line = interrupts.lines().find_map(|line| line.trim().strip_prefix("NMI:"));
+    let counts = line.context("no NMI in /proc/interrupts")?.split_whitespace();
+    Ok(counts.map_while(|count| count.parse::<u64>().ok()).sum())
+}
+
+/// A CPU that is switched off, and on again with the test.
+struct Offline(&'static str);
+
+impl Offline {
+    fn switch(cpu: &'static str) -> Result<Offline> {
+        fs::write(cpu, "0").with_context(|| format!("cannot switch off {cpu}"))?;
+        Ok(Offline(cpu))
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0, "1");
+    }
+}
+
+fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()> {
+    let scratch = Scratch::new("offline")?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-c", "0-1", "-d", "120s"])?;
+    std::thread::sleep(Duration::from_secs(2));
+    let offline = Offline::switch("/sys/devices/system/cpu/cpu1/online")?;
+    std::thread::sleep(Duration::from_secs(2));
+    // It comes back, and is not measured any more.
+    drop(offline);
+    std::thread::sleep(Duration::from_secs(2));
+    let stopping = Instant::now();
+    let trace = recording.stop()?;
+    ensure!(stopping.elapsed() < Duration::from_secs(30), "it took {:?}", stopping.elapsed());
+    let report = trace.report()?;
+    ensure!(report["truncated"].is_null(), "{}", report["truncated"]);
+    let remarks = report["remarks"].to_string();
+    ensure!(remarks.contains("CPU 1 went offline"), "{remarks}");
+    let watched = |cpu: u64| {
+        let cpus = report["cpus"].as_array()?;
+        cpus.iter().find(|row| row["cpu"] == cpu)?["window_s"].as_f64()
+    };
+    let (Some(first), Some(second)) = (watched(0), watched(1)) else {
+        bail!("how long CPUs were watched is not said: {}", report["cpus"])
+    };
+    ensure!(first > 5.5 && second > 1.5 && second < first - 3.0, "{first} s and {second} s");
+    // The other one has its ticks to the end.
+    let last = |class: Class| {
+        let records = trace.records().filter(|(source, _)| source.class == class);
+        let counted = records.filter(|(_, r)| !r.flags.contains(RecordFlags::CONTINUED));
+        counted.map(|(_, record)| record.start_ns).max().unwrap_or(0)
+    };
+    ensure!(last(Class::Timer) as f64 > (first - 1.0) * 1e9, "ticks end too early");
+    Ok(())
+}

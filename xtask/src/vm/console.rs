@@ -1,0 +1,108 @@
+//! What the guest tells: lines that begin with `@vm`, among everything else on its console.
+
+use serde_json::Value;
+
+/// What was understood so far.
+#[derive(Debug, Default)]
+pub struct Console {
+    /// Seconds from power-on to the first command, by the guest's clock.
+    pub up_s: Option<f64>,
+    pub release: Option<String>,
+    pub tests: Vec<Test>,
+    /// What `detour doctor --json` said.
+    pub doctor: Option<Value>,
+    /// It came to the end of its script.
+    pub ended: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Test {
+    pub name: String,
+    pub outcome: Outcome,
+    pub seconds: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    Skipped,
+    Failed,
+}
+
+/// What the guest wants of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// So many NMIs, one after the other.
+    Nmi(u32),
+}
+
+impl Console {
+    /// Takes in one line; what it asks for is returned.
+    pub fn look(&mut self, line: &str) -> Option<Wish> {
+        // A message of the kernel's may stand before it on the same line.
+        let (_, said) = line.split_once("@vm ")?;
+        let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+        match word {
+            "up" => self.up_s = rest.parse().ok(),
+            "kernel" => self.release = Some(rest.to_owned()),
+            "test" => self.tests.extend(test(rest)),
+            "doctor" => self.doctor = serde_json::from_str(rest).ok(),
+            "end" => self.ended = true,
+            "nmi" => return rest.parse().ok().map(Wish::Nmi),
+            _ => {}
+        }
+        None
+    }
+
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.tests.iter().filter(|test| test.outcome == outcome).count()
+    }
+}
+
+fn test(text: &str) -> Option<Test> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [name, outcome, from, to] = words[..] else { return None };
+    let outcome = match outcome {
+        "passed" => Outcome::Passed,
+        "skipped" => Outcome::Skipped,
+        _ => Outcome::Failed,
+    };
+    let (from, to): (f64, f64) = (from.parse().ok()?, to.parse().ok()?);
+    Some(Test { name: name.to_owned(), outcome, seconds: to - from })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_are_understood_among_other_lines() {
+        let mut console = Console::default();
+        let lines = [
+            "[    0.000000] Linux version 6.1",
+            "@vm up 3.25",
+            "[    3.3] something @vm kernel 6.1.0-50-cloud-amd64",
+            "test closure ... ok",
+            "@vm test a_daemon passed 3.5 15.75",
+            "@vm test an_ipi FAILED 15.75 16",
+            "@vm test cut_off",
+            "@vm test hot_unplug skipped 16 16.1",
+            "@vm doctor {\"checks\":[]}",
+        ];
+        assert!(lines.iter().all(|line| console.look(line).is_none()));
+        assert_eq!(console.up_s, Some(3.25));
+        assert_eq!(console.release.as_deref(), Some("6.1.0-50-cloud-amd64"));
+        assert_eq!(console.tests[0].seconds, 12.25);
+        let counts = [Outcome::Passed, Outcome::Failed, Outcome::Skipped].map(|o| console.count(o));
+        assert_eq!(counts, [1, 1, 1]);
+        assert!(console.doctor.is_some() && !console.ended);
+        console.look("@vm end");
+        assert!(console.ended);
+    }
+
+    #[test]
+    fn the_guest_may_ask_for_nmis() {
+        assert_eq!(Console::default().look("@vm nmi 20"), Some(Wish::Nmi(20)));
+        assert_eq!(Console::default().look("@vm nmi many"), None);
+    }
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# The guest's first process. Lines that begin with `@vm` are for the host.
+export PATH=/bin HOME=/ TMPDIR=/tmp
+/bin/busybox --install -s /bin
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mount -t tmpfs none /tmp
+mount -t cgroup2 none /sys/fs/cgroup
+mount -t debugfs none /sys/kernel/debug
+mount -t tracefs none /sys/kernel/tracing
+mkdir -p /dev/pts && mount -t devpts none /dev/pts
+ip link set lo up
+echo "@vm up $(cut -d' ' -f1 /proc/uptime)"
+echo "@vm kernel $(uname -r)"
+# Told in a file: what a program prints may be cut by a message of the kernel's.
+one_test() {
+    from=$(cut -d' ' -f1 /proc/uptime)
+    timeout 150 /bin/kernel-tests --test-threads=1 --exact "$1" > /tmp/test.log 2>&1
+    to=$(cut -d' ' -f1 /proc/uptime)
+    if grep -q '^test result: ok. 1 passed' /tmp/test.log; then outcome=passed
+    elif grep -q '^test result: ok. 0 passed; 0 failed; 1 ignored' /tmp/test.log; then outcome=skipped
+    else outcome=FAILED; fi
+    [ $outcome = FAILED ] && sed 's/^/    /' /tmp/test.log
+    echo "@vm test $1 $outcome $from $to"
+}
+. /script
+echo "@vm end"
+sync
+reboot -f

@@ -1,0 +1,226 @@
+//! The matrix on the terminal and as `docs/kernels.md`.
+
+use std::{fmt::Write, fs, time::Duration};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{
+    console::{Console, Outcome},
+    kernels::Kernel,
+    machine::End,
+};
+use crate::{bench::page::machine, workspace::Workspace};
+
+const PAGE: &str = "docs/kernels.md";
+
+/// How a kernel fared.
+pub enum Fate {
+    Ran { console: Console, end: End, took: Duration },
+    Skipped(String),
+}
+
+impl Fate {
+    /// It ran to its end, and no test failed.
+    pub fn is_good(&self) -> bool {
+        match self {
+            Fate::Skipped(_) => true,
+            Fate::Ran { console, end, .. } => {
+                *end == End::Itself
+                    && console.ended
+                    && console.count(Outcome::Failed) == 0
+                    && console.count(Outcome::Passed) > 0
+            }
+        }
+    }
+
+    fn outcome(&self, test: &str) -> &'static str {
+        let Fate::Ran { console, .. } = self else { return "not tried" };
+        match console.tests.iter().find(|ran| ran.name == test).map(|ran| ran.outcome) {
+            Some(Outcome::Passed) => "passed",
+            Some(Outcome::Skipped) => "skipped",
+            Some(Outcome::Failed) => "**FAILED**",
+            None => "**not reached**",
+        }
+    }
+}
+
+/// What `doctor` found of a hook: whether all is well, and the words.
+fn hook<'a>(doctor: &'a Value, name: &str) -> Option<(bool, &'a str)> {
+    let what = format!("hook {name}");
+    let check = doctor["checks"].as_array()?.iter().find(|check| check["what"] == what)?;
+    Some((check["state"] == "ok", check["found"].as_str()?))
+}
+
+fn is_attached(doctor: &Value, name: &str) -> bool {
+    hook(doctor, name).is_some_and(|(good, found)| good && found.starts_with("attached"))
+}
+
+/// What marks the end of page faults there.
+fn fault_end(doctor: &Value) -> &'static str {
+    if is_attached(doctor, "handle_mm_fault return") {
+        "return of handle_mm_fault"
+    } else if is_attached(doctor, "minor-faults") {
+        "software events"
+    } else {
+        "nothing: points"
+    }
+}
+
+fn missing_hooks(doctor: &Value) -> String {
+    let checks = doctor["checks"].as_array().into_iter().flatten();
+    let names: Vec<&str> = checks
+        .filter(|check| check["state"] != "ok")
+        .filter_map(|check| check["what"].as_str()?.strip_prefix("hook "))
+        .collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn clock(doctor: &Value) -> &str {
+    let checks = doctor["checks"].as_array().into_iter().flatten();
+    let found = checks.filter(|check| check["what"] == "clock").filter_map(|c| c["found"].as_str());
+    found.filter_map(|found| found.rsplit(' ').next()).next().unwrap_or("unknown")
+}
+
+const HEADER: [&str; 9] = [
+    "kernel",
+    "release",
+    "boot s",
+    "probe reads",
+    "hooks missing",
+    "page faults end at",
+    "IPI senders",
+    "tests",
+    "s in all",
+];
+
+fn row(kernel: &Kernel, fate: &Fate) -> [String; 9] {
+    let name = kernel.name.to_owned();
+    let Fate::Ran { console, took, .. } = fate else {
+        let mut row: [String; 9] = Default::default();
+        row[0] = name;
+        row[1] = "not tried".to_owned();
+        return row;
+    };
+    let nothing = Value::Null;
+    let doctor = console.doctor.as_ref().unwrap_or(&nothing);
+    let senders = if is_attached(doctor, "ipi_send_cpu") { "named" } else { "not told" };
+    let counts = [Outcome::Passed, Outcome::Failed, Outcome::Skipped].map(|o| console.count(o));
+    let mut tests = format!("{} passed", counts[0]);
+    for (count, word) in [(counts[1], "FAILED"), (counts[2], "skipped")] {
+        if count > 0 {
+            let _ = write!(tests, ", {count} {word}");
+        }
+    }
+    [
+        name,
+        console.release.clone().unwrap_or_else(|| "did not boot".to_owned()),
+        console.up_s.map_or_else(String::new, |s| format!("{s:.1}")),
+        clock(doctor).to_owned(),
+        missing_hooks(doctor),
+        fault_end(doctor).to_owned(),
+        senders.to_owned(),
+        tests,
+        format!("{:.0}", took.as_secs_f64()),
+    ]
+}
+
+pub fn table(fates: &[(Kernel, Fate)]) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).force_no_tty();
+    table.set_header(HEADER);
+    table.add_rows(fates.iter().map(|(kernel, fate)| row(kernel, fate)));
+    table.trim_fmt()
+}
+
+pub fn write(workspace: &Workspace, fates: &[(Kernel, Fate)], tests: &[&str]) -> Result<()> {
+    let mut page = text(fates, tests);
+    let mut about = String::new();
+    for (key, value) in machine(workspace) {
+        let _ = writeln!(about, "- host {key}: {value}");
+    }
+    page = page.replace("HOST\n", &about);
+    fs::write(workspace.root.join(PAGE), page).with_context(|| format!("cannot write {PAGE}"))?;
+    println!("wrote {PAGE}");
+    Ok(())
+}
+
+fn text(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
+    let mut text = String::from("<!-- Generated by `cargo xtask vm`; do not edit. -->\n\n");
+    text.push_str(
+        "# What works on which kernel\n\n\
+         Each kernel is Debian's own, booted by QEMU on two emulated CPUs with the statically linked \
+         programs in its initramfs; the kernel tests run inside. The BPF object is the same on all of \
+         them. Times are the guest's, on a host that had other work to do.\n\n\
+         HOST\n\n",
+    );
+    markdown(&mut text, &HEADER, fates.iter().map(|(kernel, fate)| row(kernel, fate).to_vec()));
+    text.push_str("\n## Tests\n\n");
+    let names = std::iter::once("test").chain(fates.iter().map(|(kernel, _)| kernel.name));
+    let rows = tests.iter().map(|test| {
+        let outcomes = fates.iter().map(|(_, fate)| fate.outcome(test).to_owned());
+        std::iter::once(test.replace('_', " ")).chain(outcomes).collect()
+    });
+    markdown(&mut text, &names.collect::<Vec<_>>(), rows);
+    text.push_str(
+        "\nA hook counts as present when it has fired in a self-test that provokes it. Hooks that \
+         nothing provokes (device interrupts, NMIs, work queues) count when they attach; the tests \
+         above make them fire. \"Not told\": the kernel has no `ipi_send_cpu`, so an IPI is recorded \
+         without its sender, and `detour doctor` says so.\n",
+    );
+    text
+}
+
+fn markdown(text: &mut String, header: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let _ = writeln!(text, "| {} |\n|{}", header.join(" | "), "---|".repeat(header.len()));
+    for row in rows {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::kernels::KERNELS;
+
+    fn ran(lines: &[&str]) -> Fate {
+        let mut console = Console::default();
+        for line in lines {
+            console.look(line);
+        }
+        Fate::Ran { console, end: End::Itself, took: Duration::from_secs(70) }
+    }
+
+    const DOCTOR: &str = r#"@vm doctor {"checks":[
+        {"what":"hook handle_mm_fault return","state":"ok","found":"attached, 9 hits in the self-test"},
+        {"what":"hook minor-faults","state":"ok","found":"not needed: it does the same"},
+        {"what":"hook ipi_send_cpu","state":"reduced","found":"no such tracepoint"},
+        {"what":"clock","state":"ok","found":"clocksource tsc, the probe uses rdtsc"}]}"#;
+
+    #[test]
+    fn a_kernel_is_good_when_it_came_to_its_end_and_nothing_failed() {
+        let start = ["@vm test a passed 1 2"];
+        assert!(!ran(&start).is_good());
+        assert!(ran(&["@vm test a passed 1 2", "@vm end"]).is_good());
+        assert!(!ran(&["@vm test a passed 1 2", "@vm test b FAILED 2 3", "@vm end"]).is_good());
+        // Nothing tried is nothing shown.
+        assert!(!ran(&["@vm end"]).is_good());
+    }
+
+    #[test]
+    fn the_page_names_what_is_missing_and_keeps_its_tables_in_shape() {
+        let doctor = DOCTOR.replace('\n', "");
+        let first = ran(&["@vm kernel 6.1.0", &doctor, "@vm test a_b passed 1 2", "@vm end"]);
+        let fates = [(KERNELS[1], first), (KERNELS[2], Fate::Skipped("no mirror".into()))];
+        let text = text(&fates, &["a_b", "c"]);
+        for words in ["ipi_send_cpu", "return of handle_mm_fault", "not told", "rdtsc", "a b"] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+        assert!(text.contains("not reached") && text.contains("not tried"), "{text}");
+        // Where things are on a machine is nobody's business.
+        assert!(!text.contains("mirror"), "{text}");
+        let bars = |line: &str| line.matches('|').count();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| 6.")).collect();
+        assert!(rows.iter().all(|line| bars(line) == HEADER.len() + 1), "{rows:?}");
+    }
+}

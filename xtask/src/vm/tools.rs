@@ -1,0 +1,118 @@
+//! What the guests need of the host: QEMU with its firmware, and a busybox for each processor. All
+//! from one Debian suite, with that suite's own C library, so that the host's does not matter.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    archive::{self, Archive, once},
+    kernels::{Kernel, Processor},
+};
+use crate::exec;
+
+/// Where tools come from, whatever the host is.
+pub const SUITE: &str = "trixie";
+
+/// Everything for one kernel.
+pub struct Tools {
+    pub processor: Processor,
+    /// The kernel's image, and the package it comes from.
+    pub kernel: PathBuf,
+    pub package: String,
+    pub busybox: PathBuf,
+    qemu: PathBuf,
+}
+
+impl Tools {
+    /// Unpacked below `place` where they are not there yet.
+    pub fn get(place: &Path, kernel: &Kernel) -> Result<Tools> {
+        let qemu = place.join("qemu");
+        once(&qemu, |into| {
+            println!("getting QEMU");
+            let archive = Archive::open(place, SUITE, &archive::host()?)?;
+            archive.unpack_with_dependencies(&["qemu-system-x86", "qemu-system-arm"], into)
+        })?;
+        let architecture = kernel.processor.architecture();
+        let busybox = place.join(format!("busybox-{architecture}"));
+        once(&busybox, |into| {
+            Archive::open(place, SUITE, architecture)?.unpack("busybox-static", into)
+        })?;
+        let directory = place.join(format!("kernel-{}", kernel.name));
+        once(&directory, |into| {
+            println!("getting Linux {}", kernel.name);
+            get_kernel(&Archive::open(place, kernel.suite, architecture)?, kernel, into)
+        })?;
+        Ok(Tools {
+            processor: kernel.processor,
+            kernel: directory.join("vmlinuz"),
+            package: fs::read_to_string(directory.join("package"))?,
+            busybox: busybox.join("usr/bin/busybox"),
+            qemu,
+        })
+    }
+
+    /// QEMU, started by the loader of its own C library.
+    pub fn qemu(&self) -> Result<Command> {
+        let program = match self.processor {
+            Processor::X86 => "qemu-system-x86_64",
+            Processor::Arm => "qemu-system-aarch64",
+        };
+        let libraries = find(&self.qemu.join("usr/lib"), "-linux-gnu")?;
+        let loader = find(&libraries, "ld-linux-")?;
+        let mut command = exec::command(loader, &self.qemu);
+        command.arg("--library-path").arg(&libraries);
+        command.arg(self.qemu.join("usr/bin").join(program));
+        command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
+        for firmware in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
+            command.arg("-L").arg(self.qemu.join(firmware));
+        }
+        Ok(command)
+    }
+}
+
+/// Leaves the image and the package's name in a directory.
+fn get_kernel(archive: &Archive, kernel: &Kernel, into: &Path) -> Result<()> {
+    let mut package = None;
+    // From 6.19 on the image is in a package of its own.
+    for kind in ["linux-binary-", "linux-image-"] {
+        let prefix = format!("{kind}{}", kernel.series);
+        package = package.or(archive.newest(&prefix, kernel.flavour)?);
+    }
+    let package = package.with_context(|| {
+        format!("{} has no linux-image-{}*{}", kernel.suite, kernel.series, kernel.flavour)
+    })?;
+    let unpacked = into.join("unpacked");
+    archive.unpack(&package, &unpacked)?;
+    fs::rename(image(&unpacked)?, into.join("vmlinuz"))?;
+    fs::write(into.join("package"), &package)?;
+    fs::remove_dir_all(unpacked).map_err(Into::into)
+}
+
+/// The image in an unpacked package: in /boot, or from 6.19 on with the modules.
+fn image(unpacked: &Path) -> Result<PathBuf> {
+    if let Ok(image) = find(&unpacked.join("boot"), "vmlinuz-") {
+        return Ok(image);
+    }
+    let modules = unpacked.join("usr/lib/modules");
+    let version = fs::read_dir(&modules)
+        .with_context(|| format!("no kernel in {}", unpacked.display()))?
+        .flatten()
+        .map(|entry| entry.path().join("vmlinuz"))
+        .find(|image| image.is_file());
+    version.with_context(|| format!("no kernel in {}", modules.display()))
+}
+
+/// The entry of a directory whose name has this in it.
+fn find(directory: &Path, part: &str) -> Result<PathBuf> {
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
+    let named =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
+    let found = entries.flatten().map(|entry| entry.path()).find(named);
+    found.with_context(|| format!("{} has no {part}*", directory.display()))
+}
