@@ -2,6 +2,7 @@
 
 mod bench;
 mod btf;
+mod dist;
 mod docs;
 mod ebpf;
 mod exec;
@@ -44,6 +45,8 @@ enum Command {
     Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
+    /// Build what people install: static binary, .deb, .rpm, container
+    Dist(Dist),
     /// Boot other kernels in virtual machines, run the kernel tests there, write docs/kernels.md
     Vm(Vm),
 }
@@ -89,6 +92,13 @@ struct Page {
 }
 
 #[derive(Args)]
+struct Dist {
+    /// Install the packages in a clean root and run what is in them
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Args)]
 struct Validate {
     /// A tenth of the runs; the table is printed but not published in docs/
     #[arg(long)]
@@ -128,6 +138,7 @@ fn run(command: Command) -> Result<ExitCode> {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }
         Command::Docs => docs::run(&workspace)?,
+        Command::Dist(options) => dist::run(&workspace, options.check, |line| println!("{line}"))?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),
         Command::Vm(options) => vm::run(&workspace, &options.kernels)?,

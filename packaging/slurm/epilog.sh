@@ -1,0 +1,27 @@
+#!/bin/sh
+# Slurm epilog: ends the recording that the prolog began. A recording that is interrupted is whole.
+#
+# The exit code is always 0: Slurm drains a node whose epilog fails, and noise is no reason for that.
+
+DETOUR_DIR=/var/lib/detour/jobs
+[ -r /etc/default/detour ] && . /etc/default/detour
+
+job=${SLURM_JOB_ID:-}
+case $job in '' | *[!0-9]*) exit 0 ;; esac
+file=$DETOUR_DIR/$job.pid
+[ -r "$file" ] || exit 0
+read -r pid <"$file" || pid=
+rm -f "$file"
+case $pid in '' | *[!0-9]*) exit 0 ;; esac
+
+ours() {
+    # The number may be another process's by now.
+    read -r name <"/proc/$pid/comm" 2>/dev/null && [ "$name" = detour ]
+}
+ours && kill -INT "$pid" 2>/dev/null
+# It takes a moment to write the end of the file; the node is free before that.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    ours || break
+    sleep 0.2
+done
+exit 0
