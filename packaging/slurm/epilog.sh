@@ -8,7 +8,9 @@ DETOUR_DIR=/var/lib/detour/jobs
 
 job=${SLURM_JOB_ID:-}
 case $job in '' | *[!0-9]*) exit 0 ;; esac
-file=$DETOUR_DIR/$job.pid
+name=$job-${SLURMD_NODENAME:-node}
+case $name in *[!A-Za-z0-9._-]*) exit 0 ;; esac
+file=$DETOUR_DIR/$name.pid
 [ -r "$file" ] || exit 0
 read -r pid <"$file" || pid=
 rm -f "$file"
@@ -16,7 +18,7 @@ case $pid in '' | *[!0-9]*) exit 0 ;; esac
 
 ours() {
     # The number may be another process's by now.
-    read -r name <"/proc/$pid/comm" 2>/dev/null && [ "$name" = detour ]
+    read -r program <"/proc/$pid/comm" 2>/dev/null && [ "$program" = detour ]
 }
 ours && kill -INT "$pid" 2>/dev/null
 # It takes a moment to write the end of the file; the node is free before that.

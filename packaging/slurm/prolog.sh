@@ -14,6 +14,9 @@ DETOUR_LONGEST=7d
 
 job=${SLURM_JOB_ID:-}
 case $job in '' | *[!0-9]*) exit 0 ;; esac
+# Several node daemons may share a host.
+name=$job-${SLURMD_NODENAME:-node}
+case $name in *[!A-Za-z0-9._-]*) exit 0 ;; esac
 case $DETOUR_JOBS:${SLURM_JOB_COMMENT:-} in
 all:* | *:*detour*) ;;
 *) exit 0 ;;
@@ -22,7 +25,7 @@ esac
 (umask 027 && mkdir -p "$DETOUR_DIR") 2>/dev/null || exit 0
 
 # A session of its own, with nothing of slurmd's open: slurmd does not wait for it.
-setsid -f sh -c 'umask 027; echo $$ >"$1/$2.pid"; shift 2; exec "$@"' sh "$DETOUR_DIR" "$job" \
+setsid -f sh -c 'umask 027; echo $$ >"$1/$2.pid"; shift 2; exec "$@"' sh "$DETOUR_DIR" "$name" \
     "$DETOUR" record --quiet --no-probe --duration "$DETOUR_LONGEST" \
     --output "$DETOUR_DIR/detour-%j-%h-%t.detour" \
     </dev/null >/dev/null 2>>"$DETOUR_DIR/errors.log"

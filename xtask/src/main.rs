@@ -8,6 +8,7 @@ mod ebpf;
 mod exec;
 mod fuzz;
 mod page;
+mod slurm;
 mod tally;
 mod test;
 mod tools;
@@ -47,6 +48,8 @@ enum Command {
     Validate(Validate),
     /// Build what people install: static binary, .deb, .rpm, container
     Dist(Dist),
+    /// Start a Slurm of two nodes on this host; record, merge and share a simulation as jobs
+    Slurm,
     /// Boot other kernels in virtual machines, run the kernel tests there, write docs/kernels.md
     Vm(Vm),
 }
@@ -63,7 +66,7 @@ struct Ebpf {
 
 #[derive(Args)]
 struct Test {
-    /// Also the short form of the benchmarks
+    /// Also packages, Slurm and the short form of the benchmarks
     #[arg(long)]
     all: bool,
 }
@@ -139,6 +142,7 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Docs => docs::run(&workspace)?,
         Command::Dist(options) => dist::run(&workspace, options.check, |line| println!("{line}"))?,
+        Command::Slurm => slurm::run(&workspace, |line| println!("{line}"))?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),
         Command::Vm(options) => vm::run(&workspace, &options.kernels)?,

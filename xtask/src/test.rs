@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{bench, ebpf, exec, page, tally::Tally, workspace::Workspace};
+use crate::{bench, dist, ebpf, exec, page, slurm, tally::Tally, workspace::Workspace};
 
 /// Tests on the running kernel, which need root, time, and a machine to themselves.
 const KERNEL_TESTS: &str = "kernel";
@@ -65,6 +65,20 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         exec::watch(&mut command, |line| tally.look(line))?
     });
     if all {
+        steps.step("packages", |tally| {
+            let good = dist::run(workspace, true, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("a package is not as it should be") }
+        });
+        steps.step("Slurm", |tally| {
+            let good = slurm::run(workspace, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("something went wrong in a job") }
+        });
         steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),

@@ -122,7 +122,7 @@ impl Check<'_> {
                 return Ok(Done::Skipped(format!("there is no {tool}")));
             }
         }
-        if !is_root() {
+        if !exec::is_root() {
             return Ok(Done::Skipped("a root of its own needs root".to_owned()));
         }
         let root = Temporary::new(self, "root")?;
@@ -266,13 +266,6 @@ impl Check<'_> {
 
 fn contains(content: &[u8], wanted: &[u8]) -> bool {
     content.windows(wanted.len()).any(|window| window == wanted)
-}
-
-fn is_root() -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|status| {
-        let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        ids.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
-    })
 }
 
 /// What dpkg needs, and where the kernel's files go.

@@ -62,7 +62,7 @@ pub fn run(workspace: &Workspace, check: bool, mut say: impl FnMut(&str)) -> Res
         let compiler = match Compiler::find(workspace, &tools, processor) {
             Ok(compiler) => compiler,
             Err(missing) => {
-                say(&format!("test packages_for_{architecture} ... ignored, {missing:#}"));
+                skip(&mut say, &format!("packages_for_{architecture}"), &format!("{missing:#}"));
                 continue;
             }
         };
@@ -71,7 +71,8 @@ pub fn run(workspace: &Workspace, check: bool, mut say: impl FnMut(&str)) -> Res
             runs_here = Some(binary.clone());
         }
         let Some(program) = &runs_here else {
-            say(&format!("test packages_for_{architecture} ... ignored, no binary for this host"));
+            let why = "man pages come from a binary for this host, and there is none";
+            skip(&mut say, &format!("packages_for_{architecture}"), why);
             continue;
         };
         let packages = make(workspace, &place, &release, processor, &binary, program, &mut say)?;
@@ -116,8 +117,14 @@ fn skipping(built: Result<PathBuf>, what: &str, say: &mut impl FnMut(&str)) -> O
             Some(path)
         }
         Err(missing) => {
-            say(&format!("test the_{what}_is_built ... ignored, {missing:#}"));
+            skip(say, &format!("the_{what}_is_built"), &format!("{missing:#}"));
             None
         }
     }
+}
+
+/// Said as a test binary says it.
+fn skip(say: &mut impl FnMut(&str), name: &str, why: &str) {
+    say(&format!("test dist::{name} ... ignored, {why}"));
+    say("test result: ok. 0 passed; 0 failed; 1 ignored");
 }
