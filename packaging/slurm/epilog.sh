@@ -18,9 +18,9 @@ case $pid in '' | *[!0-9]*) exit 0 ;; esac
 
 ours() {
     # The number may be another process's by now.
-    read -r program <"/proc/$pid/comm" 2>/dev/null && [ "$program" = detour ]
+    grep -qF -- "$DETOUR_DIR/detour-" "/proc/$pid/cmdline" 2>/dev/null
 }
-ours && kill -INT "$pid" 2>/dev/null
+ours && kill -TERM "$pid" 2>/dev/null
 # It takes a moment to write the end of the file; the node is free before that.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     ours || break

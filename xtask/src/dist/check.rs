@@ -250,7 +250,7 @@ impl Check<'_> {
             let text = fs::read_to_string(scripts.join(name))?;
             ensure!(text.trim_end().ends_with("exit 0"), "{name} may end otherwise");
             let text = text.replace("/var/lib/detour/jobs", &home.0.display().to_string());
-            // Nothing there to run, and then something that fails at once.
+            // Nothing there to run, and then something that ends at once.
             for program in ["/nowhere/detour", "/bin/false"] {
                 let text = text.replace("/usr/bin/detour", program);
                 let copy = home.0.join(name);
