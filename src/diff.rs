@@ -30,6 +30,7 @@ use crate::{
 };
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// The recording before
     before: PathBuf,

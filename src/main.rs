@@ -10,6 +10,7 @@ mod export;
 mod goal;
 mod import;
 mod manual;
+mod merge;
 mod open;
 mod page;
 mod record;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Goal(options) => goal::run(&options),
         Command::Diff(options) => diff::run(&options, verbosity),
         Command::Whatif(options) => whatif::run(&options, verbosity),
+        Command::Merge(options) => merge::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
         Command::Man(options) => manual::man(&options),
         Command::Completions(options) => manual::completions(&options),

@@ -5,6 +5,7 @@ use trace::{Class, Mode};
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
 use crate::lanes::{LaneState, Watched, Window, pct};
+use crate::nodes;
 use crate::pass::{Account, Outside, Summariser};
 use crate::period::{self, Finder, Period};
 use crate::rows::Row;
@@ -29,6 +30,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
 
     let (sources, costs) = sources(pass, contents, taken_ns, duration_ns);
     let trailer = contents.trailer;
+    let nodes = nodes::rows(&manifest.nodes, &watched, basis);
     let summary = Summary {
         host: manifest.host.clone(),
         kernel: manifest.kernel.clone(),
@@ -44,7 +46,9 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         detour_ns_total: pass.all.len_ns,
         taken_ns_total: taken_ns,
         beside_detours: pass.beside,
-        cpus: watched.iter().filter_map(|w| w.cpu_row(&manifest.cpus, basis)).collect(),
+        outliers: nodes::outliers(&manifest.nodes, &nodes, &sources),
+        nodes,
+        cpus: watched.iter().filter_map(|w| w.cpu_row(basis)).collect(),
         threads: threads(&watched, basis),
         units: units(&sources, taken_ns),
         sources,
@@ -52,14 +56,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         attributed_over_1us: attributed(&pass.long),
         outside_kernel: outside(pass, manifest.mode),
         entry_exit_ns_total: pass.entry_exit_ns,
-        lost: trailer.map_or_else(Losses::default, |t| Losses {
-            records: Some(t.lost.records),
-            detours: Some(t.lost.detours),
-            unmatched: Some(t.lost.unmatched),
-            overflow: Some(t.lost.overflow),
-            unwritten: Some(t.lost.unwritten),
-            records_ns: Some(t.lost.records_ns),
-        }),
+        lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
         entries: trailer.and_then(|t| t.entries),
         closure_error: trailer.and_then(|t| t.closure_error),
         overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {
@@ -98,7 +95,9 @@ fn watched<'a>(pass: &'a Summariser, contents: &Contents<'a>) -> Vec<Watched<'a>
         .map(|(id, lane)| {
             let state = pass.lanes.get(&(id as u32));
             let totals = totals.iter().find(|t| t.lane as usize == id);
-            Watched { lane, state, totals, window: Window::of(state, totals) }
+            let host = contents.manifest.node_of(id as u32).map(|node| node.host.as_str());
+            let settings = contents.manifest.cpus_of(id as u32);
+            Watched { lane, host, settings, state, totals, window: Window::of(state, totals) }
         })
         .collect()
 }

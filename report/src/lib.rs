@@ -17,6 +17,7 @@ mod exchange;
 mod grid;
 mod headline;
 pub mod html;
+mod nodes;
 mod notes;
 mod openmetrics;
 mod schedule;
@@ -83,6 +84,7 @@ pub fn text(summary: &Summary, options: Options) -> String {
         headline::headline(summary, options),
         sources::sources(summary, options),
         sources::details(summary, options),
+        nodes::nodes(summary, options),
         tables::threads(summary, options),
         tables::cpus(summary, options),
         tables::units(summary, options),

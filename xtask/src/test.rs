@@ -12,7 +12,8 @@ use std::{
 use anyhow::Result;
 
 use crate::{
-    bench, ebpf, exec, fuzz, page, reliability::Reliability, tally::Tally, vm, workspace::Workspace,
+    bench, dist, ebpf, exec, fuzz, page, reliability::Reliability, slurm, tally::Tally, vm,
+    workspace::Workspace,
 };
 
 /// Tests on the running kernel, which need root, time, and a machine to themselves.
@@ -94,6 +95,20 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
                 tally.look(line);
             })?;
             if good { Ok(()) } else { anyhow::bail!("a target found something") }
+        });
+        steps.step("packages", |tally| {
+            let good = dist::run(workspace, true, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("a package is not as it should be") }
+        });
+        steps.step("Slurm", |tally| {
+            let good = slurm::run(workspace, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("something went wrong in a job") }
         });
         steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
             true => Ok(()),

@@ -45,6 +45,7 @@ pub fn manifest(
         hooks_attached: bpf.map(|bpf| bpf.attached.clone()).unwrap_or_default(),
         hooks_missing: bpf.map(|bpf| bpf.missing.clone()).unwrap_or_default(),
         limits: Vec::new(),
+        nodes: Vec::new(),
     }
 }
 

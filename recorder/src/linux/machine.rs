@@ -85,7 +85,11 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// What the batch system calls this node, or what it calls itself.
 pub fn host() -> String {
+    if let Some(name) = variable(&["SLURMD_NODENAME"]) {
+        return name;
+    }
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
@@ -193,9 +197,19 @@ fn cgroup_headroom() -> u64 {
 
 /// The batch system's name for the job this runs in.
 pub fn job_id() -> Option<String> {
-    ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()))
+    // The last one is what mpirun gives where there is no batch system.
+    const NAMES: [&str; 6] =
+        ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "PMIX_NAMESPACE"];
+    variable(&NAMES)
+}
+
+/// Which of the job's processes this is.
+pub fn rank() -> Option<String> {
+    variable(&["SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "FLUX_TASK_RANK"])
+}
+
+fn variable(names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
 /// Effective capabilities of this process, as the kernel's bit mask.

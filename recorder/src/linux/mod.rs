@@ -31,6 +31,7 @@ pub(crate) mod rules;
 pub(crate) mod self_test;
 pub(crate) mod sent;
 pub(crate) mod shared;
+pub(crate) mod start;
 pub(crate) mod subject;
 pub(crate) mod symbols;
 pub(crate) mod targets;

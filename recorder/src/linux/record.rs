@@ -28,7 +28,7 @@ use crate::{
     privileges,
     probe::Jump,
     probes::{self, Probe, ProbesError},
-    subject,
+    start, subject,
     targets::{Target, Targets},
     threads::{Stopped, Threads},
 };
@@ -212,6 +212,9 @@ impl Session {
             machine::pin(&self.housekeeping);
         }
         self.manifest.limits = self.remarks.clone();
+        if let Some(align) = options.align {
+            start::wait(align, 2 * WARM_UP, watch.stop);
+        }
         self.warm_up();
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());

@@ -2,13 +2,13 @@
 //! statically linked programs in its initramfs, and runs the kernel tests there. What cannot be had
 //! (a kernel, QEMU, a compiler) is skipped by name.
 
-mod archive;
+pub mod archive;
 mod console;
 mod initramfs;
-mod kernels;
+pub mod kernels;
 mod machine;
 mod page;
-mod programs;
+pub mod programs;
 mod tools;
 
 use std::{
