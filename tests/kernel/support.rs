@@ -28,6 +28,8 @@ pub enum Needs {
     Vm,
     /// One whose host can inject NMIs.
     VmWithNmis,
+    /// One of so many CPUs whose clock counts instructions.
+    CountingMachine(usize),
 }
 
 impl Needs {
@@ -42,6 +44,10 @@ impl Needs {
             }
             Needs::Vm => root && in_vm(),
             Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
+            Needs::CountingMachine(cpus) => {
+                let counting = std::env::var("DETOUR_VM").is_ok_and(|kind| kind == "counting");
+                root && counting && recorder::machine::online().len() == cpus
+            }
         }
     }
 }
@@ -51,6 +57,11 @@ impl Needs {
 /// too; how much of it there is, and how it lies in time to the microsecond, is another machine's.
 pub fn in_vm() -> bool {
     std::env::var_os("DETOUR_VM").is_some()
+}
+
+/// Tells the host of a virtual machine a figure to publish.
+pub fn figure(what: &str, value: &str) -> Result<()> {
+    Ok(fs::write("/dev/console", format!("@vm figure {what}: {value}\n"))?)
 }
 
 /// So many events of a load that are quick to make; fewer where they are not.
