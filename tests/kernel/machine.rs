@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use trace::{Class, RecordFlags};
 
-use crate::support::{Needs, Recording, Scratch, Test, detour, in_vm, report, sum, text};
+use crate::support::{LONG, Needs, Recording, Scratch, Test, detour, in_vm, report, sum, text};
 
 pub const TESTS: &[Test] = &[
     (
@@ -131,7 +131,7 @@ fn limited(path: &Path, may_raise: bool) -> Command {
 fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     const WANTED: u64 = 20;
     let scratch = Scratch::new("nmi")?;
-    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", "120s"])?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", LONG])?;
     let before = nmis()?;
     fs::write("/dev/console", format!("@vm nmi {WANTED}\n"))?;
     let start = Instant::now();
@@ -141,9 +141,15 @@ fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     }
     std::thread::sleep(Duration::from_millis(200));
     let came = nmis()? - before;
-    let report = recording.stop()?.report()?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
     let recorded = sum(&report, "nmi", "", "count");
-    ensure!(recorded == came, "{recorded} of {came} recorded");
+    // An NMI must not wait for a lock; a record that could not be written is counted as lost.
+    let lost = report["lost"]["records"].as_u64().context("no count of lost records")?;
+    ensure!(
+        recorded <= came && recorded + lost >= came,
+        "{recorded} of {came} recorded, {lost} records lost"
+    );
     Ok(())
 }
 
@@ -173,7 +179,7 @@ impl Drop for Offline {
 
 fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()> {
     let scratch = Scratch::new("offline")?;
-    let recording = Recording::start(&scratch.file("trace.detour"), &["-c", "0-1", "-d", "120s"])?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-c", "0-1", "-d", LONG])?;
     std::thread::sleep(Duration::from_secs(2));
     let offline = Offline::switch("/sys/devices/system/cpu/cpu1/online")?;
     std::thread::sleep(Duration::from_secs(2));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use trace::{Class, RecordFlags};
 
 use crate::support::{
-    Hidden, Needs, Recording, Scratch, Test, Trace, cpus, in_vm, load, scaled, sum,
+    Hidden, LONG, Needs, Recording, Scratch, Test, Trace, cpus, in_vm, load, scaled, sum,
 };
 
 pub const TESTS: &[Test] = &[
@@ -36,7 +36,7 @@ fn start(scratch: &Scratch) -> Result<Recording> {
     let (cpu, housekeeping) = cpus();
     Recording::start(
         &scratch.file("trace.detour"),
-        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
+        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", LONG],
     )
 }
 
@@ -147,7 +147,7 @@ fn packets_are_recorded_as_net_rx_and_the_account_closes() -> Result<()> {
 
 fn detour_time_is_attributed_or_outside_the_kernel_and_adds_up() -> Result<()> {
     let scratch = Scratch::new("adds-up")?;
-    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", "60s"])?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", LONG])?;
     std::thread::sleep(std::time::Duration::from_secs(4));
     let trace = recording.stop()?;
     is_whole(&trace.report()?)?;

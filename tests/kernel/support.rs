@@ -66,7 +66,7 @@ pub fn figure(what: &str, value: &str) -> Result<()> {
 
 /// So many events of a load that are quick to make; fewer where they are not.
 pub fn scaled(count: u64) -> u64 {
-    if in_vm() { count / 20 } else { count }
+    if in_vm() { count / 50 } else { count }
 }
 
 /// Tasks on whose behalf BPF programs do not run, as some hosts have it for the agent that is
@@ -208,6 +208,9 @@ impl Drop for Scratch {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// Longer than any load; recordings are stopped when theirs is through.
+pub const LONG: &str = "300s";
 
 /// A recorder that is running.
 pub struct Recording {

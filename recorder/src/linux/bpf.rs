@@ -6,7 +6,7 @@ use aya::{
     Ebpf, EbpfLoader,
     maps::{Map, MapData, RingBuf},
     programs::{
-        BtfTracePoint, FEntry, FExit, PerfEvent, Program, RawTracePoint,
+        BtfTracePoint, FEntry, FExit, PerfEvent, Program, ProgramError, RawTracePoint,
         fentry::FEntryLink,
         fexit::FExitLink,
         perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent},
@@ -417,14 +417,29 @@ impl Refused {
     }
 }
 
-impl From<aya::programs::ProgramError> for Refused {
-    fn from(error: aya::programs::ProgramError) -> Self {
+impl From<ProgramError> for Refused {
+    fn from(error: ProgramError) -> Self {
         let why = innermost(&error);
+        if let ProgramError::LoadError { verifier_log, .. } = &error
+            && let Some(objection) = objection(&verifier_log.to_string())
+        {
+            return Refused::Missing(format!("{why}: {objection}"));
+        }
         if let Some(io::ErrorKind::PermissionDenied) = io_kind(&error) {
             return Refused::NotPermitted(why);
         }
         Refused::Missing(why)
     }
+}
+
+/// The kernel's reason to refuse a program, which its verifier says last; statistics follow.
+fn objection(log: &str) -> Option<&str> {
+    let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_statistics = |line: &&str| line.starts_with("processed ") && line.contains(" insns ");
+    let statistics = ["verification time", "stack depth"];
+    lines
+        .filter(|line| !is_statistics(line) && !statistics.iter().any(|s| line.starts_with(s)))
+        .last()
 }
 
 fn load_error(error: aya::EbpfError) -> BpfError {
@@ -471,4 +486,17 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     errors(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_last_word_is_its_objection() {
+        let log = "0: (bf) r6 = r1\n1: (85) call unknown#999\nunknown func #999\n\
+                   verification time 12 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
+        assert_eq!(objection(log), Some("unknown func #999"));
+        assert_eq!(objection("\n"), None);
+    }
 }
