@@ -5,7 +5,7 @@
 //!
 //! A machine makes one recording, which its tests share: a second takes a minute on a busy host.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{fs, sync::OnceLock, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -54,9 +54,22 @@ fn once<T>(
     }
 }
 
+/// Until the kernel has measured its clock, which is seconds after it booted, the probe does not use it.
+fn clock_is_ready() -> Result<()> {
+    const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    for _ in 0..100 {
+        if fs::read_to_string(CLOCK)?.trim() == "tsc" {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    bail!("{CLOCK} has not become tsc")
+}
+
 fn one_cpu() -> Result<&'static OneCpu> {
     static MADE: OnceLock<Result<OneCpu, String>> = OnceLock::new();
     once(&MADE, || {
+        clock_is_ready()?;
         let scratch = Scratch::new("one-cpu")?;
         let log = scratch.file("bursts").display().to_string();
         let recording = Recording::start(&scratch.file("trace.detour"), &["-d", "60s"])?;
@@ -153,14 +166,19 @@ fn every_hit_of_a_daemon_is_recorded() -> Result<()> {
     Ok(())
 }
 
+/// Every detour has a source. Beyond that the recorder can only guess which gaps are entry and exit:
+/// of kinds that are rare it takes a microsecond or two to be outside.
 fn nothing_is_outside_the_kernel() -> Result<()> {
-    let OneCpu { trace, report, .. } = one_cpu()?;
+    let OneCpu { trace, .. } = one_cpu()?;
     let detours = || trace.blocks.iter().flat_map(|block| &block.detours);
     let taken: u64 = detours().map(|detour| detour.len_ns).sum();
     let outside: u64 = detours().map(|detour| detour.outside_ns).sum();
+    let bare = detours().filter(|detour| detour.records == 0).count();
+    let all = detours().count();
+    figure("detours without a source", &format!("{bare} of {all}"))?;
     figure("outside the kernel", &format!("{outside} of {taken} ns"))?;
-    ensure!(taken > 0, "no detours");
-    ensure!(outside == 0, "{outside} ns outside the kernel: {}", report["outside_kernel"]);
+    ensure!(all > 0 && bare == 0, "{bare} of {all} detours have no source");
+    ensure!(outside * 1_000 < taken, "{outside} of {taken} ns are outside the kernel");
     Ok(())
 }
 
@@ -191,6 +209,7 @@ struct TwoCpus {
 fn two_cpus() -> Result<&'static TwoCpus> {
     static MADE: OnceLock<Result<TwoCpus, String>> = OnceLock::new();
     once(&MADE, || {
+        clock_is_ready()?;
         let scratch = Scratch::new("two-cpus")?;
         let measured = ["-c", "1", "-H", "0"];
         // While the first CPU sleeps nothing is stolen, and the length of an iteration is plain.

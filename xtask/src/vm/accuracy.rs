@@ -2,9 +2,9 @@
 //! are exact. They have one kernel, in two forms: one CPU, from which nobody takes time, and two that
 //! take turns, each of which has half of its time stolen.
 
-use std::{collections::HashMap, fmt::Write, fs};
+use std::{collections::HashMap, fmt::Write};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{
     Guest, contents, kernels,
@@ -72,7 +72,10 @@ pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> R
             name: form.name,
             processors: form.processors,
             kernel_options: ONE_CLOCK,
-            script: format!("export DETOUR_PROGRAMS=/bin DETOUR_VM=counting\ntests_of {}\n", form.prefix),
+            script: format!(
+                "export DETOUR_PROGRAMS=/bin DETOUR_VM=counting\ntests_of {}\n",
+                form.prefix
+            ),
             lasts_s: Some(LASTS_S),
         };
         let fate = match prepare(workspace, &place, &kernel, &mut built)? {

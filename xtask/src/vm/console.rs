@@ -50,7 +50,8 @@ impl Console {
             "test" => self.tests.extend(test(rest)),
             "figure" => {
                 let figure = rest.split_once(": ");
-                self.figures.extend(figure.map(|(what, value)| (what.to_owned(), value.to_owned())));
+                self.figures
+                    .extend(figure.map(|(what, value)| (what.to_owned(), value.to_owned())));
             }
             "doctor" => self.doctor = serde_json::from_str(rest).ok(),
             "end" => self.ended = true,

@@ -84,7 +84,10 @@ impl Machine<'_> {
         qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
         qemu.arg("-kernel").arg(&self.tools.kernel).arg("-initrd").arg(self.initramfs);
         // A kernel that panics reboots at once, which ends QEMU.
-        qemu.args(["-append", &format!("console={terminal} panic=-1 quiet {}", self.kernel_options)]);
+        qemu.args([
+            "-append",
+            &format!("console={terminal} panic=-1 quiet {}", self.kernel_options),
+        ]);
         qemu.arg("-serial").arg(format!("file:{}", self.console.display()));
         qemu.args(["-monitor", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut running = Running(qemu.spawn().context("cannot start QEMU")?);

@@ -52,4 +52,4 @@ detour_stop() {
 
 rtla_start; loads; rtla_stop alone
 detour_start alone; loads; detour_stop alone
-rtla_start; detour_start both; loads; detour_stop both; rtla_stop both
+detour_start both; rtla_start; loads; rtla_stop both; detour_stop both
