@@ -8,7 +8,7 @@ mod command;
 
 use std::{fs, path::PathBuf};
 
-use command::detour;
+use command::{detour, stdout};
 use trace::{
     Block, Class, Detour, Lane, LaneId, LaneTotals, Manifest, MissingHook, Overwrite, Record,
     RecordFlags, Source, SourceId, Trailer, Writer,
@@ -148,7 +148,7 @@ fn names_are_no_markup_in_pages_and_pictures() {
 fn names_end_no_cell_line_or_label_in_exports() {
     let trace = hostile("exports.detour");
     for format in ["netgauge", "loggopsim", "csv", "records-csv", "json", "hlog", "hgrm"] {
-        let text = said(&["export", &trace, "--to", format]);
+        let text = stdout(&["export", &trace, "--to", format]);
         let bad = |c: &char| c.is_control() && !"\n\t".contains(*c);
         assert_eq!(text.chars().find(bad), None, "{format}");
         if format.ends_with("csv") {
@@ -160,7 +160,7 @@ fn names_end_no_cell_line_or_label_in_exports() {
             serde_json::from_str::<serde_json::Value>(&text).expect("JSON");
         }
     }
-    let metrics = said(&["export", &trace, "--to", "openmetrics"]);
+    let metrics = stdout(&["export", &trace, "--to", "openmetrics"]);
     assert_eq!(metrics.matches("# EOF").count() - metrics.matches("\\n# EOF").count(), 1);
     for format in ["perfetto", "parquet"] {
         let file = scratch(format).display().to_string();

@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = &[
         a_killed_recorder_leaves_a_readable_file_and_no_programs,
     ),
     (
-        "a_full_disk_ends_in_an_error_and_a_readable_file",
+        "faults::a_full_disk_ends_in_an_error_and_a_readable_file",
         Needs::Root,
         a_full_disk_ends_in_an_error_and_a_readable_file,
     ),

@@ -44,7 +44,7 @@ enum Command {
     /// Open the report's pages in a headless Chromium and look whether everything holds
     Page(Page),
     /// Make faults while recording, on the running kernel, and write docs/reliability.md
-    Reliability,
+    Reliability(Reliability),
     /// Write docs/cli.md from the options, and man pages and completions beside the build products
     Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
@@ -89,6 +89,13 @@ struct Fuzz {
     /// How long each
     #[arg(long, default_value_t = 60)]
     seconds: u32,
+}
+
+#[derive(Args)]
+struct Reliability {
+    /// Make no faults; write the page from what the tests said last, target/reliability.jsonl
+    #[arg(long)]
+    page_only: bool,
 }
 
 #[derive(Args)]
@@ -152,7 +159,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Page(options) => {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }
-        Command::Reliability => reliability::run(&workspace)?,
+        Command::Reliability(options) => reliability::run(&workspace, options.page_only)?,
         Command::Docs => docs::run(&workspace)?,
         Command::Dist(options) => dist::run(&workspace, options.check, |line| println!("{line}"))?,
         Command::Slurm => slurm::run(&workspace, |line| println!("{line}"))?,

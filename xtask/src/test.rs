@@ -84,7 +84,7 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         });
         steps.step("a day's recording", |tally| {
             let mut command = test_command(workspace);
-            command.args(["--test", "day", "--", "--include-ignored"]);
+            command.args(["--test", "day", "--", "--ignored"]);
             reliability.ask(&mut command);
             exec::watch(&mut command, |line| tally.look(line))?
         });
