@@ -135,7 +135,7 @@ fn executable(messages: &str, name: &str, test: bool) -> Option<PathBuf> {
             && message["target"]["name"] == name
             && message["profile"]["test"] == test
     });
-    made.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last()
+    made.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back()
 }
 
 #[cfg(test)]
