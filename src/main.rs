@@ -49,8 +49,10 @@ fn main() -> ExitCode {
         // `detour report | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            // It may quote a file of somebody else's.
+            let said = ::report::message_safe(&format!("{error:#}"));
             // Not eprintln: where nobody can read it any more, that would panic.
-            let _ = writeln!(std::io::stderr(), "detour: {error:#}");
+            let _ = writeln!(std::io::stderr(), "detour: {said}");
             ExitCode::FAILURE
         }
     }

@@ -4,14 +4,14 @@
 use std::path::Path;
 
 use analysis::{Costs, Summary, views::Viewer};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use report::{
     advice::{Advice, Place, Remedy, Subject},
     html::{self, Command, Input, Projection},
 };
 
 use crate::{
-    open::AnyReader,
+    open::{self, AnyReader},
     report::contents,
     simulate::projection::{self, Projected, Settings},
 };
@@ -63,7 +63,7 @@ pub fn write(
         projection,
         commands: &commands(path, reader, options, projection.is_ok()),
     })?;
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    open::write_text(path, &text)?;
     Ok(true)
 }
 

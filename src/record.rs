@@ -20,7 +20,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         eprintln!("detour: {remark}");
     }
     if verbosity.verbose {
-        say_settings(&outcome.output)?;
+        say_settings(&outcome.manifest);
     }
     if json {
         let said = serde_json::json!({
@@ -44,10 +44,8 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     })
 }
 
-/// What was recorded with, from the file itself.
-fn say_settings(trace: &Path) -> Result<()> {
-    let reader = trace::Reader::open(trace)?;
-    let manifest = reader.manifest();
+/// What was recorded with.
+fn say_settings(manifest: &trace::Manifest) {
     let isolation = &manifest.isolation;
     eprintln!("measured CPUs {}, recorder on {}", isolation.measured, isolation.housekeeping);
     for cpu in &manifest.cpus {
@@ -58,7 +56,6 @@ fn say_settings(trace: &Path) -> Result<()> {
     for missing in &manifest.hooks_missing {
         eprintln!("no hook {} ({}): {}", missing.hook, missing.why, missing.lost);
     }
-    Ok(())
 }
 
 /// How a recording went, as far as the command line cares.
@@ -68,6 +65,7 @@ pub struct Outcome {
     pub exit_code: Option<i32>,
     pub remarks: Vec<String>,
     pub write_error: Option<String>,
+    pub manifest: trace::Manifest,
 }
 
 #[cfg(target_os = "linux")]
@@ -90,6 +88,7 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
         exit_code: outcome.exit_code,
         remarks: outcome.remarks,
         write_error: outcome.write_error,
+        manifest: outcome.manifest,
     })
 }
 
@@ -147,6 +146,7 @@ fn to_options(options: cli::Record) -> recorder::Options {
         program,
         align: options.align,
         command_line: std::env::args().collect(),
+        give_up_privileges: true,
     }
 }
 

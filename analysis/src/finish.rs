@@ -57,6 +57,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         outside_kernel: outside(pass, manifest.mode),
         entry_exit_ns_total: pass.entry_exit_ns,
         lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
+        entries: trailer.and_then(|t| t.entries),
         closure_error: trailer.and_then(|t| t.closure_error),
         overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {
             events: Some(t.overhead.events),

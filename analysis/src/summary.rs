@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{Class, MissingHook, Mode};
+use trace::{Class, Entries, MissingHook, Mode};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -46,6 +46,8 @@ pub struct Summary {
     /// What detours lost beyond the net time of their records, entry and exit cost.
     pub entry_exit_ns_total: u64,
     pub lost: Losses,
+    /// Null when unknown.
+    pub entries: Option<Entries>,
     pub closure_error: Option<f64>,
     pub overhead: OwnCost,
     /// Detours whose length is not the sum of their parts. Zero in a sound trace.

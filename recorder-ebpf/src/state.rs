@@ -165,7 +165,10 @@ impl Cpu {
             }
             None => {
                 atomic_add(&mut self.state.lost, 1);
-                atomic_add(&mut self.state.lost_ns, net);
+                // Adding a constant 0 becomes an atomic OR, which kernels before 5.12 do not know.
+                if net != 0 {
+                    atomic_add(&mut self.state.lost_ns, net);
+                }
             }
         }
     }

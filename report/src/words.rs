@@ -127,6 +127,12 @@ pub fn safe(name: &str) -> String {
     safe
 }
 
+/// A message of several lines that cannot do anything to the terminal.
+#[must_use]
+pub fn message_safe(text: &str) -> String {
+    text.split('\n').map(safe).collect::<Vec<_>>().join("\n")
+}
+
 /// JSON text that cannot do anything to the terminal, by its own escapes. Line breaks in it are
 /// layout: those in strings are escaped already.
 #[must_use]

@@ -25,7 +25,7 @@ use super::{
     sources::Sources,
     work,
 };
-use crate::{Verbosity, report as layout, units};
+use crate::{Verbosity, open, report as layout, units};
 
 #[derive(Args)]
 #[group(skip)]
@@ -150,8 +150,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(path) = &options.csv {
-        std::fs::write(path, points::csv(&rows))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        open::write_text(path, &points::csv(&rows))?;
     }
     let sources = &loaded.sources;
     let output = Output { head: &head, noisy, points: &rows, blames: &blames, sources };

@@ -18,6 +18,7 @@ use simulate::{
     stats::{Estimate, NoRuns, Sample},
     sweep::{self, SweepError},
 };
+use trace::Overwrite;
 
 use super::{shard, work::Progress};
 
@@ -140,7 +141,7 @@ pub struct Times(BufWriter<File>);
 impl Times {
     pub fn create(path: &Path) -> Result<Times> {
         let cannot = || format!("cannot write {}", path.display());
-        let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
+        let mut file = BufWriter::new(trace::create(path, Overwrite::Yes)?);
         writeln!(file, "ranks,size,net_scale,coscheduled,run,time_us").with_context(cannot)?;
         Ok(Times(file))
     }

@@ -2,13 +2,14 @@
 //! line that was cut off when the machine went down is a point that is simulated again.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{BufRead, BufReader, ErrorKind, Write},
+    fs::File,
+    io::{BufRead, BufReader, Write},
     path::Path,
 };
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use trace::Overwrite;
 
 use super::points::{Point, Series};
 
@@ -24,36 +25,26 @@ impl Finished {
 
     pub fn open(path: &Path, fingerprint: &str) -> Result<Finished> {
         let cannot = || format!("cannot use {}", path.display());
+        let mut file = trace::create(path, Overwrite::Append)?;
         let mut points = Vec::new();
-        let mut fresh = false;
-        match File::open(path) {
-            Ok(file) => {
-                let mut lines = BufReader::new(file).lines();
-                match lines.next().transpose().with_context(cannot)? {
-                    None => fresh = true,
-                    Some(line) => {
-                        let first: Value = serde_json::from_str(&line).unwrap_or_default();
-                        if first.get("sweep").and_then(Value::as_str) != Some(fingerprint) {
-                            bail!(
-                                "{} belongs to another sweep (or is no file of finished points): \
-                                 name another file, or remove it",
-                                path.display()
-                            );
-                        }
-                    }
-                }
-                for line in lines {
-                    let line = line.with_context(cannot)?;
-                    let value: Result<Value, _> = serde_json::from_str(&line);
-                    points.extend(value.ok().as_ref().and_then(Point::from_json));
-                }
+        let mut lines = BufReader::new(File::open(path).with_context(cannot)?).lines();
+        let first = lines.next().transpose().with_context(cannot)?;
+        if let Some(line) = &first {
+            let first: Value = serde_json::from_str(line).unwrap_or_default();
+            if first.get("sweep").and_then(Value::as_str) != Some(fingerprint) {
+                bail!(
+                    "{} belongs to another sweep (or is no file of finished points): name another \
+                     file, or remove it",
+                    path.display()
+                );
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => fresh = true,
-            Err(error) => return Err(error).with_context(cannot),
         }
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(path).with_context(cannot)?;
-        if fresh {
+        for line in lines {
+            let line = line.with_context(cannot)?;
+            let value: Result<Value, _> = serde_json::from_str(&line);
+            points.extend(value.ok().as_ref().and_then(Point::from_json));
+        }
+        if first.is_none() {
             writeln!(file, "{}", json!({ "sweep": fingerprint })).with_context(cannot)?;
         } else {
             // Ends a line that was cut off.

@@ -10,7 +10,10 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 use simulate::resample::{Exchange, ExportError, LONGEST, Sampler};
-use trace::import::{self, ImportOptions, ImportedRun};
+use trace::{
+    Overwrite,
+    import::{self, ImportOptions, ImportedRun},
+};
 
 use super::shard;
 use crate::{open, units};
@@ -182,7 +185,7 @@ pub fn save(
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), ExportError>,
 ) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(File::create(path).with_context(cannot)?);
+    let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
     write(&mut out).with_context(cannot)?;
     out.flush().with_context(cannot)
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use trace::Overwrite;
 
 use super::{alltoall, collective, cycle, exchange, goal};
 
@@ -79,7 +80,7 @@ impl Options {
         match &self.output {
             Some(path) => {
                 let cannot = || format!("cannot write {}", path.display());
-                let mut out = BufWriter::new(File::create(path).with_context(cannot)?);
+                let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
                 write_to(&mut out, &share).with_context(cannot)
             }
             None => write_to(&mut BufWriter::new(std::io::stdout().lock()), &share),

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fs, time::Duration};
 use anyhow::{Context, Result, ensure};
 use trace::{Class, RecordFlags};
 
-use crate::support::{Hidden, Needs, Recording, Scratch, Test, Trace, cpus, load, monotonic_ns};
+use crate::support::{
+    Hidden, LONG, Needs, Recording, Scratch, Test, Trace, cpus, load, monotonic_ns,
+};
 
 pub const TESTS: &[Test] = &[(
     "counts_equal_those_of_proc_interrupts_and_proc_softirqs",
@@ -28,7 +30,7 @@ fn counts_equal_those_of_proc_interrupts_and_proc_softirqs() -> Result<()> {
     let scratch = Scratch::new("counts")?;
     let recording = Recording::start(
         &scratch.file("trace.detour"),
-        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
+        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", LONG],
     )?;
     std::thread::sleep(Duration::from_millis(200));
     let hidden = Hidden::start();

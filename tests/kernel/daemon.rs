@@ -5,7 +5,9 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use trace::{Class, RecordFlags};
 
-use crate::support::{self, Burst, Needs, Recording, Scratch, Test, bursts, cpus, load, separate};
+use crate::support::{
+    self, Burst, LONG, Needs, Recording, Scratch, Test, bursts, cpus, load, separate,
+};
 
 pub const TESTS: &[Test] = &[
     (
@@ -44,7 +46,7 @@ fn record_daemon() -> Result<Account> {
     let log = scratch.file("bursts");
     let recording = Recording::start(
         &scratch.file("trace.detour"),
-        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
+        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", LONG],
     )?;
     let counted = load(&[
         "daemon",
@@ -178,7 +180,7 @@ fn a_daemon_is_known_by_its_unit_and_by_who_woke_it() -> Result<()> {
     let cgroup = Cgroup::create("detour-test.slice/fakemond.service")?;
     let recording = Recording::start(
         &scratch.file("trace.detour"),
-        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"],
+        &["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", LONG],
     )?;
     let log = scratch.file("bursts");
     let loadgen = support::loadgen()?.get_program().to_owned();

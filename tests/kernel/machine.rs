@@ -14,7 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use trace::{Class, RecordFlags};
 
-use crate::support::{Needs, Recording, Scratch, Test, detour, report, sum, text};
+use crate::support::{
+    LONG, Needs, Recording, Scratch, Test, detour, in_vm, patience, report, sum, text,
+};
 
 pub const TESTS: &[Test] = &[
     (
@@ -27,7 +29,11 @@ pub const TESTS: &[Test] = &[
         Needs::Root,
         a_low_limit_of_locked_memory_is_raised_or_the_remedy_said,
     ),
-    ("injected_nmis_are_counted_one_by_one", Needs::Vm, injected_nmis_are_counted_one_by_one),
+    (
+        "injected_nmis_are_counted_one_by_one",
+        Needs::VmWithNmis,
+        injected_nmis_are_counted_one_by_one,
+    ),
     (
         "a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else",
         Needs::Vm,
@@ -64,6 +70,10 @@ fn every_hook_that_this_kernel_has_is_attached_and_fires() -> Result<()> {
     let mut compared = 0;
     for (name, there, found) in &hooks {
         ensure!(!found.contains("does not fire"), "{name}: {found}");
+        // Stock kernels have it; some refuse it.
+        if in_vm() && name == "handle_mm_fault return" {
+            ensure!(found.starts_with("attached"), "{name}: {found}");
+        }
         // Others are functions, events and groups of tracepoints.
         let offered = tracepoints.contains(name);
         if offered || name.starts_with("ipi_send") || name.starts_with("csd_") {
@@ -123,20 +133,25 @@ fn limited(path: &Path, may_raise: bool) -> Command {
 fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     const WANTED: u64 = 20;
     let scratch = Scratch::new("nmi")?;
-    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", "120s"])?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-d", LONG])?;
     let before = nmis()?;
     fs::write("/dev/console", format!("@vm nmi {WANTED}\n"))?;
     let start = Instant::now();
-    // Every CPU gets each.
-    while nmis()? < before + WANTED * recorder::machine::online().len() as u64 {
-        ensure!(start.elapsed() < Duration::from_secs(60), "{} NMIs came", nmis()? - before);
+    while nmis()? < before + WANTED {
+        ensure!(start.elapsed() < patience(), "{} NMIs came", nmis()? - before);
         std::thread::sleep(Duration::from_millis(50));
     }
     std::thread::sleep(Duration::from_millis(200));
     let came = nmis()? - before;
-    let report = recording.stop()?.report()?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
     let recorded = sum(&report, "nmi", "", "count");
-    ensure!(recorded == came, "{recorded} of {came} recorded");
+    // An NMI must not wait for a lock; a record that could not be written is counted as lost.
+    let lost = report["lost"]["records"].as_u64().context("no count of lost records")?;
+    ensure!(
+        recorded <= came && recorded + lost >= came,
+        "{recorded} of {came} recorded, {lost} records lost"
+    );
     Ok(())
 }
 
@@ -166,7 +181,7 @@ impl Drop for Offline {
 
 fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()> {
     let scratch = Scratch::new("offline")?;
-    let recording = Recording::start(&scratch.file("trace.detour"), &["-c", "0-1", "-d", "120s"])?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["-c", "0-1", "-d", LONG])?;
     std::thread::sleep(Duration::from_secs(2));
     let offline = Offline::switch("/sys/devices/system/cpu/cpu1/online")?;
     std::thread::sleep(Duration::from_secs(2));
@@ -175,11 +190,11 @@ fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()>
     std::thread::sleep(Duration::from_secs(2));
     let stopping = Instant::now();
     let trace = recording.stop()?;
-    ensure!(stopping.elapsed() < Duration::from_secs(30), "it took {:?}", stopping.elapsed());
+    ensure!(stopping.elapsed() < patience(), "it took {:?}", stopping.elapsed());
     let report = trace.report()?;
     ensure!(report["truncated"].is_null(), "{}", report["truncated"]);
     let remarks = report["remarks"].to_string();
-    ensure!(remarks.contains("CPU 1 went offline"), "{remarks}");
+    ensure!(remarks.contains("CPU 1 was taken away"), "{remarks}");
     let watched = |cpu: u64| {
         let cpus = report["cpus"].as_array()?;
         cpus.iter().find(|row| row["cpu"] == cpu)?["window_s"].as_f64()

@@ -26,6 +26,12 @@ pub enum Needs {
     RootAndSetpriv,
     /// A virtual machine of `cargo xtask vm`, of which nothing is left afterwards.
     Vm,
+    /// One whose host can inject NMIs.
+    VmWithNmis,
+    /// Root, and the right to set the clock.
+    RootAndTheClock,
+    /// Root, two CPUs, and a cgroup hierarchy with cpusets.
+    RootAndCpusets,
 }
 
 impl Needs {
@@ -38,9 +44,32 @@ impl Needs {
             Needs::RootAndSetpriv => {
                 root && Command::new("setpriv").arg("--version").output().is_ok()
             }
-            Needs::Vm => root && std::env::var_os("DETOUR_VM").is_some(),
+            Needs::Vm => root && in_vm(),
+            Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
+            Needs::RootAndTheClock => root && crate::faults::clock::may_be_set(),
+            Needs::RootAndCpusets => {
+                Needs::RootAndTwoCpus.are_met()
+                    && crate::faults::cpuset::Hierarchy::find().is_some()
+            }
         }
     }
+}
+
+/// Whether this is a virtual machine of `cargo xtask vm`: every instruction is translated, a hundredth
+/// as fast, and the host takes its CPUs away whenever it likes. What is recorded must be right there,
+/// too; how much of it there is, and how it lies in time to the microsecond, is another machine's.
+pub fn in_vm() -> bool {
+    std::env::var_os("DETOUR_VM").is_some()
+}
+
+/// So many events of a load that are quick to make; fewer where they are not.
+pub fn scaled(count: u64) -> u64 {
+    if in_vm() { count / 50 } else { count }
+}
+
+/// How long anything may take that should take a moment.
+pub fn patience() -> Duration {
+    Duration::from_secs(if in_vm() { 180 } else { 30 })
 }
 
 /// Tasks on whose behalf BPF programs do not run, as some hosts have it for the agent that is
@@ -183,6 +212,9 @@ impl Drop for Scratch {
     }
 }
 
+/// Longer than any load; recordings are stopped when theirs is through.
+pub const LONG: &str = "300s";
+
 /// A recorder that is running.
 pub struct Recording {
     child: Option<Child>,
@@ -209,7 +241,7 @@ impl Recording {
                 let output = recording.output()?;
                 bail!("the recorder ended at once: {}", text(&output.stderr));
             }
-            ensure!(start.elapsed() < Duration::from_secs(30), "the recorder did not start");
+            ensure!(start.elapsed() < patience(), "the recorder did not start");
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -218,6 +250,18 @@ impl Recording {
 
     pub fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) -> Result<()> {
+        let pid = rustix::process::Pid::from_raw(self.pid() as i32).context("no pid")?;
+        Ok(rustix::process::kill_process(pid, signal)?)
+    }
+
+    /// Waits until it ends by itself and reads the trace.
+    pub fn wait(mut self) -> Result<Trace> {
+        let output = self.output()?;
+        ensure!(output.status.success(), "the recorder failed: {}", text(&output.stderr));
+        Trace::read(&self.path)
     }
 
     fn output(&mut self) -> Result<Output> {
@@ -229,12 +273,9 @@ impl Recording {
     }
 
     /// Ends it as Ctrl-C does and reads the trace.
-    pub fn stop(mut self) -> Result<Trace> {
-        let pid = rustix::process::Pid::from_raw(self.pid() as i32).context("no pid")?;
-        rustix::process::kill_process(pid, rustix::process::Signal::INT)?;
-        let output = self.output()?;
-        ensure!(output.status.success(), "the recorder failed: {}", text(&output.stderr));
-        Trace::read(&self.path)
+    pub fn stop(self) -> Result<Trace> {
+        self.signal(rustix::process::Signal::INT)?;
+        self.wait()
     }
 }
 
@@ -271,6 +312,12 @@ impl Trace {
     pub fn records(&self) -> impl Iterator<Item = (&Source, &Record)> {
         let records = self.blocks.iter().flat_map(|block| &block.records);
         records.map(|record| (&self.sources[record.source.0 as usize], record))
+    }
+
+    /// From when to when each lane was watched, by its number, on CLOCK_MONOTONIC.
+    pub fn lanes_watched(&self) -> Vec<(u64, u64)> {
+        let on_clock = |t: &LaneTotals| (self.epoch_ns + t.from_ns, self.epoch_ns + t.to_ns);
+        self.totals.iter().map(on_clock).collect()
     }
 
     /// Start and end of a record on CLOCK_MONOTONIC.
@@ -326,27 +373,4 @@ pub fn sum(report: &Value, class: &str, name: &str, key: &str) -> u64 {
 
 pub fn monotonic_ns() -> u64 {
     recorder::clock::monotonic_ns()
-}
-
-/// No program of ours stays in the kernel.
-pub fn nothing_left_behind() -> Result<()> {
-    if !Needs::Root.are_met() {
-        return Ok(());
-    }
-    let start = Instant::now();
-    loop {
-        let left: Vec<String> = aya::programs::loaded_programs()
-            .flatten()
-            .filter_map(|program| program.name_as_str().map(str::to_owned))
-            .filter(|name| {
-                ["sched_switch", "vector_entry", "softirq_entry"].contains(&name.as_str())
-            })
-            .collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        // The kernel frees programs a little after their last user is gone.
-        ensure!(start.elapsed() < Duration::from_secs(5), "left in the kernel: {left:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }

@@ -14,7 +14,7 @@ pub mod model;
 mod reader;
 mod writer;
 
-pub use create::Overwrite;
+pub use create::{Overwrite, create};
 pub use error::TraceError;
 pub use manifest::*;
 pub use merge::{MergeError, merge};

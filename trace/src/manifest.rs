@@ -150,6 +150,9 @@ pub struct MissingHook {
 pub struct Trailer {
     pub lanes: Vec<LaneTotals>,
     pub lost: Lost,
+    /// None without kernel records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Entries>,
     /// |sum of net times - wall time| / wall time, over the worst CPU. None where nothing closed.
     pub closure_error: Option<f64>,
     pub overhead: Overhead,
@@ -206,6 +209,17 @@ impl Lost {
             records_ns: self.records_ns.saturating_add(other.records_ns),
         }
     }
+}
+
+/// What the kernel side sent, records and names of tasks: `emitted` is `read` and [`Lost::records`]
+/// together, or else something went missing unseen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Entries {
+    /// By the kernel's own count of what went through, and what was lost.
+    pub emitted: u64,
+    /// By the reader's.
+    pub read: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

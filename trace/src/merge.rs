@@ -10,7 +10,9 @@ use std::io::{Read, Seek, Write};
 use thiserror::Error;
 
 use crate::error::TraceError;
-use crate::manifest::{Isolation, LaneTotals, Lost, Manifest, Mode, Node, Overhead, Trailer};
+use crate::manifest::{
+    Entries, Isolation, LaneTotals, Lost, Manifest, Mode, Node, Overhead, Trailer,
+};
 use crate::model::{LaneId, Source, SourceId};
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -221,12 +223,19 @@ fn trailer<R>(traces: &[Reader<R>], nodes: &[Node]) -> Trailer {
     let shares: Option<Vec<f64>> = overheads.iter().map(|overhead| overhead.cpu_pct).collect();
     let shares = shares.filter(|shares| !shares.is_empty());
     let runs: Option<Vec<u64>> = overheads.iter().map(|overhead| overhead.bpf_ns_total).collect();
+    // Where one node cannot say, nobody can for all.
+    let entries: Option<Vec<Entries>> = trailers().map(|trailer| trailer.entries).collect();
+    let entries = entries.filter(|all| !all.is_empty()).map(|all| Entries {
+        emitted: all.iter().map(|entries| entries.emitted).fold(0, u64::saturating_add),
+        read: all.iter().map(|entries| entries.read).fold(0, u64::saturating_add),
+    });
     let sum = |of: fn(&Overhead) -> u64| {
         overheads.iter().map(|overhead| of(overhead)).fold(0, u64::saturating_add)
     };
     Trailer {
         lanes,
         lost,
+        entries,
         closure_error: trailers().filter_map(|trailer| trailer.closure_error).reduce(f64::max),
         overhead: Overhead {
             events: sum(|overhead| overhead.events),

@@ -8,6 +8,7 @@ mod ebpf;
 mod exec;
 mod fuzz;
 mod page;
+mod reliability;
 mod slurm;
 mod tally;
 mod test;
@@ -42,6 +43,8 @@ enum Command {
     Fuzz(Fuzz),
     /// Open the report's pages in a headless Chromium and look whether everything holds
     Page(Page),
+    /// Make faults while recording, on the running kernel, and write docs/reliability.md
+    Reliability,
     /// Write docs/cli.md from the options, and man pages and completions beside the build products
     Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
@@ -66,7 +69,8 @@ struct Ebpf {
 
 #[derive(Args)]
 struct Test {
-    /// Also packages, Slurm and the short form of the benchmarks
+    /// Also what takes long: other kernels in virtual machines, a day's recording, packages, Slurm,
+    /// fuzzing, the short form of the benchmarks
     #[arg(long)]
     all: bool,
 }
@@ -136,16 +140,21 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
-        Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
+        Command::Fuzz(options) => {
+            fuzz::run(&workspace, &options.targets, options.seconds, |line| println!("{line}"))?
+        }
         Command::Page(options) => {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }
+        Command::Reliability => reliability::run(&workspace)?,
         Command::Docs => docs::run(&workspace)?,
         Command::Dist(options) => dist::run(&workspace, options.check, |line| println!("{line}"))?,
         Command::Slurm => slurm::run(&workspace, |line| println!("{line}"))?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),
-        Command::Vm(options) => vm::run(&workspace, &options.kernels)?,
+        Command::Vm(options) => {
+            vm::run(&workspace, &options.kernels, true, |line| println!("{line}"))?
+        }
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -6,7 +6,7 @@ use aya::{
     Ebpf, EbpfLoader,
     maps::{Map, MapData, RingBuf},
     programs::{
-        BtfTracePoint, FEntry, FExit, PerfEvent, Program, RawTracePoint,
+        BtfTracePoint, FEntry, FExit, PerfEvent, Program, ProgramError, RawTracePoint,
         fentry::FEntryLink,
         fexit::FExitLink,
         perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent},
@@ -21,8 +21,10 @@ use trace::MissingHook;
 use crate::{
     btf::{Btf, BtfError},
     cpulist::CpuSet,
+    drain::ENTRY_BYTES,
     hooks::{Attach, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
     machine, self_test,
+    sent::Sent,
     shared::Shared,
 };
 
@@ -66,6 +68,7 @@ pub struct Bpf {
     /// Dropping a link detaches it.
     links: Vec<Link>,
     shared: Arc<Shared>,
+    sent: Sent,
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
     /// Missing, but another hook does the same.
@@ -229,12 +232,16 @@ impl Bpf {
         let object = OBJECT;
         let ebpf = loader.load(object).map_err(load_error)?;
         let Some(Map::Array(array)) = ebpf.map("STATE") else { return Err(no_map()) };
-        let shared = Shared::map(array.fd(), cpus)
-            .map_err(|error| BpfError::Map(format!("cannot map it into memory: {error}")))?;
+        let cannot_map =
+            |error: io::Error| BpfError::Map(format!("cannot map it into memory: {error}"));
+        let shared = Shared::map(array.fd(), cpus).map_err(cannot_map)?;
+        let Some(Map::RingBuf(ring)) = ebpf.map("RING") else { return Err(no_map()) };
+        let sent = Sent::map(ring.fd()).map_err(cannot_map)?;
         let mut bpf = Bpf {
             ebpf,
             links: Vec::new(),
             shared: Arc::new(shared),
+            sent,
             attached: Vec::new(),
             missing: Vec::new(),
             replaced: Vec::new(),
@@ -366,6 +373,12 @@ impl Bpf {
         (0..self.shared.cpus()).map(|cpu| self.shared.counters(cpu)).collect()
     }
 
+    /// Entries that the programs have sent since they were loaded, by the kernel's count.
+    pub fn sent(&self) -> u64 {
+        let slotted: u64 = self.states().iter().map(|state| state.slot_next).sum();
+        self.sent.bytes() / ENTRY_BYTES as u64 + slotted
+    }
+
     /// Where the records that do not go through the ring are found.
     pub fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
@@ -417,14 +430,27 @@ impl Refused {
     }
 }
 
-impl From<aya::programs::ProgramError> for Refused {
-    fn from(error: aya::programs::ProgramError) -> Self {
+impl From<ProgramError> for Refused {
+    fn from(error: ProgramError) -> Self {
         let why = innermost(&error);
+        if let ProgramError::LoadError { verifier_log, .. } = &error
+            && let Some(objection) = objection(&verifier_log.to_string())
+        {
+            return Refused::Missing(format!("{why}: {objection}"));
+        }
         if let Some(io::ErrorKind::PermissionDenied) = io_kind(&error) {
             return Refused::NotPermitted(why);
         }
         Refused::Missing(why)
     }
+}
+
+/// The kernel's reason to refuse a program, which its verifier says last; statistics follow.
+fn objection(log: &str) -> Option<&str> {
+    let mut lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_statistics = |line: &&str| line.starts_with("processed ") && line.contains(" insns ");
+    let statistics = ["verification time", "stack depth"];
+    lines.rfind(|line| !is_statistics(line) && !statistics.iter().any(|s| line.starts_with(s)))
 }
 
 fn load_error(error: aya::EbpfError) -> BpfError {
@@ -471,4 +497,17 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     errors(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_last_word_is_its_objection() {
+        let log = "0: (bf) r6 = r1\n1: (85) call unknown#999\nunknown func #999\n\
+                   verification time 12 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
+        assert_eq!(objection(log), Some("unknown func #999"));
+        assert_eq!(objection("\n"), None);
+    }
 }

@@ -224,8 +224,7 @@ impl Distribution {
             let value = |ps: i64| ps.max(0) as u64 / self.unit.ps() as u64;
             self.histogram.equivalent(value(exact), value(of_bins))
         };
-        let in_range = fits(min, self.min) && fits(max, self.max);
-        if !self.is_empty() && !in_range {
+        if !(self.is_empty() || fits(min, self.min) && fits(max, self.max)) {
             return Err(DistributionError::NoParts("range"));
         }
         if zeros > self.histogram.count_at(0) || (zeros > 0 && min != 0) {

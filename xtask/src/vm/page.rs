@@ -34,14 +34,47 @@ impl Fate {
         }
     }
 
-    fn outcome(&self, test: &str) -> &'static str {
-        let Fate::Ran { console, .. } = self else { return "not tried" };
-        match console.tests.iter().find(|ran| ran.name == test).map(|ran| ran.outcome) {
-            Some(Outcome::Passed) => "passed",
-            Some(Outcome::Skipped) => "skipped",
-            Some(Outcome::Failed) => "**FAILED**",
-            None => "**not reached**",
+    /// None for a test that it did not get to.
+    fn outcome(&self, test: &str) -> Option<Outcome> {
+        let Fate::Ran { console, .. } = self else { return None };
+        console.tests.iter().find(|ran| ran.name == test).map(|ran| ran.outcome)
+    }
+
+    fn cell(&self, test: &str) -> &'static str {
+        match (self, self.outcome(test)) {
+            (Fate::Skipped(_), _) => "not tried",
+            (_, Some(Outcome::Passed)) => "passed",
+            (_, Some(Outcome::Skipped)) => "skipped",
+            (_, Some(Outcome::Failed)) => "**FAILED**",
+            (_, None) => "**not reached**",
         }
+    }
+
+    /// What a test binary would print.
+    pub fn lines(&self, kernel: &str, tests: &[&str]) -> Vec<String> {
+        if let Fate::Skipped(why) = self {
+            let why = why.replace('\n', " ");
+            return vec![
+                format!("test linux_{kernel} ... ignored, {why}"),
+                "test result: ok. 0 passed; 0 failed; 1 ignored".to_owned(),
+            ];
+        }
+        let (mut lines, mut counts) = (Vec::new(), [0; 3]);
+        for test in tests {
+            let (place, word) = match self.outcome(test) {
+                Some(Outcome::Passed) => (0, "ok"),
+                Some(Outcome::Skipped) => (2, "ignored"),
+                Some(Outcome::Failed) | None => (1, "FAILED"),
+            };
+            counts[place] += 1;
+            lines.push(format!("test linux_{kernel}::{test} ... {word}"));
+        }
+        let word = if self.is_good() { "ok" } else { "FAILED" };
+        let [passed, failed, skipped] = counts;
+        lines.push(format!(
+            "test result: {word}. {passed} passed; {failed} failed; {skipped} ignored"
+        ));
+        lines
     }
 }
 
@@ -158,7 +191,7 @@ fn text(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
     text.push_str("\n## Tests\n\n");
     let names = std::iter::once("test").chain(fates.iter().map(|(kernel, _)| kernel.name));
     let rows = tests.iter().map(|test| {
-        let outcomes = fates.iter().map(|(_, fate)| fate.outcome(test).to_owned());
+        let outcomes = fates.iter().map(|(_, fate)| fate.cell(test).to_owned());
         std::iter::once(test.replace('_', " ")).chain(outcomes).collect()
     });
     markdown(&mut text, &names.collect::<Vec<_>>(), rows);
@@ -205,6 +238,19 @@ mod tests {
         assert!(!ran(&["@vm test a passed 1 2", "@vm test b FAILED 2 3", "@vm end"]).is_good());
         // Nothing tried is nothing shown.
         assert!(!ran(&["@vm end"]).is_good());
+    }
+
+    #[test]
+    fn what_was_not_reached_counts_as_failed_and_a_kernel_that_is_not_there_as_ignored() {
+        let mut tally = crate::tally::Tally::default();
+        let cut_off = ran(&["@vm test a passed 1 2", "@vm test b skipped 2 3"]);
+        let skipped = Fate::Skipped("no mirror:\nno kernel".into());
+        for line in [cut_off, skipped].iter().flat_map(|fate| fate.lines("6.1", &["a", "b", "c"])) {
+            tally.look(&line);
+        }
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (1, 1, 2));
+        assert_eq!(tally.failed_names, ["linux_6.1::c"]);
+        assert_eq!(tally.skipped_names, ["linux_6.1::b", "linux_6.1 (no mirror: no kernel)"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::noise::{LOOKED_UP, Local, RunNoise, WorkError};
 
 /// Ranks whose time, as if there were no detours, lies beyond their clear time.
 #[derive(Debug)]
-pub struct Hits {
+pub struct Aside {
     /// How many there are; behind them lie old ones.
     count: usize,
     places: [u32; LOOKED_UP],
@@ -20,9 +20,9 @@ pub struct Hits {
     own: [i64; LOOKED_UP],
 }
 
-impl Default for Hits {
-    fn default() -> Hits {
-        Hits {
+impl Default for Aside {
+    fn default() -> Aside {
+        Aside {
             count: 0,
             places: [0; LOOKED_UP],
             ranks: [0; LOOKED_UP],
@@ -32,7 +32,7 @@ impl Default for Hits {
     }
 }
 
-impl Hits {
+impl Aside {
     /// There must be room.
     #[inline]
     pub fn push(&mut self, place: usize, rank: u64, arrived: i64, own: i64) {
