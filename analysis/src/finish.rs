@@ -1,6 +1,6 @@
 //! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
 
-use trace::{Class, Mode};
+use trace::{Class, Mode, Trailer};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
@@ -69,7 +69,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         unknown_source_records: pass.unknown,
         hooks_missing: manifest.hooks_missing.clone(),
         limits: manifest.limits.clone(),
-        remarks: trailer.map(|t| t.remarks.clone()).unwrap_or_default(),
+        remarks: remarks(pass, trailer),
         truncated: contents
             .truncated
             .map(str::to_owned)
@@ -77,6 +77,21 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
     };
     let outside = costs::together(pass.outside_short.costs.bins(), pass.outside_long.costs.bins());
     (summary, Costs { sources: costs, outside })
+}
+
+/// What the recording says, and what this summary leaves out.
+fn remarks(pass: &Summariser, trailer: Option<&Trailer>) -> Vec<String> {
+    let mut remarks = trailer.map(|t| t.remarks.clone()).unwrap_or_default();
+    if pass.rows.are_too_many() {
+        remarks
+            .push("more names than are told apart: those that came last are together".to_owned());
+    }
+    if pass.room.full {
+        let missing = "more sources, CPUs and threads than are told apart: parts by CPU and by thread \
+                       are incomplete";
+        remarks.push(missing.to_owned());
+    }
+    remarks
 }
 
 /// Records are all there is where nothing watched for detours.
@@ -187,10 +202,11 @@ fn sources(
         let members = || row.members.iter().filter_map(|&id| contents.sources.get(id as usize));
         let Some(first) = members().next() else { continue };
         let period = row_period(pass, index, first.class, &mut finder);
+        let (name, unit) = row.named(first);
         let source = SourceRow {
             class: first.class,
-            name: first.name.clone(),
-            unit: first.unit.clone(),
+            name,
+            unit,
             detail: detail::describe(row, &pass.rows, contents.sources),
             count: row.count,
             continued: row.continued,

@@ -124,7 +124,7 @@ mod linux {
                 os::name("burn");
                 os::pin(cpu)?;
                 let cpu_ns = os::thread_cpu_ns();
-                os::spin(Duration::from_secs_f64(seconds));
+                os::burn(Duration::from_secs_f64(seconds));
                 println!("{}", serde_json::json!({ "cpu_ns": os::thread_cpu_ns() - cpu_ns }));
                 std::process::exit(exit_code);
             }

@@ -105,7 +105,7 @@ pub fn cpu_list_said(list: &str) -> String {
 
 /// False for what a terminal would obey, and for what would change the direction or the place of the
 /// text around it.
-fn harmless(c: char) -> bool {
+pub(crate) fn harmless(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'

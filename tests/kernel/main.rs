@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 mod bad_input;
 #[cfg(target_os = "linux")]
+mod counting;
+#[cfg(target_os = "linux")]
 mod counts;
 #[cfg(target_os = "linux")]
 mod daemon;
@@ -45,6 +47,7 @@ fn main() {
         daemon::TESTS,
         whatif::TESTS,
         counts::TESTS,
+        counting::TESTS,
         storms::TESTS,
         programs::TESTS,
         endings::TESTS,

@@ -32,6 +32,8 @@ pub enum Needs {
     RootAndTheClock,
     /// Root, two CPUs, and a cgroup hierarchy with cpusets.
     RootAndCpusets,
+    /// One of so many CPUs whose clock counts instructions.
+    CountingMachine(usize),
 }
 
 impl Needs {
@@ -51,6 +53,10 @@ impl Needs {
                 Needs::RootAndTwoCpus.are_met()
                     && crate::faults::cpuset::Hierarchy::find().is_some()
             }
+            Needs::CountingMachine(cpus) => {
+                let counting = std::env::var("DETOUR_VM").is_ok_and(|kind| kind == "counting");
+                root && counting && recorder::machine::online().len() == cpus
+            }
         }
     }
 }
@@ -60,6 +66,11 @@ impl Needs {
 /// too; how much of it there is, and how it lies in time to the microsecond, is another machine's.
 pub fn in_vm() -> bool {
     std::env::var_os("DETOUR_VM").is_some()
+}
+
+/// Tells the host of a virtual machine a figure to publish.
+pub fn figure(what: &str, value: &str) -> Result<()> {
+    Ok(fs::write("/dev/console", format!("@vm figure {what}: {value}\n"))?)
 }
 
 /// So many events of a load that are quick to make; fewer where they are not.

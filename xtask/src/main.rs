@@ -119,6 +119,12 @@ struct Vm {
     /// Name the kernels and run none
     #[arg(long)]
     list: bool,
+    /// Machines whose clock counts instructions instead: exact answers, and a section of that page
+    #[arg(long, conflicts_with_all = ["kernels", "list"])]
+    accuracy: bool,
+    /// The recorder beside rtla's osnoise instead, and docs/rtla.md
+    #[arg(long, conflicts_with_all = ["kernels", "list", "accuracy"])]
+    rtla: bool,
 }
 
 fn main() -> ExitCode {
@@ -152,6 +158,12 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Slurm => slurm::run(&workspace, |line| println!("{line}"))?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),
+        Command::Vm(Vm { accuracy: true, .. }) => {
+            vm::accuracy::run(&workspace, true, |line| println!("{line}"))?
+        }
+        Command::Vm(Vm { rtla: true, .. }) => {
+            vm::rtla::run(&workspace, true, |line| println!("{line}"))?
+        }
         Command::Vm(options) => {
             vm::run(&workspace, &options.kernels, true, |line| println!("{line}"))?
         }
