@@ -272,7 +272,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (&["cycle", "--net", "nowhere"], 2, "cnl"),
         (&["alltoall", "--mode", "nonsense"], 2, "resample"),
         (&["exchange", "--order", "nonsense"], 2, "in-time"),
-        (&["exchange", "--hlog", "/no/such/place", "--samples", "9"], 1, "cannot write"),
+        (&["exchange", "--hlog", "/no/such/place", "--samples", "9"], 1, "cannot create"),
     ] {
         let assert = simulate(arguments).arg("--json").assert().code(code);
         let output = assert.get_output();
