@@ -167,7 +167,7 @@ pub struct Top {
     #[arg(short, long, default_value = "500ms", value_parser = units::interval)]
     pub interval: Duration,
     /// Trace file that w writes; %h, %j, %r and %t become host, job, rank and time
-    /// [default: detour-%h-%t.detour]
+    /// [default: detour-%h-%t.detour; in a job detour-%j-%h-%r-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
 }
