@@ -24,7 +24,7 @@ use crate::workspace::Workspace;
 use console::{Console, Wish};
 use initramfs::Initramfs;
 use kernels::{KERNELS, Kernel};
-use machine::{FUNCTIONAL, Machine, Monitor};
+use machine::{FUNCTIONAL, Machine};
 use page::Fate;
 use programs::{Compiler, Programs};
 use tools::Tools;
@@ -114,7 +114,7 @@ fn boot(place: &Path, kernel: &Kernel, tools: &Tools, programs: &Programs) -> Re
             println!("{line}");
         }
         match console.look(line) {
-            Some(Wish::Nmi(count)) => inject(monitor, count),
+            Some(Wish::Nmi) => monitor.say("nmi"),
             None => Ok(()),
         }
     })?;
@@ -124,15 +124,6 @@ fn boot(place: &Path, kernel: &Kernel, tools: &Tools, programs: &Programs) -> Re
 /// Where what a kernel's guest prints is kept.
 fn console(place: &Path, kernel: &Kernel) -> PathBuf {
     place.join(format!("{}.log", kernel.name))
-}
-
-/// Apart from each other, so that none is merged with the one before.
-fn inject(monitor: &mut Monitor, count: u32) -> Result<()> {
-    for _ in 0..count {
-        monitor.say("nmi")?;
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }
 
 fn contents(tools: &Tools, programs: &Programs, script: &str) -> Result<Vec<u8>> {
