@@ -39,3 +39,9 @@ pub(crate) fn spin(time: Duration) {
         std::hint::spin_loop();
     }
 }
+
+/// The same without a pause in the loop, at which an emulated CPU hands over to the next.
+pub(crate) fn burn(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {}
+}

@@ -9,6 +9,8 @@ pub struct Console {
     pub up_s: Option<f64>,
     pub release: Option<String>,
     pub tests: Vec<Test>,
+    /// What was measured, and what came out.
+    pub figures: Vec<(String, String)>,
     /// What `detour doctor --json` said.
     pub doctor: Option<Value>,
     /// It came to the end of its script.
@@ -46,6 +48,11 @@ impl Console {
             "up" => self.up_s = rest.parse().ok(),
             "kernel" => self.release = Some(rest.to_owned()),
             "test" => self.tests.extend(test(rest)),
+            "figure" => {
+                let figure = rest.split_once(": ");
+                self.figures
+                    .extend(figure.map(|(what, value)| (what.to_owned(), value.to_owned())));
+            }
             "doctor" => self.doctor = serde_json::from_str(rest).ok(),
             "end" => self.ended = true,
             "nmi" => return Some(Wish::Nmi),
@@ -88,6 +95,8 @@ mod tests {
             "@vm test cut_off",
             "@vm test hot_unplug skipped 16 16.1",
             "@vm doctor {\"checks\":[]}",
+            "@vm figure outside the kernel: 0 of 8: none",
+            "@vm figure cut off",
         ];
         assert!(lines.iter().all(|line| console.look(line).is_none()));
         assert_eq!(console.up_s, Some(3.25));
@@ -95,6 +104,7 @@ mod tests {
         assert_eq!(console.tests[0].seconds, 12.25);
         let counts = [Outcome::Passed, Outcome::Failed, Outcome::Skipped].map(|o| console.count(o));
         assert_eq!(counts, [1, 1, 1]);
+        assert_eq!(console.figures, [("outside the kernel".into(), "0 of 8: none".into())]);
         assert!(console.doctor.is_some() && !console.ended);
         console.look("@vm end");
         assert!(console.ended);

@@ -24,6 +24,17 @@ one_test() {
     [ $outcome = FAILED ] && sed 's/^/    /' /tmp/test.log
     echo "@vm test $1 $outcome $from $to"
 }
+# All tests whose names begin like this, in one process: they share a recording.
+tests_of() {
+    from=$(cut -d' ' -f1 /proc/uptime)
+    timeout 150 /bin/kernel-tests --test-threads=1 --color=never "$1::" > /tmp/test.log 2>&1
+    to=$(cut -d' ' -f1 /proc/uptime)
+    grep -q '^test result: ok' /tmp/test.log || sed 's/^/    /' /tmp/test.log
+    sed -n 's/^test \([^ ]*\) *\.\.\. /\1 /p' /tmp/test.log | while read -r name outcome; do
+        case $outcome in ok) outcome=passed;; ignored) outcome=skipped;; *) outcome=FAILED;; esac
+        echo "@vm test $name $outcome $from $to"
+    done
+}
 . /script
 echo "@vm end"
 sync

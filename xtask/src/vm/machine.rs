@@ -2,6 +2,7 @@
 //! it is there it may hang, and without it the machine is the same everywhere.
 
 use std::{
+    cell::Cell,
     fs::File,
     io::{Read, Write},
     path::{Path, PathBuf},
@@ -16,6 +17,11 @@ use super::{kernels::Processor, tools::Tools};
 /// Two CPUs, as quick as it gets: what works, not how long it takes.
 pub const FUNCTIONAL: &[&str] = &["-accel", "tcg,thread=multi", "-smp", "2"];
 
+/// CPUs that take turns, one instruction a nanosecond: what they do does not depend on the host, and
+/// with one CPU nobody takes time from it.
+pub const ONE_COUNTING: &[&str] = &["-accel", "tcg", "-smp", "1", "-icount", "shift=0,sleep=off"];
+pub const TWO_COUNTING: &[&str] = &["-accel", "tcg", "-smp", "2", "-icount", "shift=0,sleep=off"];
+
 /// How often the console is looked at.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -25,6 +31,8 @@ pub struct Machine<'a> {
     pub initramfs: &'a Path,
     /// QEMU's options for processors and time, such as [`FUNCTIONAL`].
     pub processors: &'a [&'a str],
+    /// What the kernel is told beside what every guest's is.
+    pub kernel_options: &'a str,
     /// Where what the guest prints is kept.
     pub console: PathBuf,
 }
@@ -58,10 +66,11 @@ impl Drop for Running {
 }
 
 impl Machine<'_> {
-    /// Boots and shows each line of the console to `see`, until the guest switches itself off.
+    /// Boots and shows each line of the console to `see`, until the guest switches itself off. `see`
+    /// may change the limit.
     pub fn run(
         &self,
-        limit: Duration,
+        limit: &Cell<Duration>,
         mut see: impl FnMut(&str, &mut Monitor) -> Result<()>,
     ) -> Result<End> {
         File::create(&self.console)
@@ -75,7 +84,10 @@ impl Machine<'_> {
         qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
         qemu.arg("-kernel").arg(&self.tools.kernel).arg("-initrd").arg(self.initramfs);
         // A kernel that panics reboots at once, which ends QEMU.
-        qemu.args(["-append", &format!("console={terminal} panic=-1 quiet")]);
+        qemu.args([
+            "-append",
+            &format!("console={terminal} panic=-1 quiet {}", self.kernel_options),
+        ]);
         qemu.arg("-serial").arg(format!("file:{}", self.console.display()));
         qemu.args(["-monitor", "stdio"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut running = Running(qemu.spawn().context("cannot start QEMU")?);
@@ -95,7 +107,7 @@ impl Machine<'_> {
                 anyhow::ensure!(status.success(), "QEMU failed ({status})");
                 return Ok(End::Itself);
             }
-            if start.elapsed() > limit {
+            if start.elapsed() > limit.get() {
                 return Ok(End::TimeUp);
             }
             std::thread::sleep(PAUSE);

@@ -2,17 +2,20 @@
 //! statically linked programs in its initramfs, and runs the kernel tests there. What cannot be had
 //! (a kernel, QEMU, a compiler) is skipped by name.
 
-mod archive;
+pub mod accuracy;
+pub mod archive;
 mod console;
 mod initramfs;
-mod kernels;
+pub mod kernels;
 mod machine;
 mod page;
-mod programs;
+pub mod programs;
+pub mod rtla;
 mod tools;
 
 use std::{
-    collections::HashMap,
+    cell::Cell,
+    collections::{HashMap, hash_map::Entry},
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -31,6 +34,9 @@ use tools::Tools;
 
 /// Longest time for a kernel and its tests, several times what they take.
 const LIMIT: Duration = Duration::from_secs(1200);
+
+/// A host may have so many times more to do after a guest has booted than before.
+const SLOWER: f64 = 6.0;
 
 /// The kernel tests that are run in the guests.
 const TESTS: &[&str] = &[
@@ -62,29 +68,28 @@ pub fn run(
 ) -> Result<bool> {
     let kernels = kernels::chosen(names)?;
     let place = workspace.target.join("vm");
-    fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
-    let mut built: HashMap<&str, Programs> = HashMap::new();
+    let mut built = HashMap::new();
     let mut fates = Vec::new();
     for kernel in kernels {
         println!("\n=== Linux {}", kernel.name);
-        let processor = kernel.processor;
-        let needed = Compiler::find(workspace, &place, processor)
-            .and_then(|compiler| Ok((compiler, Tools::get(&place, &kernel)?)));
-        let fate = match needed {
-            Err(missing) => Fate::Skipped(format!("{missing:#}")),
-            Ok((compiler, tools)) => {
-                let architecture = processor.architecture();
-                if !built.contains_key(architecture) {
-                    built.insert(architecture, compiler.build(workspace)?);
-                }
-                boot(&place, &kernel, &tools, &built[architecture])?
+        let guest = Guest {
+            name: kernel.name,
+            processors: FUNCTIONAL,
+            kernel_options: "",
+            script: script(),
+            lasts_s: None,
+        };
+        let fate = match prepare(workspace, &place, &kernel, &mut built)? {
+            Err(missing) => Fate::Skipped(missing),
+            Ok((tools, programs)) => {
+                guest.boot(&place, &tools, contents(&tools, programs, &guest.script)?)?
             }
         };
         for line in fate.lines(kernel.name, TESTS) {
             say(&line);
         }
         if !fate.is_good() {
-            println!("the console of {} is in {}", kernel.name, console(&place, &kernel).display());
+            println!("the console of {} is in {}", kernel.name, guest.console(&place).display());
         }
         fates.push((kernel, fate));
     }
@@ -95,38 +100,83 @@ pub fn run(
     Ok(fates.iter().all(|(_, fate)| fate.is_good()))
 }
 
-fn boot(place: &Path, kernel: &Kernel, tools: &Tools, programs: &Programs) -> Result<Fate> {
-    println!("{}", tools.package);
-    let initramfs = place.join(format!("{}.cpio", kernel.name));
-    fs::write(&initramfs, contents(tools, programs, &script())?)
-        .with_context(|| format!("cannot write {}", initramfs.display()))?;
-    let machine = Machine {
-        tools,
-        initramfs: &initramfs,
-        processors: FUNCTIONAL,
-        console: console(place, kernel),
+/// What a kernel's guests need: an error is something that this machine lacks.
+fn prepare<'a>(
+    workspace: &Workspace,
+    place: &Path,
+    kernel: &Kernel,
+    built: &'a mut HashMap<&'static str, Programs>,
+) -> Result<Result<(Tools, &'a Programs), String>> {
+    fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
+    let needed = Compiler::find(workspace, place, kernel.processor)
+        .and_then(|compiler| Ok((compiler, Tools::get(place, kernel)?)));
+    let (compiler, tools) = match needed {
+        Ok(found) => found,
+        Err(missing) => return Ok(Err(format!("{missing:#}"))),
     };
-    let mut console = Console::default();
-    let start = Instant::now();
-    let end = machine.run(LIMIT, |line, monitor| {
-        // What the kernel says is in the console's file.
-        if !line.starts_with("@vm doctor") && !line.starts_with('[') {
-            println!("{line}");
-        }
-        match console.look(line) {
-            Some(Wish::Nmi) => monitor.say("nmi"),
-            None => Ok(()),
-        }
-    })?;
-    Ok(Fate::Ran { console, end, took: start.elapsed() })
+    let programs = match built.entry(kernel.processor.architecture()) {
+        Entry::Occupied(there) => there.into_mut(),
+        Entry::Vacant(place) => place.insert(compiler.build(workspace)?),
+    };
+    Ok(Ok((tools, programs)))
 }
 
-/// Where what a kernel's guest prints is kept.
-fn console(place: &Path, kernel: &Kernel) -> PathBuf {
-    place.join(format!("{}.log", kernel.name))
+/// What is booted and what it does there.
+struct Guest<'a> {
+    /// Its files are called so.
+    name: &'a str,
+    /// QEMU's options for processors and time.
+    processors: &'a [&'a str],
+    kernel_options: &'a str,
+    /// What its shell does once it is up.
+    script: String,
+    /// Seconds that takes by its own clock, where that clock is slower than ours by a measure that
+    /// shows only when it runs.
+    lasts_s: Option<f64>,
 }
 
-fn contents(tools: &Tools, programs: &Programs, script: &str) -> Result<Vec<u8>> {
+impl Guest<'_> {
+    /// Where what it prints is kept.
+    fn console(&self, place: &Path) -> PathBuf {
+        place.join(format!("{}.log", self.name))
+    }
+
+    fn boot(&self, place: &Path, tools: &Tools, files: Initramfs) -> Result<Fate> {
+        println!("{}", tools.package);
+        let initramfs = place.join(format!("{}.cpio", self.name));
+        fs::write(&initramfs, files.finish())
+            .with_context(|| format!("cannot write {}", initramfs.display()))?;
+        let machine = Machine {
+            tools,
+            initramfs: &initramfs,
+            processors: self.processors,
+            kernel_options: self.kernel_options,
+            console: self.console(place),
+        };
+        let mut console = Console::default();
+        let start = Instant::now();
+        let limit = Cell::new(LIMIT);
+        let end = machine.run(&limit, |line, monitor| {
+            // What the kernel says is in the console's file.
+            if !line.starts_with("@vm doctor") && !line.starts_with('[') {
+                println!("{line}");
+            }
+            let was_up = console.up_s.is_some();
+            let wish = console.look(line);
+            if let (false, Some(up), Some(lasts)) = (was_up, console.up_s, self.lasts_s) {
+                let pace = start.elapsed().div_f64(up);
+                limit.set(start.elapsed() + pace.mul_f64(SLOWER * lasts));
+            }
+            match wish {
+                Some(Wish::Nmi) => monitor.say("nmi"),
+                None => Ok(()),
+            }
+        })?;
+        Ok(Fate::Ran { console, end, took: start.elapsed() })
+    }
+}
+
+fn contents(tools: &Tools, programs: &Programs, script: &str) -> Result<Initramfs> {
     let mut files = Initramfs::default();
     for directory in ["/bin", "/dev", "/proc", "/sys", "/tmp", "/run"] {
         files.directory(directory);
@@ -139,7 +189,7 @@ fn contents(tools: &Tools, programs: &Programs, script: &str) -> Result<Vec<u8>>
     files.program_from("/bin/detour", &programs.detour)?;
     files.program_from("/bin/loadgen", &programs.loadgen)?;
     files.program_from("/bin/kernel-tests", &programs.tests)?;
-    Ok(files.finish())
+    Ok(files)
 }
 
 /// What the guest does once it is up.

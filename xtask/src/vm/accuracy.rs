@@ -1,0 +1,128 @@
+//! `cargo xtask vm --accuracy`: machines whose clock counts instructions, on which the recorder's answers
+//! are exact. They have one kernel, in two forms: one CPU, from which nobody takes time, and two that
+//! take turns, each of which has half of its time stolen.
+
+use std::{collections::HashMap, fmt::Write};
+
+use anyhow::Result;
+
+use super::{
+    Guest, contents, kernels,
+    machine::{ONE_COUNTING, TWO_COUNTING},
+    page::{self, Fate},
+    prepare,
+};
+use crate::workspace::Workspace;
+
+const KERNEL: &str = "6.12";
+
+/// A form of the machine.
+struct Form {
+    name: &'static str,
+    /// As the page calls it.
+    title: &'static str,
+    processors: &'static [&'static str],
+    /// The beginning of its tests' names.
+    prefix: &'static str,
+    tests: &'static [&'static str],
+}
+
+const FORMS: [Form; 2] = [
+    Form {
+        name: "counting-1",
+        title: "One CPU",
+        processors: ONE_COUNTING,
+        prefix: "one_cpu",
+        tests: &[
+            "one_cpu::ticks_come_at_exactly_their_rate",
+            "one_cpu::every_page_fault_is_recorded",
+            "one_cpu::every_hit_of_a_daemon_is_recorded",
+            "one_cpu::nothing_is_outside_the_kernel",
+            "one_cpu::less_than_a_percent_is_unexplained",
+        ],
+    },
+    Form {
+        name: "counting-2",
+        title: "Two CPUs",
+        processors: TWO_COUNTING,
+        prefix: "two_cpus",
+        tests: &[
+            "two_cpus::stolen_time_is_outside_the_kernel",
+            "two_cpus::so_is_what_is_stolen_around_a_tick",
+        ],
+    },
+];
+
+/// Seconds of a guest's own time for its recordings and their reports.
+const LASTS_S: f64 = 8.0;
+
+/// The clock is the same for all CPUs, whatever the kernel thinks of such machines.
+pub const ONE_CLOCK: &str = "tsc=reliable";
+
+/// True when no test failed. Prints lines as a test binary does; with `publish` the section of
+/// docs/kernels.md is written.
+pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> Result<bool> {
+    let place = workspace.target.join("vm");
+    let kernel = kernels::chosen(&[KERNEL.to_owned()])?[0];
+    let mut built = HashMap::new();
+    let mut fates = Vec::new();
+    for form in &FORMS {
+        println!("\n=== Linux {KERNEL}, {}, instructions counted", form.title);
+        let guest = Guest {
+            name: form.name,
+            processors: form.processors,
+            kernel_options: ONE_CLOCK,
+            script: format!(
+                "export DETOUR_PROGRAMS=/bin DETOUR_VM=counting\ntests_of {}\n",
+                form.prefix
+            ),
+            lasts_s: Some(LASTS_S),
+        };
+        let fate = match prepare(workspace, &place, &kernel, &mut built)? {
+            Err(missing) => Fate::Skipped(missing),
+            Ok((tools, programs)) => {
+                guest.boot(&place, &tools, contents(&tools, programs, &guest.script)?)?
+            }
+        };
+        for line in fate.lines(form.name, form.tests) {
+            say(&line);
+        }
+        if !fate.is_good() {
+            println!("its console is in {}", guest.console(&place).display());
+        }
+        fates.push(fate);
+    }
+    if publish {
+        page::write_accuracy(workspace, &section(&fates))?;
+    }
+    Ok(fates.iter().all(Fate::is_good))
+}
+
+fn section(fates: &[Fate]) -> String {
+    let mut text = format!(
+        "By `cargo xtask vm --accuracy`, on Linux {KERNEL}. The clock of these machines counts \
+         instructions, one a nanosecond: what the host does meanwhile does not show, and what should \
+         come out is known.\n"
+    );
+    for (form, fate) in FORMS.iter().zip(fates) {
+        let _ = writeln!(text, "\n### {}\n", form.title);
+        for test in form.tests {
+            let name = test.split_once("::").map_or(*test, |(_, name)| name).replace('_', " ");
+            let _ = writeln!(text, "- {name}: {}", fate.cell(test));
+        }
+        let Fate::Ran { console, .. } = fate else { continue };
+        text.push_str("\n| figure | value |\n|---|---|\n");
+        for (what, value) in &console.figures {
+            let _ = writeln!(text, "| {what} | {value} |");
+        }
+    }
+    text.push_str(
+        "\nTwo CPUs take turns here, so each steals what it runs from the other. What was stolen is \
+         told by the probe's iterations, which take as many instructions as ever: the time in which \
+         they would have been done, against the time it took. osnoise counts a steal only if no \
+         interrupt came with it; here nearly every one comes with a tick, because a machine like \
+         this changes turns at timers. What is not reported as outside the kernel was stolen from a \
+         handler while it ran, or is no longer than entry and exit might be.\n",
+    );
+    text
+}

@@ -1,0 +1,402 @@
+//! `cargo xtask vm --rtla`: the recorder beside rtla's osnoise, the tool that comes with the kernel. Both
+//! look at the same CPU under the same loads, one after the other and at once, on a machine whose clock
+//! counts instructions. The table is docs/rtla.md.
+
+use std::{collections::HashMap, fmt::Write, fs, path::Path};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{
+    Guest,
+    accuracy::ONE_CLOCK,
+    archive::{Archive, once},
+    console::{Console, Outcome, Test},
+    contents,
+    initramfs::Initramfs,
+    kernels,
+    machine::TWO_COUNTING,
+    page::Fate,
+    prepare, tools,
+};
+use crate::workspace::Workspace;
+
+/// osnoise is compiled into Debian's real-time kernels only.
+const KERNEL: &str = "6.12-rt";
+const NAME: &str = "rtla";
+const PAGE: &str = "docs/rtla.md";
+
+/// Seconds of the guest's own time.
+const LASTS_S: f64 = 14.0;
+
+const TESTS: &[&str] = &[
+    "every_hit_of_the_daemon_is_recorded_beside_osnoise",
+    "every_ipi_is_recorded_beside_osnoise",
+    "no_less_is_outside_the_kernel_than_osnoise_says",
+];
+
+/// True when the recorder sees what osnoise sees, and what the loads did. Prints lines as a test binary
+/// does; with `publish` the page is written.
+pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> Result<bool> {
+    let place = workspace.target.join("vm");
+    let kernel = kernels::chosen(&[KERNEL.to_owned()])?[0];
+    println!("\n=== rtla on Linux {KERNEL}");
+    let guest = Guest {
+        name: NAME,
+        processors: TWO_COUNTING,
+        kernel_options: ONE_CLOCK,
+        script: include_str!("rtla.sh").to_owned(),
+        lasts_s: Some(LASTS_S),
+    };
+    let mut built = HashMap::new();
+    let mut fate = match prepare(workspace, &place, &kernel, &mut built)? {
+        Err(missing) => Fate::Skipped(missing),
+        Ok((tools, programs)) => {
+            let mut files = contents(&tools, programs, &guest.script)?;
+            match add_rtla(&place, &mut files) {
+                Err(missing) => Fate::Skipped(format!("{missing:#}")),
+                Ok(()) => guest.boot(&place, &tools, files)?,
+            }
+        }
+    };
+    let mut text = None;
+    if let Fate::Ran { console, .. } = &mut fate {
+        match Comparison::of(console) {
+            Ok(comparison) => {
+                console.tests = comparison.tests();
+                text = Some(comparison.page(console));
+            }
+            Err(error) => println!("{error:#}"),
+        }
+    }
+    for line in fate.lines(NAME, TESTS) {
+        say(&line);
+    }
+    if !fate.is_good() {
+        println!("its console is in {}", guest.console(&place).display());
+    }
+    if let Some(text) = text {
+        println!("\n{text}");
+        if publish {
+            let page = workspace.root.join(PAGE);
+            fs::write(&page, text).with_context(|| format!("cannot write {PAGE}"))?;
+            println!("wrote {PAGE}");
+        }
+    }
+    Ok(fate.is_good())
+}
+
+/// The program with the libraries it needs, which come in its package's wake.
+fn add_rtla(place: &Path, files: &mut Initramfs) -> Result<()> {
+    let unpacked = place.join(NAME);
+    once(&unpacked, |into| {
+        println!("getting rtla");
+        Archive::open(place, tools::SUITE, "amd64")?.unpack_with_dependencies(&[NAME], into)
+    })?;
+    let libraries = unpacked.join("usr/lib/x86_64-linux-gnu");
+    for directory in ["/lib", "/lib64"] {
+        files.directory(directory);
+    }
+    let loader = "ld-linux-x86-64.so.2";
+    files.program_from(&format!("/lib64/{loader}"), &libraries.join(loader))?;
+    for library in ["libc.so.6", "libm.so.6", "libtraceevent.so.1", "libtracefs.so.1"] {
+        files.program_from(&format!("/lib/{library}"), &libraries.join(library))?;
+    }
+    files.program_from("/bin/rtla", &unpacked.join("usr/bin/rtla"))
+}
+
+/// How many, and how long in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Amount {
+    count: u64,
+    ns: u64,
+}
+
+/// What a tool says of a run.
+#[derive(Debug)]
+struct Account {
+    watched_s: f64,
+    /// By row of the table; None where the tool does not tell.
+    amounts: [Option<Amount>; ROWS.len()],
+}
+
+const ROWS: [&str; 9] = [
+    "interrupts",
+    "of these `call_function_single`",
+    "softirqs",
+    "threads",
+    "of these the daemon",
+    "NMIs",
+    "page faults",
+    "outside the kernel",
+    "all noise",
+];
+const IPI: usize = 1;
+const DAEMON: usize = 4;
+const OUTSIDE: usize = 7;
+const ALL: usize = 8;
+
+/// The loads' own counts, and both tools' accounts of a run.
+struct Run {
+    sent: u64,
+    wakes: u64,
+    osnoise: Account,
+    detour: Account,
+}
+
+struct Comparison {
+    alone: Run,
+    both: Run,
+}
+
+impl Comparison {
+    fn of(console: &Console) -> Result<Comparison> {
+        // Each of the tools alone, then both: three times the loads, which are the same.
+        let loads: Vec<Value> = figures(console, "loads").filter_map(json).collect();
+        let [_, alone, both] = &loads[..] else {
+            bail!("{} runs of the loads, not 3", loads.len())
+        };
+        let run = |name: &str, loads: &Value| {
+            let report = figures(console, &format!("detour {name}")).find_map(json);
+            let report = report.with_context(|| format!("no report of the run {name}"))?;
+            Ok::<_, anyhow::Error>(Run {
+                sent: loads["ipi"]["sent"].as_u64().context("no count of IPIs")?,
+                wakes: loads["daemon"]["wakes"].as_u64().context("no count of hits")?,
+                osnoise: osnoise(console, name)?,
+                detour: detour(&report)?,
+            })
+        };
+        Ok(Comparison { alone: run("alone", alone)?, both: run("both", both)? })
+    }
+
+    fn tests(&self) -> Vec<Test> {
+        let seen = |row: usize, made: fn(&Run) -> u64| {
+            let all = |run: &Run| run.detour.amounts[row].is_some_and(|a| a.count >= made(run));
+            all(&self.alone) && all(&self.both)
+        };
+        let share = |account: &Account| {
+            account.amounts[OUTSIDE].map_or(0.0, |a| a.ns as f64) / account.watched_s
+        };
+        let good = [
+            seen(DAEMON, |run| run.wakes),
+            seen(IPI, |run| run.sent),
+            share(&self.alone.detour) >= share(&self.alone.osnoise),
+        ];
+        let outcome = |good| if good { Outcome::Passed } else { Outcome::Failed };
+        let tests = TESTS.iter().zip(good).map(|(name, good)| Test {
+            name: (*name).to_owned(),
+            outcome: outcome(good),
+            seconds: 0.0,
+        });
+        tests.collect()
+    }
+
+    fn page(&self, console: &Console) -> String {
+        let release = console.release.as_deref().unwrap_or(KERNEL);
+        let Run { sent, wakes, .. } = self.alone;
+        let mut text = format!(
+            "<!-- Generated by `cargo xtask vm --rtla`; do not edit. -->\n\n\
+             # Beside rtla\n\n\
+             `rtla osnoise top` and `detour record` on CPU 1 of a machine with two, Linux {release}, \
+             whose clock counts instructions. The loads are the same each time: a daemon that wakes \
+             {wakes} times, every 10 ms for 200 us, and {sent} interrupts from CPU 0. CPU 0 does \
+             everything else, and as only one of the two runs at a time, it takes time from CPU 1 \
+             as a hypervisor would. Each cell says how many, and how long in all.\n\n\
+             | | osnoise, alone | detour, alone | osnoise, both at once | detour, both at once |\n\
+             |---|---|---|---|---|\n"
+        );
+        let accounts =
+            [&self.alone.osnoise, &self.alone.detour, &self.both.osnoise, &self.both.detour];
+        let watched = accounts.map(|account| format!("{:.2} s", account.watched_s));
+        let _ = writeln!(text, "| watched | {} |", watched.join(" | "));
+        for (row, name) in ROWS.iter().enumerate() {
+            let cells = accounts.map(|account| match account.amounts[row] {
+                None => "not told".to_owned(),
+                Some(Amount { count, ns }) => format!("{count}, {:.3} ms", ns as f64 / 1e6),
+            });
+            let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+        }
+        text.push_str(&self.differences());
+        text
+    }
+
+    fn differences(&self) -> String {
+        let Run { osnoise, detour, .. } = &self.alone;
+        let ms = |account: &Account, rows: &[usize]| {
+            let ns = rows.iter().filter_map(|&row| account.amounts[row]).map(|amount| amount.ns);
+            ns.sum::<u64>() as f64 / 1e6
+        };
+        // Interrupts, softirqs, threads, NMIs, page faults, and outside the kernel.
+        let parts = [0, 2, 3, 5, 6, OUTSIDE];
+        let untold = ms(osnoise, &[ALL]) - ms(osnoise, &parts);
+        let rest = ms(detour, &[ALL]) - ms(detour, &parts);
+        format!(
+            "\n## Why they differ\n\n\
+             - **Outside the kernel.** osnoise counts a gap as hardware noise if no interrupt and no \
+             thread came in it; of any other gap it reports what came, not what remains. Of \
+             {all:.1} ms of noise its classes leave {untold:.1} ms untold. detour splits every gap; \
+             what its parts leave of {own:.1} ms are {rest:.1} ms of entry and exit, told as such.\n\
+             - **Short gaps.** osnoise ignores gaps below 1 us, its threshold. detour notes them from \
+             nine times its loop's shortest step on, here 36 ns, which is why it counts more turns \
+             of CPU 0.\n\
+             - **Whom they measure.** osnoise's loop is a kernel thread, detour's a user's. So \
+             osnoise sees no entry from user space and no return to it, and no page fault: \
+             with detour every interruption is a little longer, as it is for a program.\n\
+             - **Softirqs.** On a real-time kernel they run in threads, and osnoise leaves its \
+             softirq part out there: they are in its threads. detour names both, the softirq and \
+             the thread it ran in, net of each other.\n\
+             - **Counts.** Both see all {wakes} hits and {sent} interrupts; those beyond are the \
+             kernel's own. Ticks follow from how long each tool watched, threads besides the daemon \
+             from what the tools' own work on CPU 0 wakes on CPU 1.\n\
+             - **Both at once** they share the CPU, and each is the other's largest thread: osnoise \
+             reports `detour-probe`, detour reports `osnoise/1`. What else they see is the same; it \
+             hits the one that runs, and shows with the other as part of the time it was off the \
+             CPU, so that not every gap that is counted by one is a gap of its own for the other.\n\
+             - **Names.** The classes above are what `rtla osnoise top` prints, as counts; times are \
+             from osnoise's trace events, summed up by hand. detour's report has names below its \
+             classes: the daemon, its unit and who woke it, the IPI's sender and function.\n",
+            all = ms(osnoise, &[ALL]),
+            own = ms(detour, &[ALL]),
+            wakes = self.alone.wakes,
+            sent = self.alone.sent,
+        )
+    }
+}
+
+fn figures<'a>(console: &'a Console, what: &str) -> impl Iterator<Item = &'a str> {
+    let what = what.to_owned();
+    let of_it = move |(name, _): &&(String, String)| *name == what;
+    console.figures.iter().filter(of_it).map(|(_, value)| value.as_str())
+}
+
+fn json(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+/// From rtla's summary, which counts, and from the events, which also tell how long.
+fn osnoise(console: &Console, run: &str) -> Result<Account> {
+    let summary = figures(console, &format!("rtla {run}")).next();
+    // CPU, periods, microseconds watched.
+    let watched = summary.and_then(|line| line.split_whitespace().nth(2)?.parse::<f64>().ok());
+    let watched = watched.with_context(|| format!("rtla said nothing of the run {run}"))?;
+    let event = |class: &str| {
+        let value = figures(console, &format!("osnoise {run} {class}")).next()?;
+        let (count, ns) = value.split_once(' ')?;
+        Some(Amount { count: count.parse().ok()?, ns: ns.parse().ok()? })
+    };
+    let lost = event("lost").with_context(|| format!("no count of lost events in {run}"))?;
+    anyhow::ensure!(lost.count == 0, "{} of osnoise's events were lost in {run}", lost.count);
+    let some = |class| Some(event(class).unwrap_or_default());
+    let amounts = [
+        some("irq"),
+        some("ipi"),
+        some("softirq"),
+        some("thread"),
+        some("daemon"),
+        some("nmi"),
+        None,
+        some("hw"),
+        some("all"),
+    ];
+    Ok(Account { watched_s: watched / 1e6, amounts })
+}
+
+/// From `detour report --json`.
+fn detour(report: &Value) -> Result<Account> {
+    let sources = report["sources"].as_array().context("no sources in the report")?;
+    let sum = |classes: &[&str], name: &str| {
+        let wanted = |source: &&Value| {
+            classes.iter().any(|class| source["class"] == *class)
+                && (name.is_empty() || source["name"] == name)
+        };
+        let add = |sum: Amount, source: &Value| Amount {
+            count: sum.count + source["count"].as_u64().unwrap_or(0),
+            ns: sum.ns + source["net_ns_total"].as_u64().unwrap_or(0),
+        };
+        Some(sources.iter().filter(wanted).fold(Amount::default(), add))
+    };
+    let outside = report["outside_kernel"].as_array().context("no outside_kernel in the report")?;
+    let add = |sum: Amount, row: &Value| Amount {
+        count: sum.count + row["count"].as_u64().unwrap_or(0),
+        ns: sum.ns + row["cost_ns_total"].as_u64().unwrap_or(0),
+    };
+    let all = Amount {
+        count: report["detours"].as_u64().context("no detours in the report")?,
+        ns: report["detour_ns_total"].as_u64().context("no detours in the report")?,
+    };
+    let amounts = [
+        sum(&["timer", "irq", "ipi"], ""),
+        sum(&["ipi"], "call_function_single"),
+        sum(&["softirq"], ""),
+        sum(&["thread", "kthread"], ""),
+        sum(&["thread"], "fakemond"),
+        sum(&["nmi"], ""),
+        sum(&["page_fault"], ""),
+        Some(outside.iter().fold(Amount::default(), add)),
+        Some(all),
+    ];
+    let watched_s = report["cpus"][0]["window_s"].as_f64().context("no CPU in the report")?;
+    Ok(Account { watched_s, amounts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"{"detours":9,"detour_ns_total":900,"cpus":[{"window_s":2.0}],
+        "sources":[
+            {"class":"ipi","name":"call_function_single","count":7,"net_ns_total":70},
+            {"class":"timer","name":"tick","count":5,"net_ns_total":50},
+            {"class":"thread","name":"fakemond","count":3,"net_ns_total":300}],
+        "outside_kernel":[{"count":1,"cost_ns_total":400},{"count":2,"cost_ns_total":10}]}"#;
+
+    fn console(daemon_hits: u64) -> Console {
+        let mut console = Console::default();
+        let loads = format!(
+            "@vm figure loads: {{\"ipi\":{{\"sent\":7}},\"daemon\":{{\"wakes\":{daemon_hits}}}}}"
+        );
+        let report = REPORT.replace('\n', "");
+        let mut lines = vec![loads.clone(), loads.clone(), loads];
+        for run in ["alone", "both"] {
+            lines.push(format!("@vm figure rtla {run}:   1 #20 2000000 40 99.9 8 1 29 0 12 0 3"));
+            lines.push(format!("@vm figure osnoise {run} irq: 12 130"));
+            lines.push(format!("@vm figure osnoise {run} hw: 1 200"));
+            lines.push(format!("@vm figure osnoise {run} all: 8 900"));
+            lines.push(format!("@vm figure osnoise {run} lost: 0 0"));
+            lines.push(format!("@vm figure detour {run}: {report}"));
+        }
+        for line in lines {
+            console.look(&line);
+        }
+        console
+    }
+
+    #[test]
+    fn both_accounts_are_read_and_what_was_not_seen_fails() {
+        let outcomes = |hits| {
+            let tests = Comparison::of(&console(hits)).unwrap().tests();
+            tests.iter().map(|test| test.outcome).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(3), [Outcome::Passed; 3]);
+        assert_eq!(outcomes(4), [Outcome::Failed, Outcome::Passed, Outcome::Passed]);
+    }
+
+    #[test]
+    fn the_page_has_every_row_and_says_what_is_not_told() {
+        let console = console(3);
+        let page = Comparison::of(&console).unwrap().page(&console);
+        let row = |name: &str| page.lines().find(|line| line.starts_with(&format!("| {name} |")));
+        for name in ROWS {
+            assert_eq!(row(name).map(|row| row.matches('|').count()), Some(6), "{name}: {page}");
+        }
+        assert!(row("page faults").is_some_and(|row| row.contains("not told")), "{page}");
+        assert!(row("interrupts").is_some_and(|row| row.contains("12, 0.000 ms")), "{page}");
+    }
+
+    #[test]
+    fn a_run_that_broke_off_is_an_error() {
+        let mut console = console(3);
+        console.figures.retain(|(what, _)| what != "detour both");
+        assert!(Comparison::of(&console).is_err());
+    }
+}
