@@ -72,6 +72,20 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
             })?;
             if good { Ok(()) } else { anyhow::bail!("a kernel failed") }
         });
+        steps.step("exact answers", |tally| {
+            let good = vm::accuracy::run(workspace, false, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("an answer is not exact") }
+        });
+        steps.step("beside rtla", |tally| {
+            let good = vm::rtla::run(workspace, false, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("osnoise saw more") }
+        });
         steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),

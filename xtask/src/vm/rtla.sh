@@ -7,12 +7,14 @@ echo 1 > $events/events/osnoise/enable
 
 # What osnoise notes from here to the end of the loads counts; starting the tools takes longer.
 loads() {
+    echo from > $events/trace_marker
     from=$(cut -d' ' -f1 /proc/uptime)
     loadgen ipi --from 0 --to 1 --count 800 --pause-us 1000 > /tmp/ipi &
     ipi=$!
     loadgen daemon --cpu 1 --seconds 1 > /tmp/daemon
     wait $ipi
     to=$(cut -d' ' -f1 /proc/uptime)
+    echo to > $events/trace_marker
     echo "@vm figure loads: {\"seconds\":[$from,$to],\"ipi\":$(cat /tmp/ipi),\"daemon\":$(cat /tmp/daemon)}"
 }
 rtla_start() {
@@ -28,15 +30,11 @@ rtla_stop() {
     kill -INT $rtla
     wait $rtla
     echo "@vm figure rtla $1: $(grep '^ *1 #' /tmp/rtla)"
-    awk -v run="$1" -v from="$from" -v to="$to" '
-        {
-            duration = 0; start = 0
-            for (i = 1; i < NF; i++) {
-                if ($i == "duration") duration = $(i + 1)
-                if ($i == "start") start = $(i + 1)
-            }
-            if (start + 0 < from + 0 || start + 0 > to + 0) next
-        }
+    awk -v run="$1" '
+        / tracing_mark_write: from/ { counts = 1 }
+        / tracing_mark_write: to/ { counts = 0 }
+        !counts { next }
+        { duration = 0; for (i = 1; i < NF; i++) if ($i == "duration") duration = $(i + 1) }
         / irq_noise: / { count["irq"]++; time["irq"] += duration }
         / softirq_noise: / { count["softirq"]++; time["softirq"] += duration }
         / nmi_noise: / { count["nmi"]++; time["nmi"] += duration }
