@@ -14,7 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use trace::{Class, RecordFlags};
 
-use crate::support::{LONG, Needs, Recording, Scratch, Test, detour, in_vm, report, sum, text};
+use crate::support::{
+    LONG, Needs, Recording, Scratch, Test, detour, in_vm, patience, report, sum, text,
+};
 
 pub const TESTS: &[Test] = &[
     (
@@ -133,11 +135,15 @@ fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     let scratch = Scratch::new("nmi")?;
     let recording = Recording::start(&scratch.file("trace.detour"), &["-d", LONG])?;
     let before = nmis()?;
-    fs::write("/dev/console", format!("@vm nmi {WANTED}\n"))?;
-    let start = Instant::now();
-    while nmis()? < before + WANTED {
-        ensure!(start.elapsed() < Duration::from_secs(60), "{} NMIs came", nmis()? - before);
-        std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..WANTED {
+        let seen = nmis()?;
+        // One after the other has arrived: two that are under way at once are one.
+        fs::write("/dev/console", "@vm nmi\n")?;
+        let start = Instant::now();
+        while nmis()? == seen {
+            ensure!(start.elapsed() < patience(), "only {} NMIs came", seen - before);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
     std::thread::sleep(Duration::from_millis(200));
     let came = nmis()? - before;
@@ -147,7 +153,7 @@ fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     // An NMI must not wait for a lock; a record that could not be written is counted as lost.
     let lost = report["lost"]["records"].as_u64().context("no count of lost records")?;
     ensure!(
-        recorded <= came && recorded + lost >= came,
+        came >= WANTED && recorded <= came && recorded + lost >= came,
         "{recorded} of {came} recorded, {lost} records lost"
     );
     Ok(())
@@ -188,7 +194,7 @@ fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()>
     std::thread::sleep(Duration::from_secs(2));
     let stopping = Instant::now();
     let trace = recording.stop()?;
-    ensure!(stopping.elapsed() < Duration::from_secs(30), "it took {:?}", stopping.elapsed());
+    ensure!(stopping.elapsed() < patience(), "it took {:?}", stopping.elapsed());
     let report = trace.report()?;
     ensure!(report["truncated"].is_null(), "{}", report["truncated"]);
     let remarks = report["remarks"].to_string();

@@ -69,6 +69,11 @@ pub fn scaled(count: u64) -> u64 {
     if in_vm() { count / 50 } else { count }
 }
 
+/// How long anything may take that should take a moment.
+pub fn patience() -> Duration {
+    Duration::from_secs(if in_vm() { 180 } else { 30 })
+}
+
 /// Tasks on whose behalf BPF programs do not run, as some hosts have it for the agent that is
 /// process 1 there. Interrupts that hit them are not seen, and nothing can be done about it here;
 /// but the kernel says how long they ran.
@@ -238,7 +243,7 @@ impl Recording {
                 let output = recording.output()?;
                 bail!("the recorder ended at once: {}", text(&output.stderr));
             }
-            ensure!(start.elapsed() < Duration::from_secs(30), "the recorder did not start");
+            ensure!(start.elapsed() < patience(), "the recorder did not start");
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -375,7 +380,7 @@ pub fn nothing_left_behind() -> Result<()> {
             return Ok(());
         }
         // The kernel frees programs a little after their last user is gone.
-        ensure!(start.elapsed() < Duration::from_secs(5), "left in the kernel: {left:?}");
+        ensure!(start.elapsed() < patience(), "left in the kernel: {left:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -434,12 +434,9 @@ impl From<ProgramError> for Refused {
 
 /// The kernel's reason to refuse a program, which its verifier says last; statistics follow.
 fn objection(log: &str) -> Option<&str> {
-    let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
-    let is_statistics = |line: &&str| line.starts_with("processed ") && line.contains(" insns ");
-    let statistics = ["verification time", "stack depth"];
-    lines
-        .filter(|line| !is_statistics(line) && !statistics.iter().any(|s| line.starts_with(s)))
-        .last()
+    const STATISTICS: [&str; 3] = ["processed ", "verification time", "stack depth"];
+    let mut lines = log.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty() && !STATISTICS.iter().any(|word| line.starts_with(word)))
 }
 
 fn load_error(error: aya::EbpfError) -> BpfError {

@@ -175,13 +175,13 @@ const HOOKS: &[Hook] = &[
         hook::SOFTIRQ_ENTRY,
         "softirqs are not seen; they appear as outside_kernel",
     ),
-    hook(
+    x86(hook(
         "nmi_handler",
         "nmi",
         Attach::Raw(&["nmi_handler"]),
         hook::NMI,
         "NMIs are not seen; they appear as outside_kernel",
-    ),
+    )),
     provoked(hook(
         FAULT_RETURN,
         "fault_handled",
@@ -387,3 +387,29 @@ pub const OFFSETS: &[Offset] = &[
         programs: &["work_start"],
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hook_has_a_name_of_its_own_and_stands_in_for_one_that_exists() {
+        for (index, hook) in HOOKS.iter().enumerate() {
+            assert!(HOOKS[..index].iter().all(|before| before.name != hook.name), "{}", hook.name);
+            assert!(hook.counter < detour_abi::hook::COUNT, "{}", hook.name);
+            if let Some(better) = hook.instead_of {
+                // The better one is tried first.
+                assert!(HOOKS[..index].iter().any(|before| before.name == better), "{better}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_processor_has_its_own_start_of_a_page_fault() {
+        let names: Vec<&str> = hooks().map(|hook| hook.name).collect();
+        let x86 = cfg!(target_arch = "x86_64");
+        assert_eq!(names.contains(&"page_fault_user"), x86);
+        assert_eq!(names.contains(&"handle_mm_fault entry"), !x86);
+        assert!(names.contains(&FAULT_RETURN) && names.contains(&FAULT_EVENT));
+    }
+}

@@ -34,8 +34,8 @@ pub enum Outcome {
 /// What the guest wants of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// So many NMIs, one after the other.
-    Nmi(u32),
+    /// An NMI.
+    Nmi,
 }
 
 impl Console {
@@ -55,7 +55,7 @@ impl Console {
             }
             "doctor" => self.doctor = serde_json::from_str(rest).ok(),
             "end" => self.ended = true,
-            "nmi" => return rest.parse().ok().map(Wish::Nmi),
+            "nmi" => return Some(Wish::Nmi),
             _ => {}
         }
         None
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_guest_may_ask_for_nmis() {
-        assert_eq!(Console::default().look("@vm nmi 20"), Some(Wish::Nmi(20)));
-        assert_eq!(Console::default().look("@vm nmi many"), None);
+        assert_eq!(Console::default().look("@vm nmi"), Some(Wish::Nmi));
+        assert_eq!(Console::default().look("nmi"), None);
     }
 }

@@ -16,7 +16,7 @@ echo "@vm kernel $(uname -r)"
 # Told in a file: what a program prints may be cut by a message of the kernel's.
 one_test() {
     from=$(cut -d' ' -f1 /proc/uptime)
-    timeout 150 /bin/kernel-tests --test-threads=1 --exact "$1" > /tmp/test.log 2>&1
+    timeout 300 /bin/kernel-tests --test-threads=1 --exact "$1" > /tmp/test.log 2>&1
     to=$(cut -d' ' -f1 /proc/uptime)
     if grep -q '^test result: ok. 1 passed' /tmp/test.log; then outcome=passed
     elif grep -q '^test result: ok. 0 passed; 0 failed; 1 ignored' /tmp/test.log; then outcome=skipped

@@ -112,12 +112,12 @@ fn need_target(root: &Path, target: &str) -> Result<()> {
 /// The file that cargo says it made of a program or a test.
 fn executable(messages: &str, name: &str, test: bool) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let made = messages.filter(|message| {
+    let mut made = messages.filter(|message| {
         message["reason"] == "compiler-artifact"
             && message["target"]["name"] == name
             && message["profile"]["test"] == test
     });
-    made.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back()
+    made.find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
 #[cfg(test)]

@@ -267,6 +267,8 @@ impl Comparison {
              {theirs:.1} ms of noise its classes leave {untold:.1} ms untold. detour splits every \
              gap; what its classes leave of {ours:.1} ms are {entry:.1} ms of entry and exit, told \
              as such.\n\
+             - **What they disturb.** While detour records, its reader and writer work on CPU 0, and \
+             each of their turns is taken from CPU 1; so more is outside the kernel with it.\n\
              - **Short gaps.** osnoise ignores what is below its threshold, by default 1 us. detour \
              notes gaps from nine times its clock's shortest step on, here {threshold:.0} ns; short \
              turns of CPU 0 are most of what it counts outside the kernel.\n\
