@@ -252,9 +252,11 @@ fn stolen_time_is_outside_the_kernel() -> Result<()> {
 }
 
 /// A tick takes microseconds on such a machine: a longer detour with nothing but ticks and softirqs in
-/// it was a steal. osnoise counts none of them, because there was an interrupt.
+/// it was a steal. osnoise counts none of them, because there was an interrupt. Of each the recorder may
+/// take some for entry and exit, never more than `ENTRY_NS` where it has seen enough of its kind.
 fn so_is_what_is_stolen_around_a_tick() -> Result<()> {
-    const LONG_NS: u64 = 200_000;
+    const LONG_NS: u64 = 100_000;
+    const ENTRY_NS: u64 = 50_000;
     let TwoCpus { trace, .. } = two_cpus()?;
     let class = |record: &Record| trace.sources[record.source.0 as usize].class;
     let is_steal = |detour: &Detour, records: &[Record]| {
@@ -270,16 +272,13 @@ fn so_is_what_is_stolen_around_a_tick() -> Result<()> {
             outside += detour.outside_ns;
         }
     }
-    let share = outside as f64 / taken as f64;
-    figure(
-        "in detours with a tick",
-        &format!(
-            "{count} of {:.3} s, {:.2} % outside the kernel",
-            taken as f64 / 1e9,
-            100.0 * share
-        ),
-    )?;
     ensure!(count >= 20, "only {count} steals with a tick inside");
-    ensure!(share >= 0.95, "{outside} of {taken} ns are outside the kernel");
+    let (ms, share) = (taken as f64 / 1e6, 100.0 * outside as f64 / taken as f64);
+    figure(
+        "detours of 100 us or more with a tick inside",
+        &format!("{count}, {ms:.1} ms, {share:.2} % of it outside the kernel"),
+    )?;
+    let named = (taken - outside) / count;
+    ensure!(named < ENTRY_NS, "{named} ns of {} are laid to a tick", taken / count);
     Ok(())
 }

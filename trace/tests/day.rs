@@ -57,7 +57,8 @@ fn fill(block: &mut Block, second: u64) {
 }
 
 fn write_and_read(name: &str, seconds: u64) {
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.detour", name.replace(' ', "-")));
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{}.detour", name.replace(' ', "-")));
     let lanes = (0..LANES).map(|cpu| Lane::Cpu { cpu }).collect();
     let manifest = Manifest { lanes, ..Manifest::default() };
     let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");

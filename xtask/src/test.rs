@@ -57,12 +57,8 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
     steps.step("examples in the documentation", |tally| {
         exec::watch(test_command(workspace).arg("--doc"), |line| tally.look(line))?
     });
-    steps.step("pages in a browser", |tally| {
-        let good = page::run(workspace, None, |line| {
-            println!("{line}");
-            tally.look(line);
-        })?;
-        if good { Ok(()) } else { anyhow::bail!("a page is not as it should be") }
+    steps.lines("pages in a browser", "a page is not as it should be", |say| {
+        page::run(workspace, None, say)
     });
     let reliability = Reliability::start(workspace)?;
     steps.step("kernel tests", |tally| {
@@ -75,13 +71,11 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         exec::watch(&mut command, |line| tally.look(line))?
     });
     if all {
-        steps.step("other kernels", |tally| {
-            let good = vm::run(workspace, &[], false, |line| {
-                println!("{line}");
-                tally.look(line);
-            })?;
-            if good { Ok(()) } else { anyhow::bail!("a kernel failed") }
+        steps.lines("other kernels", "a kernel failed", |say| vm::run(workspace, &[], false, say));
+        steps.lines("exact answers", "an answer is not exact", |say| {
+            vm::accuracy::run(workspace, false, say)
         });
+        steps.lines("beside rtla", "osnoise saw more", |say| vm::rtla::run(workspace, false, say));
         steps.step("a day's recording", |tally| {
             let mut command = test_command(workspace);
             command.args(["--test", "day", "--", "--ignored"]);
@@ -89,27 +83,13 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
             exec::watch(&mut command, |line| tally.look(line))?
         });
         steps.step("docs/reliability.md", |_| reliability.write(workspace));
-        steps.step("fuzzing", |tally| {
-            let good = fuzz::run(workspace, &[], FUZZ_SECONDS, |line| {
-                println!("{line}");
-                tally.look(line);
-            })?;
-            if good { Ok(()) } else { anyhow::bail!("a target found something") }
+        steps.lines("fuzzing", "a target found something", |say| {
+            fuzz::run(workspace, &[], FUZZ_SECONDS, say)
         });
-        steps.step("packages", |tally| {
-            let good = dist::run(workspace, true, |line| {
-                println!("{line}");
-                tally.look(line);
-            })?;
-            if good { Ok(()) } else { anyhow::bail!("a package is not as it should be") }
+        steps.lines("packages", "a package is not as it should be", |say| {
+            dist::run(workspace, true, say)
         });
-        steps.step("Slurm", |tally| {
-            let good = slurm::run(workspace, |line| {
-                println!("{line}");
-                tally.look(line);
-            })?;
-            if good { Ok(()) } else { anyhow::bail!("something went wrong in a job") }
-        });
+        steps.lines("Slurm", "something went wrong in a job", |say| slurm::run(workspace, say));
         steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),
@@ -136,6 +116,22 @@ pub fn test_command(workspace: &Workspace) -> Command {
 struct Steps(Vec<Step>);
 
 impl Steps {
+    /// A step that says what passed as test binaries do, and whether all is well.
+    fn lines(
+        &mut self,
+        name: &'static str,
+        problem: &'static str,
+        work: impl FnOnce(&mut dyn FnMut(&str)) -> Result<bool>,
+    ) {
+        self.step(name, |tally| {
+            let good = work(&mut |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!(problem) }
+        });
+    }
+
     fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Tally) -> Result<()>) {
         println!("\n=== {name}");
         let start = Instant::now();

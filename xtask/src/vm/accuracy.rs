@@ -56,11 +56,12 @@ const FORMS: [Form; 2] = [
 /// Seconds of a guest's own time for its recordings and their reports.
 const LASTS_S: f64 = 8.0;
 
-/// The clock is the same for all CPUs, whatever the kernel thinks of such machines.
-pub const ONE_CLOCK: &str = "tsc=reliable";
+/// The clock is the same for all CPUs, whatever the kernel thinks of such machines; and ticks come at
+/// different times to different CPUs, so that one's tick ends the other's turn.
+pub const KERNEL_OPTIONS: &str = "tsc=reliable skew_tick=1";
 
 /// True when no test failed. Prints lines as a test binary does; with `publish` the section of
-/// docs/kernels.md is written.
+/// docs/kernels.md is written, unless a machine is missing.
 pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> Result<bool> {
     let place = workspace.target.join("vm");
     let kernel = kernels::chosen(&[KERNEL.to_owned()])?[0];
@@ -71,7 +72,7 @@ pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> R
         let guest = Guest {
             name: form.name,
             processors: form.processors,
-            kernel_options: ONE_CLOCK,
+            kernel_options: KERNEL_OPTIONS,
             script: format!(
                 "export DETOUR_PROGRAMS=/bin DETOUR_VM=counting\ntests_of {}\n",
                 form.prefix
@@ -92,7 +93,8 @@ pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> R
         }
         fates.push(fate);
     }
-    if publish {
+    let all_ran = fates.iter().all(|fate| matches!(fate, Fate::Ran { .. }));
+    if publish && all_ran {
         page::write_accuracy(workspace, &section(&fates))?;
     }
     Ok(fates.iter().all(Fate::is_good))
@@ -120,8 +122,7 @@ fn section(fates: &[Fate]) -> String {
         "\nTwo CPUs take turns here, so each steals what it runs from the other. What was stolen is \
          told by the probe's iterations, which take as many instructions as ever: the time in which \
          they would have been done, against the time it took. osnoise counts a steal only if no \
-         interrupt came with it; here nearly every one comes with a tick, because a machine like \
-         this changes turns at timers. What is not reported as outside the kernel was stolen from a \
+         interrupt came with it, so of those with a tick inside it says nothing. What is not reported as outside the kernel was stolen from a \
          handler while it ran, or is no longer than entry and exit might be.\n",
     );
     text

@@ -5,12 +5,17 @@ mkdir $events
 echo 16384 > $events/buffer_size_kb
 echo 1 > $events/events/osnoise/enable
 
+# What osnoise notes from here to the end of the loads counts; starting the tools takes longer.
 loads() {
+    echo from > $events/trace_marker
+    from=$(cut -d' ' -f1 /proc/uptime)
     loadgen ipi --from 0 --to 1 --count 800 --pause-us 1000 > /tmp/ipi &
     ipi=$!
     loadgen daemon --cpu 1 --seconds 1 > /tmp/daemon
     wait $ipi
-    echo "@vm figure loads: {\"ipi\":$(cat /tmp/ipi),\"daemon\":$(cat /tmp/daemon)}"
+    to=$(cut -d' ' -f1 /proc/uptime)
+    echo to > $events/trace_marker
+    echo "@vm figure loads: {\"seconds\":[$from,$to],\"ipi\":$(cat /tmp/ipi),\"daemon\":$(cat /tmp/daemon)}"
 }
 rtla_start() {
     echo > $events/trace
@@ -26,6 +31,9 @@ rtla_stop() {
     wait $rtla
     echo "@vm figure rtla $1: $(grep '^ *1 #' /tmp/rtla)"
     awk -v run="$1" '
+        / tracing_mark_write: from/ { counts = 1 }
+        / tracing_mark_write: to/ { counts = 0 }
+        !counts { next }
         { duration = 0; for (i = 1; i < NF; i++) if ($i == "duration") duration = $(i + 1) }
         / irq_noise: / { count["irq"]++; time["irq"] += duration }
         / softirq_noise: / { count["softirq"]++; time["softirq"] += duration }
@@ -52,4 +60,4 @@ detour_stop() {
 
 rtla_start; loads; rtla_stop alone
 detour_start alone; loads; detour_stop alone
-detour_start both; rtla_start; loads; rtla_stop both; detour_stop both
+rtla_start; detour_start both; loads; detour_stop both; rtla_stop both
