@@ -5,8 +5,8 @@
 set -u
 export PATH=/usr/sbin:/usr/bin
 state=/run/cluster
-mkdir -p $state/munge $state/ctld $state/node1 $state/node2 /work/jobs
-cd /work/jobs || exit 1
+mkdir -p $state/munge $state/ctld $state/node1 $state/node2 /cluster/jobs
+cd /cluster/jobs || exit 1
 
 show_logs() {
     for log in "$state"/*.log; do

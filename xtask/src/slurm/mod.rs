@@ -149,7 +149,7 @@ fn fill(workspace: &Workspace, root: &Path, detour: &Path) -> Result<()> {
             std::os::unix::fs::symlink(format!("{program}-wlm"), link)?;
         }
     }
-    for directory in ["etc/slurm", "work"] {
+    for directory in ["etc/slurm", "cluster"] {
         fs::create_dir_all(root.join(directory))?;
     }
     let files = [
@@ -160,7 +160,7 @@ fn fill(workspace: &Workspace, root: &Path, detour: &Path) -> Result<()> {
         ("etc/slurm/slurm.conf", SETTINGS),
         // The host's cgroups are none of its business.
         ("etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n"),
-        ("work/cluster.sh", SCRIPT),
+        ("cluster/run.sh", SCRIPT),
     ];
     for (name, content) in files {
         fs::write(root.join(name), content).with_context(|| format!("cannot write {name}"))?;
@@ -182,7 +182,7 @@ mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /de
 mount -t tmpfs tmpfs "$0/run" && mount -t tmpfs tmpfs "$0/tmp" &&
 exec chroot "$0" /bin/bash -c '
     ip link set lo up && ip address add 10.0.0.1/24 dev lo &&
-    echo control >/proc/sys/kernel/hostname && exec bash /work/cluster.sh "$@"' bash "$@""#;
+    echo control >/proc/sys/kernel/hostname && exec bash /cluster/run.sh "$@"' bash "$@""#;
     let mut unshare = exec::command("unshare", &workspace.root);
     unshare.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]);
     unshare.args(["--uts", "--net", "--ipc", "sh", "-c", ENTER]).arg(root).args(TESTS);
