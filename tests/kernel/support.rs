@@ -28,6 +28,8 @@ pub enum Needs {
     Vm,
     /// One whose host can inject NMIs.
     VmWithNmis,
+    /// Root, and the kernel's list of tracepoints.
+    RootAndTracefs,
     /// Root, and the right to set the clock.
     RootAndTheClock,
     /// Root, two CPUs, and a cgroup hierarchy with cpusets.
@@ -48,6 +50,7 @@ impl Needs {
             }
             Needs::Vm => root && in_vm(),
             Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
+            Needs::RootAndTracefs => root && crate::machine::tracepoints().is_some(),
             Needs::RootAndTheClock => root && crate::faults::clock::may_be_set(),
             Needs::RootAndCpusets => {
                 Needs::RootAndTwoCpus.are_met()
