@@ -122,8 +122,13 @@ fn section(fates: &[Fate]) -> String {
         "\nTwo CPUs take turns here, so each steals what it runs from the other. What was stolen is \
          told by the probe's iterations, which take as many instructions as ever: the time in which \
          they would have been done, against the time it took. osnoise counts a steal only if no \
-         interrupt came with it, so of those with a tick inside it says nothing. What is not reported as outside the kernel was stolen from a \
-         handler while it ran, or is no longer than entry and exit might be.\n",
+         interrupt came with it, so of those with a tick inside it says nothing. What is not \
+         reported as outside the kernel was stolen from a handler while it ran, or is no longer \
+         than entry and exit might be.\n\n\
+         What passes: with one CPU, no detour without a source, and less than a thousandth of the \
+         time outside, which is by how much gaps of rare kinds are longer than the recorder takes \
+         entry and exit to be. With two, 95 % of what was stolen; and of long detours with a tick \
+         inside, all but 50 us each, on average.\n",
     );
     text
 }
