@@ -15,6 +15,12 @@ pub struct Console {
     pub doctor: Option<Value>,
     /// It came to the end of its script.
     pub ended: bool,
+    /// The emulator ran an instruction that the other CPU had just replaced, and the kernel gave up.
+    /// Kernels change their own code wherever hooks are attached; an emulator that translates on
+    /// several threads may see it too late.
+    pub slipped: bool,
+    /// Boots before this one that ended so.
+    pub slips: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +37,9 @@ pub enum Outcome {
     Failed,
 }
 
+/// A trap that nobody set: the kernel puts one where it is about to change an instruction.
+const SLIP: &str = "Oops: int3:";
+
 /// What the guest wants of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
@@ -41,6 +50,7 @@ pub enum Wish {
 impl Console {
     /// Takes in one line; what it asks for is returned.
     pub fn look(&mut self, line: &str) -> Option<Wish> {
+        self.slipped |= line.contains(SLIP);
         // A message of the kernel's may stand before it on the same line.
         let (_, said) = line.split_once("@vm ")?;
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
@@ -108,6 +118,15 @@ mod tests {
         assert!(console.doctor.is_some() && !console.ended);
         console.look("@vm end");
         assert!(console.ended);
+    }
+
+    #[test]
+    fn a_slip_of_the_emulator_is_told_from_other_ends() {
+        let mut console = Console::default();
+        console.look("[  201.04] Oops: general protection fault: 0000 [#1] SMP");
+        assert!(!console.slipped);
+        console.look("[  201.045138] Oops: int3: 0000 [#1] SMP NOPTI");
+        assert!(console.slipped);
     }
 
     #[test]

@@ -82,7 +82,9 @@ pub fn run(
         let fate = match prepare(workspace, &place, &kernel, &mut built)? {
             Err(missing) => Fate::Skipped(missing),
             Ok((tools, programs)) => {
-                guest.boot(&place, &tools, contents(&tools, programs, &guest.script)?)?
+                let boot =
+                    || guest.boot(&place, &tools, contents(&tools, programs, &guest.script)?);
+                boot()?.or_again(boot)?
             }
         };
         for line in fate.lines(kernel.name, TESTS) {

@@ -34,6 +34,19 @@ impl Fate {
         }
     }
 
+    /// Boots once more where the emulator slipped; the kernel had no part in it.
+    pub fn or_again(self, boot: impl Fn() -> Result<Fate>) -> Result<Fate> {
+        if !matches!(&self, Fate::Ran { console, .. } if console.slipped) {
+            return Ok(self);
+        }
+        println!("the emulator ran an instruction that was just replaced; once more");
+        let mut again = boot()?;
+        if let Fate::Ran { console, .. } = &mut again {
+            console.slips += 1;
+        }
+        Ok(again)
+    }
+
     /// None for a test that it did not get to.
     fn outcome(&self, test: &str) -> Option<Outcome> {
         let Fate::Ran { console, .. } = self else { return None };
@@ -145,6 +158,9 @@ fn row(kernel: &Kernel, fate: &Fate) -> [String; 9] {
             let _ = write!(tests, ", {count} {word}");
         }
     }
+    if console.slips > 0 {
+        tests.push_str(", booted twice");
+    }
     [
         name,
         console.release.clone().unwrap_or_else(|| "did not boot".to_owned()),
@@ -228,7 +244,8 @@ fn text(fates: &[(Kernel, Fate)], tests: &[&str]) -> String {
         "\nA hook counts as present when it has fired in a self-test that provokes it. Hooks that \
          nothing provokes (device interrupts, NMIs, work queues) count when they attach; the tests \
          above make them fire. \"Not told\": the kernel has no `ipi_send_cpu`, so an IPI is recorded \
-         without its sender, and `detour doctor` says so.\n",
+         without its sender, and `detour doctor` says so. \"Booted twice\": the emulator had run an \
+         instruction that the other CPU had just replaced, and the kernel gave up.\n",
     );
     text
 }
@@ -267,6 +284,18 @@ mod tests {
         assert!(!ran(&["@vm test a passed 1 2", "@vm test b FAILED 2 3", "@vm end"]).is_good());
         // Nothing tried is nothing shown.
         assert!(!ran(&["@vm end"]).is_good());
+    }
+
+    #[test]
+    fn a_slip_of_the_emulator_is_given_one_more_try_and_said() {
+        let slip = ran(&["[  2.0] Oops: int3: 0000 [#1] SMP"]);
+        let good = || Ok(ran(&["@vm test a passed 1 2", "@vm end"]));
+        let fate = slip.or_again(good).unwrap();
+        assert!(fate.is_good());
+        assert!(row(&KERNELS[0], &fate).join(" ").contains("booted twice"));
+        // Other ends are ends.
+        let panicked = ran(&["[  2.0] Kernel panic - not syncing"]);
+        assert!(!panicked.or_again(good).unwrap().is_good());
     }
 
     #[test]
