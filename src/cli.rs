@@ -55,6 +55,11 @@ pub enum Command {
     Diff(Box<crate::diff::Options>),
     /// What removing each source of a recording would gain at scale
     Whatif(Box<crate::whatif::Options>),
+    /// Join the shares of a simulation, or the traces of a job's nodes
+    ///
+    /// Shares, as `detour simulate --shard` writes them, are joined exactly: what is printed is what
+    /// one machine would have printed. Traces become one trace file, whose report has the nodes, too.
+    Merge(Merge),
     /// All of it in one go on this machine: record 10 s, attribute, project, write report.html
     Demo(Demo),
     /// Write the manual pages
@@ -84,9 +89,13 @@ pub struct Record {
     /// What counts as a detour: times t_min (9x), or a time (1us)
     #[arg(short = 'T', long, default_value = "9x", value_parser = units::threshold)]
     pub threshold: recorder::Threshold,
-    /// Trace file to write; %h, %j and %t become host, job and time [default: detour-%h-%t.detour]
+    /// Trace file to write; %h, %j, %r and %t become host, job, rank and time
+    /// [default: detour-%h-%t.detour; in a job detour-%j-%h-%r-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    /// Start at the next multiple of this on the wall clock, so that all nodes of a job start together
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub align: Option<Duration>,
     /// The probe alone: detours without names, no privileges needed
     #[arg(long, conflicts_with = "no_probe")]
     pub no_bpf: bool,
@@ -157,7 +166,7 @@ pub struct Top {
     /// Time between two pictures
     #[arg(short, long, default_value = "500ms", value_parser = units::interval)]
     pub interval: Duration,
-    /// Trace file that w writes; %h, %j and %t become host, job and time
+    /// Trace file that w writes; %h, %j, %r and %t become host, job, rank and time
     /// [default: detour-%h-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
@@ -255,6 +264,19 @@ pub enum Format {
     Openmetrics,
     /// A table for data frames and SQL: one row per part of a detour and per record in none
     Parquet,
+}
+
+#[derive(Args)]
+pub struct Merge {
+    /// All shares of one simulation, or the traces of one job's nodes
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Traces: the trace file to write; %j becomes the job
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// Machine-readable output
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

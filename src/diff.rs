@@ -30,6 +30,7 @@ use crate::{
 };
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// The recording before
     before: PathBuf,
@@ -70,8 +71,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         Err(error) => return Err(error),
     };
     if let Some(path) = &options.html {
-        std::fs::write(path, report::diff_html(&comparison, projection.as_ref()))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        open::write_text(path, &report::diff_html(&comparison, projection.as_ref()))?;
     }
     let mut out = std::io::stdout().lock();
     if options.json {

@@ -1,14 +1,13 @@
 //! `detour export`: a recording in another tool's format.
 
 use std::{
-    fs::File,
     io::{BufWriter, Write},
     process::ExitCode,
 };
 
 use ::simulate::{noise::Detours, quantum};
 use anyhow::{Context, Result, bail};
-use trace::{Lane, LaneId, export};
+use trace::{Lane, LaneId, Overwrite, export};
 
 use crate::{
     cli::{self, Format},
@@ -21,8 +20,7 @@ pub fn run(options: &cli::Export) -> Result<ExitCode> {
     match &options.output {
         None => write(&reader, options, lane, &mut std::io::stdout().lock())?,
         Some(path) => {
-            let create = || format!("cannot create {}", path.display());
-            let mut out = BufWriter::new(File::create(path).with_context(create)?);
+            let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
             write(&reader, options, lane, &mut out)?;
             out.flush().with_context(|| format!("cannot write {}", path.display()))?;
         }

@@ -39,7 +39,8 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
                 })
             })
             .collect();
-        writeln!(out, "{:#}", json!({ "format": imported.format.to_string(), "runs": runs }))?;
+        let value = json!({ "format": imported.format.to_string(), "runs": runs });
+        writeln!(out, "{}", report::json_safe(&format!("{value:#}")))?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "{}: {}", file.display(), imported.format)?;
@@ -54,7 +55,7 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
             run.noise_pct(),
         )?;
         for remark in &run.remarks {
-            writeln!(out, "  {remark}")?;
+            writeln!(out, "  {}", report::message_safe(remark))?;
         }
     }
     if let Some(output) = &options.output {

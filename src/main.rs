@@ -10,6 +10,7 @@ mod export;
 mod goal;
 mod import;
 mod manual;
+mod merge;
 mod open;
 mod page;
 mod record;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Goal(options) => goal::run(&options),
         Command::Diff(options) => diff::run(&options, verbosity),
         Command::Whatif(options) => whatif::run(&options, verbosity),
+        Command::Merge(options) => merge::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
         Command::Man(options) => manual::man(&options),
         Command::Completions(options) => manual::completions(&options),
@@ -47,8 +49,10 @@ fn main() -> ExitCode {
         // `detour report | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            // It may quote a file of somebody else's.
+            let said = ::report::message_safe(&format!("{error:#}"));
             // Not eprintln: where nobody can read it any more, that would panic.
-            let _ = writeln!(std::io::stderr(), "detour: {error:#}");
+            let _ = writeln!(std::io::stderr(), "detour: {said}");
             ExitCode::FAILURE
         }
     }

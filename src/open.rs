@@ -3,12 +3,12 @@
 
 use std::{
     fs::File,
-    io::{Cursor, Read, Seek},
+    io::{Cursor, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
-use trace::{Reader, TraceError, Writer, import};
+use trace::{Overwrite, Reader, TraceError, Writer, import};
 
 pub trait Input: Read + Seek {}
 impl<T: Read + Seek> Input for T {}
@@ -87,6 +87,12 @@ pub fn pick(
         .and_then(|index| runs.get(index))
         .cloned()
         .with_context(|| format!("{name} holds {} runs; there is no #{number}", runs.len()))
+}
+
+/// Writes a whole file of text.
+pub fn write_text(path: &Path, text: &str) -> Result<()> {
+    let mut file = trace::create(path, Overwrite::Yes)?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The file and the run asked for. A file that really is called so goes first.

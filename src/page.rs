@@ -4,14 +4,14 @@
 use std::path::Path;
 
 use analysis::{Costs, Summary, views::Viewer};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use report::{
     advice::{Advice, Place, Remedy, Subject},
     html::{self, Command, Input, Projection},
 };
 
 use crate::{
-    open::AnyReader,
+    open::{self, AnyReader},
     report::contents,
     simulate::projection::{self, Projected, Settings},
 };
@@ -63,9 +63,12 @@ pub fn write(
         projection,
         commands: &commands(path, reader, options, projection.is_ok()),
     })?;
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    open::write_text(path, &text)?;
     Ok(true)
 }
+
+/// The simulator holds detours in memory; a small file can claim very many.
+const MOST_PROJECTED: u64 = 1 << 25;
 
 /// The projection, None when it was interrupted, or why there is none. A recording that is too damaged
 /// to be simulated still has a page.
@@ -75,6 +78,13 @@ fn project(
     settings: &Settings,
 ) -> Result<std::result::Result<Option<Box<Projection>>, String>> {
     projection::check(&settings.ranks)?;
+    let detours: u64 = reader.block_infos().map(|block| u64::from(block.detours)).sum();
+    if detours > MOST_PROJECTED {
+        return Ok(Err(format!(
+            "{detours} detours are too many to be projected here: `detour simulate` takes any number \
+             that memory holds."
+        )));
+    }
     Ok(match projection::project(reader, summary, settings) {
         Ok(Projected::Done(projection)) => Ok(Some(projection)),
         Ok(Projected::Stopped) => Ok(None),

@@ -20,7 +20,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         eprintln!("detour: {remark}");
     }
     if verbosity.verbose {
-        say_settings(&outcome.output)?;
+        say_settings(&outcome.manifest);
     }
     if json {
         let said = serde_json::json!({
@@ -44,10 +44,8 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     })
 }
 
-/// What was recorded with, from the file itself.
-fn say_settings(trace: &Path) -> Result<()> {
-    let reader = trace::Reader::open(trace)?;
-    let manifest = reader.manifest();
+/// What was recorded with.
+fn say_settings(manifest: &trace::Manifest) {
     let isolation = &manifest.isolation;
     eprintln!("measured CPUs {}, recorder on {}", isolation.measured, isolation.housekeeping);
     for cpu in &manifest.cpus {
@@ -58,7 +56,6 @@ fn say_settings(trace: &Path) -> Result<()> {
     for missing in &manifest.hooks_missing {
         eprintln!("no hook {} ({}): {}", missing.hook, missing.why, missing.lost);
     }
-    Ok(())
 }
 
 /// How a recording went, as far as the command line cares.
@@ -68,6 +65,7 @@ pub struct Outcome {
     pub exit_code: Option<i32>,
     pub remarks: Vec<String>,
     pub write_error: Option<String>,
+    pub manifest: trace::Manifest,
 }
 
 #[cfg(target_os = "linux")]
@@ -90,6 +88,7 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
         exit_code: outcome.exit_code,
         remarks: outcome.remarks,
         write_error: outcome.write_error,
+        manifest: outcome.manifest,
     })
 }
 
@@ -145,22 +144,34 @@ fn to_options(options: cli::Record) -> recorder::Options {
         no_probe: options.no_probe,
         fifo: options.fifo,
         program,
+        align: options.align,
         command_line: std::env::args().collect(),
+        give_up_privileges: true,
     }
 }
 
-/// Fills in host, job and time.
+/// Fills in host, job, rank and time.
 pub fn output_name(asked: Option<&Path>) -> PathBuf {
-    let Some(template) = asked.unwrap_or(Path::new("detour-%h-%t.detour")).to_str() else {
-        // Not text: nothing to fill in.
-        return asked.map(Path::to_path_buf).unwrap_or_default();
+    let job = job();
+    let usual = match job {
+        // One recorder per node, all in one directory.
+        Some(_) => "detour-%j-%h-%r-%t.detour",
+        None => "detour-%h-%t.detour",
     };
+    fill_in(asked.unwrap_or(Path::new(usual)), job.as_deref())
+}
+
+/// The same with a job that may be another one.
+pub fn fill_in(template: &Path, job: Option<&str>) -> PathBuf {
+    // Not text: nothing to fill in.
+    let Some(template) = template.to_str() else { return template.to_path_buf() };
     let mut name = String::new();
     let mut rest = template.chars();
     while let Some(c) = rest.next() {
         match (c, rest.clone().next()) {
             ('%', Some('h')) => name.push_str(&host()),
-            ('%', Some('j')) => name.push_str(job().as_deref().unwrap_or("nojob")),
+            ('%', Some('j')) => name.push_str(&part_of_name(job.unwrap_or("nojob"))),
+            ('%', Some('r')) => name.push_str(&rank()),
             ('%', Some('t')) => name.push_str(&utc_stamp()),
             ('%', Some('%')) => name.push('%'),
             _ => {
@@ -173,18 +184,30 @@ pub fn output_name(asked: Option<&Path>) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// What others named must not lead into another directory.
+fn part_of_name(text: &str) -> String {
+    text.replace(['/', '\0'], "_")
+}
+
 fn host() -> String {
     #[cfg(target_os = "linux")]
-    return recorder::machine::host().replace('/', "_");
+    return part_of_name(&recorder::machine::host());
     #[cfg(not(target_os = "linux"))]
     return "host".to_owned();
 }
 
 fn job() -> Option<String> {
     #[cfg(target_os = "linux")]
-    return recorder::machine::job_id().map(|id| id.replace('/', "_"));
+    return recorder::machine::job_id();
     #[cfg(not(target_os = "linux"))]
     return None;
+}
+
+fn rank() -> String {
+    #[cfg(target_os = "linux")]
+    return part_of_name(&recorder::machine::rank().unwrap_or("0".to_owned()));
+    #[cfg(not(target_os = "linux"))]
+    return "0".to_owned();
 }
 
 /// The time as 20260131-235959, UTC.
@@ -236,5 +259,11 @@ mod tests {
     fn unknown_percent_signs_stay() {
         let name = output_name(Some(Path::new("a%x%%b%")));
         assert_eq!(name, PathBuf::from("a%x%b%"));
+    }
+
+    #[test]
+    fn a_job_cannot_lead_out_of_the_directory() {
+        let name = fill_in(Path::new("detour-%j"), Some("../../etc/7"));
+        assert_eq!(name, PathBuf::from("detour-.._.._etc_7"));
     }
 }

@@ -3,8 +3,8 @@
 
 use hdrhistogram::Histogram;
 
-/// The longest length a histogram is asked to hold, 36 years.
-const LONGEST: u64 = 1 << 60;
+/// The longest length a histogram is asked to hold, nearly five hours: its memory grows with it.
+const LONGEST: u64 = 1 << 44;
 
 /// Values up to `ns` (and above the bin before), and how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +23,32 @@ pub struct Costs {
 }
 
 /// Durations and their quantiles.
-#[derive(Default)]
 pub(crate) struct Distribution {
+    digits: u8,
     /// Made at the first value: a table of thousands of sources stays small.
     histogram: Option<Histogram<u32>>,
     max: u64,
 }
 
+impl Default for Distribution {
+    fn default() -> Self {
+        Distribution::new(true)
+    }
+}
+
 impl Distribution {
+    /// To three digits if it is to be fine, and else to one, in a fiftieth of the memory.
+    pub(crate) fn new(fine: bool) -> Self {
+        Distribution { digits: if fine { 3 } else { 1 }, histogram: None, max: 0 }
+    }
+
     pub(crate) fn add(&mut self, value: u64) {
         if self.histogram.is_none() {
             // Starts small and grows with the largest value seen.
-            self.histogram = Histogram::new(3).ok();
+            self.histogram = Histogram::new(self.digits).ok();
         }
         if let Some(histogram) = &mut self.histogram {
-            // Lengths of centuries come from damaged files only; `max` keeps them as they are.
+            // Longer ones come from damaged files only; `max` keeps them as they are.
             let _ = histogram.record(value.min(LONGEST));
         }
         self.max = self.max.max(value);

@@ -1,10 +1,11 @@
 //! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
 
-use trace::{Class, Mode};
+use trace::{Class, Mode, Trailer};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
 use crate::lanes::{LaneState, Watched, Window, pct};
+use crate::nodes;
 use crate::pass::{Account, Outside, Summariser};
 use crate::period::{self, Finder, Period};
 use crate::rows::Row;
@@ -29,6 +30,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
 
     let (sources, costs) = sources(pass, contents, taken_ns, duration_ns);
     let trailer = contents.trailer;
+    let nodes = nodes::rows(&manifest.nodes, &watched, basis);
     let summary = Summary {
         host: manifest.host.clone(),
         kernel: manifest.kernel.clone(),
@@ -44,7 +46,9 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         detour_ns_total: pass.all.len_ns,
         taken_ns_total: taken_ns,
         beside_detours: pass.beside,
-        cpus: watched.iter().filter_map(|w| w.cpu_row(&manifest.cpus, basis)).collect(),
+        outliers: nodes::outliers(&manifest.nodes, &nodes, &sources),
+        nodes,
+        cpus: watched.iter().filter_map(|w| w.cpu_row(basis)).collect(),
         threads: threads(&watched, basis),
         units: units(&sources, taken_ns),
         sources,
@@ -52,14 +56,8 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         attributed_over_1us: attributed(&pass.long),
         outside_kernel: outside(pass, manifest.mode),
         entry_exit_ns_total: pass.entry_exit_ns,
-        lost: trailer.map_or_else(Losses::default, |t| Losses {
-            records: Some(t.lost.records),
-            detours: Some(t.lost.detours),
-            unmatched: Some(t.lost.unmatched),
-            overflow: Some(t.lost.overflow),
-            unwritten: Some(t.lost.unwritten),
-            records_ns: Some(t.lost.records_ns),
-        }),
+        lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
+        entries: trailer.and_then(|t| t.entries),
         closure_error: trailer.and_then(|t| t.closure_error),
         overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {
             events: Some(t.overhead.events),
@@ -71,7 +69,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         unknown_source_records: pass.unknown,
         hooks_missing: manifest.hooks_missing.clone(),
         limits: manifest.limits.clone(),
-        remarks: trailer.map(|t| t.remarks.clone()).unwrap_or_default(),
+        remarks: remarks(pass, trailer),
         truncated: contents
             .truncated
             .map(str::to_owned)
@@ -79,6 +77,21 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
     };
     let outside = costs::together(pass.outside_short.costs.bins(), pass.outside_long.costs.bins());
     (summary, Costs { sources: costs, outside })
+}
+
+/// What the recording says, and what this summary leaves out.
+fn remarks(pass: &Summariser, trailer: Option<&Trailer>) -> Vec<String> {
+    let mut remarks = trailer.map(|t| t.remarks.clone()).unwrap_or_default();
+    if pass.rows.are_too_many() {
+        remarks
+            .push("more names than are told apart: those that came last are together".to_owned());
+    }
+    if pass.room.full {
+        let missing = "more sources, CPUs and threads than are told apart: parts by CPU and by thread \
+                       are incomplete";
+        remarks.push(missing.to_owned());
+    }
+    remarks
 }
 
 /// Records are all there is where nothing watched for detours.
@@ -97,7 +110,9 @@ fn watched<'a>(pass: &'a Summariser, contents: &Contents<'a>) -> Vec<Watched<'a>
         .map(|(id, lane)| {
             let state = pass.lanes.get(&(id as u32));
             let totals = totals.iter().find(|t| t.lane as usize == id);
-            Watched { lane, state, totals, window: Window::of(state, totals) }
+            let host = contents.manifest.node_of(id as u32).map(|node| node.host.as_str());
+            let settings = contents.manifest.cpus_of(id as u32);
+            Watched { lane, host, settings, state, totals, window: Window::of(state, totals) }
         })
         .collect()
 }
@@ -187,10 +202,11 @@ fn sources(
         let members = || row.members.iter().filter_map(|&id| contents.sources.get(id as usize));
         let Some(first) = members().next() else { continue };
         let period = row_period(pass, index, first.class, &mut finder);
+        let (name, unit) = row.named(first);
         let source = SourceRow {
             class: first.class,
-            name: first.name.clone(),
-            unit: first.unit.clone(),
+            name,
+            unit,
             detail: detail::describe(row, &pass.rows, contents.sources),
             count: row.count,
             continued: row.continued,

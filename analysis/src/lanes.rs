@@ -81,19 +81,24 @@ pub(crate) fn pct(part: u64, whole: u64) -> f64 {
 /// One lane with all that is known about it.
 pub(crate) struct Watched<'a> {
     pub(crate) lane: &'a Lane,
+    /// In a merged trace.
+    pub(crate) host: Option<&'a str>,
+    /// Of its node.
+    pub(crate) settings: &'a [CpuSettings],
     pub(crate) state: Option<&'a LaneState>,
     pub(crate) totals: Option<&'a LaneTotals>,
     pub(crate) window: Window,
 }
 
 impl Watched<'_> {
-    pub(crate) fn cpu_row(&self, settings: &[CpuSettings], basis: CostBasis) -> Option<CpuRow> {
+    pub(crate) fn cpu_row(&self, basis: CostBasis) -> Option<CpuRow> {
         let &Lane::Cpu { cpu } = self.lane else { return None };
         let none = LaneState::default();
         let state = self.state.unwrap_or(&none);
-        let setting = settings.iter().find(|s| s.cpu == cpu);
+        let setting = self.settings.iter().find(|s| s.cpu == cpu);
         let counters = self.totals.map(|t| t.counters.clone()).unwrap_or_default();
         Some(CpuRow {
+            host: self.host.map(str::to_owned),
             cpu,
             t_min_ns: setting.map(|s| s.t_min_ns),
             threshold_ns: setting.map(|s| s.threshold_ns),
@@ -120,6 +125,7 @@ impl Watched<'_> {
         let state = self.state.unwrap_or(&none);
         let lost = state.taken_ns(basis);
         Some(ThreadRow {
+            host: self.host.map(str::to_owned),
             name: name.clone(),
             pid: *pid,
             tid: *tid,

@@ -20,6 +20,7 @@ mod costs;
 mod detail;
 mod finish;
 mod lanes;
+mod nodes;
 mod pass;
 pub mod period;
 mod rates;
@@ -30,6 +31,7 @@ pub mod views;
 
 pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compare};
 pub use costs::{Bin, Costs};
+pub use nodes::{FAR, FEWEST as FEWEST_NODES};
 pub use pass::Summariser;
 pub use rates::{Cell, RateCounter, Rates, SourceRates};
 pub use summary::*;

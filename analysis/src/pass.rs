@@ -10,7 +10,7 @@ use trace::{Block, Class, Detour, Record, RecordFlags, Source};
 
 use crate::costs::{Costs, Distribution};
 use crate::lanes::LaneState;
-use crate::rows::{CpuSlots, Rows, at};
+use crate::rows::{CpuSlots, Room, Rows};
 use crate::starts::Budget;
 use crate::summary::Beside;
 use crate::{Contents, Summary, finish};
@@ -58,6 +58,7 @@ pub struct Summariser {
     pub(crate) cpus: CpuSlots,
     pub(crate) lanes: BTreeMap<u32, LaneState>,
     pub(crate) budget: Budget,
+    pub(crate) room: Room,
     pub(crate) all: Account,
     pub(crate) long: Account,
     pub(crate) outside_short: Outside,
@@ -132,7 +133,9 @@ impl Summariser {
         row.continued += u64::from(!counted);
         row.net_ns = row.net_ns.saturating_add(record.net_ns);
         row.cost_ns = row.cost_ns.saturating_add(cost);
-        at(&mut row.cpus, self.cpus.slot(record.cpu)).add(counted, cost);
+        if let Some(part) = self.room.at(&mut row.cpus, self.cpus.slot(record.cpu)) {
+            part.add(counted, cost);
+        }
         if !in_detour {
             self.beside.records += 1;
             self.beside.cost_ns_total = self.beside.cost_ns_total.saturating_add(cost);
@@ -143,7 +146,10 @@ impl Summariser {
         // the second handler on a line. Then it is a sample of its own, though not counted again.
         let before = lane.last_row.get_mut(usize::from(record.depth)).map(|row| row.replace(index));
         let same_row = before == Some(Some(index));
-        let cell = at(&mut lane.cells, index);
+        let Some(cell) = self.room.at(&mut lane.cells, index) else {
+            row.costs.add(cost);
+            return;
+        };
         cell.part.add(counted, cost);
         if !counted && !same_row {
             if let Some(done) = cell.open.replace(cost) {

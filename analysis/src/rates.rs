@@ -150,10 +150,11 @@ impl RateCounter {
             if cells.iter().all(|cell| *cell == Cell::default()) {
                 continue;
             }
+            let (name, unit) = row.named(first);
             sources.push(SourceRates {
                 class: first.class,
-                name: first.name.clone(),
-                unit: first.unit.clone(),
+                name,
+                unit,
                 own: members().any(|source| source.own),
                 cells,
             });

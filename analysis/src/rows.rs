@@ -7,6 +7,17 @@ use trace::{Class, Source, SourceId};
 
 use crate::costs::Distribution;
 
+/// Any file can claim any number of sources, lanes and CPUs; the memory must not grow with it. Beyond so
+/// many rows those of one class are one.
+const MAX_ROWS: usize = 1 << 14;
+const TOO_MANY: &str = "(too many different names)";
+/// Rows whose lengths are kept to three digits; further ones to one.
+const FINE_ROWS: usize = 1 << 11;
+/// Entries of the source table that are looked at for the details of a row.
+const MAX_MEMBERS: usize = 1 << 12;
+/// Parts of rows by lane and by CPU, over all of them.
+const MAX_PARTS: usize = 1 << 21;
+
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Part {
     pub(crate) count: u64,
@@ -30,8 +41,10 @@ pub(crate) struct Fine {
 
 #[derive(Default)]
 pub(crate) struct Row {
-    /// The entries of the source table it stands for.
+    /// The entries of the source table it stands for, the first of them.
     pub(crate) members: Vec<u32>,
+    /// It stands for all that came too late for a row of their own.
+    crowd: bool,
     pub(crate) count: u64,
     pub(crate) continued: u64,
     pub(crate) net_ns: u64,
@@ -39,6 +52,16 @@ pub(crate) struct Row {
     pub(crate) costs: Distribution,
     /// By CPU slot, see [`CpuSlots`].
     pub(crate) cpus: Vec<Part>,
+}
+
+impl Row {
+    /// What it is called, from its first entry.
+    pub(crate) fn named(&self, first: &Source) -> (String, Option<String>) {
+        match self.crowd {
+            true => (TOO_MANY.to_owned(), None),
+            false => (first.name.clone(), first.unit.clone()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -52,17 +75,28 @@ impl Rows {
     /// Takes in entries of a source table that has grown since the last call.
     pub(crate) fn extend(&mut self, sources: &[Source]) {
         for (id, source) in sources.iter().enumerate().skip(self.fine.len()) {
-            let key = (source.class, source.name.clone(), source.unit.clone());
+            let mut key = (source.class, source.name.clone(), source.unit.clone());
+            let crowd = self.rows.len() >= MAX_ROWS && !self.index.contains_key(&key);
+            if crowd {
+                key = (source.class, TOO_MANY.to_owned(), None);
+            }
             let next = self.rows.len() as u32;
             let row = *self.index.entry(key).or_insert(next);
             if row == next {
-                self.rows.push(Row::default());
+                let costs = Distribution::new(self.rows.len() < FINE_ROWS);
+                self.rows.push(Row { costs, crowd, ..Row::default() });
             }
-            if let Some(r) = self.rows.get_mut(row as usize) {
+            if let Some(r) = self.rows.get_mut(row as usize)
+                && r.members.len() < MAX_MEMBERS
+            {
                 r.members.push(id as u32);
             }
             self.fine.push(Fine { row, class: source.class, part: Part::default() });
         }
+    }
+
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.rows.iter().any(|row| row.crowd)
     }
 
     pub(crate) fn fine(&self, id: SourceId) -> Option<&Fine> {
@@ -102,4 +136,62 @@ pub(crate) fn at<T: Default>(parts: &mut Vec<T>, index: usize) -> &mut T {
         parts.resize_with(index + 1, T::default);
     }
     &mut parts[index]
+}
+
+/// Room for parts of rows.
+#[derive(Default)]
+pub(crate) struct Room {
+    used: usize,
+    /// Some part found none.
+    pub(crate) full: bool,
+}
+
+impl Room {
+    /// [`at`], or None where there is no room left.
+    pub(crate) fn at<'a, T: Default>(
+        &mut self,
+        parts: &'a mut Vec<T>,
+        index: usize,
+    ) -> Option<&'a mut T> {
+        let more = (index + 1).saturating_sub(parts.len());
+        if self.used + more > MAX_PARTS {
+            self.full = true;
+            return None;
+        }
+        self.used += more;
+        Some(at(parts, index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beyond_the_limit_are_one_row_of_their_class() {
+        let source = |id: usize| Source {
+            class: if id.is_multiple_of(2) { Class::Thread } else { Class::Irq },
+            name: format!("s{id}"),
+            unit: None,
+            detail: None,
+            pids: Vec::new(),
+            own: false,
+        };
+        let sources: Vec<Source> = (0..MAX_ROWS + 1_000).map(source).collect();
+        let mut rows = Rows::default();
+        rows.extend(&sources);
+        assert_eq!(rows.rows.len(), MAX_ROWS + 2);
+        assert!(rows.are_too_many());
+        let last = rows.rows.last().map(|row| row.named(&sources[0]).0);
+        assert_eq!(last.as_deref(), Some(TOO_MANY));
+        assert_eq!(rows.rows[0].named(&sources[0]).0, "s0");
+    }
+
+    #[test]
+    fn parts_find_room_up_to_the_limit() {
+        let (mut room, mut parts) = (Room::default(), Vec::<u8>::new());
+        assert!(room.at(&mut parts, MAX_PARTS - 1).is_some() && !room.full);
+        assert!(room.at(&mut parts, MAX_PARTS).is_none() && room.full);
+        assert!(room.at(&mut parts, 7).is_some());
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{Class, MissingHook, Mode};
+use trace::{Class, Entries, MissingHook, Mode};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -27,6 +27,12 @@ pub struct Summary {
     pub taken_ns_total: u64,
     /// The part of `taken_ns_total` that records outside any detour took.
     pub beside_detours: Beside,
+    /// The nodes of a merged trace; empty where there is but one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRow>,
+    /// Nodes far from the others in a source, or in all of their noise; the furthest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outliers: Vec<Outlier>,
     pub cpus: Vec<CpuRow>,
     pub threads: Vec<ThreadRow>,
     /// Largest cost first.
@@ -40,6 +46,8 @@ pub struct Summary {
     /// What detours lost beyond the net time of their records, entry and exit cost.
     pub entry_exit_ns_total: u64,
     pub lost: Losses,
+    /// Null when unknown.
+    pub entries: Option<Entries>,
     pub closure_error: Option<f64>,
     pub overhead: OwnCost,
     /// Detours whose length is not the sum of their parts. Zero in a sound trace.
@@ -69,9 +77,53 @@ pub struct Beside {
     pub cost_ns_total: u64,
 }
 
+/// One node of a merged trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeRow {
+    pub host: String,
+    pub kernel: String,
+    /// After the first, by the nodes' own clocks.
+    pub started_after_s: f64,
+    pub lanes: u32,
+    /// Watched time of its lanes.
+    pub window_s: f64,
+    pub detours: u64,
+    pub taken_ns_total: u64,
+    pub noise_pct: f64,
+    pub lost: Losses,
+}
+
+/// A node far from the others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outlier {
+    pub host: String,
+    /// Null where it is about all noise of the node.
+    pub class: Option<Class>,
+    pub name: Option<String>,
+    pub unit: Option<String>,
+    pub measure: Measure,
+    pub value: f64,
+    /// Of all nodes.
+    pub median: f64,
+    /// How many robust deviations from the median.
+    pub deviations: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// How often per second of watched time.
+    RateHz,
+    /// Share of the watched time.
+    NoisePct,
+}
+
 /// One measured CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CpuRow {
+    /// In a merged trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     pub cpu: u32,
     pub t_min_ns: Option<f64>,
     pub threshold_ns: Option<f64>,
@@ -95,6 +147,9 @@ pub struct CpuRow {
 /// One thread of a watched program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadRow {
+    /// In a merged trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     pub name: String,
     pub pid: u32,
     pub tid: u32,
@@ -191,6 +246,19 @@ pub struct Losses {
     pub unwritten: Option<u64>,
     /// Net time of `records`: so much the account lacks.
     pub records_ns: Option<u64>,
+}
+
+impl From<trace::Lost> for Losses {
+    fn from(lost: trace::Lost) -> Losses {
+        Losses {
+            records: Some(lost.records),
+            detours: Some(lost.detours),
+            unmatched: Some(lost.unmatched),
+            overflow: Some(lost.overflow),
+            unwritten: Some(lost.unwritten),
+            records_ns: Some(lost.records_ns),
+        }
+    }
 }
 
 /// What the recording itself cost. Null when unknown.

@@ -6,6 +6,8 @@ mod daemon;
 #[cfg(target_os = "linux")]
 mod faults;
 #[cfg(target_os = "linux")]
+mod forks;
+#[cfg(target_os = "linux")]
 mod ipi;
 #[cfg(target_os = "linux")]
 mod net;
@@ -29,7 +31,7 @@ mod linux {
 
     use clap::{Parser, Subcommand};
 
-    use crate::{daemon, faults, ipi, net, os};
+    use crate::{daemon, faults, forks, ipi, net, os};
 
     #[derive(Parser)]
     #[command(about = "Disturbances of known size, for tests and benchmarks")]
@@ -65,6 +67,16 @@ mod linux {
             /// Pages touched before pausing; 0 never pauses
             #[arg(long, default_value_t = 0)]
             burst: u64,
+        },
+        /// Start short tasks, each with a name of its own
+        Forks {
+            #[arg(long)]
+            cpu: u32,
+            #[arg(long, default_value_t = 5.0)]
+            seconds: f64,
+            /// Different names
+            #[arg(long, default_value_t = 64)]
+            names: u64,
         },
         /// Send interrupts from one CPU to another
         Ipi {
@@ -105,6 +117,7 @@ mod linux {
                 daemon::run(cpu, seconds, period, burn, &name, log.as_deref())
             }
             Load::Faults { cpu, seconds, burst } => faults::run(cpu, seconds, burst),
+            Load::Forks { cpu, seconds, names } => forks::run(cpu, seconds, names),
             Load::Ipi { from, to, count, pause_us } => ipi::run(from, to, count, pause_us),
             Load::Net { cpu, seconds, pause_us } => net::run(cpu, seconds, pause_us),
             Load::Burn { cpu, seconds, exit_code } => {

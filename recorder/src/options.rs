@@ -18,7 +18,12 @@ pub struct Options {
     /// Run the probes under SCHED_FIFO at this priority.
     pub fifo: Option<u32>,
     pub program: Option<ProgramOption>,
+    /// Start at a multiple of this on the wall clock: nodes of a job then start together.
+    pub align: Option<Duration>,
     pub command_line: Vec<String>,
+    /// The calling thread needs no capability afterwards: it gives up all of them once everything
+    /// is attached and open, for good.
+    pub give_up_privileges: bool,
 }
 
 /// The program to record instead of the node.

@@ -17,6 +17,7 @@ mod exchange;
 mod grid;
 mod headline;
 pub mod html;
+mod nodes;
 mod notes;
 mod openmetrics;
 mod schedule;
@@ -42,7 +43,7 @@ pub use schedule::{ScheduleFigures, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
 pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
-pub use words::json_safe;
+pub use words::{json_safe, message_safe};
 
 pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, whatif};
 
@@ -83,6 +84,7 @@ pub fn text(summary: &Summary, options: Options) -> String {
         headline::headline(summary, options),
         sources::sources(summary, options),
         sources::details(summary, options),
+        nodes::nodes(summary, options),
         tables::threads(summary, options),
         tables::cpus(summary, options),
         tables::units(summary, options),

@@ -10,6 +10,8 @@ use std::{collections::BTreeMap, fmt::Write};
 use analysis::{SourceRow, Summary};
 use trace::Class;
 
+use crate::words::harmless;
+
 /// The longest label; paths of containers' cgroups are longer.
 const LONGEST: usize = 64;
 const OTHER: &str = "other";
@@ -233,7 +235,7 @@ fn escaped(text: &str) -> String {
             '\\' => escaped.push_str("\\\\"),
             '"' => escaped.push_str("\\\""),
             '\n' => escaped.push_str("\\n"),
-            c if c.is_control() => escaped.push(' '),
+            c if !harmless(c) => escaped.push(' '),
             c => escaped.push(c),
         }
     }

@@ -18,6 +18,7 @@ pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
     }
     let style = options.style();
     let mut grid = Grid::new(vec![
+        Column::text("host", 8),
         Column::text("thread", 15),
         Column::number("pid").expendable(2),
         Column::number("tid"),
@@ -33,6 +34,7 @@ pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
         grid.row(
             Tone::Plain,
             vec![
+                safe(t.host.as_deref().unwrap_or_default()),
                 safe(&t.name),
                 t.pid.to_string(),
                 t.tid.to_string(),
@@ -66,6 +68,7 @@ pub(crate) fn cpus(summary: &Summary, options: Options) -> Option<String> {
         left_out = &cpus[CPUS..];
     }
     let mut grid = Grid::new(vec![
+        Column::text("host", 8),
         Column::number("cpu"),
         Column::number("t_min").expendable(3),
         Column::number("threshold").expendable(4),
@@ -84,6 +87,7 @@ pub(crate) fn cpus(summary: &Summary, options: Options) -> Option<String> {
         grid.row(
             Tone::Plain,
             vec![
+                safe(c.host.as_deref().unwrap_or_default()),
                 c.cpu.to_string(),
                 c.t_min_ns.filter(|_| probed).map(|t| time(t).replace(' ', "")).unwrap_or_default(),
                 c.threshold_ns

@@ -105,7 +105,7 @@ pub fn cpu_list_said(list: &str) -> String {
 
 /// False for what a terminal would obey, and for what would change the direction or the place of the
 /// text around it.
-fn harmless(c: char) -> bool {
+pub(crate) fn harmless(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
@@ -125,6 +125,12 @@ pub fn safe(name: &str) -> String {
         }
     }
     safe
+}
+
+/// A message of several lines that cannot do anything to the terminal.
+#[must_use]
+pub fn message_safe(text: &str) -> String {
+    text.split('\n').map(safe).collect::<Vec<_>>().join("\n")
 }
 
 /// JSON text that cannot do anything to the terminal, by its own escapes. Line breaks in it are

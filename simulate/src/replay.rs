@@ -1,5 +1,7 @@
 //! A schedule, run once or many times: the runs share it, and each thread has the memory of one run.
 
+use std::ops::Range;
+
 use crate::{
     event::{self, Log, Options, Schedule},
     loggops::Params,
@@ -26,9 +28,37 @@ pub fn run(
     noise: &Noise,
     plan: &Plan<'_>,
 ) -> Result<Replay, SweepError> {
+    let Share { first, times } =
+        share(schedule, params, options, noise, plan, 0..plan.runs.max(1))?;
+    match first {
+        Some(first) => Ok(Replay { first, times }),
+        // There is a run 0 whenever all runs are there.
+        None => Err(SweepError::Stopped),
+    }
+}
+
+/// Some of the runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Run 0, where it is among them.
+    pub first: Option<event::Outcome>,
+    /// When the last rank was done in each run, ps.
+    pub times: Vec<i64>,
+}
+
+/// The runs of these numbers, as [`run`] has them.
+pub fn share(
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &Noise,
+    plan: &Plan<'_>,
+    runs: Range<u64>,
+) -> Result<Share, SweepError> {
     let ranks = u64::from(schedule.ranks());
     noise.check(ranks)?;
-    let one = |run: u64, scratch: &mut event::Scratch| {
+    let one = |index: u64, scratch: &mut event::Scratch| {
+        let run = runs.start + index;
         let met = noise_of(schedule, noise, plan.seed, run);
         let outcome = event::run_with(scratch, schedule, params, options, &met)?;
         if !(plan.progress)(outcome.messages) {
@@ -39,14 +69,9 @@ pub fn run(
     };
     let per_run = event::run_memory(schedule).max(1);
     let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64);
-    let mut results = runs::spread(plan.runs.max(1), at_once, one)?;
+    let mut results = runs::spread(runs.end.saturating_sub(runs.start), at_once, one)?;
     let first = results.first_mut().and_then(|(_, outcome)| outcome.take());
-    let times: Vec<i64> = results.iter().map(|&(time, _)| time).collect();
-    match first {
-        Some(first) => Ok(Replay { first, times }),
-        // There is a run 0 whenever all runs are there.
-        None => Err(SweepError::Stopped),
-    }
+    Ok(Share { first, times: results.iter().map(|&(time, _)| time).collect() })
 }
 
 /// The noise that a run of this number meets.

@@ -20,6 +20,7 @@ use super::file;
 use crate::simulate::network;
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// A GOAL schedule, text or binary; - is standard input
     file: PathBuf,

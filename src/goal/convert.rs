@@ -9,6 +9,7 @@ use simulate::goal::{CalcUnit, Form};
 use super::file::{self, FormName};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// A GOAL schedule, text or binary; - is standard input
     file: PathBuf,

@@ -12,6 +12,7 @@ use simulate::{
     event::Schedule,
     goal::{self, CalcUnit, Form},
 };
+use trace::Overwrite;
 
 use crate::units;
 
@@ -57,7 +58,7 @@ pub fn write(path: Option<&Path>, form: Form, schedule: &Schedule, unit: CalcUni
     match path.filter(|path| path.as_os_str() != "-") {
         Some(path) => {
             let cannot = || format!("cannot write {}", path.display());
-            let file = File::create(path).with_context(cannot)?;
+            let file = trace::create(path, Overwrite::Yes)?;
             save(form, schedule, unit, file).with_context(cannot)
         }
         None if form == Form::Binary && stdout().is_terminal() => {

@@ -10,6 +10,7 @@ use super::file::{self, FormName};
 use crate::{simulate::job, units};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     #[command(flatten)]
     job: job::Options,

@@ -11,6 +11,7 @@ use super::file;
 use crate::report as layout;
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// A GOAL schedule, text or binary; - is standard input
     file: PathBuf,

@@ -3,10 +3,11 @@
 
 mod markdown;
 
-use std::{fs, io::Write, process::ExitCode};
+use std::{fs, io::Write, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
+use trace::Overwrite;
 
 use crate::cli::{Cli, Completions, Man};
 
@@ -26,12 +27,24 @@ pub fn man(options: &Man) -> Result<ExitCode> {
         Some(directory) => {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
-            // Called as git calls its own: detour.1, detour-simulate-goal.1.
-            clap_mangen::generate_to(Cli::command(), directory)
-                .with_context(|| format!("cannot write into {}", directory.display()))?;
+            let mut command = Cli::command().disable_help_subcommand(true);
+            command.build();
+            pages(&command, directory)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A page for a command and each of its own, called as git calls its: detour.1,
+/// detour-simulate-goal.1.
+fn pages(command: &Command, directory: &Path) -> Result<()> {
+    let page = clap_mangen::Man::new(command.clone());
+    let path = directory.join(page.get_filename());
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    let cannot = || format!("cannot write {}", path.display());
+    trace::create(&path, Overwrite::Yes)?.write_all(&text).with_context(cannot)?;
+    command.get_subcommands().filter(|sub| shown(sub)).try_for_each(|sub| pages(sub, directory))
 }
 
 /// `detour completions SHELL`.

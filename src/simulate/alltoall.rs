@@ -5,6 +5,7 @@ use std::{cmp::Reverse, io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use simulate::{
     noise::draw,
@@ -18,17 +19,19 @@ use simulate::{
 use super::{
     noise,
     samples::{self, Spec, Times},
+    shard::{self, Settings},
     work,
 };
-use crate::{Verbosity, report as layout, units};
+use crate::{Verbosity, open, report as layout, units};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// Rank counts: 4,32 or 2..64 (the powers of two); any number from 2 to 65536
     #[arg(long, value_name = "LIST", default_value = "2..32", value_parser = at_least_two)]
     ranks: std::vec::Vec<u64>,
     /// All-to-alls to simulate per point
-    #[arg(long, default_value_t = alltoall::SAMPLES, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(long, default_value_t = alltoall::SAMPLES, value_parser = clap::value_parser!(u64).range(1..=MOST_SAMPLES))]
     samples: u64,
     /// An uninterrupted exchange: a time, or a file of times (one per line in us, .hlog, .hgrm, CSV)
     #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parse)]
@@ -52,13 +55,17 @@ pub struct Options {
     size: Option<u64>,
     #[command(flatten)]
     work: work::Options,
+    #[command(flatten)]
+    share: shard::Options,
     /// Idle and total times of every point as an HdrHistogram log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hlog: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
 }
+
+const MOST_SAMPLES: u64 = 1 << 40;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeName {
@@ -66,6 +73,15 @@ enum ModeName {
     Resample,
     /// Uninterrupted exchanges, and both partners' noise in time order
     Trace,
+}
+
+impl ModeName {
+    fn name(self) -> &'static str {
+        match self {
+            ModeName::Resample => "resample",
+            ModeName::Trace => "trace",
+        }
+    }
 }
 
 fn at_least_two(text: &str) -> Result<Vec<u64>, String> {
@@ -81,7 +97,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let loaded = options.noise.load(options.work.seed)?;
     let mode = options.mode(&loaded)?;
     let pairs = |ranks: u64| ranks.saturating_mul(ranks - 1) / 2;
-    let total = options.ranks.iter().map(|&ranks| pairs(ranks).saturating_mul(options.samples));
+    let samples = options.share.range(options.samples);
+    let count = samples.end - samples.start;
+    let total = options.ranks.iter().map(|&ranks| pairs(ranks).saturating_mul(count));
     let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
     // The largest first: what cannot be run is refused before hours have gone by.
     let mut order: Vec<usize> = (0..options.ranks.len()).collect();
@@ -97,7 +115,8 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             // Points do not share their draws.
             seed: draw(options.work.seed, ranks),
         };
-        let outcome = alltoall::run(&config, Some(&super::counting(&progress, pairs(ranks))));
+        let counting = super::counting(&progress, pairs(ranks));
+        let outcome = alltoall::share(&config, samples.clone(), Some(&counting));
         if outcome.is_err() {
             progress.finish();
         }
@@ -105,9 +124,17 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     }
     progress.finish();
     outcomes.sort_by_key(|(index, _)| *index);
-    let outcomes: Vec<Outcome> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
-    options.write_hlog(&outcomes)?;
-    options.write(&outcomes, &mode, &loaded)?;
+    let results = Results {
+        head: options.head(&mode, &loaded),
+        size: options.size,
+        points: outcomes.into_iter().map(|(_, outcome)| outcome).collect(),
+    };
+    if options.share.is_some() {
+        options.share.write(options.settings()?, shard::Results::Alltoall(results))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    options.write_hlog(&results.points)?;
+    results.write(options.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -152,13 +179,6 @@ impl Options {
         Ok(Sampler::of(&exchange::run(&config, None)?.series)?)
     }
 
-    /// What each rank sends per second of the mean total time.
-    fn throughput(&self, outcome: &Outcome) -> Option<f64> {
-        let sent = self.size? as f64 * (outcome.processors - 1) as f64;
-        let total_us = outcome.total.mean() / 1e6;
-        (total_us > 0.0).then(|| sent / total_us)
-    }
-
     fn write_hlog(&self, outcomes: &[Outcome]) -> Result<()> {
         let Some(path) = &self.hlog else { return Ok(()) };
         let mut named = Vec::new();
@@ -170,6 +190,74 @@ impl Options {
         }
         let named: Vec<_> = named.iter().map(|(name, all)| (name.as_str(), *all)).collect();
         samples::save(path, |out| Distribution::write_hlog(&named, out))
+    }
+
+    /// Everything that decides the results.
+    fn settings(&self) -> Result<Settings> {
+        let mut settings = self.noise.settings()?;
+        let resample = match &self.resample {
+            Some(path) => shard::file(&open::split_run(path).0)?,
+            None => Value::Null,
+        };
+        settings.insert("resample".to_owned(), resample);
+        settings.insert("exchange".to_owned(), self.exchange.content()?);
+        settings.insert("mode".to_owned(), self.mode.map(ModeName::name).into());
+        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        settings.insert("samples".to_owned(), self.samples.into());
+        settings.insert("size".to_owned(), self.size.into());
+        settings.insert("seed".to_owned(), self.work.seed.into());
+        Ok(settings)
+    }
+
+    /// What the output says of the settings.
+    fn head(&self, mode: &Mode<'_>, loaded: &noise::Loaded) -> Settings {
+        let exchange = match &self.resample {
+            Some(path) => path.display().to_string(),
+            None => self.exchange.words(),
+        };
+        let mode = match mode {
+            Mode::Resample(_) => ModeName::Resample,
+            Mode::Trace { .. } => ModeName::Trace,
+        };
+        let value = json!({
+            "seed": self.work.seed,
+            "noise": loaded.words,
+            "noise_model": loaded.model,
+            "mode": mode.name(),
+            "exchange": exchange,
+            "size": self.size,
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+}
+
+/// A share of the samples, or all of them.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    head: Settings,
+    /// Bytes a rank sends in an exchange.
+    size: Option<u64>,
+    points: Vec<Outcome>,
+}
+
+impl Results {
+    pub fn join(&mut self, next: Results) -> Result<()> {
+        let what = |results: &Results| {
+            results.points.iter().map(|point| point.processors).collect::<Vec<_>>()
+        };
+        shard::agree(&self.head, &next.head)?;
+        shard::agree(&what(self), &what(&next))?;
+        for (all, next) in self.points.iter_mut().zip(&next.points) {
+            all.join(next)?;
+        }
+        Ok(())
+    }
+
+    /// What each rank sends per second of the mean total time.
+    fn throughput(&self, outcome: &Outcome) -> Option<f64> {
+        let sent = self.size? as f64 * (outcome.processors - 1) as f64;
+        let total_us = outcome.total.mean() / 1e6;
+        (total_us > 0.0).then(|| sent / total_us)
     }
 
     fn json(&self, outcome: &Outcome) -> Value {
@@ -198,30 +286,27 @@ impl Options {
         value
     }
 
-    fn write(&self, outcomes: &[Outcome], mode: &Mode<'_>, loaded: &noise::Loaded) -> Result<()> {
+    pub fn write(&self, json: bool) -> Result<()> {
+        let likely = |point: &Outcome| {
+            (2..=1 << 16).contains(&point.processors)
+                && (1..=MOST_SAMPLES).contains(&point.samples)
+                && point.total.len() == point.samples
+        };
+        // Files may have been changed by hand; sums must not overflow for that.
+        if !self.points.iter().all(likely) {
+            bail!("its numbers of ranks and samples cannot be");
+        }
         let mut out = std::io::stdout().lock();
-        if self.json {
-            let exchange = match &self.resample {
-                Some(path) => path.display().to_string(),
-                None => self.exchange.words(),
-            };
-            let value = json!({
-                "seed": self.work.seed,
-                "noise": loaded.words,
-                "noise_model": loaded.model,
-                "mode": match mode {
-                    Mode::Resample(_) => "resample",
-                    Mode::Trace { .. } => "trace",
-                },
-                "exchange": exchange,
-                "size": self.size,
-                "points": outcomes.iter().map(|o| self.json(o)).collect::<Vec<_>>(),
-            });
+        if json {
+            let points: Vec<_> = self.points.iter().map(|point| self.json(point)).collect();
+            let mut value = json!({ "points": points });
+            shard::put_first(&mut value, &self.head);
             writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
             return Ok(());
         }
         let us = |ps: i64| ps as f64 / 1e6;
-        let rows: Vec<_> = outcomes
+        let rows: Vec<_> = self
+            .points
             .iter()
             .map(|outcome| report::AlltoallRow {
                 ranks: outcome.processors,

@@ -3,9 +3,10 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use simulate::{
     blame::{self, Blames},
     graph,
@@ -18,13 +19,16 @@ use simulate::{
 
 use super::{
     blame as blaming, job, network, noise,
-    points::{self, Point, Series},
+    points::{self, Point, Runs, Series},
     resume::Finished,
+    shard::{self, Settings},
+    sources::Sources,
     work,
 };
-use crate::{Verbosity, report as layout, units};
+use crate::{Verbosity, open, report as layout, units};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     #[command(flatten)]
     job: job::Options,
@@ -47,20 +51,22 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
     with_coscheduled: bool,
     /// Say what the time went to: the critical path, and whose noise is on it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "shard")]
     blame: bool,
     #[command(flatten)]
     noise: noise::Options,
     #[command(flatten)]
     work: work::Options,
+    #[command(flatten)]
+    share: shard::Options,
     /// Keep finished points in this file, and go on from there
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     resume: Option<PathBuf>,
     /// One line per point in this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
     /// The time of every single run in this file
-    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "shard"])]
     times: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
@@ -72,11 +78,13 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let series = options.series()?;
     let jobs = options.jobs(&series)?;
     let mut finished = match &options.resume {
-        Some(path) => Finished::open(path, &options.fingerprint(&loaded.words)?)?,
+        Some(path) => Finished::open(path, &Value::Object(options.settings()?).to_string())?,
         None => Finished::nowhere(),
     };
     let passes = if options.blame { 2 } else { 1 };
-    let total = jobs.iter().map(|(_, job)| job.messages().saturating_mul(options.runs * passes));
+    let range = options.share.range(options.runs);
+    let runs = range.end - range.start;
+    let total = jobs.iter().map(|(_, job)| job.messages().saturating_mul(runs * passes));
     let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
     let plan = points::Plan {
         runs: options.runs,
@@ -92,6 +100,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         None => None,
     };
     let mut rows: Vec<Point> = Vec::new();
+    let mut share: Vec<Runs> = Vec::new();
     let mut blames: Vec<Blames> = Vec::new();
     for (series, job) in &jobs {
         let noise = if series.coscheduled { &together } else { &loaded.noise };
@@ -109,16 +118,18 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             }
         }
         if let Some(point) = finished.find(series, job.ranks()) {
-            progress.advance(job.messages().saturating_mul(options.runs));
+            progress.advance(job.messages().saturating_mul(runs));
             rows.push(point);
             continue;
         }
         progress.now(format!("{} ranks {}", job.ranks(), series.words(true)));
-        match points::simulate(job, series, noise, &plan)? {
-            Some((point, runs)) => {
+        match points::simulate(job, series, noise, &plan, range.clone())? {
+            Some(runs) if options.share.is_some() => share.push(runs),
+            Some(runs) => {
                 if let Some(times) = &mut times {
-                    times.write(&point, &runs)?;
+                    times.write(&runs)?;
                 }
+                let point = Point::of(&runs)?;
                 finished.add(&point)?;
                 rows.push(point);
             }
@@ -132,7 +143,18 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         }
     }
     progress.finish();
-    options.write(&rows, &series, &loaded, &blames)?;
+    let (head, noisy) = (options.head(&series, &loaded)?, !loaded.noise.is_none());
+    if options.share.is_some() {
+        let results = Results { head, noisy, points: share };
+        options.share.write(options.share_settings()?, shard::Results::Collective(results))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(path) = &options.csv {
+        open::write_text(path, &points::csv(&rows))?;
+    }
+    let sources = &loaded.sources;
+    let output = Output { head: &head, noisy, points: &rows, blames: &blames, sources };
+    output.write(options.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -172,88 +194,145 @@ impl Options {
     }
 
     /// Everything that decides a point's figures: a file of finished points is for one of these.
-    fn fingerprint(&self, noise: &str) -> Result<String> {
-        let mut files = Vec::new();
-        for path in noise::files(&self.noise) {
-            let metadata = std::fs::metadata(&path)
-                .with_context(|| format!("cannot look at {}", path.display()))?;
-            files.push((path.display().to_string(), metadata.len()));
-        }
-        Ok(format!(
-            "{} {} {:?} {noise} {} {files:?} seed {}",
-            self.job.describe(),
-            self.runs,
-            self.net,
-            self.noise.describe(),
-            self.work.seed
-        ))
+    fn settings(&self) -> Result<Settings> {
+        let mut settings = self.noise.settings()?;
+        settings.insert("job".to_owned(), self.job.describe().into());
+        settings.insert("runs".to_owned(), self.runs.into());
+        settings.insert("net".to_owned(), format!("{:?}", self.net).into());
+        settings.insert("seed".to_owned(), self.work.seed.into());
+        Ok(settings)
     }
 
-    fn write(
-        &self,
-        rows: &[Point],
-        series: &[Series],
-        loaded: &noise::Loaded,
-        blames: &[Blames],
-    ) -> Result<()> {
-        if let Some(path) = &self.csv {
-            std::fs::write(path, points::csv(rows))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+    /// And which points: shares are of the same.
+    fn share_settings(&self) -> Result<Settings> {
+        let mut settings = self.settings()?;
+        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        settings.insert("size".to_owned(), self.size.clone().into());
+        settings.insert("net_scale".to_owned(), self.net_scale.clone().into());
+        settings.insert("with_coscheduled".to_owned(), self.with_coscheduled.into());
+        Ok(settings)
+    }
+
+    /// What the output says of the settings.
+    fn head(&self, series: &[Series], loaded: &noise::Loaded) -> Result<Settings> {
+        let first = self.jobs(&series[..1])?;
+        let body = first.first().map(|(_, job)| job.body().to_vec()).unwrap_or_default();
+        let value = json!({
+            "seed": self.work.seed,
+            "noise": loaded.words,
+            "noise_model": loaded.model,
+            "net": network::describe(&self.net),
+            "graph": self.job.graph().name(),
+            "op": self.job.operations(),
+            "algorithm": body.iter().map(|c| c.algorithm()).collect::<Vec<_>>().join(","),
+            "iterations": self.job.iterations,
+        });
+        Ok(value.as_object().cloned().unwrap_or_default())
+    }
+}
+
+/// A share of the runs, or all of them.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    head: Settings,
+    noisy: bool,
+    points: Vec<Runs>,
+}
+
+impl Results {
+    pub fn join(&mut self, next: Results) -> Result<()> {
+        let what = |results: &Results| (results.noisy, results.points.len());
+        shard::agree(&self.head, &next.head)?;
+        shard::agree(&what(self), &what(&next))?;
+        for (all, next) in self.points.iter_mut().zip(next.points) {
+            all.join(next)?;
         }
-        let several = series.len() > 1;
-        let knees: Vec<(Series, Option<u64>)> = series
+        Ok(())
+    }
+
+    pub fn write(&self, json: bool) -> Result<()> {
+        let points: Result<Vec<Point>, _> = self.points.iter().map(Point::of).collect();
+        Output {
+            head: &self.head,
+            noisy: self.noisy,
+            points: &points?,
+            blames: &[],
+            sources: &Sources::default(),
+        }
+        .write(json)
+    }
+}
+
+/// What is printed.
+struct Output<'a> {
+    head: &'a Settings,
+    noisy: bool,
+    points: &'a [Point],
+    blames: &'a [Blames],
+    sources: &'a Sources,
+}
+
+impl Output<'_> {
+    /// Each series with the ranks at which noise takes over.
+    fn knees(&self) -> Vec<(Series, Option<u64>)> {
+        let mut series: Vec<Series> = Vec::new();
+        for point in self.points {
+            if !series.contains(&point.series) {
+                series.push(point.series);
+            }
+        }
+        let knee = |series: Series| {
+            let own = self.points.iter().filter(|point| point.series == series);
+            (series, stats::knee(&own.map(Point::for_knee).collect::<Vec<_>>()))
+        };
+        series.into_iter().map(knee).collect()
+    }
+
+    fn write(&self, json: bool) -> Result<()> {
+        let text = if json { self.json()? } else { self.text()? };
+        write!(std::io::stdout().lock(), "{text}")?;
+        Ok(())
+    }
+
+    fn json(&self) -> Result<String> {
+        let knees = self.knees();
+        let knees_json: Vec<_> = knees
             .iter()
-            .map(|series| {
-                let own = rows.iter().filter(|point| point.series == *series);
-                (*series, stats::knee(&own.map(Point::for_knee).collect::<Vec<_>>()))
+            .map(|(s, knee)| {
+                json!({
+                    "size": s.size, "net_scale": s.net_scale, "coscheduled": s.coscheduled,
+                    "knee_ranks": knee
+                })
             })
             .collect();
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let first = self.jobs(&series[..1])?;
-            let body = first.first().map(|(_, job)| job.body().to_vec()).unwrap_or_default();
-            let knees_json: Vec<_> = knees
-                .iter()
-                .map(|(s, knee)| {
-                    json!({
-                        "size": s.size, "net_scale": s.net_scale, "coscheduled": s.coscheduled,
-                        "knee_ranks": knee
-                    })
-                })
-                .collect();
-            let mut points: Vec<_> = rows.iter().map(Point::json).collect();
-            for (point, blames) in points.iter_mut().zip(blames) {
-                point["blame"] = blaming::json(blames, &loaded.sources)?;
-            }
-            let value = json!({
-                "seed": self.work.seed,
-                "noise": loaded.words,
-                "noise_model": loaded.model,
-                "net": network::describe(&self.net),
-                "graph": self.job.graph().name(),
-                "op": self.job.operations(),
-                "algorithm": body.iter().map(|c| c.algorithm()).collect::<Vec<_>>().join(","),
-                "iterations": self.job.iterations,
-                "points": points,
-                "knee_ranks": knees.first().and_then(|(_, knee)| *knee),
-                "knees": knees_json,
-            });
-            writeln!(out, "{}", report::json_safe(&serde_json::to_string_pretty(&value)?))?;
-            return Ok(());
+        let mut points: Vec<_> = self.points.iter().map(Point::json).collect();
+        for (point, blames) in points.iter_mut().zip(self.blames) {
+            point["blame"] = blaming::json(blames, self.sources)?;
         }
-        let words: Vec<_> = rows.iter().map(|point| point.row(several)).collect();
+        let mut value = self.head.clone();
+        value.insert("points".to_owned(), points.into());
+        let first = knees.first().and_then(|(_, knee)| *knee);
+        value.insert("knee_ranks".to_owned(), first.into());
+        value.insert("knees".to_owned(), knees_json.into());
+        Ok(report::json_safe(&serde_json::to_string_pretty(&value)?) + "\n")
+    }
+
+    fn text(&self) -> Result<String> {
+        let knees = self.knees();
+        let several = knees.len() > 1;
+        let rows: Vec<_> = self.points.iter().map(|point| point.row(several)).collect();
         let knees: Vec<_> = knees.iter().map(|(s, knee)| (s.words(several), *knee)).collect();
-        let knees = if loaded.noise.is_none() { &[][..] } else { &knees[..] };
-        write!(out, "{}", report::slowdown(&words, knees, layout::layout(true)))?;
+        let knees = if self.noisy { &knees[..] } else { &[][..] };
+        let mut text = report::slowdown(&rows, knees, layout::layout(true));
         let mut lines = Vec::new();
-        for (point, blames) in rows.iter().zip(blames) {
-            let figures = blaming::figures(blames, &loaded.sources)?;
+        for (point, blames) in self.points.iter().zip(self.blames) {
+            let figures = blaming::figures(blames, self.sources)?;
             let series = point.series.words(several);
             lines.push(report::BlameRow { series, ranks: point.ranks, figures });
         }
         if !lines.is_empty() {
-            write!(out, "\n{}", report::blame_sweep(&lines, layout::layout(false)))?;
+            text += &format!("\n{}", report::blame_sweep(&lines, layout::layout(false)));
         }
-        Ok(())
+        Ok(text)
     }
 }

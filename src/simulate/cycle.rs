@@ -5,6 +5,7 @@ use std::{io::Write, process::ExitCode};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use simulate::{
     cycle::{self, Config, Estimate, Outcome},
@@ -12,10 +13,15 @@ use simulate::{
     noise::draw,
 };
 
-use super::{network, work};
+use super::{
+    network,
+    shard::{self, Settings},
+    work,
+};
 use crate::{Verbosity, report as layout, units};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// Rank counts, powers of two: 1024,4096 or 2..8Mi
     #[arg(long, value_name = "LIST", default_value = "2..64Ki", value_parser = powers_of_two)]
@@ -46,6 +52,8 @@ pub struct Options {
     redundant_rounds: Rounds,
     #[command(flatten)]
     run: work::Options,
+    #[command(flatten)]
+    share: shard::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -104,20 +112,27 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         eprintln!("this model knows no g and no O: those of the network play no part");
     }
     let steps = |config: &Config| config.ranks * u64::from(config.rounds());
-    let cycles = 3 * options.runs * u64::from(options.cycles);
+    let runs = options.share.range(options.runs);
+    let cycles = 3 * (runs.end - runs.start) * u64::from(options.cycles);
     let total = configs.iter().map(|config| steps(config).saturating_mul(cycles));
     let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
     let mut outcomes = Vec::new();
     for config in &configs {
         progress.now(format!("{} ranks", config.ranks));
-        let outcome = cycle::run(config, Some(&super::counting(&progress, steps(config))));
+        let counting = super::counting(&progress, steps(config));
+        let outcome = cycle::share(config, runs.clone(), Some(&counting));
         if outcome.is_err() {
             progress.finish();
         }
         outcomes.push(outcome?);
     }
     progress.finish();
-    options.write(&outcomes)?;
+    let results = Results { head: options.head(), points: outcomes };
+    if options.share.is_some() {
+        options.share.write(options.settings(), shard::Results::Cycle(results))?;
+    } else {
+        results.write(options.json)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -166,25 +181,59 @@ impl Options {
         Params { gap: 0, overhead_per_byte_fs: 0, eager_limit: u64::MAX, ..self.net }
     }
 
-    fn write(&self, outcomes: &[Outcome]) -> Result<()> {
+    /// Everything that decides the results.
+    fn settings(&self) -> Settings {
+        let mut settings = self.head();
+        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        settings.insert("runs".to_owned(), self.runs.into());
+        settings
+    }
+
+    /// What the output says of the settings.
+    fn head(&self) -> Settings {
         let us = |ps: i64| ps as f64 / 1e6;
+        let value = json!({
+            "seed": self.run.seed,
+            "period_us": us(self.period),
+            "duration_us": us(self.duration),
+            "work_us": us(self.work),
+            "cycles": self.cycles,
+            "size": self.size,
+            "net": network::describe(&self.net()),
+            "redundant_rounds": self.redundant_rounds.words,
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+}
+
+/// A share of the runs, or all of them.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    head: Settings,
+    points: Vec<Outcome>,
+}
+
+impl Results {
+    pub fn join(&mut self, next: Results) -> Result<()> {
+        let what =
+            |results: &Results| results.points.iter().map(|point| point.ranks).collect::<Vec<_>>();
+        shard::agree(&self.head, &next.head)?;
+        shard::agree(&what(self), &what(&next))?;
+        for (all, next) in self.points.iter_mut().zip(next.points) {
+            all.runs.extend(next.runs);
+        }
+        Ok(())
+    }
+
+    pub fn write(&self, as_json: bool) -> Result<()> {
         let mut out = std::io::stdout().lock();
-        if self.json {
-            let value = json!({
-                "seed": self.run.seed,
-                "period_us": us(self.period),
-                "duration_us": us(self.duration),
-                "work_us": us(self.work),
-                "cycles": self.cycles,
-                "size": self.size,
-                "net": network::describe(&self.net()),
-                "redundant_rounds": self.redundant_rounds.words,
-                "points": outcomes.iter().map(json).collect::<Vec<_>>(),
-            });
+        if as_json {
+            let mut value = json!({ "points": self.points.iter().map(json).collect::<Vec<_>>() });
+            shard::put_first(&mut value, &self.head);
             writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
             return Ok(());
         }
-        let rows: Vec<_> = outcomes.iter().map(row).collect();
+        let rows: Vec<_> = self.points.iter().map(row).collect();
         write!(out, "{}", report::cycle(&rows, layout::layout(true)))?;
         Ok(())
     }

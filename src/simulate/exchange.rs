@@ -5,6 +5,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use simulate::resample::{
     Distribution,
@@ -14,11 +15,13 @@ use simulate::resample::{
 use super::{
     noise,
     samples::{self, Spec, Times},
+    shard::{self, Settings},
     work,
 };
 use crate::{Verbosity, report as layout};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// An uninterrupted exchange: a time, or a file of times (one per line in us, .hlog, .hgrm, CSV)
     #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parse)]
@@ -40,18 +43,20 @@ pub struct Options {
     )]
     per_walk: u64,
     /// Measured exchanges to compare with: a file as for --exchange
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     measured: Option<PathBuf>,
     #[command(flatten)]
     work: work::Options,
+    #[command(flatten)]
+    share: shard::Options,
     /// The distribution as an HdrHistogram log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hlog: Option<PathBuf>,
     /// The distribution as HdrHistogram percentiles
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hgrm: Option<PathBuf>,
     /// The distribution, one line per bin
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
@@ -96,13 +101,26 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         seed: options.work.seed,
         measured: &measured,
     };
-    let progress = work::Progress::new(options.samples, verbosity.quiet)?;
+    let walks = options.share.range(config.walks());
+    let ours = (walks.end - walks.start).saturating_mul(options.per_walk).min(options.samples);
+    let progress = work::Progress::new(ours, verbosity.quiet)?;
     progress.now("exchanges".to_owned());
-    let outcome = exchange::run(&config, Some(&super::counting(&progress, 1)));
+    let series = exchange::share(&config, walks, Some(&super::counting(&progress, 1)));
     progress.finish();
-    let outcome = outcome?;
+    let uninterrupted_us = samples::mean_us(&config.exchange);
+    let results = Results {
+        head: options.head(uninterrupted_us, &loaded),
+        uninterrupted_us,
+        per_walk: options.per_walk,
+        series_ps: series?,
+    };
+    if options.share.is_some() {
+        options.share.write(options.settings()?, shard::Results::Exchange(results))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let outcome = results.outcome(&measured)?;
     options.write_files(&outcome.distribution)?;
-    options.write(&outcome, samples::mean_us(&config.exchange), &loaded)?;
+    results.write_outcome(&outcome, options.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,20 +139,63 @@ impl Options {
         Ok(())
     }
 
-    fn write(&self, outcome: &Outcome, uninterrupted: f64, loaded: &noise::Loaded) -> Result<()> {
+    /// Everything that decides the results.
+    fn settings(&self) -> Result<Settings> {
+        let mut settings = self.noise.settings()?;
+        settings.insert("exchange".to_owned(), self.exchange.content()?);
+        settings.insert("order".to_owned(), self.order.order().1.into());
+        settings.insert("samples".to_owned(), self.samples.into());
+        settings.insert("per_walk".to_owned(), self.per_walk.into());
+        settings.insert("seed".to_owned(), self.work.seed.into());
+        Ok(settings)
+    }
+
+    /// What the output says of the settings.
+    fn head(&self, uninterrupted_us: f64, loaded: &noise::Loaded) -> Settings {
+        let value = json!({
+            "seed": self.work.seed,
+            "noise": loaded.words,
+            "noise_model": loaded.model,
+            "order": self.order.order().1,
+            "exchange": self.exchange.words(),
+            "uninterrupted_mean_us": uninterrupted_us,
+            "per_walk": self.per_walk,
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+}
+
+/// A share of the exchanges, or all of them.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    head: Settings,
+    uninterrupted_us: f64,
+    per_walk: u64,
+    series_ps: Vec<i64>,
+}
+
+impl Results {
+    pub fn join(&mut self, next: Results) -> Result<()> {
+        shard::agree(&self.head, &next.head)?;
+        self.series_ps.extend(next.series_ps);
+        Ok(())
+    }
+
+    pub fn write(&self, json: bool) -> Result<()> {
+        self.write_outcome(&self.outcome(&[])?, json)
+    }
+
+    fn outcome(&self, measured: &[i64]) -> Result<Outcome> {
+        Ok(Outcome::of(self.series_ps.clone(), self.per_walk, measured)?)
+    }
+
+    fn write_outcome(&self, outcome: &Outcome, json: bool) -> Result<()> {
         let us = |ps: i64| ps as f64 / 1e6;
         let all = &outcome.summary;
         let mut out = std::io::stdout().lock();
-        if self.json {
-            let value = json!({
-                "seed": self.work.seed,
-                "noise": loaded.words,
-                "noise_model": loaded.model,
-                "order": self.order.order().1,
-                "exchange": self.exchange.words(),
-                "uninterrupted_mean_us": uninterrupted,
+        if json {
+            let mut value = json!({
                 "samples": all.samples,
-                "per_walk": self.per_walk,
                 "mean_us": all.mean / 1e6,
                 "sd_us": all.sd / 1e6,
                 "min_us": us(all.min),
@@ -147,12 +208,13 @@ impl Options {
                 "autocorrelation": all.autocorrelation,
                 "ks_distance": outcome.ks_distance,
             });
+            shard::put_first(&mut value, &self.head);
             writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
             return Ok(());
         }
         let figures = report::ExchangeFigures {
             samples: all.samples,
-            uninterrupted,
+            uninterrupted: self.uninterrupted_us,
             mean: all.mean / 1e6,
             sd: all.sd / 1e6,
             min: us(all.min),

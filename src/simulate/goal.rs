@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use simulate::{
     blame::{self, Blames},
@@ -16,15 +17,21 @@ use simulate::{
     goal::CalcUnit,
     loggops::Params,
     noise::{Model, Noise, Offsets},
-    replay::{self, Replay},
+    replay,
     stats::Sample,
     sweep::{Plan, SweepError},
 };
 
-use super::{blame as blaming, network, noise, timeline, work};
+use super::{
+    blame as blaming, network, noise,
+    shard::{self, Settings},
+    sources::Sources,
+    timeline, work,
+};
 use crate::{Verbosity, goal::file, report as layout};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// A GOAL schedule, text or binary; - is standard input
     file: PathBuf,
@@ -53,15 +60,17 @@ pub struct Options {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     runs: u64,
     /// Say what the time went to: the critical path, and whose noise is on it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "shard")]
     blame: bool,
     /// A picture of the first run: a diagram (.svg), or a trace for ui.perfetto.dev (.json)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     timeline: Option<PathBuf>,
     #[command(flatten)]
     noise: noise::Options,
     #[command(flatten)]
     work: work::Options,
+    #[command(flatten)]
+    share: shard::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -93,7 +102,8 @@ enum RendezvousName {
     Handshake,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Unit {
     Ps,
     #[default]
@@ -118,18 +128,11 @@ impl Unit {
     }
 }
 
-/// What came out, and how fast.
-struct Results {
-    replay: Replay,
-    /// The same without noise, where there is noise.
-    noiseless: Option<i64>,
-    sample: Sample,
-    messages_per_s: f64,
-    blames: Option<Blames>,
-}
-
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let rules = options.rules()?;
+    if options.share.is_some() && options.file.as_os_str() == "-" {
+        bail!("--shard needs the schedule as a file: all shares are to have the same one");
+    }
     let params = options.net.scaled(options.net_scale)?;
     let schedule = file::read(&options.file, options.calc_unit)?;
     if let Some(path) = &options.timeline {
@@ -140,16 +143,22 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     }
     let loaded = options.noise(&rules, &schedule)?;
     let passes = if options.blame { 2 } else { 1 };
+    let runs = options.share.range(options.runs);
     let progress = work::Progress::new(
-        schedule.messages().saturating_mul(options.runs).saturating_mul(passes),
+        schedule.messages().saturating_mul(runs.end - runs.start).saturating_mul(passes),
         verbosity.quiet || options.runs == 1,
     )?;
     progress.now(format!("{} ranks", schedule.ranks()));
-    let ended = options.simulate(&schedule, &params, &rules, &loaded.noise, &progress);
+    let ended = options.simulate(&schedule, &params, &rules, &loaded, &progress);
     progress.finish();
     match ended {
-        Ok(results) => {
-            options.write(&schedule, &rules, &results, &loaded)?;
+        Ok((results, _)) if options.share.is_some() => {
+            options.share.write(options.settings()?, shard::Results::Goal(results))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok((results, blames)) => {
+            let blames = blames.as_ref().map(|blames| (blames, &loaded.sources));
+            results.write_with(blames, options.json)?;
             options.draw(&schedule, &params, &rules, &loaded)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -200,15 +209,17 @@ impl Options {
         schedule: &Schedule,
         params: &Params,
         rules: &event::Options,
-        noise: &Noise,
+        loaded: &noise::Loaded,
         progress: &work::Progress,
-    ) -> Result<Results, SweepError> {
+    ) -> Result<(Results, Option<Blames>), SweepError> {
+        let noise = &loaded.noise;
         let advance = |messages| progress.advance(messages);
         let plan = self.work.plan(self.runs, &advance);
+        let runs = self.share.range(self.runs);
         let begin = Instant::now();
-        let replay = replay::run(schedule, params, rules, noise, &plan)?;
-        let took = begin.elapsed().as_secs_f64();
-        let noiseless = if noise.is_none() {
+        let share = replay::share(schedule, params, rules, noise, &plan, runs)?;
+        let took_s = begin.elapsed().as_secs_f64();
+        let noiseless_ps = if noise.is_none() {
             None
         } else {
             let silent = Noise::none().with_model(noise.model());
@@ -219,10 +230,15 @@ impl Options {
             true => Some(blame::blame_runs(schedule, params, rules, noise, &plan)?),
             false => None,
         };
-        let messages = replay.first.messages.saturating_mul(self.runs);
-        let sample = Sample::new(replay.times.clone()).map_err(|_| SweepError::Stopped)?;
-        let messages_per_s = messages as f64 / took.max(1e-9);
-        Ok(Results { replay, noiseless, sample, messages_per_s, blames })
+        let results = Results {
+            head: self.head(schedule, rules, loaded),
+            unit: self.unit,
+            first: share.first,
+            times_ps: share.times,
+            noiseless_ps,
+            took_s,
+        };
+        Ok((results, blames))
     }
 
     /// The first run as a picture, if asked for.
@@ -246,61 +262,34 @@ impl Options {
         )
     }
 
-    fn write(
+    /// Everything that decides the results.
+    fn settings(&self) -> Result<Settings> {
+        let mut settings = self.noise.settings()?;
+        let offsets = self.offsets.as_deref().map(shard::file).transpose()?;
+        let rules = self.rules()?;
+        settings.insert("schedule".to_owned(), shard::file(&self.file)?);
+        settings.insert("model".to_owned(), rules.model.name().into());
+        settings.insert("rendezvous".to_owned(), name(rules.rendezvous).into());
+        settings.insert("calc_unit_ps".to_owned(), self.calc_unit.ps().into());
+        settings.insert("offsets".to_owned(), offsets.into());
+        settings.insert("net".to_owned(), format!("{:?}", self.net).into());
+        settings.insert("net_scale".to_owned(), self.net_scale.into());
+        settings.insert("runs".to_owned(), self.runs.into());
+        settings.insert("unit".to_owned(), self.unit.name().into());
+        settings.insert("seed".to_owned(), self.work.seed.into());
+        Ok(settings)
+    }
+
+    /// What the output says of the settings.
+    fn head(
         &self,
         schedule: &Schedule,
         rules: &event::Options,
-        results: &Results,
         loaded: &noise::Loaded,
-    ) -> Result<()> {
-        let first = &results.replay.first;
-        if first.unfinished > 0 {
-            eprintln!(
-                "detour: warning: {} of {} operations never happened, and LogGOPSim would not have \
-                 said so; --model loggops says why",
-                first.unfinished, first.operations
-            );
-        }
-        let mut out = std::io::stdout().lock();
-        if !self.json {
-            let figures = report::ScheduleFigures {
-                ends_ns: &first.ends.iter().map(|&ps| ps as f64 / 1e3).collect::<Vec<_>>(),
-                messages: first.messages,
-                operations: first.operations,
-                noiseless_ns: results.noiseless.map(|ps| ps as f64 / 1e3),
-                runs_ns: &results
-                    .replay
-                    .times
-                    .iter()
-                    .map(|&ps| ps as f64 / 1e3)
-                    .collect::<Vec<_>>(),
-                messages_per_s: results.messages_per_s,
-            };
-            write!(out, "{}", report::schedule(&figures, layout::layout(false)))?;
-            if let Some(blames) = &results.blames {
-                let figures = blaming::figures(blames, &loaded.sources)?;
-                write!(out, "\n{}", report::blame(&figures, layout::layout(false)))?;
-            }
-            return Ok(());
-        }
-        let unit = self.unit;
-        let whole = |ps: f64| unit.of(ps.round() as i64);
-        let sample = &results.sample;
-        let slowdown = results.noiseless.filter(|&ps| ps > 0);
-        let slowdown = slowdown.map(|ps| sample.quantile(0.5) / ps as f64);
-        let mut value = json!({
-            "unit": unit.name(),
-            "ranks": first.ends.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>(),
-            "max": unit.of(first.max()),
-            "messages": first.messages,
-            "operations": first.operations,
-            "messages_per_s": results.messages_per_s,
-            "unfinished": first.unfinished,
+    ) -> Settings {
+        let value = json!({
             "model": rules.model.name(),
-            "rendezvous": match rules.rendezvous {
-                Rendezvous::ClosedForm => "closed-form",
-                Rendezvous::Handshake => "handshake",
-            },
+            "rendezvous": name(rules.rendezvous),
             "net": network::describe(&self.net),
             "net_scale": self.net_scale,
             "noise": loaded.words,
@@ -309,20 +298,113 @@ impl Options {
             "cpus": schedule.cpus(),
             "nics": schedule.nics(),
             "runs": self.runs,
-            "noiseless": results.noiseless.map(|ps| unit.of(ps)),
+        });
+        value.as_object().cloned().unwrap_or_default()
+    }
+}
+
+fn name(rendezvous: Rendezvous) -> &'static str {
+    match rendezvous {
+        Rendezvous::ClosedForm => "closed-form",
+        Rendezvous::Handshake => "handshake",
+    }
+}
+
+/// A share of the runs, or all of them.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    head: Settings,
+    unit: Unit,
+    /// The first run, rank by rank, where it is among them.
+    first: Option<event::Outcome>,
+    /// When the last rank was done in each run.
+    times_ps: Vec<i64>,
+    /// The same without noise, where there is noise.
+    noiseless_ps: Option<i64>,
+    /// What simulating them took, of one machine after the other.
+    took_s: f64,
+}
+
+impl Results {
+    pub fn join(&mut self, next: Results) -> Result<()> {
+        shard::agree(&self.head, &next.head)?;
+        shard::agree(&self.noiseless_ps, &next.noiseless_ps)?;
+        // Shares come in order: the first run may be in a later one where shares are empty.
+        self.first = self.first.take().or(next.first);
+        self.times_ps.extend(next.times_ps);
+        self.took_s += next.took_s;
+        Ok(())
+    }
+
+    pub fn write(&self, json: bool) -> Result<()> {
+        self.write_with(None, json)
+    }
+
+    fn write_with(&self, blames: Option<(&Blames, &Sources)>, json: bool) -> Result<()> {
+        let first = self.first.as_ref().context("the first run is not among these")?;
+        if first.unfinished > 0 {
+            eprintln!(
+                "detour: warning: {} of {} operations never happened, and LogGOPSim would not have \
+                 said so; --model loggops says why",
+                first.unfinished, first.operations
+            );
+        }
+        let text = if json { self.json(first, blames)? } else { self.text(first, blames)? };
+        write!(std::io::stdout().lock(), "{text}")?;
+        Ok(())
+    }
+
+    fn messages_per_s(&self, first: &event::Outcome) -> f64 {
+        first.messages.saturating_mul(self.times_ps.len() as u64) as f64 / self.took_s.max(1e-9)
+    }
+
+    fn text(&self, first: &event::Outcome, blames: Option<(&Blames, &Sources)>) -> Result<String> {
+        let ns = |times: &[i64]| times.iter().map(|&ps| ps as f64 / 1e3).collect::<Vec<_>>();
+        let figures = report::ScheduleFigures {
+            ends_ns: &ns(&first.ends),
+            messages: first.messages,
+            operations: first.operations,
+            noiseless_ns: self.noiseless_ps.map(|ps| ps as f64 / 1e3),
+            runs_ns: &ns(&self.times_ps),
+            messages_per_s: self.messages_per_s(first),
+        };
+        let mut text = report::schedule(&figures, layout::layout(false));
+        if let Some((blames, sources)) = blames {
+            let figures = blaming::figures(blames, sources)?;
+            text += &format!("\n{}", report::blame(&figures, layout::layout(false)));
+        }
+        Ok(text)
+    }
+
+    /// One line: a million ranks would be a million lines.
+    fn json(&self, first: &event::Outcome, blames: Option<(&Blames, &Sources)>) -> Result<String> {
+        let unit = self.unit;
+        let each = |times: &[i64]| times.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>();
+        let whole = |ps: f64| unit.of(ps.round() as i64);
+        let sample = Sample::new(self.times_ps.clone())?;
+        let slowdown = self.noiseless_ps.filter(|&ps| ps > 0);
+        let slowdown = slowdown.map(|ps| sample.quantile(0.5) / ps as f64);
+        let mut value = json!({
+            "unit": unit.name(),
+            "ranks": each(&first.ends),
+            "max": unit.of(first.max()),
+            "messages": first.messages,
+            "operations": first.operations,
+            "messages_per_s": self.messages_per_s(first),
+            "unfinished": first.unfinished,
+            "noiseless": self.noiseless_ps.map(|ps| unit.of(ps)),
             "min_of_runs": unit.of(sample.min()),
             "median_of_runs": whole(sample.quantile(0.5)),
             "p99_of_runs": whole(sample.quantile(0.99)),
             "max_of_runs": unit.of(sample.max()),
-            "max_per_run": results.replay.times.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>(),
+            "max_per_run": each(&self.times_ps),
             "slowdown_median": slowdown,
         });
-        if let Some(blames) = &results.blames {
-            value["blame"] = blaming::json(blames, &loaded.sources)?;
+        shard::put_first(&mut value, &self.head);
+        if let Some((blames, sources)) = blames {
+            value["blame"] = blaming::json(blames, sources)?;
         }
-        // One line: a million ranks would be a million lines.
-        writeln!(out, "{}", report::json_safe(&value.to_string()))?;
-        Ok(())
+        Ok(report::json_safe(&value.to_string()) + "\n")
     }
 }
 

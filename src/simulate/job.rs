@@ -13,6 +13,7 @@ use simulate::{
 use crate::units;
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// What the ranks do together; several, separated by commas, one after the other
     #[arg(long, value_delimiter = ',', default_value = "allreduce", value_parser = parse_op)]

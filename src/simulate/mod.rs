@@ -1,7 +1,7 @@
 //! `detour simulate`: the offline simulator. One file per subcommand; `noise`, `network` and `work`
-//! are what they share, `samples` is for those that draw exchange times, `blame` and `timeline` for
-//! those that can say what each rank did. `recorded` and `workload` are for commands that simulate what
-//! a recording does to one job.
+//! are what they share, `shard` divides their runs among machines, `samples` is for those that draw
+//! exchange times, `blame` and `timeline` for those that can say what each rank did. `recorded` and
+//! `workload` are for commands that simulate what a recording does to one job.
 
 mod alltoall;
 mod blame;
@@ -17,6 +17,7 @@ pub mod projection;
 pub mod recorded;
 mod resume;
 mod samples;
+pub mod shard;
 mod sources;
 mod timeline;
 pub mod work;

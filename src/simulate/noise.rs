@@ -4,16 +4,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use simulate::noise::{Composition, Model, Noise, Offsets, Timeline, draw};
 use trace::{Class, Lane, LaneId, Record, Source, import};
 
-use super::sources::Sources;
+use super::{
+    shard::{self, Settings},
+    sources::Sources,
+};
 use crate::{
     open::{self, AnyReader, Opened},
     units,
 };
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// none, a trace (or several: A,B), or periodic:1000Hz,200us; given twice, both at once
     #[arg(long, value_name = "NOISE", default_value = "none")]
@@ -113,17 +118,25 @@ impl Options {
         self.noise_model.map_or(usual, ModelName::model)
     }
 
-    /// What decides the noise besides its files, in words.
-    pub fn describe(&self) -> String {
-        format!(
-            "{} {} {:?} {:?} {} {:?}",
-            self.model(Model::default()).name(),
-            self.coscheduled,
-            self.synchronised,
-            self.without,
-            self.repeat_trace,
-            self.noise_rate
-        )
+    /// Everything that decides the noise, the content of its files included.
+    pub fn settings(&self) -> Result<Settings> {
+        let value = json!({
+            "noise": self.noise,
+            "noise_files": self.files().iter().map(|path| shard::file(path)).collect::<Result<Vec<_>>>()?,
+            "noise_model": self.noise_model.map(|model| model.model().name()),
+            "coscheduled": self.coscheduled,
+            "synchronised_ps": self.synchronised,
+            "without": self.without,
+            "repeat_trace": self.repeat_trace,
+            "noise_period_ps": self.noise_rate,
+        });
+        Ok(value.as_object().cloned().unwrap_or_default())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let specs = self.noise.iter().filter(|s| *s != "none" && !s.starts_with("periodic:"));
+        let paths = specs.flat_map(|spec| spec.split(','));
+        paths.map(|path| open::split_run(Path::new(path)).0).collect()
     }
 
     /// One `--noise`: its timelines are those of different nodes.
@@ -343,10 +356,4 @@ fn parse_periodic(text: &str) -> Result<Timeline> {
     let period = units::period(rate).map_err(anyhow::Error::msg).with_context(wrong)?;
     let length = units::picoseconds(length).map_err(anyhow::Error::msg).with_context(wrong)?;
     Ok(Timeline::periodic(period, length)?)
-}
-
-/// Files that a resumed sweep must find unchanged.
-pub fn files(options: &Options) -> Vec<PathBuf> {
-    let specs = options.noise.iter().filter(|s| *s != "none" && !s.starts_with("periodic:"));
-    specs.flat_map(|spec| spec.split(',').map(|path| open::split_run(Path::new(path)).0)).collect()
 }

@@ -3,24 +3,27 @@
 use std::{
     fs::File,
     io::{BufWriter, Write},
+    ops::Range,
     path::Path,
     time::Instant,
 };
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use simulate::{
     graph::Graph,
     job::Job,
     noise::Noise,
-    stats::{Estimate, Sample},
+    stats::{Estimate, NoRuns, Sample},
     sweep::{self, SweepError},
 };
+use trace::Overwrite;
 
-use super::work::Progress;
+use super::{shard, work::Progress};
 
 /// What sets a series of points apart.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     pub size: u64,
     pub net_scale: f64,
@@ -62,6 +65,57 @@ impl Plan<'_> {
     }
 }
 
+/// The runs of a point, or a share of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Runs {
+    pub series: Series,
+    pub ranks: u64,
+    /// Of one run.
+    messages: u64,
+    noiseless_ps: i64,
+    pub times_ps: Vec<i64>,
+    /// What simulating them took, of one machine after the other.
+    took_s: f64,
+}
+
+impl Runs {
+    /// Adds those of the next share.
+    pub fn join(&mut self, next: Runs) -> Result<()> {
+        let what = |runs: &Runs| (runs.series, runs.ranks, runs.messages, runs.noiseless_ps);
+        shard::agree(&what(self), &what(&next))?;
+        self.times_ps.extend(next.times_ps);
+        self.took_s += next.took_s;
+        Ok(())
+    }
+}
+
+/// Some runs of a point; None when they were interrupted.
+pub fn simulate(
+    job: &Job,
+    series: &Series,
+    noise: &Noise,
+    plan: &Plan<'_>,
+    runs: Range<u64>,
+) -> Result<Option<Runs>> {
+    let noiseless_ps = sweep::noiseless(job, plan.graph, noise.model())?;
+    let begin = Instant::now();
+    let advance = |messages| plan.progress.advance(messages);
+    let runs: Vec<u64> = runs.collect();
+    let times_ps = match sweep::times_of(job, plan.graph, noise, &plan.runs(&advance), &runs) {
+        Ok(times) => times,
+        Err(SweepError::Stopped) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(Runs {
+        series: *series,
+        ranks: job.ranks(),
+        messages: job.messages(),
+        noiseless_ps,
+        times_ps,
+        took_s: begin.elapsed().as_secs_f64(),
+    }))
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub series: Series,
@@ -81,65 +135,22 @@ pub struct Point {
     messages_per_s: f64,
 }
 
-/// A point, and the times of its runs in order; None when it was interrupted.
-pub fn simulate(
-    job: &Job,
-    series: &Series,
-    noise: &Noise,
-    plan: &Plan<'_>,
-) -> Result<Option<(Point, Vec<i64>)>> {
-    let noiseless = sweep::noiseless(job, plan.graph, noise.model())?;
-    let begin = Instant::now();
-    let advance = |messages| plan.progress.advance(messages);
-    let times = match sweep::times(job, plan.graph, noise, &plan.runs(&advance)) {
-        Ok(times) => times,
-        Err(SweepError::Stopped) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let took = begin.elapsed().as_secs_f64();
-    let sample = Sample::new(times.clone())?;
-    let plot = sample.boxplot();
-    let us = |ps: i64| ps as f64 / 1e6;
-    let estimate = |p: f64| {
-        let Estimate { value, low, high } = sample.estimate(p);
-        Estimate { value: value / 1e6, low: low / 1e6, high: high / 1e6 }
-    };
-    let point = Point {
-        series: *series,
-        ranks: job.ranks(),
-        runs: plan.runs,
-        messages: job.messages(),
-        noiseless_us: us(noiseless),
-        min_us: us(sample.min()),
-        q25: estimate(0.25),
-        median: estimate(0.5),
-        q75: estimate(0.75),
-        p99: estimate(0.99),
-        max_us: us(sample.max()),
-        mean_us: sample.mean() / 1e6,
-        whiskers_us: (us(plot.whisker_low), us(plot.whisker_high)),
-        outliers: plot.outliers,
-        messages_per_s: (job.messages().saturating_mul(plan.runs)) as f64 / took.max(1e-9),
-    };
-    Ok(Some((point, times)))
-}
-
 /// The time of every run, one line each.
 pub struct Times(BufWriter<File>);
 
 impl Times {
     pub fn create(path: &Path) -> Result<Times> {
         let cannot = || format!("cannot write {}", path.display());
-        let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
+        let mut file = BufWriter::new(trace::create(path, Overwrite::Yes)?);
         writeln!(file, "ranks,size,net_scale,coscheduled,run,time_us").with_context(cannot)?;
         Ok(Times(file))
     }
 
-    pub fn write(&mut self, point: &Point, runs: &[i64]) -> Result<()> {
-        let Series { size, net_scale, coscheduled } = point.series;
-        for (run, ps) in runs.iter().enumerate() {
+    pub fn write(&mut self, runs: &Runs) -> Result<()> {
+        let Series { size, net_scale, coscheduled } = runs.series;
+        for (run, ps) in runs.times_ps.iter().enumerate() {
             let us = *ps as f64 / 1e6;
-            writeln!(self.0, "{},{size},{net_scale},{coscheduled},{run},{us}", point.ranks)?;
+            writeln!(self.0, "{},{size},{net_scale},{coscheduled},{run},{us}", runs.ranks)?;
         }
         self.0.flush().context("cannot write the times of runs")
     }
@@ -170,6 +181,35 @@ fn ratio(time: f64, noiseless: f64) -> f64 {
 }
 
 impl Point {
+    /// What all runs of a point say.
+    pub fn of(runs: &Runs) -> Result<Point, NoRuns> {
+        let sample = Sample::new(runs.times_ps.clone())?;
+        let plot = sample.boxplot();
+        let us = |ps: i64| ps as f64 / 1e6;
+        let estimate = |p: f64| {
+            let Estimate { value, low, high } = sample.estimate(p);
+            Estimate { value: value / 1e6, low: low / 1e6, high: high / 1e6 }
+        };
+        let count = runs.times_ps.len() as u64;
+        Ok(Point {
+            series: runs.series,
+            ranks: runs.ranks,
+            runs: count,
+            messages: runs.messages,
+            noiseless_us: us(runs.noiseless_ps),
+            min_us: us(sample.min()),
+            q25: estimate(0.25),
+            median: estimate(0.5),
+            q75: estimate(0.75),
+            p99: estimate(0.99),
+            max_us: us(sample.max()),
+            mean_us: sample.mean() / 1e6,
+            whiskers_us: (us(plot.whisker_low), us(plot.whisker_high)),
+            outliers: plot.outliers,
+            messages_per_s: (runs.messages.saturating_mul(count)) as f64 / runs.took_s.max(1e-9),
+        })
+    }
+
     pub fn json(&self) -> Value {
         let between = |e: &Estimate| json!([e.low, e.high]);
         let mut value = json!({

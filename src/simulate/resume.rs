@@ -1,17 +1,15 @@
 //! A file of finished points: a line that says what they are points of, then one line per point. A
 //! line that was cut off when the machine went down is a point that is simulated again.
-//!
-//! Fractions are kept as text: the JSON reader may miss their last bit, and a resumed sweep is to be
-//! the same as one that ran through.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{BufRead, BufReader, ErrorKind, Write},
+    fs::File,
+    io::{BufRead, BufReader, Write},
     path::Path,
 };
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use trace::Overwrite;
 
 use super::points::{Point, Series};
 
@@ -27,36 +25,26 @@ impl Finished {
 
     pub fn open(path: &Path, fingerprint: &str) -> Result<Finished> {
         let cannot = || format!("cannot use {}", path.display());
+        let mut file = trace::create(path, Overwrite::Append)?;
         let mut points = Vec::new();
-        let mut fresh = false;
-        match File::open(path) {
-            Ok(file) => {
-                let mut lines = BufReader::new(file).lines();
-                match lines.next().transpose().with_context(cannot)? {
-                    None => fresh = true,
-                    Some(line) => {
-                        let first: Value = serde_json::from_str(&line).unwrap_or_default();
-                        if first.get("sweep").and_then(Value::as_str) != Some(fingerprint) {
-                            bail!(
-                                "{} belongs to another sweep (or is no file of finished points): \
-                                 name another file, or remove it",
-                                path.display()
-                            );
-                        }
-                    }
-                }
-                for line in lines {
-                    let line = line.with_context(cannot)?;
-                    let value: Result<Value, _> = serde_json::from_str(&line);
-                    points.extend(value.ok().map(from_text).as_ref().and_then(Point::from_json));
-                }
+        let mut lines = BufReader::new(File::open(path).with_context(cannot)?).lines();
+        let first = lines.next().transpose().with_context(cannot)?;
+        if let Some(line) = &first {
+            let first: Value = serde_json::from_str(line).unwrap_or_default();
+            if first.get("sweep").and_then(Value::as_str) != Some(fingerprint) {
+                bail!(
+                    "{} belongs to another sweep (or is no file of finished points): name another \
+                     file, or remove it",
+                    path.display()
+                );
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => fresh = true,
-            Err(error) => return Err(error).with_context(cannot),
         }
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(path).with_context(cannot)?;
-        if fresh {
+        for line in lines {
+            let line = line.with_context(cannot)?;
+            let value: Result<Value, _> = serde_json::from_str(&line);
+            points.extend(value.ok().as_ref().and_then(Point::from_json));
+        }
+        if first.is_none() {
             writeln!(file, "{}", json!({ "sweep": fingerprint })).with_context(cannot)?;
         } else {
             // Ends a line that was cut off.
@@ -71,31 +59,9 @@ impl Finished {
 
     pub fn add(&mut self, point: &Point) -> Result<()> {
         if let Some(file) = &mut self.file {
-            writeln!(file, "{}", to_text(point.json())).context("cannot keep a finished point")?;
+            writeln!(file, "{}", point.json()).context("cannot keep a finished point")?;
         }
         Ok(())
-    }
-}
-
-fn to_text(value: Value) -> Value {
-    match value {
-        Value::Number(number) if number.is_f64() => Value::String(number.to_string()),
-        other => inside(other, to_text),
-    }
-}
-
-fn from_text(value: Value) -> Value {
-    match value {
-        Value::String(text) => text.parse::<f64>().map_or(Value::Null, Value::from),
-        other => inside(other, from_text),
-    }
-}
-
-fn inside(value: Value, change: fn(Value) -> Value) -> Value {
-    match value {
-        Value::Array(list) => list.into_iter().map(change).collect(),
-        Value::Object(map) => map.into_iter().map(|(name, value)| (name, change(value))).collect(),
-        other => other,
     }
 }
 
@@ -103,10 +69,11 @@ fn inside(value: Value, change: fn(Value) -> Value) -> Value {
 mod tests {
     use super::*;
 
+    /// A resumed sweep is to be the same as one that ran through.
     #[test]
     fn fractions_come_back_to_the_last_bit() {
         let point = json!({"ranks": 4, "p99_us": 450.131_356_400_000_36, "between": [0.1, 1e300]});
-        let line = to_text(point.clone()).to_string();
-        assert_eq!(from_text(serde_json::from_str(&line).unwrap()), point);
+        let back: Value = serde_json::from_str(&point.to_string()).unwrap();
+        assert_eq!(back, point);
     }
 }

@@ -8,9 +8,14 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
 use simulate::resample::{Exchange, ExportError, LONGEST, Sampler};
-use trace::import::{self, ImportOptions, ImportedRun};
+use trace::{
+    Overwrite,
+    import::{self, ImportOptions, ImportedRun},
+};
 
+use super::shard;
 use crate::{open, units};
 
 /// `150us`, or a file.
@@ -38,6 +43,14 @@ impl Spec {
         match self {
             Spec::Constant(time) => Ok(Exchange::Constant(*time)),
             Spec::File(path) => Ok(Exchange::Drawn(Times::read(path)?.sampler()?)),
+        }
+    }
+
+    /// What decides a draw: the time, or the content of the file.
+    pub fn content(&self) -> Result<Value> {
+        match self {
+            Spec::Constant(_) => Ok(self.words().into()),
+            Spec::File(path) => shard::file(&open::split_run(path).0),
         }
     }
 
@@ -172,7 +185,7 @@ pub fn save(
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), ExportError>,
 ) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(File::create(path).with_context(cannot)?);
+    let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
     write(&mut out).with_context(cannot)?;
     out.flush().with_context(cannot)
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
     io::{BufWriter, Write},
     path::Path,
 };
@@ -14,6 +13,7 @@ use simulate::{
     loggops::Params,
     noise::{Model, RunNoise},
 };
+use trace::Overwrite;
 
 use super::sources::Sources;
 
@@ -73,7 +73,7 @@ pub struct Run<'a> {
 pub fn write(path: &Path, run: &Run<'_>) -> Result<()> {
     let picture = run.picture()?;
     let cannot = || format!("cannot write {}", path.display());
-    let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
+    let mut file = BufWriter::new(trace::create(path, Overwrite::Yes)?);
     match format(path)? {
         Format::Svg => file.write_all(report::diagram(&picture).as_bytes()).with_context(cannot)?,
         Format::Json => report::trace_events(&picture, &mut file).with_context(cannot)?,

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use simulate::sweep::Plan;
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// Same seed, same result, whatever the number of threads
     #[arg(long, default_value_t = 1)]

@@ -21,6 +21,7 @@ use super::{job, network, noise::ModelName};
 use crate::{goal::file, units};
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// How many ranks [default: 64Ki]
     #[arg(long, value_parser = parse_ranks, conflicts_with = "goal")]

@@ -74,6 +74,7 @@ fn settings(options: cli::Top) -> (recording::Wanted, Settings) {
             no_probe: !probe,
             program,
             command_line: std::env::args().collect(),
+            give_up_privileges: true,
             ..recorder::Options::default()
         },
     };

@@ -20,6 +20,7 @@ use crate::{
 };
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// A recording with sources
     trace: PathBuf,

@@ -198,7 +198,7 @@ fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()>
     let report = trace.report()?;
     ensure!(report["truncated"].is_null(), "{}", report["truncated"]);
     let remarks = report["remarks"].to_string();
-    ensure!(remarks.contains("CPU 1 went offline"), "{remarks}");
+    ensure!(remarks.contains("CPU 1 was taken away"), "{remarks}");
     let watched = |cpu: u64| {
         let cpus = report["cpus"].as_array()?;
         cpus.iter().find(|row| row["cpu"] == cpu)?["window_s"].as_f64()

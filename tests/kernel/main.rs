@@ -12,13 +12,21 @@ mod counts;
 mod daemon;
 #[cfg(target_os = "linux")]
 mod endings;
+mod faults;
+#[cfg(target_os = "linux")]
+mod left;
 #[cfg(target_os = "linux")]
 mod machine;
+#[cfg(target_os = "linux")]
+mod privileges;
 #[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
 #[path = "../pty/mod.rs"]
 mod pty;
+#[cfg(target_os = "linux")]
+#[path = "../reliability/mod.rs"]
+mod reliability;
 #[cfg(target_os = "linux")]
 mod storms;
 #[cfg(target_os = "linux")]
@@ -44,6 +52,8 @@ fn main() {
         programs::TESTS,
         endings::TESTS,
         machine::TESTS,
+        faults::TESTS,
+        privileges::TESTS,
         bad_input::TESTS,
         top::TESTS,
     ]
@@ -55,8 +65,9 @@ fn main() {
         .into_iter()
         .map(|(name, needs, test)| {
             let body = move || {
+                let before = left::Loaded::now();
                 test()
-                    .and_then(|()| support::nothing_left_behind())
+                    .and_then(|()| before.and_then(|before| before.nothing_new()))
                     .map_err(|error| Failed::from(format!("{error:#}")))
             };
             Trial::test(name, body).with_ignored_flag(!needs.are_met())

@@ -35,13 +35,26 @@ fn threads<'a>(report: &'a Value, name: &str) -> Vec<&'a Value> {
 }
 
 fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
+    // On a machine that is busy enough the daemon is gone before the command has begun.
+    for seconds in ["4", "12"] {
+        if follow_beside_daemon(seconds)? >= 20 {
+            return Ok(());
+        }
+    }
+    let met = follow_beside_daemon("40")?;
+    ensure!(met >= 20, "only {met} bursts of fakemond met it");
+    Ok(())
+}
+
+/// Records a command on the CPU of a daemon that lives so long; how many of its bursts met it.
+fn follow_beside_daemon(seconds: &str) -> Result<usize> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("command")?;
     let path = scratch.file("trace.detour");
     let log = scratch.file("bursts");
     let cpu = cpu.to_string();
     let mut daemon = loadgen()?
-        .args(["daemon", "--cpu", &cpu, "--seconds", "4", "--log"])
+        .args(["daemon", "--cpu", &cpu, "--seconds", seconds, "--log"])
         .arg(&log)
         .stdout(std::process::Stdio::null())
         .spawn()?;
@@ -64,7 +77,9 @@ fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
     let from = from + 200_000_000;
     let bursts: Vec<_> =
         bursts(&log)?.into_iter().filter(|burst| burst.start >= from && burst.end <= to).collect();
-    ensure!(bursts.len() >= 20, "only {} bursts of fakemond met it", bursts.len());
+    if bursts.len() < 20 {
+        return Ok(bursts.len());
+    }
     let (preempted, expected) = (sum(&report, "thread", "fakemond", "count"), separate(&bursts));
     ensure!(preempted >= expected, "fakemond took turns {expected} times, recorded {preempted}");
     let taken = sum(&report, "thread", "fakemond", "cost_ns_total");
@@ -72,7 +87,7 @@ fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
     let ticks = sum(&report, "timer", "tick", "count");
     ensure!(ticks >= 50, "{ticks} ticks");
     ensure!(report["unbalanced_detours"] == 0);
-    Ok(())
+    Ok(bursts.len())
 }
 
 fn a_running_process_can_be_watched_by_pid() -> Result<()> {

@@ -28,6 +28,10 @@ pub enum Needs {
     Vm,
     /// One whose host can inject NMIs.
     VmWithNmis,
+    /// Root, and the right to set the clock.
+    RootAndTheClock,
+    /// Root, two CPUs, and a cgroup hierarchy with cpusets.
+    RootAndCpusets,
     /// One of so many CPUs whose clock counts instructions.
     CountingMachine(usize),
 }
@@ -44,6 +48,11 @@ impl Needs {
             }
             Needs::Vm => root && in_vm(),
             Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
+            Needs::RootAndTheClock => root && crate::faults::clock::may_be_set(),
+            Needs::RootAndCpusets => {
+                Needs::RootAndTwoCpus.are_met()
+                    && crate::faults::cpuset::Hierarchy::find().is_some()
+            }
             Needs::CountingMachine(cpus) => {
                 let counting = std::env::var("DETOUR_VM").is_ok_and(|kind| kind == "counting");
                 root && counting && recorder::machine::online().len() == cpus
@@ -254,6 +263,18 @@ impl Recording {
         self.child.as_ref().map_or(0, Child::id)
     }
 
+    pub fn signal(&self, signal: rustix::process::Signal) -> Result<()> {
+        let pid = rustix::process::Pid::from_raw(self.pid() as i32).context("no pid")?;
+        Ok(rustix::process::kill_process(pid, signal)?)
+    }
+
+    /// Waits until it ends by itself and reads the trace.
+    pub fn wait(mut self) -> Result<Trace> {
+        let output = self.output()?;
+        ensure!(output.status.success(), "the recorder failed: {}", text(&output.stderr));
+        Trace::read(&self.path)
+    }
+
     fn output(&mut self) -> Result<Output> {
         self.child
             .take()
@@ -263,12 +284,9 @@ impl Recording {
     }
 
     /// Ends it as Ctrl-C does and reads the trace.
-    pub fn stop(mut self) -> Result<Trace> {
-        let pid = rustix::process::Pid::from_raw(self.pid() as i32).context("no pid")?;
-        rustix::process::kill_process(pid, rustix::process::Signal::INT)?;
-        let output = self.output()?;
-        ensure!(output.status.success(), "the recorder failed: {}", text(&output.stderr));
-        Trace::read(&self.path)
+    pub fn stop(self) -> Result<Trace> {
+        self.signal(rustix::process::Signal::INT)?;
+        self.wait()
     }
 }
 
@@ -305,6 +323,12 @@ impl Trace {
     pub fn records(&self) -> impl Iterator<Item = (&Source, &Record)> {
         let records = self.blocks.iter().flat_map(|block| &block.records);
         records.map(|record| (&self.sources[record.source.0 as usize], record))
+    }
+
+    /// From when to when each lane was watched, by its number, on CLOCK_MONOTONIC.
+    pub fn lanes_watched(&self) -> Vec<(u64, u64)> {
+        let on_clock = |t: &LaneTotals| (self.epoch_ns + t.from_ns, self.epoch_ns + t.to_ns);
+        self.totals.iter().map(on_clock).collect()
     }
 
     /// Start and end of a record on CLOCK_MONOTONIC.
@@ -360,27 +384,4 @@ pub fn sum(report: &Value, class: &str, name: &str, key: &str) -> u64 {
 
 pub fn monotonic_ns() -> u64 {
     recorder::clock::monotonic_ns()
-}
-
-/// No program of ours stays in the kernel.
-pub fn nothing_left_behind() -> Result<()> {
-    if !Needs::Root.are_met() {
-        return Ok(());
-    }
-    let start = Instant::now();
-    loop {
-        let left: Vec<String> = aya::programs::loaded_programs()
-            .flatten()
-            .filter_map(|program| program.name_as_str().map(str::to_owned))
-            .filter(|name| {
-                ["sched_switch", "vector_entry", "softirq_entry"].contains(&name.as_str())
-            })
-            .collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        // The kernel frees programs a little after their last user is gone.
-        ensure!(start.elapsed() < patience(), "left in the kernel: {left:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }

@@ -1,5 +1,8 @@
 //! Recordings made up for tests: sources that strike at known rates for known times.
 
+// Each test takes what it needs.
+#![allow(dead_code)]
+
 use std::path::PathBuf;
 
 use trace::{
@@ -68,13 +71,35 @@ pub fn scratch(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
+/// Whose recording it is.
+pub struct Node {
+    pub host: String,
+    pub job: Option<String>,
+    pub started_unix_s: f64,
+}
+
 /// Writes a recording of so many CPUs and seconds. Each source strikes at its rate, off its beat by up
 /// to half a period; what would overlap waits.
 pub fn recording(name: &str, mode: Mode, cpus: u32, seconds: u64, habits: &[Habit]) -> String {
+    let node = Node { host: "node01".into(), job: None, started_unix_s: 0.0 };
+    recording_of(name, node, mode, cpus, seconds, habits)
+}
+
+/// The same on some node.
+pub fn recording_of(
+    name: &str,
+    node: Node,
+    mode: Mode,
+    cpus: u32,
+    seconds: u64,
+    habits: &[Habit],
+) -> String {
     let path = scratch(name);
     let to_ns = seconds * 1_000_000_000;
     let manifest = Manifest {
-        host: "node01".into(),
+        host: node.host,
+        job_id: node.job,
+        started_unix_s: node.started_unix_s,
         kernel: "6.1.0".into(),
         mode,
         lanes: (0..cpus).map(|cpu| Lane::Cpu { cpu }).collect(),

@@ -1,9 +1,11 @@
-//! Opens the file a trace is written to.
+//! Creates every file that this project writes, whatever is in it.
 //!
-//! Recordings often run as root, so the name is not followed through a symbolic link: whoever can
-//! plant one in a shared directory must not choose what gets overwritten.
+//! Recordings often run as root, and people write into shared directories. Whoever can plant
+//! something there must not choose what gets overwritten, nor own what root writes: names are not
+//! followed through a symbolic link, only regular files are written to, and root leaves alone what
+//! somebody else put into a directory that is open to others.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::path::Path;
 
@@ -17,29 +19,27 @@ pub enum Overwrite {
     Yes,
     /// Fail.
     No,
+    /// Go on at its end.
+    Append,
 }
 
-pub(crate) fn create(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
-    let file = path.display().to_string();
+/// Creates a file, or opens one that may be written to.
+pub fn create(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
+    let file = || path.display().to_string();
     if let Ok(existing) = fs::symlink_metadata(path) {
         if overwrite == Overwrite::No {
-            return Err(TraceError::Exists { file });
+            return Err(TraceError::Exists { file: file() });
         }
-        let kind = existing.file_type();
-        if !kind.is_file() {
-            let what = match () {
-                () if kind.is_symlink() => "a symbolic link",
-                () if kind.is_dir() => "a directory",
-                () => "a device, pipe or socket",
-            };
-            return Err(TraceError::NotAFile { file, what });
+        if let Some(what) = not_a_file(&existing) {
+            return Err(TraceError::NotAFile { file: file(), what });
         }
     }
     let mut options = OpenOptions::new();
-    options.write(true);
     match overwrite {
-        Overwrite::Yes => options.create(true).truncate(true),
-        Overwrite::No => options.create_new(true),
+        // Not truncated before it is known whose it is.
+        Overwrite::Yes => options.write(true).create(true).truncate(false),
+        Overwrite::No => options.write(true).create_new(true),
+        Overwrite::Append => options.append(true).create(true),
     };
     // The check above gives the better message; this closes the gap between check and use.
     #[cfg(unix)]
@@ -48,10 +48,58 @@ pub(crate) fn create(path: &Path, overwrite: Overwrite) -> Result<File, TraceErr
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         options.custom_flags(flags.bits().cast_signed());
     }
-    options.open(path).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => TraceError::Exists { file },
-        _ => TraceError::Io { what: "create", file, source },
-    })
+    let opened = options.open(path).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => TraceError::Exists { file: file() },
+        _ => TraceError::Io { what: "create", file: file(), source },
+    })?;
+    let cannot = |source| TraceError::Io { what: "create", file: file(), source };
+    let found = opened.metadata().map_err(cannot)?;
+    if let Some(what) = not_a_file(&found) {
+        return Err(TraceError::NotAFile { file: file(), what });
+    }
+    #[cfg(unix)]
+    if rustix::process::geteuid().is_root()
+        && let Some(why) = planted(&found, directory_of(path).as_ref())
+    {
+        return Err(TraceError::Planted { file: file(), why });
+    }
+    if overwrite == Overwrite::Yes && found.len() > 0 {
+        opened.set_len(0).map_err(cannot)?;
+    }
+    Ok(opened)
+}
+
+/// What something is that is no regular file.
+fn not_a_file(found: &Metadata) -> Option<&'static str> {
+    let kind = found.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_symlink() => Some("a symbolic link"),
+        () if kind.is_dir() => Some("a directory"),
+        () => Some("a device, pipe or socket"),
+    }
+}
+
+#[cfg(unix)]
+fn directory_of(path: &Path) -> Option<Metadata> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::metadata(parent.unwrap_or(Path::new("."))).ok()
+}
+
+/// Why root must not write to a file that is open already, if so. What belongs to root, or to the
+/// owner of the directory, was not put there by a stranger.
+#[cfg(unix)]
+fn planted(found: &Metadata, directory: Option<&Metadata>) -> Option<&'static str> {
+    use std::os::unix::fs::MetadataExt;
+    const OTHERS_WRITE: u32 = 0o022;
+    if found.nlink() > 1 {
+        return Some("it has a second name (a hard link)");
+    }
+    let open_to_others = directory.is_none_or(|directory| directory.mode() & OTHERS_WRITE != 0);
+    let owner_of_directory = directory.map(MetadataExt::uid);
+    let stranger = found.uid() != 0 && owner_of_directory != Some(found.uid());
+    (open_to_others && stranger)
+        .then_some("it belongs to somebody else, in a directory that others can write to")
 }
 
 /// Takes back what a failed write left behind, so that the next one continues after the last whole

@@ -18,8 +18,11 @@ pub enum TraceError {
     #[error("{file} exists already: choose another name with -o, or remove it")]
     Exists { file: String },
 
-    #[error("{file} is {what}: a trace is not written through it; give the name of a regular file")]
+    #[error("{file} is {what}: nothing is written through it; give the name of a regular file")]
     NotAFile { file: String, what: &'static str },
+
+    #[error("root does not write to {file}: {why}. Remove it, or choose another name or directory")]
+    Planted { file: String, why: &'static str },
 
     #[error("{file} is not a detour trace: it is {looks_like}")]
     NotATrace { file: String, looks_like: &'static str },

@@ -9,13 +9,15 @@ pub mod export;
 mod format;
 pub mod import;
 pub mod manifest;
+mod merge;
 pub mod model;
 mod reader;
 mod writer;
 
-pub use create::Overwrite;
+pub use create::{Overwrite, create};
 pub use error::TraceError;
 pub use manifest::*;
+pub use merge::{MergeError, merge};
 pub use model::*;
 pub use reader::{BlockInfo, Blocks, Damage, Reader};
 pub use writer::{BLOCK_EVENTS, Writer};

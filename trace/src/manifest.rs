@@ -1,7 +1,7 @@
 //! What a recording says about itself: the node, the settings, the hooks, and at the end the losses
 //! and the recorder's own cost. Stored as JSON inside the file, so that fields can be added.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,43 @@ pub struct Manifest {
     pub hooks_missing: Vec<MissingHook>,
     /// Anything that made this recording smaller than asked for, in words.
     pub limits: Vec<String>,
+    /// Whose the lanes are, where several nodes' traces were merged: in the order of their lanes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Node>,
+}
+
+impl Manifest {
+    /// The node a lane belongs to; None where there is but one.
+    pub fn node_of(&self, lane: u32) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.has(lane))
+    }
+
+    /// The settings of the node a lane belongs to.
+    pub fn cpus_of(&self, lane: u32) -> &[CpuSettings] {
+        self.node_of(lane).map_or(&self.cpus, |node| &node.cpus)
+    }
+}
+
+/// One of the nodes whose traces were merged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    pub host: String,
+    pub kernel: String,
+    pub started_unix_s: f64,
+    /// When it started, on the clock of the merged trace.
+    pub offset_ns: u64,
+    pub first_lane: u32,
+    pub lanes: u32,
+    pub cpus: Vec<CpuSettings>,
+    /// None where the recording was cut off.
+    pub lost: Option<Lost>,
+}
+
+impl Node {
+    pub fn has(&self, lane: u32) -> bool {
+        lane.checked_sub(self.first_lane).is_some_and(|lane| lane < self.lanes)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +89,18 @@ pub enum Mode {
     Program,
     /// Read from another tool's file.
     Imported,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Attributed => "probe and kernel records",
+            Mode::ProbeOnly => "the probe alone",
+            Mode::KernelOnly => "kernel records alone",
+            Mode::Program => "a program's threads",
+            Mode::Imported => "imported",
+        })
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,6 +150,9 @@ pub struct MissingHook {
 pub struct Trailer {
     pub lanes: Vec<LaneTotals>,
     pub lost: Lost,
+    /// None without kernel records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Entries>,
     /// |sum of net times - wall time| / wall time, over the worst CPU. None where nothing closed.
     pub closure_error: Option<f64>,
     pub overhead: Overhead,
@@ -142,6 +194,32 @@ pub struct Lost {
     /// Net time of `records`: so much the account lacks.
     #[serde(skip_serializing_if = "is_zero")]
     pub records_ns: u64,
+}
+
+impl Lost {
+    /// Both together.
+    #[must_use]
+    pub fn and(&self, other: &Lost) -> Lost {
+        Lost {
+            records: self.records.saturating_add(other.records),
+            detours: self.detours.saturating_add(other.detours),
+            unmatched: self.unmatched.saturating_add(other.unmatched),
+            overflow: self.overflow.saturating_add(other.overflow),
+            unwritten: self.unwritten.saturating_add(other.unwritten),
+            records_ns: self.records_ns.saturating_add(other.records_ns),
+        }
+    }
+}
+
+/// What the kernel side sent, records and names of tasks: `emitted` is `read` and [`Lost::records`]
+/// together, or else something went missing unseen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Entries {
+    /// By the kernel's own count of what went through, and what was lost.
+    pub emitted: u64,
+    /// By the reader's.
+    pub read: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -116,24 +116,7 @@ fn flags(workspace: &Workspace, toolchain: &Toolchain) -> Result<Vec<String>> {
         "-Cdebuginfo=2".to_owned(),
         "-Clink-arg=--btf".to_owned(),
     ];
-    // Of several that match the last one counts, so the workspace goes first: all else may be
-    // inside it. The made-up places must not exist, because LLVM copies the text of source lines
-    // that it finds into the BTF.
-    let mut remap = |from: &Path, to: &str| {
-        flags.push(format!("--remap-path-prefix={}=/_detour/{to}", from.display()));
-        // The compiler resolves links in some paths and not in others.
-        if let Ok(real) = from.canonicalize()
-            && real != from
-        {
-            flags.push(format!("--remap-path-prefix={}=/_detour/{to}", real.display()));
-        }
-    };
-    remap(&workspace.root, "workspace");
-    remap(&workspace.target, "target");
-    for registry in workspace.registries()? {
-        remap(&registry, "registry");
-    }
-    remap(&toolchain.sysroot, "toolchain");
+    flags.extend(tools::remap(workspace, toolchain)?);
     Ok(flags)
 }
 

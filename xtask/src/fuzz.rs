@@ -1,5 +1,6 @@
 //! `cargo xtask fuzz`: every target of `fuzz/` for a while, from its seeds. Needs cargo-fuzz and a
-//! nightly compiler; without them it says so and is no failure.
+//! nightly compiler; without them it says so and is no failure. What is said of each target is said
+//! as of a test, so that it can be counted like one.
 
 use std::{fs, path::Path, process::Command};
 
@@ -7,8 +8,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::{exec, workspace::Workspace};
 
+/// A few megabytes of input may take so much, in MiB; beyond it, something grows that should not.
+const MEMORY: &str = "-rss_limit_mb=2048";
+
 /// False when a target found something; what it was is in `fuzz/artifacts`.
-pub fn run(workspace: &Workspace, wanted: &[String], seconds: u32) -> Result<bool> {
+pub fn run(
+    workspace: &Workspace,
+    wanted: &[String],
+    seconds: u32,
+    mut say: impl FnMut(&str),
+) -> Result<bool> {
     let directory = workspace.root.join("fuzz");
     let targets = targets(&directory)?;
     if let Some(unknown) = wanted.iter().find(|name| !targets.contains(name)) {
@@ -16,13 +25,14 @@ pub fn run(workspace: &Workspace, wanted: &[String], seconds: u32) -> Result<boo
     }
     if let Some(missing) = missing(&directory) {
         for target in &targets {
-            println!("{target}: skipped ({missing})");
+            say(&format!("test fuzz::{target} ... ignored, {missing}"));
         }
+        say(&format!("test result: ok. 0 passed; 0 failed; {} ignored", targets.len()));
         return Ok(true);
     }
-    let mut failed = Vec::new();
+    let (mut passed, mut failed) = (0, Vec::new());
     for target in targets.iter().filter(|name| wanted.is_empty() || wanted.contains(name)) {
-        println!("\n=== {target}, {seconds} s");
+        println!("\n{target}, {seconds} s");
         let corpus = directory.join("corpus").join(target);
         fs::create_dir_all(&corpus)
             .with_context(|| format!("cannot create {}", corpus.display()))?;
@@ -31,17 +41,24 @@ pub fn run(workspace: &Workspace, wanted: &[String], seconds: u32) -> Result<boo
         command.arg(workspace.target.join("fuzz"));
         // What is new goes to the corpus, which is not kept; seeds are only read.
         command.arg(&corpus).arg(directory.join("seeds").join(target));
-        command.args(["--", &format!("-max_total_time={seconds}"), "-timeout=10"]);
-        if let Err(error) = exec::run(&mut command) {
-            println!("{target}: {error:#}");
-            failed.push(target.as_str());
+        command.args(["--", &format!("-max_total_time={seconds}"), "-timeout=10", MEMORY]);
+        match exec::run(&mut command) {
+            Ok(()) => {
+                passed += 1;
+                say(&format!("test fuzz::{target} ... ok"));
+            }
+            Err(error) => {
+                println!("{target}: {error:#}");
+                say(&format!("test fuzz::{target} ... FAILED"));
+                failed.push(target.as_str());
+            }
         }
     }
-    if failed.is_empty() {
-        println!("\nnothing was found");
-    } else {
+    if !failed.is_empty() {
         println!("\nfailed: {}; the inputs are in fuzz/artifacts", failed.join(", "));
     }
+    let result = if failed.is_empty() { "ok" } else { "FAILED" };
+    say(&format!("test result: {result}. {passed} passed; {} failed; 0 ignored", failed.len()));
     Ok(failed.is_empty())
 }
 

@@ -2,11 +2,14 @@
 
 mod bench;
 mod btf;
+mod dist;
 mod docs;
 mod ebpf;
 mod exec;
 mod fuzz;
 mod page;
+mod reliability;
+mod slurm;
 mod tally;
 mod test;
 mod tools;
@@ -40,10 +43,16 @@ enum Command {
     Fuzz(Fuzz),
     /// Open the report's pages in a headless Chromium and look whether everything holds
     Page(Page),
+    /// Make faults while recording, on the running kernel, and write docs/reliability.md
+    Reliability,
     /// Write docs/cli.md from the options, and man pages and completions beside the build products
     Docs,
     /// Hold the papers' results against the simulator, and write docs/validation.md
     Validate(Validate),
+    /// Build what people install: static binary, .deb, .rpm, container
+    Dist(Dist),
+    /// Start a Slurm of two nodes on this host; record, merge and share a simulation as jobs
+    Slurm,
     /// Boot other kernels in virtual machines, run the kernel tests there, write docs/kernels.md
     Vm(Vm),
 }
@@ -60,7 +69,8 @@ struct Ebpf {
 
 #[derive(Args)]
 struct Test {
-    /// Also other kernels in virtual machines, and the short form of the benchmarks
+    /// Also what takes long: other kernels in virtual machines, a day's recording, packages, Slurm,
+    /// fuzzing, the short form of the benchmarks
     #[arg(long)]
     all: bool,
 }
@@ -86,6 +96,13 @@ struct Page {
     /// Put pictures of the pages into this directory
     #[arg(long, value_name = "DIRECTORY")]
     pictures: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Dist {
+    /// Install the packages in a clean root and run what is in them
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(Args)]
@@ -129,11 +146,16 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
         Command::Bench(options) => bench::run(&workspace, options.quick)?,
-        Command::Fuzz(options) => fuzz::run(&workspace, &options.targets, options.seconds)?,
+        Command::Fuzz(options) => {
+            fuzz::run(&workspace, &options.targets, options.seconds, |line| println!("{line}"))?
+        }
         Command::Page(options) => {
             page::run(&workspace, options.pictures.as_deref(), |line| println!("{line}"))?
         }
+        Command::Reliability => reliability::run(&workspace)?,
         Command::Docs => docs::run(&workspace)?,
+        Command::Dist(options) => dist::run(&workspace, options.check, |line| println!("{line}"))?,
+        Command::Slurm => slurm::run(&workspace, |line| println!("{line}"))?,
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),
         Command::Vm(Vm { accuracy: true, .. }) => {

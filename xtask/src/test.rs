@@ -11,10 +11,16 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{bench, ebpf, exec, page, tally::Tally, vm, workspace::Workspace};
+use crate::{
+    bench, dist, ebpf, exec, fuzz, page, reliability::Reliability, slurm, tally::Tally, vm,
+    workspace::Workspace,
+};
 
 /// Tests on the running kernel, which need root, time, and a machine to themselves.
 const KERNEL_TESTS: &str = "kernel";
+
+/// Each target.
+const FUZZ_SECONDS: u32 = 60;
 
 struct Step {
     name: &'static str,
@@ -58,8 +64,12 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         })?;
         if good { Ok(()) } else { anyhow::bail!("a page is not as it should be") }
     });
+    let reliability = Reliability::start(workspace)?;
     steps.step("kernel tests", |tally| {
         let mut command = test_command(workspace);
+        if all {
+            reliability.ask(&mut command);
+        }
         // One at a time: each would be the others' noise.
         command.args(["--test", KERNEL_TESTS, "--", "--test-threads=1"]);
         exec::watch(&mut command, |line| tally.look(line))?
@@ -86,6 +96,34 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
             })?;
             if good { Ok(()) } else { anyhow::bail!("osnoise saw more") }
         });
+        steps.step("a day's recording", |tally| {
+            let mut command = test_command(workspace);
+            command.args(["--test", "day", "--", "--include-ignored"]);
+            reliability.ask(&mut command);
+            exec::watch(&mut command, |line| tally.look(line))?
+        });
+        steps.step("docs/reliability.md", |_| reliability.write(workspace));
+        steps.step("fuzzing", |tally| {
+            let good = fuzz::run(workspace, &[], FUZZ_SECONDS, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("a target found something") }
+        });
+        steps.step("packages", |tally| {
+            let good = dist::run(workspace, true, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("a package is not as it should be") }
+        });
+        steps.step("Slurm", |tally| {
+            let good = slurm::run(workspace, |line| {
+                println!("{line}");
+                tally.look(line);
+            })?;
+            if good { Ok(()) } else { anyhow::bail!("something went wrong in a job") }
+        });
         steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),
@@ -100,7 +138,7 @@ fn cargo(workspace: &Workspace) -> Command {
 
 /// Of all default members, so that all steps agree on features; every binary runs, even after one
 /// that failed.
-fn test_command(workspace: &Workspace) -> Command {
+pub fn test_command(workspace: &Workspace) -> Command {
     let mut command = cargo(workspace);
     // Snapshots are compared, never written: a new one is as wrong as a changed one.
     command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");

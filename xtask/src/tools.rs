@@ -79,6 +79,31 @@ impl Toolchain {
     }
 }
 
+/// Flags that keep this machine's paths out of what is built, so that all machines build the same.
+///
+/// Of several that match the last one counts, so the workspace goes first: all else may be inside
+/// it. The made-up places must not exist, because LLVM copies the text of source lines that it finds
+/// into the BTF.
+pub fn remap(workspace: &Workspace, toolchain: &Toolchain) -> Result<Vec<String>> {
+    let mut flags = Vec::new();
+    let mut remap = |from: &Path, to: &str| {
+        flags.push(format!("--remap-path-prefix={}=/_detour/{to}", from.display()));
+        // The compiler resolves links in some paths and not in others.
+        if let Ok(real) = from.canonicalize()
+            && real != from
+        {
+            flags.push(format!("--remap-path-prefix={}=/_detour/{to}", real.display()));
+        }
+    };
+    remap(&workspace.root, "workspace");
+    remap(&workspace.target, "target");
+    for registry in workspace.registries()? {
+        remap(&registry, "registry");
+    }
+    remap(&toolchain.sysroot, "toolchain");
+    Ok(flags)
+}
+
 /// The directory of the right bpf-linker. The checkout's own `.tools` goes first, then a place in
 /// the user's cache, where it is installed if it is in neither.
 pub fn linker(workspace: &Workspace, toolchain: &Toolchain) -> Result<PathBuf> {

@@ -59,11 +59,11 @@ impl Collector {
         let end = start.saturating_add(len_ns);
         let first = (start / width) as usize;
         for (column, lost) in row.lost_ns.iter_mut().enumerate().skip(first) {
-            let begins = column as u64 * width;
+            let begins = (column as u64).saturating_mul(width);
             if begins >= end {
                 break;
             }
-            let part = end.min(begins + width).saturating_sub(start.max(begins));
+            let part = end.min(begins.saturating_add(width)).saturating_sub(start.max(begins));
             *lost = lost.saturating_add(part);
         }
     }
@@ -113,9 +113,11 @@ mod tests {
 
     #[test]
     fn times_of_a_damaged_file_do_not_take_it_down() {
-        let mut collector = Collector::new(u64::MAX, 0, 0);
-        collector.add(u32::MAX, u64::MAX, u64::MAX);
-        collector.add(0, 0, u64::MAX);
-        assert_eq!(collector.finish().rows.len(), 2);
+        for (from, to) in [(u64::MAX, 0), (0, u64::MAX)] {
+            let mut collector = Collector::new(from, to, 0);
+            collector.add(u32::MAX, u64::MAX, u64::MAX);
+            collector.add(0, 0, u64::MAX);
+            assert_eq!(collector.finish().rows.len(), 2);
+        }
     }
 }

@@ -45,6 +45,7 @@ pub fn manifest(
         hooks_attached: bpf.map(|bpf| bpf.attached.clone()).unwrap_or_default(),
         hooks_missing: bpf.map(|bpf| bpf.missing.clone()).unwrap_or_default(),
         limits: Vec::new(),
+        nodes: Vec::new(),
     }
 }
 
@@ -55,6 +56,12 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// Growth of a counter on all CPUs.
+    fn growth_everywhere(&self, counter: impl Fn(&CpuState) -> u64) -> u64 {
+        let pairs = self.before.iter().zip(&self.after);
+        pairs.map(|(before, after)| counter(after).wrapping_sub(counter(before))).sum()
+    }
+
     /// Growth of a counter on the measured CPUs.
     fn growth(&self, measured: &CpuSet, counter: impl Fn(&CpuState) -> u64) -> u64 {
         let pairs = self.before.iter().zip(&self.after).enumerate();
@@ -66,7 +73,8 @@ impl Counted {
 
     pub fn losses(&self, measured: &CpuSet) -> Lost {
         Lost {
-            records: self.growth(measured, |s| s.lost),
+            // What is sent from elsewhere is about the measured ones, too: who wakes and interrupts.
+            records: self.growth_everywhere(|s| s.lost),
             records_ns: self.growth(measured, |s| s.lost_ns),
             unmatched: self.growth(measured, |s| s.unmatched),
             overflow: self.growth(measured, |s| s.overflow),

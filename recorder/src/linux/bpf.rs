@@ -21,8 +21,10 @@ use trace::MissingHook;
 use crate::{
     btf::{Btf, BtfError},
     cpulist::CpuSet,
+    drain::ENTRY_BYTES,
     hooks::{Attach, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
     machine, self_test,
+    sent::Sent,
     shared::Shared,
 };
 
@@ -66,6 +68,7 @@ pub struct Bpf {
     /// Dropping a link detaches it.
     links: Vec<Link>,
     shared: Arc<Shared>,
+    sent: Sent,
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
     /// Missing, but another hook does the same.
@@ -229,12 +232,16 @@ impl Bpf {
         let object = OBJECT;
         let ebpf = loader.load(object).map_err(load_error)?;
         let Some(Map::Array(array)) = ebpf.map("STATE") else { return Err(no_map()) };
-        let shared = Shared::map(array.fd(), cpus)
-            .map_err(|error| BpfError::Map(format!("cannot map it into memory: {error}")))?;
+        let cannot_map =
+            |error: io::Error| BpfError::Map(format!("cannot map it into memory: {error}"));
+        let shared = Shared::map(array.fd(), cpus).map_err(cannot_map)?;
+        let Some(Map::RingBuf(ring)) = ebpf.map("RING") else { return Err(no_map()) };
+        let sent = Sent::map(ring.fd()).map_err(cannot_map)?;
         let mut bpf = Bpf {
             ebpf,
             links: Vec::new(),
             shared: Arc::new(shared),
+            sent,
             attached: Vec::new(),
             missing: Vec::new(),
             replaced: Vec::new(),
@@ -364,6 +371,12 @@ impl Bpf {
     /// The counters of every possible CPU, in order.
     pub fn states(&self) -> Vec<CpuState> {
         (0..self.shared.cpus()).map(|cpu| self.shared.counters(cpu)).collect()
+    }
+
+    /// Entries that the programs have sent since they were loaded, by the kernel's count.
+    pub fn sent(&self) -> u64 {
+        let slotted: u64 = self.states().iter().map(|state| state.slot_next).sum();
+        self.sent.bytes() / ENTRY_BYTES as u64 + slotted
     }
 
     /// Where the records that do not go through the ring are found.

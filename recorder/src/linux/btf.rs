@@ -39,6 +39,8 @@ mod kind {
 
 /// Anonymous members nest; a hostile file could nest them in a circle.
 const MAX_NESTING: u32 = 16;
+/// And many at every level. The largest structures have some hundreds.
+const MAX_MEMBERS: u32 = 1 << 16;
 
 pub struct Btf {
     data: Vec<u8>,
@@ -129,15 +131,25 @@ impl Btf {
         let ty = self
             .find(kind::STRUCT, structure)
             .ok_or_else(|| BtfError::NoStruct(structure.to_owned()))?;
-        self.member(ty, field, 0)?
+        self.member(ty, field, 0, &mut 0)?
             .ok_or_else(|| BtfError::NoField(structure.to_owned(), field.to_owned()))
     }
 
-    fn member(&self, ty: Type, field: &str, nesting: u32) -> Result<Option<u32>, BtfError> {
+    fn member(
+        &self,
+        ty: Type,
+        field: &str,
+        nesting: u32,
+        looked_at: &mut u32,
+    ) -> Result<Option<u32>, BtfError> {
         if nesting > MAX_NESTING {
             return Ok(None);
         }
         for entry in 0..ty.entries {
+            *looked_at += 1;
+            if *looked_at > MAX_MEMBERS {
+                return Ok(None);
+            }
             let at = ty.at + 12 + 12 * entry;
             let name = self.word(at)?;
             let mut bits = self.word(at + 8)?;
@@ -150,7 +162,7 @@ impl Btf {
             if self.name_is(name, "") {
                 let inner = self.resolve(self.word(at + 4)?)?;
                 if matches!(inner.kind, kind::STRUCT | kind::UNION)
-                    && let Some(offset) = self.member(inner, field, nesting + 1)?
+                    && let Some(offset) = self.member(inner, field, nesting + 1, looked_at)?
                 {
                     return Ok(Some(offset.saturating_add(bits / 8)));
                 }
@@ -202,6 +214,23 @@ mod tests {
         assert_eq!(btf.offset("outer", "b"), Ok(4));
         assert_eq!(btf.offset("outer", "c"), Ok(8));
         assert_eq!(btf.offset("outer", "d"), Err(BtfError::NoField("outer".into(), "d".into())));
+    }
+
+    /// `struct outer` with as many anonymous members as fit, all of them itself.
+    #[test]
+    fn members_that_nest_without_end_are_given_up() {
+        let mut types: Vec<u32> = vec![1, 4 << 24 | 0xffff, 8];
+        types.extend([0, 1, 0].repeat(0xffff));
+        let strings = b"\0outer\0";
+        let mut data = vec![0x9f, 0xeb, 1, 0];
+        let bytes = types.len() as u32 * 4;
+        for word in [24, 0, bytes, bytes, strings.len() as u32] {
+            data.extend(word.to_le_bytes());
+        }
+        data.extend(types.iter().flat_map(|w| w.to_le_bytes()));
+        data.extend(strings);
+        let btf = Btf::parse(data).unwrap();
+        assert_eq!(btf.offset("outer", "x"), Err(BtfError::NoField("outer".into(), "x".into())));
     }
 
     #[test]

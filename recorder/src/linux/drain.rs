@@ -97,7 +97,7 @@ impl Batch {
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// What an entry takes in the ring: a header of eight bytes goes before it.
-const ENTRY_BYTES: usize = size_of::<Entry>() + 8;
+pub const ENTRY_BYTES: usize = size_of::<Entry>() + 8;
 
 const ANCHOR_EVERY: Duration = Duration::from_millis(100);
 
@@ -121,8 +121,15 @@ pub struct Drain {
 
 impl Drain {
     /// Runs until `stop` is set and everything that was there then has been sent. When the writer
-    /// falls behind this waits, the ring fills, and the kernel side counts what it drops.
-    pub fn run(mut self, stop: &AtomicBool, out: &SyncSender<Batch>, used: &Receiver<Batch>) {
+    /// falls behind this waits, the ring fills, and the kernel side counts what it drops. Returns
+    /// how many entries it took.
+    pub fn run(
+        mut self,
+        stop: &AtomicBool,
+        out: &SyncSender<Batch>,
+        used: &Receiver<Batch>,
+    ) -> u64 {
+        let mut read = 0;
         let mut last_anchor: Option<Instant> = None;
         let mut pending: Option<Pending> = None;
         loop {
@@ -137,6 +144,7 @@ impl Drain {
             }
             let more = self.fill(&mut batch.entries);
             self.take_slots(&mut batch.slotted);
+            read += (batch.entries.len() + batch.slotted.len()) as u64;
             if let Some(waiting) = &mut pending {
                 let taken = batch.entries.len() * ENTRY_BYTES;
                 waiting.behind = waiting.behind.saturating_sub(taken);
@@ -148,10 +156,10 @@ impl Drain {
             let last = batch.last;
             // The last one goes even when it is empty: it says that nothing follows.
             if (last || !batch.is_empty()) && out.send(batch).is_err() {
-                return;
+                return read;
             }
             if last {
-                return;
+                return read;
             }
             if !more {
                 std::thread::sleep(self.pause);

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use rustix::thread::{CpuSet as KernelCpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::{
+    io::Errno,
+    thread::{CpuSet as KernelCpuSet, Pid, sched_getaffinity, sched_setaffinity},
+};
 use trace::{Isolation, Topology};
 
 use crate::cpulist::{self, CpuSet};
@@ -32,20 +35,9 @@ pub fn nohz_full() -> CpuSet {
 
 /// CPUs this process may run on.
 pub fn allowed() -> CpuSet {
-    affinity(None).unwrap_or_else(online)
-}
-
-/// Whether a thread that was pinned to a CPU still is. The kernel moves it elsewhere when the CPU
-/// goes offline, or leaves the cpuset.
-pub fn is_pinned(tid: u32, cpu: u32) -> bool {
-    let tid = rustix::thread::Pid::from_raw(tid as i32);
-    affinity(tid).is_none_or(|cpus| cpus == CpuSet::from([cpu]))
-}
-
-/// A single set of the C library holds 1024 CPUs; so does this.
-fn affinity(thread: Option<rustix::thread::Pid>) -> Option<CpuSet> {
-    let set = sched_getaffinity(thread).ok()?;
-    Some((0..KernelCpuSet::MAX_CPU).filter(|&c| set.is_set(c)).map(|c| c as u32).collect())
+    // A single set of the C library holds 1024 CPUs; so does this.
+    let Ok(set) = sched_getaffinity(None) else { return online() };
+    (0..KernelCpuSet::MAX_CPU).filter(|&c| set.is_set(c)).map(|c| c as u32).collect()
 }
 
 /// Pins the calling thread. False when the kernel refuses, as it does for CPUs outside the cpuset.
@@ -57,13 +49,47 @@ pub fn pin(cpus: &CpuSet) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
+/// Whether a thread may run where it should and nowhere else. A cpuset that loses the CPU, or a CPU
+/// that goes offline, changes that behind its back. One that has ended is where it should be.
+pub fn is_pinned(tid: u32, cpu: u32) -> bool {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(tid as i32)) else { return true };
+    set.count() == 1 && set.is_set(cpu as usize)
+}
+
+/// Pins another thread of this process to a CPU again. False when that CPU is not to be had.
+pub fn put_back(tid: u32, cpu: u32) -> bool {
+    let mut set = KernelCpuSet::new();
+    set.set(cpu as usize);
+    sched_setaffinity(Pid::from_raw(tid as i32), &set).is_ok()
+}
+
+/// Whether a task of this number exists, seen or not: /proc may hide it.
+pub fn is_alive(tid: u32) -> bool {
+    let task = Pid::from_raw(tid as i32);
+    task.is_some_and(|task| rustix::process::test_kill_process(task) != Err(Errno::SRCH))
+}
+
+/// How long the machine has been suspended since it started, ns.
+pub fn suspended_ns() -> u64 {
+    let ns = |clock| {
+        let time = rustix::time::clock_gettime(clock);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    let monotonic = ns(rustix::time::ClockId::Monotonic);
+    ns(rustix::time::ClockId::Boottime).saturating_sub(monotonic)
+}
+
 /// CPU time of the calling thread, ns.
 pub fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// What the batch system calls this node, or what it calls itself.
 pub fn host() -> String {
+    if let Some(name) = variable(&["SLURMD_NODENAME"]) {
+        return name;
+    }
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
@@ -171,9 +197,19 @@ fn cgroup_headroom() -> u64 {
 
 /// The batch system's name for the job this runs in.
 pub fn job_id() -> Option<String> {
-    ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()))
+    // The last one is what mpirun gives where there is no batch system.
+    const NAMES: [&str; 6] =
+        ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "PMIX_NAMESPACE"];
+    variable(&NAMES)
+}
+
+/// Which of the job's processes this is.
+pub fn rank() -> Option<String> {
+    variable(&["SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "FLUX_TASK_RANK"])
+}
+
+fn variable(names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
 /// Effective capabilities of this process, as the kernel's bit mask.

@@ -9,6 +9,7 @@ use trace::{Class, Source, SourceId};
 use crate::{
     cgroups::{self, Cgroups},
     irqs::{Irq, Irqs},
+    machine,
     rules::{
         fault_kind, from_proc, is_kernel_thread, is_tick, kernel_thread_name, softirq, vector,
     },
@@ -19,6 +20,8 @@ use crate::{
 const MAX_SOURCES: usize = 65_536;
 const MAX_NAMES: usize = 65_536;
 const MAX_CACHED: usize = 1 << 20;
+/// Tasks that are known before those that are gone are forgotten.
+const MANY_TASKS: usize = 1 << 18;
 const TOO_MANY: &str = "(too many different names)";
 const MAX_PIDS: usize = 8;
 
@@ -56,6 +59,8 @@ pub struct Names {
     irqs: Irqs,
     own_tgid: u32,
     tasks: HashMap<u32, Known>,
+    /// So many tasks, and the dead are forgotten.
+    too_many_tasks: usize,
     who: Vec<Who>,
     who_index: HashMap<Who, u32>,
     sources: Vec<Source>,
@@ -78,6 +83,7 @@ impl Names {
             irqs: Irqs::default(),
             own_tgid: std::process::id(),
             tasks: HashMap::new(),
+            too_many_tasks: MANY_TASKS,
             who: Vec::new(),
             who_index: HashMap::new(),
             sources: Vec::new(),
@@ -176,6 +182,10 @@ impl Names {
                 index
             }
         };
+        if self.tasks.len() >= self.too_many_tasks {
+            self.tasks.retain(|&tid, _| machine::is_alive(tid));
+            self.too_many_tasks = MANY_TASKS.max(2 * self.tasks.len());
+        }
         let listed = self.tasks.get(&tid).is_some_and(|k| k.who == index && k.listed);
         self.tasks.insert(tid, Known { who: index, tgid, cgroup, listed });
         index
@@ -407,6 +417,20 @@ mod tests {
         assert_eq!((tick.class, tick.name.as_str()), (Class::Timer, "tick"));
         let sleep = named(&mut names, &Record { detail: 0x2000, ..record(kind::VECTOR, 0xec) });
         assert_eq!(sleep.name, "hrtimer: hrtimer_wakeup");
+    }
+
+    #[test]
+    fn tasks_that_are_gone_are_forgotten_and_living_ones_are_not() {
+        let mut names = names();
+        let alive = std::process::id();
+        names.know(alive, alive, "alive".to_owned(), None, false, 0);
+        // No kernel hands out such numbers.
+        let gone = 5_000_000..5_000_000 + MANY_TASKS as u32;
+        for tid in gone {
+            names.know(tid, tid, "gone".to_owned(), None, false, 0);
+        }
+        assert!(names.tasks.len() < 10, "{} tasks", names.tasks.len());
+        assert_eq!(names.task_name(alive), "alive");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::{
     cpulist::CpuSet,
     machine,
     options::Threshold,
+    privileges,
     probe::{Jumps, ProbeError, Run, TimerCost, assess, run},
 };
 
@@ -133,6 +134,7 @@ impl Thread {
         };
         let jumps = Arc::clone(&prepared.jumps);
         let mut counters = Counters::open(self.cpu);
+        privileges::give_up();
         if ready.send(Ok(prepared)).is_err() || released.recv().is_err() {
             return nothing;
         }

@@ -2,7 +2,6 @@
 //! right order, and write down what it cost and what was lost.
 
 use std::{
-    cell::RefCell,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -10,7 +9,7 @@ use std::{
 
 use detour_abi::CpuState;
 use thiserror::Error;
-use trace::{LaneTotals, Manifest, TraceError, Trailer};
+use trace::{Entries, LaneTotals, Manifest, TraceError, Trailer};
 
 use crate::{
     account::{self, Counted},
@@ -21,14 +20,15 @@ use crate::{
     cpulist::CpuSet,
     drain::Drain,
     feed::{Feed, State},
-    gone::Gone,
+    incidents::Incidents,
     machine,
     names::Names,
     options::{Options, ProgramOption},
     output::Output,
+    privileges,
     probe::Jump,
     probes::{self, Probe, ProbesError},
-    subject,
+    start, subject,
     targets::{Target, Targets},
     threads::{Stopped, Threads},
 };
@@ -83,6 +83,8 @@ pub struct Outcome {
     pub remarks: Vec<String>,
     /// Set when not everything could be written.
     pub write_error: Option<String>,
+    /// What was recorded with.
+    pub manifest: Manifest,
 }
 
 /// What happens meanwhile.
@@ -131,6 +133,8 @@ struct Session {
     clock: ClockLine,
     anchor: fn() -> Anchor,
     remarks: Vec<String>,
+    /// What happened meanwhile that the file has to say.
+    incidents: Incidents,
     manifest: Manifest,
 }
 
@@ -189,6 +193,7 @@ impl Session {
             clock,
             anchor: take_anchor,
             remarks,
+            incidents: Incidents::start(),
             manifest,
         })
     }
@@ -207,6 +212,9 @@ impl Session {
             machine::pin(&self.housekeeping);
         }
         self.manifest.limits = self.remarks.clone();
+        if let Some(align) = options.align {
+            start::wait(align, 2 * WARM_UP, watch.stop);
+        }
         self.warm_up();
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
@@ -235,30 +243,34 @@ impl Session {
             },
             _ => None,
         };
-        let gone = RefCell::new(Gone::default());
-        let progress = |passed: Duration| {
+        if options.give_up_privileges {
+            privileges::give_up();
+        }
+        let look = |passed: Duration| {
             (watch.progress)(passed);
-            self.look_for(&mut gone.borrow_mut(), passed);
+            self.look_for_incidents(passed);
             if let Some(feed) = watch.feed {
                 self.tell(feed, passed, &before);
             }
+            !self.incidents.no_probe_is_left(&self.probes)
         };
-        let watch = Watch { progress: &progress, ..*watch };
-        let mut exit_code = subject::wait(options, &watch, child.as_mut());
+        let mut exit_code = subject::wait(options, watch.stop, &look, child.as_mut());
 
-        let gone = gone.into_inner();
         let finished = self.stop_probes();
         if self.probes.is_empty() {
             subject::close_slices(&self.measured, &self.housekeeping);
         }
         // Records of the last moments are in the ring once the switches are through.
         std::thread::sleep(Duration::from_millis(5));
+        let ended_ns = monotonic_ns();
         if let Some(bpf) = &self.bpf {
             bpf.watch(|_| Wanted::Nothing);
         }
         let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
+        let incidents = self.incidents.said();
+        self.remarks.extend_from_slice(&incidents);
         let counted = Counted { before, after: self.states() };
-        let totals = self.totals(options, finished, epoch_ns, &stopped, &counted);
+        let totals = self.totals(options, finished, (epoch_ns, ended_ns), &stopped, &counted);
         let overhead = counted.overhead(
             &self.measured,
             stopped.assembled.own_ns,
@@ -266,10 +278,7 @@ impl Session {
             stopped.cpu_ns,
         );
         let mut trailer = Trailer { overhead, ..totals.trailer };
-        for remark in gone.remarks() {
-            trailer.remarks.push(remark.clone());
-            self.remarks.push(remark);
-        }
+        trailer.remarks.extend(incidents);
         if options.program.is_some() && stopped.assembled.threads.is_empty() {
             self.remarks.push("no thread of the program ran while it was recorded".to_owned());
         }
@@ -303,11 +312,12 @@ impl Session {
     }
 
     /// Lets go of CPUs that are not there any more.
-    fn look_for(&self, gone: &mut Gone, passed: Duration) {
-        if gone.look(&self.probes, passed)
+    fn look_for_incidents(&self, passed: Duration) {
+        if self.incidents.look(passed, &self.probes)
             && let Some(bpf) = &self.bpf
         {
-            bpf.watch(|cpu| if gone.contains(cpu) { Wanted::Nothing } else { self.wanted(cpu) });
+            let gone = |cpu| self.incidents.has_gone(cpu);
+            bpf.watch(|cpu| if gone(cpu) { Wanted::Nothing } else { self.wanted(cpu) });
         }
     }
 
@@ -385,7 +395,7 @@ impl Session {
         &mut self,
         options: &Options,
         probes: Vec<(u32, Option<probes::Finished>, u64)>,
-        epoch_ns: u64,
+        (epoch_ns, ended_ns): (u64, u64),
         stopped: &Stopped,
         counted: &Counted,
     ) -> Totals {
@@ -409,7 +419,7 @@ impl Session {
             });
         }
         if lanes.is_empty() && options.program.is_none() {
-            let to_ns = monotonic_ns().saturating_sub(epoch_ns);
+            let to_ns = ended_ns.saturating_sub(epoch_ns);
             lanes = (0..self.measured.len())
                 .map(|lane| LaneTotals { lane: lane as u32, to_ns, ..LaneTotals::default() })
                 .collect();
@@ -421,11 +431,16 @@ impl Session {
         let window_ns = match options.program {
             None => lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum(),
             // Programs run on all CPUs, whatever few threads are watched.
-            Some(_) => monotonic_ns().saturating_sub(epoch_ns) * self.measured.len() as u64,
+            Some(_) => ended_ns.saturating_sub(epoch_ns) * self.measured.len() as u64,
         };
+        let entries = self
+            .bpf
+            .as_ref()
+            .map(|bpf| Entries { emitted: bpf.sent() + lost.records, read: stopped.read });
         let trailer = Trailer {
             lanes,
             lost,
+            entries,
             closure_error: self.bpf.as_ref().and(assembled.closure_error),
             remarks: assembled.write_error.iter().cloned().collect(),
             ..Trailer::default()
@@ -453,7 +468,8 @@ impl Session {
             }
         }
         let output = options.output.clone();
-        Outcome { output, bytes, exit_code, remarks: self.remarks, write_error }
+        let Session { remarks, manifest, .. } = self;
+        Outcome { output, bytes, exit_code, remarks, write_error, manifest }
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::{
     ffi::OsString,
-    path::PathBuf,
     process::Child,
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -13,7 +12,7 @@ use crate::{
     cpulist::CpuSet,
     machine,
     options::{Options, ProgramOption},
-    record::{RecordError, Watch},
+    record::RecordError,
     rules,
     targets::Target,
 };
@@ -56,26 +55,33 @@ pub fn start(command: &[OsString]) -> Result<Child, RecordError> {
     std::process::Command::new(program).args(arguments).spawn().map_err(failed)
 }
 
-/// Waits for the time, the command, the processes or the user to end it. Returns the command's exit
-/// code.
-pub fn wait(options: &Options, watch: &Watch, mut child: Option<&mut Child>) -> Option<i32> {
+/// Waits for the time, the command, the processes or the user to end it, or for `look`, which is
+/// called ten times a second with the time recorded so far, to say that nothing is left to record.
+/// Returns the command's exit code.
+pub fn wait(
+    options: &Options,
+    stop: &AtomicBool,
+    look: &dyn Fn(Duration) -> bool,
+    mut child: Option<&mut Child>,
+) -> Option<i32> {
     const LOOK_EVERY: Duration = Duration::from_millis(100);
     let start = Instant::now();
     loop {
         let passed = start.elapsed();
-        (watch.progress)(passed);
+        let something_left = look(passed);
         if let Some(child) = &mut child
             && let Ok(Some(status)) = child.try_wait()
         {
             return Some(exit_code(status));
         }
         if let Some(ProgramOption::Pids(pids)) = &options.program
-            && pids.iter().all(|pid| !PathBuf::from(format!("/proc/{pid}")).exists())
+            && !pids.iter().any(|&pid| machine::is_alive(pid))
         {
             return None;
         }
         let left = options.duration.map(|duration| duration.saturating_sub(passed));
-        if watch.stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {
+        let over = !something_left || left == Some(Duration::ZERO);
+        if over || stop.load(Ordering::Relaxed) {
             return None;
         }
         std::thread::sleep(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));

@@ -15,7 +15,7 @@ use crate::{
     assemble::{Assembled, Assembler},
     cpulist::CpuSet,
     drain::{Batch, Drain},
-    machine,
+    machine, privileges,
 };
 
 /// Batches between reader and writer: at most 48 MiB.
@@ -23,7 +23,7 @@ const BATCHES: usize = 16;
 
 pub struct Threads {
     stop: Arc<AtomicBool>,
-    reader: JoinHandle<u64>,
+    reader: JoinHandle<(u64, u64)>,
     writer: JoinHandle<(Assembled, u64)>,
 }
 
@@ -32,6 +32,8 @@ pub struct Stopped {
     pub assembled: Assembled,
     /// CPU time of both.
     pub cpu_ns: u64,
+    /// Entries that were taken from the kernel side.
+    pub read: u64,
 }
 
 impl Threads {
@@ -43,8 +45,8 @@ impl Threads {
             spawn("detour-write", cpus.clone(), move || write(assembler, &batches, &give_back))?;
         let stopping = Arc::clone(&stop);
         let reader = spawn("detour-read", cpus, move || {
-            drain.run(&stopping, &out, &used);
-            machine::thread_cpu_ns()
+            let read = drain.run(&stopping, &out, &used);
+            (read, machine::thread_cpu_ns())
         })?;
         Ok(Threads { stop, reader, writer })
     }
@@ -52,9 +54,9 @@ impl Threads {
     /// Reads what is left, writes it and ends. None when a thread broke.
     pub fn stop(self) -> Option<Stopped> {
         self.stop.store(true, Ordering::Release);
-        let reader = self.reader.join().ok()?;
+        let (read, reader) = self.reader.join().ok()?;
         let (assembled, writer) = self.writer.join().ok()?;
-        Some(Stopped { assembled, cpu_ns: reader + writer })
+        Some(Stopped { assembled, cpu_ns: reader + writer, read })
     }
 }
 
@@ -84,6 +86,7 @@ fn spawn<T: Send + 'static>(
         if !cpus.is_empty() {
             machine::pin(&cpus);
         }
+        privileges::give_up();
         body()
     })
 }

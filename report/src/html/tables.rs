@@ -211,7 +211,10 @@ pub(super) fn cpus(summary: &Summary) -> Vec<Vec<String>> {
     }
     let row = |c: &&analysis::CpuRow| {
         vec![
-            c.cpu.to_string(),
+            match &c.host {
+                Some(host) => format!("{} {}", safe(host), c.cpu),
+                None => c.cpu.to_string(),
+            },
             c.t_min_ns.map(time).unwrap_or_default(),
             c.threshold_ns.map(time).unwrap_or_default(),
             count(c.detours),

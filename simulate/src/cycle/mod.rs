@@ -56,4 +56,4 @@ mod run;
 pub use config::{Config, CycleError, MAX_RANKS, every_round_but_the_first};
 pub use outcome::{Estimate, Outcome, Times};
 pub use periodic::Periodic;
-pub use run::{Case, end_of_case, phase, run};
+pub use run::{Case, end_of_case, phase, run, share};

@@ -1,9 +1,10 @@
 //! What the runs say together: mean times and the recovery, with intervals over the runs.
 
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// One run's end in each case, ps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     pub noiseless: i64,
     pub conventional: i64,
@@ -25,7 +26,7 @@ fn ratio(won: i128, lost: i128) -> Option<f64> {
     (lost != 0).then(|| won as f64 / lost as f64)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub ranks: u64,
     pub runs: Vec<Times>,
@@ -54,9 +55,11 @@ impl Outcome {
             (sum(|t| t.noiseless), sum(|t| t.conventional), sum(|t| t.redundant));
         let value = ratio(conventional - redundant, conventional - noiseless)?;
         let lost = (conventional - noiseless) as f64 / self.runs.len() as f64;
+        // Wide enough for times out of a file that somebody changed.
+        let less = |one: i64, other: i64| (i128::from(one) - i128::from(other)) as f64;
         let deviations = self.runs.iter().map(|times| {
-            let won = (times.conventional - times.redundant) as f64;
-            (won - value * (times.conventional - times.noiseless) as f64) / lost
+            let won = less(times.conventional, times.redundant);
+            (won - value * less(times.conventional, times.noiseless)) / lost
         });
         Some(Estimate { value, half_width: half_width(deviations) })
     }

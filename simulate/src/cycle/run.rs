@@ -1,5 +1,7 @@
 //! The cycles of one case, and the three cases of every run.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::noise::key;
@@ -36,6 +38,15 @@ pub fn run(
     config: &Config,
     progress: Option<&(dyn Fn(u64) + Sync)>,
 ) -> Result<Outcome, CycleError> {
+    share(config, 0..config.runs, progress)
+}
+
+/// The runs of these numbers, as [`run`] has them.
+pub fn share(
+    config: &Config,
+    runs: Range<u64>,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Outcome, CycleError> {
     let plan = config.checked()?;
     let one = |run: u64| -> Result<Times, CycleError> {
         let mut ranks = vec![Rank { ready: 0, next: 0 }; plan.ranks];
@@ -49,9 +60,9 @@ pub fn run(
     // Side by side, since a run's rounds wait for each other; beyond a million ranks one by one, for
     // the memory.
     let runs = if plan.ranks <= SIDE_BY_SIDE {
-        (0..config.runs).into_par_iter().map(one).collect::<Result<Vec<_>, _>>()?
+        runs.into_par_iter().map(one).collect::<Result<Vec<_>, _>>()?
     } else {
-        (0..config.runs).map(one).collect::<Result<Vec<_>, _>>()?
+        runs.map(one).collect::<Result<Vec<_>, _>>()?
     };
     Ok(Outcome { ranks: config.ranks, runs })
 }

@@ -34,6 +34,8 @@ pub use error::{EventError, Reason, Wait};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{loggops::Params, noise::RunNoise};
 
 /// Which simulator's rules.
@@ -73,7 +75,7 @@ pub struct Options {
     pub rendezvous: Rendezvous,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// When each rank was done, ps.
     pub ends: Vec<i64>,

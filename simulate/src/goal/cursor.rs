@@ -5,6 +5,17 @@ use super::error::SyntaxError;
 /// What went wrong where in the line: the reader adds which line it is.
 pub(super) type Result<T> = std::result::Result<T, SyntaxError>;
 
+/// Which bytes make up words: a table, because every byte of a schedule is asked about.
+static IN_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_';
+        byte += 1;
+    }
+    table
+};
+
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     line: &'a [u8],
@@ -71,30 +82,33 @@ impl<'a> Cursor<'a> {
     /// Letters, digits and underscores; empty if none is here.
     #[inline]
     pub fn word(&mut self) -> &'a [u8] {
-        let begin = self.at;
-        while let Some(b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_') = self.peek() {
-            self.at += 1;
-        }
-        &self.line[begin..self.at]
+        let rest = &self.line[self.at..];
+        let end = rest.iter().position(|&byte| !IN_WORD[usize::from(byte)]);
+        let word = &rest[..end.unwrap_or(rest.len())];
+        self.at += word.len();
+        word
     }
 
     /// A decimal number without sign.
     #[inline]
     pub fn number(&mut self, what: &str) -> Result<u64> {
-        let begin = self.at;
-        let mut value = 0u64;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            let next =
-                value.checked_mul(10).and_then(|ten| ten.checked_add(u64::from(digit - b'0')));
-            value = next.ok_or_else(|| {
-                self.at = begin;
-                self.error(format!("{what} is too large"))
-            })?;
-            self.at += 1;
+        let rest = &self.line[self.at..];
+        let (mut value, mut digits) = (0u64, 0);
+        while let Some(digit @ b'0'..=b'9') = rest.get(digits) {
+            let digit = u64::from(digit - b'0');
+            // Nineteen digits always fit.
+            value = if digits < 19 {
+                value * 10 + digit
+            } else {
+                let next = value.checked_mul(10).and_then(|ten| ten.checked_add(digit));
+                next.ok_or_else(|| self.error(format!("{what} is too large")))?
+            };
+            digits += 1;
         }
-        if self.at == begin {
+        if digits == 0 {
             return Err(self.expected(what));
         }
+        self.at += digits;
         Ok(value)
     }
 

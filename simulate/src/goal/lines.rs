@@ -1,4 +1,5 @@
-//! A text line by line, without ever holding more than one.
+//! A text line by line, without ever holding more than one. Lines are looked at where they lie in the
+//! reader's buffer; only one that the buffer's end cuts in two is copied.
 
 use std::io::{BufRead, Read};
 
@@ -11,11 +12,14 @@ const LONGEST_LINE: usize = 1 << 16;
 pub(super) struct Lines<R> {
     input: R,
     number: u64,
+    /// Of the buffer, what the line that was given last takes.
+    used: usize,
+    cut: Vec<u8>,
 }
 
 impl<R: BufRead> Lines<R> {
     pub fn new(input: R) -> Lines<R> {
-        Lines { input, number: 0 }
+        Lines { input, number: 0, used: 0, cut: Vec::new() }
     }
 
     /// Of the line read last, from 1.
@@ -23,27 +27,32 @@ impl<R: BufRead> Lines<R> {
         self.number
     }
 
-    /// The next line, without its end; false after the last one.
-    pub fn next(&mut self, line: &mut Vec<u8>) -> Result<bool, GoalError> {
-        line.clear();
-        // One byte more than is allowed, to tell.
-        let most = LONGEST_LINE as u64 + 1;
-        let read = self.input.by_ref().take(most).read_until(b'\n', line)? > 0;
+    /// The next line, without its end, and its number.
+    pub fn next(&mut self) -> Result<Option<(u64, &[u8])>, GoalError> {
+        self.input.consume(std::mem::take(&mut self.used));
+        let end = memchr::memchr(b'\n', self.input.fill_buf()?);
+        let line = if let Some(end) = end.filter(|&end| end <= LONGEST_LINE) {
+            self.used = end + 1;
+            // What is buffered already is given again, without reading.
+            &self.input.fill_buf()?[..end]
+        } else {
+            self.cut.clear();
+            // One byte more than is allowed, to tell.
+            let most = LONGEST_LINE as u64 + 1;
+            if self.input.by_ref().take(most).read_until(b'\n', &mut self.cut)? == 0 {
+                return Ok(None);
+            }
+            self.cut.strip_suffix(b"\n").unwrap_or(&self.cut)
+        };
+        self.number += 1;
         if line.len() > LONGEST_LINE {
             return Err(GoalError::Syntax(SyntaxError {
-                line: self.number + 1,
+                line: self.number,
                 column: LONGEST_LINE,
                 problem: "this line is longer than 64 KiB".to_string(),
                 hint: Some("is this a GOAL schedule?".to_string()),
             }));
         }
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        }
-        self.number += u64::from(read);
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
-        Ok(read)
+        Ok(Some((self.number, line.strip_suffix(b"\r").unwrap_or(line))))
     }
 }

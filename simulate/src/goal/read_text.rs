@@ -13,13 +13,12 @@ use crate::event::{BuildError, OpId, Schedule, ScheduleBuilder, WILDCARD};
 
 pub fn read_text(input: impl BufRead, unit: CalcUnit) -> std::result::Result<Schedule, GoalError> {
     let mut lines = Lines::new(input);
-    let mut line = Vec::new();
     let mut reader =
         Reader { unit, labels: RankLabels::default(), ranks: 0, rank: 0, inside: false };
     let mut builder = None;
     let mut in_comment = false;
-    while lines.next(&mut line)? {
-        let mut cursor = Cursor::new(&line, lines.number(), &mut in_comment);
+    while let Some((number, line)) = lines.next()? {
+        let mut cursor = Cursor::new(line, number, &mut in_comment);
         if !cursor.at_end() {
             reader.statement(&mut cursor, &mut in_comment, &mut builder)?;
         }

@@ -144,17 +144,23 @@ pub struct Cursor<'a> {
     turn: i64,
 }
 
+/// Beyond so many detours a new look-up is quicker than walking on.
+const NEAR: usize = 4;
+
 impl Cursor<'_> {
     /// Moves to a time that is not before the last one.
     #[inline]
     fn seek(&mut self, time: i64) {
         let timeline = self.local.timeline;
-        if time - self.turn >= timeline.span() {
-            *self = self.local.at(time);
-        }
-        while self.next < timeline.len() && self.turn + timeline.end(self.next) <= time {
+        let near = self.next + NEAR;
+        let this_turn = time - self.turn < timeline.span();
+        while this_turn && self.next < near {
+            if self.next == timeline.len() || self.turn + timeline.end(self.next) > time {
+                return;
+            }
             self.next += 1;
         }
+        *self = self.local.at(time);
     }
 
     /// [`Local::preempt`] from here on.

@@ -8,7 +8,9 @@ mod detours;
 mod draw;
 mod hits;
 mod local;
+mod lookup;
 mod origin;
+mod side_by_side;
 mod spread;
 mod timeline;
 

@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use super::{Local, Model, Timeline, draw, key};
+use super::{Local, Model, Timeline, draw, key, side_by_side::SideBySide, timeline::MAX_SPAN};
 use crate::simd;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Offsets {
 #[derive(Clone, Debug)]
 pub struct Noise {
     timelines: Vec<Timeline>,
+    /// Where there are several.
+    side_by_side: Option<SideBySide>,
     offsets: Offsets,
     model: Model,
     repeat: bool,
@@ -40,6 +42,9 @@ pub struct Noise {
 /// Ranks whose places in the noise are looked up together: the look-ups miss the first cache, and so
 /// overlap.
 pub(crate) const LOOKED_UP: usize = 64;
+
+/// Something about each of them.
+type Batch<T = i64> = [T; LOOKED_UP];
 
 const OFFSET: u64 = 1;
 const TIMELINE: u64 = 2;
@@ -50,6 +55,7 @@ impl Noise {
     pub fn none() -> Noise {
         Noise {
             timelines: Vec::new(),
+            side_by_side: None,
             offsets: Offsets::Random,
             model: Model::Preempt,
             repeat: true,
@@ -65,7 +71,8 @@ impl Noise {
         if timelines.is_empty() {
             return Err(SpreadError::NoTimelines);
         }
-        Ok(Noise { timelines, offsets, model, repeat: false })
+        let side_by_side = if timelines.len() > 1 { SideBySide::new(&timelines) } else { None };
+        Ok(Noise { timelines, side_by_side, offsets, model, repeat: false })
     }
 
     /// Allows runs longer than a trace, which then starts over.
@@ -139,26 +146,54 @@ impl<'a> RunNoise<'a> {
     /// Until when each rank is clear of detours from time 0 on: what `local(rank).clear_until(0)`
     /// says, for all ranks at once.
     pub fn clear_at_start(&self, clear: &mut [i64]) {
-        let Some((timeline, limit)) = self.everywhere() else {
-            for (rank, clear) in (0..).zip(clear) {
-                *clear = self.local(rank).clear_until(0);
-            }
+        if let Some((timeline, limit)) = self.everywhere() {
+            let (key, span) = (self.offset_key, self.span(timeline));
+            simd::widest(Start { clear, timeline, key, span, limit });
             return;
-        };
-        let (key, span) = (self.offset_key, self.span(timeline));
-        simd::widest(Start { clear, timeline, key, span, limit });
+        }
+        let mut ranks = [0; LOOKED_UP];
+        let mut until = [0; LOOKED_UP];
+        for (batch, clear) in (0..).zip(clear.chunks_mut(LOOKED_UP)) {
+            for (lane, rank) in (0..).zip(&mut ranks) {
+                *rank = batch * LOOKED_UP as u64 + lane;
+            }
+            self.clear_from(clear.len(), &ranks, &[0; LOOKED_UP], &mut until);
+            clear.copy_from_slice(&until[..clear.len()]);
+        }
     }
 
     /// Until when each of some ranks is clear, from a time of its own on: `local(rank).clear_until`.
-    pub(crate) fn clear_from(&self, ranks: &[u64], times: &[i64], clear: &mut [i64; LOOKED_UP]) {
-        if let Some((timeline, limit)) = self.everywhere() {
-            let (key, span) = (self.offset_key, self.span(timeline));
-            if simd::widest(From { ranks, times, clear, timeline, key, span, limit }) {
-                return;
+    /// What lies beyond the first `count` of a batch means nothing, before and after.
+    pub(crate) fn clear_from(
+        &self,
+        count: usize,
+        ranks: &Batch<u64>,
+        times: &Batch,
+        clear: &mut Batch,
+    ) {
+        let key = self.offset_key;
+        let done = if let Some((timeline, limit)) = self.everywhere() {
+            let span = self.span(timeline);
+            simd::widest(From { ranks, times, clear, timeline, key, span, limit })
+        } else if let Some(together) = self.side_by_side() {
+            let (timeline_key, repeat) = (self.timeline_key, self.noise.repeat);
+            simd::widest(FromMany { ranks, times, clear, together, timeline_key, key, repeat })
+        } else {
+            false
+        };
+        if !done {
+            for ((clear, &rank), &time) in clear[..count].iter_mut().zip(ranks).zip(times) {
+                *clear = self.local(rank).clear_until(time);
             }
         }
-        for ((clear, &rank), &time) in clear.iter_mut().zip(ranks).zip(times) {
-            *clear = self.local(rank).clear_until(time);
+    }
+
+    /// The timelines together, where ranks are anywhere in them.
+    fn side_by_side(&self) -> Option<&'a SideBySide> {
+        match (&self.noise.side_by_side, &self.noise.offsets, self.noise.model) {
+            (_, _, Model::LogGopSim) => None,
+            (together, Offsets::Random, _) => together.as_ref(),
+            _ => None,
         }
     }
 
@@ -263,9 +298,9 @@ impl simd::Kernel for Start<'_> {
 }
 
 struct From<'a> {
-    ranks: &'a [u64],
-    times: &'a [i64],
-    clear: &'a mut [i64; LOOKED_UP],
+    ranks: &'a Batch<u64>,
+    times: &'a Batch,
+    clear: &'a mut Batch,
     timeline: &'a Timeline,
     key: u64,
     span: i64,
@@ -291,6 +326,52 @@ impl simd::Kernel for From<'_> {
         self.timeline.next_starts(&mut positions);
         for ((clear, next), &time) in self.clear.iter_mut().zip(positions).zip(self.times) {
             *clear = (time + next).min(self.limit);
+        }
+        true
+    }
+}
+
+/// [`From`] for several timelines.
+struct FromMany<'a> {
+    ranks: &'a Batch<u64>,
+    times: &'a Batch,
+    clear: &'a mut Batch,
+    together: &'a SideBySide,
+    timeline_key: u64,
+    key: u64,
+    repeat: bool,
+}
+
+impl simd::Kernel for FromMany<'_> {
+    /// False if a time is too many turns of its trace away.
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let FromMany { ranks, times, clear, together, timeline_key, key, repeat } = self;
+        let mut timelines = [0u32; LOOKED_UP];
+        for (timeline, &rank) in timelines.iter_mut().zip(ranks) {
+            *timeline = below(draw(timeline_key, rank), together.len() as i64) as u32;
+        }
+        let (mut bases, mut turns) = ([0; LOOKED_UP], [0; LOOKED_UP]);
+        for ((base, turn), &timeline) in bases.iter_mut().zip(&mut turns).zip(&timelines) {
+            (*base, *turn) = together.place(timeline as usize);
+        }
+        let (mut positions, mut beyond) = ([0; LOOKED_UP], 0);
+        for lane in 0..LOOKED_UP {
+            let turn = turns[lane];
+            let at = times[lane] + below(draw(key, ranks[lane]), turn);
+            let position = if at < turn { at } else { at - turn };
+            beyond |= (turn - 1 - position) | position;
+            positions[lane] = bases[lane] + position;
+        }
+        if beyond < 0 {
+            return false;
+        }
+        together.next_starts(&mut positions);
+        for lane in 0..LOOKED_UP {
+            let limit = if repeat { MAX_SPAN } else { turns[lane] };
+            clear[lane] = (times[lane] + positions[lane]).min(limit);
         }
         true
     }
@@ -373,9 +454,40 @@ mod tests {
             let ranks: [u64; LOOKED_UP] = std::array::from_fn(|i| i as u64 * 7);
             let times = ranks.map(|rank| rank as i64 * 911 % 20_000);
             let mut together = [0; LOOKED_UP];
-            run.clear_from(&ranks, &times, &mut together);
+            run.clear_from(LOOKED_UP, &ranks, &times, &mut together);
             let one = |(&rank, &time)| run.local(rank).clear_until(time);
             assert_eq!(together.to_vec(), ranks.iter().zip(&times).map(one).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn ranks_in_several_traces_are_as_clear_together_as_one_by_one() {
+        let dense = Timeline::new((0..300).map(|i| (i * 70 + i % 7, 1 + i % 60)), 30_000).unwrap();
+        let periodic = Timeline::periodic(40_000, 300).unwrap();
+        let late = Timeline::new([(49_000, 900)], 50_000).unwrap();
+        let silent = Timeline::new([], 60_000).unwrap();
+        let ranks: [u64; LOOKED_UP] = std::array::from_fn(|i| i as u64 * 7);
+        let several = [vec![dense.clone(), late, dense.clone()], vec![dense.clone(), silent]];
+        for traces in several.into_iter().chain([vec![dense, periodic]]) {
+            for offsets in [Offsets::Random, Offsets::Shared, Offsets::Within(5_000)] {
+                for repeat in [false, true] {
+                    let noise = Noise::new(traces.clone(), Model::Preempt, offsets.clone());
+                    let noise = noise.unwrap().repeating(repeat);
+                    let run = noise.run(42, 5);
+                    let mut start = vec![0; 1000];
+                    run.clear_at_start(&mut start);
+                    assert_eq!(start, clear(&noise, 5));
+                    // Of the last times some are more than a turn away.
+                    for most in [20_000, 100_000] {
+                        let times = ranks.map(|rank| rank as i64 * 911 % most);
+                        let mut together = [0; LOOKED_UP];
+                        run.clear_from(LOOKED_UP, &ranks, &times, &mut together);
+                        let one = |(&rank, &time)| run.local(rank).clear_until(time);
+                        let apart: Vec<_> = ranks.iter().zip(&times).map(one).collect();
+                        assert_eq!(together.to_vec(), apart);
+                    }
+                }
+            }
         }
     }
 

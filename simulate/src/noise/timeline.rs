@@ -4,7 +4,10 @@
 
 use thiserror::Error;
 
-use super::origin::{Composition, Origin};
+use super::{
+    lookup::Lookup,
+    origin::{Composition, Origin},
+};
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TimelineError {
@@ -31,16 +34,12 @@ pub(crate) const MAX_SPAN: i64 = 1 << 62;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// Start and end of each, side by side: whoever looks at one looks at the other.
-    detours: Vec<(i64, i64)>,
+    lookup: Lookup,
     /// Start of the last detour of the source, which the peer takes for the length.
     last_start: i64,
     span: i64,
     /// Time in one span that no detour takes.
     free: i64,
-    /// For each stretch of `1 << shift` ps, the first detour that ends after its begin.
-    first_in: Vec<u32>,
-    shift: u32,
     periodic: bool,
     origin: Origin,
 }
@@ -83,18 +82,14 @@ impl Timeline {
         if kept.len() >= u32::MAX as usize {
             return Err(TimelineError::TooMany(kept.len()));
         }
-        let mut timeline = Timeline {
-            detours: kept,
+        Ok(Timeline {
+            lookup: Lookup::new(kept, span),
             last_start,
             span,
             free: span - lost,
-            first_in: Vec::new(),
-            shift: 0,
             periodic: false,
             origin: Origin::Unknown,
-        };
-        timeline.index();
-        Ok(timeline)
+        })
     }
 
     /// A detour of this length at the start of every period, for ever.
@@ -114,8 +109,8 @@ impl Timeline {
 
     /// Whose each detour is: one entry for each that takes any time.
     pub fn composed_of(self, sources: Composition) -> Result<Timeline, TimelineError> {
-        if sources.len() != self.detours.len() {
-            let (given, detours) = (sources.len(), self.detours.len());
+        if sources.len() != self.detours().len() {
+            let (given, detours) = (sources.len(), self.detours().len());
             return Err(TimelineError::SourcesMissing { given, detours });
         }
         Ok(Timeline { origin: Origin::Each(sources), ..self })
@@ -140,7 +135,7 @@ impl Timeline {
         for (layer, part) in parts.iter().enumerate() {
             let mut base = 0i64;
             'repeat: while base < span {
-                for (index, &(start, end)) in part.detours.iter().enumerate() {
+                for (index, &(start, end)) in part.detours().iter().enumerate() {
                     if base + start >= span {
                         break 'repeat;
                     }
@@ -168,33 +163,13 @@ impl Timeline {
         together.composed_of(sources)
     }
 
-    fn index(&mut self) {
-        // About as many stretches as detours: the scan after the look-up is short, and the table does
-        // not push the detours out of the cache.
-        let wanted = (self.detours.len() as i64).clamp(1, 1 << 22);
-        self.shift = 0;
-        while (self.span >> self.shift) >= wanted * 2 {
-            self.shift += 1;
-        }
-        let stretches = (self.span >> self.shift) as usize + 1;
-        self.first_in = Vec::with_capacity(stretches);
-        let mut first = 0;
-        for stretch in 0..stretches {
-            let begin = (stretch as i64) << self.shift;
-            while self.detours.get(first).is_some_and(|&(_, end)| end <= begin) {
-                first += 1;
-            }
-            self.first_in.push(first as u32);
-        }
-    }
-
     /// Detours in one span.
     pub fn len(&self) -> usize {
-        self.detours.len()
+        self.detours().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.detours.is_empty()
+        self.detours().is_empty()
     }
 
     pub fn span(&self) -> i64 {
@@ -215,12 +190,12 @@ impl Timeline {
 
     #[inline]
     pub(crate) fn start(&self, index: usize) -> i64 {
-        self.detours[index].0
+        self.detours()[index].0
     }
 
     #[inline]
     pub(crate) fn end(&self, index: usize) -> i64 {
-        self.detours[index].1
+        self.detours()[index].1
     }
 
     /// Share of the time that is taken.
@@ -228,41 +203,28 @@ impl Timeline {
         (self.span - self.free) as f64 / self.span as f64
     }
 
+    /// Start and end of each.
+    pub(super) fn detours(&self) -> &[(i64, i64)] {
+        self.lookup.detours()
+    }
+
     /// The first detour that ends after a position in the span; `len()` when none does.
     #[inline]
     pub(crate) fn first_after(&self, position: i64) -> usize {
         debug_assert!((0..=self.span).contains(&position));
-        let mut first = self.first_in[(position >> self.shift) as usize] as usize;
-        while self.detours.get(first).is_some_and(|&(_, end)| end <= position) {
-            first += 1;
-        }
-        first
+        self.lookup.first_after(position)
     }
 
     /// Replaces each position by the time from there to the start of the first detour that has not
     /// ended; negative inside one.
     #[inline(always)]
-    pub(crate) fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
-        let Some(&(start, _)) = self.detours.first() else {
+    pub(super) fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
+        let Some(&(start, _)) = self.detours().first() else {
             positions.fill(MAX_SPAN);
             return;
         };
         // Beyond the last detour comes the first one of the next turn.
-        let again = (self.span + start, i64::MAX);
-        // All look-ups of one kind together: they do not wait for each other.
-        let mut first = [0u32; N];
-        for (first, position) in first.iter_mut().zip(&*positions) {
-            *first = self.first_in[(position >> self.shift) as usize];
-        }
-        for (first, position) in first.iter().zip(positions) {
-            let mut first = *first as usize;
-            let mut next = self.detours.get(first).copied().unwrap_or(again);
-            while next.1 <= *position {
-                first += 1;
-                next = self.detours.get(first).copied().unwrap_or(again);
-            }
-            *position = next.0 - *position;
-        }
+        self.lookup.next_starts(positions, self.span + start);
     }
 }
 

@@ -3,9 +3,10 @@
 //! any order.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{LONGEST, Sampler};
+use super::{LONGEST, Sampler, parts::Parts};
 
 const DIGITS: u8 = 3;
 
@@ -19,14 +20,18 @@ pub enum DistributionError {
     UnitsDiffer(&'static str, &'static str),
     #[error("the histogram refused a value: {0}")]
     Histogram(String),
+    #[error("a distribution whose {0} does not fit its bins was not written by this program")]
+    NoParts(&'static str),
 }
 
 /// What a histogram counts in. Nanoseconds are what other tools expect in the files; below a
 /// microsecond they are too coarse for three digits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     #[default]
+    #[serde(rename = "ns")]
     Nanoseconds,
+    #[serde(rename = "ps")]
     Picoseconds,
 }
 
@@ -51,7 +56,8 @@ impl Unit {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "Parts", try_from = "Parts")]
 pub struct Distribution {
     histogram: Histogram<u64>,
     unit: Unit,
@@ -160,6 +166,10 @@ impl Distribution {
         if self.is_empty() { 0.0 } else { self.sum as f64 / self.len() as f64 }
     }
 
+    pub fn zeros(&self) -> u64 {
+        self.zeros
+    }
+
     /// Share of the values that are zero to the picosecond; 0 when empty.
     pub fn zero_share(&self) -> f64 {
         if self.is_empty() { 0.0 } else { self.zeros as f64 / self.len() as f64 }
@@ -200,6 +210,31 @@ impl Distribution {
     /// Each bin by its middle: 24 bytes and two looks per draw, whatever was recorded.
     pub fn sampler(&self) -> Result<Sampler, DistributionError> {
         Sampler::of_counts(self.bins().map(|bin| (self.middle(bin), bin.count)))
+    }
+
+    /// The exact sum, smallest and largest value and number of zeros, beside these bins.
+    pub(super) fn with_exact(
+        self,
+        sum: i128,
+        min: i64,
+        max: i64,
+        zeros: u64,
+    ) -> Result<Distribution, DistributionError> {
+        let fits = |exact: i64, of_bins: i64| {
+            let value = |ps: i64| ps.max(0) as u64 / self.unit.ps() as u64;
+            self.histogram.equivalent(value(exact), value(of_bins))
+        };
+        if !(self.is_empty() || fits(min, self.min) && fits(max, self.max)) {
+            return Err(DistributionError::NoParts("range"));
+        }
+        if zeros > self.histogram.count_at(0) || (zeros > 0 && min != 0) {
+            return Err(DistributionError::NoParts("number of zeros"));
+        }
+        let most = i128::from(self.len()) * i128::from(max);
+        if !(0..=most).contains(&sum) {
+            return Err(DistributionError::NoParts("sum"));
+        }
+        Ok(Distribution { sum, min, max, zeros, ..self })
     }
 
     pub(super) fn histogram(&self) -> &Histogram<u64> {

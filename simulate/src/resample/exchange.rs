@@ -6,6 +6,8 @@
 //! throws that away: every exchange begins anywhere in the traces. The uninterrupted times are the
 //! same in both, so the difference is that of the order alone.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::noise::{Noise, draw, key};
@@ -55,6 +57,23 @@ pub fn run(
     config: &Config<'_>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
 ) -> Result<Outcome, ResampleError> {
+    let series = share(config, 0..config.walks(), progress)?;
+    Outcome::of(series, config.per_walk, config.measured)
+}
+
+impl Config<'_> {
+    /// Pairs of nodes, one after the other; the last may have fewer exchanges.
+    pub fn walks(&self) -> u64 {
+        self.samples.div_ceil(self.per_walk.max(1))
+    }
+}
+
+/// The exchanges of these walks, as [`run`] has them: shares one after the other are its series.
+pub fn share(
+    config: &Config<'_>,
+    walks: Range<u64>,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Vec<i64>, ResampleError> {
     if config.samples == 0 {
         return Err(ResampleError::NoSamples);
     }
@@ -66,15 +85,18 @@ pub fn run(
     }
     config.exchange.check()?;
     config.noise.check(2)?;
-    let mut series = vec![0; config.samples as usize];
+    let begin_of = |walk: u64| walk.saturating_mul(config.per_walk).min(config.samples);
+    let count = begin_of(walks.end).saturating_sub(begin_of(walks.start));
+    let mut series = vec![0; count as usize];
     let per_walk = config.per_walk.min(config.samples) as usize;
     let times = key(config.seed, TIME, 0);
-    series.par_chunks_mut(per_walk).enumerate().try_for_each(|(walk, series)| {
-        let first = walk as u64 * config.per_walk;
+    series.par_chunks_mut(per_walk).enumerate().try_for_each(|(index, series)| {
+        let walk = walks.start + index as u64;
+        let first = begin_of(walk);
         let begin =
             |run: u64| [0, 1].map(|side| Side::new(config.noise.run(config.seed, run), side));
         let mut now = 0;
-        let mut sides = begin(walk as u64);
+        let mut sides = begin(walk);
         for (sample, took) in (first..).zip(series.iter_mut()) {
             if config.order == Order::Independent {
                 now = 0;
@@ -90,17 +112,25 @@ pub fn run(
         }
         Ok::<_, ResampleError>(())
     })?;
-    let longest = series.iter().copied().max().unwrap_or(0);
-    let mut distribution = Distribution::new(Unit::for_times_up_to(longest));
-    for &time in &series {
-        distribution.record(time)?;
+    Ok(series)
+}
+
+impl Outcome {
+    /// What all exchanges say, walk by walk.
+    pub fn of(series: Vec<i64>, per_walk: u64, measured: &[i64]) -> Result<Outcome, ResampleError> {
+        let longest = series.iter().copied().max().unwrap_or(0);
+        let mut distribution = Distribution::new(Unit::for_times_up_to(longest));
+        for &time in &series {
+            distribution.record(time)?;
+        }
+        let per_walk = per_walk.min(series.len() as u64) as usize;
+        Ok(Outcome {
+            summary: Summary::of(&series, per_walk),
+            distribution,
+            ks_distance: ks_distance(&series, measured),
+            series,
+        })
     }
-    Ok(Outcome {
-        summary: Summary::of(&series, per_walk),
-        distribution,
-        ks_distance: ks_distance(&series, config.measured),
-        series,
-    })
 }
 
 /// An exchange ends when both sides are through with it.

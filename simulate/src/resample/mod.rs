@@ -13,6 +13,7 @@ mod distribution;
 pub mod exchange;
 mod export;
 mod modes;
+mod parts;
 mod sampler;
 mod series;
 mod side;

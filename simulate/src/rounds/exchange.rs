@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 
 use super::{
     FOREVER, RunError,
-    hits::Hits,
+    aside::Aside,
     lanes::{LANES, Step, untrusted},
     sized,
     tiles::{self, Planned, Tile},
@@ -41,7 +41,7 @@ pub struct State {
     /// Old times that a shift would overwrite too early.
     pub(super) saved: Vec<i64>,
     pub(super) tile: Tile,
-    pub(super) hits: Hits,
+    pub(super) aside: Aside,
 }
 
 impl State {

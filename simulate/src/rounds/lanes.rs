@@ -1,7 +1,7 @@
 //! The hot loop: neighbouring ranks receive, combine and send on, as if there were no detours. Ranks
 //! whose result lies beyond their clear time are put aside, and settled when they are many.
 
-use super::{hits::Hits, periodic::Hit};
+use super::{aside::Aside, periodic::Hit};
 use crate::{
     loggops::MessageCost,
     noise::{Periodic, RunNoise, WorkError},
@@ -105,7 +105,7 @@ pub struct Block<'a, 'n, const GAPS: bool> {
     pub recv_free: &'a mut [i64],
     pub step: &'a Step,
     pub noise: &'a RunNoise<'n>,
-    pub hits: &'a mut Hits,
+    pub aside: &'a mut Aside,
 }
 
 impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
@@ -132,7 +132,7 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
                 self.few(groups * LANES, rest)?;
             }
         }
-        if self.hits.is_empty() { Ok(()) } else { self.settle() }
+        if self.aside.is_empty() { Ok(()) } else { self.settle() }
     }
 }
 
@@ -189,7 +189,7 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         if GAPS {
             *chunk_mut(self.recv_free, place) = next_free;
         }
-        if self.hits.is_full() { self.settle() } else { Ok(()) }
+        if self.aside.is_full() { self.settle() } else { Ok(()) }
     }
 
     #[inline]
@@ -210,14 +210,14 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
                 begin = begin.max(free[lane]);
             }
             let place = place + lane;
-            self.hits.push(place, self.ranks.at(place), begin + message.transfer, own[lane]);
+            self.aside.push(place, self.ranks.at(place), begin + message.transfer, own[lane]);
         }
     }
 
     #[cold]
     #[inline(never)]
     fn settle(&mut self) -> Result<(), WorkError> {
-        self.hits.settle::<GAPS>(self.step, self.noise, self.time, self.clear)
+        self.aside.settle::<GAPS>(self.step, self.noise, self.time, self.clear)
     }
 
     /// The last few, with ranks beside them that nothing can happen to.

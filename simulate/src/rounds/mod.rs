@@ -15,9 +15,9 @@
 //! Two kernels follow these rules. [`exchange`] is the fast one: exact preemption, every rank sends
 //! and receives in each round, messages are eager. [`general`] does everything else.
 
+mod aside;
 mod exchange;
 mod general;
-mod hits;
 mod lanes;
 mod pass;
 pub mod path;

@@ -1,7 +1,7 @@
 //! One round over one array: who hears from whom, in place.
 
 use super::{
-    hits::Hits,
+    aside::Aside,
     lanes::{Block, Ranks, Source, Step},
     periodic,
 };
@@ -21,7 +21,7 @@ pub struct Round<'a, 'n> {
     pub recv_free: &'a mut [i64],
     pub noise: &'a RunNoise<'n>,
     pub step: Step,
-    pub hits: &'a mut Hits,
+    pub aside: &'a mut Aside,
 }
 
 impl Round<'_, '_> {
@@ -110,9 +110,9 @@ impl Round<'_, '_> {
         width: usize,
         source: Source<'b>,
     ) -> Block<'b, 'b, GAPS> {
-        let Round { ranks, time, clear, recv_free, noise, step, hits } = self;
+        let Round { ranks, time, clear, recv_free, noise, step, aside } = self;
         let periodic = noise.periodic().filter(|noise| periodic::fits(noise, step));
-        Block { periodic, ranks, first, width, source, time, clear, recv_free, step, noise, hits }
+        Block { periodic, ranks, first, width, source, time, clear, recv_free, step, noise, aside }
     }
 }
 

@@ -60,9 +60,9 @@ pub fn run(
             long
         } else {
             let Planned { pattern, step } = rounds[0];
-            let State { time, clear, recv_free, saved, hits, .. } = state;
+            let State { time, clear, recv_free, saved, aside, .. } = state;
             let ranks = Ranks::in_order(0, time.len());
-            one(&mut Round { ranks, time, clear, recv_free, noise, step, hits }, pattern, saved)?;
+            one(&mut Round { ranks, time, clear, recv_free, noise, step, aside }, pattern, saved)?;
             1
         };
         rounds = &rounds[done..];
@@ -113,7 +113,7 @@ fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
 }
 
 fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, tile, hits, .. } = state;
+    let State { time, clear, recv_free, tile, aside, .. } = state;
     let all = time.len();
     let distances = rounds.iter().map(|round| match round.pattern {
         Pattern::Shift { distance } => distance as usize,
@@ -152,12 +152,12 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
                 recv_free: &mut recv_free[gaps],
                 noise,
                 step: *step,
-                hits,
+                aside,
             };
             piece.shift_from(&t[halo - distance..], distance)?;
             let ranks = Ranks::in_order(all + first - halo, all);
             let mut before =
-                Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step, hits };
+                Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step, aside };
             before.shift_up(wrong.min(halo), distance)?;
         }
         end = first;
@@ -171,7 +171,7 @@ fn columns(
     noise: &RunNoise<'_>,
     state: &mut State,
 ) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, tile, hits, .. } = state;
+    let State { time, clear, recv_free, tile, aside, .. } = state;
     let all = time.len();
     let rows = all / row;
     let width = (TILE / rows).clamp(LANES, row);
@@ -198,7 +198,7 @@ fn columns(
                 edges => edges,
             };
             let mut round =
-                Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step, hits };
+                Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step, aside };
             one(&mut round, pattern, saved)?;
         }
         // Nobody asks for more than times after the last round.

@@ -124,9 +124,9 @@ pub(super) fn json<R: Read + Seek>(
         let settings = lanes::settings(reader, lane);
         let (from, to) = lanes::span(reader, lane);
         let header = serde_json::json!({
-            "host": reader.manifest().host,
-            "kernel": reader.manifest().kernel,
-            "lane": lanes::name(reader, lane),
+            "host": one_line(&reader.manifest().host),
+            "kernel": one_line(&reader.manifest().kernel),
+            "lane": one_line(&lanes::name(reader, lane)),
         });
         let t_min = serde_json::json!(settings.map(|s| s.t_min_ns));
         let threshold = serde_json::json!(settings.map(|s| s.threshold_ns));
@@ -160,9 +160,13 @@ fn source_cells(source: &Source) -> String {
     format!("{class},{},{},{}", quoted(&source.name), quoted(unit), quoted(detail))
 }
 
-/// A CSV cell. Names come from processes, so nothing in them may end the cell or the line.
+/// A CSV cell. Names come from processes, so nothing in them may end the cell or the line, nor be
+/// taken for a formula by a spreadsheet.
 fn quoted(cell: &str) -> String {
-    let cell = one_line(cell);
+    let mut cell = one_line(cell);
+    if cell.starts_with(['=', '+', '-', '@']) {
+        cell.insert(0, '\'');
+    }
     if cell.contains([',', '"', ';']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }
 

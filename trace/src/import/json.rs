@@ -10,7 +10,14 @@ use super::{ImportError, ImportedRun, Text};
 const SHAPES: &str = "an array of [start, length] or of {\"start_ns\", \"len_ns\"}, \
                       or an object with `detours` or `runs`";
 
+/// In memory every number takes a multiple of its text.
+const MAX_JSON: usize = 64 << 20;
+
 pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
+    if text.bytes.len() > MAX_JSON {
+        let limit = MAX_JSON as u64;
+        return Err(ImportError::TooLarge { file: text.file.to_owned(), limit });
+    }
     let value: Value = serde_json::from_slice(text.bytes).map_err(|error| {
         text.line_error(error.line() as u64, format!("it is not JSON ({error})"), SHAPES)
     })?;

@@ -26,8 +26,9 @@ use std::path::Path;
 pub use detect::Format;
 pub use to_trace::{ImportedTrace, imported_to_trace, runs_to_trace};
 
-/// What a file may unpack to; noise files are a few megabytes.
-const MAX_TEXT: u64 = 2 << 30;
+/// What a file may unpack to; noise files are a few megabytes. In memory it takes several times as
+/// much.
+const MAX_TEXT: u64 = 256 << 20;
 /// Memory an xz stream may ask for: `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB: u32 = 256 << 10;
 

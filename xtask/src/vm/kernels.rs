@@ -30,6 +30,14 @@ impl Processor {
         }
     }
 
+    /// Whether this machine has it.
+    pub fn is_ours(self) -> bool {
+        match self {
+            Processor::X86 => cfg!(target_arch = "x86_64"),
+            Processor::Arm => cfg!(target_arch = "aarch64"),
+        }
+    }
+
     /// As rustc calls it, linked with a C library that can be linked statically.
     pub fn target(self) -> &'static str {
         match self {

@@ -3,13 +3,13 @@
 //! (a kernel, QEMU, a compiler) is skipped by name.
 
 pub mod accuracy;
-mod archive;
+pub mod archive;
 mod console;
 mod initramfs;
-mod kernels;
+pub mod kernels;
 mod machine;
 mod page;
-mod programs;
+pub mod programs;
 pub mod rtla;
 mod tools;
 

@@ -1,6 +1,9 @@
 //! The programs for the guests, linked statically: the product, the loads and the kernel tests.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -10,7 +13,11 @@ use super::{
     kernels::Processor,
     tools,
 };
-use crate::{exec, workspace::Workspace};
+use crate::{
+    exec,
+    tools::{Toolchain, remap},
+    workspace::Workspace,
+};
 
 pub struct Programs {
     pub detour: PathBuf,
@@ -34,20 +41,39 @@ impl Compiler {
         Ok(Compiler { processor, c, c_flags })
     }
 
-    /// Builds in release mode.
-    pub fn build(&self, workspace: &Workspace) -> Result<Programs> {
+    /// Builds the product alone, in a directory of its own, with nothing of this machine in it.
+    pub fn product(&self, workspace: &Workspace, directory: &Path) -> Result<PathBuf> {
+        let toolchain = Toolchain::find(&workspace.root)?;
+        let mut cargo = self.cargo(workspace);
+        cargo.args(["--package", "detour", "--bin", "detour", "--target-dir"]).arg(directory);
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", remap(workspace, &toolchain)?.join("\u{1f}"));
+        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+        let messages = exec::output(&mut cargo)?;
+        let target = self.processor.target();
+        executable(&messages, "detour", false)
+            .with_context(|| format!("cargo built no detour for {target}"))
+    }
+
+    fn cargo(&self, workspace: &Workspace) -> Command {
         let target = self.processor.target();
         let underscored = target.replace('-', "_");
         let mut cargo = exec::cargo(&workspace.root);
         cargo.args(["build", "--release", "--locked", "--target", target]);
-        cargo.args(["--package", "detour", "--package", "loadgen", "--bins", "--test", "kernel"]);
         cargo.arg("--message-format=json-render-diagnostics");
         cargo.env(format!("CC_{underscored}"), &self.c);
         cargo.env(format!("CFLAGS_{underscored}"), &self.c_flags);
-        if !is_ours(self.processor) {
+        if !self.processor.is_ours() {
             // It comes with rustc and links for every processor; the system's knows its own only.
             cargo.env(format!("CARGO_TARGET_{}_LINKER", underscored.to_uppercase()), "rust-lld");
         }
+        cargo
+    }
+
+    /// Builds in release mode.
+    pub fn build(&self, workspace: &Workspace) -> Result<Programs> {
+        let target = self.processor.target();
+        let mut cargo = self.cargo(workspace);
+        cargo.args(["--package", "detour", "--package", "loadgen", "--bins", "--test", "kernel"]);
         let messages = exec::output(&mut cargo)?;
         let found = |name: &str, test: bool| {
             executable(&messages, name, test)
@@ -63,7 +89,7 @@ impl Compiler {
 
 /// The C compiler, which one dependency needs.
 fn c_compiler(root: &Path, processor: Processor) -> Result<String> {
-    let (name, remedy) = match (processor, is_ours(processor)) {
+    let (name, remedy) = match (processor, processor.is_ours()) {
         (_, true) => ("cc", "apt-get install gcc"),
         (Processor::Arm, _) => (
             "aarch64-linux-gnu-gcc",
@@ -76,14 +102,6 @@ fn c_compiler(root: &Path, processor: Processor) -> Result<String> {
     match exec::command(name, root).arg("--version").output() {
         Ok(output) if output.status.success() => Ok(name.to_owned()),
         _ => bail!("no C compiler for {}: {remedy}", processor.architecture()),
-    }
-}
-
-/// Whether this machine has that processor.
-fn is_ours(processor: Processor) -> bool {
-    match processor {
-        Processor::X86 => cfg!(target_arch = "x86_64"),
-        Processor::Arm => cfg!(target_arch = "aarch64"),
     }
 }
 

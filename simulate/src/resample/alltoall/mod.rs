@@ -12,6 +12,8 @@ mod pairing;
 mod resampled;
 mod traced;
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::noise::Noise;
@@ -50,20 +52,31 @@ pub fn run(
     config: &Config<'_>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
 ) -> Result<Outcome, ResampleError> {
-    run_in_chunks(config, CHUNK, progress)
+    share(config, 0..config.samples, progress)
 }
 
-fn run_in_chunks(
+/// The samples of these numbers. Shares [`join`](Outcome::join) to what [`run`] gives.
+pub fn share(
     config: &Config<'_>,
+    samples: Range<u64>,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Outcome, ResampleError> {
+    share_in_chunks(config, samples, CHUNK, progress)
+}
+
+fn share_in_chunks(
+    config: &Config<'_>,
+    all: Range<u64>,
     chunk: u64,
     progress: Option<&(dyn Fn(u64) + Sync)>,
 ) -> Result<Outcome, ResampleError> {
     let unit = check(config)?;
     let none = || Outcome::new(config.processors, unit);
-    (0..config.samples.div_ceil(chunk))
+    (0..(all.end.saturating_sub(all.start)).div_ceil(chunk))
         .into_par_iter()
         .try_fold(none, |mut outcome, index| {
-            let samples = index * chunk..config.samples.min((index + 1) * chunk);
+            let first = all.start + index * chunk;
+            let samples = first..all.end.min(first + chunk);
             let count = samples.end - samples.start;
             match &config.mode {
                 Mode::Resample(sampler) => {
@@ -79,7 +92,7 @@ fn run_in_chunks(
             Ok(outcome)
         })
         .try_reduce(none, |mut one, other| {
-            one.merge(&other)?;
+            one.join(&other)?;
             Ok(one)
         })
 }

@@ -1,9 +1,11 @@
 //! What many samples of an all-to-all add up to.
 
+use serde::{Deserialize, Serialize};
+
 use crate::resample::{Distribution, DistributionError, Unit};
 
 /// Times in ps.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub processors: u64,
     pub samples: u64,
@@ -14,7 +16,21 @@ pub struct Outcome {
     /// When the last processor is done.
     pub total: Distribution,
     /// Time in exchanges, over all processors and samples.
+    #[serde(with = "as_text")]
     exchanging: i128,
+}
+
+/// Needs more digits than JSON readers take.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(number: &i128, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&number.to_string())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<i128, D::Error> {
+        String::deserialize(from)?.parse().map_err(Error::custom)
+    }
 }
 
 impl Outcome {
@@ -49,7 +65,8 @@ impl Outcome {
         Ok(())
     }
 
-    pub(super) fn merge(&mut self, other: &Outcome) -> Result<(), DistributionError> {
+    /// Adds other samples of the same.
+    pub fn join(&mut self, other: &Outcome) -> Result<(), DistributionError> {
         self.idle.merge(&other.idle)?;
         self.idle_first.merge(&other.idle_first)?;
         self.total.merge(&other.total)?;
@@ -60,7 +77,8 @@ impl Outcome {
 
     /// Mean time of an exchange, interruptions included.
     pub fn exchange_mean(&self) -> f64 {
-        let ends = self.samples as f64 * (self.processors * (self.processors - 1)) as f64;
+        let processors = self.processors as f64;
+        let ends = self.samples as f64 * processors * (processors - 1.0);
         self.exchanging as f64 / ends.max(1.0)
     }
 

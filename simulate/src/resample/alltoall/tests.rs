@@ -108,7 +108,7 @@ fn threads_and_chunks_leave_no_trace_in_the_result() {
         let config = Config { mode, ..resample(9, 1_003) };
         let on = |threads, chunk| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| run_in_chunks(&config, chunk, None).unwrap())
+            pool.install(|| share_in_chunks(&config, 0..config.samples, chunk, None).unwrap())
         };
         let one = on(1, CHUNK);
         assert_eq!(one.samples, 1_003);

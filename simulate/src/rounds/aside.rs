@@ -4,35 +4,53 @@
 //! Nearly all of them turn out to be clear: a rank waited for a message while a detour came and went.
 //! All they need is the time of their next one. The few that were hit are computed exactly.
 
-use super::lanes::{Step, untrusted};
+use super::lanes::{LANES, Step, untrusted};
 use crate::noise::{LOOKED_UP, Local, RunNoise, WorkError};
 
 /// Ranks whose time, as if there were no detours, lies beyond their clear time.
-#[derive(Debug, Default)]
-pub struct Hits {
-    places: Vec<u32>,
-    ranks: Vec<u64>,
+#[derive(Debug)]
+pub struct Aside {
+    /// How many there are; behind them lie old ones.
+    count: usize,
+    places: [u32; LOOKED_UP],
+    ranks: [u64; LOOKED_UP],
     /// When the message was there.
-    arrived: Vec<i64>,
+    arrived: [i64; LOOKED_UP],
     /// When the rank's last send had left its CPU.
-    own: Vec<i64>,
+    own: [i64; LOOKED_UP],
 }
 
-impl Hits {
+impl Default for Aside {
+    fn default() -> Aside {
+        Aside {
+            count: 0,
+            places: [0; LOOKED_UP],
+            ranks: [0; LOOKED_UP],
+            arrived: [0; LOOKED_UP],
+            own: [0; LOOKED_UP],
+        }
+    }
+}
+
+impl Aside {
+    /// There must be room.
     #[inline]
     pub fn push(&mut self, place: usize, rank: u64, arrived: i64, own: i64) {
-        self.places.push(place as u32);
-        self.ranks.push(rank);
-        self.arrived.push(arrived);
-        self.own.push(own);
+        let at = self.count;
+        self.places[at] = place as u32;
+        self.ranks[at] = rank;
+        self.arrived[at] = arrived;
+        self.own[at] = own;
+        self.count = at + 1;
     }
 
+    /// Whether there is no room for another group.
     pub fn is_full(&self) -> bool {
-        self.places.len() >= LOOKED_UP
+        self.count + LANES > LOOKED_UP
     }
 
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.count == 0
     }
 
     /// Puts times and clear times right. `time` holds what they would be without detours.
@@ -47,25 +65,18 @@ impl Hits {
             return Err(WorkError::Overflow);
         }
         let mut until = [0; LOOKED_UP];
-        for first in (0..self.places.len()).step_by(LOOKED_UP) {
-            let last = self.places.len().min(first + LOOKED_UP);
-            let (ranks, arrived) = (&self.ranks[first..last], &self.arrived[first..last]);
-            noise.clear_from(ranks, arrived, &mut until);
-            for (at, &until) in (first..last).zip(&until) {
-                let place = self.places[at] as usize;
-                if until >= time[place] {
-                    clear[place] = until;
-                    continue;
-                }
-                let local = noise.local(self.ranks[at]);
-                (time[place], clear[place]) =
-                    exactly::<GAPS>(step, &local, self.arrived[at], self.own[at])?;
+        noise.clear_from(self.count, &self.ranks, &self.arrived, &mut until);
+        for (at, &until) in until[..self.count].iter().enumerate() {
+            let place = self.places[at] as usize;
+            if until >= time[place] {
+                clear[place] = until;
+                continue;
             }
+            let local = noise.local(self.ranks[at]);
+            (time[place], clear[place]) =
+                exactly::<GAPS>(step, &local, self.arrived[at], self.own[at])?;
         }
-        self.places.clear();
-        self.ranks.clear();
-        self.arrived.clear();
-        self.own.clear();
+        self.count = 0;
         Ok(())
     }
 }

@@ -1,0 +1,164 @@
+//! The nodes of a merged trace, and which of them are far from the others.
+//!
+//! A node is far off in a source when the source's rate, or its share of the node's watched time, is
+//! further from the median of all nodes than [`FAR`] robust deviations and than half the median. The
+//! robust deviation is 1.4826 times the median distance from the median (that of a normal
+//! distribution is its standard deviation), and never less than chance alone gives: for a rate, that
+//! of as many events that know nothing of each other; for a share, [`FINEST_PCT`].
+
+use trace::{Class, Node};
+
+use crate::lanes::{Watched, pct};
+use crate::summary::{CostBasis, Measure, NodeRow, Outlier, SourceRow};
+
+/// Robust deviations.
+pub const FAR: f64 = 5.0;
+/// Of a share of time, in percent: smaller differences cost nothing that shows.
+const FINEST_PCT: f64 = 0.002;
+/// With two nodes both are equally far from their median.
+pub const FEWEST: usize = 3;
+
+pub(crate) fn rows(nodes: &[Node], watched: &[Watched<'_>], basis: CostBasis) -> Vec<NodeRow> {
+    let row = |node: &Node| {
+        let lanes = || lanes_of(node, watched);
+        let states = || lanes().filter_map(|w| w.state);
+        let window_ns = lanes().map(|w| w.window.len_ns()).fold(0, u64::saturating_add);
+        let taken = states().map(|s| s.taken_ns(basis)).fold(0, u64::saturating_add);
+        NodeRow {
+            host: node.host.clone(),
+            kernel: node.kernel.clone(),
+            started_after_s: node.offset_ns as f64 / 1e9,
+            lanes: node.lanes,
+            window_s: window_ns as f64 / 1e9,
+            detours: states().map(|s| s.detours).fold(0, u64::saturating_add),
+            taken_ns_total: taken,
+            noise_pct: pct(taken, window_ns),
+            lost: node.lost.map(Into::into).unwrap_or_default(),
+        }
+    };
+    nodes.iter().map(row).collect()
+}
+
+fn lanes_of<'a, 'w>(
+    node: &'a Node,
+    watched: &'a [Watched<'w>],
+) -> impl Iterator<Item = &'a Watched<'w>> {
+    (0u32..).zip(watched).filter(|(lane, _)| node.has(*lane)).map(|(_, watched)| watched)
+}
+
+/// Nodes far from the others, the furthest first.
+pub(crate) fn outliers(nodes: &[Node], rows: &[NodeRow], sources: &[SourceRow]) -> Vec<Outlier> {
+    // A node that watched nothing has no rates.
+    let seen: Vec<usize> = (0..rows.len()).filter(|&node| rows[node].window_s > 0.0).collect();
+    if seen.len() < FEWEST {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    let noise: Vec<f64> = seen.iter().map(|&node| rows[node].noise_pct).collect();
+    for (at, far) in far(&noise, |_| FINEST_PCT) {
+        all.push(outlier(&rows[seen[at]], None, Measure::NoisePct, far));
+    }
+    for source in sources {
+        let mut parts = vec![(0u64, 0u64); rows.len()];
+        for part in &source.per_lane {
+            if let Some(node) = nodes.iter().position(|node| node.has(part.lane)) {
+                parts[node].0 += part.count;
+                parts[node].1 = parts[node].1.saturating_add(part.cost_ns_total);
+            }
+        }
+        let window = |node: usize| rows[node].window_s;
+        let rate: Vec<f64> = seen.iter().map(|&n| parts[n].0 as f64 / window(n)).collect();
+        let share: Vec<f64> =
+            seen.iter().map(|&n| parts[n].1 as f64 / (window(n) * 1e9) * 100.0).collect();
+        let chance = |at: usize| {
+            let window = window(seen[at]);
+            (median(&rate) * window).max(1.0).sqrt() / window
+        };
+        for (at, far) in far(&rate, chance) {
+            all.push(outlier(&rows[seen[at]], Some(source), Measure::RateHz, far));
+        }
+        for (at, far) in far(&share, |_| FINEST_PCT) {
+            all.push(outlier(&rows[seen[at]], Some(source), Measure::NoisePct, far));
+        }
+    }
+    all.sort_by(|a, b| b.deviations.abs().total_cmp(&a.deviations.abs()));
+    all
+}
+
+struct Far {
+    value: f64,
+    median: f64,
+    deviations: f64,
+}
+
+fn outlier(node: &NodeRow, source: Option<&SourceRow>, measure: Measure, far: Far) -> Outlier {
+    Outlier {
+        host: node.host.clone(),
+        class: source.map(|source| source.class),
+        name: source.map(|source| source.name.clone()),
+        unit: source.and_then(|source| source.unit.clone()),
+        measure,
+        value: far.value,
+        median: far.median,
+        deviations: far.deviations,
+    }
+}
+
+/// Which values are far from the others; `finest` is the least deviation at a value.
+fn far(values: &[f64], finest: impl Fn(usize) -> f64) -> Vec<(usize, Far)> {
+    let median_of = median(values);
+    let distances: Vec<f64> = values.iter().map(|value| (value - median_of).abs()).collect();
+    let robust = 1.4826 * median(&distances);
+    let mut found = Vec::new();
+    for (at, (&value, &distance)) in values.iter().zip(&distances).enumerate() {
+        let deviations = (value - median_of) / robust.max(finest(at));
+        if deviations.abs() > FAR && distance > median_of / 2.0 {
+            found.push((at, Far { value, median: median_of, deviations }));
+        }
+    }
+    found
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        even if even % 2 == 0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        _ => sorted[middle],
+    }
+}
+
+impl Outlier {
+    /// The class, where it is about one source.
+    #[must_use]
+    pub fn source(&self) -> Option<(Class, &str)> {
+        Some((self.class?, self.name.as_deref()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn which(values: &[f64], finest: f64) -> Vec<usize> {
+        far(values, |_| finest).into_iter().map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn one_node_that_is_far_from_the_others_is_found() {
+        assert_eq!(which(&[250.0, 250.2, 249.9, 250.1, 1000.0], 1.0), [4]);
+        assert_eq!(which(&[20.0, 20.0, 0.0, 20.0], 0.5), [2]);
+    }
+
+    #[test]
+    fn what_is_within_the_spread_of_the_others_or_within_chance_is_not() {
+        // Spread out.
+        assert_eq!(which(&[10.0, 20.0, 30.0, 40.0, 60.0], 0.1), [] as [usize; 0]);
+        // All the same but for a part that is small against the whole.
+        assert_eq!(which(&[100.0, 100.0, 100.0, 120.0], 0.1), [] as [usize; 0]);
+        // Far in deviations, but no further than chance.
+        assert_eq!(which(&[1.0, 1.0, 1.0, 4.0], 1.0), [] as [usize; 0]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Several timelines laid one after the other, so that ranks which meet different ones are looked up
+//! together.
+
+use super::{Timeline, lookup::Lookup};
+
+/// Beyond this there is no room for the sums of times.
+const MAX_SPAN: i64 = 1 << 61;
+
+#[derive(Clone, Debug)]
+pub(super) struct SideBySide {
+    lookup: Lookup,
+    /// Where each begins.
+    bases: Vec<i64>,
+    spans: Vec<i64>,
+}
+
+impl SideBySide {
+    /// None where one lookup cannot hold them: too long or too many together, or one of them without
+    /// detours or without end.
+    pub fn new(timelines: &[Timeline]) -> Option<SideBySide> {
+        if timelines.iter().any(Timeline::is_periodic) {
+            return None;
+        }
+        let mut detours = Vec::new();
+        let mut bases = Vec::new();
+        let spans = timelines.iter().map(Timeline::span).collect();
+        let mut base = 0i64;
+        for timeline in timelines {
+            bases.push(base);
+            let (first, _) = timeline.detours().first()?;
+            detours.extend(timeline.detours().iter().map(|(from, to)| (base + from, base + to)));
+            // Beyond the last detour comes the first one of the next turn, whatever it is that lies
+            // there in the lookup.
+            let end = base.checked_add(timeline.span()).filter(|&end| end < MAX_SPAN)?;
+            detours.push((end + first, end + 1));
+            base = end + 1;
+        }
+        if detours.len() >= u32::MAX as usize {
+            return None;
+        }
+        Some(SideBySide { lookup: Lookup::new(detours, base), bases, spans })
+    }
+
+    pub fn len(&self) -> usize {
+        self.bases.len()
+    }
+
+    /// Where one of them begins, and how long it is.
+    #[inline(always)]
+    pub fn place(&self, timeline: usize) -> (i64, i64) {
+        (self.bases[timeline], self.spans[timeline])
+    }
+
+    /// [`Timeline::next_starts`], of positions among all.
+    #[inline(always)]
+    pub fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
+        self.lookup.next_starts(positions, MAX_SPAN);
+    }
+}

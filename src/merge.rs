@@ -1,0 +1,85 @@
+//! `detour merge`: shares of a simulation become one result, traces of a job's nodes one trace.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use trace::{Manifest, Overwrite, Reader, Writer};
+
+use crate::{Verbosity, cli, record, simulate::shard};
+
+pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
+    let mut shares: Vec<&PathBuf> = Vec::new();
+    let mut others: Vec<&PathBuf> = Vec::new();
+    for path in &options.files {
+        if shard::holds_results(path)? { shares.push(path) } else { others.push(path) }
+    }
+    match (shares.first(), others.first()) {
+        (Some(share), Some(other)) => bail!(
+            "{} holds results of a simulation, {} does not: merge one kind at a time",
+            share.display(),
+            other.display()
+        ),
+        (Some(_), None) if options.output.is_some() => {
+            bail!("results of a simulation go to standard output: leave out -o")
+        }
+        (Some(_), None) => shard::merge(&options.files, options.json)?,
+        _ => traces(options, verbosity)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
+    let mut traces = Vec::new();
+    for path in &options.files {
+        traces.push(Reader::open(path)?);
+    }
+    let job = traces.iter().find_map(|trace| trace.manifest().job_id.clone());
+    let path = output(options.output.as_deref(), job.as_deref());
+    // A file that is read must not be written over.
+    if let Some(same) = options.files.iter().find(|file| is_same(file, &path)) {
+        bail!("{} is one of the traces: name another file with -o", same.display());
+    }
+    let manifest =
+        trace::merge(&traces, |manifest| Writer::create(&path, Overwrite::Yes, manifest))
+            .with_context(|| format!("cannot merge into {}", path.display()))?;
+    let skew_s = skew(&manifest);
+    if options.json {
+        let hosts: Vec<&str> = manifest.nodes.iter().map(|node| node.host.as_str()).collect();
+        let said = json!({
+            "output": path,
+            "job_id": manifest.job_id,
+            "nodes": hosts,
+            "lanes": manifest.lanes.len(),
+            "start_skew_s": skew_s,
+        });
+        let text = report::json_safe(&serde_json::to_string_pretty(&said)?);
+        writeln!(std::io::stdout(), "{text}")?;
+    } else if !verbosity.quiet {
+        let name = path.display();
+        eprintln!(
+            "wrote {name}: {} nodes that started within {skew_s:.3} s of each other; see it with: \
+             detour report {name}",
+            manifest.nodes.len()
+        );
+    }
+    Ok(())
+}
+
+/// From the first start to the last, by the nodes' own clocks.
+fn skew(manifest: &Manifest) -> f64 {
+    manifest.nodes.iter().map(|node| node.offset_ns as f64 / 1e9).fold(0.0, f64::max)
+}
+
+fn output(asked: Option<&Path>, job: Option<&str>) -> PathBuf {
+    record::fill_in(asked.unwrap_or(Path::new("detour-%j.detour")), job)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
+}

@@ -1,0 +1,51 @@
+//! Two recorders at once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use trace::Class;
+
+use super::nothing_unaccounted;
+use crate::{
+    reliability,
+    support::{Recording, Scratch, Trace, cpus},
+};
+
+pub fn two_recorders_count_the_same() -> Result<()> {
+    let (cpu, housekeeping) = cpus();
+    let scratch = Scratch::new("pair")?;
+    let (cpu, housekeeping) = (cpu.to_string(), housekeeping.to_string());
+    let arguments = ["-c", &cpu, "-H", &housekeeping, "-d", "60s", "--no-probe"];
+    let first = Recording::start(&scratch.file("first.detour"), &arguments)?;
+    let second = Recording::start(&scratch.file("second.detour"), &arguments)?;
+    std::thread::sleep(Duration::from_secs(3));
+    let first = first.stop()?;
+    // The end of one is no end of the other.
+    std::thread::sleep(Duration::from_millis(500));
+    let second = second.stop()?;
+    let window = |trace: &Trace| trace.lanes_watched().first().copied().context("no lane");
+    let (a, b) = (window(&first)?, window(&second)?);
+    let (from, to) = (a.0.max(b.0), a.1.min(b.1));
+    ensure!(to > from + 2_000_000_000, "they hardly overlap: {a:?} {b:?}");
+    ensure!(b.1 > a.1 + 300_000_000, "the second ended with the first: {a:?} {b:?}");
+    let mut counts = Vec::new();
+    for trace in [&first, &second] {
+        let report = trace.report()?;
+        let lost = nothing_unaccounted(&report)?;
+        ensure!(lost == 0, "{lost} lost");
+        let closure = report["closure_error"].as_f64().context("no closure error")?;
+        ensure!(closure < 1e-4, "closure error {closure:e}");
+        let ticks = trace.records().filter(|(source, _)| source.class == Class::Timer);
+        let starts = ticks.map(|(_, record)| trace.span(record).0);
+        counts.push(starts.filter(|start| (from..to).contains(start)).count() as u64);
+    }
+    let [first, second] = counts[..] else { anyhow::bail!("not two counts") };
+    // One at either edge may begin before it for one of them and after it for the other.
+    ensure!(first > 100 && first.abs_diff(second) <= 2, "{first} and {second} timer interrupts");
+    reliability::note(
+        "two recorders at once on one CPU",
+        1,
+        "both count the same interrupts, neither loses any; the end of one is no end of the other",
+    );
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! A fork bomb's worth of short tasks.
+
+use std::{collections::BTreeSet, fs};
+
+use anyhow::{Context, Result, ensure};
+
+use super::nothing_unaccounted;
+use crate::{
+    reliability,
+    support::{Hidden, Recording, Scratch, cpus, load},
+};
+
+const NAMES: u64 = 64;
+/// A task and its end take longer.
+const APART_NS: u64 = 50_000;
+/// What the recorder may grow by: buffers that fill up, not what every task adds.
+const GROWTH_KIB: u64 = 64 << 10;
+
+pub fn short_tasks_keep_their_names() -> Result<()> {
+    let (cpu, housekeeping) = cpus();
+    let scratch = Scratch::new("forks")?;
+    let arguments = ["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"];
+    let path = scratch.file("trace.detour");
+    let recording = Recording::start(&path, &arguments)?;
+    let before = memory_kib(recording.pid())?;
+    let hidden = Hidden::start();
+    let names = NAMES.to_string();
+    let counted = load(&["forks", "--cpu", &cpu.to_string(), "--seconds", "4", "--names", &names])?;
+    let hidden = hidden.stop();
+    let after = memory_kib(recording.pid())?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
+    let lost = nothing_unaccounted(&report)?;
+    let forks = counted["forks"].as_u64().context("no count of forks")?;
+    ensure!(forks > 1_000, "only {forks} tasks");
+    ensure!(after < before + GROWTH_KIB, "{before} KiB before, {after} KiB after {forks} tasks");
+    let short = |name: &str| name.starts_with("short-");
+    let ours = trace.records().filter(|(s, _)| s.class == trace::Class::Thread && short(&s.name));
+    let (mut tasks, mut different) = (0u64, BTreeSet::new());
+    for (source, _) in ours {
+        tasks += 1;
+        different.insert(&source.name);
+    }
+    let unmatched = report["lost"]["unmatched"].as_u64().context("no count of unmatched")?;
+    let unseen = hidden.may_have_taken(unmatched, APART_NS);
+    ensure!(
+        tasks + lost + unseen >= forks,
+        "{tasks} of {forks} named, {lost} lost, {unseen} unseen"
+    );
+    ensure!(different.len() as u64 == NAMES || lost > 0, "{} names", different.len());
+    reliability::note(
+        &format!("short tasks, {forks} within four seconds"),
+        1,
+        &format!(
+            "all of them named, {lost} records lost; the recorder's memory grew by {} MiB at most",
+            after.saturating_sub(before).div_ceil(1024)
+        ),
+    );
+    Ok(())
+}
+
+/// The most a process ever had in memory.
+fn memory_kib(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    number.context("no VmHWM")
+}

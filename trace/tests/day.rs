@@ -1,0 +1,125 @@
+//! A recording that lasts: a day's events go through the writer as fast as it takes them. Memory stays
+//! flat, and all of it can be read back.
+
+#![cfg(target_os = "linux")]
+
+#[path = "../../tests/reliability/mod.rs"]
+mod reliability;
+
+use std::fs;
+
+use trace::{
+    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Overwrite, Reader, Record, RecordFlags,
+    Source, SourceId, Trailer, Writer,
+};
+
+const LANES: u32 = 2;
+const SOURCES: u32 = 5;
+const PER_SECOND: u64 = 1_000;
+const SECONDS_OF_A_DAY: u64 = 86_400;
+/// Where a block is and what it holds is kept until the end: 48 bytes a second and lane, 8 MiB a day,
+/// and a vector that grows takes twice that while it moves.
+const GROWTH_KIB: u64 = 24 << 10;
+
+#[test]
+fn an_hour_takes_no_more_memory_than_its_first_minutes() {
+    write_and_read("hour", SECONDS_OF_A_DAY / 24);
+}
+
+#[test]
+#[ignore = "a whole day; cargo xtask test --all runs it"]
+fn a_day_takes_no_more_memory_than_its_first_hours() {
+    write_and_read("day", SECONDS_OF_A_DAY);
+}
+
+/// One second of a lane, as the recorder writes it: a block with a detour and its record a
+/// millisecond.
+fn fill(block: &mut Block, second: u64) {
+    block.detours.clear();
+    block.records.clear();
+    for i in 0..PER_SECOND {
+        let number = second * PER_SECOND + i;
+        let start_ns = number * 1_000_000 + number * 7_919 % 1_000;
+        let net_ns = 1_500 + number * 31 % 700;
+        let len_ns = net_ns + 800;
+        block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
+        block.records.push(Record {
+            start_ns: start_ns + 300,
+            gross_ns: net_ns,
+            net_ns,
+            cost_ns: len_ns,
+            source: SourceId((number % u64::from(SOURCES)) as u32),
+            cpu: block.lane.0 as u16,
+            depth: 1,
+            flags: RecordFlags::IN_DETOUR,
+        });
+    }
+}
+
+fn write_and_read(name: &str, seconds: u64) {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.detour"));
+    let lanes = (0..LANES).map(|cpu| Lane::Cpu { cpu }).collect();
+    let manifest = Manifest { lanes, ..Manifest::default() };
+    let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
+    for id in 0..SOURCES {
+        let source = Source {
+            class: Class::Timer,
+            name: format!("timer {id}"),
+            unit: None,
+            detail: None,
+            pids: Vec::new(),
+            own: false,
+        };
+        writer.add_source(SourceId(id), &source).expect("added");
+    }
+    let mut blocks: Vec<Block> = (0..LANES).map(|lane| Block::new(LaneId(lane))).collect();
+    let mut early_kib = 0;
+    for second in 0..seconds {
+        for block in &mut blocks {
+            fill(block, second);
+            writer.write_block(block).expect("written");
+        }
+        writer.flush().expect("flushed");
+        if second == seconds / 10 {
+            early_kib = peak_kib();
+        }
+    }
+    let late_kib = peak_kib();
+    writer.finish(Trailer::default()).expect("finished");
+    assert!(late_kib <= early_kib + GROWTH_KIB, "{early_kib} KiB, then {late_kib} KiB");
+
+    let reader = Reader::open(&path).expect("opened");
+    assert_eq!(reader.truncated(), None);
+    let mut seen = vec![0u64; LANES as usize];
+    let mut expected = Block::new(LaneId(0));
+    for block in reader.blocks() {
+        let block = block.expect("a block");
+        let second = &mut seen[block.lane.0 as usize];
+        expected.lane = block.lane;
+        fill(&mut expected, *second);
+        assert!(block == expected, "second {second} of {:?} is another", block.lane);
+        *second += 1;
+    }
+    assert!(seen.iter().all(|&second| second == seconds), "{seen:?} of {seconds} seconds");
+    assert_eq!(reader.trailer().map(|trailer| trailer.lost), Some(Lost::default()));
+    let bytes = fs::metadata(&path).map_or(0, |meta| meta.len());
+    fs::remove_file(&path).expect("removed");
+    let events = 2 * PER_SECOND * u64::from(LANES) * seconds;
+    reliability::note(
+        &format!("a recording of a {name}: {events} events through the writer"),
+        1,
+        &format!(
+            "all {} MB read back the same; peak memory {} KiB after a tenth, {} KiB at the end",
+            bytes / 1_000_000,
+            early_kib,
+            late_kib
+        ),
+    );
+}
+
+/// The most this process ever had in memory.
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+    line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+}

@@ -1,0 +1,132 @@
+#!/bin/bash
+# A cluster of one host: munged, slurmctld and two node daemons, run inside a root that holds Debian's
+# packages and nothing else, in namespaces of its own. When this script ends, so does everything it
+# started. Results are lines as a test binary prints them.
+set -u
+export PATH=/usr/sbin:/usr/bin
+state=/run/cluster
+mkdir -p $state/munge $state/ctld $state/node1 $state/node2 /work/jobs
+cd /work/jobs || exit 1
+
+show_logs() {
+    for log in "$state"/*.log; do
+        echo "--- $log"
+        tail -n 30 "$log"
+    done
+}
+
+# Nobody else's key, nobody else's socket.
+mungekey --create --keyfile $state/munge/key
+munged --force --key-file=$state/munge/key --socket=$state/munge/socket \
+    --pid-file=$state/munge/pid --log-file=$state/munged.log --seed-file=$state/munge/seed
+
+slurmctld -f /etc/slurm/slurm.conf -L $state/slurmctld.log
+for node in node1 node2; do
+    # Each has a name of its own for its host.
+    unshare --uts sh -c "echo $node >/proc/sys/kernel/hostname && \
+        exec slurmd -N $node -f /etc/slurm/slurm.conf -L $state/$node.log"
+done
+ready=
+for _ in $(seq 150); do
+    [ "$(sinfo --noheader --format=%T 2>/dev/null)" = idle ] && ready=yes && break
+    sleep 0.2
+done
+if [ -z "$ready" ]; then
+    echo "slurm does not start: $(sinfo 2>&1)"
+    show_logs
+    echo "@slurm cannot start"
+    exit 0
+fi
+echo "@slurm started"
+
+fail() {
+    echo "$1"
+    show_logs
+    return 1
+}
+
+# One that is ready only after the time agreed on starts five seconds later, on a busy machine.
+record_on_two_nodes() {
+    for _ in 1 2 3; do
+        record_together || return
+        # One clock here: nodes that were ready in time start within a moment.
+        skew=$(sed -n 's/.*"start_skew_s": \([0-9]*\).*/\1/p' merged.json)
+        [ "$skew" = 0 ] && return
+        echo "the nodes started $skew s apart"
+    done
+    fail "they never started together"
+}
+
+record_together() {
+    rm -f ./*.detour
+    timeout 60 srun -N2 --ntasks-per-node=1 detour record --quiet --no-bpf -d 2s --align 5s ||
+        fail "srun failed" || return
+    set -- detour-*.detour
+    [ $# = 2 ] || fail "two files were to be written, not $*" || return
+    case "$*" in
+    detour-*-node1-?-*.detour\ detour-*-node2-?-*.detour) ;;
+    *) fail "job, host and rank are not in the names: $*" || return ;;
+    esac
+    job=${1#detour-}
+    job=${job%%-*}
+    detour merge --json detour-"$job"-*.detour >merged.json || fail "merge failed" || return
+    cat merged.json
+    [ -f "detour-$job.detour" ] || fail "no detour-$job.detour was written" || return
+    detour report "detour-$job.detour" >report.txt || fail "report failed" || return
+    grep -A 5 '^Nodes' report.txt || fail "the report has no nodes" || return
+    grep -q '^node1, node2' report.txt || fail "the report does not name the nodes" || return
+}
+
+simulate_as_a_job_array() {
+    set -- simulate collective --ranks 2..4Ki --runs 64 --noise periodic:1000Hz,100us
+    cat >array.sh <<END
+#!/bin/sh
+exec detour $* --shard \$SLURM_ARRAY_TASK_ID/8 -o share-\$SLURM_ARRAY_TASK_ID.json
+END
+    timeout 120 sbatch --wait --array=1-8 --output=array-%a.out array.sh ||
+        fail "sbatch failed" || return
+    detour merge --json share-*.json | grep -v messages_per_s >joined.json
+    detour "$@" --json | grep -v messages_per_s >whole.json
+    [ -s whole.json ] || fail "nothing was simulated" || return
+    cmp joined.json whole.json || fail "the shares give other results" || return
+    rm share-5.json
+    detour merge share-*.json 2>refused.txt && { fail "a missing share went unnoticed" || return; }
+    grep -q 'of 8 shares 5 is missing' refused.txt || fail "$(cat refused.txt)" || return
+}
+
+whole() {
+    detour report --json "$1" 2>/dev/null | grep -q '"truncated": null'
+}
+
+job_recorded_by_prolog_and_epilog() {
+    timeout 60 srun -N2 --comment=detour sleep 3 || fail "srun failed" || return
+    # srun does not wait for the epilog, nor the epilog for long.
+    for _ in $(seq 100); do
+        set -- /var/lib/detour/jobs/detour-*-node?-*.detour
+        [ $# = 2 ] && whole "$1" && whole "$2" && break
+        sleep 0.2
+    done
+    echo "recorded: $*"
+    [ -z "$(sinfo --noheader --states=drain,down --format=%n)" ] ||
+        fail "prolog or epilog drained a node" || return
+    [ -z "$(ls /var/lib/detour/jobs/*.pid 2>/dev/null)" ] ||
+        fail "the epilog left a pid file" || return
+    [ $# = 2 ] && [ -f "$1" ] || fail "two recordings were expected, not $*" || return
+    whole "$1" && whole "$2" || fail "a recording is not whole" || return
+}
+
+passed=0
+failed=0
+for test in "$@"; do
+    if "$test"; then
+        echo "test slurm::$test ... ok"
+        passed=$((passed + 1))
+    else
+        echo "test slurm::$test ... FAILED"
+        failed=$((failed + 1))
+    fi
+done
+word=ok
+[ $failed = 0 ] || word=FAILED
+echo "test result: $word. $passed passed; $failed failed; 0 ignored"
+exit 0
