@@ -1,6 +1,6 @@
 //! Loads the BPF object, attaches what this kernel offers, and talks to the maps.
 
-use std::{fs, io, sync::Arc};
+use std::{fs, io, sync::Arc, time::Duration};
 
 use aya::{
     Ebpf, EbpfLoader,
@@ -33,6 +33,9 @@ use crate::{
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/detour.bpf.o");
 
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// Longer than a host keeps a CPU to itself, as a rule.
+const UNDER_WAY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Error)]
 pub enum BpfError {
@@ -365,6 +368,19 @@ impl Bpf {
     pub fn watch(&self, wanted: impl Fn(u32) -> Wanted) {
         for cpu in 0..self.shared.cpus() {
             self.shared.set_flags(cpu, wanted(cpu).flags());
+        }
+    }
+
+    /// Ends all watching, and waits for programs that were under way: a CPU that its host takes away
+    /// in the middle of one sends its record whenever it comes back.
+    pub fn watch_nothing(&self) {
+        self.watch(|_| Wanted::Nothing);
+        // Waits as the kernel does before it frees a program. It says no where CPUs run without a
+        // tick (nohz_full).
+        let global = libc::MEMBARRIER_CMD_GLOBAL;
+        // SAFETY: takes two numbers, touches no memory.
+        if unsafe { libc::syscall(libc::SYS_membarrier, global, 0) } != 0 {
+            std::thread::sleep(UNDER_WAY);
         }
     }
 

@@ -264,7 +264,7 @@ impl Session {
         std::thread::sleep(Duration::from_millis(5));
         let ended_ns = monotonic_ns();
         if let Some(bpf) = &self.bpf {
-            bpf.watch(|_| Wanted::Nothing);
+            bpf.watch_nothing();
         }
         let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
         let incidents = self.incidents.said();
