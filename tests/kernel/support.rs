@@ -176,6 +176,25 @@ pub fn load(arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
+/// A load in the background: ended with the test.
+pub struct Load(pub Child);
+
+impl Load {
+    /// Keeps a CPU from being idle. An idle one has no regular tick.
+    pub fn burn(cpu: u32) -> Result<Load> {
+        let mut burn = loadgen()?;
+        burn.args(["burn", "--cpu", &cpu.to_string(), "--seconds", "600"]);
+        Ok(Load(burn.stdout(Stdio::null()).spawn()?))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A burst, as the daemon wrote it down.
 pub struct Burst {
     pub start: u64,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{
     pty::{Terminal, running_s},
-    support::{Needs, Test, cpus, detour, loadgen},
+    support::{Load, Needs, Test, cpus, detour, loadgen},
 };
 
 pub const TESTS: &[Test] = &[
@@ -14,16 +14,6 @@ pub const TESTS: &[Test] = &[
     ("a_node_is_watched_without_a_probe", Needs::Root, without_a_probe),
     ("a_programs_threads_are_watched", Needs::Root, a_program),
 ];
-
-/// The load of a test: ended with it.
-struct Load(std::process::Child);
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn a_daemon_is_on_screen() -> Result<()> {
     let (measured, _) = cpus();

@@ -8,12 +8,13 @@ use trace::Class;
 use super::nothing_unaccounted;
 use crate::{
     reliability,
-    support::{Recording, Scratch, Trace, cpus},
+    support::{Load, Recording, Scratch, Trace, cpus},
 };
 
 pub fn two_recorders_count_the_same() -> Result<()> {
     let (cpu, housekeeping) = cpus();
     let scratch = Scratch::new("pair")?;
+    let _ticks = Load::burn(cpu)?;
     let (cpu, housekeeping) = (cpu.to_string(), housekeeping.to_string());
     let arguments = ["-c", &cpu, "-H", &housekeeping, "-d", "60s", "--no-probe"];
     let first = Recording::start(&scratch.file("first.detour"), &arguments)?;
