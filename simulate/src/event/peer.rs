@@ -294,9 +294,7 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
         } else {
             (Part::GapPerByte, gap)
         };
-        // A reception that takes no CPU time is not met by a detour, though a send is: only so do the
-        // published figures of a system with o = 0 come out. No run of the peer shows the rule.
-        let noise = if o > 0 { self.noise(host, cpu, time, o)? } else { 0 };
+        let noise = self.noise(host, cpu, time, o)?;
         self.next_cpu[cpu] = time + o + noise + longer.1;
         self.next_rcv[nic] = time + self.params.gap + gap;
         let taken = Taken { start: time, asked: o, more: longer, noise, transfer: gap };

@@ -51,9 +51,11 @@ impl Console {
     /// Takes in one line; what it asks for is returned.
     pub fn look(&mut self, line: &str) -> Option<Wish> {
         self.slipped |= line.contains(SLIP);
-        // A message of the kernel's may stand before it on the same line.
+        // A message of the kernel's may stand before it on the same line, and right behind it.
         let (_, said) = line.split_once("@vm ")?;
-        let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+        let word_ends = said.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(said.len());
+        let (word, rest) = said.split_at(word_ends);
+        let rest = rest.trim_start();
         match word {
             "up" => self.up_s = rest.parse().ok(),
             "kernel" => self.release = Some(rest.to_owned()),
@@ -132,6 +134,8 @@ mod tests {
     #[test]
     fn the_guest_may_ask_for_nmis() {
         assert_eq!(Console::default().look("@vm nmi"), Some(Wish::Nmi));
+        let disturbed = "@vm nmi[   70.514409] Uhhuh. NMI received for unknown reason 21 on CPU 0.";
+        assert_eq!(Console::default().look(disturbed), Some(Wish::Nmi));
         assert_eq!(Console::default().look("nmi"), None);
     }
 }
