@@ -40,6 +40,20 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
+/// Elements by their indices, without asking for each whether it is there: vectors cannot. Panics
+/// where one is not.
+#[inline(always)]
+pub fn gather<T: Copy, const N: usize>(list: &[T], indices: &[u32; N], found: &mut [T; N]) {
+    let most = indices.iter().fold(0, |most, &index| index.max(most));
+    assert!((most as usize) < list.len(), "an index beyond the list");
+    for (found, &index) in found.iter_mut().zip(indices) {
+        // SAFETY: the largest of them is below the length.
+        #[allow(unsafe_code)]
+        let element = unsafe { list.get_unchecked(index as usize) };
+        *found = *element;
+    }
+}
+
 /// This element will be needed soon; nothing happens where there is none.
 #[inline(always)]
 pub fn prefetch<T>(list: &[T], index: usize) {

@@ -1,9 +1,12 @@
 //! Detours found by position: a table says where to begin, a short scan does the rest.
 
+use crate::simd;
+
 /// Detours in time order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lookup {
-    /// Start and end of each, side by side: whoever looks at one looks at the other.
+    /// Start and end of each, side by side: whoever looks at one looks at the other. The last two
+    /// are none: what comes after the last one, and comes again.
     detours: Vec<(i64, i64)>,
     /// For each stretch of `1 << shift` ps, the first detour that ends after its begin.
     first_in: Vec<u32>,
@@ -11,8 +14,9 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// The ends must rise, and there must be fewer than 4 billion.
-    pub fn new(detours: Vec<(i64, i64)>, span: i64) -> Lookup {
+    /// The ends must rise, and there must be fewer than 4 billion. Beyond the last detour the next one
+    /// starts at `again`.
+    pub fn new(mut detours: Vec<(i64, i64)>, span: i64, again: i64) -> Lookup {
         // About as many stretches as detours: the scan after the look-up is short, and the table does
         // not push the detours out of the cache.
         let wanted = (detours.len() as i64).clamp(1, 1 << 22);
@@ -30,45 +34,57 @@ impl Lookup {
             }
             first_in.push(first as u32);
         }
+        detours.extend([(again, i64::MAX); BEYOND]);
         Lookup { detours, first_in, shift }
     }
 
     pub fn detours(&self) -> &[(i64, i64)] {
-        &self.detours
+        &self.detours[..self.detours.len() - BEYOND]
     }
 
     /// The first detour that ends after a position; their number when none does.
     #[inline]
     pub fn first_after(&self, position: i64) -> usize {
         let mut first = self.first_in[(position >> self.shift) as usize] as usize;
-        while self.detours.get(first).is_some_and(|&(_, end)| end <= position) {
+        while self.detours[first].1 <= position {
             first += 1;
         }
         first
     }
 
     /// Replaces each position by the time from there to the start of the first detour that has not
-    /// ended, which beyond the last is `again`; negative inside one.
+    /// ended, or of what comes beyond the last; negative inside one.
     #[inline(always)]
-    pub fn next_starts<const N: usize>(&self, positions: &mut [i64; N], again: i64) {
-        let again = (again, i64::MAX);
+    pub fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
         // All look-ups of one kind together: they do not wait for each other.
-        let mut first = [0u32; N];
-        for (first, position) in first.iter_mut().zip(&*positions) {
-            *first = self.first_in[(position >> self.shift) as usize];
+        let mut indices = [0; N];
+        for (index, position) in indices.iter_mut().zip(&*positions) {
+            *index = (position >> self.shift) as u32;
         }
-        for (first, position) in first.iter().zip(positions) {
-            let mut first = *first as usize + 1;
-            let here = self.detours.get(first - 1).copied().unwrap_or(again);
-            let beyond = self.detours.get(first).copied().unwrap_or(again);
+        let (mut first, mut here, mut beyond) = ([0; N], [(0, 0); N], [(0, 0); N]);
+        simd::gather(&self.first_in, &indices, &mut first);
+        simd::gather(&self.detours, &first, &mut here);
+        simd::gather(&self.detours[1..], &first, &mut beyond);
+        let (mut next, mut left, mut late) = ([0; N], [0; N], 0);
+        for lane in 0..N {
             // One step without a branch: which of the two it is cannot be foreseen.
-            let ended = here.1 <= *position;
-            let mut next = if ended { beyond } else { here };
-            while next.1 <= *position {
-                first += 1;
-                next = self.detours.get(first).copied().unwrap_or(again);
+            let ended = here[lane].1 <= positions[lane];
+            next[lane] = if ended { beyond[lane].0 } else { here[lane].0 };
+            left[lane] = if ended { beyond[lane].1 } else { here[lane].1 } - 1 - positions[lane];
+            late |= left[lane];
+        }
+        if late < 0 {
+            for ((next, left), position) in next.iter_mut().zip(left).zip(&*positions) {
+                if left < 0 {
+                    *next = self.detours[self.first_after(*position)].0;
+                }
             }
-            *position = next.0 - *position;
+        }
+        for (position, next) in positions.iter_mut().zip(next) {
+            *position = next - *position;
         }
     }
 }
+
+/// How many are looked at without asking whether they are there.
+const BEYOND: usize = 2;

@@ -38,7 +38,7 @@ impl SideBySide {
         if detours.len() >= u32::MAX as usize {
             return None;
         }
-        Some(SideBySide { lookup: Lookup::new(detours, base), bases, spans })
+        Some(SideBySide { lookup: Lookup::new(detours, base, MAX_SPAN), bases, spans })
     }
 
     pub fn len(&self) -> usize {
@@ -54,6 +54,6 @@ impl SideBySide {
     /// [`Timeline::next_starts`], of positions among all.
     #[inline(always)]
     pub fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
-        self.lookup.next_starts(positions, MAX_SPAN);
+        self.lookup.next_starts(positions);
     }
 }

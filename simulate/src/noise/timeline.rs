@@ -82,8 +82,10 @@ impl Timeline {
         if kept.len() >= u32::MAX as usize {
             return Err(TimelineError::TooMany(kept.len()));
         }
+        // Beyond the last detour comes the first one of the next turn.
+        let again = kept.first().map_or(MAX_SPAN, |(start, _)| span + start);
         Ok(Timeline {
-            lookup: Lookup::new(kept, span),
+            lookup: Lookup::new(kept, span, again),
             last_start,
             span,
             free: span - lost,
@@ -219,12 +221,7 @@ impl Timeline {
     /// ended; negative inside one.
     #[inline(always)]
     pub(super) fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
-        let Some(&(start, _)) = self.detours().first() else {
-            positions.fill(MAX_SPAN);
-            return;
-        };
-        // Beyond the last detour comes the first one of the next turn.
-        self.lookup.next_starts(positions, self.span + start);
+        self.lookup.next_starts(positions);
     }
 }
 

@@ -11,6 +11,17 @@ use crate::{
 /// Ranks computed at once: two vectors of the widest kind.
 pub const LANES: usize = 16;
 
+/// One for each of them.
+static BITS: [i64; LANES] = {
+    let mut bits = [0; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        bits[lane] = 1 << lane;
+        lane += 1;
+    }
+    bits
+};
+
 /// A clear time that is not to be trusted comes before everything, but is still known.
 const UNTRUSTED: i64 = 1 << 61;
 
@@ -172,46 +183,24 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         Ok(())
     }
 
+    /// Everything is read where it lies: of a copy made here, in pieces, vectors have to wait.
     #[cold]
     #[inline(never)]
     fn near_detours(&mut self, at: usize) -> Result<(), WorkError> {
         let place = self.first + at;
         let (senders, sender) = self.source.find(self.time, at);
-        let from = *chunk(senders, sender);
-        let own = *chunk(self.time, place);
-        let free = if GAPS { *chunk(self.recv_free, place) } else { [0; LANES] };
+        let from = chunk(senders, sender);
+        let own = chunk(self.time, place);
+        let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
         let clear = chunk(self.clear, place);
-        let step = self.step;
-        let again = Again::<GAPS> { step, own: &own, from: &from, clear, recv_free: &free };
+        let again = Again::<GAPS> { step: self.step, own, from, clear, recv_free };
         let (done, next_free, hit) = simd::widest(again);
-        self.put_aside(hit, place, &own, &from, &free);
+        again.put_aside(hit, self.aside, self.ranks, place);
         *chunk_mut(self.time, place) = done;
         if GAPS {
             *chunk_mut(self.recv_free, place) = next_free;
         }
         if self.aside.is_full() { self.settle() } else { Ok(()) }
-    }
-
-    #[inline]
-    fn put_aside(
-        &mut self,
-        mut hit: u32,
-        place: usize,
-        own: &[i64; LANES],
-        from: &[i64; LANES],
-        free: &[i64; LANES],
-    ) {
-        let message = &self.step.message;
-        while hit != 0 {
-            let lane = hit.trailing_zeros() as usize;
-            hit &= hit - 1;
-            let mut begin = from[lane] + message.latency;
-            if GAPS {
-                begin = begin.max(free[lane]);
-            }
-            let place = place + lane;
-            self.aside.push(place, self.ranks.at(place), begin + message.transfer, own[lane]);
-        }
     }
 
     #[cold]
@@ -237,7 +226,7 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let (own, from, step) = (&own, &from, self.step);
         let again = Again::<GAPS> { step, own, from, clear: &clear, recv_free: &free };
         let (done, next_free, hit) = simd::Kernel::run(again);
-        self.put_aside(hit, place, own, from, &free);
+        again.put_aside(hit, self.aside, self.ranks, place);
         self.time[place..place + used].copy_from_slice(&done[..used]);
         if GAPS {
             self.recv_free[place..place + used].copy_from_slice(&next_free[..used]);
@@ -285,12 +274,31 @@ impl Lanes {
 
 /// The hot loop once more, for which of the ranks lie beyond their clear times: the loop itself keeps
 /// its results in registers and has no time to say so.
+#[derive(Clone, Copy)]
 struct Again<'a, const GAPS: bool> {
     step: &'a Step,
     own: &'a [i64; LANES],
     from: &'a [i64; LANES],
     clear: &'a [i64; LANES],
     recv_free: &'a [i64; LANES],
+}
+
+impl<const GAPS: bool> Again<'_, GAPS> {
+    /// Those that were hit; the first of them has this place.
+    #[inline]
+    fn put_aside(&self, mut hit: u32, aside: &mut Aside, ranks: &Ranks, place: usize) {
+        let message = &self.step.message;
+        while hit != 0 {
+            let lane = hit.trailing_zeros() as usize;
+            hit &= hit - 1;
+            let mut begin = self.from[lane] + message.latency;
+            if GAPS {
+                begin = begin.max(self.recv_free[lane]);
+            }
+            let place = place + lane;
+            aside.push(place, ranks.at(place), begin + message.transfer, self.own[lane]);
+        }
+    }
 }
 
 impl<const GAPS: bool> simd::Kernel for Again<'_, GAPS> {
@@ -301,11 +309,15 @@ impl<const GAPS: bool> simd::Kernel for Again<'_, GAPS> {
     fn run(self) -> Self::Output {
         let Again { step, own, from, clear, recv_free } = self;
         let lanes = Lanes::receive::<GAPS>(step, own, from, clear, recv_free);
-        let mut hit = 0;
-        for (lane, (done, clear)) in lanes.done.iter().zip(clear).enumerate() {
-            hit |= u32::from(done > clear) << lane;
+        // A bit each, out of the sign: of comparisons, the compiler makes no vectors.
+        let mut hits = [0; LANES];
+        for ((hit, bit), (done, clear)) in
+            hits.iter_mut().zip(BITS).zip(lanes.done.iter().zip(clear))
+        {
+            *hit = ((clear - done) >> 63) & bit;
         }
-        (lanes.done, lanes.free, hit)
+        let hit = hits.iter().fold(0, |all, hit| all | hit);
+        (lanes.done, lanes.free, hit as u32)
     }
 }
 
