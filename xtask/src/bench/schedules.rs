@@ -6,11 +6,11 @@ use super::{Bench, Figure, number};
 use crate::exec;
 
 /// Writes the schedule with 2^power ranks.
-fn write(bench: &Bench, power: u32) -> Result<String> {
-    let file = bench.file(&format!("dissemination-{power}.goal"));
+fn write(bench: &Bench, power: u32, graph: &str) -> Result<String> {
+    let file = bench.file(&format!("dissemination-{power}-{graph}.goal"));
     let ranks = format!("2^{power}");
     let mut command = bench.detour();
-    command.args(["goal", "gen", "--op", "barrier", "--graph", "peer", "--ranks", &ranks, "-o"]);
+    command.args(["goal", "gen", "--op", "barrier", "--graph", graph, "--ranks", &ranks, "-o"]);
     exec::run(command.arg(&file))?;
     file.into_os_string().into_string().ok().context("the directory of build products has no name")
 }
@@ -31,14 +31,19 @@ fn power(bench: &Bench) -> u32 {
 
 pub fn speed(bench: &Bench) -> Result<Vec<Figure>> {
     let power = power(bench);
-    let file = write(bench, power)?;
-    let rate = |more: &[&str]| {
-        let own = ["simulate", "goal", &file, "--net", "cnl"];
+    let file = write(bench, power, "peer")?;
+    let in_order = write(bench, power, "in-order")?;
+    let rate = |file: &str, more: &[&str]| {
+        let own = ["simulate", "goal", file, "--net", "cnl"];
         best(bench, &[&own[..], more].concat(), "/messages_per_s")
     };
-    let silent = rate(&["-j", "1"])?;
-    let noisy = rate(&["-j", "1", "--noise", "periodic:1000Hz,100us"])?;
-    let two = rate(&["-j", "2", "--runs", "2"])?;
+    let one = ["-j", "1"];
+    let with_noise = ["-j", "1", "--noise", "periodic:1000Hz,100us"];
+    let silent = rate(&file, &one)?;
+    let noisy = rate(&file, &with_noise)?;
+    let two = rate(&file, &["-j", "2", "--runs", "2"])?;
+    let silent_in_order = rate(&in_order, &one)?;
+    let noisy_in_order = rate(&in_order, &with_noise)?;
     let text = best(bench, &["goal", "stats", &file], "/read_mb_per_s")?;
     let at = |rate: f64| format!("{:.1} M at 2^{power} ranks", rate / 1e6);
     Ok(vec![
@@ -49,6 +54,18 @@ pub fn speed(bench: &Bench) -> Result<Vec<Figure>> {
             silent >= 10e6,
         ),
         Figure::judged("the same with periodic noise", "6 M", at(noisy), noisy >= 6e6),
+        Figure::judged(
+            "the same schedule in program order",
+            "10 M",
+            at(silent_in_order),
+            silent_in_order >= 10e6,
+        ),
+        Figure::judged(
+            "the same with periodic noise, in program order",
+            "6 M",
+            at(noisy_in_order),
+            noisy_in_order >= 6e6,
+        ),
         Figure::judged(
             "two runs of it on two cores, against one run on one",
             "as long",
@@ -73,7 +90,7 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
     }
     let mut figures = Vec::new();
     for (power, what, target, limit) in cases {
-        let file = write(bench, power)?;
+        let file = write(bench, power, "peer")?;
         let mut command = bench.detour();
         command.args(["simulate", "goal", &file, "--net", "cnl", "-j", "1", "--json"]);
         let gb = exec::peak_memory(&mut command)? as f64 / 1e9;

@@ -41,10 +41,11 @@ pub fn write(workspace: &Workspace, claims: &[Claim]) -> Result<()> {
     text.push_str(
         "\n\"Tried\" is what others got with the same parameters where the paper leaves a choice \
          open.\n\n\
-         Published quartiles (the real traces are found through `DETOUR_DATA`): the runs behind them \
-         took their seed from the clock, in seconds, so runs of the same second are one run. In \
-         brackets is where the quartile of as many independent runs as they took seconds lies, with \
-         99.9 % probability, by the runs made here.\n\n\
+         Published quartiles (the real traces are found through `DETOUR_DATA`): in brackets is where \
+         the quartile of as many runs lies, with 99.9 % probability, by the runs made here. The traces \
+         are rounded as they were for the published runs: awk turned them into ps, and one that prints \
+         large numbers with six digits leaves, in clusters of detours, only the last of those that then \
+         begin together. Without that, daint is 3 to 10 % slower than published.\n\n\
          Not reproduced: the slowdowns at one million ranks of the 2010 study's own systems and its \
          application results, whose traces were never published; the rows on real traces show their \
          form.\n",
