@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // It may quote a file of somebody else's.
-            let said = ::report::message_safe(&format!("{error:#}"));
+            let said = ::report::message_safe(&in_words(&error));
             // Not eprintln: where nobody can read it any more, that would panic.
             let _ = writeln!(std::io::stderr(), "detour: {said}");
             ExitCode::FAILURE
@@ -64,10 +64,41 @@ struct Verbosity {
     verbose: bool,
 }
 
+/// With its causes, each once: some messages name theirs, with what to do about it behind.
+fn in_words(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
+        if said.is_empty() {
+            cause
+        } else if said.contains(&cause) {
+            said
+        } else {
+            format!("{said}: {cause}")
+        }
+    })
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn causes_are_said_once() {
+        let cause = || anyhow!("no space left");
+        assert_eq!(in_words(&cause().context("cannot write x")), "cannot write x: no space left");
+        let named = cause().context("cannot write x: no space left; free some");
+        assert_eq!(in_words(&named), "cannot write x: no space left; free some");
+        let far = Err::<(), _>(named).context("cannot merge");
+        let said = far.map_err(|error| in_words(&error));
+        assert_eq!(said, Err("cannot merge: cannot write x: no space left; free some".to_owned()));
+    }
 }

@@ -21,13 +21,15 @@ pub(crate) fn headline(summary: &Summary, options: Options) -> Option<String> {
 
 /// Where, how long, how much, and who most of it.
 pub(crate) fn sentence(summary: &Summary) -> String {
-    let mut sentence = format!(
-        "{}, kernel {}, {}{}: ",
-        or_unknown(&summary.host),
-        or_unknown(&summary.kernel),
-        time(summary.duration_s * 1e9),
-        place(summary)
-    );
+    // Another tool's file says neither where it is from nor what ran there.
+    let mut sentence = String::new();
+    if !summary.host.is_empty() {
+        sentence.push_str(&format!("{}, ", safe(&summary.host)));
+    }
+    if !summary.kernel.is_empty() {
+        sentence.push_str(&format!("kernel {}, ", safe(&summary.kernel)));
+    }
+    sentence.push_str(&format!("{}{}: ", time(summary.duration_s * 1e9), place(summary)));
     sentence.push_str(&verdict(summary));
     let most: Vec<String> = summary
         .sources
@@ -46,10 +48,6 @@ pub(crate) fn sentence(summary: &Summary) -> String {
 pub(crate) fn warning(summary: &Summary) -> Option<String> {
     let reason = summary.truncated.as_ref()?;
     Some(format!("This recording is cut off: {}. What came before is good.", safe(reason)))
-}
-
-fn or_unknown(name: &str) -> String {
-    if name.is_empty() { "unknown".to_owned() } else { safe(name) }
 }
 
 fn place(summary: &Summary) -> String {
