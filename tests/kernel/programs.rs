@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::support::{
-    self, Needs, Recording, Scratch, Test, Trace, bursts, cpus, detour, loadgen, separate, sum,
-    text,
+    self, Load, Needs, Recording, Scratch, Test, Trace, bursts, cpus, detour, loadgen, separate,
+    sum, text,
 };
 
 pub const TESTS: &[Test] = &[
@@ -93,20 +93,12 @@ fn follow_beside_daemon(seconds: &str) -> Result<usize> {
 fn a_running_process_can_be_watched_by_pid() -> Result<()> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("pid")?;
-    let mut burn = loadgen()?
-        .args(["burn", "--cpu", &cpu.to_string(), "--seconds", "30"])
-        .stdout(std::process::Stdio::null())
-        .spawn()?;
+    let burn = Load::burn(cpu)?;
     std::thread::sleep(Duration::from_millis(100));
-    let result =
-        Recording::start(&scratch.file("trace.detour"), &["--pid", &burn.id().to_string()])
-            .and_then(|recording| {
-                std::thread::sleep(Duration::from_secs(1));
-                recording.stop()
-            });
-    let _ = burn.kill();
-    burn.wait()?;
-    let report = result?.report()?;
+    let pid = burn.0.id().to_string();
+    let recording = Recording::start(&scratch.file("trace.detour"), &["--pid", &pid])?;
+    std::thread::sleep(Duration::from_secs(1));
+    let report = recording.stop()?.report()?;
     let burners = threads(&report, "burn");
     ensure!(burners.len() == 1, "{}", report["threads"]);
     ensure!(report["threads"].as_array().map(Vec::len) == Some(1), "{}", report["threads"]);

@@ -37,7 +37,7 @@ pub fn run(workspace: &Workspace, page_only: bool) -> Result<bool> {
 }
 
 const FAULTS: &[&str] = &["--test", "kernel", "--", "faults::"];
-const DAY: &[&str] = &["--test", "day", "--", "--ignored"];
+pub const DAY: &[&str] = &["--test", "day", "--", "--ignored"];
 
 impl Reliability {
     fn at(workspace: &Workspace) -> Reliability {

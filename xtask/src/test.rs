@@ -12,7 +12,11 @@ use std::{
 use anyhow::Result;
 
 use crate::{
-    bench, dist, ebpf, exec, fuzz, page, reliability::Reliability, slurm, tally::Tally, vm,
+    bench, dist, ebpf, exec, fuzz, page,
+    reliability::{self, Reliability},
+    slurm,
+    tally::Tally,
+    vm,
     workspace::Workspace,
 };
 
@@ -78,7 +82,7 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         steps.lines("beside rtla", "osnoise saw more", |say| vm::rtla::run(workspace, false, say));
         steps.step("a day's recording", |tally| {
             let mut command = test_command(workspace);
-            command.args(["--test", "day", "--", "--ignored"]);
+            command.args(reliability::DAY);
             reliability.ask(&mut command);
             exec::watch(&mut command, |line| tally.look(line))?
         });

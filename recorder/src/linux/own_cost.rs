@@ -14,8 +14,9 @@ enum Seen {
 
 #[derive(Default)]
 pub struct OwnCost {
+    /// Those that have ended, too: what is taken stays taken.
     threads: HashMap<String, Seen>,
-    /// Of threads that are gone: what is taken stays taken.
+    /// Of threads whose number another one has now.
     gone_ns: u64,
 }
 
@@ -23,39 +24,27 @@ impl OwnCost {
     /// CPU time so far; of a thread that has ended, as far as it was seen. None where the kernel does
     /// not tell.
     pub fn cpu_ns(&mut self) -> Option<u64> {
-        let mut there = HashMap::with_capacity(self.threads.len());
         for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
             let tid = task.file_name().to_string_lossy().into_owned();
-            let before = self.threads.remove(&tid);
-            let name = || text(task.path().join("comm"));
-            let now = match before {
-                Some(Seen::Probe) => Seen::Probe,
-                None if name() == probes::THREAD_NAME => Seen::Probe,
-                before => {
-                    let times = text(task.path().join("schedstat"));
-                    let took = times.split_whitespace().next().and_then(|ns| ns.parse().ok());
-                    // It ended just now, or its number was given again and counts from nothing.
-                    if let Some(Seen::Took(before)) = before
-                        && took.is_none_or(|took| took < before)
-                    {
-                        self.gone_ns += before;
-                    }
-                    let Some(took) = took else { continue };
-                    Seen::Took(took)
-                }
-            };
-            there.insert(tid, now);
+            let seen = self.threads.entry(tid).or_insert_with(|| {
+                let is_probe = text(task.path().join("comm")) == probes::THREAD_NAME;
+                if is_probe { Seen::Probe } else { Seen::Took(0) }
+            });
+            let Seen::Took(before) = seen else { continue };
+            let times = text(task.path().join("schedstat"));
+            let took = times.split_whitespace().next().and_then(|ns| ns.parse().ok());
+            // One that ended just now has nothing to say any more.
+            let Some(took) = took else { continue };
+            // A number that is given again counts from nothing.
+            if took < *before {
+                self.gone_ns += *before;
+            }
+            *before = took;
         }
-        self.gone_ns += sum(&self.threads);
-        self.threads = there;
-        let total = self.gone_ns + sum(&self.threads);
+        let took = |seen: &Seen| if let Seen::Took(ns) = seen { *ns } else { 0 };
+        let total = self.gone_ns + self.threads.values().map(took).sum::<u64>();
         (total > 0).then_some(total)
     }
-}
-
-fn sum(threads: &HashMap<String, Seen>) -> u64 {
-    let took = |seen: &Seen| if let Seen::Took(ns) = seen { *ns } else { 0 };
-    threads.values().map(took).sum()
 }
 
 #[cfg(test)]
@@ -63,18 +52,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::machine::thread_cpu_ns;
 
     #[test]
     fn work_shows_and_a_probes_work_does_not() {
         let mut own = OwnCost::default();
         // Kernels without scheduler statistics tell nothing.
         let Some(before) = own.cpu_ns() else { return };
-        let spin = || {
-            let start = machine_time();
-            while machine_time() - start < 30_000_000 {
-                std::hint::spin_loop();
-            }
-        };
         std::thread::scope(|scope| {
             let builder = std::thread::Builder::new().name(probes::THREAD_NAME.to_owned());
             let probe = builder.spawn_scoped(scope, || {
@@ -99,10 +83,7 @@ mod tests {
         let (before, with_it) = std::thread::scope(|scope| {
             let before = own.cpu_ns();
             scope.spawn(|| {
-                let start = machine_time();
-                while machine_time() - start < 30_000_000 {
-                    std::hint::spin_loop();
-                }
+                spin();
                 seen.wait();
                 may_end.wait();
             });
@@ -117,7 +98,11 @@ mod tests {
         assert!(own.cpu_ns() >= Some(with_it));
     }
 
-    fn machine_time() -> u64 {
-        crate::machine::thread_cpu_ns()
+    /// For 30 ms of this thread's time.
+    fn spin() {
+        let start = thread_cpu_ns();
+        while thread_cpu_ns() - start < 30_000_000 {
+            std::hint::spin_loop();
+        }
     }
 }

@@ -31,8 +31,8 @@ const METHOD: &str = "\
 - Schedules: dissemination of 1 byte as GOAL text, with the dependencies that LogGOPSim's generator
   writes: a send waits for the receive of the round before, receives for nothing. Then the order of
   what a rank does is only known when it does it; in program order each thing waits for the one before,
-  and no queue is needed. Messages per second as above, text per second around the reading alone, memory that of the whole command, from the text
-  to the times.
+  and no queue is needed. Messages per second as above, text per second around the reading alone,
+  memory that of the whole command, from the text to the times.
 ";
 
 impl Verdict {
