@@ -16,6 +16,7 @@ pub mod noise;
 pub mod quantum;
 pub mod replay;
 pub mod resample;
+mod roomy;
 pub mod rounds;
 mod runs;
 mod simd;

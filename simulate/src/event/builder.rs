@@ -9,6 +9,7 @@ use super::{
     pairs,
     schedule::{ANY, Kind, NOBODY, Op, Pairing, Schedule},
 };
+use crate::roomy;
 
 /// No time and no cost may be longer (13 days): sums of a few of them still fit in 63 bits.
 pub const LONGEST: i64 = 1 << 60;
@@ -90,8 +91,8 @@ impl ScheduleBuilder {
 
     /// Room for so many operations, for callers who know.
     pub fn reserve(&mut self, operations: usize, dependencies: usize) {
-        self.ops.reserve_exact(operations.min(MOST) + 1);
-        self.edges.reserve_exact(dependencies.min(MOST));
+        roomy::reserve_exact(&mut self.ops, operations.min(MOST) + 1);
+        roomy::reserve_exact(&mut self.edges, dependencies.min(MOST));
     }
 
     /// Begins the next rank, 0 first; what follows is added to it.
@@ -222,6 +223,7 @@ impl ScheduleBuilder {
         self.most_cpu = self.most_cpu.max(cpu);
         self.most_nic = self.most_nic.max(nic);
         self.most_slot = self.most_slot.max(cpu).max(nic);
+        roomy::reserve(&mut self.ops, 1);
         self.ops.push(Op {
             size,
             peer,
@@ -257,6 +259,7 @@ impl ScheduleBuilder {
             return;
         }
         self.pending.sort_by_key(|&(on, _, start)| (on, start));
+        roomy::reserve(&mut self.edges, self.pending.len());
         let mut pending = self.pending.drain(..).peekable();
         for (on, op) in self.ops[first as usize..].iter_mut().enumerate() {
             let on = on as u32;

@@ -1,7 +1,8 @@
 //! The exact rules. Every operation is handled once, when it is ready; what it costs and when it ends
 //! is then known at once, even if that is later. Operations whose order could depend on the times
 //! wait in a queue; where the dependencies alone settle the order they are handled as soon as they
-//! are free, and nothing is queued.
+//! are free, and nothing is queued. Nor is what a receive sets free on a rank that has nothing else
+//! to do: receives end one after the other, so nothing can come before it any more.
 //!
 //! A calc or send begins when its dependencies, its CPU and (send) its NIC are ready. A receive costs
 //! no time to post; its overhead overlaps with other work of that CPU, but not with other receives.
@@ -27,8 +28,17 @@ use crate::{
     simd::prefetch,
 };
 
-/// Ranks between the visit at which memory is asked for and the one at which it is needed.
+/// Events between the one at which memory is asked for and the one at which it is needed.
 const AHEAD: usize = 8;
+
+/// An operation that can go on.
+#[derive(Clone, Copy)]
+struct Free {
+    op: u32,
+    rank: u32,
+    /// Of a receive that has its message: when that was there.
+    arrival: Option<i64>,
+}
 
 struct Engine<'a, W> {
     schedule: &'a Schedule,
@@ -40,14 +50,18 @@ struct Engine<'a, W> {
     handshake: bool,
     /// Trust no order but that of time.
     queue_all: bool,
+    /// Only receives that are still to come set something free on a rank that has nothing to do, each
+    /// later than the one before.
+    in_turn: bool,
     states: Vec<State>,
     slots: Vec<Slot>,
     there: Bits,
+    waiting: Vec<u32>,
     matcher: Matcher<'a>,
     queue: Queue,
-    /// Operations (and their ranks) that can go on at once. Last in, first out: what has just been
-    /// touched is still in the cache, and a rank gets as far as it can while it is there.
-    free: Vec<(u32, u32)>,
+    /// What can go on at once. Last in, first out: what has just been touched is still in the cache,
+    /// and a rank gets as far as it can while it is there.
+    free: Vec<Free>,
     /// Operations; a send counts when it has begun.
     done: u64,
     messages: u64,
@@ -90,30 +104,40 @@ fn run_in(
     queue_all: bool,
     watch: impl Watch,
 ) -> Result<Outcome, EventError> {
-    let Buffers { states, slots, there } = std::mem::take(buffers).prepare(schedule);
+    let Buffers { states, slots, there, waiting } = std::mem::take(buffers).prepare(schedule);
+    let work = Work::new(noise);
+    let lookahead = lookahead(schedule, params, rendezvous);
     let mut engine = Engine {
         schedule,
         watch,
         costs: Costs::new(params)?,
         overhead: params.overhead,
         latency: params.latency,
-        work: Work::new(noise),
+        work,
         handshake: rendezvous == Rendezvous::Handshake,
         queue_all,
+        in_turn: false,
         states,
         slots,
         there,
+        waiting,
         matcher: Matcher::new(schedule),
-        queue: Queue::new(lookahead(schedule, params, rendezvous), schedule.ranks()),
+        queue: Queue::new(lookahead),
         free: Vec::new(),
         done: 0,
         messages: 0,
         received: 0,
     };
     engine.start()?;
+    // From here on: at the start a rank's operations are set free one by one. A large message's
+    // receiver sets something free at its sender, the clock of a CPU counts what comes first, and
+    // receives without overhead may end together.
+    let eager = schedule.largest <= params.eager_limit;
+    engine.in_turn = eager && !queue_all && !work.has_clock() && params.overhead > 0;
     engine.go()?;
     let outcome = engine.outcome();
-    *buffers = Buffers { states: engine.states, slots: engine.slots, there: engine.there };
+    let Engine { states, slots, there, waiting, .. } = engine;
+    *buffers = Buffers { states, slots, there, waiting };
     outcome
 }
 
@@ -133,7 +157,7 @@ impl<W: Watch> Engine<'_, W> {
         for rank in 0..self.schedule.ranks() {
             for op in self.schedule.of_rank(rank) {
                 if self.states[op as usize].waits == 0 {
-                    self.free.push((op, rank));
+                    self.free.push(Free { op, rank, arrival: None });
                     self.advance()?;
                 }
             }
@@ -143,24 +167,26 @@ impl<W: Watch> Engine<'_, W> {
 
     #[inline]
     fn advance(&mut self) -> Result<(), EventError> {
-        while let Some((op, rank)) = self.free.pop() {
-            self.freed(op, rank)?;
+        while let Some(free) = self.free.pop() {
+            self.freed(free)?;
         }
         Ok(())
     }
 
-    /// Has the memory of the operations that are next brought closer: each lies somewhere else.
+    /// Has the memory of what is next brought closer, an operation and the one after it in its rank,
+    /// which is likely to follow from it: each rank's lie somewhere else.
     #[inline]
     fn look_ahead(&self) {
         if let Some((op, rank)) = self.queue.upcoming(2 * AHEAD) {
             prefetch(&self.schedule.ops, op as usize);
+            prefetch(&self.schedule.ops, op as usize + 1);
             prefetch(&self.states, op as usize);
+            prefetch(&self.states, op as usize + 1);
             prefetch(&self.slots, self.schedule.slots[rank as usize] as usize);
         }
         if let Some((op, _)) = self.queue.upcoming(AHEAD) {
             // Its own record has come meanwhile.
-            let partner = self.schedule.ops[op as usize].partner;
-            prefetch(&self.states, partner as usize);
+            prefetch(&self.schedule.edges, self.schedule.ops[op as usize].successors as usize);
         }
     }
 
@@ -168,7 +194,7 @@ impl<W: Watch> Engine<'_, W> {
         while let Some((time, event)) = self.queue.pop() {
             self.look_ahead();
             match event {
-                Event::Operation { op, rank } => self.due(op, rank)?,
+                Event::Operation { op, rank } => self.due(time, op, rank)?,
                 Event::Arrival { send } => {
                     if let Some(receive) = self.matcher.arrive(send) {
                         self.states[receive as usize].other = send;
@@ -200,18 +226,21 @@ impl<W: Watch> Engine<'_, W> {
     /// An operation whose dependencies are all fulfilled, or that met its message, goes on at once
     /// if its order is settled, else when its time has come.
     #[inline]
-    fn freed(&mut self, op: u32, rank: u32) -> Result<(), EventError> {
-        let State { time, waits, .. } = self.states[op as usize];
+    fn freed(&mut self, Free { op, rank, arrival }: Free) -> Result<(), EventError> {
         let record = &self.schedule.ops[op as usize];
+        if let Some(arrival) = arrival {
+            return self.receive(op, rank, record, arrival);
+        }
+        let time = self.states[op as usize].time;
         match record.kind {
-            Kind::Send if self.ordered(rank).local => self.send(op, rank, record),
-            Kind::Calc if self.ordered(rank).local => self.calc(op, rank, record),
+            Kind::Send if self.is_next(rank, time) => self.send(op, rank, record),
+            Kind::Calc if self.is_next(rank, time) => self.calc(op, rank, record),
             Kind::Send | Kind::Calc => {
                 self.states[op as usize].waits = QUEUED;
+                self.waiting[rank as usize] += 1;
                 self.queue.operation(time, op, rank);
                 Ok(())
             }
-            Kind::Recv if waits == MATCHED => self.receive(op, rank, record),
             Kind::Recv => {
                 let posted = self.watch.posted(op);
                 self.release(self.schedule.start_successors(op), rank, time, posted);
@@ -225,43 +254,77 @@ impl<W: Watch> Engine<'_, W> {
                 self.there.insert(op);
                 if self.there.contains(record.partner) {
                     let arrival = self.states[record.partner as usize].time;
-                    self.meet(op, rank, time.max(arrival));
+                    self.meet(op, rank, time, arrival);
                 }
                 Ok(())
             }
         }
     }
 
+    /// Whether of all sends and calcs of this rank that are still to come none can be ready before, or
+    /// together with, one that is ready at this time.
+    #[inline]
+    fn is_next(&self, rank: u32, time: i64) -> bool {
+        let alone = || {
+            let slots = &self.schedule.slots[rank as usize..][..2];
+            slots[1] - slots[0] == 1
+                && self.waiting[rank as usize] == 0
+                && self.free.is_empty()
+                && time <= self.slots[slots[0] as usize].received
+        };
+        self.ordered(rank).local || self.in_turn && alone()
+    }
+
     /// An operation whose time has come.
-    fn due(&mut self, op: u32, rank: u32) -> Result<(), EventError> {
+    #[inline]
+    fn due(&mut self, time: i64, op: u32, rank: u32) -> Result<(), EventError> {
         let record = &self.schedule.ops[op as usize];
-        match (record.kind, self.states[op as usize].waits) {
-            (Kind::Calc, _) => self.calc(op, rank, record),
-            (Kind::Send, GRANTED) => self.payload(op, rank, record),
-            (Kind::Send, _) => self.send(op, rank, record),
-            (Kind::Recv, MATCHED | GRANTED) => self.receive(op, rank, record),
-            (Kind::Recv, _) => match self.matcher.post(op) {
+        let state = self.states[op as usize];
+        match (record.kind, state.waits) {
+            // Its message was there before it, and that was not asked for.
+            (Kind::Recv, POSTED) if time < state.time => {
+                self.queue.operation(state.time, op, rank);
+                Ok(())
+            }
+            // Then the message came later: where it is from need not be looked at, it is far away.
+            (Kind::Recv, POSTED) if time > state.time => self.receive(op, rank, record, time),
+            (Kind::Recv, POSTED) => {
+                self.receive(op, rank, record, self.states[record.partner as usize].time)
+            }
+            (Kind::Recv, QUEUED) => match self.matcher.post(op) {
                 Some(send) => {
                     self.states[op as usize].other = send;
                     self.states[op as usize].waits = MATCHED;
-                    self.receive(op, rank, record)
+                    self.receive(op, rank, record, self.states[send as usize].time)
                 }
                 None => {
                     self.states[op as usize].waits = POSTED;
                     Ok(())
                 }
             },
+            (Kind::Recv, _) => {
+                let send = if record.pairing.is_fixed() { record.partner } else { state.other };
+                self.receive(op, rank, record, self.states[send as usize].time)
+            }
+            (Kind::Send, GRANTED) => self.payload(op, rank, record),
+            (Kind::Send, _) => {
+                self.waiting[rank as usize] -= 1;
+                self.send(op, rank, record)
+            }
+            (Kind::Calc, _) => {
+                self.waiting[rank as usize] -= 1;
+                self.calc(op, rank, record)
+            }
         }
     }
 
-    /// A receive and its message both are known.
+    /// A receive, posted then or before, and its message both are known.
     #[inline]
-    fn meet(&mut self, receive: u32, rank: u32, time: i64) {
-        self.states[receive as usize].waits = MATCHED;
+    fn meet(&mut self, receive: u32, rank: u32, posted: i64, arrival: i64) {
         if self.ordered(rank).receives {
-            self.free.push((receive, rank));
+            self.free.push(Free { op: receive, rank, arrival: Some(arrival) });
         } else {
-            self.queue.operation(time, receive, rank);
+            self.queue.operation(posted.max(arrival), receive, rank);
         }
     }
 
@@ -307,8 +370,8 @@ impl<W: Watch> Engine<'_, W> {
         }
         self.there.insert(op);
         if self.there.contains(record.partner) {
-            let posted = self.states[record.partner as usize].time;
-            self.meet(record.partner, record.peer, posted.max(arrival));
+            // When it was posted is known there, and that is far away.
+            self.meet(record.partner, record.peer, arrival, arrival);
         }
         Ok(())
     }
@@ -357,7 +420,13 @@ impl<W: Watch> Engine<'_, W> {
 
     /// A receive that has its message: books the NIC and the overhead.
     #[inline]
-    fn receive(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+    fn receive(
+        &mut self,
+        op: u32,
+        rank: u32,
+        record: &Op,
+        arrival: i64,
+    ) -> Result<(), EventError> {
         let State { time: posted, waits, other } = self.states[op as usize];
         let send = if record.pairing.is_fixed() { record.partner } else { other };
         let size = match record.pairing {
@@ -370,8 +439,7 @@ impl<W: Watch> Engine<'_, W> {
             let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
             return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
         }
-        let arrival = self.states[send as usize].time;
-        if self.handshake && cost.rendezvous && waits == MATCHED {
+        if self.handshake && cost.rendezvous && waits != GRANTED {
             let granted = posted.max(arrival) + self.latency;
             self.watch.granted(op, send, self.latency);
             self.states[op as usize].waits = GRANTED;
@@ -424,7 +492,7 @@ impl<W: Watch> Engine<'_, W> {
             state.time = state.time.max(time);
             state.waits -= 1;
             if state.waits == 0 {
-                self.free.push((successor, rank));
+                self.free.push(Free { op: successor, rank, arrival: None });
             }
         }
     }

@@ -28,9 +28,9 @@ const OPERATION: u32 = 1 << 31;
 impl Queue {
     /// `lookahead`: how much later, at the least, what a rank does reaches another one; 0 if nothing is
     /// known.
-    pub fn new(lookahead: i64, ranks: u32) -> Queue {
+    pub fn new(lookahead: i64) -> Queue {
         if lookahead > 0 {
-            Queue::Windows(Windows::new(lookahead, ranks))
+            Queue::Windows(Windows::new(lookahead))
         } else {
             Queue::Time(Wheel::new())
         }
@@ -53,12 +53,12 @@ impl Queue {
         }
     }
 
-    /// What is about to happen, about that many ranks ahead, if that is known: operation and rank.
+    /// What is about to happen, that many events ahead, if that is known: operation and rank.
     #[inline]
-    pub fn upcoming(&self, ranks: usize) -> Option<(u32, u32)> {
+    pub fn upcoming(&self, events: usize) -> Option<(u32, u32)> {
         match self {
             Queue::Windows(windows) => {
-                windows.upcoming(ranks).map(|(rank, what)| (what & !OPERATION, rank))
+                windows.upcoming(events).map(|(rank, what)| (what & !OPERATION, rank))
             }
             Queue::Time(_) => None,
         }

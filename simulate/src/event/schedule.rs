@@ -37,16 +37,18 @@ pub(crate) enum Pairing {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Op {
+    /// Where its successors begin: those of `requires`, then from `start_successors` on those of
+    /// `irequires`, up to where the next operation's begin. In front, so that this of the next one is
+    /// near.
+    pub successors: u32,
+    pub start_successors: u32,
     /// Bytes of a message, picoseconds of a calc.
     pub size: u64,
     pub peer: u32,
     pub tag: u32,
     pub partner: u32,
-    /// Where its successors begin: those of `requires`, then from `start_successors` on those of
-    /// `irequires`, up to where the next operation's begin.
-    pub successors: u32,
-    pub start_successors: u32,
     pub kind: Kind,
     pub cpu: u8,
     pub nic: u8,

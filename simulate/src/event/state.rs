@@ -5,6 +5,7 @@ use super::{
     schedule::{NOBODY, Schedule},
     work::Met,
 };
+use crate::roomy;
 
 // What an operation does while no dependency is left: beyond any number of dependencies.
 pub(crate) const DONE: u32 = u32::MAX;
@@ -53,20 +54,27 @@ pub(crate) struct Buffers {
     /// Messages that have been sent and receives that have been posted, where the pairing is fixed:
     /// whether the other end is there is asked for each message, and the states are far apart.
     pub there: Bits,
+    /// Sends and calcs of each rank that are in the queue.
+    pub waiting: Vec<u32>,
 }
 
 impl Buffers {
     /// As things stand before a run of this schedule.
     pub fn prepare(self, schedule: &Schedule) -> Buffers {
-        let Buffers { mut states, mut slots, mut there } = self;
+        let Buffers { mut states, mut slots, mut there, mut waiting } = self;
         states.clear();
+        roomy::reserve_exact(&mut states, schedule.operations());
         states.resize(schedule.operations(), State { time: 0, waits: 0, other: NOBODY });
         for &successor in &schedule.edges {
             states[successor as usize].waits += 1;
         }
         slots.clear();
-        slots.resize(schedule.slots.last().copied().unwrap_or(0) as usize, Slot::default());
+        let count = schedule.slots.last().copied().unwrap_or(0) as usize;
+        roomy::reserve_exact(&mut slots, count);
+        slots.resize(count, Slot::default());
         there.reset(schedule.operations());
-        Buffers { states, slots, there }
+        waiting.clear();
+        waiting.resize(schedule.ranks() as usize, 0);
+        Buffers { states, slots, there, waiting }
     }
 }

@@ -15,16 +15,32 @@ use super::wheel::{Key, Wheel};
 const AHEAD: u64 = 64;
 /// Longer windows would not fit the 32 bits of an event's time within its window.
 const LONGEST_WINDOW: u32 = 31;
-const NONE: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// Time since the window's begin.
-    offset: u32,
-    what: u32,
-    rank: u32,
-    /// The next of the same rank in this window.
-    next: u32,
+/// An event of a window: its rank, the time since the window's begin and its number, from the highest
+/// bit to the lowest. In this order a window is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry(u128);
+
+impl Entry {
+    #[inline]
+    fn new(rank: u32, offset: u32, what: u32) -> Entry {
+        Entry(u128::from(rank) << 64 | u128::from(offset) << 32 | u128::from(what))
+    }
+
+    #[inline]
+    fn rank(self) -> u32 {
+        (self.0 >> 64) as u32
+    }
+
+    #[inline]
+    fn offset(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    fn what(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 #[derive(Debug)]
@@ -39,20 +55,17 @@ pub(crate) struct Windows {
     far: Wheel,
     /// Lists that are not in use.
     spare: Vec<Vec<Entry>>,
-    /// The window whose turn it is: its events, the first one of each rank, and the ranks that have
-    /// some.
+    /// The window whose turn it is, in order, and how many of its events have been.
     now: Vec<Entry>,
-    heads: Vec<u32>,
-    ranks: Vec<u32>,
-    visited: usize,
-    /// The rank whose turn it is, and what is left for it, if that is more than one thing.
+    past: usize,
+    /// The rank whose turn it is, and what has been added for it meanwhile.
     rank: u32,
-    local: BinaryHeap<Reverse<(i64, u32)>>,
+    late: BinaryHeap<Reverse<Entry>>,
 }
 
 impl Windows {
     /// Events of a rank cause events of others no sooner than `lookahead` ps later; at least 1.
-    pub fn new(lookahead: i64, ranks: u32) -> Windows {
+    pub fn new(lookahead: i64) -> Windows {
         Windows {
             shift: lookahead.max(1).ilog2().min(LONGEST_WINDOW),
             next: 0,
@@ -61,11 +74,9 @@ impl Windows {
             far: Wheel::new(),
             spare: Vec::new(),
             now: Vec::new(),
-            heads: vec![NONE; ranks as usize],
-            ranks: Vec::new(),
-            visited: 0,
+            past: 0,
             rank: 0,
-            local: BinaryHeap::new(),
+            late: BinaryHeap::new(),
         }
     }
 
@@ -74,64 +85,61 @@ impl Windows {
     #[inline]
     pub fn push(&mut self, time: i64, rank: u32, what: u32) {
         let window = time as u64 >> self.shift;
-        if window < self.next {
-            debug_assert_eq!(rank, self.rank, "an event came too early");
-            self.local.push(Reverse((time, what)));
-        } else if window < self.next + AHEAD {
-            let offset = (time as u64 & ((1 << self.shift) - 1)) as u32;
-            let place = (window % AHEAD) as usize;
-            if self.occupied >> place & 1 == 0 {
-                self.occupied |= 1 << place;
-                self.ahead[place] = self.spare.pop().unwrap_or_default();
-            }
-            self.ahead[place].push(Entry { offset, what, rank, next: NONE });
-        } else {
+        if window >= self.next + AHEAD {
             let key: Key = (time as u128) << 64 | u128::from(rank) << 32 | u128::from(what);
             self.far.push(key);
+            return;
         }
+        let entry = Entry::new(rank, (time as u64 & ((1 << self.shift) - 1)) as u32, what);
+        if window < self.next {
+            debug_assert_eq!(rank, self.rank, "an event came too early");
+            self.late.push(Reverse(entry));
+            return;
+        }
+        let place = (window % AHEAD) as usize;
+        if self.occupied >> place & 1 == 0 {
+            self.occupied |= 1 << place;
+            self.ahead[place] = self.spare.pop().unwrap_or_default();
+        }
+        self.ahead[place].push(entry);
     }
 
     /// Time, rank and number.
     #[inline]
     pub fn pop(&mut self) -> Option<(i64, u32, u32)> {
-        loop {
-            if let Some(Reverse((time, what))) = self.local.pop() {
-                return Some((time, self.rank, what));
-            }
-            let Some(&rank) = self.ranks.get(self.visited) else {
-                if !self.turn() {
-                    return None;
+        let entry = loop {
+            let next = self.now.get(self.past);
+            match self.late.peek() {
+                // A rank's turn ends when nothing is left for it.
+                Some(Reverse(late)) if next.is_none_or(|next| late < next) => {
+                    break self.late.pop()?.0;
                 }
-                continue;
-            };
-            self.visited += 1;
-            self.rank = rank;
-            let begin = (self.next - 1) << self.shift;
-            let mut at = std::mem::replace(&mut self.heads[rank as usize], NONE);
-            let Entry { offset, what, next, .. } = self.now[at as usize];
-            if next == NONE {
-                return Some(((begin + u64::from(offset)) as i64, rank, what));
+                _ => {}
             }
-            while at != NONE {
-                let Entry { offset, what, next, .. } = self.now[at as usize];
-                self.local.push(Reverse(((begin + u64::from(offset)) as i64, what)));
-                at = next;
+            if let Some(&entry) = next {
+                self.past += 1;
+                break entry;
             }
-        }
+            if !self.turn() {
+                return None;
+            }
+        };
+        self.rank = entry.rank();
+        let begin = (self.next - 1) << self.shift;
+        Some(((begin + u64::from(entry.offset())) as i64, entry.rank(), entry.what()))
     }
 
-    /// An event of this window whose turn comes about so many ranks later, and its rank. Exactly so
-    /// where each rank has one, and elsewhere near enough for what it is good for: a hint.
+    /// The event of this window whose turn comes so many events later, but for those that are added:
+    /// its rank and number.
     #[inline]
-    pub fn upcoming(&self, ranks: usize) -> Option<(u32, u32)> {
-        let entry = self.now.get(self.visited + ranks)?;
-        Some((entry.rank, entry.what))
+    pub fn upcoming(&self, events: usize) -> Option<(u32, u32)> {
+        let entry = self.now.get(self.past + events)?;
+        Some((entry.rank(), entry.what()))
     }
 
     /// The next window that has events; false when there is none.
     fn turn(&mut self) -> bool {
-        self.ranks.clear();
-        self.visited = 0;
+        self.past = 0;
         self.now.clear();
         // The list for window `next` first.
         let turned = self.occupied.rotate_right((self.next % AHEAD) as u32);
@@ -148,16 +156,11 @@ impl Windows {
         let begin = window << self.shift;
         while let Some(key) = self.far.pop_before(begin + (1 << self.shift)) {
             let offset = ((key >> 64) as u64 - begin) as u32;
-            let (rank, what) = ((key >> 32) as u32, key as u32);
-            self.now.push(Entry { offset, what, rank, next: NONE });
+            self.now.push(Entry::new((key >> 32) as u32, offset, key as u32));
         }
-        for (index, entry) in (0..).zip(&mut self.now) {
-            let head = &mut self.heads[entry.rank as usize];
-            if *head == NONE {
-                self.ranks.push(entry.rank);
-            }
-            entry.next = std::mem::replace(head, index);
-        }
+        // Pushed while one rank after the other was played, so they are in order piece by piece, which
+        // this sort makes use of.
+        self.now.sort();
         true
     }
 }
@@ -180,7 +183,7 @@ mod tests {
                 0i64..3, 0i64..5_000, 0i64..1_000_000, any::<i64>().prop_map(|far| (far >> 8).abs()),
             ]), 1..800),
         ) {
-            let mut windows = Windows::new(lookahead, 5);
+            let mut windows = Windows::new(lookahead);
             let mut expected: Vec<Vec<(i64, u32)>> = vec![Vec::new(); 5];
             let mut popped = expected.clone();
             let mut causes = (0u32..).zip(causes);
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn at_the_same_time_numbers_decide() {
-        let mut windows = Windows::new(1_000, 2);
+        let mut windows = Windows::new(1_000);
         for what in [7, 3, 5] {
             windows.push(10, 1, what);
         }
