@@ -420,13 +420,7 @@ impl<W: Watch> Engine<'_, W> {
 
     /// A receive that has its message: books the NIC and the overhead.
     #[inline]
-    fn receive(
-        &mut self,
-        op: u32,
-        rank: u32,
-        record: &Op,
-        arrival: i64,
-    ) -> Result<(), EventError> {
+    fn receive(&mut self, op: u32, rank: u32, record: &Op, arrival: i64) -> Result<(), EventError> {
         let State { time: posted, waits, other } = self.states[op as usize];
         let send = if record.pairing.is_fixed() { record.partner } else { other };
         let size = match record.pairing {

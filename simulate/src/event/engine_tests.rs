@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::super::sketch::{params, schedule, sketches};
+use super::super::sketch::{coarse_params, params, reacting, reactions, schedule, sketches};
 use super::*;
 use crate::noise::{Model, Noise, Offsets, Timeline};
 
@@ -26,6 +26,25 @@ fn noise(model: Model) -> Noise {
     Noise::new(timelines, model, Offsets::Random).unwrap().repeating(true)
 }
 
+/// The same ends, or an error both times.
+fn both_ways(schedule: &Schedule, params: &Params, seed: u64) -> Result<(), TestCaseError> {
+    let searching = searching(schedule.clone());
+    let mut buffers = Buffers::default();
+    let silent = Noise::none();
+    let noises = [Model::Preempt, Model::CpuTime].map(noise);
+    let rendezvous = Rendezvous::ClosedForm;
+    for noise in [&silent, &noises[0], &noises[1]] {
+        let noise = noise.run(seed, 0);
+        let fast = run(&mut buffers, schedule, params, rendezvous, &noise);
+        let slow = run_in(&mut buffers, &searching, params, rendezvous, &noise, true, Nobody);
+        prop_assert_eq!(&fast.is_ok(), &slow.is_ok());
+        if let (Ok(fast), Ok(slow)) = (&fast, &slow) {
+            prop_assert_eq!(&fast.ends, &slow.ends);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -33,20 +52,14 @@ proptest! {
     fn what_needs_no_queue_and_no_search_ends_as_with_both(
         sketches in sketches(), wildcards: bool, chained: u8, params in params(), seed: u64,
     ) {
-        let schedule = schedule(&sketches, wildcards, chained);
-        let searching = searching(schedule.clone());
-        let mut buffers = Buffers::default();
-        let silent = Noise::none();
-        let noises = [Model::Preempt, Model::CpuTime].map(noise);
-        for noise in [&silent, &noises[0], &noises[1]] {
-            let noise = noise.run(seed, 0);
-            let fast = run(&mut buffers, &schedule, &params, Rendezvous::ClosedForm, &noise);
-            let slow = run_in(&mut buffers, &searching, &params, Rendezvous::ClosedForm, &noise, true, Nobody);
-            prop_assert_eq!(&fast.is_ok(), &slow.is_ok());
-            if let (Ok(fast), Ok(slow)) = (&fast, &slow) {
-                prop_assert_eq!(&fast.ends, &slow.ends);
-            }
-        }
+        both_ways(&schedule(&sketches, wildcards, chained), &params, seed)?;
+    }
+
+    #[test]
+    fn what_a_receive_sets_free_goes_on_when_its_time_has_come(
+        reactions in reactions(), params in coarse_params(), seed: u64,
+    ) {
+        both_ways(&reacting(&reactions), &params, seed)?;
     }
 
     #[test]

@@ -86,3 +86,77 @@ pub(crate) fn params() -> impl Strategy<Value = Params> {
         },
     )
 }
+
+/// One message: from, to, bytes, calc before it, and which of what its sender did before (receives,
+/// calcs, sends) the calc and the send depend on, and whether on the start alone.
+pub(crate) type Reaction = (u32, u32, u64, Option<i64>, Vec<(prop::sample::Index, bool)>);
+
+pub(crate) fn reactions() -> impl Strategy<Value = Vec<Reaction>> {
+    let on = (any::<prop::sample::Index>(), prop::bool::weighted(0.2));
+    let message = (
+        0..RANKS,
+        0..RANKS,
+        0u64..3,
+        prop::option::weighted(0.4, (0i64..4).prop_map(|units| units * UNIT)),
+        prop::collection::vec(on, 0..3),
+    );
+    prop::collection::vec(message, 1..40)
+}
+
+/// Ranks of one CPU that do something when something has come, in whatever order that is. Nothing
+/// depends on what stands below it, so each of these ends.
+pub(crate) fn reacting(reactions: &[Reaction]) -> Schedule {
+    let mut programs = vec![Vec::new(); RANKS as usize];
+    for (tag, (from, to, bytes, calc, on)) in (0u32..).zip(reactions) {
+        let program = &mut programs[*from as usize];
+        let mut on: Vec<(usize, bool)> = match program.len() {
+            0 => Vec::new(),
+            count => on.iter().map(|(on, start)| (on.index(count), *start)).collect(),
+        };
+        if let Some(ps) = calc {
+            program.push((Step::Calc(*ps), on.clone()));
+            if tag % 2 == 0 {
+                on = vec![(program.len() - 1, false)];
+            }
+        }
+        program.push((Step::Send(*bytes, *to, tag), on));
+        programs[*to as usize].push((Step::Recv(*bytes, *from, tag), Vec::new()));
+    }
+    let mut builder = ScheduleBuilder::new(RANKS);
+    for program in programs {
+        builder.begin_rank();
+        for (step, on) in program {
+            let op = match step {
+                Step::Calc(ps) => builder.calc(ps, 0),
+                Step::Send(bytes, to, tag) => builder.send(bytes, to, tag, 0, 0),
+                Step::Recv(bytes, from, tag) => builder.recv(bytes, from, tag, 0, 0),
+            };
+            for (on, start) in on {
+                let on = OpId(on as u32);
+                if start { builder.irequires(op, on) } else { builder.requires(op, on) }
+            }
+        }
+    }
+    builder.finish().unwrap()
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Calc(i64),
+    Send(u64, u32, u32),
+    Recv(u64, u32, u32),
+}
+
+/// What costs something costs a few of these: things happen together.
+const UNIT: i64 = 100;
+
+pub(crate) fn coarse_params() -> impl Strategy<Value = Params> {
+    (1i64..4, 0i64..3, 0i64..3, 0u64..3).prop_map(|(latency, overhead, gap, eager_limit)| Params {
+        latency: latency * UNIT,
+        overhead: overhead * UNIT,
+        gap: gap * UNIT,
+        gap_per_byte_fs: 0,
+        overhead_per_byte_fs: 0,
+        eager_limit,
+    })
+}
