@@ -17,7 +17,7 @@ use super::{
     queue::{Event, Queue},
     recorder::Recorder,
     schedule::{Kind, NOBODY, Op, Ordered, Pairing, Schedule},
-    state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, State},
+    state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, State, begin_rank},
     stuck::{self, Progress},
     watch::{Nobody, Piece, Watch},
     work::Work,
@@ -62,8 +62,8 @@ struct Engine<'a, W> {
     /// What can go on at once. Last in, first out: what has just been touched is still in the cache,
     /// and a rank gets as far as it can while it is there.
     free: Vec<Free>,
-    /// Operations; a send counts when it has begun.
-    done: u64,
+    /// What is done, by kind: one number for all would have every operation wait for the one before.
+    calcs: u64,
     messages: u64,
     received: u64,
 }
@@ -122,9 +122,9 @@ fn run_in(
         there,
         waiting,
         matcher: Matcher::new(schedule),
-        queue: Queue::new(lookahead),
+        queue: Queue::new(lookahead, schedule.ranks()),
         free: Vec::new(),
-        done: 0,
+        calcs: 0,
         messages: 0,
         received: 0,
     };
@@ -155,6 +155,7 @@ impl<W: Watch> Engine<'_, W> {
     /// Rank by rank what has no dependencies, and what follows from that without the queue.
     fn start(&mut self) -> Result<(), EventError> {
         for rank in 0..self.schedule.ranks() {
+            begin_rank(&mut self.states, self.schedule, rank);
             for op in self.schedule.of_rank(rank) {
                 if self.states[op as usize].waits == 0 {
                     self.free.push(Free { op, rank, arrival: None });
@@ -181,12 +182,16 @@ impl<W: Watch> Engine<'_, W> {
             prefetch(&self.schedule.ops, op as usize);
             prefetch(&self.schedule.ops, op as usize + 1);
             prefetch(&self.states, op as usize);
-            prefetch(&self.states, op as usize + 1);
             prefetch(&self.slots, self.schedule.slots[rank as usize] as usize);
         }
         if let Some((op, _)) = self.queue.upcoming(AHEAD) {
-            // Its own record has come meanwhile.
-            prefetch(&self.schedule.edges, self.schedule.ops[op as usize].successors as usize);
+            // These records have come meanwhile.
+            let [op, next] = [0, 1].map(|after| self.schedule.ops.get(op as usize + after));
+            if let (Some(op), Some(next)) = (op, next) {
+                prefetch(&self.schedule.edges, op.successors as usize);
+                self.there.prefetch(next.partner);
+                prefetch(&self.schedule.ordered, next.peer as usize);
+            }
         }
     }
 
@@ -251,8 +256,10 @@ impl<W: Watch> Engine<'_, W> {
                     return Ok(());
                 }
                 self.states[op as usize].waits = POSTED;
-                self.there.insert(op);
-                if self.there.contains(record.partner) {
+                // Nothing has been sent yet while most programs post their first receives.
+                if self.messages == 0 || !self.there.contains(record.partner) {
+                    self.there.insert(op);
+                } else {
                     let arrival = self.states[record.partner as usize].time;
                     self.meet(op, rank, time, arrival);
                 }
@@ -263,7 +270,7 @@ impl<W: Watch> Engine<'_, W> {
 
     /// Whether of all sends and calcs of this rank that are still to come none can be ready before, or
     /// together with, one that is ready at this time.
-    #[inline]
+    #[inline(always)]
     fn is_next(&self, rank: u32, time: i64) -> bool {
         let alone = || {
             let slots = &self.schedule.slots[rank as usize..][..2];
@@ -338,7 +345,7 @@ impl<W: Watch> Engine<'_, W> {
         let end = self.work.done(rank, &mut slot.met, start, work)?;
         slot.cpu_free = end;
         self.states[op as usize].waits = DONE;
-        self.done += 1;
+        self.calcs += 1;
         let (begun, ended) = self.watch.calc(Piece { op, rank, cpu, nic: cpu, start, end, work });
         self.release(self.schedule.start_successors(op), rank, start, begun);
         self.release(self.schedule.successors(op), rank, end, ended);
@@ -354,7 +361,6 @@ impl<W: Watch> Engine<'_, W> {
         let (begun, ended) = self.watch.sent(what, piece, &cost);
         let Piece { start, end, .. } = piece;
         self.messages += 1;
-        self.done += 1;
         self.release(self.schedule.start_successors(op), rank, start, begun);
         if !cost.rendezvous {
             self.release(self.schedule.successors(op), rank, end, ended);
@@ -368,8 +374,9 @@ impl<W: Watch> Engine<'_, W> {
             self.queue.arrival(arrival, record.peer, first, op);
             return Ok(());
         }
-        self.there.insert(op);
-        if self.there.contains(record.partner) {
+        if !self.there.contains(record.partner) {
+            self.there.insert(op);
+        } else {
             // When it was posted is known there, and that is far away.
             self.meet(record.partner, record.peer, arrival, arrival);
         }
@@ -377,7 +384,7 @@ impl<W: Watch> Engine<'_, W> {
     }
 
     /// The sender's part of a message, or of the request that goes ahead of one.
-    #[inline]
+    #[inline(always)]
     fn inject(
         &mut self,
         ready: i64,
@@ -454,7 +461,6 @@ impl<W: Watch> Engine<'_, W> {
         slot.end = slot.end.max(end);
         let piece = Piece { op, rank, cpu, nic, start, end: taken, work: cost.cpu };
         let moment = self.watch.received(piece, send, &cost);
-        self.done += 1;
         self.received += 1;
         self.states[op as usize].waits = DONE;
         if !record.pairing.is_fixed() {
@@ -506,7 +512,8 @@ impl<W: Watch> Engine<'_, W> {
             _ => Progress::Waiting,
         };
         let operations = schedule.operations() as u64;
-        if self.done < operations || self.received < self.messages {
+        let done = self.calcs + self.messages + self.received;
+        if done < operations || self.received < self.messages {
             let costs = &mut self.costs;
             let large: Vec<bool> = schedule.ops[..schedule.operations()]
                 .iter()

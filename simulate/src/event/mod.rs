@@ -6,6 +6,7 @@
 
 mod bits;
 mod builder;
+mod by_rank;
 mod cost;
 mod engine;
 mod error;

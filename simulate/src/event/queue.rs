@@ -28,9 +28,9 @@ const OPERATION: u32 = 1 << 31;
 impl Queue {
     /// `lookahead`: how much later, at the least, what a rank does reaches another one; 0 if nothing is
     /// known.
-    pub fn new(lookahead: i64) -> Queue {
+    pub fn new(lookahead: i64, ranks: u32) -> Queue {
         if lookahead > 0 {
-            Queue::Windows(Windows::new(lookahead))
+            Queue::Windows(Windows::new(lookahead, ranks))
         } else {
             Queue::Time(Wheel::new())
         }

@@ -51,7 +51,7 @@ const _: () = assert!(size_of::<Slot>() == 64);
 pub(crate) struct Buffers {
     pub states: Vec<State>,
     pub slots: Vec<Slot>,
-    /// Messages that have been sent and receives that have been posted, where the pairing is fixed:
+    /// Of a message whose pairing is fixed the end that came first: it has been sent, or its receive posted:
     /// whether the other end is there is asked for each message, and the states are far apart.
     pub there: Bits,
     /// Sends and calcs of each rank that are in the queue.
@@ -59,15 +59,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// As things stand before a run of this schedule.
+    /// Room for a run of this schedule; the states are for [`begin_rank`] to add.
     pub fn prepare(self, schedule: &Schedule) -> Buffers {
         let Buffers { mut states, mut slots, mut there, mut waiting } = self;
         states.clear();
         roomy::reserve_exact(&mut states, schedule.operations());
-        states.resize(schedule.operations(), State { time: 0, waits: 0, other: NOBODY });
-        for &successor in &schedule.edges {
-            states[successor as usize].waits += 1;
-        }
         slots.clear();
         let count = schedule.slots.last().copied().unwrap_or(0) as usize;
         roomy::reserve_exact(&mut slots, count);
@@ -76,5 +72,19 @@ impl Buffers {
         waiting.clear();
         waiting.resize(schedule.ranks() as usize, 0);
         Buffers { states, slots, there, waiting }
+    }
+}
+
+/// The states of the next rank's operations as they are before a run. Rank by rank, as each begins: what
+/// has been written is read at once.
+#[inline]
+pub(crate) fn begin_rank(states: &mut Vec<State>, schedule: &Schedule, rank: u32) {
+    let ops = schedule.of_rank(rank);
+    let fresh = State { time: 0, waits: 0, other: NOBODY };
+    states.extend(ops.clone().map(|_| fresh));
+    let edges =
+        schedule.ops[ops.start as usize].successors..schedule.ops[ops.end as usize].successors;
+    for &successor in &schedule.edges[edges.start as usize..edges.end as usize] {
+        states[successor as usize].waits += 1;
     }
 }

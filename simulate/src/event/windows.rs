@@ -9,7 +9,10 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::wheel::{Key, Wheel};
+use super::{
+    by_rank::{ByRank, Entry},
+    wheel::{Key, Wheel},
+};
 
 /// Windows ahead for which there is a list each; what is further away is kept in order of time.
 const AHEAD: u64 = 64;
@@ -18,29 +21,15 @@ const LONGEST_WINDOW: u32 = 31;
 
 /// An event of a window: its rank, the time since the window's begin and its number, from the highest
 /// bit to the lowest. In this order a window is played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry(u128);
+#[inline]
+fn entry(rank: u32, offset: u32, what: u32) -> Entry {
+    Entry::from(rank) << 64 | Entry::from(offset) << 32 | Entry::from(what)
+}
 
-impl Entry {
-    #[inline]
-    fn new(rank: u32, offset: u32, what: u32) -> Entry {
-        Entry(u128::from(rank) << 64 | u128::from(offset) << 32 | u128::from(what))
-    }
-
-    #[inline]
-    fn rank(self) -> u32 {
-        (self.0 >> 64) as u32
-    }
-
-    #[inline]
-    fn offset(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    #[inline]
-    fn what(self) -> u32 {
-        self.0 as u32
-    }
+/// Rank, offset and number.
+#[inline]
+fn parts(entry: Entry) -> (u32, u32, u32) {
+    ((entry >> 64) as u32, (entry >> 32) as u32, entry as u32)
 }
 
 #[derive(Debug)]
@@ -61,11 +50,12 @@ pub(crate) struct Windows {
     /// The rank whose turn it is, and what has been added for it meanwhile.
     rank: u32,
     late: BinaryHeap<Reverse<Entry>>,
+    by_rank: ByRank,
 }
 
 impl Windows {
     /// Events of a rank cause events of others no sooner than `lookahead` ps later; at least 1.
-    pub fn new(lookahead: i64) -> Windows {
+    pub fn new(lookahead: i64, ranks: u32) -> Windows {
         Windows {
             shift: lookahead.max(1).ilog2().min(LONGEST_WINDOW),
             next: 0,
@@ -77,6 +67,7 @@ impl Windows {
             past: 0,
             rank: 0,
             late: BinaryHeap::new(),
+            by_rank: ByRank::new(ranks),
         }
     }
 
@@ -90,7 +81,7 @@ impl Windows {
             self.far.push(key);
             return;
         }
-        let entry = Entry::new(rank, (time as u64 & ((1 << self.shift) - 1)) as u32, what);
+        let entry = entry(rank, (time as u64 & ((1 << self.shift) - 1)) as u32, what);
         if window < self.next {
             debug_assert_eq!(rank, self.rank, "an event came too early");
             self.late.push(Reverse(entry));
@@ -124,17 +115,18 @@ impl Windows {
                 return None;
             }
         };
-        self.rank = entry.rank();
+        let (rank, offset, what) = parts(entry);
+        self.rank = rank;
         let begin = (self.next - 1) << self.shift;
-        Some(((begin + u64::from(entry.offset())) as i64, entry.rank(), entry.what()))
+        Some(((begin + u64::from(offset)) as i64, rank, what))
     }
 
     /// The event of this window whose turn comes so many events later, but for those that are added:
     /// its rank and number.
     #[inline]
     pub fn upcoming(&self, events: usize) -> Option<(u32, u32)> {
-        let entry = self.now.get(self.past + events)?;
-        Some((entry.rank(), entry.what()))
+        let (rank, _, what) = parts(*self.now.get(self.past + events)?);
+        Some((rank, what))
     }
 
     /// The next window that has events; false when there is none.
@@ -156,11 +148,9 @@ impl Windows {
         let begin = window << self.shift;
         while let Some(key) = self.far.pop_before(begin + (1 << self.shift)) {
             let offset = ((key >> 64) as u64 - begin) as u32;
-            self.now.push(Entry::new((key >> 32) as u32, offset, key as u32));
+            self.now.push(entry((key >> 32) as u32, offset, key as u32));
         }
-        // Pushed while one rank after the other was played, so they are in order piece by piece, which
-        // this sort makes use of.
-        self.now.sort();
+        self.by_rank.sort(&mut self.now);
         true
     }
 }
@@ -183,7 +173,7 @@ mod tests {
                 0i64..3, 0i64..5_000, 0i64..1_000_000, any::<i64>().prop_map(|far| (far >> 8).abs()),
             ]), 1..800),
         ) {
-            let mut windows = Windows::new(lookahead);
+            let mut windows = Windows::new(lookahead, 5);
             let mut expected: Vec<Vec<(i64, u32)>> = vec![Vec::new(); 5];
             let mut popped = expected.clone();
             let mut causes = (0u32..).zip(causes);
@@ -214,7 +204,7 @@ mod tests {
 
     #[test]
     fn at_the_same_time_numbers_decide() {
-        let mut windows = Windows::new(1_000);
+        let mut windows = Windows::new(1_000, 2);
         for what in [7, 3, 5] {
             windows.push(10, 1, what);
         }
