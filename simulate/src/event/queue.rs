@@ -15,6 +15,7 @@ pub(crate) enum Event {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a run has one of them")]
 pub(crate) enum Queue {
     Windows(Windows),
     /// Keys are the time, then the operation with a bit that puts arrivals at a rank before its
