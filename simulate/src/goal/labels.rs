@@ -51,7 +51,7 @@ impl RankLabels {
 
 /// 12 of `l12`; None for anything else, `l012` included.
 #[inline]
-fn number(label: &[u8]) -> Option<usize> {
+pub(super) fn number(label: &[u8]) -> Option<usize> {
     let (b'l', digits) = label.split_first()? else { return None };
     if digits.is_empty() || digits.len() > 9 || digits[0] == b'0' {
         return None;

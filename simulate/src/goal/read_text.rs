@@ -6,7 +6,7 @@ use super::{
     CalcUnit,
     cursor::{Cursor, Result},
     error::{GoalError, SyntaxError},
-    labels::RankLabels,
+    labels::{self, RankLabels},
     lines::Lines,
 };
 use crate::event::{BuildError, OpId, Schedule, ScheduleBuilder, WILDCARD};
@@ -151,8 +151,10 @@ impl Reader {
                 let hint = "labels are unique within a rank";
                 return Err(cursor.error_from(mark, problem).hint(hint));
             }
-            // Words are ASCII.
-            builder.label_last(std::str::from_utf8(word).unwrap_or(""));
+            // The name it would be given need not be kept. Words are ASCII.
+            if labels::number(word) != Some(op.0 as usize + 1) {
+                builder.label_last(std::str::from_utf8(word).unwrap_or(""));
+            }
             return Ok(());
         }
         match cursor.peek() {
@@ -211,8 +213,9 @@ impl Reader {
         comment: &mut bool,
         builder: &mut ScheduleBuilder,
     ) -> Result<OpId> {
-        match kind {
-            b"calc" => {
+        // Of known length, words are compared as numbers.
+        match <&[u8; 4]>::try_from(kind) {
+            Ok(b"calc") => {
                 cursor.skip(comment);
                 let mark = cursor.mark();
                 let units = cursor.number("a time")?;
@@ -224,14 +227,14 @@ impl Reader {
                 let attributes = attributes(cursor, comment, false)?;
                 Ok(builder.calc(ps, attributes.cpu))
             }
-            b"send" => {
+            Ok(b"send") => {
                 let bytes = bytes(cursor, comment)?;
                 keyword(cursor, comment, b"to")?;
                 let to = small(cursor, "a rank")?;
                 let Attributes { tag, cpu, nic } = attributes(cursor, comment, true)?;
                 Ok(builder.send(bytes, to, tag, cpu, nic))
             }
-            b"recv" => {
+            Ok(b"recv") => {
                 let bytes = bytes(cursor, comment)?;
                 keyword(cursor, comment, b"from")?;
                 let from = wildcard_or(cursor, "a rank")?;
@@ -288,12 +291,16 @@ fn bytes(cursor: &mut Cursor, comment: &mut bool) -> Result<u64> {
     Ok(bytes)
 }
 
-fn keyword(cursor: &mut Cursor, comment: &mut bool, expected: &'static [u8]) -> Result<()> {
+fn keyword<const N: usize>(
+    cursor: &mut Cursor,
+    comment: &mut bool,
+    expected: &[u8; N],
+) -> Result<()> {
     cursor.skip(comment);
     let mark = cursor.mark();
     let word = cursor.word();
     cursor.skip(comment);
-    if word == expected {
+    if <&[u8; N]>::try_from(word).is_ok_and(|word| word == expected) {
         return Ok(());
     }
     let expected = String::from_utf8_lossy(expected);
@@ -329,16 +336,16 @@ fn attributes(cursor: &mut Cursor, comment: &mut bool, message: bool) -> Result<
         let mark = cursor.mark();
         let word = cursor.word();
         cursor.skip(comment);
-        let order = match word {
-            b"tag" if message => {
+        let order = match <&[u8; 3]>::try_from(word) {
+            Ok(b"tag") if message => {
                 attributes.tag = wildcard_or(cursor, "a tag")?;
                 1
             }
-            b"cpu" => {
+            Ok(b"cpu") => {
                 attributes.cpu = index(cursor, "a cpu")?;
                 2
             }
-            b"nic" if message => {
+            Ok(b"nic") if message => {
                 attributes.nic = index(cursor, "a nic")?;
                 3
             }
