@@ -11,7 +11,15 @@ use super::{
 };
 use crate::event::{BuildError, OpId, Schedule, ScheduleBuilder, WILDCARD};
 
-pub fn read_text(input: impl BufRead, unit: CalcUnit) -> std::result::Result<Schedule, GoalError> {
+pub fn read_text(
+    mut input: impl BufRead,
+    unit: CalcUnit,
+) -> std::result::Result<Schedule, GoalError> {
+    read(&mut input, unit)
+}
+
+/// For any reader the same code, so that it is compiled here, with this crate's optimisations.
+fn read(input: &mut dyn BufRead, unit: CalcUnit) -> std::result::Result<Schedule, GoalError> {
     let mut lines = Lines::new(input);
     let mut reader =
         Reader { unit, labels: RankLabels::default(), ranks: 0, rank: 0, inside: false };
