@@ -17,12 +17,16 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
 /// Longer than anything takes on a busy machine; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the terminal's reader waits before it looks whether it is to let go.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// How long a view has been running by its own clock (`0:00:12`), in seconds.
 pub fn running_s(shown: &str) -> Option<u64> {
@@ -79,7 +83,8 @@ impl Terminal {
         let master = File::from(master);
         let (send, output) = channel();
         let mut reading = master.try_clone()?;
-        // It looks now and then, so that it can be told to let go of the terminal.
+        // It wakes up now and then, so that it can be told to let go of the terminal; but no more
+        // often than that, because whoever looks at the machine sees it wake up.
         let nonblocking = rustix::fs::fcntl_getfl(&master)? | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&master, nonblocking)?;
         let let_go = Arc::new(AtomicBool::new(false));
@@ -87,11 +92,12 @@ impl Terminal {
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while !told.load(Ordering::Relaxed) {
+                let mut there = [PollFd::new(&reading, PollFlags::IN)];
+                // Whatever comes of it, reading says more.
+                let _ = poll(&mut there, Some(&LOOK));
                 match reading.read(&mut bytes) {
                     Ok(count @ 1..) if send.send(bytes[..count].to_vec()).is_ok() => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        std::thread::sleep(Duration::from_millis(5));
-                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     _ => break,
                 }
             }

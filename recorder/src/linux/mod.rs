@@ -38,4 +38,5 @@ pub(crate) mod targets;
 pub(crate) mod threads;
 
 pub use own_cost::OwnCost;
+pub use probes::PROBE_THREAD;
 pub use record::{Outcome, RecordError, Watch, record};

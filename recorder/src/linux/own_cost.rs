@@ -27,7 +27,7 @@ impl OwnCost {
         for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
             let tid = task.file_name().to_string_lossy().into_owned();
             let seen = self.threads.entry(tid).or_insert_with(|| {
-                let is_probe = text(task.path().join("comm")) == probes::THREAD_NAME;
+                let is_probe = text(task.path().join("comm")) == probes::PROBE_THREAD;
                 if is_probe { Seen::Probe } else { Seen::Took(0) }
             });
             let Seen::Took(before) = seen else { continue };
@@ -60,7 +60,7 @@ mod tests {
         // Kernels without scheduler statistics tell nothing.
         let Some(before) = own.cpu_ns() else { return };
         std::thread::scope(|scope| {
-            let builder = std::thread::Builder::new().name(probes::THREAD_NAME.to_owned());
+            let builder = std::thread::Builder::new().name(probes::PROBE_THREAD.to_owned());
             let probe = builder.spawn_scoped(scope, || {
                 std::thread::sleep(Duration::from_millis(1));
                 spin();

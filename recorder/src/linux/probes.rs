@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// By which the probes are known in /proc.
-pub const THREAD_NAME: &str = "detour-probe";
+pub const PROBE_THREAD: &str = "detour-probe";
 
 /// Readings to assess t_min: some 15 ms.
 const READINGS: u32 = 1_000_000;
@@ -96,7 +96,7 @@ pub fn prepare<C: Counter>(cpus: &CpuSet, settings: &Settings) -> Result<Vec<Pro
             ticks_per_ns: settings.ticks_per_ns,
         };
         let handle = std::thread::Builder::new()
-            .name(THREAD_NAME.to_owned())
+            .name(PROBE_THREAD.to_owned())
             .spawn(move || thread.main::<C>(&ready_out, &released))
             .map_err(|source| ProbesError::Thread { cpu, source })?;
         starting.push((cpu, ready_in, release, handle));

@@ -9,6 +9,7 @@ mod node;
 pub mod page;
 mod schedules;
 mod simulator;
+mod view;
 
 use std::{
     fs,
@@ -115,10 +116,11 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 14] = [
+    let measurements: [(&'static str, Measure); 15] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
+        ("the live view", view::top),
         ("the trace file", file::throughput),
         ("opening 100 MB", file::open),
         ("report", file::report),

@@ -1,7 +1,7 @@
 //! What recording costs the node: the probe's loop, the ticks, and a CPU that makes as many records
 //! as it can.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -10,8 +10,8 @@ use super::{Bench, Figure, Verdict, grouped, number};
 use crate::exec;
 
 /// The measured CPU, and the one that everything else runs on.
-const MEASURED: &str = "1";
-const HOUSEKEEPING: &str = "0";
+pub const MEASURED: &str = "1";
+pub const HOUSEKEEPING: &str = "0";
 /// Records a second that must not be too many.
 const RATE: f64 = 500_000.0;
 /// Ticks a second that the share of a CPU is given for.
@@ -149,18 +149,14 @@ fn record_load(bench: &Bench) -> Result<(Value, Value)> {
 }
 
 /// Why this machine or user cannot record in full.
-fn unfit() -> Option<String> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    // Real, effective, saved, file system.
-    let effective = ids.and_then(|ids| ids.split_whitespace().nth(1));
-    if effective != Some("0") {
+pub fn unfit() -> Option<String> {
+    if !exec::is_root() {
         return Some("needs root".to_owned());
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     (cpus < 2).then(|| "needs two CPUs".to_owned())
 }
 
-fn skipped(what: &'static str, target: &'static str, why: &str) -> Figure {
+pub fn skipped(what: &'static str, target: &'static str, why: &str) -> Figure {
     Figure { what, target, measured: String::new(), verdict: Verdict::Skipped(why.to_owned()) }
 }

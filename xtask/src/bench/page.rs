@@ -23,6 +23,10 @@ const METHOD: &str = "\
   higher where the host is busy and ticks are slow without us, too.
 - Records from one CPU: a process touches fresh pages as fast as it can, and each page fault is a
   record. Kernel records only, default settings; the reader's time includes writing the file.
+- The live view: `detour top` with default settings on a terminal of 120 x 40, counted from outside
+  from its third second on: the CPU time of all its threads but the probe's, over the time that
+  passed. What runs in the kernel, the BPF programs, is in the ticks above. The best of a few, because
+  everything else that runs makes records for it to show.
 - Trace file: made-up records of four CPUs in blocks as the recorder writes them, two detours for
   three records, on one core. Opening a file reads its tables, not its blocks.
 - The simulator: the whole command by the clock, start and output included, except for messages per
