@@ -9,7 +9,7 @@ use simulate::{
     graph::{self, Graph},
     job::Job,
     loggops::Params,
-    noise::{Composition, Model, Noise, Offsets, Timeline, UNKNOWN},
+    noise::{Model, Noise, Offsets, Shares, Timeline, UNKNOWN},
     replay,
     sweep::{self, Plan},
 };
@@ -160,9 +160,9 @@ fn noise_after_the_start_that_somebody_waits_for_is_absorbed() {
 
 #[test]
 fn a_detour_of_several_sources_is_shared_out() {
-    let mut sources = Composition::default();
+    let mut sources = Shares::default();
     sources.push(100, [(7, 60), (8, 30)]);
-    let timeline = Timeline::new([(200, 100)], LONG).unwrap().composed_of(sources).unwrap();
+    let timeline = Timeline::new([(200, 100)], LONG).unwrap().shared_by(sources).unwrap();
     let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Given(vec![250])).unwrap();
     // It begins in the middle of the detour: the first 50 of source 7 are over.
     let schedule = build(&[&|b| {

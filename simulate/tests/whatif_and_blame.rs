@@ -8,7 +8,7 @@ use simulate::{
     graph::{self, Graph},
     job::Job,
     loggops::Params,
-    noise::{Composed, Composition, Model, Noise, Offsets, draw},
+    noise::{Composed, Model, Noise, Offsets, draw},
     sweep::{self, Plan, SweepError, Traced},
     whatif::{Node, Question, Runs, ask},
 };
@@ -69,17 +69,16 @@ fn what_is_on_the_critical_path_is_what_removing_helps() {
     for sources in scenarios {
         let list = detours(sources);
         let mut lane = Composed::new(0, 0);
-        let mut shares = Composition::default();
         for &(start, length, source) in &list {
             lane.push(start, length, [(source, length)]).unwrap();
-            shares.push(length as i64 * 1_000, [(source, length as i64 * 1_000)]);
         }
         let shape = Shape { op: Op::Allreduce, ranks: 128, bytes: 8, arity: 2, segment: None };
         let collective = Collective::new(None, shape).unwrap();
         let job = Job::new(collective, Params::named("cnl").unwrap()).unwrap();
         let job = job.repeated(5, 100_000_000).unwrap();
 
-        let timeline = lane.timeline().unwrap().composed_of(shares).unwrap();
+        let numbers: Vec<u32> = (0..sources.len() as u32).collect();
+        let timeline = lane.shared_without(&[], &numbers).unwrap();
         let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
         let schedule = graph::schedule(&job, Graph::InOrder).unwrap();
         let options = event::Options::default();

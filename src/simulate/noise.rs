@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use simulate::noise::{Composition, Model, Noise, Offsets, Timeline, draw};
-use trace::{Class, Lane, LaneId, Record, Source, import};
+use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
+use trace::import;
 
 use super::{
+    recorded::{Recorded, Source, lane_words},
     shard::{self, Settings},
     sources::Sources,
 };
@@ -211,24 +212,9 @@ impl Wanted<'_> {
     fn drops(&mut self, source: &Source) -> bool {
         let mut drops = false;
         for (name, found) in self.without.iter().zip(&mut self.found) {
-            let class = source.class.name();
-            let hit = name == &source.name
-                || source.unit.as_ref() == Some(name)
-                || name == class
-                || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':'))
-                    == Some(source.name.as_str());
+            let hit = source.is_called(name);
             *found |= hit;
             drops |= hit;
-        }
-        drops
-    }
-
-    fn drops_outside(&mut self) -> bool {
-        let outside = Class::OutsideKernel.name();
-        let mut drops = false;
-        for (name, found) in self.without.iter().zip(&mut self.found) {
-            *found |= name == outside;
-            drops |= name == outside;
         }
         drops
     }
@@ -248,63 +234,28 @@ impl Wanted<'_> {
 
 /// A timeline per measured CPU, or per thread of a recorded program.
 fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
-    let wanted = &mut wishes.without;
-    let dropped: Vec<bool> = reader.sources().iter().map(|source| wanted.drops(source)).collect();
-    let drops_outside = wanted.drops_outside();
-    let sources = wishes.sources.as_mut().map(|sources| sources.of_trace(reader.sources()));
+    let recorded = Recorded::new(reader);
+    let without = &mut wishes.without;
+    let dropped: Vec<bool> = recorded.sources.iter().map(|source| without.drops(source)).collect();
+    let numbers = wishes.sources.as_mut().map(|sources| sources.of_recording(&recorded.sources));
     let mut timelines = Vec::new();
+    // One by one: what it is made of takes more memory than the noise.
     for (index, lane) in reader.lanes().iter().enumerate() {
-        let id = LaneId(index as u32);
-        let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == id.0));
-        let from = totals.map_or(0, |totals| totals.from_ns);
-        let mut detours = Vec::new();
-        let mut shares = Composition::default();
-        for block in reader.blocks_of(id) {
-            for (detour, records) in block?.composed() {
-                let lost = |record: &&Record| {
-                    dropped.get(record.source.0 as usize).copied().unwrap_or(false)
-                };
-                let removed = records.iter().filter(lost).map(|r| r.cost_ns);
-                let removed = removed.fold(0, u64::saturating_add);
-                let outside = if drops_outside { detour.outside_ns } else { 0 };
-                let left = detour.len_ns.saturating_sub(removed.saturating_add(outside));
-                let start = detour.start_ns.saturating_sub(from);
-                detours.push((ps(start), ps(left)));
-                if let (Some(sources), true) = (&sources, left > 0) {
-                    let kept = records.iter().filter(|record| !lost(record));
-                    let kept = kept.map(|r| (sources.of(r.source), ps(r.cost_ns)));
-                    let outside = detour.outside_ns - outside.min(detour.outside_ns);
-                    shares.push(ps(left), kept.chain([(sources.outside, ps(outside))]));
-                }
-            }
-        }
-        let last_end =
-            detours.last().map_or(0, |&(start, length): &(i64, i64)| start.saturating_add(length));
-        let span = totals.map_or(last_end, |totals| ps(totals.to_ns.saturating_sub(from)));
+        let composed = recorded.lane(reader, index)?;
         // A recording that was cut off before anything happened there.
-        if span.max(last_end) == 0 {
+        if composed.span_ns() == 0 {
             continue;
         }
-        let what = match lane {
-            Lane::Cpu { cpu } => format!("CPU {cpu}"),
-            Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
+        let timeline = match &numbers {
+            Some(numbers) => composed.shared_without(&dropped, numbers),
+            None => composed.without(&dropped),
         };
-        let timeline =
-            Timeline::new(detours, span).with_context(|| format!("{what}, its detours"))?;
-        timelines.push(match sources {
-            Some(_) => timeline.composed_of(shares)?,
-            None => timeline,
-        });
+        timelines.push(timeline.with_context(|| format!("{}, its detours", lane_words(lane)))?);
     }
     if timelines.is_empty() {
         bail!("it holds no detours: record with the probe, without --no-probe");
     }
     Ok(timelines)
-}
-
-/// Times of a damaged file end up as long as can be, which the timeline refuses.
-fn ps(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX).saturating_mul(1_000)
 }
 
 /// Lengths as in the distribution, at random times with this mean distance.

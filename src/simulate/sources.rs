@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use simulate::noise::UNKNOWN;
-use trace::{Class, Source, SourceId};
+use trace::Class;
+
+use super::recorded::Source;
 
 /// Who took the time, as scripts know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,18 +22,6 @@ pub struct Sources {
     numbers: HashMap<Name, u32>,
 }
 
-/// The sources of one trace by their numbers there.
-pub struct OfTrace {
-    numbers: Vec<u32>,
-    pub outside: u32,
-}
-
-impl OfTrace {
-    pub fn of(&self, source: SourceId) -> u32 {
-        self.numbers.get(source.0 as usize).copied().unwrap_or(UNKNOWN)
-    }
-}
-
 impl Sources {
     fn number(&mut self, name: Name) -> u32 {
         let next = self.names.len() as u32;
@@ -47,17 +36,14 @@ impl Sources {
         self.number(Name { name: name.to_owned(), ..Name::default() })
     }
 
-    /// As in a report, one for each class, name and unit, whatever the details.
-    pub fn of_trace(&mut self, sources: &[Source]) -> OfTrace {
+    /// The number of each source of a recording.
+    pub fn of_recording(&mut self, sources: &[Source]) -> Vec<u32> {
         let named = |source: &Source| Name {
             class: Some(source.class),
             name: source.name.clone(),
             unit: source.unit.clone(),
         };
-        let numbers = sources.iter().map(|source| self.number(named(source))).collect();
-        let class = Class::OutsideKernel;
-        let outside = Name { class: Some(class), name: class.name().to_owned(), unit: None };
-        OfTrace { numbers, outside: self.number(outside) }
+        sources.iter().map(|source| self.number(named(source))).collect()
     }
 
     pub fn name(&self, source: u32) -> Name {

@@ -8,16 +8,16 @@ use crate::{
         self, Log, Options, Outcome, Rendezvous, Rules, Schedule, Scratch,
         sketch::{params, schedule, sketches},
     },
-    noise::{Composition, Model, Noise, Offsets, Timeline},
+    noise::{Model, Noise, Offsets, Shares, Timeline},
 };
 
 fn noise(model: Model) -> Noise {
-    let mut sources = Composition::default();
+    let mut sources = Shares::default();
     for length in [70, 100, 5, 300, 1] {
         sources.push(length, [(3, length / 3), (1, length / 2)]);
     }
     let detours = [(3, 70), (500, 100), (900, 5), (1_800, 300), (5_000, 1)];
-    let recorded = Timeline::new(detours, 6_000).unwrap().composed_of(sources).unwrap();
+    let recorded = Timeline::new(detours, 6_000).unwrap().shared_by(sources).unwrap();
     let other = Timeline::new([(100, 10), (3_000, 40)], 4_000).unwrap().of_source(2);
     Noise::new(vec![recorded, other], model, Offsets::Random).unwrap().repeating(true)
 }

@@ -7,7 +7,7 @@
 //!
 //! Recordings count nanoseconds, and so does this; a [`Timeline`] made of it counts picoseconds.
 
-use super::{Timeline, TimelineError};
+use super::{Shares, Timeline, TimelineError, UNKNOWN};
 
 /// One measured CPU, or one thread of a recorded program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,9 +28,6 @@ struct Part {
     source: u32,
     ns: u32,
 }
-
-/// What no source can be named for. It cannot be taken out.
-const NOBODY: u32 = u32::MAX;
 
 /// What a source took on all lanes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +55,8 @@ impl Composed {
     ) -> Result<(), TimelineError> {
         let start = start_ns.saturating_sub(self.from_ns);
         let mut left = len_ns;
-        let nobody = std::iter::once((NOBODY, u64::MAX));
+        // It is no source that could be taken out.
+        let nobody = std::iter::once((UNKNOWN, u64::MAX));
         for (source, ns) in parts.into_iter().chain(nobody) {
             let mut ns = ns.min(left);
             left -= ns;
@@ -75,11 +73,11 @@ impl Composed {
         Ok(())
     }
 
-    /// Parts of one source in one detour are one.
+    /// Parts of one source that follow each other are one; the order is that of time.
     fn add(&mut self, source: u32, ns: u32) {
         let first = self.ends.last().map_or(0, |&end| end as usize);
-        let same = self.parts[first..].iter_mut().find(|part| part.source == source);
-        match same.and_then(|part| Some((part.ns.checked_add(ns)?, part))) {
+        let last = self.parts[first..].last_mut().filter(|part| part.source == source);
+        match last.and_then(|part| Some((part.ns.checked_add(ns)?, part))) {
             Some((sum, part)) => part.ns = sum,
             None => self.parts.push(Part { source, ns }),
         }
@@ -113,6 +111,25 @@ impl Composed {
         Timeline::new(detours.map(|(&start, ns)| (ps(start), ps(ns))), ps(self.span_ns))
     }
 
+    /// The same, and whose the detours are: `numbers` says by which number each source is known there.
+    pub fn shared_without(
+        &self,
+        removed: &[bool],
+        numbers: &[u32],
+    ) -> Result<Timeline, TimelineError> {
+        let number = |source: u32| numbers.get(source as usize).copied().unwrap_or(UNKNOWN);
+        let mut shares = Shares::default();
+        for own in self.each() {
+            let kept = own.iter().filter(|part| !is_in(removed, part.source));
+            let length = kept.clone().map(|part| u64::from(part.ns)).sum();
+            // A timeline has no detours of no length.
+            if length > 0 {
+                shares.push(ps(length), kept.map(|part| (number(part.source), ps(part.ns.into()))));
+            }
+        }
+        self.without(removed)?.shared_by(shares)
+    }
+
     /// What these sources took, detour by detour, as (start, time) since the lane's begin.
     pub(crate) fn only(&self, sources: &[bool]) -> impl Iterator<Item = (u64, u64)> {
         let taken = self.lengths(|source| is_in(sources, source));
@@ -120,11 +137,18 @@ impl Composed {
     }
 
     fn lengths(&self, counts: impl Fn(u32) -> bool) -> impl Iterator<Item = u64> {
+        self.each().map(move |own| {
+            own.iter().filter(|part| counts(part.source)).map(|part| u64::from(part.ns)).sum()
+        })
+    }
+
+    /// The parts of one detour after the other.
+    fn each(&self) -> impl Iterator<Item = &[Part]> {
         let mut first = 0;
         self.ends.iter().map(move |&end| {
             let own = &self.parts[first..end as usize];
             first = end as usize;
-            own.iter().filter(|part| counts(part.source)).map(|part| u64::from(part.ns)).sum()
+            own
         })
     }
 
@@ -173,16 +197,24 @@ impl Composed {
 
     /// Adds to each source's account what it took here. Sources beyond the accounts are left out.
     pub fn account(&self, accounts: &mut [Taken]) {
-        let mut first = 0;
-        for &end in &self.ends {
-            for part in &self.parts[first..end as usize] {
-                if let Some(taken) = accounts.get_mut(part.source as usize) {
-                    taken.detours += 1;
-                    taken.ns += u64::from(part.ns);
-                    taken.longest_ns = taken.longest_ns.max(u64::from(part.ns));
+        // What each took in one detour, where it may have several parts; all zero between detours.
+        let mut took = vec![0u64; accounts.len()];
+        for own in self.each() {
+            for part in own {
+                if let Some(took) = took.get_mut(part.source as usize) {
+                    *took += u64::from(part.ns);
                 }
             }
-            first = end as usize;
+            for part in own {
+                let source = part.source as usize;
+                let Some(ns) = took.get_mut(source).map(std::mem::take).filter(|&ns| ns > 0) else {
+                    continue;
+                };
+                let taken = &mut accounts[source];
+                taken.detours += 1;
+                taken.ns += ns;
+                taken.longest_ns = taken.longest_ns.max(ns);
+            }
         }
     }
 }
@@ -223,6 +255,27 @@ mod tests {
         lane.account(&mut accounts);
         assert_eq!(accounts[0], Taken { detours: 1, ns: 25, longest_ns: 25 });
         assert_eq!(accounts[1], Taken { detours: 2, ns: 40, longest_ns: 30 });
+    }
+
+    #[test]
+    fn what_is_left_of_a_detour_is_shared_in_the_order_of_time() {
+        let mut lane = Composed::new(0, 500);
+        lane.push(100, 50, [(0, 20), (1, 10), (0, 5), (0, 5)]).unwrap();
+        lane.push(200, 30, [(1, 30)]).unwrap();
+        lane.push(300, 10, [(2, 10)]).unwrap();
+        let told = |timeline: &Timeline, detour: usize| {
+            let mut told = Vec::new();
+            let length = timeline.end(detour) - timeline.start(detour);
+            timeline.origin().tell(detour, length, |source, ps| told.push((source, ps)));
+            told
+        };
+        let all = lane.shared_without(&[], &[7, 8]).unwrap();
+        assert_eq!(told(&all, 0), [(7, 20_000), (8, 10_000), (7, 10_000), (UNKNOWN, 10_000)]);
+        // Of the second nothing is left, so the third is the second; its source has no number.
+        let without = lane.shared_without(&[false, true], &[7, 8]).unwrap();
+        assert_eq!(list(&without), list(&lane.without(&[false, true]).unwrap()));
+        assert_eq!(told(&without, 0), [(7, 20_000), (7, 10_000), (UNKNOWN, 10_000)]);
+        assert_eq!(told(&without, 1), [(UNKNOWN, 10_000)]);
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::noise::{Composition, Timeline};
+    use crate::noise::{Shares, Timeline};
 
     fn hits(local: &Local<'_>, model: Model, time: i64, work: i64) -> Vec<Hit> {
         let mut hits = Vec::new();
@@ -74,11 +74,11 @@ mod tests {
 
     #[test]
     fn a_detour_is_told_with_its_place_and_its_sources() {
-        let mut sources = Composition::default();
+        let mut sources = Shares::default();
         sources.push(50, [(1, 20), (2, 30)]);
         sources.push(10, [(3, 10)]);
         let trace = Timeline::new([(100, 50), (200, 10)], 1_000).unwrap();
-        let trace = trace.composed_of(sources).unwrap();
+        let trace = trace.shared_by(sources).unwrap();
         let local = Local::new(&trace, 0, true);
         let hit = |source, at, length| Hit { source, at, length };
         assert_eq!(
@@ -98,13 +98,13 @@ mod tests {
         ) {
             let mut at = 0;
             let mut list = Vec::new();
-            let mut sources = Composition::default();
+            let mut sources = Shares::default();
             for (gap, length) in gaps {
                 list.push((at + gap, length));
                 sources.push(length, [(1, length / 3), (2, length / 2)]);
                 at += gap + length;
             }
-            let trace = Timeline::new(list, at + tail).unwrap().composed_of(sources).unwrap();
+            let trace = Timeline::new(list, at + tail).unwrap().shared_by(sources).unwrap();
             let local = Local::new(&trace, offset % trace.span(), true);
             for model in [Model::Preempt, Model::LogGopSim] {
                 let done = match model {

@@ -19,7 +19,7 @@ pub use detours::{Detours, NoiseError, Walk};
 pub use draw::{draw, key};
 pub use hits::Hit;
 pub use local::{Cursor, Local, WorkError};
-pub use origin::{Composition, UNKNOWN};
+pub use origin::{Shares, UNKNOWN};
 pub(crate) use spread::{LOOKED_UP, Periodic};
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};

@@ -12,18 +12,18 @@ pub(super) enum Origin {
     Unknown,
     /// All of them are this source's.
     One(u32),
-    Each(Composition),
+    Each(Shares),
 }
 
-/// What each detour of a timeline is made of, in the order of its parts in time.
+/// How each detour of a timeline is shared by sources, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Composition {
+pub struct Shares {
     /// Where the parts of each detour end.
     ends: Vec<u32>,
     parts: Vec<(u32, i64)>,
 }
 
-impl Composition {
+impl Shares {
     /// The next detour: how long, and how much of that each source took. Where the parts say more
     /// than the length the last ones lose, where they say less the rest is nobody's.
     pub fn push(&mut self, length: i64, parts: impl IntoIterator<Item = (u32, i64)>) {
@@ -63,7 +63,7 @@ impl Origin {
         let parts = match self {
             Origin::Unknown => return tell(UNKNOWN, rest),
             Origin::One(source) => return tell(*source, rest),
-            Origin::Each(composition) => composition.of(detour),
+            Origin::Each(shares) => shares.of(detour),
         };
         let whole = parts.iter().fold(0i64, |sum, part| sum.saturating_add(part.1));
         let mut before = whole - rest;
@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_detour_is_that_of_its_last_parts() {
-        let mut composition = Composition::default();
-        composition.push(10, [(4, 10)]);
-        composition.push(100, [(1, 60), (2, 30), (3, 10)]);
-        let origin = Origin::Each(composition);
+        let mut shares = Shares::default();
+        shares.push(10, [(4, 10)]);
+        shares.push(100, [(1, 60), (2, 30), (3, 10)]);
+        let origin = Origin::Each(shares);
         assert_eq!(told(&origin, 0, 10), [(4, 10)]);
         assert_eq!(told(&origin, 1, 100), [(1, 60), (2, 30), (3, 10)]);
         assert_eq!(told(&origin, 1, 35), [(2, 25), (3, 10)]);
@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn parts_always_add_up_to_the_length() {
-        let mut composition = Composition::default();
-        composition.push(100, [(1, 70), (2, 70), (3, 5)]);
-        composition.push(100, [(1, 20), (2, -5)]);
-        let origin = Origin::Each(composition);
+        let mut shares = Shares::default();
+        shares.push(100, [(1, 70), (2, 70), (3, 5)]);
+        shares.push(100, [(1, 20), (2, -5)]);
+        let origin = Origin::Each(shares);
         assert_eq!(told(&origin, 0, 100), [(1, 70), (2, 30)]);
         assert_eq!(told(&origin, 1, 100), [(1, 20), (UNKNOWN, 80)]);
     }

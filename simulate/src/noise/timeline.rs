@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{
     lookup::Lookup,
-    origin::{Composition, Origin},
+    origin::{Origin, Shares},
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Timeline {
     }
 
     /// Whose each detour is: one entry for each that takes any time.
-    pub fn composed_of(self, sources: Composition) -> Result<Timeline, TimelineError> {
+    pub fn shared_by(self, sources: Shares) -> Result<Timeline, TimelineError> {
         if sources.len() != self.detours().len() {
             let (given, detours) = (sources.len(), self.detours().len());
             return Err(TimelineError::SourcesMissing { given, detours });
@@ -156,13 +156,13 @@ impl Timeline {
         if parts.iter().all(|part| part.origin == Origin::Unknown) {
             return Ok(together);
         }
-        let mut sources = Composition::default();
+        let mut sources = Shares::default();
         let mut shares = Vec::new();
         for (_, length, layer, index) in all {
             parts[layer].origin.tell(index, length, |source, ps| shares.push((source, ps)));
             sources.push(length, shares.drain(..));
         }
-        together.composed_of(sources)
+        together.shared_by(sources)
     }
 
     /// Detours in one span.
@@ -278,9 +278,9 @@ mod tests {
 
     #[test]
     fn superposed_detours_keep_their_sources() {
-        let mut sources = Composition::default();
+        let mut sources = Shares::default();
         sources.push(10, [(5, 4), (6, 6)]);
-        let a = Timeline::new([(10, 10), (30, 0)], 100).unwrap().composed_of(sources).unwrap();
+        let a = Timeline::new([(10, 10), (30, 0)], 100).unwrap().shared_by(sources).unwrap();
         let b = Timeline::new([(12, 3)], 100).unwrap().of_source(9);
         let both = Timeline::superposed(&[a.clone(), b]).unwrap();
         let told = |index| {
@@ -291,6 +291,6 @@ mod tests {
         };
         assert_eq!(told(0), [(5, 4), (6, 6)]);
         assert_eq!(told(1), [(9, 3)]);
-        assert!(a.composed_of(Composition::default()).is_err());
+        assert!(a.shared_by(Shares::default()).is_err());
     }
 }

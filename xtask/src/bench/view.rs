@@ -4,8 +4,9 @@
 use anyhow::{Context, Result};
 
 use super::{
-    Bench, Figure, number,
+    Bench, Figure,
     node::{HOUSEKEEPING, MEASURED, skipped, unfit},
+    number,
 };
 use crate::exec;
 
