@@ -123,7 +123,7 @@ impl Options {
         after: &AnyReader,
         progress: &work::Progress,
     ) -> Result<Option<Projection>> {
-        let (Some(noise_before), Some(noise_after)) =
+        let (Some((noise_before, left_before)), Some((noise_after, left_after))) =
             (self.noise(workload, before)?, self.noise(workload, after)?)
         else {
             return Ok(None);
@@ -157,10 +157,16 @@ impl Options {
             noiseless_us: noiseless / 1e6,
             before: side(&noise_before, &self.before)?,
             after: side(&noise_after, &self.after)?,
+            remarks: left_before.into_iter().chain(left_after).collect(),
         }))
     }
 
-    fn noise(&self, workload: &Workload, reader: &AnyReader) -> Result<Option<Noise>> {
+    /// The noise of a recording, and what is to be said of it; None where there is none.
+    fn noise(
+        &self,
+        workload: &Workload,
+        reader: &AnyReader,
+    ) -> Result<Option<(Noise, Option<String>)>> {
         if reader.manifest().mode == trace::Mode::KernelOnly {
             return Ok(None);
         }
@@ -177,6 +183,8 @@ impl Options {
             repeat: self.workload.repeat_trace,
         };
         let noise = node.without(&[]);
-        Ok(Some(noise.with_context(|| format!("cannot take noise from {}", reader.name()))?))
+        let noise = noise.with_context(|| format!("cannot take noise from {}", reader.name()))?;
+        let left_out = recorded.left_out().map(|words| format!("{}: {words}", reader.name()));
+        Ok(Some((noise, left_out)))
     }
 }

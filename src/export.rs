@@ -102,13 +102,14 @@ fn series(
             Some(totals) => (totals.from_ns, totals.to_ns),
             None => detours.span(),
         };
+        let name = export::lane_cell(reader, LaneId(index));
         if fwq {
             for (start, took) in quantum::fixed_work(&detours, from, to, quantum_ns)? {
-                writeln!(out, "{index},{start},{took}")?;
+                writeln!(out, "{name},{start},{took}")?;
             }
         } else {
             for (start, work) in quantum::fixed_time(&detours, from, to, quantum_ns)? {
-                writeln!(out, "{index},{start},{work}")?;
+                writeln!(out, "{name},{start},{work}")?;
             }
         }
     }

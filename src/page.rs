@@ -6,14 +6,18 @@ use std::path::Path;
 use analysis::{Costs, Summary, views::Viewer};
 use anyhow::Result;
 use report::{
-    advice::{Advice, Place, Remedy, Subject},
+    advice::{Advice, Remedy, Subject},
     html::{self, Command, Input, Projection},
 };
 
 use crate::{
     open::{self, AnyReader},
     report::contents,
-    simulate::projection::{self, Projected, Settings},
+    simulate::{
+        projection::{self, Projected, Settings},
+        recorded::{Recorded, Source},
+    },
+    whatif,
 };
 
 /// What goes on the page besides the recording.
@@ -98,22 +102,23 @@ type Remedies = (Vec<Vec<Remedy>>, Vec<Vec<Remedy>>);
 
 fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Remedies> {
     let advice = Advice::built_in()?;
-    let isolation = &reader.manifest().isolation;
-    let place =
-        Place { cpus: isolation.measured.clone(), housekeeping: isolation.housekeeping.clone() };
+    let place = whatif::place(reader);
+    let recorded = Recorded::new(reader);
     let subject = |row: &analysis::SourceRow| {
+        let same = |s: &&Source| (s.class, &s.name, &s.unit) == (row.class, &row.name, &row.unit);
         let subject = Subject {
             class: row.class,
             name: &row.name,
             unit: row.unit.as_deref(),
             detail: row.detail.as_deref(),
+            program: recorded.sources.iter().find(same).is_some_and(|source| source.program),
         };
         // Nobody needs to do anything about the recorder: it ends by itself.
         if row.own { Vec::new() } else { advice.remedies(&subject, &place) }
     };
     let outside = |row: &analysis::OutsideRow| {
         let class = trace::Class::OutsideKernel;
-        let subject = Subject { class, name: &row.class, unit: None, detail: None };
+        let subject = Subject { class, name: &row.class, unit: None, detail: None, program: false };
         advice.remedies(&subject, &place)
     };
     let named = summary.sources.iter().map(subject).collect();

@@ -292,6 +292,13 @@ fn traces_of_nodes_become_one_with_nodes_and_outliers() {
     for words in ["node0, node1, node2, node3", "Nodes\n", "node3: fakemond of fakemond.service"] {
         assert!(text.contains(words), "{words:?} is not in\n{text}");
     }
+    let page = home.file("job.html");
+    stdout(&["report", "-q", &out, "--html", &page, "--no-projection"]);
+    let html = std::fs::read_to_string(&page).expect("a page");
+    // A row per node, CPUs with whose they are, and who is far off.
+    for words in ["Node by node", "<td>node2</td>", ">node3 1<", "node3: fakemond of"] {
+        assert!(html.contains(words), "{words:?} is not on the page");
+    }
 }
 
 #[test]

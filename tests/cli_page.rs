@@ -1,6 +1,9 @@
 //! `detour report --html`: one file that holds everything, whatever the recording holds.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use assert_cmd::Command;
 use trace::{
@@ -23,15 +26,29 @@ fn page(trace: &str, name: &str, options: &[&str]) -> String {
     fs::read_to_string(file).expect("a page")
 }
 
-/// A recording of this many detours, all of one thread.
+fn scattered(i: u64) -> u64 {
+    let z = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z ^ (z >> 31)
+}
+
+/// A recording of this many detours, all of one thread, a millisecond apart.
 fn trace(name: &str, detours: u64, thread: &str) -> String {
+    let path = scratch(name);
+    let detour = |i| (1_000_000 + i * 1_000_000, 20_000 + i % 7 * 1_000);
+    write(&path, thread, &(0..detours).map(detour).collect::<Vec<_>>());
+    path.display().to_string()
+}
+
+/// A recording of these detours (start, length), all of one thread.
+fn write(path: &Path, thread: &str, detours: &[(u64, u64)]) {
+    let to_ns = 2_000_000 + detours.len() as u64 * 1_000_000;
     let manifest = Manifest {
         host: thread.to_owned(),
         lanes: vec![Lane::Cpu { cpu: 0 }],
         ..Manifest::default()
     };
-    let path = scratch(name);
-    let mut writer = Writer::new(fs::File::create(&path).unwrap(), &manifest).unwrap();
+    let mut writer = Writer::new(fs::File::create(path).unwrap(), &manifest).unwrap();
     let source = Source {
         class: Class::Thread,
         name: thread.to_owned(),
@@ -42,8 +59,7 @@ fn trace(name: &str, detours: u64, thread: &str) -> String {
     };
     writer.add_source(SourceId(0), &source).unwrap();
     let mut block = Block::new(LaneId(0));
-    for i in 0..detours {
-        let (start_ns, len_ns) = (1_000_000 + i * 1_000_000, 20_000 + i % 7 * 1_000);
+    for &(start_ns, len_ns) in detours {
         block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
         block.records.push(Record {
             start_ns,
@@ -57,10 +73,8 @@ fn trace(name: &str, detours: u64, thread: &str) -> String {
         });
     }
     writer.write_block(&block).unwrap();
-    let to_ns = 2_000_000 + detours * 1_000_000;
     let lanes = vec![LaneTotals { lane: 0, from_ns: 0, to_ns, ..LaneTotals::default() }];
     writer.finish(Trailer { lanes, ..Trailer::default() }).unwrap();
-    path.display().to_string()
 }
 
 const QUICK: [&str; 4] = ["--ranks", "2..256", "--runs", "8"];
@@ -115,6 +129,19 @@ fn nothing_and_one_detour_are_recordings_too() {
     assert!(html.contains("nothing to project") && html.contains("no detour to show"));
     let html = page(&trace("one.detour", 1, "lonely"), "one.html", &QUICK);
     assert!(html.contains("lonely") && html.contains(r#"id="slowdown""#));
+}
+
+#[test]
+fn where_nothing_is_regular_the_page_says_so() {
+    // A daemon every millisecond has a spectrum; one that comes at any time has words.
+    let html = page(&trace("regular.detour", 500, "beat"), "regular.html", &QUICK);
+    assert!(html.contains(r#"id="spectrum""#) && html.contains(">beat 1"));
+    let path = scratch("irregular.detour");
+    let every = |i: u64| 1_000_000 * i + scattered(i) % 900_000;
+    let detours: Vec<(u64, u64)> = (0..500).map(|i| (every(i), 20_000)).collect();
+    write(&path, "whenever", &detours);
+    let html = page(path.to_str().unwrap(), "irregular.html", &QUICK);
+    assert!(html.contains("Nothing here is regular") && !html.contains(r#"id="spectrum""#));
 }
 
 #[test]

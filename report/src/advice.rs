@@ -42,6 +42,8 @@ struct Entry {
     class: OneOrMore<Class>,
     name: Option<OneOrMore<String>>,
     unit: Option<String>,
+    #[serde(default)]
+    program: bool,
     remedy: Vec<Remedy>,
 }
 
@@ -76,6 +78,8 @@ pub struct Subject<'a> {
     pub unit: Option<&'a str>,
     /// As in the report: the number of an interrupt stands here.
     pub detail: Option<&'a str>,
+    /// The program that was recorded, itself.
+    pub program: bool,
 }
 
 /// The node, for commands that name its CPUs. Empty where nobody knows.
@@ -125,6 +129,7 @@ impl Entry {
         self.class.any(|class| *class == subject.class)
             && self.name.as_ref().is_none_or(|names| names.any(|name| glob(name, subject.name)))
             && self.unit.as_ref().is_none_or(unit)
+            && (subject.program || !self.program)
     }
 }
 
@@ -226,21 +231,28 @@ pub fn advice(advised: &[Advised], options: Options) -> Option<String> {
     let style = options.style();
     let mut text =
         style.title("What to do about it, most to gain first (nothing has been changed)");
-    let mut any = false;
+    // Reasons and risks are said once: what is true of one daemon is true of the next.
+    let mut said: Vec<(&str, &str, &str)> = Vec::new();
     for source in advised.iter().filter(|source| !source.remedies.is_empty()) {
-        any = true;
         text += &format!("\n{}: {}", safe(&source.label), up_to(source.gain_pct));
         for remedy in &source.remedies {
-            text += &format!("\n  {}", wrap(&sentence(&remedy.what), style.width - 2, "  "));
+            let words = (&*remedy.what, &*remedy.reason, &*remedy.risk);
+            let again = said.contains(&words);
+            let what = format!("{}{}", end(&remedy.what), if again { ", as above" } else { "" });
+            text += &format!("\n  {}", wrap(&sentence(&what), style.width - 2, "  "));
             for line in &remedy.run {
                 // Not wrapped: a command that is copied has to stay whole.
                 text += &format!("\n      {}", safe(line));
             }
+            if again {
+                continue;
+            }
+            said.push(words);
             let why = format!("Why: {}. Risk: {}.", end(&remedy.reason), end(&remedy.risk));
             text += &format!("\n    {}", wrap(&why, style.width - 4, "    "));
         }
     }
-    any.then_some(text)
+    (!said.is_empty()).then_some(text)
 }
 
 fn up_to(gain_pct: f64) -> String {
@@ -265,7 +277,7 @@ mod tests {
     use super::*;
 
     fn subject<'a>(class: Class, name: &'a str, unit: Option<&'a str>) -> Subject<'a> {
-        Subject { class, name, unit, detail: None }
+        Subject { class, name, unit, detail: None, program: false }
     }
 
     fn place() -> Place {
@@ -297,8 +309,8 @@ mod tests {
             (Class::Thread, "fakemond", service, "CPUAffinity=0-1"),
             (Class::Thread, "bash", Some("session-1.scope"), "AllowedCPUs=0-1"),
             (Class::Thread, "stray", None, "taskset"),
-            (Class::PageFault, "solver", None, "MAP_POPULATE"),
-            (Class::PageFault, "solver", None, "MADV_HUGEPAGE"),
+            (Class::PageFault, "fakemond", service, "systemctl mask --now fakemond.service"),
+            (Class::PageFault, "stray", None, "taskset"),
             (Class::Idle, "idle", None, "sched_rt_runtime_us"),
             (Class::Idle, "idle", None, "cpu.max"),
             (Class::OutsideKernel, "hypervisor_or_smi", None, "vcpupin"),
@@ -310,6 +322,23 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_not_moved_out_of_its_own_way() {
+        let advice = Advice::built_in().unwrap();
+        let of =
+            |class, program| Subject { program, ..subject(class, "solver", Some("job.scope")) };
+        let (threads, faults) = (of(Class::Thread, true), of(Class::PageFault, true));
+        assert!(runs(&advice, &threads).contains("OMP_NUM_THREADS"));
+        assert!(runs(&advice, &faults).contains("MAP_POPULATE"));
+        assert!(runs(&advice, &faults).contains("MADV_HUGEPAGE"));
+        for class in [Class::Thread, Class::PageFault] {
+            assert!(runs(&advice, &of(class, false)).contains("AllowedCPUs=0-1"));
+        }
+        // What is nobody's program has the same remedy either way.
+        let tick = |program| Subject { program, ..subject(Class::Timer, "tick", None) };
+        assert_eq!(runs(&advice, &tick(true)), runs(&advice, &tick(false)));
+    }
+
+    #[test]
     fn numbers_and_names_are_filled_in_and_cannot_become_commands() {
         let advice = Advice::built_in().unwrap();
         let irq = Subject { detail: Some("irq 24 1000x"), ..subject(Class::Irq, "eth0", None) };
@@ -317,9 +346,24 @@ mod tests {
         assert!(runs(&advice, &subject(Class::Irq, "eth0", None)).contains("/proc/irq/N/"));
         let hostile = subject(Class::Thread, "$(reboot) '{unit}'", None);
         let run = runs(&advice, &hostile);
-        assert!(run.contains(r"pgrep -x '$(reboot) '\''{unit}'\'''"), "{run}");
+        assert!(run.contains(r"pgrep -wx '$(reboot) '\''{unit}'\'''"), "{run}");
         let nowhere = advice.remedies(&subject(Class::Timer, "tick", None), &Place::default());
         assert!(nowhere[0].run[0].contains("nohz_full=CPUS"));
+    }
+
+    #[test]
+    fn reasons_are_given_once() {
+        let advice = Advice::built_in().unwrap();
+        let advised = ["one", "two"].map(|name| Advised {
+            label: name.to_owned(),
+            gain_pct: 1.0,
+            remedies: advice.remedies(&subject(Class::Thread, name, None), &place()),
+        });
+        let text = super::advice(&advised, Options::default()).unwrap();
+        assert_eq!(text.matches("Why:").count(), 1, "{text}");
+        assert!(text.contains("pgrep -wx one") && text.contains("pgrep -wx two"), "{text}");
+        assert!(text.contains("Start it where no rank runs, as above."), "{text}");
+        assert_eq!(super::advice(&[], Options::default()), None);
     }
 
     #[test]

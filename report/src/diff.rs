@@ -22,6 +22,8 @@ pub struct Projection {
     pub noiseless_us: f64,
     pub before: Projected,
     pub after: Projected,
+    /// What the noise is not of.
+    pub remarks: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -45,6 +47,15 @@ pub(crate) const fn word(verdict: Verdict) -> &'static str {
         Verdict::LessOften => "rarer",
         Verdict::Unchanged => "unchanged",
         Verdict::TooRare => "too rare to say",
+    }
+}
+
+/// The same in a sentence.
+const fn said(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::More => "with more time",
+        Verdict::Less => "with less time",
+        other => word(other),
     }
 }
 
@@ -91,7 +102,7 @@ pub(crate) fn headline(comparison: &Comparison) -> String {
     let counts: Vec<String> = verdicts
         .iter()
         .map(|verdict| (verdict, comparison.sources.iter().filter(|c| c.verdict == *verdict)))
-        .map(|(verdict, sources)| format!("{} {}", sources.count(), word(*verdict)))
+        .map(|(verdict, sources)| format!("{} {}", sources.count(), said(*verdict)))
         .filter(|said| !said.starts_with("0 "))
         .collect();
     let sources = match counts.is_empty() {
@@ -208,7 +219,7 @@ pub(crate) fn projected(projection: &Projection) -> String {
         ([_, high], [low, _]) if low > high => "slower after",
         _ => "no difference that is beyond the runs' scatter",
     };
-    format!(
+    let text = format!(
         "Projected: {} on {} ranks, {} undisturbed, takes {} with the noise before and {} with the \
          noise after ({verdict}; median of {}).",
         safe(&projection.job),
@@ -217,7 +228,8 @@ pub(crate) fn projected(projection: &Projection) -> String {
         side(before),
         side(after),
         plural(projection.runs, "run"),
-    )
+    );
+    projection.remarks.iter().fold(text, |text, remark| format!("{text} {}.", safe(remark)))
 }
 
 pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
@@ -249,7 +261,7 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     lines.extend(cut(after, "after"));
     if comparison.sources.len() >= MANY {
         lines.push(format!(
-            "Of {} sources that do not change, about {} look changed by chance.",
+            "Of {} sources about {} would look changed by chance alone.",
             comparison.sources.len(),
             comparison.sources.len().div_ceil(20)
         ));

@@ -31,17 +31,42 @@ pub(crate) fn sentence(summary: &Summary) -> String {
     }
     sentence.push_str(&format!("{}{}: ", time(summary.duration_s * 1e9), place(summary)));
     sentence.push_str(&verdict(summary));
-    let most: Vec<String> = summary
-        .sources
-        .iter()
-        .filter(|s| s.share_pct >= 1.0)
+    let most: Vec<String> = largest(summary)
+        .into_iter()
+        .filter(|(_, share_pct)| *share_pct >= 1.0)
         .take(NAMED)
-        .map(|s| format!("{} ({})", label(s), percent_said(s.share_pct)))
+        .map(|(name, share_pct)| format!("{name} ({})", percent_said(share_pct)))
         .collect();
     if !most.is_empty() {
         sentence.push_str(&format!(" Most: {}.", most.join(", ")));
     }
     sentence
+}
+
+/// Who took the time and what share of it, most first. What no record explains is among them: where
+/// it is most of all, nobody is to be sent after the rest.
+fn largest(summary: &Summary) -> Vec<(String, f64)> {
+    let named = summary.sources.iter().map(|source| {
+        let own = if source.own { ", the recorder itself" } else { "" };
+        (format!("{}{own}", label(source)), source.share_pct)
+    });
+    let outside = summary.outside_kernel.iter().filter_map(|row| {
+        let share_pct = 100.0 * row.cost_ns_total as f64 / summary.taken_ns_total.max(1) as f64;
+        // Where the kernel's side was not recorded, a sentence of its own says so.
+        Some((outside_label(&row.class)?.to_owned(), share_pct))
+    });
+    let mut all: Vec<(String, f64)> = named.chain(outside).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    all
+}
+
+/// What lies outside the kernel, as one would say it; None for what nobody looked into.
+pub(crate) fn outside_label(class: &str) -> Option<&'static str> {
+    match class {
+        "microarchitecture" => Some("microarchitecture"),
+        "hypervisor_or_smi" => Some("hypervisor or SMI"),
+        _ => None,
+    }
 }
 
 /// What has to be known before anything else.

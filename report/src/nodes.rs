@@ -60,7 +60,7 @@ pub(crate) fn nodes(summary: &Summary, options: Options) -> Option<String> {
     Some(text)
 }
 
-fn lost(losses: &Losses) -> String {
+pub(crate) fn lost(losses: &Losses) -> String {
     let kinds = [losses.records, losses.detours, losses.unwritten];
     match kinds.into_iter().sum::<Option<u64>>() {
         Some(lost) => count(lost),
@@ -69,7 +69,7 @@ fn lost(losses: &Losses) -> String {
 }
 
 /// How far the starts lie apart, and who is far off.
-fn remarks(summary: &Summary, options: Options) -> Vec<String> {
+pub(crate) fn remarks(summary: &Summary, options: Options) -> Vec<String> {
     let last = summary.nodes.iter().map(|node| node.started_after_s).fold(0.0, f64::max);
     let mut lines = vec![format!(
         "They started within {} of each other, by their own clocks.",

@@ -78,6 +78,8 @@ pub struct WhatIf {
     /// The CPU that sources are moved to.
     pub shift: Option<u32>,
     pub quantise: bool,
+    /// Which of the recording's noise no rank meets, in words.
+    pub left_out: Option<String>,
 }
 
 /// A node's share from which on it is worth a word that it costs nothing.
@@ -389,6 +391,9 @@ fn notes(results: &WhatIf, options: Options) -> String {
             "{} are few for an interval: give --runs {FEW_RUNS} or more.",
             plural(results.runs, "run")
         ));
+    }
+    if let Some(left_out) = &results.left_out {
+        lines.push(format!("{}.", safe(left_out)));
     }
     lines.push(format!("Network: {}.", safe(&results.net)));
     let lines: Vec<String> = lines.iter().map(|line| wrap(line, style.width, "    ")).collect();

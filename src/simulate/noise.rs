@@ -241,6 +241,9 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     let mut timelines = Vec::new();
     // One by one: what it is made of takes more memory than the noise.
     for (index, lane) in reader.lanes().iter().enumerate() {
+        if !recorded.stayed(index) {
+            continue;
+        }
         let composed = recorded.lane(reader, index)?;
         // A recording that was cut off before anything happened there.
         if composed.span_ns() == 0 {
@@ -254,6 +257,9 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     }
     if timelines.is_empty() {
         bail!("it holds no detours: record with the probe, without --no-probe");
+    }
+    if let Some(left_out) = recorded.left_out() {
+        eprintln!("detour: {}: {left_out}", reader.name());
     }
     Ok(timelines)
 }

@@ -138,10 +138,14 @@ pub fn project(
     let events = reader.block_infos().map(|b| u64::from(b.detours) + u64::from(b.records));
     let events = events.fold(0, u64::saturating_add);
     if summary.detours == 0 {
-        return Ok(Projected::Nothing(
-            "This recording holds no detours, so there is nothing to project: record with the probe."
-                .to_owned(),
-        ));
+        let why = match summary.mode {
+            trace::Mode::KernelOnly => {
+                "This recording has kernel records alone, and so no detours to project: record with \
+                 the probe."
+            }
+            _ => "This recording holds no detours: there is nothing to project.",
+        };
+        return Ok(Projected::Nothing(why.to_owned()));
     }
     if events > MOST_EVENTS {
         return Ok(Projected::Nothing(format!(
@@ -150,13 +154,7 @@ pub fn project(
         )));
     }
     let recorded = Recorded::new(reader);
-    let mut lanes = Vec::new();
-    for index in 0..reader.lanes().len() {
-        let lane = recorded.lane(reader, index)?;
-        if lane.span_ns() > 0 {
-            lanes.push(lane);
-        }
-    }
+    let lanes: Vec<_> = recorded.lanes(reader)?.into_iter().map(|(_, lane)| lane).collect();
     Simulation { settings, lanes: &lanes, recorded: &recorded, summary }.run()
 }
 
@@ -246,7 +244,9 @@ impl Simulation<'_> {
         let all = &self.recorded.sources;
         let set = |hit: &dyn Fn(&Source) -> bool| all.iter().map(hit).collect::<Vec<bool>>();
         let rows = self.summary.sources.iter().enumerate();
-        let rows = rows.filter(|(_, row)| row.share_pct >= WORTHWHILE_PCT).take(VARIANTS - 1);
+        // The recorder is not there in production.
+        let rows = rows.filter(|(_, row)| row.share_pct >= WORTHWHILE_PCT && !row.own);
+        let rows = rows.take(VARIANTS - 1);
         let mut variants: Vec<Variant> = rows
             .map(|(index, row)| Variant {
                 name: format!("without {}", report::source_label(row)),
@@ -345,13 +345,22 @@ impl Simulation<'_> {
 
     fn remarks(&self) -> Vec<String> {
         let longest = self.lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
-        vec![format!(
-            "Every rank stands at its own random place in the recording of one of the {} watched here \
-             ({:.1} s), which starts over at its end; LogGOPS model, exact preemption. Beyond {FULL_RANKS} \
-             ranks there are fewer runs per point; the table has their number.",
-            self.lanes.len(),
+        let what = match self.summary.threads.is_empty() {
+            true => "CPU",
+            false => "thread",
+        };
+        let whose = match self.lanes.len() {
+            1 => format!("the one {what}"),
+            several => format!("one of {several} {what}s"),
+        };
+        let mut remarks = vec![format!(
+            "Every rank stands at its own random place in the recording of {whose} ({:.1} s), which \
+             starts over at its end; LogGOPS model, exact preemption. Beyond {FULL_RANKS} ranks there are \
+             fewer runs per point; the table has their number.",
             longest as f64 / 1e9
-        )]
+        )];
+        remarks.extend(self.recorded.left_out().map(|left_out| format!("{left_out}.")));
+        remarks
     }
 }
 

@@ -1,7 +1,7 @@
 //! The detours of a recording with the sources they are made of: one source per class, name and unit,
 //! as in the report, and two for what no record explains, as there, too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result};
 use simulate::noise::Composed;
@@ -22,6 +22,8 @@ pub struct Source {
     pub detail: Option<String>,
     /// The recorder's own threads.
     pub own: bool,
+    /// The recorded program's own threads.
+    pub program: bool,
 }
 
 impl Source {
@@ -36,16 +38,23 @@ impl Source {
     }
 }
 
+/// A thread that was there for less than this share of what the longest was is no picture of a rank:
+/// most programs have helpers that come and go.
+const STAYED: f64 = 0.5;
+
 /// What a recording says about its sources; lanes are read one by one.
 pub struct Recorded {
     /// The last two are what no record explains, below 1 us and from there on.
     pub sources: Vec<Source>,
     /// For each row of the trace's source table.
     source_of: Vec<u32>,
+    /// For each lane, whether ranks are to meet its noise.
+    stayed: Vec<bool>,
 }
 
 impl Recorded {
     pub fn new(reader: &AnyReader) -> Recorded {
+        let processes: HashSet<u32> = reader.lanes().iter().filter_map(process).collect();
         let mut sources: Vec<Source> = Vec::new();
         let mut index = HashMap::new();
         let mut source_of = Vec::new();
@@ -59,9 +68,12 @@ impl Recorded {
                     unit: row.unit.clone(),
                     detail: row.detail.clone(),
                     own: false,
+                    program: false,
                 });
             }
-            sources[number as usize].own |= row.own;
+            let source = &mut sources[number as usize];
+            source.own |= row.own;
+            source.program |= row.pids.iter().any(|pid| processes.contains(pid));
             source_of.push(number);
         }
         for name in ["microarchitecture", "hypervisor_or_smi"] {
@@ -71,29 +83,48 @@ impl Recorded {
                 unit: None,
                 detail: None,
                 own: false,
+                program: false,
             });
         }
-        Recorded { sources, source_of }
+        Recorded { sources, source_of, stayed: stayed(reader) }
     }
 
-    /// All lanes that were watched at all. A recording that was cut off may have others.
+    /// The lanes whose noise ranks meet, if they were watched at all: a recording that was cut off may
+    /// have others.
     pub fn lanes<'a>(&self, reader: &'a AnyReader) -> Result<Vec<(&'a Lane, Composed)>> {
         let mut lanes = Vec::new();
         for (index, lane) in reader.lanes().iter().enumerate() {
-            let composed = self.lane(reader, index)?;
-            if composed.span_ns() > 0 {
-                lanes.push((lane, composed));
+            if self.stayed(index) {
+                let composed = self.lane(reader, index)?;
+                if composed.span_ns() > 0 {
+                    lanes.push((lane, composed));
+                }
             }
         }
         Ok(lanes)
     }
 
+    /// Whether ranks are to meet the noise of a lane. A CPU was there all the time; of a program's
+    /// threads, those that were there for most of it.
+    pub fn stayed(&self, index: usize) -> bool {
+        self.stayed.get(index).copied().unwrap_or(false)
+    }
+
+    /// What is to be said of lanes that no rank meets.
+    pub fn left_out(&self) -> Option<String> {
+        let (all, left) = (self.stayed.len(), self.stayed.iter().filter(|kept| !**kept).count());
+        (left > 0).then(|| {
+            format!(
+                "{left} of {all} threads were there for less than half as long as the longest: no rank \
+                 meets their noise"
+            )
+        })
+    }
+
     /// The detours of a lane, by its place in the lane table.
     pub fn lane(&self, reader: &AnyReader, index: usize) -> Result<Composed> {
         let id = LaneId(index as u32);
-        let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == id.0));
-        let window = totals.map(|totals| (totals.from_ns, totals.to_ns));
-        let (from, to) = window.unwrap_or((0, 0));
+        let (from, to) = window(reader, index);
         let mut lane = Composed::new(from, to.saturating_sub(from));
         let short = self.sources.len() as u32 - 2;
         for block in reader.blocks_of(id) {
@@ -112,6 +143,31 @@ impl Recorded {
             }
         }
         Ok(lane)
+    }
+}
+
+/// From when to when a lane was watched, as far as the recording says.
+fn window(reader: &AnyReader, index: usize) -> (u64, u64) {
+    let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane as usize == index));
+    totals.map_or((0, 0), |totals| (totals.from_ns, totals.to_ns))
+}
+
+fn stayed(reader: &AnyReader) -> Vec<bool> {
+    let watched = |index: usize| {
+        let (from, to) = window(reader, index);
+        to.saturating_sub(from)
+    };
+    let longest = (0..reader.lanes().len()).map(watched).max().unwrap_or(0);
+    let enough = STAYED * longest as f64;
+    let lanes = reader.lanes().iter().enumerate();
+    lanes.map(|(index, lane)| process(lane).is_none() || watched(index) as f64 >= enough).collect()
+}
+
+/// Whose thread a lane is.
+fn process(lane: &Lane) -> Option<u32> {
+    match lane {
+        Lane::Cpu { .. } => None,
+        Lane::Thread { pid, .. } => Some(*pid),
     }
 }
 

@@ -130,7 +130,7 @@ pub fn place(reader: &AnyReader) -> Place {
     Place { cpus: isolation.measured.clone(), housekeeping: isolation.housekeeping.clone() }
 }
 
-/// Advice for what costs something, most to gain first, by its place in the rows. The recorder's own
+/// Advice for what costs something, most to gain first, each with its place in the rows. The recorder's own
 /// threads are gone when it is.
 pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Advised)> {
     let mut list = Vec::new();
@@ -146,6 +146,7 @@ pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Adv
             name: &source.name,
             unit: source.unit.as_deref(),
             detail: source.detail.as_deref(),
+            program: source.program,
         };
         let advised = Advised {
             label: report::label(source.class, &source.name),
@@ -154,5 +155,6 @@ pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Adv
         };
         list.push((index, advised));
     }
+    list.sort_by(|(_, a), (_, b)| b.gain_pct.total_cmp(&a.gain_pct));
     list
 }

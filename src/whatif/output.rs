@@ -72,6 +72,7 @@ pub fn json(study: &Study, context: &Context<'_>, advised: &[(usize, Advised)]) 
         "others": study.others.as_ref().map(group),
         "units": study.units.iter().map(group).collect::<Vec<_>>(),
         "together": study.together.as_ref().map(group),
+        "remarks": study.left_out.iter().collect::<Vec<_>>(),
     })
 }
 
@@ -164,6 +165,7 @@ pub fn figures(study: &Study, reader: &AnyReader, workload: &Workload, asked: &A
         together: study.together.as_ref().map(group_figures),
         shift: asked.shift,
         quantise: asked.quantise,
+        left_out: study.left_out.clone(),
     }
 }
 

@@ -75,6 +75,8 @@ pub struct Study {
     /// Units of more than one source have been asked for as a whole.
     pub units: Vec<Group>,
     pub together: Option<Group>,
+    /// Which of the recording's noise no rank meets, in words.
+    pub left_out: Option<String>,
 }
 
 /// Why a recording cannot be asked.
@@ -108,11 +110,7 @@ pub fn study(
 ) -> Result<Option<Study>> {
     check(reader)?;
     let recorded = Recorded::new(reader);
-    let (lanes, cpus) = lanes(reader, &recorded)?;
-    let mut taken = vec![Taken::default(); recorded.sources.len()];
-    for lane in &lanes {
-        lane.account(&mut taken);
-    }
+    let Lanes { lanes, cpus, taken, detours, detour_ns } = lanes(reader, &recorded)?;
     let node = Node {
         lanes: &lanes,
         model: workload.model,
@@ -148,11 +146,10 @@ pub fn study(
         shifted: shift.map(|_| nothing),
         quantised: asked.quantise.then_some(nothing),
     };
-    let detour_ns: u64 = lanes.iter().map(Composed::total_ns).fold(0, u64::saturating_add);
     let share = |ns: u64| if detour_ns == 0 { 0.0 } else { 100.0 * ns as f64 / detour_ns as f64 };
     let results = Results { plans: &plans, answers: &answers.answers, nothing, taken: &taken };
     Ok(Some(Study {
-        detours: lanes.iter().map(|lane| lane.len() as u64).sum(),
+        detours,
         detour_ns,
         noiseless_ps,
         as_recorded: Sample::new(answers.as_recorded.clone())?.estimate(0.5),
@@ -161,25 +158,49 @@ pub fn study(
         others: results.others(share),
         units: results.units(share),
         together: results.together(&asked.remove, share),
+        left_out: recorded.left_out(),
     }))
 }
 
-/// Lanes that were watched at all, and their CPUs.
-fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<(Vec<Composed>, Vec<Option<u32>>)> {
-    let (mut lanes, mut cpus) = (Vec::new(), Vec::new());
-    for (lane, composed) in recorded.lanes(reader)? {
+/// The noise that ranks meet, and what the whole recording holds.
+struct Lanes {
+    lanes: Vec<Composed>,
+    /// The CPU of each, where it is one.
+    cpus: Vec<Option<u32>>,
+    /// What each source took, on lanes that no rank meets, too: as in the report.
+    taken: Vec<Taken>,
+    detours: u64,
+    detour_ns: u64,
+}
+
+fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<Lanes> {
+    let mut all = Lanes {
+        lanes: Vec::new(),
+        cpus: Vec::new(),
+        taken: vec![Taken::default(); recorded.sources.len()],
+        detours: 0,
+        detour_ns: 0,
+    };
+    for (index, lane) in reader.lanes().iter().enumerate() {
+        let composed = recorded.lane(reader, index)?;
+        composed.account(&mut all.taken);
+        all.detours += composed.len() as u64;
+        all.detour_ns = all.detour_ns.saturating_add(composed.total_ns());
+        if !recorded.stayed(index) || composed.span_ns() == 0 {
+            continue;
+        }
         // Said here, where the lane's name is known.
         composed.timeline().with_context(|| format!("{}, its detours", lane_words(lane)))?;
-        lanes.push(composed);
-        cpus.push(match lane {
+        all.lanes.push(composed);
+        all.cpus.push(match lane {
             Lane::Cpu { cpu } => Some(*cpu),
             Lane::Thread { .. } => None,
         });
     }
-    if lanes.is_empty() {
+    if all.lanes.is_empty() {
         bail!("{} watched nothing: record for longer", reader.name());
     }
-    Ok((lanes, cpus))
+    Ok(all)
 }
 
 /// What runs on a CPU because it was put there, and can be put elsewhere. Ticks, faults and whatever

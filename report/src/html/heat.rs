@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use analysis::views::Views;
-use trace::Lane;
+use trace::{Lane, Node};
 
 use super::plot::{WIDE, coordinate, escape};
 use super::scale::{Scale, Unit, short};
@@ -18,15 +18,18 @@ fn level(share: f64) -> usize {
     LEVELS.iter().rposition(|&from| share > from).map_or(0, |at| at + 1)
 }
 
-fn name(lane: Option<&Lane>) -> String {
-    match lane {
-        Some(Lane::Cpu { cpu }) => format!("CPU {cpu}"),
-        Some(Lane::Thread { tid, name, .. }) => format!("{} {tid}", cut(&safe(name), 9)),
-        None => String::new(),
+/// A lane as one would call it. Of several nodes, each has a CPU of that number.
+fn name(lane: u32, lanes: &[Lane], nodes: &[Node]) -> String {
+    let node = nodes.iter().find(|node| node.has(lane));
+    match (lanes.get(lane as usize), node) {
+        (Some(Lane::Cpu { cpu }), Some(node)) => format!("{} {cpu}", cut(&safe(&node.host), 10)),
+        (Some(Lane::Cpu { cpu }), None) => format!("CPU {cpu}"),
+        (Some(Lane::Thread { tid, name, .. }), _) => format!("{} {tid}", cut(&safe(name), 9)),
+        (None, _) => String::new(),
     }
 }
 
-pub(super) fn draw(views: &Views, lanes: &[Lane]) -> Option<String> {
+pub(super) fn draw(views: &Views, lanes: &[Lane], nodes: &[Node]) -> Option<String> {
     let rows = &views.heat.rows;
     if rows.is_empty() {
         return None;
@@ -42,7 +45,7 @@ pub(super) fn draw(views: &Views, lanes: &[Lane]) -> Option<String> {
     let every = (13.0 / high).ceil().max(1.0) as usize;
     for (index, row) in rows.iter().enumerate() {
         let y = top + index as f64 * high;
-        let lane = escape(&name(lanes.get(row.lane as usize)));
+        let lane = escape(&name(row.lane, lanes, nodes));
         if index.is_multiple_of(every) {
             let at = coordinate(y + high / 2.0 + 4.0);
             let _ = write!(labels, r#"<text class="ty" x="{}" y="{at}">{lane}</text>"#, LEFT - 8.0);
@@ -97,13 +100,13 @@ pub(super) fn draw(views: &Views, lanes: &[Lane]) -> Option<String> {
 /// The colours and what they stand for.
 fn key() -> String {
     let mut out = String::new();
-    let step = 64.0;
+    let step = 70.0;
     let from = WIDE - RIGHT - step * (LEVELS.len() + 1) as f64;
     for level in 0..=LEVELS.len() {
         let x = from + step * level as f64;
         let text = match level {
             0 => "nothing".to_owned(),
-            1 => format!("≤{}", LEVELS[1]),
+            1 => format!("≤{} %", LEVELS[1]),
             n => format!(">{} %", LEVELS[n - 1]),
         };
         let _ = write!(

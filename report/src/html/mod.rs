@@ -7,6 +7,7 @@
 
 mod heat;
 mod legend;
+mod nodes;
 mod plot;
 mod projection;
 mod scale;
@@ -75,11 +76,12 @@ struct Page<'a> {
     /// Those shown at once, and the rest.
     sources: (Vec<tables::Source>, Vec<tables::Source>),
     more_sources: Option<String>,
+    nodes: Option<nodes::Nodes>,
     scatter: Option<String>,
     scatter_note: String,
     shapes: Option<shapes::Shapes>,
-    spectrum: Option<String>,
-    spectrum_note: Option<String>,
+    /// Or why there is none.
+    spectrum: Result<spectrum::Spectrum, &'static str>,
     heat: Option<String>,
     heat_note: Option<String>,
     projection: Option<tables::Projected>,
@@ -97,10 +99,7 @@ struct Page<'a> {
 pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
     let Input { summary, views, .. } = *input;
     let keys = legend::keys(&views.series, summary);
-    let (spectrum, unnamed) = match spectrum::draw(views, summary, &keys) {
-        Some((svg, unnamed)) => (Some(svg), unnamed),
-        None => (None, 0),
-    };
+    let spectrum = spectrum::draw(views, summary, &keys);
     let projection = input.projection.map(Projection::with_short_names);
     let commands: Vec<Command> = input.commands.iter().map(Command::limited).collect();
     let mut sources = tables::sources(summary, (input.remedies, input.outside_remedies), &keys);
@@ -116,14 +115,12 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         facts: tables::facts(summary),
         sources: (sources, rest),
         more_sources: tables::more_sources(summary),
+        nodes: nodes::nodes(summary),
         scatter: scatter::draw(views, &keys),
         scatter_note: scatter::thinned(views),
         shapes: shapes::draw(views, input.costs, &keys),
         spectrum,
-        spectrum_note: (unnamed > 0).then(|| {
-            format!("{unnamed} more periodic sources, of less cost, are in the table only.")
-        }),
-        heat: heat::draw(views, input.lanes),
+        heat: heat::draw(views, input.lanes, &input.manifest.nodes),
         heat_note: (views.heat.left_out > 0)
             .then(|| format!("The noisiest; {} more are not shown.", views.heat.left_out)),
         projection: projection.as_ref().ok().map(tables::projected),

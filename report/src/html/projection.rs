@@ -284,20 +284,36 @@ pub(super) fn idle_rows(projection: &Projection) -> Vec<Vec<String>> {
 /// The headline's second half: what it costs at the largest scale.
 pub(super) fn said(projection: &Projection) -> Option<String> {
     let last = projection.points.last()?;
-    let mut text = format!(
-        "On {} ranks with this noise, the median {} takes {} instead of {}, {} times as long.",
-        ranks(last.ranks),
+    let slowdown = short(ratio(last));
+    let mut text = format!("On {} ranks with this noise, ", ranks(last.ranks));
+    if slowdown == "1" {
+        let (what, median) = (&projection.operation, us(last.median));
+        let _ = write!(text, "the median {what} takes as long as without: {median}.");
+        return Some(text);
+    }
+    let _ = write!(
+        text,
+        "the median {} takes {} instead of {}, {slowdown} times as long.",
         projection.operation,
         us(last.median),
         us(last.noiseless),
-        short(ratio(last))
     );
-    let best = projection.without.iter().filter(|w| w.source.is_some());
-    let best = best
-        .filter_map(|w| Some((w, w.points.last().filter(|p| p.ranks == last.ranks)?)))
-        .min_by(|a, b| a.1.median.total_cmp(&b.1.median));
-    if let Some((variant, point)) = best.filter(|(_, p)| p.median < 0.98 * last.median) {
-        let _ = write!(text, " {} it would be {}.", capital(&variant.name), us(point.median));
+    let better = |variant: &&Without| {
+        let point = variant.points.last().filter(|p| p.ranks == last.ranks)?;
+        (point.median < 0.98 * last.median).then(|| (variant.name.clone(), point.median))
+    };
+    let best = |variants: &mut dyn Iterator<Item = &Without>| {
+        variants.filter_map(|v| better(&v)).min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let all = best(&mut projection.without.iter());
+    // Where it is nothing that runs on this node, the best of what does is named as well.
+    let here = best(&mut projection.without.iter().filter(|v| v.source.is_some()));
+    if let Some((name, median)) = &all {
+        let _ = write!(text, " {} it would be {}", capital(name), us(*median));
+        if let Some((name, median)) = here.filter(|here| here.0 != *name) {
+            let _ = write!(text, ", {name} {}", us(median));
+        }
+        text.push('.');
     }
     Some(text)
 }

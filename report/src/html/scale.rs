@@ -116,7 +116,12 @@ impl Scale {
         }
         let down = 10f64.powf(low.log10().floor());
         let up = 10f64.powf(high.log10().ceil());
-        Some(Scale::log(down, if up > down { up } else { down * 10.0 }, unit))
+        Some(match up > down {
+            true => Scale::log(down, up, unit),
+            // There is no more than all of it.
+            false if unit == Unit::Share && up >= 1.0 => Scale::log(down / 10.0, up, unit),
+            false => Scale::log(down, down * 10.0, unit),
+        })
     }
 
     /// 0 at the lower end, 1 at the upper.

@@ -26,8 +26,45 @@ struct Peak {
     text: String,
 }
 
+/// The figure, and what it does not show.
+pub(super) struct Spectrum {
+    pub(super) svg: String,
+    pub(super) note: Option<String>,
+}
+
+/// From this power on (1: all in phase) a line without a name is worth a look.
+const STRONG: f64 = 0.1;
+
+/// The figure, or in words that there is nothing to see.
+pub(super) fn draw(
+    views: &Views,
+    summary: &Summary,
+    keys: &[Key],
+) -> Result<Spectrum, &'static str> {
+    let regular = summary.sources.iter().any(|source| source.period_ns.is_some());
+    // What has no name is not tested; there the lines have to speak for themselves.
+    let unnamed = |series: usize| keys.get(series).is_some_and(|key| key.class == "su");
+    let mut unnamed = views.spectra.iter().filter(|s| unnamed(s.series));
+    let strong = unnamed.any(|s| s.lines.iter().any(|line| line.1 >= STRONG));
+    match figure(views, summary, keys) {
+        None => Err("No source came often enough to have a spectrum."),
+        Some(_) if !regular && !strong => Err(
+            "Nothing here is regular: of the sources that came often enough, none passed the test \
+             for a period.",
+        ),
+        Some((svg, 0)) if !regular => {
+            let note = "None did: what is regular here has no name.".to_owned();
+            Ok(Spectrum { svg, note: Some(note) })
+        }
+        Some((svg, unnamed)) => {
+            let words = "more periodic sources, of less cost, are in the table only.";
+            Ok(Spectrum { svg, note: (unnamed > 0).then(|| format!("{unnamed} {words}")) })
+        }
+    }
+}
+
 /// The figure, and how many periodic sources it does not name.
-pub(super) fn draw(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(String, usize)> {
+fn figure(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(String, usize)> {
     let spectra: Vec<_> = views.spectra.iter().filter(|s| s.lines.len() > 1).collect();
     let lines = || spectra.iter().flat_map(|s| s.lines.iter());
     let lowest = lines().map(|l| l.0).fold(f64::INFINITY, f64::min);

@@ -13,7 +13,7 @@ use crate::headline::label;
 use crate::words::{count, cut, percent, plural, rate, safe};
 
 /// Rows of a table, and lines of a list: a recording may hold thousands.
-const ROWS: usize = 40;
+pub(super) const ROWS: usize = 40;
 /// Rows of the sources' table that are shown at once.
 pub(super) const FIRST: usize = 12;
 pub(super) const LINES: usize = 60;
@@ -78,7 +78,7 @@ fn cut_down(remedy: &Remedy) -> Remedy {
     Remedy { run: remedy.run.iter().map(|line| limited(line)).collect(), ..remedy.clone() }
 }
 
-/// `5 us` of the text reports is `5 µs` on a page.
+/// `5 us` of the text reports is `5 µs` on a page, and no line ends between a number and its `%`.
 pub(super) fn micro(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -90,7 +90,7 @@ pub(super) fn micro(text: &str) -> String {
         out.push_str(if ends && number { " µs" } else { " us" });
         rest = &after[3..];
     }
-    out + rest
+    (out + rest).replace(" %", "\u{a0}%")
 }
 
 pub(super) fn title(summary: &Summary) -> String {

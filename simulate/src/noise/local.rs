@@ -8,17 +8,29 @@ use super::{Timeline, timeline::MAX_SPAN};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum WorkError {
     #[error(
-        "the run takes longer than the noise trace ({span_ps} ps), which would repeat itself: record \
-         for longer, simulate less, or allow it with --repeat-trace"
+        "the run takes longer than the noise trace ({}), which would repeat itself: record for \
+         longer, simulate less, or allow it with --repeat-trace",
+        in_words(*span_ps)
     )]
     TraceTooShort { span_ps: i64 },
     #[error("the run takes longer than 50 days of simulated time: simulate less")]
     Overflow,
     #[error(
-        "an operation of {length_ps} ps is not shorter than the noise trace ({trace_ps} ps), which \
-         the loggopsim model cannot do: record for longer, or take --noise-model preempt"
+        "an operation of {} is not shorter than the noise trace ({}), which the loggopsim model \
+         cannot do: record for longer, or take --noise-model preempt",
+        in_words(*length_ps),
+        in_words(*trace_ps)
     )]
     LongerThanTrace { length_ps: i64, trace_ps: i64 },
+}
+
+/// Picoseconds as one reads them in a message.
+fn in_words(ps: i64) -> String {
+    match ps as f64 {
+        ps if ps >= 1e12 => format!("{:.3} s", ps / 1e12),
+        ps if ps >= 1e9 => format!("{:.3} ms", ps / 1e9),
+        ps => format!("{:.3} us", ps / 1e6),
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

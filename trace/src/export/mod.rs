@@ -11,6 +11,8 @@ mod perfetto;
 mod protobuf;
 mod text;
 
+pub use text::lane_cell;
+
 use std::fmt;
 use std::io::{self, Read, Seek, Write};
 use std::str::FromStr;

@@ -78,7 +78,7 @@ pub(super) fn csv<R: Read + Seek>(
     let mut rows = 0;
     for block in blocks(reader, lane) {
         let block = block?;
-        let name = quoted(&lanes::name(reader, block.lane));
+        let name = lane_cell(reader, block.lane);
         for d in &block.detours {
             let (start, length, outside) = (d.start_ns, d.len_ns, d.outside_ns);
             writeln!(out, "{name},{start},{length},{outside},{}", d.records)?;
@@ -98,7 +98,7 @@ pub(super) fn csv_records<R: Read + Seek>(
     let mut rows = 0;
     for block in blocks(reader, lane) {
         let block = block?;
-        let name = quoted(&lanes::name(reader, block.lane));
+        let name = lane_cell(reader, block.lane);
         for r in &block.records {
             let source = sources.get(r.source.0 as usize).map_or(",,,", String::as_str);
             writeln!(
@@ -158,6 +158,11 @@ fn source_cells(source: &Source) -> String {
     let detail = source.detail.as_deref().unwrap_or_default();
     let class = source.class.name();
     format!("{class},{},{},{}", quoted(&source.name), quoted(unit), quoted(detail))
+}
+
+/// A lane's name as a CSV cell.
+pub fn lane_cell<R>(reader: &Reader<R>, lane: LaneId) -> String {
+    quoted(&lanes::name(reader, lane))
 }
 
 /// A CSV cell. Names come from processes, so nothing in them may end the cell or the line, nor be

@@ -1,0 +1,49 @@
+//! The nodes of a merged trace on the page: one row each, and who is far from the others.
+
+use analysis::{NodeRow, Summary};
+
+use super::{
+    scale::time,
+    tables::{ROWS, limited, micro},
+};
+use crate::{
+    Options, nodes,
+    words::{count, cut, percent, plural, safe},
+};
+
+/// Characters of a host's name and of a kernel's.
+const NAME: usize = 40;
+
+pub(super) struct Nodes {
+    pub(super) rows: Vec<Vec<String>>,
+    pub(super) remarks: Vec<String>,
+}
+
+/// None where there is but one node.
+pub(super) fn nodes(summary: &Summary) -> Option<Nodes> {
+    if summary.nodes.is_empty() {
+        return None;
+    }
+    let mut all: Vec<&NodeRow> = summary.nodes.iter().collect();
+    let mut remarks = nodes::remarks(summary, Options::default());
+    if all.len() > ROWS {
+        all.sort_by(|a, b| b.noise_pct.total_cmp(&a.noise_pct));
+        let more = plural((all.len() - ROWS) as u64, "more node");
+        all.truncate(ROWS);
+        remarks.insert(0, format!("The noisiest; {more} with less: `detour report --all`."));
+    }
+    let row = |node: &&NodeRow| {
+        vec![
+            cut(&safe(&node.host), NAME),
+            cut(&safe(&node.kernel), NAME),
+            node.lanes.to_string(),
+            format!("+{}", time(node.started_after_s * 1e9)),
+            count(node.detours),
+            time(node.taken_ns_total as f64),
+            percent(node.noise_pct),
+            nodes::lost(&node.lost),
+        ]
+    };
+    let remarks = remarks.iter().map(|line| micro(&limited(line.trim()))).collect();
+    Some(Nodes { rows: all.iter().map(row).collect(), remarks })
+}
