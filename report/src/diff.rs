@@ -242,8 +242,8 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     let (before, after) = (&comparison.before, &comparison.after);
     if before.lanes != after.lanes {
         lines.push(format!(
-            "Before, {} CPUs or threads were watched, after, {}: rates are of all watched ones \
-             together, and differ for that reason alone.",
+            "CPUs or threads watched: {} before, {} after. Rates are of all watched ones together, and \
+             differ for that reason alone.",
             before.lanes, after.lanes
         ));
     }

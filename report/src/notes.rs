@@ -21,7 +21,11 @@ pub(crate) fn lines(summary: &Summary) -> Vec<String> {
     lines.push(lost(summary));
     lines.extend(damage(summary));
     if let Some(error) = summary.closure_error {
-        lines.push(format!("Account: net times add up to the wall time within {error:.1e}."));
+        let how = match error {
+            0.0 => "exactly".to_owned(),
+            error => format!("within {error:.1e}"),
+        };
+        lines.push(format!("Account: net times add up to the wall time {how}."));
     }
     lines.extend(overhead(summary));
     if summary.cpus.iter().any(|c| !c.window_known)

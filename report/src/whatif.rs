@@ -70,7 +70,7 @@ pub struct WhatIf {
     pub noiseless_us: f64,
     pub median_us: f64,
     pub median_between_us: (f64, f64),
-    /// Sources that took time and were asked for, largest gain first.
+    /// Sources that took time and were asked for, largest gain first, those without one last.
     pub rows: Vec<WhatIfRow>,
     pub others: Option<WhatIfGroup>,
     pub units: Vec<WhatIfGroup>,
@@ -369,12 +369,15 @@ fn together(results: &WhatIf, options: Options) -> Option<String> {
 
 fn notes(results: &WhatIf, options: Options) -> String {
     let style = options.style();
-    let mut lines = vec![
-        "Gains are of the median time, with and without in the same draws; intervals are 95 %, by \
-         bootstrap over runs. They do not add up: where two sources delay the same runs, removing one \
-         leaves the other."
-            .to_owned(),
-    ];
+    let mut lines = Vec::new();
+    if !results.rows.is_empty() {
+        lines.push(
+            "Gains are of the median time, with and without in the same draws; intervals are 95 %, by \
+             bootstrap over runs. They do not add up: where two sources delay the same runs, removing \
+             one leaves the other."
+                .to_owned(),
+        );
+    }
     if let Some(cpu) = results.shift {
         lines.push(format!(
             "Moved: all of it on CPU {cpu}; ticks, faults and what is outside the kernel cannot be moved."

@@ -149,6 +149,9 @@ pub fn figures(study: &Study, reader: &AnyReader, workload: &Workload, asked: &A
             quantised: answer.quantised.as_ref().map(gain_figures),
         })
     });
+    let mut rows: Vec<WhatIfRow> = rows.collect();
+    // Those with a place first: a gain that may be none stands after one that is sure.
+    rows.sort_by_key(|row| row.scale_rank.is_none());
     WhatIf {
         host: reader.manifest().host.clone(),
         job: workload.words.clone(),
@@ -159,7 +162,7 @@ pub fn figures(study: &Study, reader: &AnyReader, workload: &Workload, asked: &A
         noiseless_us: us(study.noiseless_ps as f64),
         median_us: us(study.as_recorded.value),
         median_between_us: (us(study.as_recorded.low), us(study.as_recorded.high)),
-        rows: rows.collect(),
+        rows,
         others: study.others.as_ref().map(group_figures),
         units: study.units.iter().map(group_figures).collect(),
         together: study.together.as_ref().map(group_figures),
