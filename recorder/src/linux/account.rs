@@ -1,9 +1,48 @@
 //! What a recording says about itself: the node and the settings before, losses and cost after.
 
 use detour_abi::{CpuState, TIMED_RUNS, hook};
-use trace::{Lane, Lost, Manifest, Mode, Overhead};
+use trace::{Lane, LaneTotals, Lost, Manifest, Mode, Overhead};
 
-use crate::{bpf::Bpf, cpulist::CpuSet, machine, options::Options, probes::Probe};
+use crate::{
+    assemble::Assembled,
+    bpf::Bpf,
+    cpulist::CpuSet,
+    machine,
+    options::Options,
+    probes::{Finished, Probe},
+};
+
+/// From when to when each lane was watched. Without a single probe, `unprobed` lanes are CPUs whose
+/// records were read from start to end.
+pub fn lanes(
+    probes: Vec<(u32, Option<Finished>, u64)>,
+    unprobed: usize,
+    (epoch_ns, ended_ns): (u64, u64),
+    assembled: &Assembled,
+) -> Vec<LaneTotals> {
+    let ns = |ticks| assembled.clock.ns(ticks).unwrap_or(0).saturating_sub(epoch_ns);
+    let of_probe = |(lane, (_, finished, _)): (usize, (u32, Option<Finished>, u64))| {
+        let finished = finished?;
+        Some(LaneTotals {
+            lane: lane as u32,
+            from_ns: ns(finished.run.first),
+            to_ns: ns(finished.run.last),
+            iterations: finished.run.iterations,
+            counters: finished.counters,
+        })
+    };
+    let mut lanes: Vec<LaneTotals> = probes.into_iter().enumerate().filter_map(of_probe).collect();
+    if lanes.is_empty() {
+        let to_ns = ended_ns.saturating_sub(epoch_ns);
+        let unprobed = 0..unprobed as u32;
+        lanes.extend(unprobed.map(|lane| LaneTotals { lane, to_ns, ..LaneTotals::default() }));
+    }
+    for &(lane, from_ns, to_ns) in &assembled.threads {
+        lanes.push(LaneTotals { lane: lane.0, from_ns, to_ns, ..LaneTotals::default() });
+    }
+    lanes.sort_by_key(|totals| totals.lane);
+    lanes
+}
 
 /// The node and the settings.
 pub fn manifest(

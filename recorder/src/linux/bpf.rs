@@ -6,7 +6,7 @@ use aya::{
     Ebpf, EbpfLoader,
     maps::{Map, MapData, RingBuf},
     programs::{
-        BtfTracePoint, FEntry, FExit, PerfEvent, Program, ProgramError, RawTracePoint,
+        BtfTracePoint, FEntry, FExit, PerfEvent, Program, RawTracePoint,
         fentry::FEntryLink,
         fexit::FExitLink,
         perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent},
@@ -15,55 +15,27 @@ use aya::{
     },
 };
 use detour_abi::{CpuState, watch};
-use thiserror::Error;
 use trace::MissingHook;
 
 use crate::{
-    btf::{Btf, BtfError},
+    bpf_error::{BTF_PATH, Refused, load_error, map_error, no_map, not_permitted},
+    btf::Btf,
     cpulist::CpuSet,
     drain::ENTRY_BYTES,
     hooks::{Attach, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
-    machine, self_test,
+    self_test,
     sent::Sent,
     shared::Shared,
 };
+
+pub use crate::bpf_error::BpfError;
 
 /// Built by `cargo xtask ebpf` from `recorder-ebpf` and committed, so that a plain build needs no
 /// BPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/detour.bpf.o");
 
-const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
-
 /// Longer than a host keeps a CPU to itself, as a rule.
 const UNDER_WAY: Duration = Duration::from_millis(50);
-
-#[derive(Debug, Error)]
-pub enum BpfError {
-    #[error(
-        "this kernel has no BTF ({BTF_PATH}: {0}), which BPF programs need to find their way. \
-         Use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or record with --no-bpf"
-    )]
-    NoBtf(io::Error),
-    #[error("cannot read the kernel's BTF: {0}")]
-    Btf(#[from] BtfError),
-    #[error(
-        "loading BPF programs is not permitted: {0}. It needs CAP_BPF and CAP_PERFMON: run as root, \
-         or `setcap cap_bpf,cap_perfmon+ep` on the binary (kernels before 5.8: CAP_SYS_ADMIN)"
-    )]
-    NotPermitted(String),
-    #[error(
-        "loading BPF programs is not permitted: kernels before 5.11 count their memory as locked, \
-         and no more than {kib} KiB may be locked here. Raise the limit: `ulimit -l unlimited` as \
-         root, or LimitMEMLOCK=infinity in a systemd unit"
-    )]
-    LockedMemory { kib: u64 },
-    #[error("the required hook {hook} cannot be attached: {why}")]
-    RequiredHook { hook: &'static str, why: String },
-    #[error("cannot load the BPF object: {0}")]
-    Load(String),
-    #[error("cannot access a BPF map: {0}")]
-    Map(String),
-}
 
 /// The loaded programs. Dropping it detaches and unloads everything.
 pub struct Bpf {
@@ -430,99 +402,4 @@ fn raise_memlock_limit() {
     let unlimited = rustix::process::Rlimit { current: None, maximum: None };
     // Refused without CAP_SYS_RESOURCE; then loading fails on old kernels and says why.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Memlock, unlimited);
-}
-
-/// Why a hook is not there.
-enum Refused {
-    NotPermitted(String),
-    Missing(String),
-}
-
-impl Refused {
-    fn why(self) -> String {
-        match self {
-            Refused::NotPermitted(why) | Refused::Missing(why) => why,
-        }
-    }
-}
-
-impl From<ProgramError> for Refused {
-    fn from(error: ProgramError) -> Self {
-        let why = innermost(&error);
-        if let ProgramError::LoadError { verifier_log, .. } = &error
-            && let Some(objection) = objection(&verifier_log.to_string())
-        {
-            return Refused::Missing(format!("{why}: {objection}"));
-        }
-        if let Some(io::ErrorKind::PermissionDenied) = io_kind(&error) {
-            return Refused::NotPermitted(why);
-        }
-        Refused::Missing(why)
-    }
-}
-
-/// The kernel's reason to refuse a program, which its verifier says last; statistics follow.
-fn objection(log: &str) -> Option<&str> {
-    const STATISTICS: [&str; 3] = ["processed ", "verification time", "stack depth"];
-    let mut lines = log.lines().map(str::trim);
-    lines.rfind(|line| !line.is_empty() && !STATISTICS.iter().any(|word| line.starts_with(word)))
-}
-
-fn load_error(error: aya::EbpfError) -> BpfError {
-    match io_kind(&error) {
-        Some(io::ErrorKind::PermissionDenied) => not_permitted(innermost(&error)),
-        _ => BpfError::Load(chain(&error)),
-    }
-}
-
-/// The kernel says the same of a missing capability and of memory that may not be locked.
-fn not_permitted(why: String) -> BpfError {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
-    match limit {
-        Some(bytes) if machine::version() < (5, 11) && machine::may_load_bpf() => {
-            BpfError::LockedMemory { kib: bytes / 1024 }
-        }
-        _ => BpfError::NotPermitted(why),
-    }
-}
-
-fn map_error(error: aya::maps::MapError) -> BpfError {
-    BpfError::Map(chain(&error))
-}
-
-fn no_map() -> BpfError {
-    BpfError::Map("the map is not in the object".into())
-}
-
-fn errors<'a>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |e| e.source())
-}
-
-fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
-    errors(error).find_map(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind)
-}
-
-/// The last cause, on one line.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let last = errors(error).last().map(ToString::to_string).unwrap_or_default();
-    last.lines().next().unwrap_or_default().to_owned()
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    errors(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_verifiers_last_word_is_its_objection() {
-        let log = "0: (bf) r6 = r1\n1: (85) call unknown#999\nunknown func #999\n\
-                   verification time 12 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
-        assert_eq!(objection(log), Some("unknown func #999"));
-        assert_eq!(objection("\n"), None);
-    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod account;
 pub(crate) mod assemble;
 pub mod bpf;
+pub(crate) mod bpf_error;
 #[cfg(feature = "bpf-log")]
 pub(crate) mod bpf_log;
 pub(crate) mod btf;

@@ -9,7 +9,7 @@ use std::{
 
 use detour_abi::CpuState;
 use thiserror::Error;
-use trace::{Entries, LaneTotals, Manifest, TraceError, Trailer};
+use trace::{Entries, Manifest, TraceError, Trailer};
 
 use crate::{
     account::{self, Counted},
@@ -402,32 +402,14 @@ impl Session {
         let assembled = &stopped.assembled;
         let mut lost = counted.losses(&self.measured);
         lost.unwritten = assembled.unwritten;
-        let mut lanes = Vec::new();
-        for (lane, (cpu, finished, lost_jumps)) in probes.into_iter().enumerate() {
+        for (cpu, finished, lost_jumps) in &probes {
             lost.detours += lost_jumps;
-            let Some(finished) = finished else {
+            if finished.is_none() {
                 self.remarks.push(format!("the probe of CPU {cpu} broke"));
-                continue;
-            };
-            let ns = |ticks| assembled.clock.ns(ticks).unwrap_or(0).saturating_sub(epoch_ns);
-            lanes.push(LaneTotals {
-                lane: lane as u32,
-                from_ns: ns(finished.run.first),
-                to_ns: ns(finished.run.last),
-                iterations: finished.run.iterations,
-                counters: finished.counters,
-            });
+            }
         }
-        if lanes.is_empty() && options.program.is_none() {
-            let to_ns = ended_ns.saturating_sub(epoch_ns);
-            lanes = (0..self.measured.len())
-                .map(|lane| LaneTotals { lane: lane as u32, to_ns, ..LaneTotals::default() })
-                .collect();
-        }
-        for &(lane, from_ns, to_ns) in &assembled.threads {
-            lanes.push(LaneTotals { lane: lane.0, from_ns, to_ns, ..LaneTotals::default() });
-        }
-        lanes.sort_by_key(|totals| totals.lane);
+        let unprobed = if options.program.is_none() { self.measured.len() } else { 0 };
+        let lanes = account::lanes(probes, unprobed, (epoch_ns, ended_ns), assembled);
         let window_ns = match options.program {
             None => lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum(),
             // Programs run on all CPUs, whatever few threads are watched.

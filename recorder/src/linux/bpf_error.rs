@@ -1,0 +1,133 @@
+//! What the kernel refuses when programs are loaded and attached, and what to do about it.
+
+use std::io;
+
+use aya::programs::ProgramError;
+use thiserror::Error;
+
+use crate::{btf::BtfError, machine};
+
+pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+
+#[derive(Debug, Error)]
+pub enum BpfError {
+    #[error(
+        "this kernel has no BTF ({BTF_PATH}: {0}), which BPF programs need to find their way. \
+         Use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or record with --no-bpf"
+    )]
+    NoBtf(io::Error),
+    #[error("cannot read the kernel's BTF: {0}")]
+    Btf(#[from] BtfError),
+    #[error(
+        "loading BPF programs is not permitted: {0}. It needs CAP_BPF and CAP_PERFMON: run as root, \
+         or `setcap cap_bpf,cap_perfmon+ep` on the binary (kernels before 5.8: CAP_SYS_ADMIN)"
+    )]
+    NotPermitted(String),
+    #[error(
+        "loading BPF programs is not permitted: kernels before 5.11 count their memory as locked, \
+         and no more than {kib} KiB may be locked here. Raise the limit: `ulimit -l unlimited` as \
+         root, or LimitMEMLOCK=infinity in a systemd unit"
+    )]
+    LockedMemory { kib: u64 },
+    #[error("the required hook {hook} cannot be attached: {why}")]
+    RequiredHook { hook: &'static str, why: String },
+    #[error("cannot load the BPF object: {0}")]
+    Load(String),
+    #[error("cannot access a BPF map: {0}")]
+    Map(String),
+}
+
+/// Why a hook is not there.
+pub enum Refused {
+    NotPermitted(String),
+    Missing(String),
+}
+
+impl Refused {
+    pub fn why(self) -> String {
+        match self {
+            Refused::NotPermitted(why) | Refused::Missing(why) => why,
+        }
+    }
+}
+
+impl From<ProgramError> for Refused {
+    fn from(error: ProgramError) -> Self {
+        let why = innermost(&error);
+        if let ProgramError::LoadError { verifier_log, .. } = &error
+            && let Some(objection) = objection(&verifier_log.to_string())
+        {
+            return Refused::Missing(format!("{why}: {objection}"));
+        }
+        if let Some(io::ErrorKind::PermissionDenied) = io_kind(&error) {
+            return Refused::NotPermitted(why);
+        }
+        Refused::Missing(why)
+    }
+}
+
+/// The kernel's reason to refuse a program, which its verifier says last; statistics follow.
+fn objection(log: &str) -> Option<&str> {
+    const STATISTICS: [&str; 3] = ["processed ", "verification time", "stack depth"];
+    let mut lines = log.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty() && !STATISTICS.iter().any(|word| line.starts_with(word)))
+}
+
+pub fn load_error(error: aya::EbpfError) -> BpfError {
+    match io_kind(&error) {
+        Some(io::ErrorKind::PermissionDenied) => not_permitted(innermost(&error)),
+        _ => BpfError::Load(chain(&error)),
+    }
+}
+
+/// The kernel says the same of a missing capability and of memory that may not be locked.
+pub fn not_permitted(why: String) -> BpfError {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    match limit {
+        Some(bytes) if machine::version() < (5, 11) && machine::may_load_bpf() => {
+            BpfError::LockedMemory { kib: bytes / 1024 }
+        }
+        _ => BpfError::NotPermitted(why),
+    }
+}
+
+pub fn map_error(error: aya::maps::MapError) -> BpfError {
+    BpfError::Map(chain(&error))
+}
+
+pub fn no_map() -> BpfError {
+    BpfError::Map("the map is not in the object".into())
+}
+
+fn errors<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |e| e.source())
+}
+
+fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    errors(error).find_map(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind)
+}
+
+/// The last cause, on one line.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let last = errors(error).last().map(ToString::to_string).unwrap_or_default();
+    last.lines().next().unwrap_or_default().to_owned()
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    errors(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_last_word_is_its_objection() {
+        let log = "0: (bf) r6 = r1\n1: (85) call unknown#999\nunknown func #999\n\
+                   verification time 12 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
+        assert_eq!(objection(log), Some("unknown func #999"));
+        assert_eq!(objection("\n"), None);
+    }
+}
