@@ -1,6 +1,6 @@
 //! Recordings that a page has to cope with, written into the directory given: nothing recorded, one
-//! detour, one CPU, 64 CPUs, names that are markup, only records, and (with `--large`) ten million
-//! detours. Made up from counters: the same each time.
+//! detour, one CPU, 64 CPUs, names that are markup, only records, a program's threads, nodes to be
+//! merged, and (with `--large`) ten million detours. Made up from counters: the same each time.
 
 use std::{io::BufWriter, path::Path, process::ExitCode};
 
@@ -13,6 +13,8 @@ const HOSTILE: &str = "</title></svg><script>document.title='owned'</script><img
 
 struct Shape {
     file: &'static str,
+    host: &'static str,
+    /// Or threads, of a program.
     cpus: u32,
     detours: u64,
     seconds: u64,
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     };
     let usual = Shape {
         file: "",
+        host: "node1",
         cpus: 2,
         detours: 20_000,
         seconds: 10,
@@ -42,6 +45,10 @@ fn main() -> ExitCode {
         Shape { file: "hostile", hostile: true, ..usual },
         Shape { file: "records-only", mode: Mode::KernelOnly, ..usual },
         Shape { file: "no-names", mode: Mode::ProbeOnly, ..usual },
+        Shape { file: "program", mode: Mode::Program, ..usual },
+        Shape { file: "node1", ..usual },
+        Shape { file: "node2", host: "node2", ..usual },
+        Shape { file: "node3", host: "node3", detours: 60_000, ..usual },
     ];
     if arguments.next().as_deref() == Some("--large") {
         shapes.push(Shape { file: "million", detours: 1_000_000, seconds: 100, ..usual });
@@ -89,13 +96,13 @@ fn write(shape: &Shape, directory: &Path) -> Result<(), Box<dyn std::error::Erro
     let text = |plain: &str| if shape.hostile { HOSTILE.to_owned() } else { plain.to_owned() };
     let mut manifest = Manifest {
         detour_version: "0.1.0".to_owned(),
-        host: text("node1"),
+        host: text(shape.host),
         kernel: text("6.12.0"),
         command_line: vec!["detour".to_owned(), "record".to_owned(), text("-d10s")],
         started_unix_s: 1_700_000_000.0,
         mode: shape.mode,
         cpu_model: text("a processor"),
-        lanes: (0..shape.cpus).map(|cpu| Lane::Cpu { cpu }).collect(),
+        lanes: (0..shape.cpus).map(|number| lane(shape.mode, number)).collect(),
         ..Manifest::default()
     };
     if shape.hostile {
@@ -120,11 +127,19 @@ fn write(shape: &Shape, directory: &Path) -> Result<(), Box<dyn std::error::Erro
         }
         writer.write_block(&block)?;
     }
-    let lane = |lane| LaneTotals { lane, from_ns: 0, to_ns: span, ..LaneTotals::default() };
-    let lanes = (0..shape.cpus).map(lane).collect();
+    let totals = |lane| LaneTotals { lane, from_ns: 0, to_ns: span, ..LaneTotals::default() };
+    let lanes = (0..shape.cpus).map(totals).collect();
     let remarks = if shape.hostile { vec![HOSTILE.to_owned()] } else { Vec::new() };
     writer.finish(Trailer { lanes, remarks, ..Trailer::default() })?;
     Ok(())
+}
+
+/// Threads belong to the process that is behind all sources.
+fn lane(mode: Mode, number: u32) -> Lane {
+    match mode {
+        Mode::Program => Lane::Thread { pid: 42, tid: 42 + number, name: "solver".to_owned() },
+        _ => Lane::Cpu { cpu: number },
+    }
 }
 
 /// The i-th detour of a CPU: mostly ticks, every tenth something else, and a long tail.

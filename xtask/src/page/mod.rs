@@ -26,7 +26,7 @@ const FIGURES: &[&str] = &["scatter", "pdf", "cdf", "tail", "spectrum", "heat"];
 const PROJECTED: &[&str] = &["slowdown", "without", "idle", "idle-tail"];
 const QUICK: &[&str] = &["--ranks", "2..4096", "--runs", "10"];
 
-const SUBJECTS: [Subject; 8] = [
+const SUBJECTS: [Subject; 10] = [
     Subject {
         file: "demo",
         options: QUICK,
@@ -44,6 +44,16 @@ const SUBJECTS: [Subject; 8] = [
     },
     Subject {
         file: "hostile",
+        options: QUICK,
+        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
+    },
+    Subject {
+        file: "program",
+        options: QUICK,
+        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
+    },
+    Subject {
+        file: "nodes",
         options: QUICK,
         wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
     },
@@ -98,6 +108,10 @@ pub fn run(
     exec::run(exec::command(workspace.example("page_traces"), &directory).arg(&directory))?;
     let demo = workspace.root.join("fixtures/demo.detour");
     std::fs::copy(&demo, directory.join("demo.detour")).context("the bundled recording")?;
+
+    let mut merge = exec::command(workspace.binary("detour"), &directory);
+    merge.args(["merge", "-q", "-o", "nodes.detour"]);
+    exec::run(merge.args(["node1.detour", "node2.detour", "node3.detour"]))?;
 
     let mut browser = Browser::start(&program, &directory.join("profile"))?;
     let (mut passed, mut failed) = (0, 0);
