@@ -79,6 +79,10 @@ fn place(summary: &Summary) -> String {
     if !summary.threads.is_empty() {
         return format!(" of {}", plural(summary.threads.len() as u64, "thread"));
     }
+    if !summary.nodes.is_empty() {
+        let cpus = plural(summary.cpus.len() as u64, "CPU");
+        return format!(" on {cpus} of {}", plural(summary.nodes.len() as u64, "node"));
+    }
     let cpus = cpu_list(summary.cpus.iter().map(|c| c.cpu));
     match summary.cpus.len() {
         0 => String::new(),

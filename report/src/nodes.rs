@@ -71,10 +71,12 @@ pub(crate) fn lost(losses: &Losses) -> String {
 /// How far the starts lie apart, and who is far off.
 pub(crate) fn remarks(summary: &Summary, options: Options) -> Vec<String> {
     let last = summary.nodes.iter().map(|node| node.started_after_s).fold(0.0, f64::max);
-    let mut lines = vec![format!(
-        "They started within {} of each other, by their own clocks.",
-        time(last * 1e9)
-    )];
+    let mut lines = vec![match last {
+        0.0 => "They started at the same time, by their own clocks.".to_owned(),
+        last => {
+            format!("They started within {} of each other, by their own clocks.", time(last * 1e9))
+        }
+    }];
     if summary.nodes.len() < FEWEST_NODES {
         lines.push(format!("Who is far from the others takes {FEWEST_NODES} nodes to tell."));
         return lines;

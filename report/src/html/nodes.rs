@@ -13,6 +13,8 @@ use crate::{
 
 /// Characters of a host's name and of a kernel's.
 const NAME: usize = 40;
+/// Lines about who is far from the others.
+const OUTLIERS: usize = 6;
 
 pub(super) struct Nodes {
     pub(super) rows: Vec<Vec<String>>,
@@ -25,12 +27,12 @@ pub(super) fn nodes(summary: &Summary) -> Option<Nodes> {
         return None;
     }
     let mut all: Vec<&NodeRow> = summary.nodes.iter().collect();
-    let mut remarks = nodes::remarks(summary, Options::default());
+    let mut remarks = nodes::remarks(summary, Options { top: OUTLIERS, ..Options::default() });
     if all.len() > ROWS {
         all.sort_by(|a, b| b.noise_pct.total_cmp(&a.noise_pct));
         let more = plural((all.len() - ROWS) as u64, "more node");
         all.truncate(ROWS);
-        remarks.insert(0, format!("The noisiest; {more} with less: `detour report --all`."));
+        remarks.insert(0, format!("The noisiest; and {more} with less noise (--all shows them)"));
     }
     let row = |node: &&NodeRow| {
         vec![
@@ -44,6 +46,10 @@ pub(super) fn nodes(summary: &Summary) -> Option<Nodes> {
             nodes::lost(&node.lost),
         ]
     };
-    let remarks = remarks.iter().map(|line| micro(&limited(line.trim()))).collect();
+    let on_a_page = |line: &String| {
+        let line = line.trim().replace("(--all shows them)", "(`detour report --all` lists them)");
+        micro(&limited(&line))
+    };
+    let remarks = remarks.iter().map(on_a_page).collect();
     Some(Nodes { rows: all.iter().map(row).collect(), remarks })
 }

@@ -78,19 +78,27 @@ fn cut_down(remedy: &Remedy) -> Remedy {
     Remedy { run: remedy.run.iter().map(|line| limited(line)).collect(), ..remedy.clone() }
 }
 
-/// `5 us` of the text reports is `5 µs` on a page, and no line ends between a number and its `%`.
+/// `5 us` of the text reports is `5 µs` on a page, and no line ends between a number and its unit.
 pub(super) fn micro(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(" us") {
-        let (before, after) = rest.split_at(at);
-        let ends = !after[3..].starts_with(|c: char| c.is_alphanumeric());
-        let number = before.ends_with(|c: char| c.is_ascii_digit());
-        out.push_str(before);
-        out.push_str(if ends && number { " µs" } else { " us" });
-        rest = &after[3..];
+    for (index, word) in text.split(' ').enumerate() {
+        let unit = word.trim_end_matches([',', ';', '.', ':', ')']);
+        let of_number = out.ends_with(|c: char| c.is_ascii_digit())
+            && matches!(unit, "%" | "s" | "ms" | "us" | "ns");
+        match (index, of_number) {
+            (0, _) => {}
+            (_, true) => out.push('\u{a0}'),
+            (_, false) => out.push(' '),
+        }
+        match word.strip_prefix("us").filter(|_| of_number && unit == "us") {
+            Some(rest) => {
+                out.push_str("µs");
+                out.push_str(rest);
+            }
+            None => out.push_str(word),
+        }
     }
-    (out + rest).replace(" %", "\u{a0}%")
+    out
 }
 
 pub(super) fn title(summary: &Summary) -> String {
@@ -358,8 +366,9 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_get_the_greek_letter() {
-        assert_eq!(micro("from 1 us on, 20 us."), "from 1 µs on, 20 µs.");
+    fn numbers_keep_their_units_and_only_they_get_the_greek_letter() {
+        assert_eq!(micro("from 1 us on, 20 us."), "from 1\u{a0}µs on, 20\u{a0}µs.");
+        assert_eq!(micro("(28 %), 2.00 s on CPU 1"), "(28\u{a0}%), 2.00\u{a0}s on CPU 1");
         assert_eq!(micro("tell us, 5 users, use us"), "tell us, 5 users, use us");
     }
 }
