@@ -97,11 +97,13 @@ impl Watched<'_> {
         let state = self.state.unwrap_or(&none);
         let setting = self.settings.iter().find(|s| s.cpu == cpu);
         let counters = self.totals.map(|t| t.counters.clone()).unwrap_or_default();
+        // Another tool's file may say neither; the trace then holds 0.
+        let known = |ns: &f64| *ns > 0.0;
         Some(CpuRow {
             host: self.host.map(str::to_owned),
             cpu,
-            t_min_ns: setting.map(|s| s.t_min_ns),
-            threshold_ns: setting.map(|s| s.threshold_ns),
+            t_min_ns: setting.map(|s| s.t_min_ns).filter(known),
+            threshold_ns: setting.map(|s| s.threshold_ns).filter(known),
             detours: state.detours,
             noise_pct: pct(state.taken_ns(basis), self.window.len_ns()),
             detour_ns_total: state.detour_ns,

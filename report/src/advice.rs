@@ -315,6 +315,8 @@ mod tests {
             (Class::Idle, "idle", None, "cpu.max"),
             (Class::OutsideKernel, "hypervisor_or_smi", None, "vcpupin"),
             (Class::OutsideKernel, "microarchitecture", None, "smt/control"),
+            (Class::OutsideKernel, "unattributed_long", None, "detour record"),
+            (Class::OutsideKernel, "unattributed_short", None, "detour record"),
         ] {
             let run = runs(&advice, &subject(class, name, unit));
             assert!(run.contains(word), "{class:?} {name}: {run}");
