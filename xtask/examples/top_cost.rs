@@ -46,7 +46,9 @@ mod linux {
         command.arg("top").args(args);
         let mut terminal = Terminal::start(&mut command, 120, 40)?;
         let settled = |shown: &str| running_s(shown) >= Some(SETTLED_S);
-        terminal.until("the view", settled)?;
+        let shown = terminal.until("the view", settled)?;
+        // Where no programs may be loaded it falls back to a probe, which is another thing to measure.
+        ensure!(shown.contains("BPF"), "no BPF programs run:\n{shown}");
         let tasks = PathBuf::from(format!("/proc/{}/task", terminal.pid()));
         let (start, before) = (Instant::now(), taken_ns(&tasks)?);
         std::thread::sleep(Duration::from_secs(seconds));
