@@ -12,6 +12,10 @@ use crate::rows::Row;
 use crate::summary::*;
 use crate::{Contents, Summary};
 
+/// Part of the recording that the beats of a source, laid end to end, have to fill. Faults of a program
+/// that starts are as regular as can be, for a millisecond; the table would show a period far shorter
+/// than its own rate allows.
+const LASTING: f64 = 0.01;
 /// Lanes tested for a period per row, those with the most events.
 const LANES_TESTED: usize = 4;
 
@@ -201,7 +205,8 @@ fn sources(
         }
         let members = || row.members.iter().filter_map(|&id| contents.sources.get(id as usize));
         let Some(first) = members().next() else { continue };
-        let period = row_period(pass, index, first.class, &mut finder);
+        let period = row_period(pass, index, first.class, &mut finder)
+            .filter(|period| row.count as f64 * period.period_ns >= LASTING * duration_ns as f64);
         let (name, unit) = row.named(first);
         let source = SourceRow {
             class: first.class,

@@ -250,6 +250,21 @@ fn ticks_on_64_cpus_with_different_phases_have_the_period_of_one() {
 }
 
 #[test]
+fn what_is_regular_for_a_moment_of_the_recording_has_no_period() {
+    let starts = || (0..100).map(|i| 1_000_000 + i * 4_000);
+    let records: Vec<Record> = starts().map(|t| record(t, TICK, 500, 600, IN)).collect();
+    let detours: Vec<Detour> = starts()
+        .map(|start_ns| Detour { start_ns, len_ns: 600, outside_ns: 0, records: 1 })
+        .collect();
+    let period = |recorded_ns| {
+        let blocks = vec![block(detours.clone(), records.clone())];
+        summary_of(&one_cpu(Mode::Attributed), Some(&trailer(recorded_ns)), blocks).sources[0]
+            .period_ns
+    };
+    assert_eq!((period(2_000_000), period(1_000_000_000)), (Some(4_000), None));
+}
+
+#[test]
 fn a_daemon_that_moves_between_cpus_keeps_its_period() {
     let mut manifest = one_cpu(Mode::Attributed);
     manifest.lanes = (0..16).map(|cpu| Lane::Cpu { cpu }).collect();
