@@ -51,8 +51,8 @@ const _: () = assert!(size_of::<Slot>() == 64);
 pub(crate) struct Buffers {
     pub states: Vec<State>,
     pub slots: Vec<Slot>,
-    /// Of a message whose pairing is fixed the end that came first: it has been sent, or its receive posted:
-    /// whether the other end is there is asked for each message, and the states are far apart.
+    /// Of each message whose pairing is fixed the end that came first, sent or posted: whether it is
+    /// there is asked by the other end, and the states are far apart.
     pub there: Bits,
     /// Sends and calcs of each rank that are in the queue.
     pub waiting: Vec<u32>,

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 
+use super::super::schedule::Pairing;
 use super::super::sketch::{coarse_params, params, reacting, reactions, schedule, sketches};
 use super::*;
 use crate::noise::{Model, Noise, Offsets, Timeline};

@@ -1,0 +1,168 @@
+//! What operations cost and what follows from them: calcs, the sender's and the receiver's part of a
+//! message, and the payload of a rendezvous.
+
+use super::super::{
+    EventError,
+    log::What,
+    schedule::{NOBODY, Op, Pairing},
+    state::{DONE, GRANTED, SENT, State},
+    watch::{Piece, Watch},
+};
+use super::Engine;
+use crate::loggops::MessageCost;
+
+impl<W: Watch> Engine<'_, W> {
+    #[inline]
+    pub(super) fn calc(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+        let ready = self.states[op as usize].time;
+        let cpu = self.schedule.slots[rank as usize] as usize + record.cpu as usize;
+        let slot = &mut self.slots[cpu];
+        let start = ready.max(slot.cpu_free);
+        let work = record.size as i64;
+        let end = self.work.done(rank, &mut slot.met, start, work)?;
+        slot.cpu_free = end;
+        self.states[op as usize].waits = DONE;
+        self.calcs += 1;
+        let (begun, ended) = self.watch.calc(Piece { op, rank, cpu, nic: cpu, start, end, work });
+        self.release(self.schedule.start_successors(op), rank, start, begun);
+        self.release(self.schedule.successors(op), rank, end, ended);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn send(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+        let cost = self.costs.of(record.size)?;
+        let ready = self.states[op as usize].time;
+        let what = if self.handshake && cost.rendezvous { What::Request } else { What::Send };
+        let piece = self.inject(ready, op, rank, record, &cost, what)?;
+        let (begun, ended) = self.watch.sent(what, piece, &cost);
+        let Piece { start, end, .. } = piece;
+        self.messages += 1;
+        self.release(self.schedule.start_successors(op), rank, start, begun);
+        if !cost.rendezvous {
+            self.release(self.schedule.successors(op), rank, end, ended);
+        }
+        let arrival = end + self.latency;
+        let state = &mut self.states[op as usize];
+        state.time = arrival;
+        state.waits = SENT;
+        if !record.pairing.is_fixed() {
+            let first = self.schedule.first[record.peer as usize];
+            self.queue.arrival(arrival, record.peer, first, op);
+            return Ok(());
+        }
+        if !self.there.contains(record.partner) {
+            self.there.insert(op);
+        } else {
+            // When it was posted is known there, and that is far away.
+            self.meet(record.partner, record.peer, arrival, arrival);
+        }
+        Ok(())
+    }
+
+    /// The sender's part of a message, or of the request that goes ahead of one.
+    #[inline(always)]
+    fn inject(
+        &mut self,
+        ready: i64,
+        op: u32,
+        rank: u32,
+        record: &Op,
+        cost: &MessageCost,
+        what: What,
+    ) -> Result<Piece, EventError> {
+        let base = self.schedule.slots[rank as usize] as usize;
+        let (cpu, nic) = (base + record.cpu as usize, base + record.nic as usize);
+        let send_free = self.slots[nic].send_free;
+        let slot = &mut self.slots[cpu];
+        let start = ready.max(slot.cpu_free).max(send_free);
+        let work = if what == What::Request { self.overhead } else { cost.cpu };
+        let end = self.work.done(rank, &mut slot.met, start, work)?;
+        slot.cpu_free = end;
+        if what != What::Request {
+            // The NIC counts from when it gets the message: as much later as detours made it.
+            self.slots[nic].send_free = end - work + cost.gap;
+        }
+        Ok(Piece { op, rank, cpu, nic, start, end, work })
+    }
+
+    /// The acknowledgement is there: the bytes may go.
+    pub(super) fn payload(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
+        let cost = self.costs.of(record.size)?;
+        let State { time, other: receive, .. } = self.states[op as usize];
+        let piece = self.inject(time, op, rank, record, &cost, What::Payload)?;
+        self.watch.sent(What::Payload, piece, &cost);
+        let end = piece.end;
+        let left = end + cost.transfer;
+        self.end(rank, record.cpu, left);
+        let moment = self.watch.left(op, rank, &cost);
+        self.release(self.schedule.successors(op), rank, left, moment);
+        self.states[op as usize].time = end + self.latency;
+        self.queue.operation(end + self.latency, receive, record.peer);
+        Ok(())
+    }
+
+    /// A receive that has its message: books the NIC and the overhead.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        op: u32,
+        rank: u32,
+        record: &Op,
+        arrival: i64,
+    ) -> Result<(), EventError> {
+        let State { time: posted, waits, other } = self.states[op as usize];
+        let send = if record.pairing.is_fixed() { record.partner } else { other };
+        let size = match record.pairing {
+            // The message itself is far away in memory.
+            Pairing::Fixed => record.size,
+            _ => self.schedule.ops[send as usize].size,
+        };
+        let cost = self.costs.of(size)?;
+        if record.size < size {
+            let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
+            return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
+        }
+        if self.handshake && cost.rendezvous && waits != GRANTED {
+            let granted = posted.max(arrival) + self.latency;
+            self.watch.granted(op, send, self.latency);
+            self.states[op as usize].waits = GRANTED;
+            self.states[send as usize] = State { time: granted, waits: GRANTED, other: op };
+            self.queue.operation(granted, send, self.schedule.rank_of(send));
+            return Ok(());
+        }
+        let base = self.schedule.slots[rank as usize] as usize;
+        let (cpu, nic) = (base + record.cpu as usize, base + record.nic as usize);
+        let recv_free = &mut self.slots[nic].recv_free;
+        let first_byte = arrival.max(*recv_free);
+        *recv_free = first_byte + cost.gap;
+        let slot = &mut self.slots[cpu];
+        let start = (first_byte + cost.transfer).max(slot.received);
+        let taken = self.work.done(rank, &mut slot.met, start, cost.cpu)?;
+        let end = taken.max(posted);
+        slot.received = end;
+        slot.end = slot.end.max(end);
+        let piece = Piece { op, rank, cpu, nic, start, end: taken, work: cost.cpu };
+        let moment = self.watch.received(piece, send, &cost);
+        self.received += 1;
+        self.states[op as usize].waits = DONE;
+        if !record.pairing.is_fixed() {
+            self.states[send as usize].waits = DONE;
+        }
+        if cost.rendezvous && !self.handshake {
+            let sender =
+                if record.peer == NOBODY { self.schedule.rank_of(send) } else { record.peer };
+            self.end(sender, self.schedule.ops[send as usize].cpu, end);
+            self.watch.ended(send, sender, moment);
+            self.release(self.schedule.successors(send), sender, end, moment);
+        }
+        self.release(self.schedule.successors(op), rank, end, moment);
+        Ok(())
+    }
+
+    #[inline]
+    fn end(&mut self, rank: u32, cpu: u8, time: i64) {
+        let slot = &mut self.slots[self.schedule.slots[rank as usize] as usize + cpu as usize];
+        slot.end = slot.end.max(time);
+    }
+}
