@@ -4,14 +4,27 @@
 //!
 //! The function is SplitMix64 (Steele, Lea and Flood, 2014), which is a counter behind a mixer.
 
+use crate::simd::Vector;
+
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+const MIX: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 
 #[inline(always)]
 pub fn draw(key: u64, counter: u64) -> u64 {
     let mut z = key.wrapping_add(counter.wrapping_add(1).wrapping_mul(GAMMA));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z = (z ^ (z >> 30)).wrapping_mul(MIX[0]);
+    z = (z ^ (z >> 27)).wrapping_mul(MIX[1]);
     z ^ (z >> 31)
+}
+
+/// The same for many counters.
+#[inline(always)]
+pub(super) fn draw_many<V: Vector>(key: u64, counters: V) -> V {
+    let number = |bits: u64| V::splat(bits as i64);
+    let mut z = counters.times(number(GAMMA)).plus(number(key.wrapping_add(GAMMA)));
+    z = z.xor(z.down(30)).times(number(MIX[0]));
+    z = z.xor(z.down(27)).times(number(MIX[1]));
+    z.xor(z.down(31))
 }
 
 /// A stream of its own for a purpose and a run.

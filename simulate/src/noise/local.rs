@@ -54,11 +54,6 @@ impl<'a> Local<'a> {
         self.timeline
     }
 
-    /// The latest time it may be asked about.
-    pub(super) fn limit(&self) -> i64 {
-        self.limit
-    }
-
     fn check(&self, time: i64) -> Result<i64, WorkError> {
         if time <= self.limit {
             return Ok(time);

@@ -1,13 +1,13 @@
 //! Detours found by position: a table says where to begin, a short scan does the rest.
 
-use crate::simd;
+use crate::simd::{self, List, Vector};
 
 /// Detours in time order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lookup {
+pub(crate) struct Lookup {
     /// Start and end of each, side by side: whoever looks at one looks at the other. The last two
     /// are none: what comes after the last one, and comes again.
-    detours: Vec<(i64, i64)>,
+    detours: Vec<[i64; 2]>,
     /// For each stretch of `1 << shift` ps, the first detour that ends after its begin.
     first_in: Vec<u32>,
     shift: u32,
@@ -16,7 +16,7 @@ pub(super) struct Lookup {
 impl Lookup {
     /// The ends must rise, and there must be fewer than 4 billion. Beyond the last detour the next one
     /// starts at `again`.
-    pub fn new(mut detours: Vec<(i64, i64)>, span: i64, again: i64) -> Lookup {
+    pub fn new(mut detours: Vec<[i64; 2]>, span: i64, again: i64) -> Lookup {
         // About as many stretches as detours: the scan after the look-up is short, and the table does
         // not push the detours out of the cache.
         let wanted = (detours.len() as i64).clamp(1, 1 << 22);
@@ -25,20 +25,21 @@ impl Lookup {
             shift += 1;
         }
         let stretches = (span >> shift) as usize + 1;
-        let mut first_in = Vec::with_capacity(stretches);
+        let mut first_in = Vec::with_capacity(stretches + 1);
         let mut first = 0;
         for stretch in 0..stretches {
             let begin = (stretch as i64) << shift;
-            while detours.get(first).is_some_and(|&(_, end)| end <= begin) {
+            while detours.get(first).is_some_and(|&[_, end]| end <= begin) {
                 first += 1;
             }
             first_in.push(first as u32);
         }
-        detours.extend([(again, i64::MAX); BEYOND]);
+        first_in.push(detours.len() as u32);
+        detours.extend([[again, i64::MAX]; BEYOND]);
         Lookup { detours, first_in, shift }
     }
 
-    pub fn detours(&self) -> &[(i64, i64)] {
+    pub fn detours(&self) -> &[[i64; 2]] {
         &self.detours[..self.detours.len() - BEYOND]
     }
 
@@ -46,43 +47,76 @@ impl Lookup {
     #[inline]
     pub fn first_after(&self, position: i64) -> usize {
         let mut first = self.first_in[(position >> self.shift) as usize] as usize;
-        while self.detours[first].1 <= position {
+        while self.detours[first][1] <= position {
             first += 1;
         }
         first
     }
 
-    /// Replaces each position by the time from there to the start of the first detour that has not
-    /// ended, or of what comes beyond the last; negative inside one.
+    /// [`Lookup::first_after`] for a vector.
     #[inline(always)]
-    pub fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
-        // All look-ups of one kind together: they do not wait for each other.
-        let mut indices = [0; N];
-        for (index, position) in indices.iter_mut().zip(&*positions) {
-            *index = (position >> self.shift) as u32;
+    pub fn first_after_each<V: Vector>(&self, positions: V) -> V {
+        let (index, late) = self.near(positions);
+        if late == 0 { index } else { index.but(late, self.crowded(index, positions)) }
+    }
+
+    /// The same for a list of them; of negative ones, any. Nothing is asked between one look-up and the next, so that all are
+    /// under way together; those that take longer come last.
+    #[inline(always)]
+    pub fn first_after_all<V: Vector>(&self, positions: &List, indices: &mut List) {
+        let mut late_ones = List::default();
+        indices.set_len(positions.len());
+        for at in positions.steps() {
+            let (index, late) = self.near(positions.at::<V>(at).max(V::splat(0)));
+            indices.set(at, index);
+            late_ones.push(late & positions.there(at), simd::count_from::<V>(at));
         }
-        let (mut first, mut here, mut beyond) = ([0; N], [(0, 0); N], [(0, 0); N]);
-        simd::gather(&self.first_in, &indices, &mut first);
-        simd::gather(&self.detours, &first, &mut here);
-        simd::gather(&self.detours[1..], &first, &mut beyond);
-        let (mut next, mut left, mut late) = ([0; N], [0; N], 0);
-        for lane in 0..N {
-            // One step without a branch: which of the two it is cannot be foreseen.
-            let ended = here[lane].1 <= positions[lane];
-            next[lane] = if ended { beyond[lane].0 } else { here[lane].0 };
-            left[lane] = if ended { beyond[lane].1 } else { here[lane].1 } - 1 - positions[lane];
-            late |= left[lane];
+        for at in late_ones.steps() {
+            let places: V = late_ones.at(at);
+            let (index, position) = (indices.find(places), positions.find(places).max(V::splat(0)));
+            let there = late_ones.there(at);
+            self.crowded(index, position).put(there, indices.all_mut(), places);
         }
-        if late < 0 {
-            for ((next, left), position) in next.iter_mut().zip(left).zip(&*positions) {
-                if left < 0 {
-                    *next = self.detours[self.first_after(*position)].0;
-                }
+    }
+
+    /// The first detour of a stretch or the one after it, and for which that is not enough. A step
+    /// without a branch, as whether it is needed cannot be foreseen.
+    #[inline(always)]
+    fn near<V: Vector>(&self, positions: V) -> (V, u8) {
+        let first = V::find_short(&self.first_in, positions.down(self.shift));
+        let second = first.plus(V::splat(1));
+        let ended = !self.ends(first).above(positions);
+        let late = ended & !self.ends(second).above(positions);
+        (first.but(ended, second), late)
+    }
+
+    /// Where detours crowd, what is left of the stretch after this one is halved again and again.
+    #[inline(always)]
+    fn crowded<V: Vector>(&self, index: V, positions: V) -> V {
+        let mut low = index.plus(V::splat(1));
+        let mut high = V::find_short(&self.first_in[1..], positions.down(self.shift));
+        loop {
+            let open = high.above(low);
+            if open == 0 {
+                return low;
             }
+            let middle = low.plus(high).down(1);
+            let over = open & !self.ends(middle).above(positions);
+            low = low.but(over, middle.plus(V::splat(1)));
+            high = high.but(open & !over, middle);
         }
-        for (position, next) in positions.iter_mut().zip(next) {
-            *position = next - *position;
-        }
+    }
+
+    /// Where these start; beyond the last, where the next one does.
+    #[inline(always)]
+    pub fn starts<V: Vector>(&self, indices: V) -> V {
+        V::find(self.detours.as_flattened(), indices.plus(indices))
+    }
+
+    /// Where these end; beyond the last, never.
+    #[inline(always)]
+    pub fn ends<V: Vector>(&self, indices: V) -> V {
+        V::find(&self.detours.as_flattened()[1..], indices.plus(indices))
     }
 }
 

@@ -8,10 +8,10 @@ const MAX_SPAN: i64 = 1 << 61;
 
 #[derive(Clone, Debug)]
 pub(super) struct SideBySide {
-    lookup: Lookup,
+    pub lookup: Lookup,
     /// Where each begins.
-    bases: Vec<i64>,
-    spans: Vec<i64>,
+    pub bases: Vec<i64>,
+    pub spans: Vec<i64>,
 }
 
 impl SideBySide {
@@ -27,33 +27,17 @@ impl SideBySide {
         let mut base = 0i64;
         for timeline in timelines {
             bases.push(base);
-            let (first, _) = timeline.detours().first()?;
-            detours.extend(timeline.detours().iter().map(|(from, to)| (base + from, base + to)));
+            let [first, _] = timeline.detours().first()?;
+            detours.extend(timeline.detours().iter().map(|[from, to]| [base + from, base + to]));
             // Beyond the last detour comes the first one of the next turn, whatever it is that lies
             // there in the lookup.
             let end = base.checked_add(timeline.span()).filter(|&end| end < MAX_SPAN)?;
-            detours.push((end + first, end + 1));
+            detours.push([end + first, end + 1]);
             base = end + 1;
         }
         if detours.len() >= u32::MAX as usize {
             return None;
         }
         Some(SideBySide { lookup: Lookup::new(detours, base, MAX_SPAN), bases, spans })
-    }
-
-    pub fn len(&self) -> usize {
-        self.bases.len()
-    }
-
-    /// Where one of them begins, and how long it is.
-    #[inline(always)]
-    pub fn place(&self, timeline: usize) -> (i64, i64) {
-        (self.bases[timeline], self.spans[timeline])
-    }
-
-    /// [`Timeline::next_starts`], of positions among all.
-    #[inline(always)]
-    pub fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
-        self.lookup.next_starts(positions);
     }
 }

@@ -66,7 +66,7 @@ impl Timeline {
             last_start = start;
             if length > 0 {
                 lost += length;
-                kept.push((start, last_end));
+                kept.push([start, last_end]);
             }
         }
         let span = span.max(last_end);
@@ -83,7 +83,7 @@ impl Timeline {
             return Err(TimelineError::TooMany(kept.len()));
         }
         // Beyond the last detour comes the first one of the next turn.
-        let again = kept.first().map_or(MAX_SPAN, |(start, _)| span + start);
+        let again = kept.first().map_or(MAX_SPAN, |[start, _]| span + start);
         Ok(Timeline {
             lookup: Lookup::new(kept, span, again),
             last_start,
@@ -137,7 +137,7 @@ impl Timeline {
         for (layer, part) in parts.iter().enumerate() {
             let mut base = 0i64;
             'repeat: while base < span {
-                for (index, &(start, end)) in part.detours().iter().enumerate() {
+                for (index, &[start, end]) in part.detours().iter().enumerate() {
                     if base + start >= span {
                         break 'repeat;
                     }
@@ -192,12 +192,12 @@ impl Timeline {
 
     #[inline]
     pub(crate) fn start(&self, index: usize) -> i64 {
-        self.detours()[index].0
+        self.detours()[index][0]
     }
 
     #[inline]
     pub(crate) fn end(&self, index: usize) -> i64 {
-        self.detours()[index].1
+        self.detours()[index][1]
     }
 
     /// Share of the time that is taken.
@@ -206,7 +206,7 @@ impl Timeline {
     }
 
     /// Start and end of each.
-    pub(super) fn detours(&self) -> &[(i64, i64)] {
+    pub(super) fn detours(&self) -> &[[i64; 2]] {
         self.lookup.detours()
     }
 
@@ -217,11 +217,13 @@ impl Timeline {
         self.lookup.first_after(position)
     }
 
-    /// Replaces each position by the time from there to the start of the first detour that has not
-    /// ended; negative inside one.
-    #[inline(always)]
-    pub(super) fn next_starts<const N: usize>(&self, positions: &mut [i64; N]) {
-        self.lookup.next_starts(positions);
+    pub(super) fn lookup(&self) -> &Lookup {
+        &self.lookup
+    }
+
+    /// The span of each of this one.
+    pub(super) fn spans(&self) -> &[i64] {
+        std::slice::from_ref(&self.span)
     }
 }
 

@@ -2,83 +2,193 @@
 //! each is a look-up far away in memory, and together they do not wait for each other.
 //!
 //! Nearly all of them turn out to be clear: a rank waited for a message while a detour came and went.
-//! All they need is the time of their next one. The few that were hit are computed exactly.
+//! All they need is the time of their next one. Those that were hit are computed exactly, also many at
+//! a time ([`Walk`]).
 
-use super::lanes::{LANES, Step, untrusted};
-use crate::noise::{LOOKED_UP, Local, RunNoise, WorkError};
+use super::{
+    lanes::{Ranks, Step, untrusted},
+    walk::Walk,
+};
+use crate::{
+    noise::{Local, Many, RunNoise, WorkError},
+    simd::{self, List, Vector},
+};
 
 /// Ranks whose time, as if there were no detours, lies beyond their clear time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Aside {
-    /// How many there are; behind them lie old ones.
-    count: usize,
-    places: [u32; LOOKED_UP],
-    ranks: [u64; LOOKED_UP],
+    places: List,
     /// When the message was there.
-    arrived: [i64; LOOKED_UP],
+    arrived: List,
     /// When the rank's last send had left its CPU.
-    own: [i64; LOOKED_UP],
-}
-
-impl Default for Aside {
-    fn default() -> Aside {
-        Aside {
-            count: 0,
-            places: [0; LOOKED_UP],
-            ranks: [0; LOOKED_UP],
-            arrived: [0; LOOKED_UP],
-            own: [0; LOOKED_UP],
-        }
-    }
+    own: List,
+    /// Where they are in the noise, and the first detour there that has not ended.
+    positions: List,
+    indices: List,
+    /// The latest time that their noise may be asked about.
+    limits: List,
+    /// Which of them were hit.
+    hit: List,
 }
 
 impl Aside {
-    /// There must be room.
-    #[inline]
-    pub fn push(&mut self, place: usize, rank: u64, arrived: i64, own: i64) {
-        let at = self.count;
-        self.places[at] = place as u32;
-        self.ranks[at] = rank;
-        self.arrived[at] = arrived;
-        self.own[at] = own;
-        self.count = at + 1;
+    /// Those of a mask; there must be room.
+    #[inline(always)]
+    pub fn push<V: Vector>(&mut self, mask: u8, places: V, arrived: V, own: V) {
+        self.places.push(mask, places);
+        self.arrived.push(mask, arrived);
+        self.own.push(mask, own);
     }
 
-    /// Whether there is no room for another group.
-    pub fn is_full(&self) -> bool {
-        self.count + LANES > LOOKED_UP
+    /// Whether there is no room for so many more.
+    #[inline(always)]
+    pub fn is_full(&self, more: usize) -> bool {
+        self.places.len() + more > simd::MOST
     }
 
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.places.is_empty()
     }
 
-    /// Puts times and clear times right. `time` holds what they would be without detours.
-    pub fn settle<const GAPS: bool>(
-        &mut self,
-        step: &Step,
-        noise: &RunNoise<'_>,
-        time: &mut [i64],
-        clear: &mut [i64],
-    ) -> Result<(), WorkError> {
-        if noise.is_none() {
+    pub fn clear(&mut self) {
+        for list in [&mut self.places, &mut self.arrived, &mut self.own] {
+            list.set_len(0);
+        }
+    }
+}
+
+/// Puts times and clear times right. `time` holds what they would be without detours.
+pub struct Settle<'a, 'n, const GAPS: bool> {
+    pub aside: &'a mut Aside,
+    pub ranks: &'a Ranks,
+    pub step: &'a Step,
+    pub noise: &'a RunNoise<'n>,
+    pub time: &'a mut [i64],
+    pub clear: &'a mut [i64],
+}
+
+impl<const GAPS: bool> simd::Kernel for Settle<'_, '_, GAPS> {
+    type Output = Result<(), WorkError>;
+
+    #[inline(always)]
+    fn run<V: Vector>(mut self) -> Self::Output {
+        if self.noise.is_none() {
             return Err(WorkError::Overflow);
         }
-        let mut until = [0; LOOKED_UP];
-        noise.clear_from(self.count, &self.ranks, &self.arrived, &mut until);
-        for (at, &until) in until[..self.count].iter().enumerate() {
-            let place = self.places[at] as usize;
-            if until >= time[place] {
-                clear[place] = until;
-                continue;
+        match self.noise.many() {
+            Some(many) => {
+                self.look_up::<V>(&many);
+                self.hit::<V>(&many)?;
             }
-            let local = noise.local(self.ranks[at]);
-            (time[place], clear[place]) =
-                exactly::<GAPS>(step, &local, self.arrived[at], self.own[at])?;
+            None => {
+                for at in 0..self.aside.places.len() {
+                    self.one(at)?;
+                }
+            }
         }
-        self.count = 0;
+        self.aside.clear();
         Ok(())
     }
+}
+
+impl<const GAPS: bool> Settle<'_, '_, GAPS> {
+    /// Finds those that were hit, and the others' next detours.
+    #[inline(always)]
+    fn look_up<V: Vector>(&mut self, many: &Many<'_>) {
+        let Settle { aside, ranks, step, clear, .. } = self;
+        let Aside { places, arrived, own, positions, indices, limits, hit } = &mut **aside;
+        positions.set_len(places.len());
+        for at in places.steps() {
+            let ranks: V = ranks.at_each(places.at(at));
+            let turn = many.turn(ranks);
+            positions.set(at, many.positions(ranks, &turn, arrived.at(at)));
+            limits.set(at, turn.limit);
+        }
+        many.first_after::<V>(positions, indices);
+        hit.set_len(0);
+        for at in places.steps() {
+            let (place, arrived, position): (V, V, V) =
+                (places.at(at), arrived.at(at), positions.at(at));
+            let start: V = many.lookup().starts(indices.at(at));
+            let until = start.minus(position).plus(arrived).min(limits.at(at));
+            let done = step.without_detours::<V, GAPS>(own.at(at), arrived);
+            let known = positions.there(at) & position.above(V::splat(-1));
+            let free = known & !done.above(until);
+            until.put(free, clear, place);
+            hit.push(positions.there(at) & !free, simd::count_from::<V>(at));
+        }
+    }
+
+    /// Computes exactly those that were hit.
+    #[inline(always)]
+    fn hit<V: Vector>(&mut self, many: &Many<'_>) -> Result<(), WorkError> {
+        for at in self.aside.hit.steps() {
+            let Aside { places, arrived, own, positions, indices, hit, .. } = &*self.aside;
+            let (there, which) = (hit.there(at), hit.at(at));
+            let place: V = places.find(which);
+            let position: V = positions.find(which);
+            let turn = many.turn(self.ranks.at_each(place));
+            let mut walk = Walk {
+                lookup: many.lookup(),
+                known: there & position.above(V::splat(-1)),
+                index: indices.find(which),
+                end: turn.base.plus(turn.span),
+            };
+            // Positions are times that count from earlier on.
+            let earlier = position.minus(arrived.find(which));
+            let own = own.find(which).plus(earlier);
+            let (time, until) = exactly_each::<V, GAPS>(self.step, &mut walk, position, own);
+            let (time, until) = (time.minus(earlier), until.minus(earlier).min(turn.limit));
+            let until = until.but(time.above(until), until.plus(V::splat(untrusted(0))));
+            let known = walk.known & !time.above(turn.limit);
+            time.put(known, self.time, place);
+            until.put(known, self.clear, place);
+            let mut others = there & !known;
+            while others != 0 {
+                let lane = others.trailing_zeros() as usize;
+                others &= others - 1;
+                self.one(self.aside.hit.one(at + lane) as usize)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One alone, whatever its noise is.
+    #[cold]
+    #[inline(never)]
+    fn one(&mut self, at: usize) -> Result<(), WorkError> {
+        let Aside { places, arrived, own, .. } = &*self.aside;
+        let place = places.one(at) as usize;
+        let local = self.noise.local(self.ranks.at(place));
+        (self.time[place], self.clear[place]) =
+            exactly::<GAPS>(self.step, &local, arrived.one(at), own.one(at))?;
+        Ok(())
+    }
+}
+
+/// When each rank's next send has left its CPU, and the start of its next detour after the receive, as
+/// positions in the noise.
+#[inline(always)]
+fn exactly_each<V: Vector, const GAPS: bool>(
+    step: &Step,
+    walk: &mut Walk<'_, V>,
+    arrived: V,
+    own: V,
+) -> (V, V) {
+    let Step { message, between, send_wait, send, last } = *step;
+    let received = walk.work(arrived, message.cpu).max(own);
+    let until = walk.next(received);
+    let mut time = received;
+    if between > 0 {
+        time = walk.work(time, between);
+    }
+    if !last {
+        if GAPS {
+            time = time.max(own.plus(V::splat(send_wait)));
+        }
+        time = walk.work(time, send);
+    }
+    (time, until)
 }
 
 /// When the rank's next send has left its CPU, and until when it is clear.

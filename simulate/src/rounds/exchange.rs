@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use super::{
     FOREVER, RunError,
     aside::Aside,
-    lanes::{LANES, Step, untrusted},
+    lanes::{Step, untrusted},
     sized,
     tiles::{self, Planned, Tile},
     zeroed,
@@ -26,6 +26,7 @@ use super::{
 use crate::{
     job::{Job, Priced},
     noise::{RunNoise, WorkError},
+    simd::{self, List, Vector},
 };
 
 /// Rounds that are collected before they are done, so that several can be done at once.
@@ -95,6 +96,7 @@ pub fn run_in(
     sized(&mut state.clear, job.ranks(), arrays)?;
     zeroed(&mut state.recv_free, if gaps { job.ranks() } else { 0 }, arrays)?;
 
+    state.aside.clear();
     // A round is planned when the next one is known: it includes the next one's send.
     let mut pending: Option<Priced> = None;
     let mut planned: Vec<Planned> = Vec::with_capacity(at_once);
@@ -156,22 +158,65 @@ fn start(
         state.clear.fill(FOREVER);
         return Ok(());
     }
-    noise.clear_at_start(&mut state.clear);
-    state.time.fill(work);
-    // Few ranks are hit: whether any is, is asked for many at once.
-    let ranks = state.time.chunks_mut(LANES).zip(state.clear.chunks_mut(LANES));
-    for (group, (times, clears)) in ranks.enumerate() {
-        if clears.iter().fold(0, |beyond, clear| beyond | (clear - work)) >= 0 {
-            continue;
-        }
-        for (lane, (time, clear)) in times.iter_mut().zip(clears).enumerate() {
-            if work > *clear {
-                *time = noise.local((group * LANES + lane) as u64).preempt(0, work)?;
-                *clear = untrusted(*clear);
+    let State { time, clear, .. } = state;
+    simd::widest(Start { noise, work, time, clear })
+}
+
+/// The first send of all ranks, after what comes before it.
+struct Start<'a, 'n> {
+    noise: &'a RunNoise<'n>,
+    work: i64,
+    time: &'a mut [i64],
+    clear: &'a mut [i64],
+}
+
+impl simd::Kernel for Start<'_, '_> {
+    type Output = Result<(), WorkError>;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Output {
+        let Start { noise, work, time, clear } = self;
+        let many = noise.many();
+        let (mut positions, mut indices) = (List::default(), List::default());
+        let batches = time.chunks_mut(simd::MOST).zip(clear.chunks_mut(simd::MOST));
+        for (batch, (times, clears)) in batches.enumerate() {
+            let first = batch * simd::MOST;
+            match &many {
+                Some(many) => {
+                    positions.set_len(times.len());
+                    for at in positions.steps() {
+                        let ranks: V = simd::count_from(first + at);
+                        let turn = many.turn(ranks);
+                        positions.set(at, many.positions(ranks, &turn, V::splat(0)));
+                    }
+                    many.first_after::<V>(&positions, &mut indices);
+                    for at in positions.steps() {
+                        let start: V = many.lookup().starts(indices.at(at));
+                        let limit = many.turn(simd::count_from::<V>(first + at)).limit;
+                        indices.set(at, start.minus(positions.at(at)).min(limit));
+                    }
+                    clears.copy_from_slice(&indices.all_mut()[..clears.len()]);
+                }
+                None => {
+                    for (clear, rank) in clears.iter_mut().zip(first as u64..) {
+                        *clear = noise.local(rank).clear_until(0);
+                    }
+                }
+            }
+            times.fill(work);
+            // Few ranks are hit: whether any is, is asked for many at once.
+            if clears.iter().fold(0, |beyond, clear| beyond | (clear - work)) >= 0 {
+                continue;
+            }
+            for (rank, (time, clear)) in (first as u64..).zip(times.iter_mut().zip(clears)) {
+                if work > *clear {
+                    *time = noise.local(rank).preempt(0, work)?;
+                    *clear = untrusted(*clear);
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn plan(priced: &Priced, compute: i64, next_send: Option<i64>) -> Planned {

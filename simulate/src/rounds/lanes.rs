@@ -1,26 +1,18 @@
 //! The hot loop: neighbouring ranks receive, combine and send on, as if there were no detours. Ranks
 //! whose result lies beyond their clear time are put aside, and settled when they are many.
 
-use super::{aside::Aside, periodic::Hit};
+use super::{
+    aside::{Aside, Settle},
+    periodic::Hit,
+};
 use crate::{
     loggops::MessageCost,
     noise::{Periodic, RunNoise, WorkError},
-    simd,
+    simd::{self, Plain, Vector},
 };
 
 /// Ranks computed at once: two vectors of the widest kind.
-pub const LANES: usize = 16;
-
-/// One for each of them.
-static BITS: [i64; LANES] = {
-    let mut bits = [0; LANES];
-    let mut lane = 0;
-    while lane < LANES {
-        bits[lane] = 1 << lane;
-        lane += 1;
-    }
-    bits
-};
+pub const LANES: usize = 2 * simd::LANES;
 
 /// A clear time that is not to be trusted comes before everything, but is still known.
 const UNTRUSTED: i64 = 1 << 61;
@@ -53,33 +45,57 @@ pub struct Step {
     pub last: bool,
 }
 
+impl Step {
+    /// When the rank's next send has left its CPU if there are no detours.
+    #[inline(always)]
+    pub fn without_detours<V: Vector, const GAPS: bool>(&self, own: V, arrived: V) -> V {
+        let received = own.max(arrived.plus(V::splat(self.message.cpu)));
+        let next = received.plus(V::splat(self.between));
+        let next = if GAPS { next.max(own.plus(V::splat(self.send_wait))) } else { next };
+        next.plus(V::splat(self.send))
+    }
+}
+
 /// Which rank a place in an array belongs to: an array holds ranks from `first` on, `width` of them
 /// side by side, then the same places `stride` further on, round the end.
 #[derive(Clone, Copy)]
 pub struct Ranks {
-    pub first: usize,
-    pub width: usize,
-    pub stride: usize,
-    pub all: usize,
+    first: i64,
+    width: i64,
+    /// As good as dividing by the width.
+    inverse: i64,
+    stride: i64,
+    all: i64,
 }
+
+/// Arrays with a stride are shorter than this.
+const SHORT: u32 = 20;
 
 impl Ranks {
     pub fn in_order(first: usize, all: usize) -> Ranks {
-        Ranks { first, width: usize::MAX, stride: 0, all }
+        Ranks { first: first as i64, width: 1, inverse: 0, stride: 0, all: all as i64 }
     }
 
-    #[inline]
-    fn at(&self, place: usize) -> u64 {
-        // A division of short numbers, and only where there is something to divide.
-        let place = match self.stride {
-            0 => place,
-            stride => {
-                let (place, width) = (place as u32, self.width as u32);
-                (place / width) as usize * stride + (place % width) as usize
-            }
-        };
-        let rank = self.first + place;
-        (if rank < self.all { rank } else { rank - self.all }) as u64
+    pub fn in_columns(first: usize, width: usize, stride: usize, all: usize) -> Ranks {
+        let (first, width, stride, all) = (first as i64, width as i64, stride as i64, all as i64);
+        Ranks { first, width, inverse: (1 << (2 * SHORT)) / width + 1, stride, all }
+    }
+
+    pub fn at(&self, place: usize) -> u64 {
+        let mut ranks = [0; simd::LANES];
+        self.at_each(Plain::splat(place as i64)).store(&mut ranks);
+        ranks[0] as u64
+    }
+
+    #[inline(always)]
+    pub fn at_each<V: Vector>(&self, places: V) -> V {
+        let mut ranks = places.plus(V::splat(self.first));
+        if self.stride > 0 {
+            let row = places.times(V::splat(self.inverse)).down(2 * SHORT);
+            ranks = ranks.plus(row.times(V::splat(self.stride - self.width)));
+        }
+        let all = V::splat(self.all);
+        ranks.but(!all.above(ranks), ranks.minus(all))
     }
 }
 
@@ -123,7 +139,7 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
     type Output = Result<(), WorkError>;
 
     #[inline(always)]
-    fn run(mut self) -> Self::Output {
+    fn run<V: Vector>(mut self) -> Self::Output {
         let groups = self.width / LANES;
         let rest = self.width % LANES;
         // Senders below are still needed when the receivers above are done, and the other way round.
@@ -133,80 +149,68 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
                 self.few(groups * LANES, rest)?;
             }
             for group in (0..groups).rev() {
-                self.group(group * LANES)?;
+                self.group::<V>(group * LANES)?;
             }
         } else {
             for group in 0..groups {
-                self.group(group * LANES)?;
+                self.group::<V>(group * LANES)?;
             }
             if rest > 0 {
                 self.few(groups * LANES, rest)?;
             }
         }
-        if self.aside.is_empty() { Ok(()) } else { self.settle() }
+        Ok(())
     }
 }
 
 impl<const GAPS: bool> Block<'_, '_, GAPS> {
-    /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored,
-    /// and nothing is handed on: what is needed again is loaded again, so that all this stays in
-    /// registers.
+    /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored.
     #[inline(always)]
-    fn group(&mut self, at: usize) -> Result<(), WorkError> {
+    fn group<V: Vector>(&mut self, at: usize) -> Result<(), WorkError> {
         let place = self.first + at;
         let (senders, sender) = self.source.find(self.time, at);
         let from = chunk(senders, sender);
         let own = chunk(self.time, place);
         let clear = chunk(self.clear, place);
-        let free = if GAPS { chunk(self.recv_free, place) } else { own };
-        let Lanes { done, free, beyond } =
-            Lanes::receive::<GAPS>(self.step, own, from, clear, free);
-        if beyond < 0 {
+        let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
+        let group = Group { own, from, clear, recv_free };
+        let low = Lanes::<V>::receive::<GAPS>(self.step, group, 0);
+        let high = Lanes::<V>::receive::<GAPS>(self.step, group, 1);
+        if low.beyond | high.beyond != 0 {
             if let Some(noise) = self.periodic {
-                let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
                 let hit = Hit::<GAPS> { noise, step: self.step, own, from, clear, recv_free };
-                if let (done, clear, true) = simd::Kernel::run(hit) {
+                if let (done, clear, true) = simd::Kernel::run::<V>(hit) {
                     *chunk_mut(self.time, place) = done;
                     *chunk_mut(self.clear, place) = clear;
                     if GAPS {
-                        *chunk_mut(self.recv_free, place) = free;
+                        let free = chunk_mut(self.recv_free, place);
+                        low.free.store(half_of_mut(free, 0));
+                        high.free.store(half_of_mut(free, 1));
                     }
                     return Ok(());
                 }
             }
-            return self.near_detours(at);
+            let places: V = simd::count_from(place);
+            self.aside.push(low.beyond, places, low.arrived, low.own);
+            let places = simd::count_from(place + simd::LANES);
+            self.aside.push(high.beyond, places, high.arrived, high.own);
         }
-        *chunk_mut(self.time, place) = done;
+        let time = chunk_mut(self.time, place);
+        low.done.store(half_of_mut(time, 0));
+        high.done.store(half_of_mut(time, 1));
         if GAPS {
-            *chunk_mut(self.recv_free, place) = free;
+            let free = chunk_mut(self.recv_free, place);
+            low.free.store(half_of_mut(free, 0));
+            high.free.store(half_of_mut(free, 1));
         }
-        Ok(())
-    }
-
-    /// Everything is read where it lies: of a copy made here, in pieces, vectors have to wait.
-    #[cold]
-    #[inline(never)]
-    fn near_detours(&mut self, at: usize) -> Result<(), WorkError> {
-        let place = self.first + at;
-        let (senders, sender) = self.source.find(self.time, at);
-        let from = chunk(senders, sender);
-        let own = chunk(self.time, place);
-        let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
-        let clear = chunk(self.clear, place);
-        let again = Again::<GAPS> { step: self.step, own, from, clear, recv_free };
-        let (done, next_free, hit) = simd::widest(again);
-        again.put_aside(hit, self.aside, self.ranks, place);
-        *chunk_mut(self.time, place) = done;
-        if GAPS {
-            *chunk_mut(self.recv_free, place) = next_free;
-        }
-        if self.aside.is_full() { self.settle() } else { Ok(()) }
+        if self.aside.is_full(LANES) { self.settle() } else { Ok(()) }
     }
 
     #[cold]
     #[inline(never)]
     fn settle(&mut self) -> Result<(), WorkError> {
-        self.aside.settle::<GAPS>(self.step, self.noise, self.time, self.clear)
+        let Block { aside, ranks, step, noise, time, clear, .. } = self;
+        simd::widest(Settle::<GAPS> { aside, ranks, step, noise, time, clear })
     }
 
     /// The last few, with ranks beside them that nothing can happen to.
@@ -223,102 +227,70 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let own = padded(&self.time[place..place + used], 0);
         let clear = padded(&self.clear[place..place + used], i64::MAX);
         let free = if GAPS { padded(&self.recv_free[place..place + used], 0) } else { [0; LANES] };
-        let (own, from, step) = (&own, &from, self.step);
-        let again = Again::<GAPS> { step, own, from, clear: &clear, recv_free: &free };
-        let (done, next_free, hit) = simd::Kernel::run(again);
-        again.put_aside(hit, self.aside, self.ranks, place);
+        let (mut done, mut next_free) = ([0; LANES], [0; LANES]);
+        let group = Group { own: &own, from: &from, clear: &clear, recv_free: &free };
+        for half in 0..2 {
+            let lanes = Lanes::<Plain>::receive::<GAPS>(self.step, group, half);
+            let places = simd::count_from(place + half * simd::LANES);
+            self.aside.push(lanes.beyond, places, lanes.arrived, lanes.own);
+            lanes.done.store(half_of_mut(&mut done, half));
+            lanes.free.store(half_of_mut(&mut next_free, half));
+        }
         self.time[place..place + used].copy_from_slice(&done[..used]);
         if GAPS {
             self.recv_free[place..place + used].copy_from_slice(&next_free[..used]);
         }
-        Ok(())
+        if self.aside.is_full(LANES) { self.settle() } else { Ok(()) }
     }
 }
 
-/// What becomes of neighbouring ranks without detours.
-struct Lanes {
-    done: [i64; LANES],
-    free: [i64; LANES],
-    /// Negative if one of them lies beyond its clear time.
-    beyond: i64,
-}
-
-impl Lanes {
-    #[inline(always)]
-    fn receive<const GAPS: bool>(
-        step: &Step,
-        own: &[i64; LANES],
-        from: &[i64; LANES],
-        clear: &[i64; LANES],
-        recv_free: &[i64; LANES],
-    ) -> Lanes {
-        let Step { message, between, send_wait, send, .. } = *step;
-        let after_arrival = message.transfer + message.cpu;
-        // Plain locals: of fields, the compiler makes no vectors.
-        let (mut all, mut free, mut beyond) = ([0; LANES], [0; LANES], 0);
-        for lane in 0..LANES {
-            let mut begin = from[lane] + message.latency;
-            if GAPS {
-                begin = begin.max(recv_free[lane]);
-                free[lane] = begin + message.gap;
-            }
-            let next = own[lane].max(begin + after_arrival) + between;
-            let done = if GAPS { next.max(own[lane] + send_wait) } else { next } + send;
-            all[lane] = done;
-            // Both are far from the ends of the range: the sign tells.
-            beyond |= clear[lane] - done;
-        }
-        Lanes { done: all, free, beyond }
-    }
-}
-
-/// The hot loop once more, for which of the ranks lie beyond their clear times: the loop itself keeps
-/// its results in registers and has no time to say so.
+/// Neighbouring ranks before a round.
 #[derive(Clone, Copy)]
-struct Again<'a, const GAPS: bool> {
-    step: &'a Step,
+struct Group<'a> {
     own: &'a [i64; LANES],
     from: &'a [i64; LANES],
     clear: &'a [i64; LANES],
     recv_free: &'a [i64; LANES],
 }
 
-impl<const GAPS: bool> Again<'_, GAPS> {
-    /// Those that were hit; the first of them has this place.
-    #[inline]
-    fn put_aside(&self, mut hit: u32, aside: &mut Aside, ranks: &Ranks, place: usize) {
-        let message = &self.step.message;
-        while hit != 0 {
-            let lane = hit.trailing_zeros() as usize;
-            hit &= hit - 1;
-            let mut begin = self.from[lane] + message.latency;
-            if GAPS {
-                begin = begin.max(self.recv_free[lane]);
-            }
-            let place = place + lane;
-            aside.push(place, ranks.at(place), begin + message.transfer, self.own[lane]);
+/// What becomes of a vector of them without detours.
+struct Lanes<V> {
+    own: V,
+    arrived: V,
+    done: V,
+    /// When the NIC takes the next message.
+    free: V,
+    /// Those that are done beyond their clear time.
+    beyond: u8,
+}
+
+impl<V: Vector> Lanes<V> {
+    #[inline(always)]
+    fn receive<const GAPS: bool>(step: &Step, group: Group<'_>, half: usize) -> Lanes<V> {
+        let message = &step.message;
+        let own = V::load(half_of(group.own, half));
+        let mut begin = V::load(half_of(group.from, half)).plus(V::splat(message.latency));
+        let mut free = begin;
+        if GAPS {
+            begin = begin.max(V::load(half_of(group.recv_free, half)));
+            free = begin.plus(V::splat(message.gap));
         }
+        let arrived = begin.plus(V::splat(message.transfer));
+        let done = step.without_detours::<V, GAPS>(own, arrived);
+        let beyond = done.above(V::load(half_of(group.clear, half)));
+        Lanes { own, arrived, done, free, beyond }
     }
 }
 
-impl<const GAPS: bool> simd::Kernel for Again<'_, GAPS> {
-    /// Times, when the NIC takes the next message, and who is beyond: a bit each.
-    type Output = ([i64; LANES], [i64; LANES], u32);
+/// The first or the second vector of a group.
+#[inline(always)]
+fn half_of(group: &[i64; LANES], half: usize) -> &[i64; simd::LANES] {
+    group[half * simd::LANES..].first_chunk().expect("two halves")
+}
 
-    #[inline(always)]
-    fn run(self) -> Self::Output {
-        let Again { step, own, from, clear, recv_free } = self;
-        let lanes = Lanes::receive::<GAPS>(step, own, from, clear, recv_free);
-        // A bit each, out of the sign: of comparisons, the compiler makes no vectors.
-        let mut hits = [0; LANES];
-        for ((hit, bit), (done, clear)) in
-            hits.iter_mut().zip(BITS).zip(lanes.done.iter().zip(clear))
-        {
-            *hit = ((clear - done) >> 63) & bit;
-        }
-        let hit = hits.iter().fold(0, |all, hit| all | hit);
-        (lanes.done, lanes.free, hit as u32)
-    }
+#[inline(always)]
+fn half_of_mut(group: &mut [i64; LANES], half: usize) -> &mut [i64; simd::LANES] {
+    group[half * simd::LANES..].first_chunk_mut().expect("two halves")
 }
 
 #[inline(always)]

@@ -22,7 +22,10 @@ mod lanes;
 mod pass;
 pub mod path;
 mod periodic;
+#[cfg(test)]
+mod tests;
 mod tiles;
+mod walk;
 
 use thiserror::Error;
 
@@ -137,7 +140,7 @@ impl simd::Kernel for Latest<'_> {
     type Output = i64;
 
     #[inline(always)]
-    fn run(self) -> i64 {
+    fn run<V: simd::Vector>(self) -> i64 {
         self.0.iter().fold(0, |latest, &time| latest.max(time))
     }
 }

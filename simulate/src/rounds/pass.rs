@@ -1,7 +1,7 @@
 //! One round over one array: who hears from whom, in place.
 
 use super::{
-    aside::Aside,
+    aside::{Aside, Settle},
     lanes::{Block, Ranks, Source, Step},
     periodic,
 };
@@ -29,6 +29,11 @@ impl Round<'_, '_> {
     /// overwritten, because receivers are done from the top down, or from the bottom up, whichever
     /// has to save less.
     pub fn shift(&mut self, distance: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+        self.shift_all(distance, saved)?;
+        self.settle()
+    }
+
+    fn shift_all(&mut self, distance: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
         let ranks = self.time.len();
         if ranks.is_multiple_of(distance) && distance > BLOCK {
             // Columns of the array folded at `distance` are independent of each other: a piece of
@@ -47,7 +52,7 @@ impl Round<'_, '_> {
         }
         if distance <= ranks / 2 {
             save(saved, &self.time[ranks - distance..]);
-            self.shift_up(distance, distance)?;
+            self.receive(distance, ranks - distance, Source::At(0))?;
             return self.receive(0, distance, Source::Elsewhere(saved));
         }
         let up = ranks - distance;
@@ -61,16 +66,23 @@ impl Round<'_, '_> {
         let ranks = self.time.len();
         let first = distance.min(ranks);
         self.receive(first, ranks - first, Source::At(first - distance.min(first)))?;
-        self.receive(0, first, Source::Elsewhere(&before[..first]))
+        self.receive(0, first, Source::Elsewhere(&before[..first]))?;
+        self.settle()
     }
 
     /// Receivers from `first` on hear from `distance` below; nobody from round the end.
     pub fn shift_up(&mut self, first: usize, distance: usize) -> Result<(), WorkError> {
-        self.receive(first, self.time.len() - first, Source::At(first - distance))
+        self.receive(first, self.time.len() - first, Source::At(first - distance))?;
+        self.settle()
     }
 
     /// Pairs of ranks whose numbers differ in one bit.
     pub fn swap(&mut self, mask: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+        self.swap_all(mask, saved)?;
+        self.settle()
+    }
+
+    fn swap_all(&mut self, mask: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
         let ranks = self.time.len();
         if mask < BLOCK {
             for first in (0..ranks).step_by(BLOCK) {
@@ -101,6 +113,19 @@ impl Round<'_, '_> {
             simd::widest(self.block::<false>(first, width, source))
         } else {
             simd::widest(self.block::<true>(first, width, source))
+        }
+    }
+
+    /// Nobody is aside when a round is over.
+    fn settle(&mut self) -> Result<(), WorkError> {
+        let Round { ranks, time, clear, recv_free, noise, step, aside } = self;
+        if aside.is_empty() {
+            return Ok(());
+        }
+        if recv_free.is_empty() {
+            simd::widest(Settle::<false> { aside, ranks, step, noise, time, clear })
+        } else {
+            simd::widest(Settle::<true> { aside, ranks, step, noise, time, clear })
         }
     }
 

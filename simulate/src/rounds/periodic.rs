@@ -4,7 +4,10 @@
 //! period, and what becomes of work that begins there, is a few additions.
 
 use super::lanes::{LANES, Step, is_untrusted, trusted, untrusted};
-use crate::{noise::Periodic, simd};
+use crate::{
+    noise::Periodic,
+    simd::{self, Vector},
+};
 
 /// Neighbouring ranks, as in the hot loop.
 pub struct Hit<'a, const GAPS: bool> {
@@ -31,7 +34,7 @@ impl<const GAPS: bool> simd::Kernel for Hit<'_, GAPS> {
     type Output = ([i64; LANES], [i64; LANES], bool);
 
     #[inline(always)]
-    fn run(self) -> Self::Output {
+    fn run<V: Vector>(self) -> Self::Output {
         let Hit { noise, step, own, from, clear, recv_free } = self;
         let Step { message, between, send_wait, send, last } = *step;
         let clock = Clock { period: noise.period, length: noise.length };

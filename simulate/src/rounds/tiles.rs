@@ -184,7 +184,7 @@ fn columns(
                 piece.extend_from_slice(&line[first..first + width]);
             }
         }
-        let ranks = Ranks { first, width, stride: row, all };
+        let ranks = Ranks::in_columns(first, width, row, all);
         for Planned { pattern, step } in rounds {
             // The same pattern in an array whose rows are shorter.
             let pattern = match *pattern {

@@ -2,10 +2,19 @@
 //! compiled for the baseline of x86-64 they would use an eighth of the machine. And what will be
 //! needed soon, so that the cache can have it by then.
 
+mod list;
+mod vector;
+
+pub use list::{List, MOST};
+pub use vector::{LANES, Plain, Vector, count_from};
+
 /// Something that can be compiled several times over.
 pub trait Kernel {
     type Output;
-    fn run(self) -> Self::Output;
+
+    /// `V` is what vectors are on the machine at hand, for those that say what to do with them; loops
+    /// over arrays become vectors as they are.
+    fn run<V: Vector>(self) -> Self::Output;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -13,45 +22,60 @@ pub trait Kernel {
 pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,bmi2")]
     fn avx512<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run()
+        kernel.run::<vector::Wide>()
     }
     #[target_feature(enable = "avx2,bmi2")]
     fn avx2<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run()
+        kernel.run::<Plain>()
     }
-    let avx512_here = is_x86_feature_detected!("avx512f")
+    match width() {
+        // SAFETY: the machine has these features, as was just asked.
+        Width::Avx512 => unsafe { avx512(kernel) },
+        // SAFETY: as above.
+        Width::Avx2 => unsafe { avx2(kernel) },
+        Width::Plain => kernel.run::<Plain>(),
+    }
+}
+
+/// What kernels are compiled for.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Width {
+    Plain,
+    Avx2,
+    Avx512,
+}
+
+/// The widest there is; in tests not wider than they want.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn width() -> Width {
+    let here = if is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("bmi2");
-    if avx512_here {
-        // SAFETY: the machine has these features, as was just asked.
-        unsafe { avx512(kernel) }
+        && is_x86_feature_detected!("bmi2")
+    {
+        Width::Avx512
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
-        // SAFETY: as above.
-        unsafe { avx2(kernel) }
+        Width::Avx2
     } else {
-        kernel.run()
-    }
+        Width::Plain
+    };
+    #[cfg(test)]
+    let here = here.min(NARROWER.get());
+    here
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+thread_local! {
+    /// What a test has instead of an older machine.
+    pub(crate) static NARROWER: std::cell::Cell<Width> = const { std::cell::Cell::new(Width::Avx512) };
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 pub fn widest<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
-}
-
-/// Elements by their indices, without asking for each whether it is there: vectors cannot. Panics
-/// where one is not.
-#[inline(always)]
-pub fn gather<T: Copy, const N: usize>(list: &[T], indices: &[u32; N], found: &mut [T; N]) {
-    let most = indices.iter().fold(0, |most, &index| index.max(most));
-    assert!((most as usize) < list.len(), "an index beyond the list");
-    for (found, &index) in found.iter_mut().zip(indices) {
-        // SAFETY: the largest of them is below the length.
-        #[allow(unsafe_code)]
-        let element = unsafe { list.get_unchecked(index as usize) };
-        *found = *element;
-    }
+    kernel.run::<Plain>()
 }
 
 /// This element will be needed soon; nothing happens where there is none.

@@ -1,0 +1,211 @@
+//! Many ranks' places in the noise, found together: each is a look-up far away in memory, and together
+//! they do not wait for each other.
+
+use super::{draw::draw_many, lookup::Lookup, spread::Periodic, timeline::MAX_SPAN};
+use crate::simd::{List, Vector};
+
+/// One run's noise, where ranks are anywhere in their timelines, each for itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Many<'a> {
+    pub(super) lookup: &'a Lookup,
+    /// Where in the lookup each timeline begins, and how long it is.
+    pub(super) bases: &'a [i64],
+    pub(super) spans: &'a [i64],
+    /// Where there is one timeline, of this noise.
+    pub(super) periodic: Option<Periodic>,
+    pub(super) timeline_key: u64,
+    pub(super) offset_key: u64,
+    pub(super) repeat: bool,
+}
+
+/// A rank's timeline in the lookup.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<V> {
+    pub base: V,
+    pub span: V,
+    /// The latest time that may be asked about.
+    pub limit: V,
+}
+
+impl Many<'_> {
+    /// The timelines of these ranks.
+    #[inline(always)]
+    pub fn turn<V: Vector>(&self, ranks: V) -> Turn<V> {
+        let (base, span) = match (self.bases, self.spans) {
+            ([base], [span]) => (V::splat(*base), V::splat(*span)),
+            (bases, spans) => {
+                let bits = draw_many(self.timeline_key, ranks);
+                let timeline = below(bits, V::splat(bases.len() as i64));
+                (V::find(bases, timeline), V::find(spans, timeline))
+            }
+        };
+        Turn { base, span, limit: if self.repeat { V::splat(MAX_SPAN) } else { span } }
+    }
+
+    /// Where in the lookup these ranks are at times of their own; negative where they have gone round
+    /// their timeline more than once, which only [`Local`](super::Local) knows.
+    #[inline(always)]
+    pub fn positions<V: Vector>(&self, ranks: V, turn: &Turn<V>, times: V) -> V {
+        let span = turn.span;
+        let at = times.plus(below(draw_many(self.offset_key, ranks), span));
+        let at = at.but(!span.above(at), at.minus(span));
+        let known = span.above(at) & at.above(V::splat(-1));
+        V::splat(-1).but(known, at.plus(turn.base))
+    }
+
+    /// The first detours that have not ended at these positions. Of negative ones, any.
+    #[inline(always)]
+    pub fn first_after<V: Vector>(&self, positions: &List, indices: &mut List) {
+        match self.periodic {
+            Some(Periodic { length, .. }) => {
+                indices.set_len(positions.len());
+                for at in positions.steps() {
+                    let inside = V::splat(length).above(positions.at(at));
+                    indices.set(at, V::splat(1).but(inside, V::splat(0)));
+                }
+            }
+            None => self.lookup.first_after_all::<V>(positions, indices),
+        }
+    }
+
+    pub fn lookup(&self) -> &Lookup {
+        self.lookup
+    }
+}
+
+/// Numbers below `bound`, each from 64 random bits.
+#[inline(always)]
+fn below<V: Vector>(bits: V, bound: V) -> V {
+    // The upper half of the product, with halves, which vectors can multiply. Of the usual way to do
+    // that the compiler makes an instruction that vectors do not have, and takes them apart; so the
+    // bound is cut one bit lower.
+    let (high, low) = (bits.down(32), bits);
+    let (bound_high, bound_low) = (bound.down(31), bound.and(V::splat((1 << 31) - 1)));
+    let middle = low.times_low(bound_high).plus(low.times_low(bound_low).down(31)).down(1);
+    let middle = high.times_low(bound_low).plus(middle).down(31);
+    high.times_low(bound_high).plus(middle).down(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        noise::{Model, Noise, Offsets, RunNoise, Timeline, draw},
+        simd::{self, Kernel, MOST, Plain},
+    };
+
+    struct Below<'a>(&'a [(u64, i64)]);
+
+    impl Kernel for Below<'_> {
+        type Output = Vec<i64>;
+
+        fn run<V: Vector>(self) -> Vec<i64> {
+            let one = |&(bits, bound): &(u64, i64)| {
+                let mut all = [0; simd::LANES];
+                below(V::splat(bits as i64), V::splat(bound)).store(&mut all);
+                all[7]
+            };
+            self.0.iter().map(one).collect()
+        }
+    }
+
+    #[test]
+    fn a_random_number_below_a_bound_is_the_upper_half_of_a_product() {
+        let mut cases: Vec<_> =
+            (0..1000).map(|i| (draw(3, i), (draw(4, i) >> (2 + i % 60)) as i64)).collect();
+        cases.extend([(u64::MAX, i64::MAX), (u64::MAX, 1 << 62), (u64::MAX, 1), (0, i64::MAX)]);
+        let expected: Vec<_> = cases
+            .iter()
+            .map(|&(bits, bound)| ((u128::from(bits) * bound as u128) >> 64) as i64)
+            .collect();
+        assert_eq!(simd::widest(Below(&cases)), expected);
+        assert_eq!(Below(&cases).run::<Plain>(), expected);
+    }
+
+    /// Until when ranks are clear, from times of their own on; none where it is not known.
+    struct Clear<'a> {
+        many: Many<'a>,
+        ranks: &'a [u64],
+        times: &'a [i64],
+    }
+
+    impl Kernel for Clear<'_> {
+        type Output = Vec<Option<i64>>;
+
+        fn run<V: Vector>(self) -> Self::Output {
+            let Clear { many, ranks, times } = self;
+            let mut all = Vec::new();
+            for (ranks, times) in ranks.chunks(MOST).zip(times.chunks(MOST)) {
+                let mut lists: [List; 4] = Default::default();
+                let [numbers, begins, positions, indices] = &mut lists;
+                for (&rank, &time) in ranks.iter().zip(times) {
+                    numbers.push(1, V::splat(rank as i64));
+                    begins.push(1, V::splat(time));
+                }
+                positions.set_len(ranks.len());
+                for at in numbers.steps() {
+                    let ranks: V = numbers.at(at);
+                    positions.set(at, many.positions(ranks, &many.turn(ranks), begins.at(at)));
+                }
+                many.first_after::<V>(positions, indices);
+                for (at, &time) in times.iter().enumerate() {
+                    let mut limit = [0; simd::LANES];
+                    many.turn(numbers.at::<V>(at)).limit.store(&mut limit);
+                    let index = V::splat(indices.one(at));
+                    let mut start = [0; simd::LANES];
+                    many.lookup().starts(index).store(&mut start);
+                    let position = positions.one(at);
+                    let until = (start[0] - position + time).min(limit[0]);
+                    all.push((position >= 0).then_some(until));
+                }
+            }
+            all
+        }
+    }
+
+    /// Compares them with each rank alone; how many are not known.
+    fn unknown(run: &RunNoise<'_>, ranks: &[u64], times: &[i64]) -> usize {
+        let Some(many) = run.many() else { return ranks.len() };
+        let clear = simd::widest(Clear { many, ranks, times });
+        assert_eq!(clear, Clear { many, ranks, times }.run::<Plain>());
+        for ((&clear, &rank), &time) in clear.iter().zip(ranks).zip(times) {
+            if let Some(clear) = clear {
+                assert_eq!(clear, run.local(rank).clear_until(time), "rank {rank} from {time} on");
+            }
+        }
+        clear.iter().filter(|clear| clear.is_none()).count()
+    }
+
+    #[test]
+    fn many_ranks_are_found_where_each_is() {
+        let dense = Timeline::new((0..300).map(|i| (i * 70 + i % 7, 1 + i % 60)), 30_000).unwrap();
+        let crowd = (0..200).map(|i| (if i < 150 { 1_000 + 3 * i } else { 200 * i }, 1 + i % 2));
+        let crowd = Timeline::new(crowd, 50_000).unwrap();
+        let late = Timeline::new([(49_000, 900)], 50_000).unwrap();
+        let periodic = Timeline::periodic(40_000, 300).unwrap();
+        let silent = Timeline::new([], 60_000).unwrap();
+        let ranks: Vec<u64> = (0..1000).map(|i| i * 7).collect();
+        for timelines in [
+            vec![dense.clone()],
+            vec![crowd.clone()],
+            vec![late.clone()],
+            vec![periodic],
+            vec![dense.clone(), late, dense.clone(), crowd],
+        ] {
+            for repeat in [false, true] {
+                let noise = Noise::new(timelines.clone(), Model::Preempt, Offsets::Random).unwrap();
+                let noise = noise.repeating(repeat);
+                let run = noise.run(42, 5);
+                assert_eq!(unknown(&run, &ranks, &[0; 1000]), 0);
+                let times = |most| ranks.iter().map(|&r| r as i64 * 911 % most).collect::<Vec<_>>();
+                assert_eq!(unknown(&run, &ranks, &times(30_000)), 0);
+                // Of these some are more than a turn away.
+                let far = unknown(&run, &ranks, &times(100_000));
+                assert!((1..900).contains(&far), "{far}");
+            }
+        }
+        let noise = Noise::new(vec![dense, silent], Model::Preempt, Offsets::Random).unwrap();
+        assert!(noise.run(42, 5).many().is_none());
+        assert!(noise.with_offsets(Offsets::Shared).run(42, 5).many().is_none());
+    }
+}

@@ -1,0 +1,82 @@
+//! The kernels against each other where ranks are anywhere in their noise: tests of the whole engine
+//! tell each rank its place.
+
+use proptest::prelude::*;
+
+use super::{Scratch, run, run_general};
+use crate::{
+    collectives::{Collective, Op, Shape},
+    job::Job,
+    loggops::Params,
+    noise::{Model, Noise, Offsets, RunNoise, Timeline},
+};
+
+/// When each rank is done, or why not; the same for vectors of all widths.
+fn ends(job: &Job, noise: &RunNoise<'_>) -> Result<Vec<i64>, super::RunError> {
+    let with_scratch = || {
+        let mut scratch = Scratch::default();
+        run(job, noise, &mut scratch).map(|_| scratch.ends().to_vec())
+    };
+    let widest = with_scratch();
+    #[cfg(target_arch = "x86_64")]
+    {
+        use crate::simd::{NARROWER, Width};
+        for narrower in [Width::Avx2, Width::Plain] {
+            NARROWER.set(narrower);
+            assert_eq!(with_scratch(), widest, "{narrower:?}");
+        }
+        NARROWER.set(Width::Avx512);
+    }
+    widest
+}
+
+fn timeline() -> impl Strategy<Value = Timeline> {
+    // Some stand apart, some crowd.
+    let gaps = prop::collection::vec((0i64..400, 1i64..120), 1..12);
+    let crowd = prop::collection::vec((1i64..6, 1i64..4), 0..60);
+    (gaps, crowd, 1i64..3_000).prop_map(|(gaps, crowd, tail)| {
+        let mut at = 0;
+        let mut detours = Vec::new();
+        for (gap, length) in gaps.into_iter().chain(crowd) {
+            detours.push((at + gap, length));
+            at += gap + length;
+        }
+        Timeline::new(detours, at + tail).unwrap()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn both_kernels_agree_wherever_ranks_are_in_their_noise(
+        timelines in prop::collection::vec(timeline(), 1..4),
+        ranks in 2u64..600,
+        (latency, overhead, gap) in (0i64..50, 0i64..20, 0i64..40),
+        (op, power) in (prop::sample::select(vec![Op::Barrier, Op::Allreduce]), any::<bool>()),
+        (compute, iterations) in (0i64..300, 1u64..4),
+        (seed, repeat) in (any::<u64>(), any::<bool>()),
+    ) {
+        let ranks = if power { ranks.next_power_of_two() } else { ranks };
+        let params = Params {
+            latency,
+            overhead,
+            gap,
+            gap_per_byte_fs: 3_000,
+            overhead_per_byte_fs: 1_000,
+            eager_limit: 1_000,
+        };
+        let shape = Shape { op, ranks, bytes: 8, arity: 2, segment: None };
+        let job = Job::new(Collective::new(None, shape).unwrap(), params).unwrap();
+        let job = job.repeated(iterations, compute).unwrap();
+        let noise = Noise::new(timelines, Model::Preempt, Offsets::Random).unwrap();
+        let noise = noise.repeating(repeat);
+        let noise = noise.run(seed, 3);
+        let fast = ends(&job, &noise);
+        let mut scratch = Scratch::default();
+        match run_general(&job, &noise, &mut scratch) {
+            Ok(_) => prop_assert_eq!(fast, Ok(scratch.ends().to_vec())),
+            Err(_) => prop_assert!(fast.is_err()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Exact preemption of many ranks together, each in its place among the detours: what
+//! [`Cursor`](crate::noise::Cursor) does for one.
+
+use crate::{noise::Lookup, simd::Vector};
+
+pub struct Walk<'a, V> {
+    pub lookup: &'a Lookup,
+    /// Ranks of which this knows; those that leave their timeline are none of them any more, and
+    /// what is said of them means nothing.
+    pub known: u8,
+    /// The first detour that has not ended.
+    pub index: V,
+    /// Where the timeline ends.
+    pub end: V,
+}
+
+impl<V: Vector> Walk<'_, V> {
+    /// When work is done that is begun at these positions, which are not before the last ones.
+    #[inline(always)]
+    pub fn work(&mut self, begin: V, work: i64) -> V {
+        let mut start = self.next(begin);
+        // When it would be done if nothing more came.
+        let mut done = begin.plus(V::splat(work));
+        let mut now = begin;
+        loop {
+            let met = self.known & done.above(start);
+            if met == 0 {
+                return done;
+            }
+            // The next turn's detours are not there.
+            self.known &= !(met & !self.end.above(start));
+            let end = self.lookup.ends(self.index);
+            // What was left to do when it began is left when it is over.
+            let later = end.minus(start.max(now));
+            done = done.but(met, done.plus(later));
+            now = now.but(met, end);
+            self.forward(met & self.known);
+            start = self.lookup.starts(self.index);
+        }
+    }
+
+    /// The starts of the first detours that have not ended at these positions.
+    #[inline(always)]
+    pub fn next(&mut self, positions: V) -> V {
+        self.known &= self.end.above(positions);
+        let over = self.known & !self.lookup.ends(self.index).above(positions);
+        if over != 0 {
+            // Some are far away: walking there would take longer.
+            let positions = V::splat(0).but(over, positions);
+            self.index = self.index.but(over, self.lookup.first_after_each(positions));
+        }
+        self.lookup.starts(self.index)
+    }
+
+    #[inline(always)]
+    fn forward(&mut self, mask: u8) {
+        self.index = self.index.but(mask, self.index.plus(V::splat(1)));
+    }
+}

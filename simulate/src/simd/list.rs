@@ -1,0 +1,81 @@
+//! Numbers picked out of vectors, to be gone through as vectors again.
+
+use super::{LANES, Vector};
+
+/// So many and no more, which leave the first cache some room.
+pub const MOST: usize = 256;
+
+/// Behind the last number there is room for a vector, and lie old ones.
+#[derive(Debug)]
+pub struct List {
+    len: usize,
+    numbers: [i64; MOST + LANES],
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { len: 0, numbers: [0; MOST + LANES] }
+    }
+}
+
+impl List {
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// At most [`MOST`].
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= MOST, "more than a list holds");
+        self.len = len;
+    }
+
+    /// Those of the mask. There must be room for all.
+    #[inline(always)]
+    pub fn push<V: Vector>(&mut self, mask: u8, numbers: V) {
+        let free = self.numbers[self.len..].first_chunk_mut().expect("room for a vector");
+        numbers.squeeze(mask).store(free);
+        self.len += mask.count_ones() as usize;
+    }
+
+    /// Where vectors begin.
+    #[inline(always)]
+    pub fn steps(&self) -> impl Iterator<Item = usize> + use<> {
+        (0..self.len).step_by(LANES)
+    }
+
+    /// Which numbers of the vector from there on are in the list.
+    #[inline(always)]
+    pub fn there(&self, at: usize) -> u8 {
+        let count = self.len - at;
+        if count < LANES { (1 << count) - 1 } else { u8::MAX }
+    }
+
+    #[inline(always)]
+    pub fn at<V: Vector>(&self, at: usize) -> V {
+        V::load(self.numbers[at..].first_chunk().expect("room for a vector"))
+    }
+
+    #[inline(always)]
+    pub fn set<V: Vector>(&mut self, at: usize, numbers: V) {
+        numbers.store(self.numbers[at..].first_chunk_mut().expect("room for a vector"));
+    }
+
+    #[inline(always)]
+    pub fn find<V: Vector>(&self, indices: V) -> V {
+        V::find(&self.numbers, indices)
+    }
+
+    pub fn one(&self, at: usize) -> i64 {
+        self.numbers[at]
+    }
+
+    #[inline(always)]
+    pub fn all_mut(&mut self) -> &mut [i64] {
+        &mut self.numbers
+    }
+}

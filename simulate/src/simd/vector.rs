@@ -1,0 +1,399 @@
+//! Eight numbers at once: for loops in which lanes part, look things up or are picked out, of which
+//! the compiler makes no vectors by itself.
+
+/// Numbers in a vector.
+pub const LANES: usize = 8;
+
+/// What can be done with them. Sums and products wrap. A mask has a bit for each lane, the lowest for
+/// the first.
+pub trait Vector: Copy {
+    fn splat(value: i64) -> Self;
+    fn load(values: &[i64; LANES]) -> Self;
+    fn store(self, values: &mut [i64; LANES]);
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    /// The product of the lower halves, unsigned.
+    fn times_low(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
+    fn min(self, other: Self) -> Self;
+    /// Towards the low end; zeros come in.
+    fn down(self, bits: u32) -> Self;
+    /// Where this is more than that.
+    fn above(self, other: Self) -> u8;
+    /// Of `other` where the mask says so.
+    fn but(self, mask: u8, other: Self) -> Self;
+    /// Those of the mask first, in order; what comes after them means nothing.
+    fn squeeze(self, mask: u8) -> Self;
+    /// Elements by their indices. Panics where there is none.
+    fn find(list: &[i64], indices: Self) -> Self;
+    /// The same of short ones.
+    fn find_short(list: &[u32], indices: Self) -> Self;
+    /// Puts those of the mask where the indices say, which must differ. Panics where that is beyond
+    /// the list.
+    fn put(self, mask: u8, list: &mut [i64], indices: Self);
+}
+
+/// This number, the next, and so on.
+#[inline(always)]
+pub fn count_from<V: Vector>(first: usize) -> V {
+    V::load(&[0, 1, 2, 3, 4, 5, 6, 7]).plus(V::splat(first as i64))
+}
+
+/// On any machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain([i64; LANES]);
+
+impl Plain {
+    #[inline(always)]
+    fn with(self, other: Plain, each: impl Fn(i64, i64) -> i64) -> Plain {
+        let mut all = [0; LANES];
+        for (all, (&a, &b)) in all.iter_mut().zip(self.0.iter().zip(&other.0)) {
+            *all = each(a, b);
+        }
+        Plain(all)
+    }
+}
+
+impl Vector for Plain {
+    #[inline(always)]
+    fn splat(value: i64) -> Plain {
+        Plain([value; LANES])
+    }
+
+    #[inline(always)]
+    fn load(values: &[i64; LANES]) -> Plain {
+        Plain(*values)
+    }
+
+    #[inline(always)]
+    fn store(self, values: &mut [i64; LANES]) {
+        *values = self.0;
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Plain) -> Plain {
+        self.with(other, i64::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn minus(self, other: Plain) -> Plain {
+        self.with(other, i64::wrapping_sub)
+    }
+
+    #[inline(always)]
+    fn times(self, other: Plain) -> Plain {
+        self.with(other, i64::wrapping_mul)
+    }
+
+    #[inline(always)]
+    fn times_low(self, other: Plain) -> Plain {
+        self.with(other, |a, b| (u64::from(a as u32) * u64::from(b as u32)) as i64)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Plain) -> Plain {
+        self.with(other, |a, b| a & b)
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Plain) -> Plain {
+        self.with(other, |a, b| a ^ b)
+    }
+
+    #[inline(always)]
+    fn max(self, other: Plain) -> Plain {
+        self.with(other, i64::max)
+    }
+
+    #[inline(always)]
+    fn min(self, other: Plain) -> Plain {
+        self.with(other, i64::min)
+    }
+
+    #[inline(always)]
+    fn down(self, bits: u32) -> Plain {
+        self.with(self, |a, _| (a as u64 >> bits) as i64)
+    }
+
+    #[inline(always)]
+    fn above(self, other: Plain) -> u8 {
+        let mut mask = 0;
+        for lane in 0..LANES {
+            mask |= u8::from(self.0[lane] > other.0[lane]) << lane;
+        }
+        mask
+    }
+
+    #[inline(always)]
+    fn but(self, mask: u8, other: Plain) -> Plain {
+        let mut all = self.0;
+        for lane in 0..LANES {
+            all[lane] = if mask >> lane & 1 == 1 { other.0[lane] } else { all[lane] };
+        }
+        Plain(all)
+    }
+
+    #[inline(always)]
+    fn squeeze(self, mask: u8) -> Plain {
+        let (mut all, mut at) = (self.0, 0);
+        for lane in 0..LANES {
+            // Never beyond the lane itself.
+            all[at] = self.0[lane];
+            at += usize::from(mask >> lane & 1);
+        }
+        Plain(all)
+    }
+
+    #[inline(always)]
+    fn find(list: &[i64], indices: Plain) -> Plain {
+        Plain(indices.0.map(|index| list[index as usize]))
+    }
+
+    #[inline(always)]
+    fn find_short(list: &[u32], indices: Plain) -> Plain {
+        Plain(indices.0.map(|index| i64::from(list[index as usize])))
+    }
+
+    #[inline(always)]
+    fn put(self, mut mask: u8, list: &mut [i64], indices: Plain) {
+        while mask != 0 {
+            let lane = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            list[indices.0[lane] as usize] = self.0[lane];
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use wide::Wide;
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod wide {
+    use std::arch::x86_64::*;
+
+    use super::{LANES, Vector};
+
+    /// In one register of a machine with AVX-512 (F and DQ). Whoever names this type has asked whether
+    /// this is one: only [`widest`](crate::simd::widest) does.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Wide(__m512i);
+
+    /// An instruction that a machine with AVX-512 has.
+    macro_rules! wide {
+        ($name:ident($($value:expr),*)) => {
+            // SAFETY: the machine has it, or there would be no `Wide`; it touches no memory.
+            Wide(unsafe { $name($($value),*) })
+        };
+    }
+
+    /// Which indices are beyond the end of a list.
+    #[inline(always)]
+    fn beyond(indices: Wide, len: usize) -> u8 {
+        let Wide(len) = Wide::splat(len as i64);
+        // SAFETY: as in `wide`. Unsigned, so that negative ones are far beyond.
+        unsafe { _mm512_cmpge_epu64_mask(indices.0, len) }
+    }
+
+    impl Vector for Wide {
+        #[inline(always)]
+        fn splat(value: i64) -> Wide {
+            wide!(_mm512_set1_epi64(value))
+        }
+
+        #[inline(always)]
+        fn load(values: &[i64; LANES]) -> Wide {
+            // SAFETY: as in `wide`; the array is as long as the vector, and need not be aligned.
+            Wide(unsafe { _mm512_loadu_si512(values.as_ptr().cast()) })
+        }
+
+        #[inline(always)]
+        fn store(self, values: &mut [i64; LANES]) {
+            // SAFETY: as in `load`.
+            unsafe { _mm512_storeu_si512(values.as_mut_ptr().cast(), self.0) }
+        }
+
+        #[inline(always)]
+        fn plus(self, other: Wide) -> Wide {
+            wide!(_mm512_add_epi64(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn minus(self, other: Wide) -> Wide {
+            wide!(_mm512_sub_epi64(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn times(self, other: Wide) -> Wide {
+            wide!(_mm512_mullo_epi64(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn times_low(self, other: Wide) -> Wide {
+            wide!(_mm512_mul_epu32(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn and(self, other: Wide) -> Wide {
+            wide!(_mm512_and_epi64(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn xor(self, other: Wide) -> Wide {
+            wide!(_mm512_xor_epi64(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn max(self, other: Wide) -> Wide {
+            wide!(_mm512_max_epi64(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn min(self, other: Wide) -> Wide {
+            wide!(_mm512_min_epi64(self.0, other.0))
+        }
+
+        #[inline(always)]
+        fn down(self, bits: u32) -> Wide {
+            wide!(_mm512_srl_epi64(self.0, _mm_cvtsi32_si128(bits as i32)))
+        }
+
+        #[inline(always)]
+        fn above(self, other: Wide) -> u8 {
+            // SAFETY: as in `wide`.
+            unsafe { _mm512_cmpgt_epi64_mask(self.0, other.0) }
+        }
+
+        #[inline(always)]
+        fn but(self, mask: u8, other: Wide) -> Wide {
+            wide!(_mm512_mask_mov_epi64(self.0, mask, other.0))
+        }
+
+        #[inline(always)]
+        fn squeeze(self, mask: u8) -> Wide {
+            wide!(_mm512_maskz_compress_epi64(mask, self.0))
+        }
+
+        #[inline(always)]
+        fn find(list: &[i64], indices: Wide) -> Wide {
+            assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
+            // SAFETY: as in `wide`; all indices are below the length, as was just asked.
+            Wide(unsafe { _mm512_i64gather_epi64::<8>(indices.0, list.as_ptr().cast()) })
+        }
+
+        #[inline(always)]
+        fn find_short(list: &[u32], indices: Wide) -> Wide {
+            assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
+            // SAFETY: as in `find`.
+            Wide(unsafe {
+                let found = _mm512_i64gather_epi32::<4>(indices.0, list.as_ptr().cast());
+                _mm512_cvtepu32_epi64(found)
+            })
+        }
+
+        #[inline(always)]
+        fn put(self, mask: u8, list: &mut [i64], indices: Wide) {
+            assert!(beyond(indices, list.len()) & mask == 0, "an index beyond the list");
+            // SAFETY: as in `find`; only those of the mask are written.
+            unsafe {
+                let list = list.as_mut_ptr().cast();
+                _mm512_mask_i64scatter_epi64::<8>(list, mask, indices.0, self.0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        noise::draw,
+        simd::{Kernel, widest},
+    };
+
+    /// Everything there is to do, on numbers of all sizes.
+    struct Everything;
+
+    impl Kernel for Everything {
+        type Output = Vec<i64>;
+
+        fn run<V: Vector>(self) -> Vec<i64> {
+            let mut all = Vec::new();
+            let list: Vec<i64> = (0..100).map(|i| draw(9, i) as i64).collect();
+            let short: Vec<u32> = (0..100).map(|i| draw(10, i) as u32).collect();
+            let mut tell = |vector: V| {
+                let mut values = [0; LANES];
+                vector.store(&mut values);
+                all.extend(values);
+            };
+            for i in 0..1000 {
+                let number = |k: u64, lane| (draw(k, i * 8 + lane) as i64) >> (draw(3, i) % 64);
+                let a = V::load(&std::array::from_fn(|lane| number(1, lane as u64)));
+                let b = V::load(&std::array::from_fn(|lane| number(2, lane as u64)));
+                let mask = draw(4, i) as u8;
+                for vector in [
+                    V::splat(i as i64),
+                    a.plus(b),
+                    a.minus(b),
+                    a.times(b),
+                    a.times_low(b),
+                    a.and(b),
+                    a.xor(b),
+                    a.max(b),
+                    a.min(b),
+                    a.down(i as u32 % 64),
+                    V::splat(a.above(b).into()),
+                    V::splat(a.above(a).into()),
+                    a.but(mask, b),
+                    a.squeeze(u8::MAX),
+                    V::find(&list, a.and(V::splat(63))),
+                    V::find_short(&short, b.and(V::splat(63))),
+                ] {
+                    tell(vector);
+                }
+                // What comes after those of the mask means nothing.
+                let kept = count_from::<V>(0).above(V::splat(i64::from(mask.count_ones()) - 1));
+                tell(a.squeeze(mask).but(kept, V::splat(0)));
+                let mut there = [7; 2 * LANES];
+                a.put(mask, &mut there, count_from::<V>(0).plus(count_from(0)));
+                there.chunks_exact(LANES).for_each(|half| tell(V::load(half.try_into().unwrap())));
+            }
+            all
+        }
+    }
+
+    #[test]
+    fn the_widest_vectors_do_what_plain_ones_do() {
+        assert_eq!(widest(Everything), Everything.run::<Plain>());
+    }
+
+    struct Beyond(i64, bool);
+
+    impl Kernel for Beyond {
+        type Output = ();
+
+        fn run<V: Vector>(self) {
+            let index = count_from::<V>(0).plus(V::splat(self.0));
+            if self.1 {
+                index.put(0x81, &mut [0; 8], index);
+            } else {
+                std::hint::black_box(V::find(&[0; 8], index).above(V::splat(0)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_beyond_a_list_does_not_reach_it() {
+        for put in [false, true] {
+            widest(Beyond(0, put));
+            for first in [-1, 1, i64::MAX - 7, i64::MIN] {
+                let panics = |run: fn(Beyond)| std::panic::catch_unwind(|| run(Beyond(first, put)));
+                assert!(panics(widest).is_err());
+                assert!(panics(Beyond::run::<Plain>).is_err());
+            }
+        }
+    }
+}
