@@ -6,7 +6,7 @@
 //! a time ([`Walk`]).
 
 use super::{
-    lanes::{Ranks, Step, untrusted},
+    lanes::{Costs, Ranks, Step, untrusted},
     walk::Walk,
 };
 use crate::{
@@ -106,12 +106,13 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
         }
         many.first_after::<V>(positions, indices);
         hit.set_len(0);
+        let costs = Costs::<V>::new(step);
         for at in places.steps() {
             let (place, arrived, position): (V, V, V) =
                 (places.at(at), arrived.at(at), positions.at(at));
             let start: V = many.lookup().starts(indices.at(at));
             let until = start.minus(position).plus(arrived).min(limits.at(at));
-            let done = step.without_detours::<V, GAPS>(own.at(at), arrived);
+            let done = costs.without_detours::<GAPS>(own.at(at), arrived);
             let known = positions.there(at) & position.above(V::splat(-1));
             let free = known & !done.above(until);
             until.put(free, clear, place);

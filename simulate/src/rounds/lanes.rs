@@ -45,14 +45,39 @@ pub struct Step {
     pub last: bool,
 }
 
-impl Step {
+/// What a step costs, for a vector of ranks.
+#[derive(Clone, Copy)]
+pub struct Costs<V> {
+    latency: V,
+    transfer: V,
+    gap: V,
+    cpu: V,
+    between: V,
+    send_wait: V,
+    send: V,
+}
+
+impl<V: Vector> Costs<V> {
+    #[inline(always)]
+    pub fn new(step: &Step) -> Costs<V> {
+        let Step { message, between, send_wait, send, .. } = *step;
+        Costs {
+            latency: V::splat(message.latency),
+            transfer: V::splat(message.transfer),
+            gap: V::splat(message.gap),
+            cpu: V::splat(message.cpu),
+            between: V::splat(between),
+            send_wait: V::splat(send_wait),
+            send: V::splat(send),
+        }
+    }
+
     /// When the rank's next send has left its CPU if there are no detours.
     #[inline(always)]
-    pub fn without_detours<V: Vector, const GAPS: bool>(&self, own: V, arrived: V) -> V {
-        let received = own.max(arrived.plus(V::splat(self.message.cpu)));
-        let next = received.plus(V::splat(self.between));
-        let next = if GAPS { next.max(own.plus(V::splat(self.send_wait))) } else { next };
-        next.plus(V::splat(self.send))
+    pub fn without_detours<const GAPS: bool>(&self, own: V, arrived: V) -> V {
+        let next = own.max(arrived.plus(self.cpu)).plus(self.between);
+        let next = if GAPS { next.max(own.plus(self.send_wait)) } else { next };
+        next.plus(self.send)
     }
 }
 
@@ -142,6 +167,7 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
     fn run<V: Vector>(mut self) -> Self::Output {
         let groups = self.width / LANES;
         let rest = self.width % LANES;
+        let costs = Costs::<V>::new(self.step);
         // Senders below are still needed when the receivers above are done, and the other way round.
         let downwards = matches!(self.source, Source::At(src) if src < self.first);
         if downwards {
@@ -149,11 +175,11 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
                 self.few(groups * LANES, rest)?;
             }
             for group in (0..groups).rev() {
-                self.group::<V>(group * LANES)?;
+                self.group(&costs, group * LANES)?;
             }
         } else {
             for group in 0..groups {
-                self.group::<V>(group * LANES)?;
+                self.group(&costs, group * LANES)?;
             }
             if rest > 0 {
                 self.few(groups * LANES, rest)?;
@@ -166,7 +192,7 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
 impl<const GAPS: bool> Block<'_, '_, GAPS> {
     /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored.
     #[inline(always)]
-    fn group<V: Vector>(&mut self, at: usize) -> Result<(), WorkError> {
+    fn group<V: Vector>(&mut self, costs: &Costs<V>, at: usize) -> Result<(), WorkError> {
         let place = self.first + at;
         let (senders, sender) = self.source.find(self.time, at);
         let from = chunk(senders, sender);
@@ -174,8 +200,8 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let clear = chunk(self.clear, place);
         let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
         let group = Group { own, from, clear, recv_free };
-        let low = Lanes::<V>::receive::<GAPS>(self.step, group, 0);
-        let high = Lanes::<V>::receive::<GAPS>(self.step, group, 1);
+        let low = Lanes::receive::<GAPS>(costs, group, 0);
+        let high = Lanes::receive::<GAPS>(costs, group, 1);
         if low.beyond | high.beyond != 0 {
             if let Some(noise) = self.periodic {
                 let hit = Hit::<GAPS> { noise, step: self.step, own, from, clear, recv_free };
@@ -228,9 +254,10 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let clear = padded(&self.clear[place..place + used], i64::MAX);
         let free = if GAPS { padded(&self.recv_free[place..place + used], 0) } else { [0; LANES] };
         let (mut done, mut next_free) = ([0; LANES], [0; LANES]);
+        let costs = Costs::<Plain>::new(self.step);
         let group = Group { own: &own, from: &from, clear: &clear, recv_free: &free };
         for half in 0..2 {
-            let lanes = Lanes::<Plain>::receive::<GAPS>(self.step, group, half);
+            let lanes = Lanes::receive::<GAPS>(&costs, group, half);
             let places = simd::count_from(place + half * simd::LANES);
             self.aside.push(lanes.beyond, places, lanes.arrived, lanes.own);
             lanes.done.store(half_of_mut(&mut done, half));
@@ -266,17 +293,16 @@ struct Lanes<V> {
 
 impl<V: Vector> Lanes<V> {
     #[inline(always)]
-    fn receive<const GAPS: bool>(step: &Step, group: Group<'_>, half: usize) -> Lanes<V> {
-        let message = &step.message;
+    fn receive<const GAPS: bool>(costs: &Costs<V>, group: Group<'_>, half: usize) -> Lanes<V> {
         let own = V::load(half_of(group.own, half));
-        let mut begin = V::load(half_of(group.from, half)).plus(V::splat(message.latency));
+        let mut begin = V::load(half_of(group.from, half)).plus(costs.latency);
         let mut free = begin;
         if GAPS {
             begin = begin.max(V::load(half_of(group.recv_free, half)));
-            free = begin.plus(V::splat(message.gap));
+            free = begin.plus(costs.gap);
         }
-        let arrived = begin.plus(V::splat(message.transfer));
-        let done = step.without_detours::<V, GAPS>(own, arrived);
+        let arrived = begin.plus(costs.transfer);
+        let done = costs.without_detours::<GAPS>(own, arrived);
         let beyond = done.above(V::load(half_of(group.clear, half)));
         Lanes { own, arrived, done, free, beyond }
     }

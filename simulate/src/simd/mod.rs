@@ -20,7 +20,7 @@ pub trait Kernel {
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 pub fn widest<K: Kernel>(kernel: K) -> K::Output {
-    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,bmi2")]
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,bmi2,popcnt")]
     fn avx512<K: Kernel>(kernel: K) -> K::Output {
         kernel.run::<vector::Wide>()
     }
@@ -55,6 +55,7 @@ fn width() -> Width {
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
     {
         Width::Avx512
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
