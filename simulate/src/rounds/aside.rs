@@ -35,9 +35,11 @@ impl Aside {
     /// Those of a mask; there must be room.
     #[inline(always)]
     pub fn push<V: Vector>(&mut self, mask: u8, places: V, arrived: V, own: V) {
+        // One of the lists counts for all.
+        let at = self.places.len();
+        self.arrived.set(at, arrived.squeeze(mask));
+        self.own.set(at, own.squeeze(mask));
         self.places.push(mask, places);
-        self.arrived.push(mask, arrived);
-        self.own.push(mask, own);
     }
 
     /// Whether there is no room for so many more.
@@ -51,9 +53,7 @@ impl Aside {
     }
 
     pub fn clear(&mut self) {
-        for list in [&mut self.places, &mut self.arrived, &mut self.own] {
-            list.set_len(0);
-        }
+        self.places.set_len(0);
     }
 }
 

@@ -17,16 +17,15 @@ use std::ops::ControlFlow;
 
 use super::{
     FOREVER, RunError,
+    array::Array,
     aside::Aside,
-    lanes::{Step, untrusted},
-    sized,
+    lanes::Step,
+    start::Start,
     tiles::{self, Planned, Tile},
-    zeroed,
 };
 use crate::{
     job::{Job, Priced},
     noise::{RunNoise, WorkError},
-    simd::{self, List, Vector},
 };
 
 /// Rounds that are collected before they are done, so that several can be done at once.
@@ -35,19 +34,27 @@ const COLLECTED: usize = 64;
 #[derive(Debug, Default)]
 pub struct State {
     /// When the rank's send of the coming round has left its CPU; at last, when it is done.
-    pub(super) time: Vec<i64>,
-    pub(super) clear: Vec<i64>,
+    pub(super) time: Array,
+    pub(super) clear: Array,
     /// When the NIC takes the next message from outside. Empty where that never matters.
-    pub(super) recv_free: Vec<i64>,
+    pub(super) recv_free: Array,
     /// Old times that a shift would overwrite too early.
-    pub(super) saved: Vec<i64>,
+    pub(super) saved: Array,
     pub(super) tile: Tile,
     pub(super) aside: Aside,
+    pub(super) start: Start,
 }
 
 impl State {
     pub fn ends(&self) -> &[i64] {
         &self.time
+    }
+
+    /// What everybody does first; at once, or when they are needed.
+    fn begin(&mut self, work: i64, noise: &RunNoise<'_>, at_once: bool) -> Result<(), WorkError> {
+        let State { time, clear, start, .. } = self;
+        *start = Start::new(time.len(), work, noise)?;
+        if at_once { start.from(0, noise, time, clear) } else { Ok(()) }
     }
 }
 
@@ -81,9 +88,19 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
     run_in(job, noise, state, COLLECTED, &mut |_, _| {})
 }
 
-/// The same, with so many rounds at once; `after` is told the times after the first send and after
-/// each lot, with the last round of the lot.
-pub fn run_in(
+/// The same one round after the other; `after` is told the times after the first send and after each
+/// round.
+pub fn run_telling(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    state: &mut State,
+    after: &mut dyn FnMut(&[i64], Option<Planned>),
+) -> Result<(), RunError> {
+    run_in(job, noise, state, 1, after)
+}
+
+/// So many rounds at once; `after` is told the last round of each lot.
+fn run_in(
     job: &Job,
     noise: &RunNoise<'_>,
     state: &mut State,
@@ -92,9 +109,10 @@ pub fn run_in(
 ) -> Result<(), RunError> {
     let gaps = gaps_matter(job);
     let arrays = if gaps { 3 } else { 2 };
-    sized(&mut state.time, job.ranks(), arrays)?;
-    sized(&mut state.clear, job.ranks(), arrays)?;
-    zeroed(&mut state.recv_free, if gaps { job.ranks() } else { 0 }, arrays)?;
+    state.time.resize(job.ranks(), arrays)?;
+    state.clear.resize(job.ranks(), arrays)?;
+    state.recv_free.resize(if gaps { job.ranks() } else { 0 }, arrays)?;
+    state.recv_free.fill(0);
 
     state.aside.clear();
     // A round is planned when the next one is known: it includes the next one's send.
@@ -107,7 +125,7 @@ pub fn run_in(
             let mut done = Ok(());
             match pending.replace(next) {
                 None => {
-                    done = start(state, noise, compute, next.cost.cpu);
+                    done = state.begin(compute + next.cost.cpu, noise, at_once == 1);
                     after(&state.time, None);
                 }
                 Some(priced) => planned.push(plan(&priced, compute, Some(next.cost.cpu))),
@@ -135,88 +153,11 @@ pub fn run_in(
         }
         // A single rank: compute is all there is.
         None => {
-            start(state, noise, job.lonely_compute(), 0)?;
+            state.begin(job.lonely_compute(), noise, true)?;
             after(&state.time, None);
         }
     }
     Ok(())
-}
-
-/// Finds each rank's place in its noise, and issues the first send.
-fn start(
-    state: &mut State,
-    noise: &RunNoise<'_>,
-    compute: i64,
-    send: i64,
-) -> Result<(), WorkError> {
-    let work = compute + send;
-    if noise.is_none() {
-        if work > FOREVER {
-            return Err(WorkError::Overflow);
-        }
-        state.time.fill(work);
-        state.clear.fill(FOREVER);
-        return Ok(());
-    }
-    let State { time, clear, .. } = state;
-    simd::widest(Start { noise, work, time, clear })
-}
-
-/// The first send of all ranks, after what comes before it.
-struct Start<'a, 'n> {
-    noise: &'a RunNoise<'n>,
-    work: i64,
-    time: &'a mut [i64],
-    clear: &'a mut [i64],
-}
-
-impl simd::Kernel for Start<'_, '_> {
-    type Output = Result<(), WorkError>;
-
-    #[inline(always)]
-    fn run<V: Vector>(self) -> Self::Output {
-        let Start { noise, work, time, clear } = self;
-        let many = noise.many();
-        let (mut positions, mut indices) = (List::default(), List::default());
-        let batches = time.chunks_mut(simd::MOST).zip(clear.chunks_mut(simd::MOST));
-        for (batch, (times, clears)) in batches.enumerate() {
-            let first = batch * simd::MOST;
-            match &many {
-                Some(many) => {
-                    positions.set_len(times.len());
-                    for at in positions.steps() {
-                        let ranks: V = simd::count_from(first + at);
-                        let turn = many.turn(ranks);
-                        positions.set(at, many.positions(ranks, &turn, V::splat(0)));
-                    }
-                    many.first_after::<V>(&positions, &mut indices);
-                    for at in positions.steps() {
-                        let start: V = many.lookup().starts(indices.at(at));
-                        let limit = many.turn(simd::count_from::<V>(first + at)).limit;
-                        indices.set(at, start.minus(positions.at(at)).min(limit));
-                    }
-                    clears.copy_from_slice(&indices.all_mut()[..clears.len()]);
-                }
-                None => {
-                    for (clear, rank) in clears.iter_mut().zip(first as u64..) {
-                        *clear = noise.local(rank).clear_until(0);
-                    }
-                }
-            }
-            times.fill(work);
-            // Few ranks are hit: whether any is, is asked for many at once.
-            if clears.iter().fold(0, |beyond, clear| beyond | (clear - work)) >= 0 {
-                continue;
-            }
-            for (rank, (time, clear)) in (first as u64..).zip(times.iter_mut().zip(clears)) {
-                if work > *clear {
-                    *time = noise.local(rank).preempt(0, work)?;
-                    *clear = untrusted(*clear);
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 fn plan(priced: &Priced, compute: i64, next_send: Option<i64>) -> Planned {

@@ -15,6 +15,7 @@
 //! Two kernels follow these rules. [`exchange`] is the fast one: exact preemption, every rank sends
 //! and receives in each round, messages are eager. [`general`] does everything else.
 
+mod array;
 mod aside;
 mod exchange;
 mod general;
@@ -22,6 +23,7 @@ mod lanes;
 mod pass;
 pub mod path;
 mod periodic;
+mod start;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -120,15 +122,10 @@ fn takes_fast_kernel(job: &Job, noise: &RunNoise<'_>) -> bool {
 
 /// An array of this many zeros, or an error instead of an abort.
 fn zeroed(array: &mut Vec<i64>, ranks: u64, arrays: u64) -> Result<(), RunError> {
-    array.clear();
-    sized(array, ranks, arrays)
-}
-
-/// An array of this many numbers, whatever they are.
-fn sized(array: &mut Vec<i64>, ranks: u64, arrays: u64) -> Result<(), RunError> {
     let memory = RunError::Memory { ranks, bytes: ranks.saturating_mul(arrays * 8) };
     let len = usize::try_from(ranks).map_err(|_| memory.clone())?;
-    array.try_reserve_exact(len.saturating_sub(array.len())).map_err(|_| memory)?;
+    array.clear();
+    array.try_reserve_exact(len).map_err(|_| memory)?;
     array.resize(len, 0);
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! One round over one array: who hears from whom, in place.
 
 use super::{
+    array::Array,
     aside::{Aside, Settle},
-    lanes::{Block, Ranks, Source, Step},
+    lanes::{Block, LANES, Ranks, Source, Step},
     periodic,
 };
 use crate::{
@@ -28,12 +29,12 @@ impl Round<'_, '_> {
     /// Receiver j hears from j - distance. In place: times that are still needed are not yet
     /// overwritten, because receivers are done from the top down, or from the bottom up, whichever
     /// has to save less.
-    pub fn shift(&mut self, distance: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+    pub fn shift(&mut self, distance: usize, saved: &mut Array) -> Result<(), WorkError> {
         self.shift_all(distance, saved)?;
         self.settle()
     }
 
-    fn shift_all(&mut self, distance: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+    fn shift_all(&mut self, distance: usize, saved: &mut Array) -> Result<(), WorkError> {
         let ranks = self.time.len();
         if ranks.is_multiple_of(distance) && distance > BLOCK {
             // Columns of the array folded at `distance` are independent of each other: a piece of
@@ -41,7 +42,7 @@ impl Round<'_, '_> {
             for column in (0..distance).step_by(BLOCK) {
                 let width = BLOCK.min(distance - column);
                 let last = ranks - distance + column;
-                save(saved, &self.time[last..last + width]);
+                saved.copy([&self.time[last..last + width]].into_iter());
                 for row in (1..ranks / distance).rev() {
                     let receivers = row * distance + column;
                     self.receive(receivers, width, Source::At(receivers - distance))?;
@@ -51,23 +52,29 @@ impl Round<'_, '_> {
             return Ok(());
         }
         if distance <= ranks / 2 {
-            save(saved, &self.time[ranks - distance..]);
-            self.receive(distance, ranks - distance, Source::At(0))?;
-            return self.receive(0, distance, Source::Elsewhere(saved));
+            saved.copy([&self.time[ranks - distance..]].into_iter());
+            return self.shift_above(saved, distance);
         }
         let up = ranks - distance;
-        save(saved, &self.time[..up]);
+        saved.copy([&self.time[..up]].into_iter());
         self.receive(0, distance, Source::At(up))?;
         self.receive(distance, up, Source::Elsewhere(saved))
     }
 
     /// Everybody hears from `distance` below, and the first ones from `before`, which is as long.
     pub fn shift_from(&mut self, before: &[i64], distance: usize) -> Result<(), WorkError> {
+        self.shift_above(before, distance)?;
+        self.settle()
+    }
+
+    fn shift_above(&mut self, before: &[i64], distance: usize) -> Result<(), WorkError> {
         let ranks = self.time.len();
         let first = distance.min(ranks);
-        self.receive(first, ranks - first, Source::At(first - distance.min(first)))?;
-        self.receive(0, first, Source::Elsewhere(&before[..first]))?;
-        self.settle()
+        // Most of them where vectors lie in one line each.
+        let even = first.next_multiple_of(LANES).min(ranks);
+        self.receive(even, ranks - even, Source::At(even - first))?;
+        self.receive(first, even - first, Source::At(0))?;
+        self.receive(0, first, Source::Elsewhere(&before[..first]))
     }
 
     /// Receivers from `first` on hear from `distance` below; nobody from round the end.
@@ -77,12 +84,12 @@ impl Round<'_, '_> {
     }
 
     /// Pairs of ranks whose numbers differ in one bit.
-    pub fn swap(&mut self, mask: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+    pub fn swap(&mut self, mask: usize, saved: &mut Array) -> Result<(), WorkError> {
         self.swap_all(mask, saved)?;
         self.settle()
     }
 
-    fn swap_all(&mut self, mask: usize, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+    fn swap_all(&mut self, mask: usize, saved: &mut Array) -> Result<(), WorkError> {
         let ranks = self.time.len();
         if mask < BLOCK {
             for first in (0..ranks).step_by(BLOCK) {
@@ -99,7 +106,7 @@ impl Round<'_, '_> {
         }
         for low in (0..ranks).step_by(2 * mask) {
             for first in (low..low + mask).step_by(BLOCK) {
-                save(saved, &self.time[first..first + BLOCK]);
+                saved.copy([&self.time[first..first + BLOCK]].into_iter());
                 self.receive(first, BLOCK, Source::At(first + mask))?;
                 self.receive(first + mask, BLOCK, Source::Elsewhere(saved))?;
             }
@@ -139,9 +146,4 @@ impl Round<'_, '_> {
         let periodic = noise.periodic().filter(|noise| periodic::fits(noise, step));
         Block { periodic, ranks, first, width, source, time, clear, recv_free, step, noise, aside }
     }
-}
-
-fn save(saved: &mut Vec<i64>, times: &[i64]) {
-    saved.clear();
-    saved.extend_from_slice(times);
 }

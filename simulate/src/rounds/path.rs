@@ -57,7 +57,7 @@ pub(super) fn run(
     kept.rounds.clear();
     let mut times = std::mem::take(&mut kept.times).into_iter();
     let mut keep = Vec::new();
-    exchange::run_in(job, noise, state, 1, &mut |time, round| {
+    exchange::run_telling(job, noise, state, &mut |time, round| {
         let mut copy = times.next().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(time);

@@ -8,6 +8,7 @@
 //!   into columns that have nothing to do with each other.
 
 use super::{
+    array::Array,
     exchange::State,
     lanes::{LANES, Ranks, Step},
     pass::Round,
@@ -35,12 +36,12 @@ pub struct Planned {
 
 #[derive(Debug, Default)]
 pub struct Tile {
-    time: Vec<i64>,
-    clear: Vec<i64>,
-    recv_free: Vec<i64>,
+    time: Array,
+    clear: Array,
+    recv_free: Array,
     /// Old values from the end of the arrays, which the first ranks need last.
     ends: [Vec<i64>; 3],
-    saved: Vec<i64>,
+    saved: Array,
 }
 
 /// Does all the rounds, in order.
@@ -52,10 +53,14 @@ pub fn run(
     while !rounds.is_empty() {
         let short = short_shifts(rounds, state.time.len());
         let (row, long) = long_ones(rounds, state.time.len());
-        let done = if short > 1 {
+        if short > 1 {
             pieces(&rounds[..short], noise, state)?;
-            short
-        } else if long > 1 {
+            rounds = &rounds[short..];
+            continue;
+        }
+        let State { time, clear, start, .. } = state;
+        start.from(0, noise, time, clear)?;
+        let done = if long > 1 {
             columns(&rounds[..long], row, noise, state)?;
             long
         } else {
@@ -70,7 +75,7 @@ pub fn run(
     Ok(())
 }
 
-fn one(round: &mut Round<'_, '_>, pattern: Pattern, saved: &mut Vec<i64>) -> Result<(), WorkError> {
+fn one(round: &mut Round<'_, '_>, pattern: Pattern, saved: &mut Array) -> Result<(), WorkError> {
     match pattern {
         Pattern::Shift { distance } => round.shift(distance as usize, saved),
         Pattern::Swap { mask, .. } => round.swap(mask as usize, saved),
@@ -113,7 +118,7 @@ fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
 }
 
 fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, tile, aside, .. } = state;
+    let State { time, clear, recv_free, tile, aside, start, .. } = state;
     let all = time.len();
     let distances = rounds.iter().map(|round| match round.pattern {
         Pattern::Shift { distance } => distance as usize,
@@ -121,6 +126,7 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
     });
     let halo: usize = distances.sum();
     let Tile { time: t, clear: c, recv_free: r, ends, .. } = tile;
+    start.from(all - halo, noise, time, clear)?;
     for (end, array) in ends.iter_mut().zip([&*time, &*clear, &*recv_free]) {
         end.clear();
         end.extend_from_slice(&array[array.len().saturating_sub(halo)..]);
@@ -130,14 +136,14 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
         let first = end.saturating_sub(TILE);
         // What comes before the first rank is the end of the array, as it was.
         let front = halo.min(first);
+        start.from(first - front, noise, time, clear)?;
         for ((copy, array), old) in
             [&mut *t, c, r].into_iter().zip([&*time, clear, recv_free]).zip(&*ends)
         {
-            copy.clear();
-            if !array.is_empty() {
-                copy.extend_from_slice(&old[old.len() - (halo - front)..]);
-                copy.extend_from_slice(&array[first - front..first]);
-            }
+            // Where gaps do not matter, there is nothing to copy.
+            let below = if array.is_empty() { 0..0 } else { first - front..first };
+            let round_the_end = old.len().saturating_sub(halo - front)..old.len();
+            copy.copy([&old[round_the_end], &array[below]].into_iter());
         }
         let mut wrong = 0;
         for Planned { pattern, step } in rounds {
@@ -179,10 +185,7 @@ fn columns(
     for first in (0..row).step_by(width) {
         let width = width.min(row - first);
         for (piece, array) in [&mut *t, c, r].into_iter().zip([&*time, clear, recv_free]) {
-            piece.clear();
-            for line in array.chunks_exact(row) {
-                piece.extend_from_slice(&line[first..first + width]);
-            }
+            piece.copy(array.chunks_exact(row).map(|line| &line[first..first + width]));
         }
         let ranks = Ranks::in_columns(first, width, row, all);
         for Planned { pattern, step } in rounds {

@@ -7,14 +7,15 @@ pub const MOST: usize = 256;
 
 /// Behind the last number there is room for a vector, and lie old ones.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct List {
-    len: usize,
     numbers: [i64; MOST + LANES],
+    len: usize,
 }
 
 impl Default for List {
     fn default() -> List {
-        List { len: 0, numbers: [0; MOST + LANES] }
+        List { numbers: [0; MOST + LANES], len: 0 }
     }
 }
 

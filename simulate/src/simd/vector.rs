@@ -130,8 +130,8 @@ impl Vector for Plain {
     #[inline(always)]
     fn but(self, mask: u8, other: Plain) -> Plain {
         let mut all = self.0;
-        for lane in 0..LANES {
-            all[lane] = if mask >> lane & 1 == 1 { other.0[lane] } else { all[lane] };
+        for (lane, (all, other)) in all.iter_mut().zip(other.0).enumerate() {
+            *all = if mask >> lane & 1 == 1 { other } else { *all };
         }
         Plain(all)
     }
