@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::{
         noise::{Model, Noise, Offsets, RunNoise, Timeline, draw},
-        simd::{self, Kernel, MOST, Plain},
+        simd::{self, Kernel, MOST, WIDTHS, at_most},
     };
 
     struct Below<'a>(&'a [(u64, i64)]);
@@ -118,8 +118,9 @@ mod tests {
             .iter()
             .map(|&(bits, bound)| ((u128::from(bits) * bound as u128) >> 64) as i64)
             .collect();
-        assert_eq!(simd::widest(Below(&cases)), expected);
-        assert_eq!(Below(&cases).run::<Plain>(), expected);
+        for width in WIDTHS {
+            assert_eq!(at_most(width, || simd::widest(Below(&cases))), expected);
+        }
     }
 
     /// Until when ranks are clear, from times of their own on; none where it is not known.
@@ -166,8 +167,9 @@ mod tests {
     /// Compares them with each rank alone; how many are not known.
     fn unknown(run: &RunNoise<'_>, ranks: &[u64], times: &[i64]) -> usize {
         let Some(many) = run.many() else { return ranks.len() };
-        let clear = simd::widest(Clear { many, ranks, times });
-        assert_eq!(clear, Clear { many, ranks, times }.run::<Plain>());
+        let [clear, rest @ ..] =
+            WIDTHS.map(|width| at_most(width, || simd::widest(Clear { many, ranks, times })));
+        assert_eq!(rest, [clear.clone(), clear.clone()]);
         for ((&clear, &rank), &time) in clear.iter().zip(ranks).zip(times) {
             if let Some(clear) = clear {
                 assert_eq!(clear, run.local(rank).clear_until(time), "rank {rank} from {time} on");

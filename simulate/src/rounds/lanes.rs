@@ -202,7 +202,7 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let group = Group { own, from, clear, recv_free };
         let low = Lanes::receive::<GAPS>(costs, group, 0);
         let high = Lanes::receive::<GAPS>(costs, group, 1);
-        if low.beyond | high.beyond != 0 {
+        if low.any_beyond() | high.any_beyond() {
             if let Some(noise) = self.periodic {
                 let hit = Hit::<GAPS> { noise, step: self.step, own, from, clear, recv_free };
                 if let (done, clear, true) = simd::Kernel::run::<V>(hit) {
@@ -217,9 +217,9 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
                 }
             }
             let places: V = simd::count_from(place);
-            self.aside.push(low.beyond, places, low.arrived, low.own);
+            self.aside.push(low.beyond(), places, low.arrived, low.own);
             let places = simd::count_from(place + simd::LANES);
-            self.aside.push(high.beyond, places, high.arrived, high.own);
+            self.aside.push(high.beyond(), places, high.arrived, high.own);
         }
         let time = chunk_mut(self.time, place);
         low.done.store(half_of_mut(time, 0));
@@ -259,7 +259,7 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         for half in 0..2 {
             let lanes = Lanes::receive::<GAPS>(&costs, group, half);
             let places = simd::count_from(place + half * simd::LANES);
-            self.aside.push(lanes.beyond, places, lanes.arrived, lanes.own);
+            self.aside.push(lanes.beyond(), places, lanes.arrived, lanes.own);
             lanes.done.store(half_of_mut(&mut done, half));
             lanes.free.store(half_of_mut(&mut next_free, half));
         }
@@ -287,8 +287,7 @@ struct Lanes<V> {
     done: V,
     /// When the NIC takes the next message.
     free: V,
-    /// Those that are done beyond their clear time.
-    beyond: u8,
+    clear: V,
 }
 
 impl<V: Vector> Lanes<V> {
@@ -303,8 +302,18 @@ impl<V: Vector> Lanes<V> {
         }
         let arrived = begin.plus(costs.transfer);
         let done = costs.without_detours::<GAPS>(own, arrived);
-        let beyond = done.above(V::load(half_of(group.clear, half)));
-        Lanes { own, arrived, done, free, beyond }
+        Lanes { own, arrived, done, free, clear: V::load(half_of(group.clear, half)) }
+    }
+
+    /// Those that are done beyond their clear time.
+    #[inline(always)]
+    fn beyond(&self) -> u8 {
+        self.done.above(self.clear)
+    }
+
+    #[inline(always)]
+    fn any_beyond(&self) -> bool {
+        self.done.any_above(self.clear)
     }
 }
 

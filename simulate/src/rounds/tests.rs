@@ -9,6 +9,7 @@ use crate::{
     job::Job,
     loggops::Params,
     noise::{Model, Noise, Offsets, RunNoise, Timeline},
+    simd::{WIDTHS, at_most},
 };
 
 /// When each rank is done, or why not; the same for vectors of all widths.
@@ -18,14 +19,8 @@ fn ends(job: &Job, noise: &RunNoise<'_>) -> Result<Vec<i64>, super::RunError> {
         run(job, noise, &mut scratch).map(|_| scratch.ends().to_vec())
     };
     let widest = with_scratch();
-    #[cfg(target_arch = "x86_64")]
-    {
-        use crate::simd::{NARROWER, Width};
-        for narrower in [Width::Avx2, Width::Plain] {
-            NARROWER.set(narrower);
-            assert_eq!(with_scratch(), widest, "{narrower:?}");
-        }
-        NARROWER.set(Width::Avx512);
+    for width in WIDTHS {
+        assert_eq!(at_most(width, with_scratch), widest, "{width:?}");
     }
     widest
 }

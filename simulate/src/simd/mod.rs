@@ -2,6 +2,12 @@
 //! compiled for the baseline of x86-64 they would use an eighth of the machine. And what will be
 //! needed soon, so that the cache can have it by then.
 
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx512;
 mod list;
 mod vector;
 
@@ -22,11 +28,11 @@ pub trait Kernel {
 pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,bmi2,popcnt")]
     fn avx512<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run::<vector::Wide>()
+        kernel.run::<avx512::Wide>()
     }
-    #[target_feature(enable = "avx2,bmi2")]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn avx2<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run::<Plain>()
+        kernel.run::<avx2::Narrow>()
     }
     match width() {
         // SAFETY: the machine has these features, as was just asked.
@@ -38,7 +44,7 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
 }
 
 /// What kernels are compiled for.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(test, target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Width {
     Plain,
@@ -58,7 +64,10 @@ fn width() -> Width {
         && is_x86_feature_detected!("popcnt")
     {
         Width::Avx512
-    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
+    } else if is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+    {
         Width::Avx2
     } else {
         Width::Plain
@@ -68,10 +77,21 @@ fn width() -> Width {
     here
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 thread_local! {
-    /// What a test has instead of an older machine.
-    pub(crate) static NARROWER: std::cell::Cell<Width> = const { std::cell::Cell::new(Width::Avx512) };
+    static NARROWER: std::cell::Cell<Width> = const { std::cell::Cell::new(Width::Avx512) };
+}
+
+#[cfg(test)]
+pub(crate) const WIDTHS: [Width; 3] = [Width::Avx512, Width::Avx2, Width::Plain];
+
+/// Does something as on a machine that has no wider vectors.
+#[cfg(test)]
+pub(crate) fn at_most<T>(width: Width, what: impl FnOnce() -> T) -> T {
+    let before = NARROWER.replace(width);
+    let done = what();
+    NARROWER.set(before);
+    done
 }
 
 #[cfg(not(target_arch = "x86_64"))]

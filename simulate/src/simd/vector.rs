@@ -23,9 +23,12 @@ pub trait Vector: Copy {
     fn down(self, bits: u32) -> Self;
     /// Where this is more than that.
     fn above(self, other: Self) -> u8;
+    /// Whether it is anywhere, if they are less than 2^63 apart.
+    fn any_above(self, other: Self) -> bool;
     /// Of `other` where the mask says so.
     fn but(self, mask: u8, other: Self) -> Self;
-    /// Those of the mask first, in order; what comes after them means nothing.
+    /// Those of the mask first, in order; what comes after them is zero or any other of the numbers, so
+    /// that where all are indices, all stay indices.
     fn squeeze(self, mask: u8) -> Self;
     /// Elements by their indices. Panics where there is none.
     fn find(list: &[i64], indices: Self) -> Self;
@@ -120,18 +123,25 @@ impl Vector for Plain {
 
     #[inline(always)]
     fn above(self, other: Plain) -> u8 {
-        let mut mask = 0;
-        for lane in 0..LANES {
-            mask |= u8::from(self.0[lane] > other.0[lane]) << lane;
+        // In numbers as wide as these, or the compiler makes no vectors of it.
+        let mut bits = [0i64; LANES];
+        for (lane, bit) in bits.iter_mut().enumerate() {
+            *bit = if self.0[lane] > other.0[lane] { 1 << lane } else { 0 };
         }
-        mask
+        bits.iter().fold(0, |all, bit| all | bit) as u8
+    }
+
+    #[inline(always)]
+    fn any_above(self, other: Plain) -> bool {
+        // The sign tells, of all together.
+        self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | b.wrapping_sub(*a)) < 0
     }
 
     #[inline(always)]
     fn but(self, mask: u8, other: Plain) -> Plain {
         let mut all = self.0;
         for (lane, (all, other)) in all.iter_mut().zip(other.0).enumerate() {
-            *all = if mask >> lane & 1 == 1 { other } else { *all };
+            *all = if i64::from(mask) & (1 << lane) != 0 { other } else { *all };
         }
         Plain(all)
     }
@@ -167,151 +177,12 @@ impl Vector for Plain {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-pub use wide::Wide;
-
-#[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code)]
-mod wide {
-    use std::arch::x86_64::*;
-
-    use super::{LANES, Vector};
-
-    /// In one register of a machine with AVX-512 (F and DQ). Whoever names this type has asked whether
-    /// this is one: only [`widest`](crate::simd::widest) does.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Wide(__m512i);
-
-    /// An instruction that a machine with AVX-512 has.
-    macro_rules! wide {
-        ($name:ident($($value:expr),*)) => {
-            // SAFETY: the machine has it, or there would be no `Wide`; it touches no memory.
-            Wide(unsafe { $name($($value),*) })
-        };
-    }
-
-    /// Which indices are beyond the end of a list.
-    #[inline(always)]
-    fn beyond(indices: Wide, len: usize) -> u8 {
-        let Wide(len) = Wide::splat(len as i64);
-        // SAFETY: as in `wide`. Unsigned, so that negative ones are far beyond.
-        unsafe { _mm512_cmpge_epu64_mask(indices.0, len) }
-    }
-
-    impl Vector for Wide {
-        #[inline(always)]
-        fn splat(value: i64) -> Wide {
-            wide!(_mm512_set1_epi64(value))
-        }
-
-        #[inline(always)]
-        fn load(values: &[i64; LANES]) -> Wide {
-            // SAFETY: as in `wide`; the array is as long as the vector, and need not be aligned.
-            Wide(unsafe { _mm512_loadu_si512(values.as_ptr().cast()) })
-        }
-
-        #[inline(always)]
-        fn store(self, values: &mut [i64; LANES]) {
-            // SAFETY: as in `load`.
-            unsafe { _mm512_storeu_si512(values.as_mut_ptr().cast(), self.0) }
-        }
-
-        #[inline(always)]
-        fn plus(self, other: Wide) -> Wide {
-            wide!(_mm512_add_epi64(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn minus(self, other: Wide) -> Wide {
-            wide!(_mm512_sub_epi64(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn times(self, other: Wide) -> Wide {
-            wide!(_mm512_mullo_epi64(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn times_low(self, other: Wide) -> Wide {
-            wide!(_mm512_mul_epu32(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn and(self, other: Wide) -> Wide {
-            wide!(_mm512_and_epi64(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn xor(self, other: Wide) -> Wide {
-            wide!(_mm512_xor_epi64(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn max(self, other: Wide) -> Wide {
-            wide!(_mm512_max_epi64(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn min(self, other: Wide) -> Wide {
-            wide!(_mm512_min_epi64(self.0, other.0))
-        }
-
-        #[inline(always)]
-        fn down(self, bits: u32) -> Wide {
-            wide!(_mm512_srl_epi64(self.0, _mm_cvtsi32_si128(bits as i32)))
-        }
-
-        #[inline(always)]
-        fn above(self, other: Wide) -> u8 {
-            // SAFETY: as in `wide`.
-            unsafe { _mm512_cmpgt_epi64_mask(self.0, other.0) }
-        }
-
-        #[inline(always)]
-        fn but(self, mask: u8, other: Wide) -> Wide {
-            wide!(_mm512_mask_mov_epi64(self.0, mask, other.0))
-        }
-
-        #[inline(always)]
-        fn squeeze(self, mask: u8) -> Wide {
-            wide!(_mm512_maskz_compress_epi64(mask, self.0))
-        }
-
-        #[inline(always)]
-        fn find(list: &[i64], indices: Wide) -> Wide {
-            assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
-            // SAFETY: as in `wide`; all indices are below the length, as was just asked.
-            Wide(unsafe { _mm512_i64gather_epi64::<8>(indices.0, list.as_ptr().cast()) })
-        }
-
-        #[inline(always)]
-        fn find_short(list: &[u32], indices: Wide) -> Wide {
-            assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
-            // SAFETY: as in `find`.
-            Wide(unsafe {
-                let found = _mm512_i64gather_epi32::<4>(indices.0, list.as_ptr().cast());
-                _mm512_cvtepu32_epi64(found)
-            })
-        }
-
-        #[inline(always)]
-        fn put(self, mask: u8, list: &mut [i64], indices: Wide) {
-            assert!(beyond(indices, list.len()) & mask == 0, "an index beyond the list");
-            // SAFETY: as in `find`; only those of the mask are written.
-            unsafe {
-                let list = list.as_mut_ptr().cast();
-                _mm512_mask_i64scatter_epi64::<8>(list, mask, indices.0, self.0);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         noise::draw,
-        simd::{Kernel, widest},
+        simd::{Kernel, WIDTHS, at_most, widest},
     };
 
     /// Everything there is to do, on numbers of all sizes.
@@ -347,6 +218,7 @@ mod tests {
                     a.down(i as u32 % 64),
                     V::splat(a.above(b).into()),
                     V::splat(a.above(a).into()),
+                    V::splat(a.down(2).any_above(b.down(2)).into()),
                     a.but(mask, b),
                     a.squeeze(u8::MAX),
                     V::find(&list, a.and(V::splat(63))),
@@ -366,8 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_vectors_do_what_plain_ones_do() {
-        assert_eq!(widest(Everything), Everything.run::<Plain>());
+    fn vectors_of_all_widths_do_what_plain_ones_do() {
+        for width in WIDTHS {
+            assert_eq!(at_most(width, || widest(Everything)), Everything.run::<Plain>());
+        }
     }
 
     struct Beyond(i64, bool);

@@ -1,0 +1,240 @@
+//! Vectors of AVX2: two registers each. What it lacks is made of what it has.
+
+use std::arch::x86_64::*;
+
+use super::{LANES, Plain, Vector};
+
+/// On a machine with AVX2. Whoever names this type has asked whether this is one: only
+/// [`widest`](crate::simd::widest) does.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrow(__m256i, __m256i);
+
+/// The same instruction, which a machine with AVX2 has, for both registers.
+macro_rules! both {
+    ($name:ident($a:expr, $b:expr)) => {{
+        let (a, b): (Narrow, Narrow) = ($a, $b);
+        // SAFETY: the machine has it, or there would be no `Narrow`; it touches no memory.
+        unsafe { Narrow($name(a.0, b.0), $name(a.1, b.1)) }
+    }};
+}
+
+impl Narrow {
+    /// All bits of the lanes in which this is more than that.
+    #[inline(always)]
+    fn where_above(self, other: Narrow) -> Narrow {
+        both!(_mm256_cmpgt_epi64(self, other))
+    }
+
+    /// All bits of the lanes of a mask.
+    #[inline(always)]
+    fn lanes(mask: u8) -> Narrow {
+        let bits = Narrow::load(&[1, 2, 4, 8, 16, 32, 64, 128]);
+        both!(_mm256_cmpeq_epi64(Narrow::splat(mask.into()).and(bits), bits))
+    }
+
+    /// Of `other` in the lanes whose bits are set.
+    #[inline(always)]
+    fn blend(self, lanes: Narrow, other: Narrow) -> Narrow {
+        // SAFETY: as in `both`.
+        unsafe {
+            Narrow(
+                _mm256_blendv_epi8(self.0, other.0, lanes.0),
+                _mm256_blendv_epi8(self.1, other.1, lanes.1),
+            )
+        }
+    }
+
+    /// Whether all these are indices of a list so long.
+    #[inline(always)]
+    fn all_below(self, len: usize) -> bool {
+        Narrow::splat(len as i64).above(self) & self.above(Narrow::splat(-1)) == u8::MAX
+    }
+
+    #[inline(always)]
+    fn numbers(self) -> [i64; LANES] {
+        let mut numbers = [0; LANES];
+        self.store(&mut numbers);
+        numbers
+    }
+}
+
+/// The lanes of one register, as pairs of halves, with those of a mask first; then the first again.
+static FIRST: [[i32; 8]; 16] = {
+    let mut all = [[0, 1, 0, 1, 0, 1, 0, 1]; 16];
+    let mut mask = 0;
+    while mask < 16 {
+        let (mut lane, mut at) = (0, 0);
+        while lane < 4 {
+            if mask >> lane & 1 == 1 {
+                all[mask][2 * at] = 2 * lane;
+                all[mask][2 * at + 1] = 2 * lane + 1;
+                at += 1;
+            }
+            lane += 1;
+        }
+        mask += 1;
+    }
+    all
+};
+
+impl Vector for Narrow {
+    #[inline(always)]
+    fn splat(value: i64) -> Narrow {
+        // SAFETY: as in `both`.
+        let half = unsafe { _mm256_set1_epi64x(value) };
+        Narrow(half, half)
+    }
+
+    #[inline(always)]
+    fn load(values: &[i64; LANES]) -> Narrow {
+        let [low, high] = values.as_chunks::<4>().0 else { unreachable!("two halves") };
+        // SAFETY: as in `both`; the halves are as long as registers, and need not be aligned.
+        unsafe {
+            Narrow(
+                _mm256_loadu_si256(low.as_ptr().cast()),
+                _mm256_loadu_si256(high.as_ptr().cast()),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn store(self, values: &mut [i64; LANES]) {
+        let [low, high] = values.as_chunks_mut::<4>().0 else { unreachable!("two halves") };
+        // SAFETY: as in `load`.
+        unsafe {
+            _mm256_storeu_si256(low.as_mut_ptr().cast(), self.0);
+            _mm256_storeu_si256(high.as_mut_ptr().cast(), self.1);
+        }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Narrow) -> Narrow {
+        both!(_mm256_add_epi64(self, other))
+    }
+
+    #[inline(always)]
+    fn minus(self, other: Narrow) -> Narrow {
+        both!(_mm256_sub_epi64(self, other))
+    }
+
+    #[inline(always)]
+    fn times(self, other: Narrow) -> Narrow {
+        let crossed = self.down(32).times_low(other).plus(self.times_low(other.down(32)));
+        // SAFETY: as in `both`.
+        let crossed = unsafe {
+            Narrow(_mm256_slli_epi64::<32>(crossed.0), _mm256_slli_epi64::<32>(crossed.1))
+        };
+        self.times_low(other).plus(crossed)
+    }
+
+    #[inline(always)]
+    fn times_low(self, other: Narrow) -> Narrow {
+        both!(_mm256_mul_epu32(self, other))
+    }
+
+    #[inline(always)]
+    fn and(self, other: Narrow) -> Narrow {
+        both!(_mm256_and_si256(self, other))
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Narrow) -> Narrow {
+        both!(_mm256_xor_si256(self, other))
+    }
+
+    #[inline(always)]
+    fn max(self, other: Narrow) -> Narrow {
+        self.blend(other.where_above(self), other)
+    }
+
+    #[inline(always)]
+    fn min(self, other: Narrow) -> Narrow {
+        self.blend(self.where_above(other), other)
+    }
+
+    #[inline(always)]
+    fn down(self, bits: u32) -> Narrow {
+        // SAFETY: as in `both`.
+        unsafe {
+            let bits = _mm_cvtsi32_si128(bits as i32);
+            Narrow(_mm256_srl_epi64(self.0, bits), _mm256_srl_epi64(self.1, bits))
+        }
+    }
+
+    #[inline(always)]
+    fn above(self, other: Narrow) -> u8 {
+        let lanes = self.where_above(other);
+        // SAFETY: as in `both`. Four bits each.
+        unsafe {
+            let low = _mm256_movemask_pd(_mm256_castsi256_pd(lanes.0));
+            let high = _mm256_movemask_pd(_mm256_castsi256_pd(lanes.1));
+            (low | high << 4) as u8
+        }
+    }
+
+    #[inline(always)]
+    fn any_above(self, other: Narrow) -> bool {
+        // The sign tells, of all together.
+        let apart = other.minus(self);
+        // SAFETY: as in `both`.
+        unsafe {
+            let any = _mm256_or_si256(apart.0, apart.1);
+            _mm256_movemask_pd(_mm256_castsi256_pd(any)) != 0
+        }
+    }
+
+    #[inline(always)]
+    fn but(self, mask: u8, other: Narrow) -> Narrow {
+        self.blend(Narrow::lanes(mask), other)
+    }
+
+    #[inline(always)]
+    fn squeeze(self, mask: u8) -> Narrow {
+        let (low, high) = (mask & 15, mask >> 4);
+        // SAFETY: as in `both`; the tables are as long as registers.
+        let squeezed = unsafe {
+            let in_low = _mm256_loadu_si256(FIRST[low as usize].as_ptr().cast());
+            let in_high = _mm256_loadu_si256(FIRST[high as usize].as_ptr().cast());
+            Narrow(
+                _mm256_permutevar8x32_epi32(self.0, in_low),
+                _mm256_permutevar8x32_epi32(self.1, in_high),
+            )
+        };
+        let numbers = squeezed.numbers();
+        let mut together = numbers;
+        let at = low.count_ones() as usize;
+        together[at..at + 4].copy_from_slice(&numbers[4..]);
+        Narrow::load(&together)
+    }
+
+    #[inline(always)]
+    fn find(list: &[i64], indices: Narrow) -> Narrow {
+        assert!(indices.all_below(list.len()), "an index beyond the list");
+        // SAFETY: as in `both`; all indices are below the length, as was just asked.
+        unsafe {
+            let list = list.as_ptr();
+            Narrow(
+                _mm256_i64gather_epi64::<8>(list, indices.0),
+                _mm256_i64gather_epi64::<8>(list, indices.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn find_short(list: &[u32], indices: Narrow) -> Narrow {
+        assert!(indices.all_below(list.len()), "an index beyond the list");
+        // SAFETY: as in `find`.
+        unsafe {
+            let list = list.as_ptr().cast();
+            Narrow(
+                _mm256_cvtepu32_epi64(_mm256_i64gather_epi32::<4>(list, indices.0)),
+                _mm256_cvtepu32_epi64(_mm256_i64gather_epi32::<4>(list, indices.1)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn put(self, mask: u8, list: &mut [i64], indices: Narrow) {
+        Plain::load(&self.numbers()).put(mask, list, Plain::load(&indices.numbers()));
+    }
+}

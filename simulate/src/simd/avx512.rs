@@ -1,0 +1,138 @@
+//! Vectors of AVX-512: one register each.
+
+use std::arch::x86_64::*;
+
+use super::{LANES, Vector};
+
+/// In one register of a machine with AVX-512 (F and DQ). Whoever names this type has asked whether
+/// this is one: only [`widest`](crate::simd::widest) does.
+#[derive(Clone, Copy, Debug)]
+pub struct Wide(__m512i);
+
+/// An instruction that a machine with AVX-512 has.
+macro_rules! wide {
+    ($name:ident($($value:expr),*)) => {
+        // SAFETY: the machine has it, or there would be no `Wide`; it touches no memory.
+        Wide(unsafe { $name($($value),*) })
+    };
+}
+
+/// Which indices are beyond the end of a list.
+#[inline(always)]
+fn beyond(indices: Wide, len: usize) -> u8 {
+    let Wide(len) = Wide::splat(len as i64);
+    // SAFETY: as in `wide`. Unsigned, so that negative ones are far beyond.
+    unsafe { _mm512_cmpge_epu64_mask(indices.0, len) }
+}
+
+impl Vector for Wide {
+    #[inline(always)]
+    fn splat(value: i64) -> Wide {
+        wide!(_mm512_set1_epi64(value))
+    }
+
+    #[inline(always)]
+    fn load(values: &[i64; LANES]) -> Wide {
+        // SAFETY: as in `wide`; the array is as long as the vector, and need not be aligned.
+        Wide(unsafe { _mm512_loadu_si512(values.as_ptr().cast()) })
+    }
+
+    #[inline(always)]
+    fn store(self, values: &mut [i64; LANES]) {
+        // SAFETY: as in `load`.
+        unsafe { _mm512_storeu_si512(values.as_mut_ptr().cast(), self.0) }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Wide) -> Wide {
+        wide!(_mm512_add_epi64(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn minus(self, other: Wide) -> Wide {
+        wide!(_mm512_sub_epi64(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn times(self, other: Wide) -> Wide {
+        wide!(_mm512_mullo_epi64(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn times_low(self, other: Wide) -> Wide {
+        wide!(_mm512_mul_epu32(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn and(self, other: Wide) -> Wide {
+        wide!(_mm512_and_epi64(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Wide) -> Wide {
+        wide!(_mm512_xor_epi64(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn max(self, other: Wide) -> Wide {
+        wide!(_mm512_max_epi64(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn min(self, other: Wide) -> Wide {
+        wide!(_mm512_min_epi64(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn down(self, bits: u32) -> Wide {
+        wide!(_mm512_srl_epi64(self.0, _mm_cvtsi32_si128(bits as i32)))
+    }
+
+    #[inline(always)]
+    fn above(self, other: Wide) -> u8 {
+        // SAFETY: as in `wide`.
+        unsafe { _mm512_cmpgt_epi64_mask(self.0, other.0) }
+    }
+
+    #[inline(always)]
+    fn any_above(self, other: Wide) -> bool {
+        self.above(other) != 0
+    }
+
+    #[inline(always)]
+    fn but(self, mask: u8, other: Wide) -> Wide {
+        wide!(_mm512_mask_mov_epi64(self.0, mask, other.0))
+    }
+
+    #[inline(always)]
+    fn squeeze(self, mask: u8) -> Wide {
+        wide!(_mm512_maskz_compress_epi64(mask, self.0))
+    }
+
+    #[inline(always)]
+    fn find(list: &[i64], indices: Wide) -> Wide {
+        assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
+        // SAFETY: as in `wide`; all indices are below the length, as was just asked.
+        Wide(unsafe { _mm512_i64gather_epi64::<8>(indices.0, list.as_ptr().cast()) })
+    }
+
+    #[inline(always)]
+    fn find_short(list: &[u32], indices: Wide) -> Wide {
+        assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
+        // SAFETY: as in `find`.
+        Wide(unsafe {
+            let found = _mm512_i64gather_epi32::<4>(indices.0, list.as_ptr().cast());
+            _mm512_cvtepu32_epi64(found)
+        })
+    }
+
+    #[inline(always)]
+    fn put(self, mask: u8, list: &mut [i64], indices: Wide) {
+        assert!(beyond(indices, list.len()) & mask == 0, "an index beyond the list");
+        // SAFETY: as in `find`; only those of the mask are written.
+        unsafe {
+            let list = list.as_mut_ptr().cast();
+            _mm512_mask_i64scatter_epi64::<8>(list, mask, indices.0, self.0);
+        }
+    }
+}
