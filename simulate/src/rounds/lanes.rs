@@ -169,20 +169,22 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
         let rest = self.width % LANES;
         let costs = Costs::<V>::new(self.step);
         // Senders below are still needed when the receivers above are done, and the other way round.
-        let downwards = matches!(self.source, Source::At(src) if src < self.first);
-        if downwards {
-            if rest > 0 {
-                self.few(groups * LANES, rest)?;
+        match self.source {
+            Source::At(src) if src < self.first => {
+                if rest > 0 {
+                    self.few(groups * LANES, rest)?;
+                }
+                for group in (0..groups).rev() {
+                    self.group(&costs, Source::At(src), group * LANES)?;
+                }
             }
-            for group in (0..groups).rev() {
-                self.group(&costs, group * LANES)?;
-            }
-        } else {
-            for group in 0..groups {
-                self.group(&costs, group * LANES)?;
-            }
-            if rest > 0 {
-                self.few(groups * LANES, rest)?;
+            source => {
+                for group in 0..groups {
+                    self.group(&costs, source, group * LANES)?;
+                }
+                if rest > 0 {
+                    self.few(groups * LANES, rest)?;
+                }
             }
         }
         Ok(())
@@ -192,9 +194,14 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
 impl<const GAPS: bool> Block<'_, '_, GAPS> {
     /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored.
     #[inline(always)]
-    fn group<V: Vector>(&mut self, costs: &Costs<V>, at: usize) -> Result<(), WorkError> {
+    fn group<V: Vector>(
+        &mut self,
+        costs: &Costs<V>,
+        source: Source<'_>,
+        at: usize,
+    ) -> Result<(), WorkError> {
         let place = self.first + at;
-        let (senders, sender) = self.source.find(self.time, at);
+        let (senders, sender) = source.find(self.time, at);
         let from = chunk(senders, sender);
         let own = chunk(self.time, place);
         let clear = chunk(self.clear, place);
@@ -202,7 +209,7 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let group = Group { own, from, clear, recv_free };
         let low = Lanes::receive::<GAPS>(costs, group, 0);
         let high = Lanes::receive::<GAPS>(costs, group, 1);
-        if low.any_beyond() | high.any_beyond() {
+        if V::any_above([low.done, high.done], [low.clear, high.clear]) {
             if let Some(noise) = self.periodic {
                 let hit = Hit::<GAPS> { noise, step: self.step, own, from, clear, recv_free };
                 if let (done, clear, true) = simd::Kernel::run::<V>(hit) {
@@ -232,15 +239,15 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         if self.aside.is_full(LANES) { self.settle() } else { Ok(()) }
     }
 
-    #[cold]
-    #[inline(never)]
+    /// What is handed on is taken apart first: only then does the compiler keep it in registers.
+    #[inline(always)]
     fn settle(&mut self) -> Result<(), WorkError> {
         let Block { aside, ranks, step, noise, time, clear, .. } = self;
-        simd::widest(Settle::<GAPS> { aside, ranks, step, noise, time, clear })
+        settle::<GAPS>(aside, ranks, step, noise, time, clear)
     }
 
     /// The last few, with ranks beside them that nothing can happen to.
-    #[inline(never)]
+    #[inline(always)]
     fn few(&mut self, at: usize, used: usize) -> Result<(), WorkError> {
         let place = self.first + at;
         let padded = |values: &[i64], fill: i64| {
@@ -269,6 +276,19 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         }
         if self.aside.is_full(LANES) { self.settle() } else { Ok(()) }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn settle<const GAPS: bool>(
+    aside: &mut Aside,
+    ranks: &Ranks,
+    step: &Step,
+    noise: &RunNoise<'_>,
+    time: &mut [i64],
+    clear: &mut [i64],
+) -> Result<(), WorkError> {
+    simd::widest(Settle::<GAPS> { aside, ranks, step, noise, time, clear })
 }
 
 /// Neighbouring ranks before a round.
@@ -309,11 +329,6 @@ impl<V: Vector> Lanes<V> {
     #[inline(always)]
     fn beyond(&self) -> u8 {
         self.done.above(self.clear)
-    }
-
-    #[inline(always)]
-    fn any_beyond(&self) -> bool {
-        self.done.any_above(self.clear)
     }
 }
 

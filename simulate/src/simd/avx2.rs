@@ -173,9 +173,10 @@ impl Vector for Narrow {
     }
 
     #[inline(always)]
-    fn any_above(self, other: Narrow) -> bool {
+    fn any_above(these: [Narrow; 2], others: [Narrow; 2]) -> bool {
         // The sign tells, of all together.
-        let apart = other.minus(self);
+        let apart = others[0].minus(these[0]);
+        let apart = both!(_mm256_or_si256(apart, others[1].minus(these[1])));
         // SAFETY: as in `both`.
         unsafe {
             let any = _mm256_or_si256(apart.0, apart.1);

@@ -95,8 +95,8 @@ impl Vector for Wide {
     }
 
     #[inline(always)]
-    fn any_above(self, other: Wide) -> bool {
-        self.above(other) != 0
+    fn any_above(these: [Wide; 2], others: [Wide; 2]) -> bool {
+        these[0].above(others[0]) | these[1].above(others[1]) != 0
     }
 
     #[inline(always)]

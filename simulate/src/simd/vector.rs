@@ -23,8 +23,9 @@ pub trait Vector: Copy {
     fn down(self, bits: u32) -> Self;
     /// Where this is more than that.
     fn above(self, other: Self) -> u8;
-    /// Whether it is anywhere, if they are less than 2^63 apart.
-    fn any_above(self, other: Self) -> bool;
+    /// Whether one of two vectors is anywhere more than that of the others, if they are less than 2^63
+    /// apart.
+    fn any_above(these: [Self; 2], others: [Self; 2]) -> bool;
     /// Of `other` where the mask says so.
     fn but(self, mask: u8, other: Self) -> Self;
     /// Those of the mask first, in order; what comes after them is zero or any other of the numbers, so
@@ -132,9 +133,15 @@ impl Vector for Plain {
     }
 
     #[inline(always)]
-    fn any_above(self, other: Plain) -> bool {
+    fn any_above(these: [Plain; 2], others: [Plain; 2]) -> bool {
         // The sign tells, of all together.
-        self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | b.wrapping_sub(*a)) < 0
+        let mut all = 0;
+        for (these, others) in these.iter().zip(&others) {
+            for (this, other) in these.0.iter().zip(&others.0) {
+                all |= other.wrapping_sub(*this);
+            }
+        }
+        all < 0
     }
 
     #[inline(always)]
@@ -218,7 +225,8 @@ mod tests {
                     a.down(i as u32 % 64),
                     V::splat(a.above(b).into()),
                     V::splat(a.above(a).into()),
-                    V::splat(a.down(2).any_above(b.down(2)).into()),
+                    V::splat(V::any_above([a.down(2), b], [b.down(2), b]).into()),
+                    V::splat(V::any_above([b, a.down(2)], [b, b.down(2)]).into()),
                     a.but(mask, b),
                     a.squeeze(u8::MAX),
                     V::find(&list, a.and(V::splat(63))),
