@@ -77,9 +77,9 @@ impl Round<'_, '_> {
         self.receive(0, first, Source::Elsewhere(&before[..first]))
     }
 
-    /// Receivers from `first` on hear from `distance` below; nobody from round the end.
-    pub fn shift_up(&mut self, first: usize, distance: usize) -> Result<(), WorkError> {
-        self.receive(first, self.time.len() - first, Source::At(first - distance))?;
+    /// Everybody hears from `distance` below, but for the first ones, who only send.
+    pub fn shift_up(&mut self, distance: usize) -> Result<(), WorkError> {
+        self.receive(distance, self.time.len() - distance, Source::At(0))?;
         self.settle()
     }
 

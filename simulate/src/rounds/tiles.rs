@@ -1,9 +1,9 @@
 //! Several rounds at once over as many ranks as the second cache holds, so that a run goes through
 //! memory twice or three times instead of once per round.
 //!
-//! - Short shifts: a piece of the array is put through all the rounds. The ranks before it, as many as
-//!   the shifts reach back, are put through them as well, in a copy, of which ever fewer are right.
-//!   Pieces are taken from the top down, so that what the next one needs has not been replaced yet.
+//! - Short shifts: a piece of the array is put through all the rounds. In each it loses its lowest ranks,
+//!   as many as the shift reaches back: they hear from below, where nothing has been done yet. The
+//!   piece below, which comes next, finds them as they were left and takes them along.
 //! - Long shifts and swaps: the array, folded into rows as long as the shortest of them, falls apart
 //!   into columns that have nothing to do with each other.
 
@@ -22,7 +22,7 @@ use crate::{
 const TILE: usize = 1 << 15;
 
 /// Short shifts reach back so far, all together.
-const HALO: usize = TILE / 8;
+const REACH: usize = TILE / 4;
 
 /// Arrays up to this long stay in the second cache anyway.
 const SMALL: usize = 2 * TILE;
@@ -39,9 +39,9 @@ pub struct Tile {
     time: Array,
     clear: Array,
     recv_free: Array,
-    /// Old values from the end of the arrays, which the first ranks need last.
-    ends: [Vec<i64>; 3],
     saved: Array,
+    /// Times of the last ranks before each round, which the first ranks need at last.
+    old: Vec<i64>,
 }
 
 /// Does all the rounds, in order.
@@ -88,11 +88,11 @@ fn short_shifts(rounds: &[Planned], ranks: usize) -> usize {
     if ranks <= SMALL {
         return 0;
     }
-    let mut reach = 0;
+    let mut lag = 0;
     let short = rounds.iter().take_while(|round| match round.pattern {
-        Pattern::Shift { distance } => {
-            reach += distance as usize;
-            reach <= HALO
+        Pattern::Shift { distance } if distance <= REACH as u64 => {
+            lag = behind(lag, distance as usize);
+            lag <= REACH
         }
         _ => false,
     });
@@ -120,55 +120,57 @@ fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
 fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result<(), WorkError> {
     let State { time, clear, recv_free, tile, aside, start, .. } = state;
     let all = time.len();
-    let distances = rounds.iter().map(|round| match round.pattern {
-        Pattern::Shift { distance } => distance as usize,
-        _ => 0,
-    });
-    let halo: usize = distances.sum();
-    let Tile { time: t, clear: c, recv_free: r, ends, .. } = tile;
-    start.from(all - halo, noise, time, clear)?;
-    for (end, array) in ends.iter_mut().zip([&*time, &*clear, &*recv_free]) {
-        end.clear();
-        end.extend_from_slice(&array[array.len().saturating_sub(halo)..]);
-    }
+    let top = (all - reach(rounds)) / TILE * TILE;
+    tile.old.clear();
     let mut end = all;
     while end > 0 {
-        let first = end.saturating_sub(TILE);
-        // What comes before the first rank is the end of the array, as it was.
-        let front = halo.min(first);
-        start.from(first - front, noise, time, clear)?;
-        for ((copy, array), old) in
-            [&mut *t, c, r].into_iter().zip([&*time, clear, recv_free]).zip(&*ends)
-        {
-            // Where gaps do not matter, there is nothing to copy.
-            let below = if array.is_empty() { 0..0 } else { first - front..first };
-            let round_the_end = old.len().saturating_sub(halo - front)..old.len();
-            copy.copy([&old[round_the_end], &array[below]].into_iter());
-        }
-        let mut wrong = 0;
+        let first = if end == all { top } else { end - TILE };
+        start.from(first, noise, time, clear)?;
+        let (mut lag, mut used) = (0, 0);
         for Planned { pattern, step } in rounds {
             let Pattern::Shift { distance } = *pattern else { continue };
             let distance = distance as usize;
-            wrong += distance;
-            let gaps = if recv_free.is_empty() { 0..0 } else { first..end };
+            lag = behind(lag, distance);
+            if end == all {
+                tile.old.extend_from_slice(&time[all - distance..]);
+            }
+            let old = &tile.old[used..used + distance];
+            used += distance;
+            // The lowest piece has nothing below it, the highest nothing above.
+            let begin = if first == 0 { 0 } else { first + lag - distance };
+            let end = if end == all { all } else { end + lag };
+            let gaps = if recv_free.is_empty() { 0..0 } else { begin..end };
             let mut piece = Round {
-                ranks: Ranks::in_order(first, all),
-                time: &mut time[first..end],
-                clear: &mut clear[first..end],
+                ranks: Ranks::in_order(begin, all),
+                time: &mut time[begin..end],
+                clear: &mut clear[begin..end],
                 recv_free: &mut recv_free[gaps],
                 noise,
                 step: *step,
                 aside,
             };
-            piece.shift_from(&t[halo - distance..], distance)?;
-            let ranks = Ranks::in_order(all + first - halo, all);
-            let mut before =
-                Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step, aside };
-            before.shift_up(wrong.min(halo), distance)?;
+            if first == 0 {
+                piece.shift_from(old, distance)?;
+            } else {
+                piece.shift_up(distance)?;
+            }
         }
         end = first;
     }
     Ok(())
+}
+
+/// How far a round lags behind the piece's begin, after one that lags so much. In lines of the cache.
+fn behind(lag: usize, distance: usize) -> usize {
+    (lag + distance).next_multiple_of(LANES)
+}
+
+/// How far the last of these rounds lags behind.
+fn reach(rounds: &[Planned]) -> usize {
+    rounds.iter().fold(0, |lag, round| match round.pattern {
+        Pattern::Shift { distance } => behind(lag, distance as usize),
+        _ => lag,
+    })
 }
 
 fn columns(
