@@ -48,7 +48,7 @@ proptest! {
                 Noise::new(vec![timeline], model, Offsets::Random).unwrap().repeating(true)
             }
         };
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch::keeping_ends();
         run(&job, &noise.run(seed, 0), &mut scratch).unwrap();
         let written = schedule(&job, Graph::InOrder).unwrap();
         let options = event::Options::default();

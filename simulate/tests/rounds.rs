@@ -82,7 +82,7 @@ proptest! {
             .with_reduction(reduction).unwrap().repeated(iterations, compute).unwrap();
         let expected = reference::ends(&job, noise.as_ref());
         let built = noise.as_ref().map_or_else(Noise::none, build);
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch::keeping_ends();
         let last = run(&job, &built.run(0, 0), &mut scratch).unwrap();
         prop_assert_eq!(scratch.ends(), &expected[..]);
         prop_assert_eq!(last, expected.iter().copied().max().unwrap());
@@ -103,7 +103,7 @@ proptest! {
         let room = more.detours.get(at + 1).map_or(more.span, |next| next.0)
             - more.detours[at].0 - more.detours[at].1;
         more.detours[at].1 += by.min(room);
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch::keeping_ends();
         run(&job, &build(&less).run(0, 0), &mut scratch).unwrap();
         let before = scratch.ends().to_vec();
         run(&job, &build(&more).run(0, 0), &mut scratch).unwrap();
@@ -125,7 +125,7 @@ fn both_kernels_agree_where_arrays_are_worked_on_in_pieces() {
     let chic = Params::named("chic").unwrap();
     let cnl = Params::named("cnl").unwrap();
     let noise = sparse_noise();
-    let (mut fast, mut general) = (Scratch::default(), Scratch::default());
+    let (mut fast, mut general) = (Scratch::keeping_ends(), Scratch::keeping_ends());
     for (ranks, algorithm, op) in [
         (8192, "dissemination", Op::Barrier),
         (3 * 4096, "dissemination", Op::Allreduce),
@@ -146,6 +146,8 @@ fn both_kernels_agree_where_arrays_are_worked_on_in_pieces() {
                 let same = run_general(&job, &noise.run(seed, 1), &mut general).unwrap();
                 assert_eq!(last, same, "{algorithm} {ranks}");
                 assert_eq!(fast.ends(), general.ends(), "{algorithm} {ranks}");
+                let only_the_latest = run(&job, &noise.run(seed, 1), &mut Scratch::default());
+                assert_eq!(only_the_latest, Ok(last), "{algorithm} {ranks}");
             }
         }
     }
@@ -154,7 +156,7 @@ fn both_kernels_agree_where_arrays_are_worked_on_in_pieces() {
 #[test]
 fn both_kernels_agree_under_periodic_noise() {
     let nets = ["cnl", "chic", "daint"].map(|name| Params::named(name).unwrap());
-    let (mut fast, mut general) = (Scratch::default(), Scratch::default());
+    let (mut fast, mut general) = (Scratch::keeping_ends(), Scratch::keeping_ends());
     for (period, length) in [
         (1_000_000_000, 200_000_000),
         (100_000_000, 16_000_000),
@@ -186,7 +188,7 @@ fn rounds(ranks: u64) -> i64 {
 #[test]
 fn without_noise_each_algorithm_takes_its_closed_form() {
     let net = Params { overhead_per_byte_fs: 100, ..Params::named("cnl").unwrap() };
-    let mut scratch = Scratch::default();
+    let mut scratch = Scratch::keeping_ends();
     for ranks in (2..70).chain([128, 1000, 1024]) {
         let bytes = 9;
         let cost = net.message(bytes).unwrap();
@@ -238,12 +240,12 @@ fn a_rank_delayed_between_two_barriers_makes_rank_three_leave_last() {
     let job = job("dissemination", Op::Barrier, 8, 1, Params::named("cnl").unwrap());
     let job = job.repeated(2, 30_000_000).unwrap();
     // A detour during the compute of rank 4, none for the others.
-    let quiet = run(&job, &Noise::none().run(0, 0), &mut Scratch::default()).unwrap();
+    let quiet = run(&job, &Noise::none().run(0, 0), &mut Scratch::keeping_ends()).unwrap();
     let timeline = Timeline::new([(500_000_000, 100_000_000)], 2_000_000_000).unwrap();
     let mut offsets = vec![700_000_000; 8];
     offsets[4] = 500_000_000 - (quiet / 2 + 10_000_000);
     let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Given(offsets)).unwrap();
-    let mut scratch = Scratch::default();
+    let mut scratch = Scratch::keeping_ends();
     run(&job, &noise.run(0, 0), &mut scratch).unwrap();
     let ends = scratch.ends();
     let last = (0..8).max_by_key(|&rank| ends[rank]).unwrap();
@@ -257,17 +259,17 @@ fn runs_that_are_longer_than_the_trace_or_than_time_itself_are_refused() {
     let timeline = Timeline::new([(5_000_000, 1_000_000)], 50_000_000).unwrap();
     let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
     let long = job("dissemination", Op::Barrier, 64, 1, cnl);
-    let error = run(&long, &noise.run(1, 1), &mut Scratch::default()).unwrap_err();
+    let error = run(&long, &noise.run(1, 1), &mut Scratch::keeping_ends()).unwrap_err();
     assert!(error.to_string().contains("--repeat-trace"), "{error}");
     let repeating = noise.clone().repeating(true);
-    assert!(run(&long, &repeating.run(1, 1), &mut Scratch::default()).is_ok());
+    assert!(run(&long, &repeating.run(1, 1), &mut Scratch::keeping_ends()).is_ok());
 
     let eternal = long.clone().repeated(1000, 90 * 3_600_000_000_000_000).unwrap();
     for noise in [Noise::none(), repeating] {
-        let error = run(&eternal, &noise.run(1, 1), &mut Scratch::default()).unwrap_err();
+        let error = run(&eternal, &noise.run(1, 1), &mut Scratch::keeping_ends()).unwrap_err();
         assert!(error.to_string().contains("50 days"), "{error}");
     }
     let tree = job("binomial", Op::Bcast, 64, 1, cnl);
     let eternal = tree.repeated(1000, 90 * 3_600_000_000_000_000).unwrap();
-    assert!(run(&eternal, &Noise::none().run(1, 1), &mut Scratch::default()).is_err());
+    assert!(run(&eternal, &Noise::none().run(1, 1), &mut Scratch::keeping_ends()).is_err());
 }

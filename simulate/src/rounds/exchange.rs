@@ -20,6 +20,7 @@ use super::{
     array::Array,
     aside::Aside,
     lanes::Step,
+    latest,
     start::Start,
     tiles::{self, Planned, Tile},
 };
@@ -43,6 +44,17 @@ pub struct State {
     pub(super) tile: Tile,
     pub(super) aside: Aside,
     pub(super) start: Start,
+    pub(super) ends: Ends,
+}
+
+/// What becomes of the times after the last round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Ends {
+    /// They are in the array.
+    #[default]
+    Kept,
+    /// They need not be; then the latest is here.
+    Dropped { latest: Option<i64> },
 }
 
 impl State {
@@ -84,8 +96,20 @@ pub fn bytes_per_rank(job: &Job) -> u64 {
     (if gaps_matter(job) { 24 } else { 16 }) + saved
 }
 
-pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
-    run_in(job, noise, state, COLLECTED, &mut |_, _| {})
+/// When the last rank is done. Whether each rank's end is there afterwards is up to the caller: where
+/// nobody asks, they need not go through memory once more.
+pub fn run(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    state: &mut State,
+    keep_ends: bool,
+) -> Result<i64, RunError> {
+    state.ends = if keep_ends { Ends::Kept } else { Ends::Dropped { latest: None } };
+    run_in(job, noise, state, COLLECTED, &mut |_, _| {})?;
+    match state.ends {
+        Ends::Dropped { latest: Some(latest) } => Ok(latest),
+        _ => Ok(latest(&state.time)),
+    }
 }
 
 /// The same one round after the other; `after` is told the times after the first send and after each
@@ -96,6 +120,7 @@ pub fn run_telling(
     state: &mut State,
     after: &mut dyn FnMut(&[i64], Option<Planned>),
 ) -> Result<(), RunError> {
+    state.ends = Ends::Kept;
     run_in(job, noise, state, 1, after)
 }
 

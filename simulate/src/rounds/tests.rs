@@ -15,7 +15,7 @@ use crate::{
 /// When each rank is done, or why not; the same for vectors of all widths.
 fn ends(job: &Job, noise: &RunNoise<'_>) -> Result<Vec<i64>, super::RunError> {
     let with_scratch = || {
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch::keeping_ends();
         run(job, noise, &mut scratch).map(|_| scratch.ends().to_vec())
     };
     let widest = with_scratch();
@@ -68,7 +68,7 @@ proptest! {
         let noise = noise.repeating(repeat);
         let noise = noise.run(seed, 3);
         let fast = ends(&job, &noise);
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch::keeping_ends();
         match run_general(&job, &noise, &mut scratch) {
             Ok(_) => prop_assert_eq!(fast, Ok(scratch.ends().to_vec())),
             Err(_) => prop_assert!(fast.is_err()),

@@ -9,8 +9,9 @@
 
 use super::{
     array::Array,
-    exchange::State,
+    exchange::{Ends, State},
     lanes::{LANES, Ranks, Step},
+    latest,
     pass::Round,
 };
 use crate::{
@@ -179,7 +180,8 @@ fn columns(
     noise: &RunNoise<'_>,
     state: &mut State,
 ) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, tile, aside, .. } = state;
+    let State { time, clear, recv_free, tile, aside, ends, .. } = state;
+    let last = rounds.iter().any(|round| round.step.last);
     let all = time.len();
     let rows = all / row;
     let width = (TILE / rows).clamp(LANES, row);
@@ -206,8 +208,12 @@ fn columns(
                 Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step, aside };
             one(&mut round, pattern, saved)?;
         }
+        if let (true, Ends::Dropped { latest: so_far }) = (last, &mut *ends) {
+            *so_far = Some(so_far.unwrap_or(0).max(latest(t)));
+            continue;
+        }
         // Nobody asks for more than times after the last round.
-        let wanted = if rounds.iter().any(|round| round.step.last) { 1 } else { 3 };
+        let wanted = if last { 1 } else { 3 };
         let arrays = [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]);
         for (piece, array) in arrays.take(wanted) {
             for (line, piece) in array.chunks_exact_mut(row).zip(piece.chunks_exact(width)) {
