@@ -19,14 +19,14 @@ use crate::{
     noise::{RunNoise, WorkError},
 };
 
-/// Ranks worked on at once: their arrays fit in the second cache with room to spare.
-const TILE: usize = 1 << 15;
+/// Ranks worked on at once: their arrays fit in the second cache beside the detours that are looked up.
+const TILE: usize = 1 << 14;
 
 /// Short shifts reach back so far, all together.
-const REACH: usize = TILE / 4;
+const REACH: usize = TILE * 9 / 16;
 
 /// Arrays up to this long stay in the second cache anyway.
-const SMALL: usize = 2 * TILE;
+const SMALL: usize = 4 * TILE;
 
 /// A round that is to be done.
 #[derive(Clone, Copy, Debug)]
