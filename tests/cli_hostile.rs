@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod command;
+mod made;
 
 use std::{fs, path::PathBuf};
 
@@ -60,17 +61,7 @@ fn hostile(name: &str) -> String {
         let mut block = Block::new(LaneId(lane));
         for i in 0..200u64 {
             let (start_ns, len_ns) = (1_000_000 + i * 5_000_000, 20_000);
-            block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
-            block.records.push(Record {
-                start_ns,
-                gross_ns: len_ns,
-                net_ns: len_ns,
-                cost_ns: len_ns,
-                source: SourceId(0),
-                cpu: 0,
-                depth: 0,
-                flags: RecordFlags::IN_DETOUR,
-            });
+            made::strike(&mut block, SourceId(0), 0, (start_ns, len_ns));
         }
         writer.write_block(&block).expect("written");
     }

@@ -1,15 +1,14 @@
 //! `detour report --html`: one file that holds everything, whatever the recording holds.
 
+mod made;
+
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
 use assert_cmd::Command;
-use trace::{
-    Block, Class, Detour, Lane, LaneId, LaneTotals, Manifest, Record, RecordFlags, Source,
-    SourceId, Trailer, Writer,
-};
+use trace::{Block, Class, Lane, LaneId, LaneTotals, Manifest, Source, SourceId, Trailer, Writer};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
 const MARKUP: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>";
@@ -60,17 +59,7 @@ fn write(path: &Path, thread: &str, detours: &[(u64, u64)]) {
     writer.add_source(SourceId(0), &source).unwrap();
     let mut block = Block::new(LaneId(0));
     for &(start_ns, len_ns) in detours {
-        block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
-        block.records.push(Record {
-            start_ns,
-            gross_ns: len_ns,
-            net_ns: len_ns,
-            cost_ns: len_ns,
-            source: SourceId(0),
-            cpu: 0,
-            depth: 0,
-            flags: RecordFlags::IN_DETOUR,
-        });
+        made::strike(&mut block, SourceId(0), 0, (start_ns, len_ns));
     }
     writer.write_block(&block).unwrap();
     let lanes = vec![LaneTotals { lane: 0, from_ns: 0, to_ns, ..LaneTotals::default() }];

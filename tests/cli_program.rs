@@ -2,14 +2,15 @@
 //! are threads, some of which come and go, and some of what disturbs it is the program itself.
 
 mod command;
+mod made;
 
 use std::{fs, path::PathBuf};
 
 use command::{detour, stdout};
 use serde_json::Value;
 use trace::{
-    Block, Class, Detour, Lane, LaneId, LaneTotals, Manifest, Mode, Overwrite, Record, RecordFlags,
-    Source, SourceId, Trailer, Writer,
+    Block, Class, Lane, LaneId, LaneTotals, Manifest, Mode, Overwrite, Source, SourceId, Trailer,
+    Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -59,17 +60,7 @@ fn program(name: &str) -> String {
                     continue;
                 }
                 free_at = start_ns + len_ns;
-                block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
-                block.records.push(Record {
-                    start_ns,
-                    gross_ns: len_ns,
-                    net_ns: len_ns,
-                    cost_ns: len_ns,
-                    source: SourceId(id),
-                    cpu: 0,
-                    depth: 0,
-                    flags: RecordFlags::IN_DETOUR,
-                });
+                made::strike(&mut block, SourceId(id), 0, (start_ns, len_ns));
             }
         }
         writer.write_block(&block).expect("written");

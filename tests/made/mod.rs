@@ -152,17 +152,7 @@ pub fn recording_of(
                 if free_at > to_ns {
                     break;
                 }
-                block.records.push(Record {
-                    start_ns,
-                    gross_ns: len_ns,
-                    net_ns: len_ns,
-                    cost_ns: len_ns,
-                    source: SourceId(id as u32),
-                    cpu: cpu as u16,
-                    depth: 0,
-                    flags: RecordFlags::IN_DETOUR,
-                });
-                block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
+                strike(&mut block, SourceId(id as u32), cpu as u16, (start_ns, len_ns));
             }
             writer.write_block(&block).expect("written");
         }
@@ -171,4 +161,19 @@ pub fn recording_of(
     let trailer = Trailer { lanes: (0..cpus).map(lane).collect(), ..Trailer::default() };
     writer.finish(trailer).expect("finished");
     path.to_str().expect("text").to_owned()
+}
+
+/// A source took that long, and nothing else did.
+pub fn strike(block: &mut Block, source: SourceId, cpu: u16, (start_ns, len_ns): (u64, u64)) {
+    block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
+    block.records.push(Record {
+        start_ns,
+        gross_ns: len_ns,
+        net_ns: len_ns,
+        cost_ns: len_ns,
+        source,
+        cpu,
+        depth: 0,
+        flags: RecordFlags::IN_DETOUR,
+    });
 }

@@ -60,8 +60,8 @@ impl Lookup {
         if late == 0 { index } else { index.but(late, self.crowded(index, positions)) }
     }
 
-    /// The same for a list of them; of negative ones, any. Nothing is asked between one look-up and the next, so that all are
-    /// under way together; those that take longer come last.
+    /// The same for a list of them; of negative ones, any. Nothing is asked between one look-up and the
+    /// next, so that all are under way together; those that take longer come last.
     #[inline(always)]
     pub fn first_after_all<V: Vector>(&self, positions: &List, indices: &mut List) {
         let mut late_ones = List::default();

@@ -24,39 +24,16 @@ struct Subject {
 
 const FIGURES: &[&str] = &["scatter", "pdf", "cdf", "tail", "spectrum", "heat"];
 const PROJECTED: &[&str] = &["slowdown", "without", "idle", "idle-tail"];
+const EVERYTHING: Wanted = Wanted { figures: FIGURES, projected: PROJECTED, series: true };
 const QUICK: &[&str] = &["--ranks", "2..4096", "--runs", "10"];
 
 const SUBJECTS: [Subject; 10] = [
-    Subject {
-        file: "demo",
-        options: QUICK,
-        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
-    },
-    Subject {
-        file: "many-cpus",
-        options: QUICK,
-        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
-    },
-    Subject {
-        file: "one-cpu",
-        options: QUICK,
-        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
-    },
-    Subject {
-        file: "hostile",
-        options: QUICK,
-        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
-    },
-    Subject {
-        file: "program",
-        options: QUICK,
-        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
-    },
-    Subject {
-        file: "nodes",
-        options: QUICK,
-        wanted: Wanted { figures: FIGURES, projected: PROJECTED, series: true },
-    },
+    Subject { file: "demo", options: QUICK, wanted: EVERYTHING },
+    Subject { file: "many-cpus", options: QUICK, wanted: EVERYTHING },
+    Subject { file: "one-cpu", options: QUICK, wanted: EVERYTHING },
+    Subject { file: "hostile", options: QUICK, wanted: EVERYTHING },
+    Subject { file: "program", options: QUICK, wanted: EVERYTHING },
+    Subject { file: "nodes", options: QUICK, wanted: EVERYTHING },
     Subject {
         file: "records-only",
         options: &[],

@@ -75,9 +75,7 @@ pub(crate) fn run(
     rendezvous: Rendezvous,
     noise: &RunNoise,
 ) -> Result<Outcome, EventError> {
-    // A payload that follows its acknowledgement is in no order with anything. Without latency, what
-    // happens at the same time may depend on each other: then the order is that of the queue, too.
-    let queue_all = rendezvous == Rendezvous::Handshake || params.latency == 0;
+    let queue_all = only_time_orders(params, rendezvous);
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, Nobody)
 }
 
@@ -90,9 +88,15 @@ pub(crate) fn record(
     noise: &RunNoise,
     log: &mut Log,
 ) -> Result<Outcome, EventError> {
-    let queue_all = rendezvous == Rendezvous::Handshake || params.latency == 0;
+    let queue_all = only_time_orders(params, rendezvous);
     let recorder = Recorder::new(log, schedule, params, Work::new(noise).has_clock());
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, recorder)
+}
+
+/// A payload that follows its acknowledgement is in no order with anything. Without latency, what
+/// happens at the same time may depend on each other: then the order is that of the queue, too.
+fn only_time_orders(params: &Params, rendezvous: Rendezvous) -> bool {
+    rendezvous == Rendezvous::Handshake || params.latency == 0
 }
 
 fn run_in(
