@@ -1,7 +1,5 @@
 //! A set of operations, one bit each: small enough to stay in the cache when nothing else does.
 
-use crate::simd::prefetch;
-
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -19,12 +17,6 @@ impl Bits {
         if let Some(word) = self.words.get_mut(op as usize / 64) {
             *word |= 1 << (op % 64);
         }
-    }
-
-    /// This one will be asked for soon.
-    #[inline]
-    pub fn prefetch(&self, op: u32) {
-        prefetch(&self.words, op as usize / 64);
     }
 
     /// Also of operations that do not exist.

@@ -23,18 +23,20 @@ impl Costs {
     #[inline]
     pub fn of(&mut self, bytes: u64) -> Result<MessageCost, ParamsError> {
         let place = (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
-        let (size, cost) = self.known[place];
-        if size == bytes { Ok(cost) } else { self.compute(place, bytes) }
+        if self.known[place].0 != bytes {
+            self.compute(place, bytes)?;
+        }
+        Ok(self.known[place].1)
     }
 
     #[cold]
-    fn compute(&mut self, place: usize, bytes: u64) -> Result<MessageCost, ParamsError> {
+    fn compute(&mut self, place: usize, bytes: u64) -> Result<(), ParamsError> {
         let cost = self.params.message(bytes)?;
         if cost.cpu.max(cost.gap) > LONGEST {
             return Err(ParamsError::MessageTooLong { bytes });
         }
         self.known[place] = (bytes, cost);
-        Ok(cost)
+        Ok(())
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Matcher<'a> {
 
 impl<'a> Matcher<'a> {
     pub fn new(schedule: &'a Schedule) -> Matcher<'a> {
-        let needed = schedule.channels > 0 || schedule.searches > 0;
+        let needed = !schedule.is_settled();
         let channel = Channel { queue: EMPTY, holds_messages: false };
         Matcher {
             schedule,

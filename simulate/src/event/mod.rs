@@ -113,8 +113,10 @@ pub struct Scratch {
 /// Bytes that a run takes beside the schedule, at most, but for what waits in its queue.
 pub fn run_memory(schedule: &Schedule) -> u64 {
     let slots = schedule.slots.last().copied().unwrap_or(0) as usize;
-    let states = schedule.operations() * (size_of::<state::State>() + size_of::<u32>());
-    (states + slots * size_of::<state::Slot>()) as u64
+    let state = size_of::<i64>() + size_of::<state::Stage>();
+    // Matches, and links to the next in line.
+    let search = if schedule.is_settled() { 0 } else { 2 * size_of::<u32>() };
+    (schedule.operations() * (state + search) + slots * size_of::<state::Slot>()) as u64
 }
 
 /// [`run`], in memory that is there already.

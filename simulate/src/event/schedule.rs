@@ -201,6 +201,11 @@ impl Schedule {
             .then_some(op.partner)
     }
 
+    /// Whether it is known beforehand for every message which receive gets it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.channels == 0 && self.searches == 0
+    }
+
     /// Whether the dependencies of this rank leave one order only for its sends and calcs, and one for
     /// its receives.
     pub fn is_ordered(&self, rank: u32) -> bool {

@@ -1,33 +1,143 @@
 //! What changes during a run: how far each operation has come, and until when each CPU and NIC is taken.
 
+use std::collections::HashMap;
+
 use super::{
     bits::Bits,
     schedule::{NOBODY, Schedule},
     work::Met,
 };
-use crate::roomy;
+use crate::{roomy, simd::prefetch};
 
-// What an operation does while no dependency is left: beyond any number of dependencies.
-pub(crate) const DONE: u32 = u32::MAX;
+/// How far an operation has come: dependencies left, or one of those below.
+pub(crate) type Stage = u8;
+
+pub(crate) const DONE: Stage = u8::MAX;
 /// A receive waits for its message.
-pub(crate) const POSTED: u32 = u32::MAX - 1;
+pub(crate) const POSTED: Stage = u8::MAX - 1;
 /// A message waits for its receive.
-pub(crate) const SENT: u32 = u32::MAX - 2;
+pub(crate) const SENT: Stage = u8::MAX - 2;
 /// A receive knows its message.
-pub(crate) const MATCHED: u32 = u32::MAX - 3;
+pub(crate) const MATCHED: Stage = u8::MAX - 3;
 /// A receive has told its sender to go ahead, or the sender has been told.
-pub(crate) const GRANTED: u32 = u32::MAX - 4;
+pub(crate) const GRANTED: Stage = u8::MAX - 4;
 /// All dependencies are fulfilled; its time is to come.
-pub(crate) const QUEUED: u32 = u32::MAX - 5;
+pub(crate) const QUEUED: Stage = u8::MAX - 5;
+/// More dependencies are left than a byte can count.
+const MANY: Stage = u8::MAX - 6;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct State {
+/// How far the operations have come. Times and stages lie apart: a rank's stages fit a line of the cache
+/// or two, and what a run touches for the first time it has to wait for.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    times: Vec<i64>,
+    stages: Vec<Stage>,
+    /// How many dependencies are left of those that have [`MANY`].
+    many: HashMap<u32, u32>,
+    /// Empty where all pairings are fixed.
+    others: Vec<u32>,
+}
+
+impl States {
+    /// Room for a run of this schedule, and no operation in it: those are for [`States::begin_rank`].
+    fn prepare(&mut self, schedule: &Schedule) {
+        let operations = schedule.operations();
+        self.times.clear();
+        roomy::reserve_exact(&mut self.times, operations);
+        self.stages.clear();
+        roomy::reserve_exact(&mut self.stages, operations);
+        self.many.clear();
+        self.others.clear();
+        if !schedule.is_settled() {
+            self.others.resize(operations, NOBODY);
+        }
+    }
+
+    /// The next rank's operations as they are before a run. Rank by rank, as each begins: what has been
+    /// written is read at once.
+    #[inline]
+    pub fn begin_rank(&mut self, schedule: &Schedule, rank: u32) {
+        let end = schedule.of_rank(rank).end as usize;
+        let edges = schedule.ops[self.times.len()].successors..schedule.ops[end].successors;
+        self.times.resize(end, 0);
+        self.stages.resize(end, 0);
+        for &successor in &schedule.edges[edges.start as usize..edges.end as usize] {
+            let left = &mut self.stages[successor as usize];
+            if *left < MANY - 1 {
+                *left += 1;
+            } else {
+                self.one_more_of_many(successor);
+            }
+        }
+    }
+
+    #[cold]
+    fn one_more_of_many(&mut self, op: u32) {
+        self.stages[op as usize] = MANY;
+        *self.many.entry(op).or_insert(u32::from(MANY) - 1) += 1;
+    }
+
+    /// One dependency is fulfilled at `time`; whether it was the last one.
+    #[inline]
+    pub fn fulfil(&mut self, op: u32, time: i64) -> bool {
+        let ready = &mut self.times[op as usize];
+        *ready = time.max(*ready);
+        let left = &mut self.stages[op as usize];
+        if *left == MANY {
+            self.one_less_of_many(op);
+            return false;
+        }
+        *left -= 1;
+        *left == 0
+    }
+
+    #[cold]
+    fn one_less_of_many(&mut self, op: u32) {
+        if let Some(left) = self.many.get_mut(&op) {
+            *left -= 1;
+            if let Ok(few @ 0..MANY) = Stage::try_from(*left) {
+                self.stages[op as usize] = few;
+                self.many.remove(&op);
+            }
+        }
+    }
+
+    #[inline]
+    pub fn stage(&self, op: u32) -> Stage {
+        self.stages[op as usize]
+    }
+
+    #[inline]
+    pub fn set_stage(&mut self, op: u32, stage: Stage) {
+        self.stages[op as usize] = stage;
+    }
+
     /// When it is ready, as far as known; of a message: when its first byte is at the receiver.
-    pub time: i64,
-    /// Dependencies left, or one of the above.
-    pub waits: u32,
-    /// The message a receive has been matched with in this run, and the other way round.
-    pub other: u32,
+    #[inline]
+    pub fn time(&self, op: u32) -> i64 {
+        self.times[op as usize]
+    }
+
+    #[inline]
+    pub fn set_time(&mut self, op: u32, time: i64) {
+        self.times[op as usize] = time;
+    }
+
+    /// The message a receive has been matched with in this run, where that is not settled beforehand.
+    #[inline]
+    pub fn other(&self, op: u32) -> u32 {
+        self.others[op as usize]
+    }
+
+    pub fn set_other(&mut self, op: u32, other: u32) {
+        self.others[op as usize] = other;
+    }
+
+    /// This one will be asked for soon. Stages are few enough to be near.
+    #[inline]
+    pub fn prefetch(&self, op: u32) {
+        prefetch(&self.times, op as usize);
+    }
 }
 
 /// A CPU and a NIC of the same index; most ranks have one of each. One line of the cache.
@@ -49,7 +159,7 @@ const _: () = assert!(size_of::<Slot>() == 64);
 /// A run's memory, kept for the next one: a fresh page costs more than what is computed in it.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    pub states: Vec<State>,
+    pub states: States,
     pub slots: Vec<Slot>,
     /// Of each message whose pairing is fixed the end that came first, sent or posted: whether it is
     /// there is asked by the other end, and the states are far apart.
@@ -59,11 +169,10 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Room for a run of this schedule; the states are for [`begin_rank`] to add.
+    /// Room for a run of this schedule; the states are for [`States::begin_rank`] to add.
     pub fn prepare(self, schedule: &Schedule) -> Buffers {
         let Buffers { mut states, mut slots, mut there, mut waiting } = self;
-        states.clear();
-        roomy::reserve_exact(&mut states, schedule.operations());
+        states.prepare(schedule);
         slots.clear();
         let count = schedule.slots.last().copied().unwrap_or(0) as usize;
         roomy::reserve_exact(&mut slots, count);
@@ -75,16 +184,32 @@ impl Buffers {
     }
 }
 
-/// The states of the next rank's operations as they are before a run. Rank by rank, as each begins: what
-/// has been written is read at once.
-#[inline]
-pub(crate) fn begin_rank(states: &mut Vec<State>, schedule: &Schedule, rank: u32) {
-    let ops = schedule.of_rank(rank);
-    let fresh = State { time: 0, waits: 0, other: NOBODY };
-    states.extend(ops.clone().map(|_| fresh));
-    let edges =
-        schedule.ops[ops.start as usize].successors..schedule.ops[ops.end as usize].successors;
-    for &successor in &schedule.edges[edges.start as usize..edges.end as usize] {
-        states[successor as usize].waits += 1;
+#[cfg(test)]
+mod tests {
+    use super::super::ScheduleBuilder;
+    use super::*;
+
+    #[test]
+    fn any_number_of_dependencies_is_counted() {
+        for count in [1, i64::from(MANY) - 1, i64::from(MANY), 1_000] {
+            let mut builder = ScheduleBuilder::new(1);
+            builder.begin_rank();
+            let last = builder.calc(1, 0);
+            for _ in 0..count {
+                let before = builder.calc(1, 0);
+                builder.requires(last, before);
+            }
+            let schedule = builder.finish().unwrap();
+            let mut states = States::default();
+            // Twice: nothing is left of the run before.
+            for _ in 0..2 {
+                states.prepare(&schedule);
+                states.begin_rank(&schedule, 0);
+                let free: Vec<bool> = (0..count).map(|time| states.fulfil(0, time)).collect();
+                assert_eq!(free.iter().position(|&free| free), Some(count as usize - 1));
+                assert_eq!(states.time(0), count - 1);
+                assert_eq!((states.stage(0), states.stage(1)), (0, 0));
+            }
+        }
     }
 }

@@ -98,27 +98,38 @@ impl Windows {
     /// Time, rank and number.
     #[inline]
     pub fn pop(&mut self) -> Option<(i64, u32, u32)> {
-        let entry = loop {
-            let next = self.now.get(self.past);
-            match self.late.peek() {
-                // A rank's turn ends when nothing is left for it.
-                Some(Reverse(late)) if next.is_none_or(|next| late < next) => {
-                    break self.late.pop()?.0;
-                }
-                _ => {}
-            }
-            if let Some(&entry) = next {
+        let entry = match self.now.get(self.past) {
+            Some(&entry) if self.late.is_empty() => {
                 self.past += 1;
-                break entry;
+                entry
             }
-            if !self.turn() {
-                return None;
-            }
+            _ => self.next_entry()?,
         };
         let (rank, offset, what) = parts(entry);
         self.rank = rank;
         let begin = (self.next - 1) << self.shift;
         Some(((begin + u64::from(offset)) as i64, rank, what))
+    }
+
+    #[inline(never)]
+    fn next_entry(&mut self) -> Option<Entry> {
+        loop {
+            let next = self.now.get(self.past);
+            match self.late.peek() {
+                // A rank's turn ends when nothing is left for it.
+                Some(Reverse(late)) if next.is_none_or(|next| late < next) => {
+                    return self.late.pop().map(|late| late.0);
+                }
+                _ => {}
+            }
+            if let Some(&entry) = next {
+                self.past += 1;
+                return Some(entry);
+            }
+            if !self.turn() {
+                return None;
+            }
+        }
     }
 
     /// The event of this window whose turn comes so many events later, but for those that are added:

@@ -12,6 +12,8 @@ mod operations;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+
 use super::{
     EventError, Outcome, Rendezvous,
     bits::Bits,
@@ -20,8 +22,8 @@ use super::{
     matching::Matcher,
     queue::{Event, Queue},
     recorder::Recorder,
-    schedule::{Kind, Ordered, Schedule},
-    state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, State, begin_rank},
+    schedule::{Kind, NOBODY, Ordered, Schedule},
+    state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, States},
     stuck::{self, Progress},
     watch::{Nobody, Watch},
     work::Work,
@@ -29,15 +31,21 @@ use super::{
 use crate::{loggops::Params, noise::RunNoise, simd::prefetch};
 
 /// Events between the one at which memory is asked for and the one at which it is needed.
-const AHEAD: usize = 8;
+const AHEAD: usize = 16;
 
-/// An operation that can go on.
+/// An operation whose dependencies are all fulfilled.
 #[derive(Clone, Copy)]
 struct Free {
     op: u32,
     rank: u32,
-    /// Of a receive that has its message: when that was there.
-    arrival: Option<i64>,
+}
+
+/// A receive that has its message.
+#[derive(Clone, Copy)]
+struct Delivered {
+    op: u32,
+    rank: u32,
+    arrival: i64,
 }
 
 struct Engine<'a, W> {
@@ -53,7 +61,7 @@ struct Engine<'a, W> {
     /// Only receives that are still to come set something free on a rank that has nothing to do, each
     /// later than the one before.
     in_turn: bool,
-    states: Vec<State>,
+    states: States,
     slots: Vec<Slot>,
     there: Bits,
     waiting: Vec<u32>,
@@ -62,6 +70,9 @@ struct Engine<'a, W> {
     /// What can go on at once. Last in, first out: what has just been touched is still in the cache,
     /// and a rank gets as far as it can while it is there.
     free: Vec<Free>,
+    /// Receives of other ranks that got their message meanwhile. First in, first out: until it is their
+    /// turn their memory has come.
+    elsewhere: VecDeque<Delivered>,
     /// What is done, by kind: one number for all would have every operation wait for the one before.
     calcs: u64,
     messages: u64,
@@ -128,6 +139,7 @@ fn run_in(
         matcher: Matcher::new(schedule),
         queue: Queue::new(lookahead, schedule.ranks()),
         free: Vec::new(),
+        elsewhere: VecDeque::new(),
         calcs: 0,
         messages: 0,
         received: 0,
@@ -159,10 +171,11 @@ impl<W: Watch> Engine<'_, W> {
     /// Rank by rank what has no dependencies, and what follows from that without the queue.
     fn start(&mut self) -> Result<(), EventError> {
         for rank in 0..self.schedule.ranks() {
-            begin_rank(&mut self.states, self.schedule, rank);
+            self.states.begin_rank(self.schedule, rank);
+            self.fetch_messages(rank + 1);
             for op in self.schedule.of_rank(rank) {
-                if self.states[op as usize].waits == 0 {
-                    self.free.push(Free { op, rank, arrival: None });
+                if self.states.stage(op) == 0 {
+                    self.free.push(Free { op, rank });
                     self.advance()?;
                 }
             }
@@ -170,44 +183,57 @@ impl<W: Watch> Engine<'_, W> {
         Ok(())
     }
 
+    /// Has the messages of a rank that is about to begin brought closer. They come from all over the
+    /// place, and it would wait for one after the other.
     #[inline]
-    fn advance(&mut self) -> Result<(), EventError> {
-        while let Some(free) = self.free.pop() {
-            self.freed(free)?;
-        }
-        Ok(())
-    }
-
-    /// Has the memory of what is next brought closer, an operation and the one after it in its rank,
-    /// which is likely to follow from it: each rank's lie somewhere else.
-    #[inline]
-    fn look_ahead(&self) {
-        if let Some((op, rank)) = self.queue.upcoming(2 * AHEAD) {
-            prefetch(&self.schedule.ops, op as usize);
-            prefetch(&self.schedule.ops, op as usize + 1);
-            prefetch(&self.states, op as usize);
-            prefetch(&self.slots, self.schedule.slots[rank as usize] as usize);
-        }
-        if let Some((op, _)) = self.queue.upcoming(AHEAD) {
-            // These records have come meanwhile.
-            let [op, next] = [0, 1].map(|after| self.schedule.ops.get(op as usize + after));
-            if let (Some(op), Some(next)) = (op, next) {
-                prefetch(&self.schedule.edges, op.successors as usize);
-                self.there.prefetch(next.partner);
-                prefetch(&self.schedule.ordered, next.peer as usize);
+    fn fetch_messages(&self, rank: u32) {
+        let ops = self.schedule.of_rank(rank);
+        if !ops.is_empty() && self.ordered(rank).receives {
+            for op in &self.schedule.ops[ops.start as usize..ops.end as usize] {
+                if op.kind == Kind::Recv {
+                    self.states.prefetch(op.partner);
+                }
             }
         }
     }
 
+    #[inline]
+    fn advance(&mut self) -> Result<(), EventError> {
+        loop {
+            while let Some(free) = self.free.pop() {
+                self.freed(free)?;
+            }
+            let Some(Delivered { op, rank, arrival }) = self.elsewhere.pop_front() else {
+                return Ok(());
+            };
+            if let Some(next) = self.elsewhere.get(AHEAD) {
+                self.fetch(next.op, next.rank);
+            }
+            self.receive(op, rank, &self.schedule.ops[op as usize], arrival)?;
+        }
+    }
+
+    /// Has the memory of what is to come brought closer, an operation and the one after it in its rank,
+    /// which is likely to follow from it: each rank's lie somewhere else.
+    #[inline]
+    fn fetch(&self, op: u32, rank: u32) {
+        prefetch(&self.schedule.ops, op as usize);
+        prefetch(&self.schedule.ops, op as usize + 1);
+        self.states.prefetch(op);
+        prefetch(&self.slots, self.schedule.slots[rank as usize] as usize);
+    }
+
     fn go(&mut self) -> Result<(), EventError> {
         while let Some((time, event)) = self.queue.pop() {
-            self.look_ahead();
+            if let Some((op, rank)) = self.queue.upcoming(AHEAD) {
+                self.fetch(op, rank);
+            }
             match event {
                 Event::Operation { op, rank } => self.due(time, op, rank)?,
                 Event::Arrival { send } => {
                     if let Some(receive) = self.matcher.arrive(send) {
-                        self.states[receive as usize].other = send;
-                        self.states[receive as usize].waits = MATCHED;
+                        self.states.set_other(receive, send);
+                        self.states.set_stage(receive, MATCHED);
                         let rank = self.schedule.ops[send as usize].peer;
                         self.queue.operation(time, receive, rank);
                     }
@@ -232,20 +258,17 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// An operation whose dependencies are all fulfilled, or that met its message, goes on at once
-    /// if its order is settled, else when its time has come.
+    /// An operation whose dependencies are all fulfilled goes on at once if its order is settled, else
+    /// when its time has come.
     #[inline]
-    fn freed(&mut self, Free { op, rank, arrival }: Free) -> Result<(), EventError> {
+    fn freed(&mut self, Free { op, rank }: Free) -> Result<(), EventError> {
         let record = &self.schedule.ops[op as usize];
-        if let Some(arrival) = arrival {
-            return self.receive(op, rank, record, arrival);
-        }
-        let time = self.states[op as usize].time;
+        let time = self.states.time(op);
         match record.kind {
             Kind::Send if self.is_next(rank, time) => self.send(op, rank, record),
             Kind::Calc if self.is_next(rank, time) => self.calc(op, rank, record),
             Kind::Send | Kind::Calc => {
-                self.states[op as usize].waits = QUEUED;
+                self.states.set_stage(op, QUEUED);
                 self.waiting[rank as usize] += 1;
                 self.queue.operation(time, op, rank);
                 Ok(())
@@ -255,17 +278,20 @@ impl<W: Watch> Engine<'_, W> {
                 self.release(self.schedule.start_successors(op), rank, time, posted);
                 if !record.pairing.is_fixed() {
                     // Who comes first at the channel depends on the times.
-                    self.states[op as usize].waits = QUEUED;
+                    self.states.set_stage(op, QUEUED);
                     self.queue.operation(time, op, rank);
                     return Ok(());
                 }
-                self.states[op as usize].waits = POSTED;
+                self.states.set_stage(op, POSTED);
                 // Nothing has been sent yet while most programs post their first receives.
                 if self.messages == 0 || !self.there.contains(record.partner) {
                     self.there.insert(op);
                 } else {
-                    let arrival = self.states[record.partner as usize].time;
-                    self.meet(op, rank, time, arrival);
+                    let arrival = self.states.time(record.partner);
+                    if self.ordered(rank).receives {
+                        return self.receive(op, rank, record, arrival);
+                    }
+                    self.queue.operation(time.max(arrival), op, rank);
                 }
                 Ok(())
             }
@@ -290,32 +316,33 @@ impl<W: Watch> Engine<'_, W> {
     #[inline]
     fn due(&mut self, time: i64, op: u32, rank: u32) -> Result<(), EventError> {
         let record = &self.schedule.ops[op as usize];
-        let state = self.states[op as usize];
-        match (record.kind, state.waits) {
+        match (record.kind, self.states.stage(op)) {
             // Its message was there before it, and that was not asked for.
-            (Kind::Recv, POSTED) if time < state.time => {
-                self.queue.operation(state.time, op, rank);
+            (Kind::Recv, POSTED) if time < self.states.time(op) => {
+                self.queue.operation(self.states.time(op), op, rank);
                 Ok(())
             }
             // Then the message came later: where it is from need not be looked at, it is far away.
-            (Kind::Recv, POSTED) if time > state.time => self.receive(op, rank, record, time),
+            (Kind::Recv, POSTED) if time > self.states.time(op) => {
+                self.receive(op, rank, record, time)
+            }
             (Kind::Recv, POSTED) => {
-                self.receive(op, rank, record, self.states[record.partner as usize].time)
+                self.receive(op, rank, record, self.states.time(record.partner))
             }
             (Kind::Recv, QUEUED) => match self.matcher.post(op) {
                 Some(send) => {
-                    self.states[op as usize].other = send;
-                    self.states[op as usize].waits = MATCHED;
-                    self.receive(op, rank, record, self.states[send as usize].time)
+                    self.states.set_other(op, send);
+                    self.states.set_stage(op, MATCHED);
+                    self.receive(op, rank, record, self.states.time(send))
                 }
                 None => {
-                    self.states[op as usize].waits = POSTED;
+                    self.states.set_stage(op, POSTED);
                     Ok(())
                 }
             },
             (Kind::Recv, _) => {
-                let send = if record.pairing.is_fixed() { record.partner } else { state.other };
-                self.receive(op, rank, record, self.states[send as usize].time)
+                let send = self.counterpart(op, record);
+                self.receive(op, rank, record, self.states.time(send))
             }
             (Kind::Send, GRANTED) => self.payload(op, rank, record),
             (Kind::Send, _) => {
@@ -329,26 +356,13 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// A receive, posted then or before, and its message both are known.
-    #[inline]
-    fn meet(&mut self, receive: u32, rank: u32, posted: i64, arrival: i64) {
-        if self.ordered(rank).receives {
-            self.free.push(Free { op: receive, rank, arrival: Some(arrival) });
-        } else {
-            self.queue.operation(posted.max(arrival), receive, rank);
-        }
-    }
-
     /// One dependency of each of these is fulfilled at `time`.
     #[inline]
     fn release(&mut self, successors: &[u32], rank: u32, time: i64, by: W::Moment) {
         for &successor in successors {
             self.watch.released(successor, by);
-            let state = &mut self.states[successor as usize];
-            state.time = state.time.max(time);
-            state.waits -= 1;
-            if state.waits == 0 {
-                self.free.push(Free { op: successor, rank, arrival: None });
+            if self.states.fulfil(successor, time) {
+                self.free.push(Free { op: successor, rank });
             }
         }
     }
@@ -358,10 +372,9 @@ impl<W: Watch> Engine<'_, W> {
         let states = &self.states;
         let received = |send: u32| {
             let op = &schedule.ops[send as usize];
-            let receive = states.get(op.partner as usize);
-            op.pairing.is_fixed() && receive.is_some_and(|receive| receive.waits == DONE)
+            op.pairing.is_fixed() && op.partner != NOBODY && states.stage(op.partner) == DONE
         };
-        let progress = |op: u32| match states[op as usize].waits {
+        let progress = |op: u32| match states.stage(op) {
             DONE => Progress::Done,
             SENT | GRANTED if received(op) => Progress::Done,
             POSTED | SENT | MATCHED | GRANTED => Progress::Halfway,

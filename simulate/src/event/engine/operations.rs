@@ -5,23 +5,23 @@ use super::super::{
     EventError,
     log::What,
     schedule::{NOBODY, Op, Pairing},
-    state::{DONE, GRANTED, SENT, State},
+    state::{DONE, GRANTED, SENT},
     watch::{Piece, Watch},
 };
-use super::Engine;
+use super::{AHEAD, Delivered, Engine};
 use crate::loggops::MessageCost;
 
 impl<W: Watch> Engine<'_, W> {
     #[inline]
     pub(super) fn calc(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
-        let ready = self.states[op as usize].time;
+        let ready = self.states.time(op);
         let cpu = self.schedule.slots[rank as usize] as usize + record.cpu as usize;
         let slot = &mut self.slots[cpu];
         let start = ready.max(slot.cpu_free);
         let work = record.size as i64;
         let end = self.work.done(rank, &mut slot.met, start, work)?;
         slot.cpu_free = end;
-        self.states[op as usize].waits = DONE;
+        self.states.set_stage(op, DONE);
         self.calcs += 1;
         let (begun, ended) = self.watch.calc(Piece { op, rank, cpu, nic: cpu, start, end, work });
         self.release(self.schedule.start_successors(op), rank, start, begun);
@@ -32,7 +32,7 @@ impl<W: Watch> Engine<'_, W> {
     #[inline]
     pub(super) fn send(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
         let cost = self.costs.of(record.size)?;
-        let ready = self.states[op as usize].time;
+        let ready = self.states.time(op);
         let what = if self.handshake && cost.rendezvous { What::Request } else { What::Send };
         let piece = self.inject(ready, op, rank, record, &cost, what)?;
         let (begun, ended) = self.watch.sent(what, piece, &cost);
@@ -43,9 +43,8 @@ impl<W: Watch> Engine<'_, W> {
             self.release(self.schedule.successors(op), rank, end, ended);
         }
         let arrival = end + self.latency;
-        let state = &mut self.states[op as usize];
-        state.time = arrival;
-        state.waits = SENT;
+        self.states.set_time(op, arrival);
+        self.states.set_stage(op, SENT);
         if !record.pairing.is_fixed() {
             let first = self.schedule.first[record.peer as usize];
             self.queue.arrival(arrival, record.peer, first, op);
@@ -55,9 +54,22 @@ impl<W: Watch> Engine<'_, W> {
             self.there.insert(op);
         } else {
             // When it was posted is known there, and that is far away.
-            self.meet(record.partner, record.peer, arrival, arrival);
+            self.delivered(record.partner, record.peer, arrival);
         }
         Ok(())
+    }
+
+    /// A receive that has been posted got its message.
+    #[inline]
+    fn delivered(&mut self, op: u32, rank: u32, arrival: i64) {
+        if !self.ordered(rank).receives {
+            self.queue.operation(arrival, op, rank);
+            return;
+        }
+        if self.elsewhere.len() < AHEAD {
+            self.fetch(op, rank);
+        }
+        self.elsewhere.push_back(Delivered { op, rank, arrival });
     }
 
     /// The sender's part of a message, or of the request that goes ahead of one.
@@ -89,15 +101,15 @@ impl<W: Watch> Engine<'_, W> {
     /// The acknowledgement is there: the bytes may go.
     pub(super) fn payload(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
         let cost = self.costs.of(record.size)?;
-        let State { time, other: receive, .. } = self.states[op as usize];
-        let piece = self.inject(time, op, rank, record, &cost, What::Payload)?;
+        let receive = self.counterpart(op, record);
+        let piece = self.inject(self.states.time(op), op, rank, record, &cost, What::Payload)?;
         self.watch.sent(What::Payload, piece, &cost);
         let end = piece.end;
         let left = end + cost.transfer;
         self.end(rank, record.cpu, left);
         let moment = self.watch.left(op, rank, &cost);
         self.release(self.schedule.successors(op), rank, left, moment);
-        self.states[op as usize].time = end + self.latency;
+        self.states.set_time(op, end + self.latency);
         self.queue.operation(end + self.latency, receive, record.peer);
         Ok(())
     }
@@ -111,8 +123,8 @@ impl<W: Watch> Engine<'_, W> {
         record: &Op,
         arrival: i64,
     ) -> Result<(), EventError> {
-        let State { time: posted, waits, other } = self.states[op as usize];
-        let send = if record.pairing.is_fixed() { record.partner } else { other };
+        let posted = self.states.time(op);
+        let send = self.counterpart(op, record);
         let size = match record.pairing {
             // The message itself is far away in memory.
             Pairing::Fixed => record.size,
@@ -123,11 +135,15 @@ impl<W: Watch> Engine<'_, W> {
             let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
             return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
         }
-        if self.handshake && cost.rendezvous && waits != GRANTED {
+        if self.handshake && cost.rendezvous && self.states.stage(op) != GRANTED {
             let granted = posted.max(arrival) + self.latency;
             self.watch.granted(op, send, self.latency);
-            self.states[op as usize].waits = GRANTED;
-            self.states[send as usize] = State { time: granted, waits: GRANTED, other: op };
+            self.states.set_stage(op, GRANTED);
+            self.states.set_time(send, granted);
+            self.states.set_stage(send, GRANTED);
+            if !record.pairing.is_fixed() {
+                self.states.set_other(send, op);
+            }
             self.queue.operation(granted, send, self.schedule.rank_of(send));
             return Ok(());
         }
@@ -145,9 +161,9 @@ impl<W: Watch> Engine<'_, W> {
         let piece = Piece { op, rank, cpu, nic, start, end: taken, work: cost.cpu };
         let moment = self.watch.received(piece, send, &cost);
         self.received += 1;
-        self.states[op as usize].waits = DONE;
+        self.states.set_stage(op, DONE);
         if !record.pairing.is_fixed() {
-            self.states[send as usize].waits = DONE;
+            self.states.set_stage(send, DONE);
         }
         if cost.rendezvous && !self.handshake {
             let sender =
@@ -158,6 +174,12 @@ impl<W: Watch> Engine<'_, W> {
         }
         self.release(self.schedule.successors(op), rank, end, moment);
         Ok(())
+    }
+
+    /// The other end of an operation's message, once it is known.
+    #[inline]
+    pub(super) fn counterpart(&self, op: u32, record: &Op) -> u32 {
+        if record.pairing.is_fixed() { record.partner } else { self.states.other(op) }
     }
 
     #[inline]
