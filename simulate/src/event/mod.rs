@@ -10,6 +10,7 @@ mod by_rank;
 mod cost;
 mod engine;
 mod error;
+mod floors;
 mod introsort;
 mod labels;
 mod log;

@@ -2,7 +2,10 @@
 //! What is left is first come first served within a channel (same source, target and tag), or, at a
 //! target that has wildcards, a search.
 
-use super::schedule::{ANY, Kind, NOBODY, Pairing, Schedule};
+use super::{
+    floors::Floors,
+    schedule::{ANY, Kind, NOBODY, Pairing, Schedule},
+};
 
 /// One end of a message on its way to a target: (source, tag, operation).
 type End = (u32, u32, u32);
@@ -13,6 +16,7 @@ pub(crate) fn settle(schedule: &mut Schedule) {
     let (begins, sends) = sends_by_target(schedule, ranks);
     let mut channels = 0;
     let mut searches = 0;
+    let mut floors = Floors::default();
     let (mut incoming, mut wanted): (Vec<End>, Vec<End>) = (Vec::new(), Vec::new());
     for target in 0..ranks {
         let sends = &sends[begins[target]..begins[target + 1]];
@@ -39,7 +43,7 @@ pub(crate) fn settle(schedule: &mut Schedule) {
         }));
         incoming.sort_unstable();
         wanted.sort_unstable();
-        pair(schedule, target, &incoming, &wanted, &mut channels);
+        pair(schedule, target, &incoming, &wanted, &mut channels, &mut floors);
     }
     schedule.channels = channels;
     schedule.searches = searches;
@@ -93,6 +97,7 @@ fn pair(
     incoming: &[End],
     wanted: &[End],
     channels: &mut u32,
+    floors: &mut Floors,
 ) {
     let (mut i, mut w) = (0, 0);
     while i < incoming.len() || w < wanted.len() {
@@ -104,19 +109,26 @@ fn pair(
         i += sends.len();
         w += receives.len();
         let first = |ends: &[End]| ends.first().map(|end| schedule.ops[end.2 as usize]);
-        // In a fixed order at both ends the n-th message is for the n-th receive. On several CPUs
-        // or NICs one message may overtake another all the same.
-        let in_order = schedule.ordered[source as usize].local
-            && schedule.ordered[target].receives
-            && first(sends).is_some_and(|a| {
+        let same_slots = || {
+            first(sends).is_some_and(|a| {
                 sends.iter().all(|end| {
                     let b = &schedule.ops[end.2 as usize];
                     (a.cpu, a.nic) == (b.cpu, b.nic)
                 })
-            });
+            })
+        };
+        let mut in_turn = |rank: u32, settled: bool, ends: &[End]| {
+            settled || floors.in_turn(schedule, rank, ends.iter().map(|end| end.2))
+        };
         if sends.is_empty() || receives.is_empty() {
             // Fixed to nobody, as they were built.
-        } else if (sends.len(), receives.len()) == (1, 1) || in_order {
+        } else if (sends.len(), receives.len()) == (1, 1)
+            // In a fixed order at both ends the n-th message is for the n-th receive. On several CPUs
+            // or NICs one message may overtake another all the same.
+            || same_slots()
+                && in_turn(source, schedule.ordered[source as usize].local, sends)
+                && in_turn(target as u32, schedule.ordered[target].receives, receives)
+        {
             for at in 0..sends.len().max(receives.len()) {
                 let send = sends.get(at).map(|end| end.2);
                 let receive = receives.get(at).map(|end| end.2);
@@ -143,7 +155,7 @@ fn pair(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ScheduleBuilder, WILDCARD};
+    use super::super::{OpId, ScheduleBuilder, WILDCARD};
     use super::*;
 
     #[test]
@@ -159,6 +171,28 @@ mod tests {
         let partners: Vec<_> = schedule.ops[..4].iter().map(|op| op.partner).collect();
         assert_eq!(partners, [2, 3, 0, 1]);
         assert_eq!((schedule.channels, schedule.searches), (0, 0));
+    }
+
+    /// Two neighbours, step after step: within a step in any order.
+    #[test]
+    fn messages_of_steps_that_wait_for_each_other_are_paired_once_and_for_all() {
+        for (waits, channels) in [(true, 0), (false, 2)] {
+            let mut b = ScheduleBuilder::new(2);
+            for rank in 0..2 {
+                b.begin_rank();
+                let mut before: Vec<OpId> = Vec::new();
+                for _ in 0..3 {
+                    let calc = b.calc(5, 0);
+                    before.iter().for_each(|&on| b.requires(calc, on));
+                    before = vec![b.send(1, 1 - rank, 0, 0, 0), b.recv(1, 1 - rank, 0, 0, 0)];
+                    before.iter().for_each(|&op| b.requires(op, calc));
+                    before.truncate(if waits { 2 } else { 0 });
+                }
+            }
+            let schedule = b.finish().unwrap();
+            assert_eq!(schedule.channels, channels);
+            assert_eq!(schedule.partner(1), waits.then_some(11));
+        }
     }
 
     #[test]

@@ -140,6 +140,49 @@ pub(crate) fn reacting(reactions: &[Reaction]) -> Schedule {
     builder.finish().unwrap()
 }
 
+/// Messages of a step: from, to, bytes, tag, CPU and NIC of both ends.
+pub(crate) type Phase = (Vec<(u32, u32, u64, u32, u8)>, u8);
+
+pub(crate) fn phases() -> impl Strategy<Value = Vec<Phase>> {
+    let slot = prop_oneof![4 => Just(0u8), 1 => Just(1)];
+    let message = (0..RANKS, 0..RANKS, 0u64..3, 0u32..2, slot);
+    prop::collection::vec((prop::collection::vec(message, 1..10), any::<u8>()), 1..6)
+}
+
+/// Programs in steps: all messages of a step after its calc, the calc of the next step after them. On the
+/// ranks whose lower bit is set but for the first one; where the upper bit is set the first one comes
+/// after the last one.
+pub(crate) fn in_phases(phases: &[Phase]) -> Schedule {
+    let mut builder = ScheduleBuilder::new(RANKS);
+    for rank in 0..RANKS {
+        builder.begin_rank();
+        let mut before: Vec<OpId> = Vec::new();
+        for (messages, bits) in phases {
+            let [loose, late] = [rank, rank + RANKS].map(|bit| bits >> bit & 1 == 1);
+            let calc = builder.calc(i64::from(rank) * UNIT, 0);
+            for &on in before.iter().skip(usize::from(loose)) {
+                builder.requires(calc, on);
+            }
+            before.clear();
+            for &(from, to, bytes, tag, slot) in messages {
+                let sent = (from == rank).then(|| builder.send(bytes, to, tag, slot, slot));
+                let received = (to == rank).then(|| builder.recv(2, from, tag, slot, slot));
+                for op in sent.into_iter().chain(received) {
+                    builder.requires(op, calc);
+                    before.push(op);
+                }
+            }
+            if let [first, .., last] = before[..]
+                && late
+            {
+                builder.requires(first, last);
+            }
+            before.push(calc);
+        }
+    }
+    builder.finish().unwrap()
+}
+
 #[derive(Clone, Copy)]
 enum Step {
     Calc(i64),

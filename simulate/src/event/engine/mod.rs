@@ -228,6 +228,10 @@ impl<W: Watch> Engine<'_, W> {
             if let Some((op, rank)) = self.queue.upcoming(AHEAD) {
                 self.fetch(op, rank);
             }
+            if let Some((op, _)) = self.queue.upcoming(AHEAD / 2) {
+                // Its record has come meanwhile.
+                prefetch(&self.schedule.edges, self.schedule.ops[op as usize].successors as usize);
+            }
             match event {
                 Event::Operation { op, rank } => self.due(time, op, rank)?,
                 Event::Arrival { send } => {

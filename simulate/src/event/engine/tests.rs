@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 
 use super::super::schedule::Pairing;
-use super::super::sketch::{coarse_params, params, reacting, reactions, schedule, sketches};
+use super::super::sketch::{
+    coarse_params, in_phases, params, phases, reacting, reactions, schedule, sketches,
+};
 use super::*;
 use crate::noise::{Model, Noise, Offsets, Timeline};
 
@@ -61,6 +63,19 @@ proptest! {
         reactions in reactions(), params in coarse_params(), seed: u64,
     ) {
         both_ways(&reacting(&reactions), &params, seed)?;
+    }
+
+    #[test]
+    fn messages_of_step_after_step_find_the_receives_they_would_find_by_search(
+        phases in phases(), params in coarse_params(), seed: u64,
+    ) {
+        let schedule = in_phases(&phases);
+        both_ways(&schedule, &params, seed)?;
+        let noise = noise(Model::LogGopSim);
+        let noise = noise.run(seed, 0);
+        let [fixed, searched] = [&schedule, &searching(schedule.clone())]
+            .map(|schedule| super::super::peer::run(schedule, &params, &noise));
+        prop_assert_eq!(fixed, searched);
     }
 
     #[test]
