@@ -17,11 +17,11 @@ impl Lookup {
     /// The ends must rise, and there must be fewer than 4 billion. Beyond the last detour the next one
     /// starts at `again`.
     pub fn new(mut detours: Vec<[i64; 2]>, span: i64, again: i64) -> Lookup {
-        // About as many stretches as detours: the scan after the look-up is short, and the table does
-        // not push the detours out of the cache.
-        let wanted = (detours.len() as i64).clamp(1, 1 << 22);
+        // As many stretches as detours, or half as many: the scan after the look-up is short, and the
+        // table does not push the detours out of the cache.
+        let most = (detours.len() as i64).clamp(1, 1 << 22);
         let mut shift = 0;
-        while (span >> shift) >= wanted * 2 {
+        while (span >> shift) >= most {
             shift += 1;
         }
         let stretches = (span >> shift) as usize + 1;
