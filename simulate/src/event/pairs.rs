@@ -1,68 +1,37 @@
 //! Settles beforehand which receive gets which message, as far as that does not depend on the times.
-//! What is left is first come first served within a channel (same source, target and tag), or, at a
-//! target that has wildcards, a search.
+//! What is left is first come first served within a channel (same source, target and tag), or, where
+//! receives have wildcards, a search among the messages that could be meant.
 
 use super::{
     floors::Floors,
     schedule::{ANY, Kind, NOBODY, Pairing, Schedule},
 };
 
-/// One end of a message on its way to a target: (source, tag, operation).
+/// One end of a message on its way to a target: (tag, source, operation).
 type End = (u32, u32, u32);
 
 pub(crate) fn settle(schedule: &mut Schedule) {
     let ranks = schedule.ranks() as usize;
-    let searching = searching(schedule);
     let (begins, sends) = sends_by_target(schedule, ranks);
-    let mut channels = 0;
-    let mut searches = 0;
-    let mut floors = Floors::default();
+    let mut pairs = Pairs { schedule, channels: 0, searches: 0, floors: Floors::default() };
     let (mut incoming, mut wanted): (Vec<End>, Vec<End>) = (Vec::new(), Vec::new());
     for target in 0..ranks {
+        let ops = &pairs.schedule.ops;
         let sends = &sends[begins[target]..begins[target + 1]];
-        let receives = schedule.of_rank(target as u32);
-        if searching[target] {
-            for op in sends.iter().map(|&(_, op)| op).chain(receives) {
-                let op = &mut schedule.ops[op as usize];
-                // Its own sends are another target's business.
-                if op.kind == Kind::Recv || op.peer as usize == target && op.kind == Kind::Send {
-                    op.pairing = Pairing::Search;
-                    op.partner = searches;
-                }
-            }
-            searches += 1;
-            continue;
-        }
         incoming.clear();
-        incoming
-            .extend(sends.iter().map(|&(source, op)| (source, schedule.ops[op as usize].tag, op)));
+        incoming.extend(sends.iter().map(|&(source, op)| (ops[op as usize].tag, source, op)));
         wanted.clear();
-        wanted.extend(receives.filter_map(|index| {
-            let op = &schedule.ops[index as usize];
-            (op.kind == Kind::Recv).then_some((op.peer, op.tag, index))
+        wanted.extend(pairs.schedule.of_rank(target as u32).filter_map(|index| {
+            let op = &ops[index as usize];
+            (op.kind == Kind::Recv).then_some((op.tag, op.peer, index))
         }));
         incoming.sort_unstable();
         wanted.sort_unstable();
-        pair(schedule, target, &incoming, &wanted, &mut channels, &mut floors);
+        pairs.at_target(target, &incoming, &wanted);
     }
+    let Pairs { channels, searches, .. } = pairs;
     schedule.channels = channels;
     schedule.searches = searches;
-}
-
-/// Targets at which a message may have several receives to choose from by wildcard.
-fn searching(schedule: &Schedule) -> Vec<bool> {
-    let mut searching = vec![false; schedule.ranks() as usize];
-    for rank in 0..schedule.ranks() {
-        for op in schedule.of_rank(rank) {
-            let op = &schedule.ops[op as usize];
-            match op.kind {
-                Kind::Recv if op.peer == ANY || op.tag == ANY => searching[rank as usize] = true,
-                Kind::Send if op.tag == ANY => searching[op.peer as usize] = true,
-                _ => {}
-            }
-        }
-    }
-    searching
 }
 
 /// (source, operation) of all sends, those to target t from `begins[t]` to `begins[t + 1]`.
@@ -90,65 +59,109 @@ fn sends_by_target(schedule: &Schedule, ranks: usize) -> (Vec<usize>, Vec<(u32, 
     (begins, sends)
 }
 
-/// Both lists sorted by source, tag and program order.
-fn pair(
-    schedule: &mut Schedule,
-    target: usize,
-    incoming: &[End],
-    wanted: &[End],
-    channels: &mut u32,
-    floors: &mut Floors,
-) {
-    let (mut i, mut w) = (0, 0);
-    while i < incoming.len() || w < wanted.len() {
-        let key = |end: Option<&End>| end.map_or((u32::MAX, u32::MAX), |end| (end.0, end.1));
-        let (source, tag) = key(incoming.get(i)).min(key(wanted.get(w)));
-        let same = |end: &&End| (end.0, end.1) == (source, tag);
-        let sends = &incoming[i..][..incoming[i..].iter().take_while(same).count()];
-        let receives = &wanted[w..][..wanted[w..].iter().take_while(same).count()];
-        i += sends.len();
-        w += receives.len();
-        let first = |ends: &[End]| ends.first().map(|end| schedule.ops[end.2 as usize]);
-        let same_slots = || {
-            first(sends).is_some_and(|a| {
-                sends.iter().all(|end| {
-                    let b = &schedule.ops[end.2 as usize];
-                    (a.cpu, a.nic) == (b.cpu, b.nic)
-                })
-            })
-        };
-        let mut in_turn = |rank: u32, settled: bool, ends: &[End]| {
-            settled || floors.in_turn(schedule, rank, ends.iter().map(|end| end.2))
-        };
-        if sends.is_empty() || receives.is_empty() {
-            // Fixed to nobody, as they were built.
-        } else if (sends.len(), receives.len()) == (1, 1)
-            // In a fixed order at both ends the n-th message is for the n-th receive. On several CPUs
-            // or NICs one message may overtake another all the same.
-            || same_slots()
-                && in_turn(source, schedule.ordered[source as usize].local, sends)
-                && in_turn(target as u32, schedule.ordered[target].receives, receives)
-        {
-            for at in 0..sends.len().max(receives.len()) {
-                let send = sends.get(at).map(|end| end.2);
-                let receive = receives.get(at).map(|end| end.2);
-                let size = |op: Option<u32>| op.map(|op| schedule.ops[op as usize].size);
-                let uneven = size(send) != size(receive);
-                for (one, other) in [(send, receive), (receive, send)] {
-                    if let Some(one) = one {
-                        let op = &mut schedule.ops[one as usize];
-                        op.partner = other.unwrap_or(NOBODY);
-                        op.pairing = if uneven { Pairing::Uneven } else { Pairing::Fixed };
-                    }
+struct Pairs<'a> {
+    schedule: &'a mut Schedule,
+    channels: u32,
+    searches: u32,
+    floors: Floors,
+}
+
+impl Pairs<'_> {
+    /// Both lists are in order, which puts wildcards last.
+    fn at_target(&mut self, target: usize, incoming: &[End], wanted: &[End]) {
+        let any_tag = |ends: &[End]| ends.last().is_some_and(|end| end.0 == ANY);
+        if any_tag(incoming) || any_tag(wanted) {
+            self.search(incoming, wanted);
+        } else if wanted.iter().all(|end| end.1 != ANY) {
+            self.pair(target, incoming, wanted);
+        } else {
+            // From anyone, but each tag is for itself.
+            let mut incoming = incoming;
+            for wanted in wanted.chunk_by(|a, b| a.0 == b.0) {
+                let tag = wanted[0].0;
+                let begin = incoming.partition_point(|end| end.0 < tag);
+                let (same, rest) = incoming[begin..]
+                    .split_at(incoming[begin..].partition_point(|end| end.0 == tag));
+                incoming = rest;
+                if wanted.last().is_some_and(|end| end.1 == ANY) {
+                    self.search(same, wanted);
+                } else {
+                    self.pair(target, same, wanted);
                 }
             }
-        } else {
-            for end in sends.iter().chain(receives) {
-                let op = &mut schedule.ops[end.2 as usize];
-                op.pairing = Pairing::Channel;
-                op.partner = *channels;
+        }
+    }
+
+    /// Without wildcards.
+    fn pair(&mut self, target: usize, incoming: &[End], wanted: &[End]) {
+        let (mut i, mut w) = (0, 0);
+        while i < incoming.len() || w < wanted.len() {
+            let key = |end: Option<&End>| end.map_or((u32::MAX, u32::MAX), |end| (end.0, end.1));
+            let (tag, source) = key(incoming.get(i)).min(key(wanted.get(w)));
+            let same = |end: &&End| (end.0, end.1) == (tag, source);
+            let sends = &incoming[i..][..incoming[i..].iter().take_while(same).count()];
+            let receives = &wanted[w..][..wanted[w..].iter().take_while(same).count()];
+            i += sends.len();
+            w += receives.len();
+            if sends.is_empty() || receives.is_empty() {
+                // Fixed to nobody, as they were built.
+            } else if (sends.len(), receives.len()) == (1, 1)
+                || self.in_order(source as usize, sends, target, receives)
+            {
+                self.fix(sends, receives);
+            } else {
+                self.each(sends, receives, Pairing::Channel, self.channels);
+                self.channels += 1;
             }
-            *channels += 1;
+        }
+    }
+
+    /// Any of these messages may be for any of these receives.
+    fn search(&mut self, sends: &[End], receives: &[End]) {
+        self.each(sends, receives, Pairing::Search, self.searches);
+        self.searches += 1;
+    }
+
+    fn each(&mut self, sends: &[End], receives: &[End], pairing: Pairing, partner: u32) {
+        for end in sends.iter().chain(receives) {
+            let op = &mut self.schedule.ops[end.2 as usize];
+            op.pairing = pairing;
+            op.partner = partner;
+        }
+    }
+
+    /// Whether the messages come one after the other, and the receives are posted so. On several CPUs or
+    /// NICs one message may overtake another all the same.
+    fn in_order(&mut self, source: usize, sends: &[End], target: usize, receives: &[End]) -> bool {
+        let Pairs { schedule, floors, .. } = self;
+        let slots = |end: &End| {
+            let op = &schedule.ops[end.2 as usize];
+            (op.cpu, op.nic)
+        };
+        let mut in_turn = |rank: usize, settled: bool, ends: &[End]| {
+            settled || floors.in_turn(schedule, rank as u32, ends.iter().map(|end| end.2))
+        };
+        sends.windows(2).all(|pair| slots(&pair[0]) == slots(&pair[1]))
+            && in_turn(source, schedule.ordered[source].local, sends)
+            && in_turn(target, schedule.ordered[target].receives, receives)
+    }
+
+    /// The n-th message is for the n-th receive.
+    fn fix(&mut self, sends: &[End], receives: &[End]) {
+        let ops = &mut self.schedule.ops;
+        for at in 0..sends.len().max(receives.len()) {
+            let send = sends.get(at).map(|end| end.2);
+            let receive = receives.get(at).map(|end| end.2);
+            let size = |op: Option<u32>| op.map(|op| ops[op as usize].size);
+            let pairing =
+                if size(send) == size(receive) { Pairing::Fixed } else { Pairing::Uneven };
+            for (one, other) in [(send, receive), (receive, send)] {
+                if let Some(one) = one {
+                    let op = &mut ops[one as usize];
+                    op.partner = other.unwrap_or(NOBODY);
+                    op.pairing = pairing;
+                }
+            }
         }
     }
 }
@@ -211,5 +224,23 @@ mod tests {
         let found: Vec<_> = schedule.ops[..6].iter().map(|op| (op.pairing, op.partner)).collect();
         let (channel, search) = ((Pairing::Channel, 0), (Pairing::Search, 0));
         assert_eq!(found, [channel, channel, search, channel, channel, search]);
+    }
+
+    #[test]
+    fn who_receives_from_anyone_searches_among_messages_of_that_tag() {
+        let mut b = ScheduleBuilder::new(2);
+        b.begin_rank();
+        for tag in [7, 8, 9, 7] {
+            b.send(1, 1, tag, 0, 0);
+        }
+        b.begin_rank();
+        for (from, tag) in [(WILDCARD, 7), (0, 7), (0, 9), (WILDCARD, 8), (0, 5)] {
+            b.recv(1, from, tag, 0, 0);
+        }
+        let schedule = b.finish().unwrap();
+        let found: Vec<_> = schedule.ops[..9].iter().map(|op| (op.pairing, op.partner)).collect();
+        let (seven, eight) = ((Pairing::Search, 0), (Pairing::Search, 1));
+        let (nine, none) = (|other| (Pairing::Fixed, other), (Pairing::Fixed, NOBODY));
+        assert_eq!(found, [seven, eight, nine(6), seven, seven, seven, nine(2), eight, none]);
     }
 }
