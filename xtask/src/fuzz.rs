@@ -105,15 +105,17 @@ fn nightly(directory: &Path) -> Command {
 mod tests {
     use super::*;
 
-    /// A target without seeds, or one that the manifest does not know, is never run.
+    /// A target without seeds, or one that the manifest or the list of cases does not know, is never run.
     #[test]
-    fn every_target_has_seeds_and_is_in_the_manifest() {
+    fn every_target_has_seeds_and_is_listed() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("the manifest");
+        let cases = fs::read_to_string(directory.join("../fuzz-cases/src/lib.rs")).expect("cases");
         let targets = targets(&directory).expect("targets");
         assert!(!targets.is_empty());
         for target in targets {
             assert!(manifest.contains(&format!("name = \"{target}\"")), "{target}");
+            assert!(cases.contains(&format!("(\"{target}\", ")), "{target}");
             let seeds = fs::read_dir(directory.join("seeds").join(&target)).expect("seeds");
             assert!(seeds.count() > 0, "{target}");
         }
