@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use trace::{Manifest, Overwrite, Reader, Writer};
 
-use crate::{Verbosity, cli, record, simulate::shard};
+use crate::{Verbosity, cli, open, record, simulate::shard};
 
 pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     let mut shares: Vec<&PathBuf> = Vec::new();
@@ -40,10 +40,7 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     }
     let job = traces.iter().find_map(|trace| trace.manifest().job_id.clone());
     let path = output(options.output.as_deref(), job.as_deref());
-    // A file that is read must not be written over.
-    if let Some(same) = options.files.iter().find(|file| is_same(file, &path)) {
-        bail!("{} is one of the traces: name another file with -o", same.display());
-    }
+    open::not_over(&options.files, &path)?;
     let manifest =
         trace::merge(&traces, |manifest| Writer::create(&path, Overwrite::Yes, manifest))
             .with_context(|| format!("cannot merge into {}", path.display()))?;
@@ -77,9 +74,4 @@ fn skew(manifest: &Manifest) -> f64 {
 
 fn output(asked: Option<&Path>, job: Option<&str>) -> PathBuf {
     record::fill_in(asked.unwrap_or(Path::new("detour-%j.detour")), job)
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
-    real(one).is_some_and(|one| real(other) == Some(one))
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use trace::{Overwrite, Reader, TraceError, Writer, import};
 
 pub trait Input: Read + Seek {}
@@ -87,6 +87,16 @@ pub fn pick(
         .and_then(|index| runs.get(index))
         .cloned()
         .with_context(|| format!("{name} holds {} runs; there is no #{number}", runs.len()))
+}
+
+/// A file that is read is not written over.
+pub fn not_over(inputs: &[PathBuf], output: &Path) -> Result<()> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let output = real(output);
+    match inputs.iter().find(|input| output.is_some() && real(input) == output) {
+        Some(input) => bail!("{} would be overwritten: name another file", input.display()),
+        None => Ok(()),
+    }
 }
 
 /// Writes a whole file of text.

@@ -1,6 +1,6 @@
 //! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
 
-use trace::{Class, Mode, Trailer};
+use trace::{Class, Mode, Trailer, outside_names};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
@@ -139,15 +139,6 @@ fn attributed(account: &Account) -> Attributed {
     Attributed {
         time_pct: share(account.named_ns, account.len_ns),
         count_pct: share(account.named_detours, account.detours),
-    }
-}
-
-/// What time that no record explains is called, below 1 us and from there on. Without kernel records
-/// nothing is known to lie outside the kernel.
-pub(crate) fn outside_names(mode: Mode) -> [&'static str; 2] {
-    match mode {
-        Mode::ProbeOnly | Mode::Imported => ["unattributed_short", "unattributed_long"],
-        _ => ["microarchitecture", "hypervisor_or_smi"],
     }
 }
 

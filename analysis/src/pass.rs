@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use trace::{Block, Class, Detour, Record, RecordFlags, Source};
+use trace::{Block, Class, Detour, LONG_NS, Record, RecordFlags, Source};
 
 use crate::costs::{Costs, Distribution};
 use crate::lanes::LaneState;
@@ -14,9 +14,6 @@ use crate::rows::{CpuSlots, Room, Rows};
 use crate::starts::Budget;
 use crate::summary::Beside;
 use crate::{Contents, Summary, finish};
-
-/// Where time outside the kernel stops being the processor's own business.
-pub(crate) const LONG_NS: u64 = 1_000;
 
 /// Detours, how long, and how much of them named sources explain.
 #[derive(Clone, Copy, Default)]

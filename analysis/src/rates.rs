@@ -8,7 +8,6 @@ use trace::{Block, Class, RecordFlags, Source};
 
 use crate::Contents;
 use crate::finish::basis;
-use crate::pass::LONG_NS;
 use crate::rows::{Rows, at};
 use crate::summary::CostBasis;
 
@@ -117,7 +116,7 @@ impl RateCounter {
             let index = when(detour.start_ns);
             self.detours[index].add(true, detour.len_ns);
             if detour.outside_ns > 0 {
-                let which = usize::from(detour.outside_ns >= LONG_NS);
+                let which = trace::outside_kind(detour.outside_ns);
                 self.outside[which][index].add(true, detour.outside_ns);
             }
         }
@@ -159,7 +158,7 @@ impl RateCounter {
                 cells,
             });
         }
-        let named = crate::finish::outside_names(manifest.mode);
+        let named = trace::outside_names(manifest.mode);
         for (name, cells) in named.into_iter().zip(self.outside) {
             if cells.iter().any(|cell| cell.count > 0) {
                 sources.push(SourceRates {

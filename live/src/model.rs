@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use trace::{
-    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, Source, SourceId,
+    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Record, RecordFlags, Source, SourceId,
+    outside_kind, outside_names,
 };
 
 use crate::{
@@ -15,8 +16,6 @@ use crate::{
     window::{BUCKET_NS, Sum, WINDOW, bucket},
 };
 
-/// Where time outside the kernel stops being the processor's own business, as in the report.
-const LONG_NS: u64 = 1_000;
 /// Full buckets of each sliding span.
 const SPAN_BUCKETS: [u64; 2] = [4, WINDOW];
 /// Threads of a program come and go by the thousand; so many can be told apart.
@@ -39,11 +38,8 @@ pub struct Model {
 impl Model {
     pub fn new(manifest: Manifest) -> Model {
         let mut rows = Rows::default();
-        let names = match manifest.mode {
-            Mode::ProbeOnly | Mode::Imported => ["unattributed_short", "unattributed_long"],
-            _ => ["microarchitecture", "hypervisor_or_smi"],
-        };
-        let outside = names.map(|name| rows.row(Class::OutsideKernel, name, None, false));
+        let outside = outside_names(manifest.mode)
+            .map(|name| rows.row(Class::OutsideKernel, name, None, false));
         let lanes = manifest.lanes.iter().cloned().map(LaneState::new).collect();
         Model {
             manifest,
@@ -122,7 +118,7 @@ impl Model {
         lane.see(start, length);
         lane.take(class, start, length, cost);
         // Where there are detours they are what is marked.
-        if self.manifest.mode == Mode::KernelOnly {
+        if self.manifest.mode == trace::Mode::KernelOnly {
             lane.mark(class, start, record.net_ns, class == Class::Thread);
         }
     }
@@ -134,7 +130,7 @@ impl Model {
         let class = most.and_then(|record| self.rows.class(record.source));
         let class = class.unwrap_or(Class::OutsideKernel);
         if detour.outside_ns > 0 {
-            let row = self.outside[usize::from(detour.outside_ns >= LONG_NS)];
+            let row = self.outside[outside_kind(detour.outside_ns)];
             self.rows.add_to(row, true, start, length, detour.outside_ns);
         }
         let Some(lane) = self.lanes.get_mut(lane.0 as usize) else { return };

@@ -2,11 +2,12 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use simulate::goal::{CalcUnit, Form};
 
 use super::file::{self, FormName};
+use crate::open;
 
 #[derive(Args)]
 #[group(skip)]
@@ -35,12 +36,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Some(to) if to != from => (from, to),
         _ => (smallest, smallest),
     };
-    let same = options.output.as_ref().is_some_and(|output| {
-        let real = |path: &PathBuf| path.canonicalize().ok();
-        real(output).is_some_and(|output| real(&options.file) == Some(output))
-    });
-    if same {
-        bail!("{} would be overwritten: name another file", options.file.display());
+    if let Some(output) = &options.output {
+        open::not_over(std::slice::from_ref(&options.file), output)?;
     }
     let (schedule, form) = file::read_as_it_is(&options.file, from)?;
     let form = match (options.to, form) {

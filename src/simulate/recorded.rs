@@ -5,12 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result};
 use simulate::noise::Composed;
-use trace::{Class, Lane, LaneId, RecordFlags};
+use trace::{Class, Lane, LaneId, RecordFlags, outside_kind, outside_names};
 
 use crate::open::AnyReader;
-
-/// Where time outside the kernel stops being the processor's own business, as in the report.
-const LONG_NS: u64 = 1_000;
 
 /// A row of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +73,7 @@ impl Recorded {
             source.program |= row.pids.iter().any(|pid| processes.contains(pid));
             source_of.push(number);
         }
-        for name in ["microarchitecture", "hypervisor_or_smi"] {
+        for name in outside_names(reader.manifest().mode) {
             sources.push(Source {
                 class: Class::OutsideKernel,
                 name: name.to_owned(),
@@ -129,7 +126,7 @@ impl Recorded {
         let short = self.sources.len() as u32 - 2;
         for block in reader.blocks_of(id) {
             for (detour, records) in block?.composed() {
-                let outside = if detour.outside_ns < LONG_NS { short } else { short + 1 };
+                let outside = short + outside_kind(detour.outside_ns) as u32;
                 let named = records
                     .iter()
                     .filter(|record| !record.flags.contains(RecordFlags::BASELINE))

@@ -3,13 +3,15 @@
 //! Recordings often run as root, and people write into shared directories. Whoever can plant
 //! something there must not choose what gets overwritten, nor own what root writes: names are not
 //! followed through a symbolic link, only regular files are written to, and root leaves alone what
-//! somebody else put into a directory that is open to others.
+//! somebody else put into a directory that is open to others. And a mistyped name does not cost a
+//! recording: only another recording goes over it.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::TraceError;
+use crate::format::v1::MAGIC;
 
 /// What to do when the file exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +25,25 @@ pub enum Overwrite {
     Append,
 }
 
-/// Creates a file, or opens one that may be written to.
+/// Creates a file, or opens one that may be written to, for anything but a recording.
 pub fn create(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
+    if is_recording(path) {
+        return Err(TraceError::IsRecording { file: path.display().to_string() });
+    }
+    create_recording(path, overwrite)
+}
+
+fn is_recording(path: &Path) -> bool {
+    let mut begin = [0; MAGIC.len()];
+    let read = |mut file: File| file.read_exact(&mut begin);
+    // What is no regular file might block, and is refused anyway.
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+        && File::open(path).and_then(read).is_ok()
+        && begin == MAGIC
+}
+
+/// The same for a recording.
+pub(crate) fn create_recording(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
     let file = || path.display().to_string();
     if let Ok(existing) = fs::symlink_metadata(path) {
         if overwrite == Overwrite::No {

@@ -21,6 +21,9 @@ pub enum TraceError {
     #[error("{file} is {what}: nothing is written through it; give the name of a regular file")]
     NotAFile { file: String, what: &'static str },
 
+    #[error("{file} is a recording, and this is none: give another name, or remove it first")]
+    IsRecording { file: String },
+
     #[error("root does not write to {file}: {why}. Remove it, or choose another name or directory")]
     Planted { file: String, why: &'static str },
 

@@ -11,6 +11,7 @@ pub mod import;
 pub mod manifest;
 mod merge;
 pub mod model;
+mod outside;
 mod reader;
 mod writer;
 
@@ -19,5 +20,6 @@ pub use error::TraceError;
 pub use manifest::*;
 pub use merge::{MergeError, merge};
 pub use model::*;
+pub use outside::{LONG_NS, outside_kind, outside_names};
 pub use reader::{BlockInfo, Blocks, Damage, Reader};
 pub use writer::{BLOCK_EVENTS, Writer};

@@ -53,7 +53,7 @@ impl Writer<File> {
         manifest: &Manifest,
     ) -> Result<Self, TraceError> {
         let path = path.as_ref();
-        let out = create::create(path, overwrite)?;
+        let out = create::create_recording(path, overwrite)?;
         Writer::start(out, path.display().to_string(), Some(create::cut_back), manifest)
     }
 }
