@@ -81,10 +81,19 @@ pub fn can(job: &Job) -> bool {
     .is_continue()
 }
 
-/// A gap that is no longer than the CPU's part never makes anybody wait.
+/// A gap that is over when the CPU's part is never makes anybody wait: not the next send, and not the
+/// next message, whose last byte comes the later the larger it is.
 fn gaps_matter(job: &Job) -> bool {
+    let mut longest = 0;
+    let _ = job.rounds(&mut |_, round| {
+        longest = round.iter().fold(longest, |most, priced| most.max(priced.cost.transfer));
+        ControlFlow::<()>::Continue(())
+    });
     job.rounds(&mut |_, round| {
-        let waits = round.iter().any(|priced| priced.cost.gap > priced.cost.cpu);
+        let waits = round.iter().any(|priced| {
+            let cost = &priced.cost;
+            cost.gap - cost.transfer + longest > cost.cpu
+        });
         if waits { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
     .is_break()

@@ -48,7 +48,10 @@ proptest! {
         timelines in prop::collection::vec(timeline(), 1..4),
         ranks in 2u64..600,
         (latency, overhead, gap) in (0i64..50, 0i64..20, 0i64..40),
-        (op, power) in (prop::sample::select(vec![Op::Barrier, Op::Allreduce]), any::<bool>()),
+        (op, power) in (
+            prop::sample::select(vec![Op::Barrier, Op::Allreduce, Op::Allgather]), any::<bool>(),
+        ),
+        per_byte in (0i64..4_000, 0i64..4_000),
         (compute, iterations) in (0i64..300, 1u64..4),
         (seed, repeat) in (any::<u64>(), any::<bool>()),
     ) {
@@ -57,9 +60,9 @@ proptest! {
             latency,
             overhead,
             gap,
-            gap_per_byte_fs: 3_000,
-            overhead_per_byte_fs: 1_000,
-            eager_limit: 1_000,
+            gap_per_byte_fs: per_byte.0,
+            overhead_per_byte_fs: per_byte.1,
+            eager_limit: 10_000,
         };
         let shape = Shape { op, ranks, bytes: 8, arity: 2, segment: None };
         let job = Job::new(Collective::new(None, shape).unwrap(), params).unwrap();
