@@ -164,7 +164,7 @@ pub(crate) struct Buffers {
     /// Of each message whose pairing is fixed the end that came first, sent or posted: whether it is
     /// there is asked by the other end, and the states are far apart.
     pub there: Bits,
-    /// Sends and calcs of each rank that are in the queue.
+    /// Sends and calcs of each rank that are in the queue, and receives that are to be posted.
     pub waiting: Vec<u32>,
 }
 

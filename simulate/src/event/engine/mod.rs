@@ -22,7 +22,7 @@ use super::{
     matching::Matcher,
     queue::{Event, Queue},
     recorder::Recorder,
-    schedule::{Kind, NOBODY, Ordered, Schedule},
+    schedule::{Kind, NOBODY, Op, Ordered, Schedule},
     state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, States},
     stuck::{self, Progress},
     watch::{Nobody, Watch},
@@ -86,7 +86,7 @@ pub(crate) fn run(
     rendezvous: Rendezvous,
     noise: &RunNoise,
 ) -> Result<Outcome, EventError> {
-    let queue_all = only_time_orders(params, rendezvous);
+    let queue_all = only_time_orders(schedule, params, rendezvous);
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, Nobody)
 }
 
@@ -99,15 +99,18 @@ pub(crate) fn record(
     noise: &RunNoise,
     log: &mut Log,
 ) -> Result<Outcome, EventError> {
-    let queue_all = only_time_orders(params, rendezvous);
+    let queue_all = only_time_orders(schedule, params, rendezvous);
     let recorder = Recorder::new(log, schedule, params, Work::new(noise).has_clock());
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, recorder)
 }
 
 /// A payload that follows its acknowledgement is in no order with anything. Without latency, what
-/// happens at the same time may depend on each other: then the order is that of the queue, too.
-fn only_time_orders(params: &Params, rendezvous: Rendezvous) -> bool {
-    rendezvous == Rendezvous::Handshake || params.latency == 0
+/// happens at the same time may depend on each other: then the order is that of the queue, too. So it
+/// is with large messages, whose sender goes on the moment its receiver does.
+fn only_time_orders(schedule: &Schedule, params: &Params, rendezvous: Rendezvous) -> bool {
+    rendezvous == Rendezvous::Handshake
+        || params.latency == 0
+        || schedule.largest > params.eager_limit
 }
 
 fn run_in(
@@ -148,8 +151,7 @@ fn run_in(
     // From here on: at the start a rank's operations are set free one by one. A large message's
     // receiver sets something free at its sender, the clock of a CPU counts what comes first, and
     // receives without overhead may end together.
-    let eager = schedule.largest <= params.eager_limit;
-    engine.in_turn = eager && !queue_all && !work.has_clock() && params.overhead > 0;
+    engine.in_turn = !queue_all && !work.has_clock() && params.overhead > 0;
     engine.go()?;
     let outcome = engine.outcome();
     let Engine { states, slots, there, waiting, .. } = engine;
@@ -278,28 +280,56 @@ impl<W: Watch> Engine<'_, W> {
                 Ok(())
             }
             Kind::Recv => {
-                let posted = self.watch.posted(op);
-                self.release(self.schedule.start_successors(op), rank, time, posted);
-                if !record.pairing.is_fixed() {
-                    // Who comes first at the channel depends on the times.
+                // Who comes first at the channel depends on the times. And what stands above it in the
+                // program but begins after it would be first at this time.
+                let above = |&successor: &u32| successor < op;
+                if !record.pairing.is_fixed()
+                    || self.schedule.start_successors(op).iter().any(above)
+                {
                     self.states.set_stage(op, QUEUED);
+                    self.waiting[rank as usize] += 1;
                     self.queue.operation(time, op, rank);
                     return Ok(());
                 }
-                self.states.set_stage(op, POSTED);
-                // Nothing has been sent yet while most programs post their first receives.
-                if self.messages == 0 || !self.there.contains(record.partner) {
-                    self.there.insert(op);
-                } else {
-                    let arrival = self.states.time(record.partner);
-                    if self.ordered(rank).receives {
-                        return self.receive(op, rank, record, arrival);
+                match self.post(op, rank, record, time) {
+                    Some(arrival) if self.ordered(rank).receives => {
+                        self.receive(op, rank, record, arrival)
                     }
-                    self.queue.operation(time.max(arrival), op, rank);
+                    arrival => {
+                        self.meet(op, rank, time, arrival);
+                        Ok(())
+                    }
                 }
-                Ok(())
             }
         }
+    }
+
+    /// A receive whose pairing is fixed is posted; when its message is there, if that is known.
+    #[inline]
+    fn post(&mut self, op: u32, rank: u32, record: &Op, time: i64) -> Option<i64> {
+        self.begun(op, rank, time);
+        self.states.set_stage(op, POSTED);
+        // Nothing has been sent yet while most programs post their first receives.
+        if self.messages > 0 && self.there.contains(record.partner) {
+            return Some(self.states.time(record.partner));
+        }
+        self.there.insert(op);
+        None
+    }
+
+    /// A receive goes on when it is posted and its message is there.
+    #[inline]
+    fn meet(&mut self, op: u32, rank: u32, posted: i64, arrival: Option<i64>) {
+        if let Some(arrival) = arrival {
+            self.queue.operation(posted.max(arrival), op, rank);
+        }
+    }
+
+    /// A receive has begun: it costs no time to post.
+    #[inline]
+    fn begun(&mut self, op: u32, rank: u32, time: i64) {
+        let posted = self.watch.posted(op);
+        self.release(self.schedule.start_successors(op), rank, time, posted);
     }
 
     /// Whether of all sends and calcs of this rank that are still to come none can be ready before, or
@@ -333,17 +363,30 @@ impl<W: Watch> Engine<'_, W> {
             (Kind::Recv, POSTED) => {
                 self.receive(op, rank, record, self.states.time(record.partner))
             }
-            (Kind::Recv, QUEUED) => match self.matcher.post(op) {
-                Some(send) => {
-                    self.states.set_other(op, send);
-                    self.states.set_stage(op, MATCHED);
-                    self.receive(op, rank, record, self.states.time(send))
+            (Kind::Recv, QUEUED) => {
+                self.waiting[rank as usize] -= 1;
+                if record.pairing.is_fixed() {
+                    return match self.post(op, rank, record, time) {
+                        Some(arrival) if arrival <= time => self.receive(op, rank, record, arrival),
+                        arrival => {
+                            self.meet(op, rank, time, arrival);
+                            Ok(())
+                        }
+                    };
                 }
-                None => {
-                    self.states.set_stage(op, POSTED);
-                    Ok(())
+                self.begun(op, rank, time);
+                match self.matcher.post(op) {
+                    Some(send) => {
+                        self.states.set_other(op, send);
+                        self.states.set_stage(op, MATCHED);
+                        self.receive(op, rank, record, self.states.time(send))
+                    }
+                    None => {
+                        self.states.set_stage(op, POSTED);
+                        Ok(())
+                    }
                 }
-            },
+            }
             (Kind::Recv, _) => {
                 let send = self.counterpart(op, record);
                 self.receive(op, rank, record, self.states.time(send))
