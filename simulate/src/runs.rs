@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// The results of runs 0 to `runs`, in the order of their numbers, or the error of one that failed.
+/// The results of runs 0 to `runs`, in the order of their numbers, or the error of the first that failed.
 /// Each thread has a scratch of its own for all of its runs.
 pub(crate) fn spread<Scratch: Default, T: Send, E: Send>(
     runs: u64,
@@ -15,11 +15,11 @@ pub(crate) fn spread<Scratch: Default, T: Send, E: Send>(
 ) -> Result<Vec<T>, E> {
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
-    let collected = Mutex::new((Vec::new(), Ok(())));
+    let collected = Mutex::new((Vec::new(), None::<(u64, E)>));
     let worker = || {
         let mut scratch = Scratch::default();
         let mut done = Vec::new();
-        let mut result = Ok(());
+        let mut error = None;
         while !failed.load(Ordering::Relaxed) {
             let run = next.fetch_add(1, Ordering::Relaxed);
             if run >= runs {
@@ -27,17 +27,16 @@ pub(crate) fn spread<Scratch: Default, T: Send, E: Send>(
             }
             match one(run, &mut scratch) {
                 Ok(time) => done.push((run, time)),
-                Err(error) => {
-                    result = Err(error);
+                Err(why) => {
+                    error = Some((run, why));
                     failed.store(true, Ordering::Relaxed);
                 }
             }
         }
         let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         collected.0.append(&mut done);
-        if collected.1.is_ok() {
-            collected.1 = result;
-        }
+        // Runs are taken in order and end once begun, so the first that fails is among these.
+        collected.1 = [collected.1.take(), error].into_iter().flatten().min_by_key(|error| error.0);
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(runs) {
@@ -45,9 +44,10 @@ pub(crate) fn spread<Scratch: Default, T: Send, E: Send>(
         }
         worker();
     });
-    let (mut done, result) =
-        collected.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    result?;
+    let (mut done, error) = collected.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some((_, error)) = error {
+        return Err(error);
+    }
     done.sort_unstable_by_key(|&(run, _)| run);
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
@@ -63,6 +63,12 @@ mod tests {
             assert_eq!(squares.unwrap(), (0..100).map(|run| run * run).collect::<Vec<_>>());
             let failing = |run, _: &mut ()| if run == 40 { Err(run) } else { Ok(run) };
             assert_eq!(spread(100, threads, failing), Err(40));
+            // The first one fails last.
+            let slow = |run, _: &mut ()| {
+                std::thread::sleep(std::time::Duration::from_millis(if run == 0 { 30 } else { 0 }));
+                Err::<(), _>(run)
+            };
+            assert_eq!(spread(100, threads, slow), Err(0));
         }
     }
 }

@@ -53,8 +53,11 @@ fn message() -> impl Strategy<Value = Message> {
     )
 }
 
+/// What a rank does, on which CPU and NIC, and what it depends on.
+type Line<'a> = (Step, u8, &'a [(Index, bool)]);
+
 fn schedule(messages: &[Message]) -> Schedule {
-    let mut programs: Vec<Vec<(Step, u8, &[(Index, bool)])>> = vec![Vec::new(); RANKS as usize];
+    let mut programs: Vec<Vec<Line>> = vec![Vec::new(); RANKS as usize];
     for message in messages {
         let Message { from, to, bytes, tag, any, calc, slot, on } = message;
         let (now, later) = on.split_at(on.len() / 2);

@@ -1,13 +1,20 @@
 //! How a simulation is run: seed, threads, memory, progress, interruption.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
 use simulate::sweep::Plan;
 
 #[derive(Args)]
@@ -35,13 +42,23 @@ impl Options {
     }
 }
 
-/// Memory that can be had without pushing anything out, less a tenth. Plenty where nobody says.
+/// Memory that can be had without pushing anything out, less a tenth: of the machine, and of the job.
+#[cfg(target_os = "linux")]
 pub fn memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.map_or(u64::MAX, |kib| kib * 1024 / 10 * 9)
+    recorder::machine::available_memory() / 10 * 9
 }
+
+/// Nobody says.
+#[cfg(not(target_os = "linux"))]
+pub fn memory() -> u64 {
+    u64::MAX
+}
+
+/// Somebody who asked for an end waits no longer, though a single run may take hours: nothing is lost
+/// that a run has not handed over.
+const GRACE: Duration = Duration::from_millis(800);
+/// How a command ends that was told to.
+const INTERRUPTED: i32 = 130;
 
 /// A bar on a terminal, and the question whether to stop.
 pub struct Progress {
@@ -57,10 +74,19 @@ impl Progress {
         bar.set_style(style);
         let stop = Arc::new(AtomicBool::new(false));
         // The second Ctrl-C ends it the usual way.
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let shown = bar.clone();
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                std::thread::sleep(GRACE);
+                shown.finish_and_clear();
+                std::process::exit(INTERRUPTED);
+            }
+        });
         Ok(Progress { bar, done: AtomicU64::new(0), stop })
     }
 

@@ -278,8 +278,11 @@ impl ScheduleBuilder {
         }
         drop(pending);
         self.ordered.push(self.prover.prove(&self.ops, &self.edges, first));
-        let slots = self.slots.last().copied().unwrap_or(0) + u32::from(self.most_slot) + 1;
-        self.slots.push(slots);
+        let slots = self.slots.last().copied().unwrap_or(0);
+        match slots.checked_add(u32::from(self.most_slot) + 1) {
+            Some(slots) => self.slots.push(slots),
+            None => self.fail(BuildError::TooLarge),
+        }
         self.most_slot = 0;
     }
 }

@@ -22,7 +22,7 @@ struct Channel {
     holds_messages: bool,
 }
 
-/// At a target that has wildcards.
+/// What may be meant by receives with wildcards, at one target.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     arrived: Queue,
@@ -102,7 +102,8 @@ impl<'a> Matcher<'a> {
     }
 }
 
-fn accepts(receive: &Op, source: u32, tag: u32) -> bool {
+/// Whether a receive may get a message of this source and tag.
+pub(crate) fn accepts(receive: &Op, source: u32, tag: u32) -> bool {
     (receive.peer == ANY || receive.peer == source)
         && (receive.tag == ANY || tag == ANY || receive.tag == tag)
 }

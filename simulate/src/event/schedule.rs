@@ -32,7 +32,7 @@ pub(crate) enum Pairing {
     Uneven,
     /// `partner` is a channel: same source, target and tag, first come first served.
     Channel,
-    /// `partner` is a target that has wildcards: it has to search.
+    /// `partner` is a search: any of its messages may be for any of its receives.
     Search,
 }
 
@@ -112,7 +112,7 @@ pub struct Schedule {
     pub(crate) slots: Vec<u32>,
     pub(crate) ordered: Vec<Ordered>,
     pub(crate) channels: u32,
-    /// Targets that have wildcards.
+    /// Targets, and tags of these, that have wildcards.
     pub(crate) searches: u32,
     pub(crate) cpus: usize,
     pub(crate) nics: usize,

@@ -3,6 +3,7 @@
 
 use super::{
     error::{EventError, Reason, Wait},
+    matching::accepts,
     schedule::{ANY, Kind, NOBODY, Op, Schedule},
 };
 
@@ -46,6 +47,9 @@ pub(crate) fn explain(
     }
     let counterpart = |op: u32| {
         let (rank, this) = (schedule.rank_of(op), &schedule.ops[op as usize]);
+        if this.pairing.is_fixed() {
+            return schedule.partner(op).filter(|&other| progress(other) == Progress::Waiting);
+        }
         match this.kind {
             Kind::Send => schedule.of_rank(this.peer).find(|&receive| {
                 progress(receive) == Progress::Waiting
@@ -101,8 +105,5 @@ pub(crate) fn explain(
 }
 
 fn could_meet(receive: &Op, send: &Op, source: u32) -> bool {
-    receive.kind == Kind::Recv
-        && send.kind == Kind::Send
-        && (receive.peer == ANY || receive.peer == source)
-        && (receive.tag == ANY || send.tag == ANY || receive.tag == send.tag)
+    receive.kind == Kind::Recv && send.kind == Kind::Send && accepts(receive, source, send.tag)
 }
