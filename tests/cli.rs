@@ -262,3 +262,18 @@ fn wrong_usage_is_exit_code_2_and_failure_is_1() {
     detour(&["report", "no-such-file"]).assert().code(1);
     detour(&["import", DEMO]).assert().code(1);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_mistyped_command_costs_no_recording() {
+    let file = scratch("good.detour");
+    fs::copy(DEMO, &file).expect("copied");
+    let name = file.to_str().expect("text");
+    for command in ["no-such-program", "/no/such/program", env!("CARGO_TARGET_TMPDIR")] {
+        let asked = detour(&["record", "-o", name, "--", command]).assert().code(1);
+        let said = String::from_utf8_lossy(&asked.get_output().stderr).into_owned();
+        assert!(said.contains(&format!("cannot run {command}: ")), "{said}");
+        let left = fs::read(&file).expect("it is still there");
+        assert!(left == fs::read(DEMO).expect("the bundled recording"), "{command}");
+    }
+}

@@ -101,13 +101,16 @@ pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> 
     if options.no_bpf && (options.no_probe || options.program.is_some()) {
         return Err(RecordError::NothingToRecord);
     }
-    match best_counter() {
+    // Before anything is loaded or opened: who mistypes a command loses nothing.
+    let target = options.program.as_ref().map(subject::resolve).transpose()?;
+    let session = match best_counter() {
         #[cfg(target_arch = "x86_64")]
-        "rdtsc" => Session::prepare::<crate::clock::Tsc>(options)?.run(options, watch),
+        "rdtsc" => Session::prepare::<crate::clock::Tsc>(options),
         #[cfg(target_arch = "aarch64")]
-        "cntvct" => Session::prepare::<crate::clock::VirtualCounter>(options)?.run(options, watch),
-        _ => Session::prepare::<Monotonic>(options)?.run(options, watch),
-    }
+        "cntvct" => Session::prepare::<crate::clock::VirtualCounter>(options),
+        _ => Session::prepare::<Monotonic>(options),
+    };
+    session?.run(options, target, watch)
 }
 
 /// The cheapest counter that the kernel itself relies on.
@@ -198,8 +201,12 @@ impl Session {
         })
     }
 
-    fn run(mut self, options: &Options, watch: &Watch) -> Result<Outcome, RecordError> {
-        let target = options.program.as_ref().map(subject::resolve).transpose()?;
+    fn run(
+        mut self,
+        options: &Options,
+        target: Option<Target>,
+        watch: &Watch,
+    ) -> Result<Outcome, RecordError> {
         let names = Names::of_this_machine();
         if names.symbols_hidden() && self.bpf.is_some() {
             self.remarks.push(

@@ -1,11 +1,18 @@
 //! The program that is recorded: found or started, waited for, and its last slices closed.
 
 use std::{
-    ffi::OsString,
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    io::{self, ErrorKind},
+    os::unix::ffi::OsStrExt,
+    path::Path,
     process::Child,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
+
+use rustix::fs::Access;
 
 use crate::{
     cgroups::Cgroups,
@@ -39,20 +46,58 @@ pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
             }
             Ok(Target::Cgroup(format!("/{}", below.display())))
         }
-        ProgramOption::Command(_) => Ok(Target::Children),
+        ProgramOption::Command(command) => {
+            let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
+            let path = env::var_os("PATH").unwrap_or(USUAL_PATH.into());
+            may_be_run(program, &path).map_err(|source| cannot_run(command, source))?;
+            Ok(Target::Children)
+        }
     }
+}
+
+/// Where programs are looked for when nobody says.
+const USUAL_PATH: &str = "/bin:/usr/bin";
+
+/// Whether there is such a program, found as the system finds it when it is to be run.
+fn may_be_run(program: &OsStr, path: &OsStr) -> io::Result<()> {
+    if program.is_empty() {
+        return Err(io::Error::other("the command is empty"));
+    }
+    if program.as_bytes().contains(&b'/') {
+        return is_executable(Path::new(program));
+    }
+    let mut found = Err(io::Error::new(ErrorKind::NotFound, "there is no such program in PATH"));
+    for directory in env::split_paths(path) {
+        match is_executable(&directory.join(program)) {
+            Ok(()) => return Ok(()),
+            // One that is there and may not be run says more than none.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => found = Err(error),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+fn is_executable(file: &Path) -> io::Result<()> {
+    if !fs::metadata(file)?.is_file() {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    Ok(rustix::fs::access(file, Access::EXEC_OK)?)
+}
+
+fn cannot_run(command: &[OsString], source: io::Error) -> RecordError {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    RecordError::Command { command: words.join(" "), source }
 }
 
 /// Starts the command that is to be recorded.
 pub fn start(command: &[OsString]) -> Result<Child, RecordError> {
-    let failed = |source| RecordError::Command {
-        command: command.iter().map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" "),
-        source,
+    let (program, arguments) = match command.split_first() {
+        Some((program, arguments)) => (program.as_os_str(), arguments),
+        None => (OsStr::new(""), command),
     };
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(failed(std::io::Error::other("the command is empty")));
-    };
-    std::process::Command::new(program).args(arguments).spawn().map_err(failed)
+    let started = std::process::Command::new(program).args(arguments).spawn();
+    started.map_err(|source| cannot_run(command, source))
 }
 
 /// Waits for the time, the command, the processes or the user to end it, or for `look`, which is
@@ -103,4 +148,28 @@ pub fn close_slices(measured: &CpuSet, housekeeping: &CpuSet) {
         }
     }
     machine::pin(&before);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_there_when_the_system_would_run_it() {
+        let kind = |program: &str, path: &str| {
+            may_be_run(OsStr::new(program), OsStr::new(path)).map_err(|error| error.kind())
+        };
+        let here = env::current_exe().expect("this test has a file");
+        let (directory, name) = (here.parent().expect("a directory"), here.file_name());
+        let (directory, name) = (directory.to_str().expect("text"), name.and_then(OsStr::to_str));
+        let name = name.expect("text");
+        assert_eq!(kind(here.to_str().expect("text"), ""), Ok(()));
+        assert_eq!(kind(name, &format!("/nowhere:{directory}")), Ok(()));
+        assert_eq!(kind(name, "/nowhere"), Err(ErrorKind::NotFound));
+        assert_eq!(kind("/nowhere/program", directory), Err(ErrorKind::NotFound));
+        // Directories and texts are no programs.
+        assert_eq!(kind("/proc", directory), Err(ErrorKind::PermissionDenied));
+        assert_eq!(kind("version", "/proc"), Err(ErrorKind::PermissionDenied));
+        assert!(kind("", directory).is_err());
+    }
 }
