@@ -230,7 +230,7 @@ impl Session {
         self.manifest.started_monotonic_ns = epoch_ns;
         let output = Output::open(options, watch.feed, &self.manifest)?;
         self.clock.push((self.anchor)());
-        let subject = self.subject(target);
+        let subject = self.subject(target.clone());
         let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
         let threads = self.start_threads(assembler, watch.feed.is_some())?;
 
@@ -261,7 +261,8 @@ impl Session {
             }
             !self.incidents.no_probe_is_left(&self.probes)
         };
-        let mut exit_code = subject::wait(options, watch.stop, &look, child.as_mut());
+        let mut exit_code =
+            subject::wait(target.as_ref(), options.duration, watch.stop, &look, child.as_mut());
 
         let finished = self.stop_probes();
         if self.probes.is_empty() {

@@ -18,7 +18,7 @@ use crate::{
     cgroups::Cgroups,
     cpulist::CpuSet,
     machine,
-    options::{Options, ProgramOption},
+    options::ProgramOption,
     record::RecordError,
     rules,
     targets::Target,
@@ -104,7 +104,8 @@ pub fn start(command: &[OsString]) -> Result<Child, RecordError> {
 /// called ten times a second with the time recorded so far, to say that nothing is left to record.
 /// Returns the command's exit code.
 pub fn wait(
-    options: &Options,
+    target: Option<&Target>,
+    duration: Option<Duration>,
     stop: &AtomicBool,
     look: &dyn Fn(Duration) -> bool,
     mut child: Option<&mut Child>,
@@ -119,12 +120,12 @@ pub fn wait(
         {
             return Some(exit_code(status));
         }
-        if let Some(ProgramOption::Pids(pids)) = &options.program
+        if let Some(Target::Pids(pids)) = target
             && !pids.iter().any(|&pid| machine::is_alive(pid))
         {
             return None;
         }
-        let left = options.duration.map(|duration| duration.saturating_sub(passed));
+        let left = duration.map(|duration| duration.saturating_sub(passed));
         let over = !something_left || left == Some(Duration::ZERO);
         if over || stop.load(Ordering::Relaxed) {
             return None;
@@ -153,6 +154,25 @@ pub fn close_slices(measured: &CpuSet, housekeeping: &CpuSet) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_outlives_the_thread_that_stood_for_it() {
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let (say, said) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let _ = say.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+            let _ = told.recv();
+        });
+        let tid = said.recv().expect("its number");
+        let target = resolve(&ProgramOption::Pids(vec![tid])).expect("it lives");
+        assert_eq!(target, Target::Pids(vec![std::process::id()]));
+        drop(tell);
+        thread.join().expect("ended");
+        let (start, duration) = (Instant::now(), Duration::from_millis(300));
+        let stop = AtomicBool::new(false);
+        wait(Some(&target), Some(duration), &stop, &|_| true, None);
+        assert!(start.elapsed() >= duration, "it ended with the thread");
+    }
 
     #[test]
     fn a_program_is_there_when_the_system_would_run_it() {
