@@ -76,9 +76,13 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    // Nobody else tells the command: from Ctrl-C it learns itself.
+    let end_command = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&end_command))?;
     let bar = progress_bar(options, verbosity);
     let progress = |passed: std::time::Duration| bar.set_position(passed.as_millis() as u64);
-    let watch = recorder::Watch { stop: &stop, progress: &progress, feed: None };
+    let watch =
+        recorder::Watch { stop: &stop, end_command: &end_command, progress: &progress, feed: None };
     let outcome = recorder::record(options, &watch);
     bar.finish_and_clear();
     let outcome = outcome?;

@@ -66,7 +66,13 @@ fn attempt(options: Options) -> Result<Result<Recording, RecordError>> {
     let thread = {
         let (feed, stop) = (feed.clone(), Arc::clone(&stop));
         let body = move || {
-            let watch = recorder::Watch { stop: &stop, progress: &|_| {}, feed: Some(&feed) };
+            let watch = recorder::Watch {
+                stop: &stop,
+                // There is none.
+                end_command: &AtomicBool::new(false),
+                progress: &|_| {},
+                feed: Some(&feed),
+            };
             let end = recorder::record(&options, &watch);
             // Nobody may be waiting any more.
             let _ = say_end.send(());

@@ -91,6 +91,8 @@ pub struct Outcome {
 pub struct Watch<'a> {
     /// Set from outside to end the recording early.
     pub stop: &'a AtomicBool,
+    /// Set from outside to end the recorded command, too. Ctrl-C reaches it without our help.
+    pub end_command: &'a AtomicBool,
     /// Called ten times a second with the time recorded so far.
     pub progress: &'a dyn Fn(Duration),
     /// Takes the events in place of a file; then [`Options::output`] is not written.
@@ -293,7 +295,7 @@ impl Session {
         let mut outcome = self.close(options, stopped.assembled, trailer, None);
         // Time is up before the command is: the recording is whole, the command goes on.
         if let (None, Some(child)) = (exit_code, &mut child) {
-            exit_code = child.wait().ok().map(subject::exit_code);
+            exit_code = subject::wait_for_command(child, watch.end_command);
         }
         outcome.exit_code = exit_code;
         Ok(outcome)

@@ -12,15 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::Access;
+use rustix::{
+    fs::Access,
+    process::{Pid, Signal},
+};
 
 use crate::{
-    cgroups::Cgroups,
-    cpulist::CpuSet,
-    machine,
-    options::ProgramOption,
-    record::RecordError,
-    rules,
+    cgroups::Cgroups, cpulist::CpuSet, machine, options::ProgramOption, record::RecordError, rules,
     targets::Target,
 };
 
@@ -100,6 +98,8 @@ pub fn start(command: &[OsString]) -> Result<Child, RecordError> {
     started.map_err(|source| cannot_run(command, source))
 }
 
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// Waits for the time, the command, the processes or the user to end it, or for `look`, which is
 /// called ten times a second with the time recorded so far, to say that nothing is left to record.
 /// Returns the command's exit code.
@@ -110,7 +110,6 @@ pub fn wait(
     look: &dyn Fn(Duration) -> bool,
     mut child: Option<&mut Child>,
 ) -> Option<i32> {
-    const LOOK_EVERY: Duration = Duration::from_millis(100);
     let start = Instant::now();
     loop {
         let passed = start.elapsed();
@@ -131,6 +130,23 @@ pub fn wait(
             return None;
         }
         std::thread::sleep(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+    }
+}
+
+/// Waits for a command that goes on after its recording; whoever asks for its end meanwhile, or has
+/// before, has it asked in turn. Returns its exit code.
+pub fn wait_for_command(child: &mut Child, end: &AtomicBool) -> Option<i32> {
+    loop {
+        if end.swap(false, Ordering::Relaxed)
+            && let Some(pid) = Pid::from_raw(child.id() as i32)
+        {
+            // One that has ended or changed its user cannot be asked.
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
+        }
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(LOOK_EVERY),
+            ended => return ended.ok().flatten().map(exit_code),
+        }
     }
 }
 
@@ -172,6 +188,19 @@ mod tests {
         let stop = AtomicBool::new(false);
         wait(Some(&target), Some(duration), &stop, &|_| true, None);
         assert!(start.elapsed() >= duration, "it ended with the thread");
+    }
+
+    #[test]
+    fn a_command_that_goes_on_can_be_ended() {
+        let mut child = start(&["sleep".into(), "600".into()]).expect("started");
+        let end = AtomicBool::new(false);
+        let exit_code = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait_for_command(&mut child, &end));
+            std::thread::sleep(Duration::from_millis(50));
+            end.store(true, Ordering::Relaxed);
+            waiting.join().expect("waited")
+        });
+        assert_eq!(exit_code, Some(128 + Signal::TERM.as_raw()));
     }
 
     #[test]
