@@ -96,7 +96,8 @@ pub fn anchor<C: Counter>(tries: u32) -> Anchor {
 }
 
 /// Takes counter readings to nanoseconds, piece by piece between anchors. Old anchors are forgotten,
-/// so that it stays small however long a recording lasts.
+/// so that it stays small however long a recording lasts; but not the first ones, since the readings
+/// with which the probes began are asked for again at the end.
 #[derive(Clone, Debug, Default)]
 pub struct ClockLine {
     anchors: VecDeque<Anchor>,
@@ -104,6 +105,8 @@ pub struct ClockLine {
 
 /// 512 anchors at ten a second: nearly a minute back.
 const KEPT_ANCHORS: usize = 512;
+/// A good second from the start: probes begin after the third.
+const FIRST_ANCHORS: usize = 16;
 
 impl ClockLine {
     pub fn push(&mut self, anchor: Anchor) {
@@ -111,7 +114,7 @@ impl ClockLine {
             return;
         }
         if self.anchors.len() == KEPT_ANCHORS {
-            self.anchors.pop_front();
+            self.anchors.remove(FIRST_ANCHORS);
         }
         self.anchors.push_back(anchor);
     }
@@ -177,12 +180,32 @@ mod tests {
     }
 
     #[test]
-    fn many_anchors_are_forgotten_oldest_first() {
+    fn many_anchors_are_forgotten_but_not_the_last_ones() {
         let mut line = ClockLine::default();
         for i in 0..10_000u64 {
             line.push(Anchor { ticks: i * 200, ns: i * 100 });
         }
         assert_eq!(line.anchors.len(), KEPT_ANCHORS);
         assert_eq!(line.ns(9_999 * 200 - 100), Some(9_999 * 100 - 50));
+    }
+
+    #[test]
+    fn the_first_readings_stay_where_they_were_however_the_clock_drifts() {
+        const ANCHORS: u64 = 36_000;
+        // Two ticks a nanosecond, and from one piece to the next a little more: 36 parts per million
+        // in an hour.
+        let mut line = ClockLine::default();
+        let mut last = Anchor { ticks: 0, ns: 0 };
+        let mut at_first = None;
+        for piece in 0..ANCHORS {
+            line.push(last);
+            if piece == 5 {
+                at_first = line.ns(500_000_000);
+            }
+            last.ticks += 200_000_000 + piece / 5;
+            last.ns += 100_000_000;
+        }
+        assert_eq!(at_first, Some(250_000_000));
+        assert_eq!(line.ns(500_000_000), at_first);
     }
 }
