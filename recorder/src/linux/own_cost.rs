@@ -49,7 +49,7 @@ impl OwnCost {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::sync::Barrier;
 
     use super::*;
     use crate::machine::thread_cpu_ns;
@@ -59,17 +59,19 @@ mod tests {
         let mut own = OwnCost::default();
         // Kernels without scheduler statistics tell nothing.
         let Some(before) = own.cpu_ns() else { return };
+        let (works, may_end) = (Barrier::new(2), Barrier::new(2));
         std::thread::scope(|scope| {
             let builder = std::thread::Builder::new().name(probes::PROBE_THREAD.to_owned());
             let probe = builder.spawn_scoped(scope, || {
-                std::thread::sleep(Duration::from_millis(1));
                 spin();
-                let until = Instant::now() + Duration::from_millis(100);
-                while Instant::now() < until {}
+                works.wait();
+                may_end.wait();
             });
             assert!(probe.is_ok());
             spin();
+            works.wait();
             let after = own.cpu_ns().unwrap_or(0);
+            may_end.wait();
             // Other tests of this process run meanwhile; more is no surprise, less is.
             assert!(after >= before + 20_000_000, "{before} {after}");
             assert!(own.threads.values().any(|seen| matches!(seen, Seen::Probe)));
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn what_a_thread_took_stays_when_it_ends() {
         let mut own = OwnCost::default();
-        let (seen, may_end) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        let (seen, may_end) = (Barrier::new(2), Barrier::new(2));
         let (before, with_it) = std::thread::scope(|scope| {
             let before = own.cpu_ns();
             scope.spawn(|| {
