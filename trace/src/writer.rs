@@ -15,13 +15,13 @@ use crate::create::{self, Overwrite};
 use crate::error::TraceError;
 use crate::format::columns::{self, Encoder};
 use crate::format::v1::{self, Footer, FrameHeader, IndexEntry, Kind, Summary};
-use crate::manifest::{Manifest, Trailer};
+use crate::manifest::{LaneTotals, Manifest, Trailer};
 use crate::model::{Block, Lane, LaneId, Source, SourceId};
 
 /// Events per block that give good compression; blocks of up to four times as many are accepted.
 pub const BLOCK_EVENTS: usize = 1 << 16;
 
-/// Rows per frame of the source and lane tables: keeps a frame far below the size limit.
+/// Rows per frame of the tables of sources, lanes and totals: keeps a frame far below the size limit.
 const TABLE_ROWS_PER_FRAME: usize = 4096;
 
 type CutBack<W> = fn(&mut W, u64) -> io::Result<()>;
@@ -141,7 +141,7 @@ impl<W: Write> Writer<W> {
     /// Writes the trailer and the index. A trace that is dropped instead reads as cut off.
     pub fn finish(mut self, trailer: Trailer) -> Result<W, TraceError> {
         self.write_tables()?;
-        self.write_json(Kind::Trailer, &trailer)?;
+        self.write_trailer(trailer)?;
         let index_offset = self.offset;
         let index = std::mem::take(&mut self.index);
         let mut index_frames = 0;
@@ -173,6 +173,21 @@ impl<W: Write> Writer<W> {
             self.pending_sources.drain(..n);
         }
         Ok(())
+    }
+
+    /// The totals of so many lanes that the trailer cannot hold them go into frames of their own.
+    /// Where it can, it does: programs of before these frames read them there.
+    fn write_trailer(&mut self, mut trailer: Trailer) -> Result<(), TraceError> {
+        let mut json = to_json(Kind::Trailer.name(), &trailer)?;
+        if json.len() > v1::MAX_RAW {
+            let totals: Vec<(u32, LaneTotals)> =
+                (0..).zip(std::mem::take(&mut trailer.lanes)).collect();
+            for rows in totals.chunks(TABLE_ROWS_PER_FRAME) {
+                self.write_json(Kind::Totals, &rows)?;
+            }
+            json = to_json(Kind::Trailer.name(), &trailer)?;
+        }
+        self.write_frame(Kind::Trailer, &json)
     }
 
     fn write_json(&mut self, kind: Kind, value: &impl Serialize) -> Result<(), TraceError> {

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trace::{
-    Block, Detour, Lane, LaneId, Overwrite, Reader, Record, RecordFlags, Source, SourceId,
-    TraceError, Writer,
+    Block, Detour, Lane, LaneId, LaneTotals, Manifest, Overwrite, Reader, Record, RecordFlags,
+    Source, SourceId, TraceError, Trailer, Writer,
 };
 
 /// Numbers of every size, the extremes included.
@@ -160,4 +160,29 @@ fn a_file_is_not_written_through_a_link_nor_over_one_that_must_stay() {
     let nowhere = dir.join("absent").join("a.detour");
     assert!(create(&nowhere, Overwrite::Yes).err().unwrap().to_string().contains("absent"));
     fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_million_lanes_have_their_totals() {
+    let lane = |id| Lane::Thread { pid: 1, tid: id, name: "t".to_owned() };
+    let totals = |lane| LaneTotals {
+        lane,
+        from_ns: 1_000_000_000_000 + u64::from(lane),
+        to_ns: 2_000_000_000_000,
+        ..LaneTotals::default()
+    };
+    let mut writer = Writer::new(Vec::new(), &Manifest::default()).unwrap();
+    let lanes = 1 << 20;
+    for id in 0..lanes {
+        writer.add_lane(LaneId(id), &lane(id)).unwrap();
+    }
+    let remarks = vec!["kept".to_owned()];
+    let trailer =
+        Trailer { lanes: (0..lanes).map(totals).collect(), remarks, ..Trailer::default() };
+    let file = writer.finish(trailer.clone()).unwrap();
+    let reader = Reader::new(Cursor::new(file)).unwrap();
+    assert_eq!(reader.truncated(), None);
+    assert_eq!(reader.lanes().len(), lanes as usize);
+    assert!(reader.damaged_blocks().is_empty());
+    assert!(reader.trailer() == Some(&trailer));
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! header   16 bytes: magic, version, checksum of both
 //! frame    48-byte frame header, then the payload (zstd), repeated:
-//!            manifest (JSON), then sources, lanes, events in any order, then trailer (JSON)
+//!            manifest (JSON), then sources, lanes, events in any order, then trailer (JSON);
+//!            before it the lanes' totals, when the trailer has no room for them
 //! index    one or more frames: where every frame is and what it holds
 //! footer   24 bytes: where the index starts
 //! ```
@@ -50,6 +51,9 @@ pub(crate) enum Kind {
     Events,
     Trailer,
     Index,
+    /// Rows of [`Trailer::lanes`](crate::Trailer) by their place in it, when they do not fit into
+    /// the trailer.
+    Totals,
     /// Of a later minor revision: skipped.
     Other(u8),
 }
@@ -63,6 +67,7 @@ impl Kind {
             Kind::Events => 4,
             Kind::Trailer => 5,
             Kind::Index => 6,
+            Kind::Totals => 7,
             Kind::Other(byte) => byte,
         }
     }
@@ -75,6 +80,7 @@ impl Kind {
             4 => Kind::Events,
             5 => Kind::Trailer,
             6 => Kind::Index,
+            7 => Kind::Totals,
             other => Kind::Other(other),
         }
     }
@@ -87,6 +93,7 @@ impl Kind {
             Kind::Events => "events",
             Kind::Trailer => "trailer",
             Kind::Index => "index",
+            Kind::Totals => "lanes' totals",
             Kind::Other(_) => "unknown kind",
         }
     }

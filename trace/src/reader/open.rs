@@ -10,7 +10,7 @@ use super::{Damage, Reader};
 use crate::error::TraceError;
 use crate::format::sniff;
 use crate::format::v1::{self, FOOTER_LEN, Footer, HEADER_LEN, IndexEntry, Kind};
-use crate::manifest::{Manifest, Trailer};
+use crate::manifest::{LaneTotals, Manifest, Trailer};
 use crate::model::{Lane, Source};
 
 pub(super) fn open<R: Read + Seek>(input: R, file: String) -> Result<Reader<R>, TraceError> {
@@ -36,6 +36,7 @@ struct Parts {
     trailer: Option<Trailer>,
     sources: Table<Source>,
     lanes: Table<Lane>,
+    totals: Table<LaneTotals>,
     sources_lost: bool,
 }
 
@@ -160,6 +161,10 @@ impl<R: Read + Seek> Opening<R> {
                 Err(why) => self.note(Damage::of(&entry, format!("its lane: {why}"))),
             }
         }
+        let mut trailer = parts.trailer;
+        if let Some(trailer) = &mut trailer {
+            trailer.lanes.extend(parts.totals.present());
+        }
         let unknown_row = parts.sources_lost || parts.sources.has_holes();
         let mut sources = parts.sources.finish(tables::unknown_source);
         let unknown_source = unknown_row.then(|| {
@@ -170,7 +175,7 @@ impl<R: Read + Seek> Opening<R> {
             input: Mutex::new(self.input),
             file: self.file,
             manifest,
-            trailer: parts.trailer,
+            trailer,
             sources,
             unknown_source,
             lanes: lanes.finish(tables::unknown_lane),
@@ -187,6 +192,7 @@ impl<R: Read + Seek> Opening<R> {
             trailer: None,
             sources: Table::new(Vec::new()),
             lanes: Table::new(Vec::new()),
+            totals: Table::new(Vec::new()),
             sources_lost: false,
         };
         for entry in entries {
@@ -240,6 +246,7 @@ impl Parts {
             }
             Kind::Sources => self.sources.add_json(raw),
             Kind::Lanes => self.lanes.add_json(raw),
+            Kind::Totals => self.totals.add_json(raw),
             Kind::Events | Kind::Index | Kind::Other(_) => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The source table and the lane table, put together from rows that may come late, come twice, or be
+//! The tables of sources, lanes and totals, put together from rows that may come late, come twice, or be
 //! lost with a damaged frame.
 
 use serde::de::DeserializeOwned;
@@ -59,6 +59,11 @@ impl<T: DeserializeOwned> Table<T> {
 
     pub(super) fn has_holes(&self) -> bool {
         self.present < self.rows.len()
+    }
+
+    /// The rows without the holes.
+    pub(super) fn present(self) -> impl Iterator<Item = T> {
+        self.rows.into_iter().flatten()
     }
 
     pub(super) fn finish(self, hole: impl Fn() -> T) -> Vec<T> {
