@@ -297,7 +297,8 @@ impl Recording {
         Trace::read(&self.path)
     }
 
-    fn output(&mut self) -> Result<Output> {
+    /// Waits until it ends, however it does.
+    pub fn output(&mut self) -> Result<Output> {
         self.child
             .take()
             .context("the recorder has ended already")?

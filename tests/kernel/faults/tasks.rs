@@ -52,7 +52,7 @@ pub fn short_tasks_keep_their_names() -> Result<()> {
         &format!("short tasks, {forks} within four seconds"),
         1,
         &format!(
-            "all of them named, {lost} records lost; the recorder's memory grew by {} MiB at most",
+            "all of them accounted for, {lost} records lost; the recorder's memory grew by {} MiB at most",
             after.saturating_sub(before).div_ceil(1024)
         ),
     );
