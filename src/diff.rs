@@ -90,28 +90,19 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
 
 /// Counts a recording by blocks of time.
 fn rates(reader: &AnyReader) -> Result<Rates> {
-    let lanes = reader.trailer().map_or(&[][..], |trailer| &trailer.lanes);
-    let windows = lanes.iter().filter(|lane| lane.to_ns > lane.from_ns);
-    let infos = reader.block_infos();
-    // A recording that was cut off says when its events were, and nothing else.
-    let ends: Vec<(u64, u64)> = match lanes.iter().any(|lane| lane.to_ns > lane.from_ns) {
-        true => windows.map(|lane| (lane.from_ns, lane.to_ns)).collect(),
-        false => infos.map(|info| (info.first_ns, info.last_ns)).collect(),
-    };
-    let from = ends.iter().map(|end| end.0).min().unwrap_or(0);
-    let to = ends.iter().map(|end| end.1).max().unwrap_or(0);
-    let mut counter = RateCounter::new(from, to);
-    for block in reader.blocks() {
-        let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
-        counter.add(&block, reader.sources());
-    }
-    Ok(counter.finish(&Contents {
+    let contents = Contents {
         manifest: reader.manifest(),
         sources: reader.sources(),
         lanes: reader.lanes(),
         trailer: reader.trailer(),
         truncated: reader.truncated(),
-    }))
+    };
+    let mut counter = RateCounter::new(&contents, reader.block_infos());
+    for block in reader.blocks() {
+        let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
+        counter.add(&block, reader.sources());
+    }
+    Ok(counter.finish(&contents))
 }
 
 impl Options {

@@ -339,6 +339,37 @@ fn events_of_a_node_keep_their_order_and_move_with_its_start() {
     }
 }
 
+/// Takes the trailer from a recording, as when the recorder was killed.
+fn cut_off(file: &str) {
+    let trace = || Reader::open(file).expect("opened");
+    while trace().trailer().is_some() {
+        let length = fs::metadata(file).expect("there").len();
+        let file = fs::File::options().write(true).open(file).expect("opened");
+        file.set_len(length - 16).expect("cut");
+    }
+}
+
+#[test]
+fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
+    let (home, files) = nodes("merge-cut");
+    let (whole, part) = (home.file("whole.detour"), home.file("part.detour"));
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    stdout(&[&["merge", "-q", "-o", &whole], files.as_slice()].concat());
+    cut_off(files[3]);
+    stdout(&[&["merge", "-q", "-o", &part], files.as_slice()].concat());
+    let small = ["--ranks", "4", "--runs", "2"];
+    let said = stdout(&[&["diff", &whole, &part, "--json"], &small[..]].concat());
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let noise = |side: &str| said[side]["noise_pct"]["value"].as_f64().expect("a number");
+    assert!((noise("after") / noise("before") - 1.0).abs() < 0.01, "{said}");
+    assert_eq!(
+        (&said["before"]["truncated"], &said["after"]["truncated"]),
+        (&false.into(), &true.into())
+    );
+    let text = stdout(&[&["diff", &whole, &part], &small[..]].concat());
+    assert!(text.contains("The recording after, or a part of it, is cut off"), "{text}");
+}
+
 #[test]
 fn traces_that_do_not_belong_together_are_refused_by_name() {
     let (home, files) = nodes("merge-strangers");

@@ -4,7 +4,7 @@ use trace::{Class, Mode, Trailer, outside_names};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
-use crate::lanes::{LaneState, Watched, Window, pct};
+use crate::lanes::{self, LaneState, Watched, Window, pct};
 use crate::nodes;
 use crate::pass::{Account, Outside, Summariser};
 use crate::period::{self, Finder, Period};
@@ -108,23 +108,20 @@ pub(crate) fn basis(mode: Mode, detours: u64) -> CostBasis {
 }
 
 fn watched<'a>(pass: &'a Summariser, contents: &Contents<'a>) -> Vec<Watched<'a>> {
-    let totals = contents.trailer.map_or(&[][..], |t| &t.lanes);
-    let lanes = contents.lanes.iter().enumerate();
+    let lanes = (0u32..).zip(contents.lanes).zip(lanes::totals(contents));
     lanes
-        .map(|(id, lane)| {
-            let state = pass.lanes.get(&(id as u32));
-            let totals = totals.iter().find(|t| t.lane as usize == id);
-            let host = contents.manifest.node_of(id as u32).map(|node| node.host.as_str());
-            let settings = contents.manifest.cpus_of(id as u32);
-            Watched { lane, host, settings, state, totals, window: Window::of(state, totals) }
+        .map(|((id, lane), totals)| {
+            let state = pass.lanes.get(&id);
+            let host = contents.manifest.node_of(id).map(|node| node.host.as_str());
+            let settings = contents.manifest.cpus_of(id);
+            let window = Window::of(state.and_then(|s| s.seen), totals);
+            Watched { lane, host, settings, state, totals, window }
         })
         .collect()
 }
 
 fn duration_ns(watched: &[Watched<'_>]) -> u64 {
-    let windows = || watched.iter().map(|w| w.window).filter(|w| w.len_ns() > 0);
-    let from = windows().map(|w| w.from_ns).min().unwrap_or(0);
-    let to = windows().map(|w| w.to_ns).max().unwrap_or(0);
+    let (from, to) = lanes::ends(watched.iter().map(|w| w.window));
     to.saturating_sub(from)
 }
 

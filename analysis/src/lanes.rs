@@ -3,6 +3,7 @@
 
 use trace::{CpuSettings, Lane, LaneTotals};
 
+use crate::Contents;
 use crate::rows::Part;
 use crate::summary::{CostBasis, CpuRow, ThreadRow};
 
@@ -61,17 +62,37 @@ pub(crate) struct Window {
 
 impl Window {
     /// From the trailer, or, where that says nothing, from the events.
-    pub(crate) fn of(state: Option<&LaneState>, totals: Option<&LaneTotals>) -> Window {
+    pub(crate) fn of(seen: Option<(u64, u64)>, totals: Option<&LaneTotals>) -> Window {
         if let Some(t) = totals.filter(|t| t.to_ns > t.from_ns) {
             return Window { from_ns: t.from_ns, to_ns: t.to_ns, known: true };
         }
-        let (from_ns, to_ns) = state.and_then(|s| s.seen).unwrap_or((0, 0));
+        let (from_ns, to_ns) = seen.unwrap_or((0, 0));
         Window { from_ns, to_ns, known: false }
     }
 
     pub(crate) fn len_ns(self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
+}
+
+/// From the first watched moment of any lane to the last.
+pub(crate) fn ends(windows: impl Iterator<Item = Window> + Clone) -> (u64, u64) {
+    let windows = windows.filter(|window| window.len_ns() > 0);
+    let from = windows.clone().map(|window| window.from_ns).min().unwrap_or(0);
+    let to = windows.map(|window| window.to_ns).max().unwrap_or(0);
+    (from, to)
+}
+
+/// What the trailer says of each lane. Looked up once: a program may have 100,000 threads.
+pub(crate) fn totals<'a>(contents: &Contents<'a>) -> Vec<Option<&'a LaneTotals>> {
+    let mut by_lane = vec![None; contents.lanes.len()];
+    for totals in contents.trailer.map_or(&[][..], |trailer| &trailer.lanes) {
+        if let Some(of_lane) = by_lane.get_mut(totals.lane as usize) {
+            // The first counts, should a lane be there twice.
+            of_lane.get_or_insert(totals);
+        }
+    }
+    by_lane
 }
 
 pub(crate) fn pct(part: u64, whole: u64) -> f64 {

@@ -4,10 +4,11 @@
 //! Counted as in the summary: one row per class, name and unit, and two for what is outside the
 //! kernel. Memory grows with rows and blocks of time, not with events.
 
-use trace::{Block, Class, RecordFlags, Source};
+use trace::{Block, BlockInfo, Class, RecordFlags, Source};
 
 use crate::Contents;
 use crate::finish::basis;
+use crate::lanes::{self, Window};
 use crate::rows::{Rows, at};
 use crate::summary::CostBasis;
 
@@ -55,6 +56,7 @@ pub struct Rates {
     /// Everything that was lost.
     pub total: Vec<Cell>,
     pub sources: Vec<SourceRates>,
+    /// The recording, or that of one of its nodes or lanes, ends early.
     pub truncated: bool,
 }
 
@@ -63,6 +65,8 @@ pub struct RateCounter {
     from_ns: u64,
     block_ns: u64,
     blocks: usize,
+    /// Of each lane.
+    windows: Vec<Window>,
     rows: Rows,
     cells: Vec<Vec<Cell>>,
     outside: [Vec<Cell>; 2],
@@ -71,8 +75,10 @@ pub struct RateCounter {
 }
 
 impl RateCounter {
-    /// For events between these times.
-    pub fn new(from_ns: u64, to_ns: u64) -> RateCounter {
+    /// For the blocks that `infos` tells of.
+    pub fn new(contents: &Contents<'_>, infos: impl IntoIterator<Item = BlockInfo>) -> RateCounter {
+        let windows = windows(contents, infos);
+        let (from_ns, to_ns) = lanes::ends(windows.iter().copied());
         let span = to_ns.saturating_sub(from_ns).max(1);
         let blocks = (span / BLOCK_NS).clamp(FEWEST, MOST);
         let empty = vec![Cell::default(); blocks as usize];
@@ -80,6 +86,7 @@ impl RateCounter {
             from_ns,
             block_ns: span.div_ceil(blocks).max(1),
             blocks: blocks as usize,
+            windows,
             rows: Rows::default(),
             cells: Vec::new(),
             outside: [empty.clone(), empty.clone()],
@@ -127,14 +134,10 @@ impl RateCounter {
         let manifest = contents.manifest;
         let detours: u64 = self.detours.iter().map(|cell| cell.count).sum();
         let cost_basis = basis(manifest.mode, detours);
-        let totals = contents.trailer.map_or(&[][..], |trailer| &trailer.lanes);
-        let window = |lane: &trace::LaneTotals| lane.to_ns.saturating_sub(lane.from_ns);
         let span_ns = self.block_ns.saturating_mul(self.blocks as u64);
-        let watched_ns = match totals.iter().map(window).fold(0, u64::saturating_add) {
-            // Cut off before it could say: as long as there were events.
-            0 => span_ns.saturating_mul(contents.lanes.len().max(1) as u64),
-            watched => watched,
-        };
+        // All events count, so the time of all lanes does.
+        let watched_ns = self.windows.iter().map(|w| w.len_ns()).fold(0, u64::saturating_add);
+        let ends_early = |window: &Window| !window.known && window.len_ns() > 0;
         let mut total = self.detours;
         if cost_basis == CostBasis::Records {
             for (cell, beside) in total.iter_mut().zip(&self.beside) {
@@ -180,7 +183,23 @@ impl RateCounter {
             cost_basis,
             total,
             sources,
-            truncated: contents.truncated.is_some() || contents.trailer.is_none(),
+            truncated: contents.truncated.is_some()
+                || contents.trailer.is_none()
+                || manifest.nodes.iter().any(|node| node.lost.is_none())
+                || self.windows.iter().any(ends_early),
         }
     }
+}
+
+/// The window of each lane; where the trailer does not say, what there is of blocks does.
+fn windows(contents: &Contents<'_>, infos: impl IntoIterator<Item = BlockInfo>) -> Vec<Window> {
+    let mut seen: Vec<Option<(u64, u64)>> = vec![None; contents.lanes.len()];
+    for info in infos {
+        if let Some(seen) = seen.get_mut(info.lane.0 as usize) {
+            let (first, last) = seen.unwrap_or((info.first_ns, info.last_ns));
+            *seen = Some((first.min(info.first_ns), last.max(info.last_ns)));
+        }
+    }
+    let totals = lanes::totals(contents);
+    seen.into_iter().zip(totals).map(|(seen, totals)| Window::of(seen, totals)).collect()
 }

@@ -253,9 +253,9 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     lines.extend(other("host", &before.host, &after.host));
     lines.extend(other("kernel", &before.kernel, &after.kernel));
     let cut = |recording: &Recording, when: &str| {
-        recording
-            .truncated
-            .then(|| format!("The recording {when} is cut off; what there is counts."))
+        recording.truncated.then(|| {
+            format!("The recording {when}, or a part of it, is cut off; what there is counts.")
+        })
     };
     lines.extend(cut(before, "before"));
     lines.extend(cut(after, "after"));
