@@ -1,6 +1,8 @@
 //! `detour merge`: shares of a simulation become one result, traces of a job's nodes one trace.
 
 use std::{
+    cell::Cell,
+    fs,
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -41,9 +43,18 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     let job = traces.iter().find_map(|trace| trace.manifest().job_id.clone());
     let path = output(options.output.as_deref(), job.as_deref());
     open::not_over(&options.files, &path)?;
-    let manifest =
-        trace::merge(&traces, |manifest| Writer::create(&path, Overwrite::Yes, manifest))
-            .with_context(|| format!("cannot merge into {}", path.display()))?;
+    let created = Cell::new(false);
+    let create = |manifest: &Manifest| {
+        let writer = Writer::create(&path, Overwrite::Yes, manifest)?;
+        created.set(true);
+        Ok(writer)
+    };
+    let merged = trace::merge(&traces, create);
+    // A part of the job must not be taken for all of it.
+    if merged.is_err() && created.get() {
+        let _ = fs::remove_file(&path);
+    }
+    let manifest = merged.with_context(|| format!("cannot merge into {}", path.display()))?;
     let skew_s = skew(&manifest);
     if options.json {
         let hosts: Vec<&str> = manifest.nodes.iter().map(|node| node.host.as_str()).collect();

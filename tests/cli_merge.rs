@@ -9,7 +9,7 @@ use std::{fs, path::PathBuf};
 use command::{detour, stdout};
 use made::{DAEMON, Habit, MS, TICK, US, scratch};
 use serde_json::Value;
-use trace::{Mode, Reader};
+use trace::{Manifest, Mode, Overwrite, Reader, Trailer, Writer};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
 
@@ -368,6 +368,25 @@ fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
     );
     let text = stdout(&[&["diff", &whole, &part], &small[..]].concat());
     assert!(text.contains("The recording after, or a part of it, is cut off"), "{text}");
+}
+
+#[test]
+fn a_merge_that_fails_leaves_no_file_behind() {
+    let home = Directory::new("merge-fails");
+    // What both say is larger than a trailer may be.
+    let files: Vec<String> = ["one", "other"]
+        .map(|host| {
+            let manifest = Manifest { host: host.to_owned(), ..Manifest::default() };
+            let file = home.file(host);
+            let writer = Writer::create(&file, Overwrite::Yes, &manifest).expect("created");
+            let remarks = vec![host.repeat(9 << 20 >> 2)];
+            writer.finish(Trailer { remarks, ..Trailer::default() }).expect("finished");
+            file
+        })
+        .into();
+    let out = home.file("all.detour");
+    refused(&["merge", "-o", &out, &files[0], &files[1]], &["cannot merge into", "exceed"]);
+    assert!(!fs::exists(&out).expect("known"));
 }
 
 #[test]

@@ -132,7 +132,8 @@ pub struct CpuSettings {
     pub cpu: u32,
     pub t_min_ns: f64,
     pub threshold_ns: f64,
-    /// Cost of one reading of the clock: (nanoseconds, how often), from the calibration.
+    /// Cost of one reading of the clock: (nanoseconds, how often), from the calibration. Empty in a
+    /// merged trace.
     pub timer_histogram: Vec<(f64, u64)>,
 }
 

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::error::TraceError;
 use crate::manifest::{
-    Entries, Isolation, LaneTotals, Lost, Manifest, Mode, Node, Overhead, Trailer,
+    CpuSettings, Entries, Isolation, LaneTotals, Lost, Manifest, Mode, Node, Overhead, Trailer,
 };
 use crate::model::{LaneId, Source, SourceId};
 use crate::reader::Reader;
@@ -111,7 +111,7 @@ fn manifest<R>(traces: &[Reader<R>]) -> Manifest {
             },
             first_lane: lanes.len() as u32,
             lanes: trace.lanes().len() as u32,
-            cpus: this.cpus.clone(),
+            cpus: this.cpus.iter().map(settings).collect(),
             lost: trailer.map(|trailer| trailer.lost),
         });
         lanes.extend(trace.lanes().iter().cloned());
@@ -149,6 +149,13 @@ fn manifest<R>(traces: &[Reader<R>]) -> Manifest {
         nodes,
         ..first
     }
+}
+
+/// Without the calibration's histogram: those of thirty nodes are larger than a manifest may be, and
+/// each node's own trace keeps its own.
+fn settings(of: &CpuSettings) -> CpuSettings {
+    let &CpuSettings { cpu, t_min_ns, threshold_ns, timer_histogram: _ } = of;
+    CpuSettings { cpu, t_min_ns, threshold_ns, timer_histogram: Vec::new() }
 }
 
 /// `a, b, c`, or `a to z (64 nodes)`.

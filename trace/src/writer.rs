@@ -5,7 +5,7 @@
 //! output allows it (a file), so that the trailer can still be tried; elsewhere the writer refuses
 //! to go on, since what followed could not be found again.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -54,7 +54,10 @@ impl Writer<File> {
     ) -> Result<Self, TraceError> {
         let path = path.as_ref();
         let out = create::create_recording(path, overwrite)?;
-        Writer::start(out, path.display().to_string(), Some(create::cut_back), manifest)
+        let name = path.display().to_string();
+        let started = Writer::start(out, name, Some(create::cut_back), manifest);
+        // Nobody could read a trace without a manifest.
+        started.inspect_err(|_| drop(fs::remove_file(path)))
     }
 }
 
