@@ -29,9 +29,18 @@ pub fn run(options: &cli::Export) -> Result<ExitCode> {
 }
 
 fn lane_of(reader: &AnyReader, cpu: u32) -> Result<LaneId> {
-    let index = reader.lanes().iter().position(|lane| *lane == Lane::Cpu { cpu });
-    let index = index.with_context(|| format!("{} has no CPU {cpu}", reader.name()))?;
-    Ok(LaneId(index as u32))
+    let all = (0u32..).zip(reader.lanes());
+    let lanes: Vec<u32> =
+        all.filter(|(_, lane)| **lane == Lane::Cpu { cpu }).map(|(id, _)| id).collect();
+    match lanes[..] {
+        [] => bail!("{} has no CPU {cpu}", reader.name()),
+        [lane] => Ok(LaneId(lane)),
+        _ => bail!(
+            "{} has a CPU {cpu} on each of {} nodes: leave -c out, or export the trace of one node",
+            reader.name(),
+            lanes.len()
+        ),
+    }
 }
 
 fn write(

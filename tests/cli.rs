@@ -2,21 +2,18 @@
 //! anywhere, as anyone.
 
 mod command;
+mod made;
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{collections::BTreeSet, fs};
 
 use command::{detour, stdout};
+use made::scratch;
 use serde_json::Value;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(arguments)).expect("JSON and nothing else")
-}
-
-/// A file in the build's temporary directory.
-fn scratch(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 fn keys(value: &Value) -> BTreeSet<&str> {
@@ -140,11 +137,32 @@ fn perfetto_and_parquet_files_begin_as_such_files_do() {
     }
 }
 
+/// One trace of two nodes with a CPU each.
+fn two_nodes(name: &str) -> String {
+    let nodes = [0, 1].map(|number| {
+        let node = made::Node {
+            host: format!("node{number}"),
+            job: None,
+            started_unix_s: 1000.0 + f64::from(number),
+        };
+        let name = format!("{name}-{number}.detour");
+        made::recording_of(&name, node, trace::Mode::Attributed, 1, 2, &[made::TICK])
+    });
+    let merged = scratch(&format!("{name}.detour")).to_str().expect("text").to_owned();
+    stdout(&["merge", "-q", "-o", &merged, &nodes[0], &nodes[1]]);
+    merged
+}
+
 #[test]
 fn metrics_are_bounded_and_well_formed() {
     let all = stdout(&["export", DEMO, "--to", "openmetrics", "--top", "1000"]);
     let few = stdout(&["export", DEMO, "--to", "openmetrics", "--top", "3"]);
-    for text in [&all, &few] {
+    let nodes = stdout(&["export", &two_nodes("cli-metrics"), "--to", "openmetrics"]);
+    for number in 0..2 {
+        let series = format!("detour_cpu_noise_ratio{{host=\"node{number}\",cpu=\"0\"}} ");
+        assert!(nodes.contains(&series), "{nodes}");
+    }
+    for text in [&all, &few, &nodes] {
         assert!(text.ends_with("\n# EOF\n"));
         let mut typed = BTreeSet::new();
         let mut seen = BTreeSet::new();
@@ -180,6 +198,14 @@ fn metrics_are_bounded_and_well_formed() {
     };
     assert!((sum(&all) - sum(&few)).abs() < 1e-9, "{} {}", sum(&all), sum(&few));
     detour(&["export", DEMO, "--to", "openmetrics", "-c", "0"]).assert().code(1);
+}
+
+#[test]
+fn a_cpu_that_several_nodes_have_is_not_chosen_among() {
+    let said =
+        detour(&["export", &two_nodes("cli-cpu"), "--to", "csv", "-c", "0"]).assert().code(1);
+    let said = String::from_utf8_lossy(&said.get_output().stderr).into_owned();
+    assert!(said.contains("CPU 0 on each of 2 nodes: leave -c out"), "{said}");
 }
 
 #[test]

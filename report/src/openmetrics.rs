@@ -140,7 +140,11 @@ fn cpus(summary: &Summary, out: &mut Text) {
     for (name, unit, help, value) in columns {
         out.family(name, unit, help);
         for cpu in &summary.cpus {
-            out.sample(name, &[("cpu", &cpu.cpu.to_string())], value(cpu));
+            let number = cpu.cpu.to_string();
+            // Every node of a merged trace has a CPU 0.
+            let host = cpu.host.as_deref().map(|host| ("host", host));
+            let labels: Vec<(&str, &str)> = host.into_iter().chain([("cpu", &*number)]).collect();
+            out.sample(name, &labels, value(cpu));
         }
     }
 }

@@ -257,6 +257,50 @@ fn a_parquet_table_reads_back_with_detours_and_sources() {
     assert!(table.about["detour.host"] == "node1");
 }
 
+/// The trace of two nodes; each starts a second after the one before.
+fn merged() -> Reader<Cursor<Vec<u8>>> {
+    let nodes = [0, 1].map(|number| {
+        let settings = CpuSettings {
+            cpu: 0,
+            t_min_ns: 20.0 + f64::from(number),
+            threshold_ns: 180.0,
+            ..CpuSettings::default()
+        };
+        let manifest = Manifest {
+            host: format!("host{number}"),
+            started_unix_s: 1000.0 + f64::from(number),
+            cpus: vec![settings],
+            ..common::manifest(1)
+        };
+        let mut writer = Writer::new(Cursor::new(Vec::new()), &manifest).unwrap();
+        for (id, source) in (0..).zip(common::sources()) {
+            writer.add_source(SourceId(id), &source).unwrap();
+        }
+        writer.write_block(&common::Cpu::new(0, 5).block(400)).unwrap();
+        Reader::new(writer.finish(common::trailer(1, SPAN)).unwrap()).unwrap()
+    });
+    let mut bytes = Vec::new();
+    trace::merge(&nodes, |manifest| Writer::new(&mut bytes, manifest)).unwrap();
+    Reader::new(Cursor::new(bytes)).unwrap()
+}
+
+#[test]
+fn lanes_of_several_nodes_are_told_apart_and_keep_their_settings() {
+    let reader = merged();
+    for format in [ExportFormat::Netgauge, ExportFormat::Json, ExportFormat::Csv] {
+        let imported = reimported(&reader, format, None);
+        assert_eq!(imported.runs.len(), 2);
+        for (lane, run) in (0..).zip(&imported.runs) {
+            assert_eq!(run.detours, detours(&reader, lane));
+            if format == ExportFormat::Csv {
+                assert_eq!(run.header["lane"], format!("host{lane}/cpu0"));
+            } else {
+                assert_eq!(run.t_min_ns, Some(20.0 + f64::from(lane)));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_lane_or_format_that_does_not_exist_is_named() {
     let reader = trace();

@@ -72,19 +72,34 @@ impl<'a, R: Read + Seek> Union<'a, R> {
     }
 }
 
-/// A lane's name: `cpu3`, `solver-1234`.
+/// A lane's name: `cpu3`, `solver-1234`. Every node of a merged trace has such lanes, so whose it is
+/// comes first there: `node7/cpu3`.
 pub(super) fn name<R>(reader: &Reader<R>, lane: LaneId) -> String {
-    match reader.lanes().get(lane.0 as usize) {
+    let name = match reader.lanes().get(lane.0 as usize) {
         Some(Lane::Cpu { cpu }) => format!("cpu{cpu}"),
         Some(Lane::Thread { tid, name, .. }) => format!("{name}-{tid}"),
         None => format!("lane{}", lane.0),
+    };
+    match reader.manifest().node_of(lane.0) {
+        Some(node) => format!("{}/{name}", node.host),
+        None => name,
+    }
+}
+
+/// Host and kernel of a lane's node.
+pub(super) fn system<R>(reader: &Reader<R>, lane: LaneId) -> (&str, &str) {
+    let manifest = reader.manifest();
+    match manifest.node_of(lane.0) {
+        Some(node) => (&node.host, &node.kernel),
+        None => (&manifest.host, &manifest.kernel),
     }
 }
 
 /// The probe's settings on a lane's CPU, if there was a probe.
 pub(super) fn settings<R>(reader: &Reader<R>, lane: LaneId) -> Option<&CpuSettings> {
     let Some(Lane::Cpu { cpu }) = reader.lanes().get(lane.0 as usize) else { return None };
-    reader.manifest().cpus.iter().find(|settings| settings.cpu == *cpu && settings.t_min_ns > 0.0)
+    let mut all = reader.manifest().cpus_of(lane.0).iter();
+    all.find(|settings| settings.cpu == *cpu && settings.t_min_ns > 0.0)
 }
 
 /// How long a lane was watched: as the trailer says; up to its last event where there is none.

@@ -17,12 +17,12 @@ pub(super) fn netgauge<R: Read + Seek>(
 ) -> Rows {
     let mut rows = 0;
     for &lane in all {
-        let manifest = reader.manifest();
+        let (host, kernel) = lanes::system(reader, lane);
         writeln!(out, "# Benchmark Method: selfish")?;
         writeln!(out, "# Sysname : Linux")?;
-        writeln!(out, "# Nodename: {}", one_line(&manifest.host))?;
-        writeln!(out, "# Release : {}", one_line(&manifest.kernel))?;
-        writeln!(out, "# Machine : {}", one_line(&manifest.arch))?;
+        writeln!(out, "# Nodename: {}", one_line(host))?;
+        writeln!(out, "# Release : {}", one_line(kernel))?;
+        writeln!(out, "# Machine : {}", one_line(&reader.manifest().arch))?;
         writeln!(out, "# Lane : {}", one_line(&lanes::name(reader, lane)))?;
         writeln!(out, "# Selfish Benchmark")?;
         if let Some(settings) = lanes::settings(reader, lane) {
@@ -123,9 +123,10 @@ pub(super) fn json<R: Read + Seek>(
     for (n, &lane) in all.iter().enumerate() {
         let settings = lanes::settings(reader, lane);
         let (from, to) = lanes::span(reader, lane);
+        let (host, kernel) = lanes::system(reader, lane);
         let header = serde_json::json!({
-            "host": one_line(&reader.manifest().host),
-            "kernel": one_line(&reader.manifest().kernel),
+            "host": one_line(host),
+            "kernel": one_line(kernel),
             "lane": one_line(&lanes::name(reader, lane)),
         });
         let t_min = serde_json::json!(settings.map(|s| s.t_min_ns));
