@@ -106,8 +106,7 @@ fn series(
         let detours = Detours::new(detours).with_context(|| {
             format!("lane {index} of {} cannot be laid over work", reader.name())
         })?;
-        let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane == index));
-        let (from, to) = match totals {
+        let (from, to) = match reader.totals(LaneId(index)) {
             Some(totals) => (totals.from_ns, totals.to_ns),
             None => detours.span(),
         };

@@ -145,7 +145,7 @@ impl Recorded {
 
 /// From when to when a lane was watched, as far as the recording says.
 fn window(reader: &AnyReader, index: usize) -> (u64, u64) {
-    let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|l| l.lane as usize == index));
+    let totals = reader.totals(LaneId(index as u32));
     totals.map_or((0, 0), |totals| (totals.from_ns, totals.to_ns))
 }
 

@@ -104,11 +104,8 @@ pub(super) fn settings<R>(reader: &Reader<R>, lane: LaneId) -> Option<&CpuSettin
 
 /// How long a lane was watched: as the trailer says; up to its last event where there is none.
 pub(super) fn span<R>(reader: &Reader<R>, lane: LaneId) -> (u64, u64) {
-    let totals = reader.trailer().and_then(|t| t.lanes.iter().find(|totals| totals.lane == lane.0));
-    let infos = reader.block_infos().filter(|info| info.lane == lane);
-    let last = infos.map(|info| info.last_ns).max().unwrap_or(0);
-    match totals {
+    match reader.totals(lane) {
         Some(totals) => (totals.from_ns, totals.to_ns.max(totals.from_ns)),
-        None => (0, last),
+        None => (0, reader.block_infos_of(lane).map(|info| info.last_ns).max().unwrap_or(0)),
     }
 }

@@ -13,13 +13,23 @@ use crate::model::{Block, LaneId, SourceId};
 pub struct Blocks<'a, R> {
     reader: &'a Reader<R>,
     next: usize,
-    lane: Option<LaneId>,
+    /// Which of the blocks; None for all.
+    only: Option<&'a [u32]>,
     scratch: Option<Scratch>,
 }
 
 impl<'a, R> Blocks<'a, R> {
     pub(super) fn new(reader: &'a Reader<R>, lane: Option<LaneId>) -> Self {
-        Blocks { reader, next: 0, lane, scratch: None }
+        let only = lane.map(|lane| reader.by_lane.blocks(lane));
+        Blocks { reader, next: 0, only, scratch: None }
+    }
+
+    fn entry(&self) -> Option<&'a IndexEntry> {
+        let at = match self.only {
+            Some(only) => *only.get(self.next)? as usize,
+            None => self.next,
+        };
+        self.reader.events.get(at)
     }
 }
 
@@ -27,11 +37,8 @@ impl<R: Read + Seek> Iterator for Blocks<'_, R> {
     type Item = Result<Block, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(entry) = self.reader.events.get(self.next) {
+        while let Some(entry) = self.entry() {
             self.next += 1;
-            if self.lane.is_some_and(|lane| lane != entry.lane()) {
-                continue;
-            }
             match self.reader.load(entry, &mut self.scratch) {
                 Ok(block) => return Some(Ok(block)),
                 Err(Fault::Damaged(why)) => self.reader.note(Damage::of(entry, why)),

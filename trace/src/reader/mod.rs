@@ -6,6 +6,7 @@
 //! counted and said, not fatal.
 
 mod blocks;
+mod by_lane;
 mod frames;
 mod open;
 mod tables;
@@ -20,8 +21,9 @@ pub use blocks::Blocks;
 
 use crate::error::TraceError;
 use crate::format::v1::IndexEntry;
-use crate::manifest::{Manifest, Trailer};
+use crate::manifest::{LaneTotals, Manifest, Trailer};
 use crate::model::{Lane, LaneId, Source};
+use by_lane::ByLane;
 use frames::Input;
 
 /// An open trace.
@@ -37,6 +39,7 @@ pub struct Reader<R = File> {
     lanes: Vec<Lane>,
     /// The events frames, in file order.
     events: Vec<IndexEntry>,
+    by_lane: ByLane,
     truncated: Option<String>,
     damage: Mutex<BTreeMap<u64, Damage>>,
 }
@@ -83,6 +86,19 @@ pub struct BlockInfo {
     pub records: u32,
     /// Size in the file.
     pub bytes: u64,
+}
+
+impl BlockInfo {
+    fn of(entry: &IndexEntry) -> BlockInfo {
+        BlockInfo {
+            lane: entry.lane(),
+            first_ns: entry.summary.first_ns,
+            last_ns: entry.summary.last_ns,
+            detours: entry.summary.detours,
+            records: entry.summary.records,
+            bytes: entry.end() - entry.offset,
+        }
+    }
 }
 
 impl Reader<File> {
@@ -141,6 +157,11 @@ impl<R> Reader<R> {
         self.trailer.as_ref()
     }
 
+    /// What the trailer says of a lane.
+    pub fn totals(&self, lane: LaneId) -> Option<&LaneTotals> {
+        self.trailer.as_ref()?.lanes.get(self.by_lane.totals(lane)?)
+    }
+
     /// The source table; every `SourceId` of every block is an index into it.
     pub fn sources(&self) -> &[Source] {
         &self.sources
@@ -168,14 +189,13 @@ impl<R> Reader<R> {
 
     /// What the file holds, block by block, in file order.
     pub fn block_infos(&self) -> impl ExactSizeIterator<Item = BlockInfo> + '_ {
-        self.events.iter().map(|entry| BlockInfo {
-            lane: entry.lane(),
-            first_ns: entry.summary.first_ns,
-            last_ns: entry.summary.last_ns,
-            detours: entry.summary.detours,
-            records: entry.summary.records,
-            bytes: entry.end() - entry.offset,
-        })
+        self.events.iter().map(BlockInfo::of)
+    }
+
+    /// The same of one lane.
+    pub fn block_infos_of(&self, lane: LaneId) -> impl Iterator<Item = BlockInfo> + '_ {
+        let places = self.by_lane.blocks(lane).iter();
+        places.filter_map(|&at| self.events.get(at as usize)).map(BlockInfo::of)
     }
 
     fn note(&self, damage: Damage) {

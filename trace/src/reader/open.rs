@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek};
 use std::sync::Mutex;
 
+use super::by_lane::ByLane;
 use super::frames::{Fault, Input, Scratch};
 use super::tables::{self, Table};
 use super::{Damage, Reader};
@@ -171,6 +172,8 @@ impl<R: Read + Seek> Opening<R> {
             sources.push(tables::unknown_source());
             (sources.len() - 1) as u32
         });
+        let lanes = lanes.finish(tables::unknown_lane);
+        let by_lane = ByLane::new(lanes.len(), &events, parts.trailer.as_ref());
         Ok(Reader {
             input: Mutex::new(self.input),
             file: self.file,
@@ -178,8 +181,9 @@ impl<R: Read + Seek> Opening<R> {
             trailer,
             sources,
             unknown_source,
-            lanes: lanes.finish(tables::unknown_lane),
+            lanes,
             events,
+            by_lane,
             truncated,
             damage: Mutex::new(self.damage),
         })
