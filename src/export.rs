@@ -53,7 +53,7 @@ fn write(
         Format::Netgauge => export::ExportFormat::Netgauge,
         Format::Loggopsim => export::ExportFormat::LogGopSim,
         Format::Csv => export::ExportFormat::Csv,
-        Format::RecordsCsv => export::ExportFormat::CsvRecords,
+        Format::RecordsCsv => export::ExportFormat::RecordsCsv,
         Format::Json => export::ExportFormat::Json,
         Format::Hlog => export::ExportFormat::HistogramLog,
         Format::Hgrm => export::ExportFormat::Percentiles,

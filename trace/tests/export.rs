@@ -53,7 +53,8 @@ fn reimported(
 ) -> Imported {
     let text = exported(reader, format, lane);
     let imported = import_bytes("exported", text.as_bytes(), &ImportOptions::default()).unwrap();
-    assert_eq!(imported.format.name(), format.name());
+    // Import and export call formats alike.
+    assert_eq!(format!("{:?}", imported.format), format!("{format:?}"));
     imported
 }
 
@@ -62,11 +63,11 @@ fn netgauge_and_json_exports_read_back_the_same_lane_by_lane() {
     let reader = trace();
     for format in [ExportFormat::Netgauge, ExportFormat::Json] {
         let imported = reimported(&reader, format, None);
-        assert_eq!(imported.runs.len(), LANES as usize, "{format}");
+        assert_eq!(imported.runs.len(), LANES as usize, "{format:?}");
         for (lane, run) in (0..).zip(&imported.runs) {
-            assert_eq!(run.detours, detours(&reader, lane), "{format}");
-            assert_eq!((run.t_min_ns, run.threshold_ns), (Some(20.0), Some(180.0)), "{format}");
-            assert_eq!(run.span_ns, SPAN as f64, "{format}");
+            assert_eq!(run.detours, detours(&reader, lane), "{format:?}");
+            assert_eq!((run.t_min_ns, run.threshold_ns), (Some(20.0), Some(180.0)), "{format:?}");
+            assert_eq!(run.span_ns, SPAN as f64, "{format:?}");
         }
         let one = reimported(&reader, format, Some(1));
         assert_eq!(one.runs.len(), 1);
@@ -111,10 +112,10 @@ fn histogram_exports_keep_counts_and_three_digits_of_every_length() {
     for format in [ExportFormat::HistogramLog, ExportFormat::Percentiles] {
         let imported = reimported(&reader, format, None);
         let run = &imported.runs[0];
-        assert_eq!(run.count(), all.len() as u64, "{format}");
+        assert_eq!(run.count(), all.len() as u64, "{format:?}");
         let last = run.distribution.last().unwrap().0;
-        assert!((last - longest).abs() <= longest * 1e-3, "{format}: {last} for {longest}");
-        assert!(run.span_ns >= SPAN as f64, "{format}");
+        assert!((last - longest).abs() <= longest * 1e-3, "{format:?}: {last} for {longest}");
+        assert!(run.span_ns >= SPAN as f64, "{format:?}");
     }
     let log = reimported(&reader, ExportFormat::HistogramLog, None);
     let (sum, lost) = (all.iter().sum::<f64>(), log.runs[0].lost_ns());
@@ -137,7 +138,7 @@ fn no_changed_byte_of_a_histogram_log_makes_the_importer_panic() {
 #[test]
 fn records_are_exported_with_the_names_of_their_sources() {
     let reader = trace();
-    let text = exported(&reader, ExportFormat::CsvRecords, Some(1));
+    let text = exported(&reader, ExportFormat::RecordsCsv, Some(1));
     let records: usize = reader.blocks_of(LaneId(1)).map(|b| b.unwrap().records.len()).sum();
     assert_eq!(text.lines().count(), 1 + records);
     assert!(text.lines().any(|line| line.ends_with(",timer,tick,,tick_nohz_handler")));
@@ -302,12 +303,8 @@ fn lanes_of_several_nodes_are_told_apart_and_keep_their_settings() {
 }
 
 #[test]
-fn a_lane_or_format_that_does_not_exist_is_named() {
+fn a_lane_that_does_not_exist_is_named() {
     let reader = trace();
     let error = export(&reader, ExportFormat::Csv, Some(LaneId(9)), Vec::new()).unwrap_err();
     assert!(matches!(error, ExportError::NoSuchLane { lane: 9, last: 2 }));
-    assert!("pdf".parse::<ExportFormat>().unwrap_err().to_string().contains("netgauge"));
-    for format in ExportFormat::ALL {
-        assert_eq!(format.name().parse::<ExportFormat>().unwrap(), format);
-    }
 }

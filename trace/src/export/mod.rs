@@ -13,9 +13,7 @@ mod text;
 
 pub use text::lane_cell;
 
-use std::fmt;
 use std::io::{self, Read, Seek, Write};
-use std::str::FromStr;
 
 use crate::error::TraceError;
 use crate::model::LaneId;
@@ -31,7 +29,7 @@ pub enum ExportFormat {
     /// One row per detour.
     Csv,
     /// One row per kernel record, with its source.
-    CsvRecords,
+    RecordsCsv,
     /// `{"runs": [...]}`, one per lane.
     Json,
     /// HdrHistogram interval log of the detours' lengths, one interval per lane.
@@ -49,42 +47,13 @@ impl ExportFormat {
         ExportFormat::Netgauge,
         ExportFormat::LogGopSim,
         ExportFormat::Csv,
-        ExportFormat::CsvRecords,
+        ExportFormat::RecordsCsv,
         ExportFormat::Json,
         ExportFormat::HistogramLog,
         ExportFormat::Percentiles,
         ExportFormat::Perfetto,
         ExportFormat::Parquet,
     ];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            ExportFormat::Netgauge => "netgauge",
-            ExportFormat::LogGopSim => "loggopsim",
-            ExportFormat::Csv => "csv",
-            ExportFormat::CsvRecords => "csv-records",
-            ExportFormat::Json => "json",
-            ExportFormat::HistogramLog => "hlog",
-            ExportFormat::Percentiles => "hgrm",
-            ExportFormat::Perfetto => "perfetto",
-            ExportFormat::Parquet => "parquet",
-        }
-    }
-}
-
-impl fmt::Display for ExportFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for ExportFormat {
-    type Err = ExportError;
-
-    fn from_str(name: &str) -> Result<Self, ExportError> {
-        let found = ExportFormat::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or_else(|| ExportError::UnknownFormat { name: name.to_owned() })
-    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -98,11 +67,6 @@ pub enum ExportError {
     NoSuchLane { lane: u32, last: u32 },
     #[error("the trace has no lanes: there is nothing to export")]
     NoLanes,
-    #[error(
-        "`{name}` is no format to export to: use netgauge, loggopsim, csv, csv-records, json, hlog, \
-         hgrm, perfetto or parquet"
-    )]
-    UnknownFormat { name: String },
     #[error("cannot build the histogram: {0}")]
     Histogram(String),
 }
@@ -111,7 +75,7 @@ pub enum ExportError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     pub lanes: u64,
-    /// Detours; records for [`ExportFormat::CsvRecords`]; both for the formats that hold both.
+    /// Detours; records for [`ExportFormat::RecordsCsv`]; both for the formats that hold both.
     pub rows: u64,
 }
 
@@ -137,7 +101,7 @@ pub fn export<R: Read + Seek>(
         ExportFormat::Netgauge => text::netgauge(reader, &lanes, &mut out),
         ExportFormat::LogGopSim => text::loggopsim(reader, &lanes, &mut out),
         ExportFormat::Csv => text::csv(reader, lane, &mut out),
-        ExportFormat::CsvRecords => text::csv_records(reader, lane, &mut out),
+        ExportFormat::RecordsCsv => text::records_csv(reader, lane, &mut out),
         ExportFormat::Json => text::json(reader, &lanes, &mut out),
         ExportFormat::HistogramLog => histogram::log(reader, &lanes, &mut out),
         ExportFormat::Percentiles => histogram::percentiles(reader, &lanes, &mut out),

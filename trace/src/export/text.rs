@@ -88,7 +88,7 @@ pub(super) fn csv<R: Read + Seek>(
     Ok(rows)
 }
 
-pub(super) fn csv_records<R: Read + Seek>(
+pub(super) fn records_csv<R: Read + Seek>(
     reader: &Reader<R>,
     lane: Option<LaneId>,
     out: &mut impl Write,
