@@ -98,7 +98,7 @@ impl fmt::Display for Mode {
             Mode::ProbeOnly => "the probe alone",
             Mode::KernelOnly => "kernel records alone",
             Mode::Program => "a program's threads",
-            Mode::Imported => "imported",
+            Mode::Imported => "read from another tool's file",
         })
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::advice::Remedy;
 use crate::headline::label;
-use crate::words::{count, cut, percent, plural, rate, safe};
+use crate::words::{count, cut, percent, plural, rate, safe, utc};
 
 /// Rows of a table, and lines of a list: a recording may hold thousands.
 pub(super) const ROWS: usize = 40;
@@ -18,7 +18,7 @@ pub(super) const ROWS: usize = 40;
 pub(super) const FIRST: usize = 12;
 pub(super) const LINES: usize = 60;
 /// Characters of a name, and of anything else that a recording says.
-const NAME: usize = 80;
+pub(super) const NAME: usize = 80;
 const LONGEST: usize = 1_500;
 
 /// Remedies are shown for sources that took at least this much of the time.
@@ -235,17 +235,10 @@ pub(super) fn cpus(summary: &Summary) -> Vec<Vec<String>> {
 }
 
 pub(super) fn manifest(manifest: &Manifest) -> Vec<(String, String)> {
-    let mode = match manifest.mode {
-        Mode::Attributed => "probe and kernel records",
-        Mode::ProbeOnly => "the probe alone",
-        Mode::KernelOnly => "kernel records alone",
-        Mode::Program => "threads of a program",
-        Mode::Imported => "read from another tool's file",
-    };
     let m = manifest;
     let topology = &m.topology;
     let mut rows = vec![
-        ("recorded", mode.to_owned()),
+        ("recorded", m.mode.to_string()),
         ("host", m.host.clone()),
         ("started", started(m.started_unix_s)),
         ("kernel", format!("{} {}", m.kernel, m.arch)),
@@ -292,19 +285,7 @@ fn started(unix_s: f64) -> String {
     if !(unix_s > 0.0 && unix_s < 253_402_300_800.0) {
         return String::new();
     }
-    let seconds = unix_s as i64;
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Civil date from days, counted in eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    let [year, month, day, hour, minute, second] = utc(unix_s as i64);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
