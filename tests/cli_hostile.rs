@@ -119,6 +119,7 @@ fn names_are_no_markup_in_pages_and_pictures() {
     said(&["diff", "-q", &trace, &trace, "--runs", "2", "--ranks", "4", "--html", &page_name]);
     let html = fs::read_to_string(&page).expect("a page");
     assert!(!html.contains("<script>alert") && !html.contains("<img") && html.contains("alert(1)"));
+    assert!(html.contains("Content-Security-Policy\" content=\"default-src 'none';"));
     let schedule = scratch("job.goal").display().to_string();
     said(&["goal", "gen", "--op", "allreduce", "--ranks", "4", "-o", &schedule]);
     for ending in ["svg", "json"] {

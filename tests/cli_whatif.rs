@@ -290,7 +290,7 @@ fn diff_tells_what_appeared_vanished_and_stayed() {
     );
     let page = fs::read_to_string(page).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("fakemond.service"));
-    assert!(!page.contains("http") && !page.contains("<script"));
+    assert!(!page.contains("://") && !page.contains("<script"));
     assert_eq!(page.matches("<tr").count(), page.matches("</tr>").count());
 }
 

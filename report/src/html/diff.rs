@@ -2,10 +2,18 @@
 
 use analysis::{Change, Comparison, Interval};
 
+use super::{
+    plot::escape,
+    tables::{LINES, NAME, ROWS, limited},
+};
 use crate::{
     diff::{Projection, changed, headline, notes, projected, signed, word},
-    words::{percent, rate, safe},
+    words::{cut, percent, plural, rate, safe},
 };
+
+/// As the report's page has it, without a script.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;\
@@ -26,18 +34,19 @@ tr.more td.v,tr.appeared td.v{color:#ff7b72}tr.less td.v,tr.vanished td.v{color:
 pub fn diff_html(comparison: &Comparison, projection: Option<&Projection>) -> String {
     let mut page =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    page += &format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">");
     page += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
     page += &format!("<title>detour diff</title><style>{STYLE}</style></head><body>\n");
     page += &format!(
         "<h1>{} before and after</h1>\n<p>{}</p>\n",
         match comparison.after.host.as_str() {
             "" => "Noise".to_owned(),
-            host => escape(host),
+            host => name(host),
         },
-        escape(&headline(comparison))
+        sentence(&headline(comparison))
     );
     if let Some(projection) = projection {
-        page += &format!("<p>{}</p>\n", escape(&projected(projection)));
+        page += &format!("<p>{}</p>\n", sentence(&projected(projection)));
     }
     page += "<h2>Sources, by the change of time</h2>\n<table>\n<tr><th>class</th><th>name</th>\
              <th>unit</th><th>verdict</th><th class=n>/s before</th><th class=n>/s after</th>\
@@ -50,12 +59,17 @@ pub fn diff_html(comparison: &Comparison, projection: Option<&Projection>) -> St
         .fold(0.0, f64::max);
     let (first, rest): (Vec<&Change>, Vec<&Change>) =
         comparison.sources.iter().partition(|change| changed(change));
-    for change in first.into_iter().chain(rest) {
+    for change in first.into_iter().chain(rest).take(ROWS) {
         page += &row(change, widest);
     }
     page += "</table>\n";
-    for line in notes(comparison) {
-        page += &format!("<p><small>{}</small></p>\n", escape(&line));
+    let hidden = comparison.sources.len().saturating_sub(ROWS);
+    if hidden > 0 {
+        let more = plural(hidden as u64, "more source");
+        page += &format!("<p>{more}: <code>detour diff --all</code> lists them.</p>\n");
+    }
+    for line in notes(comparison).iter().take(LINES) {
+        page += &format!("<p><small>{}</small></p>\n", sentence(line));
     }
     page + "</body></html>\n"
 }
@@ -70,8 +84,8 @@ fn row(change: &Change, widest: f64) -> String {
          <td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td>\
          <td class=n>{} to {}</td><td>{}</td></tr>\n",
         change.class.name(),
-        escape(&change.name),
-        escape(change.unit.as_deref().unwrap_or_default()),
+        name(&change.name),
+        name(change.unit.as_deref().unwrap_or_default()),
         escape(&rate(change.before.rate_hz.value)),
         escape(&rate(change.after.rate_hz.value)),
         escape(&percent(change.before.time_pct.value)),
@@ -104,18 +118,56 @@ fn bar(interval: &Interval, widest: f64) -> String {
     )
 }
 
-/// Names come from the recorded node, where any process may call itself anything.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in safe(text).chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
+/// Names come from the recorded node, where any process may call itself anything, at any length.
+fn name(text: &str) -> String {
+    escape(&cut(&safe(text), NAME))
+}
+
+fn sentence(text: &str) -> String {
+    escape(&limited(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use analysis::{Recording, Side, Verdict};
+    use trace::Class;
+
+    use super::*;
+
+    #[test]
+    fn a_page_stays_small_whatever_the_recordings_say() {
+        let long = "x".repeat(100_000);
+        let recording = Recording {
+            host: long.clone(),
+            kernel: long.clone(),
+            started_unix_s: 0.0,
+            duration_s: 1.0,
+            watched_s: 1.0,
+            lanes: 1,
+            noise_pct: Interval::default(),
+            truncated: true,
+        };
+        let change = Change {
+            class: Class::Thread,
+            name: long.clone(),
+            unit: Some(long.clone()),
+            own: false,
+            verdict: Verdict::More,
+            before: Side::default(),
+            after: Side::default(),
+            rate_change_hz: Interval::default(),
+            time_change_pct: Interval::default(),
+        };
+        let page = diff_html(
+            &Comparison {
+                before: Recording { kernel: String::new(), ..recording.clone() },
+                after: recording,
+                noise_change_pct: Interval::default(),
+                sources: vec![change; 1000],
+            },
+            None,
+        );
+        assert!(page.len() < 100_000, "{}", page.len());
+        assert!(page.contains("960 more sources") && page.contains("http-equiv"));
     }
-    escaped
 }

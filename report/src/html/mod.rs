@@ -5,6 +5,7 @@
 //! alone. A policy in the page lets that one script run and nothing else, whatever a recording holds;
 //! and what comes from a recording is cut to a length that fits a page.
 
+pub(crate) mod diff;
 mod heat;
 mod legend;
 mod nodes;
