@@ -173,7 +173,7 @@ impl<R: Read + Seek> Opening<R> {
             (sources.len() - 1) as u32
         });
         let lanes = lanes.finish(tables::unknown_lane);
-        let by_lane = ByLane::new(lanes.len(), &events, parts.trailer.as_ref());
+        let by_lane = ByLane::new(lanes.len(), &events, trailer.as_ref());
         Ok(Reader {
             input: Mutex::new(self.input),
             file: self.file,
