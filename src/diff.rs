@@ -18,6 +18,8 @@ use simulate::{
     whatif::Node,
 };
 
+use trace::Mode;
+
 use crate::{
     Verbosity,
     open::{self, AnyReader},
@@ -56,6 +58,16 @@ pub struct Options {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let (before, after) = (open::open(&options.before)?, open::open(&options.after)?);
+    let [mode_before, mode_after] = [&before, &after].map(|reader| reader.manifest().mode);
+    // One that knows no sources would seem to have lost all of the other's.
+    if has_sources(mode_before) != has_sources(mode_after) {
+        bail!(
+            "{} and {} were recorded in different ways ({mode_before} and {mode_after}): one has names \
+             for its noise and one has none, so nothing can be said about sources; record both alike",
+            before.name(),
+            after.name()
+        );
+    }
     let comparison = analysis::compare(&rates(&before)?, &rates(&after)?, options.work.seed);
     let workload = options.workload.workload()?;
     let progress =
@@ -88,6 +100,13 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn has_sources(mode: Mode) -> bool {
+    match mode {
+        Mode::ProbeOnly | Mode::Imported => false,
+        Mode::Attributed | Mode::KernelOnly | Mode::Program => true,
+    }
+}
+
 /// Counts a recording by blocks of time.
 fn rates(reader: &AnyReader) -> Result<Rates> {
     let contents = Contents {
@@ -102,7 +121,8 @@ fn rates(reader: &AnyReader) -> Result<Rates> {
         let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
         counter.add(&block, reader.sources());
     }
-    Ok(counter.finish(&contents))
+    let not_whole = open::not_whole(reader);
+    Ok(counter.finish(&Contents { truncated: not_whole.as_deref(), ..contents }))
 }
 
 impl Options {

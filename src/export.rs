@@ -25,6 +25,7 @@ pub fn run(options: &cli::Export) -> Result<ExitCode> {
             out.flush().with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
+    open::warn_if_not_whole(&reader);
     Ok(ExitCode::SUCCESS)
 }
 

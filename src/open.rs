@@ -34,6 +34,9 @@ pub fn open_as_it_is(path: &Path) -> Result<Opened> {
     let input = File::open(&file).with_context(|| format!("cannot open {}", file.display()))?;
     let name = file.display().to_string();
     match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
+        Ok(_) if run.is_some() => {
+            bail!("{name} is a recording, which has no runs to pick from: leave out #N")
+        }
         Ok(reader) => Ok(Opened::Trace(Box::new(reader))),
         Err(not_a_trace @ TraceError::NotATrace { .. }) => {
             let imported = import::import_file(&file, &import::ImportOptions::default());
@@ -46,6 +49,27 @@ pub fn open_as_it_is(path: &Path) -> Result<Opened> {
             }))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Why a trace does not hold all that was recorded; known once every block was read.
+pub fn not_whole<R>(reader: &Reader<R>) -> Option<String> {
+    let damaged = reader.damaged_blocks();
+    let count = damaged.len();
+    match damaged.first() {
+        Some(first) => Some(format!(
+            "{count} damaged block{} left out, so there was more noise than this; the first: {}",
+            if count == 1 { " was" } else { "s were" },
+            first.why
+        )),
+        None => reader.truncated().map(str::to_owned),
+    }
+}
+
+/// Says so, where the output has no place for it.
+pub fn warn_if_not_whole(reader: &AnyReader) {
+    if let Some(why) = not_whole(reader) {
+        eprintln!("detour: {} is not whole: {}", reader.name(), report::message_safe(&why));
     }
 }
 

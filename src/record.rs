@@ -148,6 +148,7 @@ fn to_options(options: cli::Record) -> recorder::Options {
         no_probe: options.no_probe,
         fifo: options.fifo,
         program,
+        stdout_is_taken: options.json,
         align: options.align,
         command_line: std::env::args().collect(),
         give_up_privileges: true,

@@ -79,11 +79,7 @@ pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> (Summa
             }
         }
     }
-    let damaged = reader.damaged_blocks();
-    let damaged = damaged.first().map(|first| {
-        format!("{} damaged blocks were left out; the first: {}", damaged.len(), first.why)
-    });
-    let truncated = broken.or(damaged).or(reader.truncated().map(str::to_owned));
+    let truncated = broken.or(open::not_whole(reader));
     summariser.finish_with_costs(&contents(reader, truncated.as_deref()))
 }
 

@@ -88,11 +88,11 @@ fn scaled_time(text: &str, per_second: f64) -> Result<i64, String> {
     Ok(scaled.round() as i64)
 }
 
-/// A rate, as the time between two: `1000Hz`, `10kHz`, or a period (`1ms`).
+/// A rate, as the time between two: `1000Hz`, `10kHz`, `1000`, or a period (`1ms`).
 pub fn period(text: &str) -> Result<i64, String> {
     let (number, unit) = split(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
-        "hz" => 1.0,
+        "hz" | "" => 1.0,
         "khz" => 1e3,
         "mhz" => 1e6,
         _ => return picoseconds(text),

@@ -367,7 +367,7 @@ fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
         (&false.into(), &true.into())
     );
     let text = stdout(&[&["diff", &whole, &part], &small[..]].concat());
-    assert!(text.contains("The recording after, or a part of it, is cut off"), "{text}");
+    assert!(text.contains("The recording after, or a part of it, is cut off or damaged"), "{text}");
 }
 
 #[test]

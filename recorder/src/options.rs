@@ -18,6 +18,8 @@ pub struct Options {
     /// Run the probes under SCHED_FIFO at this priority.
     pub fifo: Option<u32>,
     pub program: Option<ProgramOption>,
+    /// What the recorded command says goes to standard error: standard output is for somebody else.
+    pub stdout_is_taken: bool,
     /// Start at a multiple of this on the wall clock: nodes of a job then start together.
     pub align: Option<Duration>,
     pub command_line: Vec<String>,

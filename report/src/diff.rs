@@ -254,7 +254,7 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     lines.extend(other("kernel", &before.kernel, &after.kernel));
     let cut = |recording: &Recording, when: &str| {
         recording.truncated.then(|| {
-            format!("The recording {when}, or a part of it, is cut off; what there is counts.")
+            format!("The recording {when}, or a part of it, is cut off or damaged; what there is counts.")
         })
     };
     lines.extend(cut(before, "before"));

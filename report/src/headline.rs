@@ -72,7 +72,7 @@ pub(crate) fn outside_label(class: &str) -> Option<&'static str> {
 /// What has to be known before anything else.
 pub(crate) fn warning(summary: &Summary) -> Option<String> {
     let reason = summary.truncated.as_ref()?;
-    Some(format!("This recording is cut off: {}. What came before is good.", safe(reason)))
+    Some(format!("This recording is not whole: {}. What could be read is good.", safe(reason)))
 }
 
 fn place(summary: &Summary) -> String {

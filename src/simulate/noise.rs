@@ -261,6 +261,7 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     if let Some(left_out) = recorded.left_out() {
         eprintln!("detour: {}: {left_out}", reader.name());
     }
+    open::warn_if_not_whole(reader);
     Ok(timelines)
 }
 

@@ -27,7 +27,11 @@ impl Source {
     /// Whether somebody who says so means this one: by its name, its unit, its class, or `class:name`.
     pub fn is_called(&self, name: &str) -> bool {
         let class = self.class.name();
+        // The report's tables write these names with spaces.
+        let outside = self.class == Class::OutsideKernel
+            && name.replace(' ', "_").eq_ignore_ascii_case(&self.name);
         name == self.name
+            || outside
             || self.unit.as_deref() == Some(name)
             || name == class
             || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':'))

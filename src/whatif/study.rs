@@ -14,7 +14,7 @@ use simulate::{
 use trace::{Class, Lane, Mode};
 
 use crate::{
-    open::AnyReader,
+    open::{self, AnyReader},
     simulate::{
         recorded::{Recorded, Source, lane_words},
         workload::Workload,
@@ -111,6 +111,7 @@ pub fn study(
     check(reader)?;
     let recorded = Recorded::new(reader);
     let Lanes { lanes, cpus, taken, detours, detour_ns } = lanes(reader, &recorded)?;
+    open::warn_if_not_whole(reader);
     let node = Node {
         lanes: &lanes,
         model: workload.model,

@@ -30,7 +30,7 @@ pub fn create(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
     if is_recording(path) {
         return Err(TraceError::IsRecording { file: path.display().to_string() });
     }
-    create_recording(path, overwrite)
+    open_for_writing(path, overwrite, false)
 }
 
 fn is_recording(path: &Path) -> bool {
@@ -42,8 +42,12 @@ fn is_recording(path: &Path) -> bool {
         && begin == MAGIC
 }
 
-/// The same for a recording.
+/// The same for a recording, which one process writes at a time.
 pub(crate) fn create_recording(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
+    open_for_writing(path, overwrite, true)
+}
+
+fn open_for_writing(path: &Path, overwrite: Overwrite, alone: bool) -> Result<File, TraceError> {
     let file = || path.display().to_string();
     if let Ok(existing) = fs::symlink_metadata(path) {
         if overwrite == Overwrite::No {
@@ -81,6 +85,14 @@ pub(crate) fn create_recording(path: &Path, overwrite: Overwrite) -> Result<File
         && let Some(why) = planted(&found, directory_of(path).as_ref())
     {
         return Err(TraceError::Planted { file: file(), why });
+    }
+    // Held until the file is closed. Some network file systems know no locks: then nobody is stopped.
+    #[cfg(unix)]
+    if alone
+        && rustix::fs::flock(&opened, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            == Err(rustix::io::Errno::WOULDBLOCK)
+    {
+        return Err(TraceError::Busy { file: file() });
     }
     if overwrite == Overwrite::Yes && found.len() > 0 {
         opened.set_len(0).map_err(cannot)?;

@@ -24,6 +24,9 @@ pub enum TraceError {
     #[error("{file} is a recording, and this is none: give another name, or remove it first")]
     IsRecording { file: String },
 
+    #[error("another process is recording into {file}: give another name")]
+    Busy { file: String },
+
     #[error("root does not write to {file}: {why}. Remove it, or choose another name or directory")]
     Planted { file: String, why: &'static str },
 

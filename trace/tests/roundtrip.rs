@@ -147,8 +147,17 @@ fn a_file_is_not_written_through_a_link_nor_over_one_that_must_stay() {
     assert!(matches!(create(&file, Overwrite::No), Err(TraceError::Exists { .. })));
     create(&file, Overwrite::Yes).unwrap().finish(common::trailer(1, 2)).unwrap();
     assert_eq!(Reader::open(&file).unwrap().trailer(), Some(&common::trailer(1, 2)));
+    for overwrite in [Overwrite::Yes, Overwrite::Append] {
+        let other = trace::create(&file, overwrite);
+        assert!(matches!(other, Err(TraceError::IsRecording { .. })));
+    }
+    assert_eq!(Reader::open(&file).unwrap().trailer(), Some(&common::trailer(1, 2)));
     #[cfg(unix)]
     {
+        let first = create(&file, Overwrite::Yes).unwrap();
+        assert!(matches!(create(&file, Overwrite::Yes), Err(TraceError::Busy { .. })));
+        first.finish(common::trailer(1, 3)).unwrap();
+        assert_eq!(Reader::open(&file).unwrap().trailer(), Some(&common::trailer(1, 3)));
         let link = dir.join("link.detour");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let error = create(&link, Overwrite::Yes).err().unwrap();

@@ -240,16 +240,18 @@ impl Session {
             probe.release();
         }
         let mut child = match &options.program {
-            Some(ProgramOption::Command(command)) => match subject::start(command) {
-                Ok(child) => Some(child),
-                Err(error) => {
-                    let _ = threads.stop();
-                    if watch.feed.is_none() {
-                        let _ = std::fs::remove_file(&options.output);
+            Some(ProgramOption::Command(command)) => {
+                match subject::start(command, options.stdout_is_taken) {
+                    Ok(child) => Some(child),
+                    Err(error) => {
+                        let _ = threads.stop();
+                        if watch.feed.is_none() {
+                            let _ = std::fs::remove_file(&options.output);
+                        }
+                        return Err(error);
                     }
-                    return Err(error);
                 }
-            },
+            }
             _ => None,
         };
         if options.give_up_privileges {

@@ -89,13 +89,17 @@ fn cannot_run(command: &[OsString], source: io::Error) -> RecordError {
 }
 
 /// Starts the command that is to be recorded.
-pub fn start(command: &[OsString]) -> Result<Child, RecordError> {
+pub fn start(command: &[OsString], stdout_is_taken: bool) -> Result<Child, RecordError> {
     let (program, arguments) = match command.split_first() {
         Some((program, arguments)) => (program.as_os_str(), arguments),
         None => (OsStr::new(""), command),
     };
-    let started = std::process::Command::new(program).args(arguments).spawn();
-    started.map_err(|source| cannot_run(command, source))
+    let mut started = std::process::Command::new(program);
+    started.args(arguments);
+    if stdout_is_taken {
+        started.stdout(io::stderr());
+    }
+    started.spawn().map_err(|source| cannot_run(command, source))
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_command_that_goes_on_can_be_ended() {
-        let mut child = start(&["sleep".into(), "600".into()]).expect("started");
+        let mut child = start(&["sleep".into(), "600".into()], false).expect("started");
         let end = AtomicBool::new(false);
         let exit_code = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| wait_for_command(&mut child, &end));

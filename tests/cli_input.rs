@@ -1,0 +1,124 @@
+//! What commands say of the files they are given: damage is told by every command that reads a
+//! recording, none goes over one, and what cannot be compared is not.
+
+mod command;
+mod made;
+
+use std::fs;
+
+use command::{detour, stdout};
+use made::{DAEMON, TICK, recording, scratch};
+use trace::{Mode, Reader};
+
+/// A recording with one byte changed in a block of events.
+fn damaged(name: &str) -> String {
+    let path = recording(name, Mode::Attributed, 2, 20, &[TICK, DAEMON]);
+    let blocks = Reader::open(&path).expect("a trace").block_infos().len();
+    assert!(blocks > 0);
+    let mut bytes = fs::read(&path).expect("the file");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    fs::write(&path, bytes).expect("written");
+    path
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = detour(arguments).output().expect("ran");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {text}");
+    text
+}
+
+#[test]
+fn every_command_tells_that_a_recording_is_damaged() {
+    let whole = recording("input-whole.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
+    let damaged = damaged("input-damaged.detour");
+    let csv = scratch("input-damaged.csv").display().to_string();
+    for arguments in [
+        &["simulate", "collective", "--ranks", "4", "--runs", "2", "-q", "--noise", &damaged][..],
+        &["whatif", &damaged, "--ranks", "4", "--runs", "2", "-q"],
+        &["export", &damaged, "--to", "csv", "-o", &csv],
+    ] {
+        let told = said(arguments);
+        assert!(told.contains("is not whole: 1 damaged block was left out"), "{told}");
+    }
+    assert!(stdout(&["report", &damaged]).contains("This recording is not whole: 1 damaged block"));
+    let diff = stdout(&["diff", &whole, &damaged, "--ranks", "4", "--runs", "2", "-q"]);
+    assert!(diff.contains("The recording after, or a part of it, is cut off or damaged"), "{diff}");
+    let told = said(&["export", &whole, "--to", "csv", "-o", &csv]);
+    assert!(!told.contains("not whole"), "{told}");
+}
+
+#[test]
+fn nothing_but_a_recording_goes_over_a_recording() {
+    let path = recording("input-kept.detour", Mode::Attributed, 1, 2, &[TICK]);
+    let before = fs::read(&path).expect("the file");
+    for arguments in [
+        &["export", &path, "--to", "csv", "-o", &path][..],
+        &["report", &path, "--no-projection", "--html", &path],
+        &[
+            "simulate",
+            "collective",
+            "--ranks",
+            "4",
+            "--runs",
+            "2",
+            "--noise",
+            &path,
+            "--csv",
+            &path,
+        ],
+    ] {
+        let output = detour(arguments).output().expect("ran");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains("is a recording"), "{told}");
+    }
+    assert!(fs::read(&path).expect("the file") == before, "it was written over");
+    let csv = scratch("input-kept.csv").display().to_string();
+    said(&["export", &path, "--to", "csv", "-o", &csv]);
+    let before = fs::read(&csv).expect("the file");
+    let output = detour(&["import", &csv, "-o", &csv]).output().expect("ran");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("would be overwritten"));
+    assert!(fs::read(&csv).expect("the file") == before, "it was written over");
+}
+
+#[test]
+fn a_recording_has_no_runs_to_pick_from() {
+    let path = recording("input-runs.detour", Mode::Attributed, 1, 2, &[TICK]);
+    let output = detour(&["report", &format!("{path}#2")]).output().expect("ran");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("no runs to pick from"), "{told}");
+}
+
+#[test]
+fn recordings_with_and_without_names_are_not_compared() {
+    let named = recording("input-named.detour", Mode::Attributed, 1, 2, &[TICK]);
+    let nameless = recording("input-nameless.detour", Mode::ProbeOnly, 1, 2, &[TICK]);
+    let output = detour(&["diff", &named, &nameless]).output().expect("ran");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("recorded in different ways"), "{told}");
+}
+
+/// The report calls it `hypervisor or SMI` in its table and `hypervisor_or_smi` in its JSON.
+#[test]
+fn sources_answer_to_the_names_of_the_table() {
+    let path = recording("input-names.detour", Mode::Attributed, 1, 2, &[TICK]);
+    let probe = recording("input-probe.detour", Mode::ProbeOnly, 1, 2, &[TICK]);
+    for (path, name) in
+        [(&path, "hypervisor or SMI"), (&path, "hypervisor_or_smi"), (&probe, "unattributed_long")]
+    {
+        said(&[
+            "simulate",
+            "collective",
+            "--ranks",
+            "4",
+            "--runs",
+            "2",
+            "-q",
+            "--noise",
+            path,
+            "--without",
+            name,
+        ]);
+    }
+}
