@@ -417,7 +417,7 @@ fn traces_that_do_not_belong_together_are_refused_by_name() {
         &[TICK],
     );
     refused(&["merge", "-o", &out, &files[0], &alone], &["different ways", "alone"]);
-    refused(&["merge", "-o", &files[1], &files[0], &files[1]], &["one of the traces"]);
+    refused(&["merge", "-o", &files[1], &files[0], &files[1]], &["would be overwritten"]);
     stdout(&["merge", "-q", "-o", &out, &files[0], &files[1]]);
     let twice = home.file("twice.detour");
     refused(&["merge", "-o", &twice, &out, &files[2]], &["already"]);
