@@ -18,8 +18,6 @@ use simulate::{
     whatif::Node,
 };
 
-use trace::Mode;
-
 use crate::{
     Verbosity,
     open::{self, AnyReader},
@@ -60,7 +58,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let (before, after) = (open::open(&options.before)?, open::open(&options.after)?);
     let [mode_before, mode_after] = [&before, &after].map(|reader| reader.manifest().mode);
     // One that knows no sources would seem to have lost all of the other's.
-    if has_sources(mode_before) != has_sources(mode_after) {
+    if mode_before.has_sources() != mode_after.has_sources() {
         bail!(
             "{} and {} were recorded in different ways ({mode_before} and {mode_after}): one has names \
              for its noise and one has none, so nothing can be said about sources; record both alike",
@@ -100,22 +98,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn has_sources(mode: Mode) -> bool {
-    match mode {
-        Mode::ProbeOnly | Mode::Imported => false,
-        Mode::Attributed | Mode::KernelOnly | Mode::Program => true,
-    }
-}
-
 /// Counts a recording by blocks of time.
 fn rates(reader: &AnyReader) -> Result<Rates> {
-    let contents = Contents {
-        manifest: reader.manifest(),
-        sources: reader.sources(),
-        lanes: reader.lanes(),
-        trailer: reader.trailer(),
-        truncated: reader.truncated(),
-    };
+    let contents = Contents::of(reader, None);
     let mut counter = RateCounter::new(&contents, reader.block_infos());
     for block in reader.blocks() {
         let block = block.with_context(|| format!("cannot read {}", reader.name()))?;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use analysis::{Costs, Summary, views::Viewer};
+use analysis::{Contents, Costs, Summary, views::Viewer};
 use anyhow::Result;
 use report::{
     advice::{Advice, Remedy, Subject},
@@ -12,7 +12,6 @@ use report::{
 
 use crate::{
     open::{self, AnyReader},
-    report::contents,
     simulate::{
         projection::{self, Projected, Settings},
         recorded::{Recorded, Source},
@@ -33,8 +32,7 @@ pub fn write(
     (summary, costs): &(Summary, Costs),
     options: &Options,
 ) -> Result<bool> {
-    let truncated = summary.truncated.as_deref();
-    let contents = contents(reader, truncated);
+    let contents = Contents::of(reader, summary.truncated.as_deref());
     let ends = reader
         .block_infos()
         .fold((u64::MAX, 0), |(from, to), block| (block.first_ns.min(from), block.last_ns.max(to)));

@@ -80,17 +80,7 @@ pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> (Summa
         }
     }
     let truncated = broken.or(open::not_whole(reader));
-    summariser.finish_with_costs(&contents(reader, truncated.as_deref()))
-}
-
-pub fn contents<'a, R>(reader: &'a Reader<R>, truncated: Option<&'a str>) -> Contents<'a> {
-    Contents {
-        manifest: reader.manifest(),
-        sources: reader.sources(),
-        lanes: reader.lanes(),
-        trailer: reader.trailer(),
-        truncated,
-    }
+    summariser.finish_with_costs(&Contents::of(reader, truncated.as_deref()))
 }
 
 pub fn layout(all: bool) -> report::Options {

@@ -6,7 +6,7 @@ mod made;
 
 use std::fs;
 
-use command::{detour, stdout};
+use command::{detour, refused, stdout};
 use made::{DAEMON, TICK, recording, scratch};
 use trace::{Mode, Reader};
 
@@ -69,34 +69,27 @@ fn nothing_but_a_recording_goes_over_a_recording() {
             &path,
         ],
     ] {
-        let output = detour(arguments).output().expect("ran");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains("is a recording"), "{told}");
+        refused(arguments, &["is a recording"]);
     }
     assert!(fs::read(&path).expect("the file") == before, "it was written over");
     let csv = scratch("input-kept.csv").display().to_string();
     said(&["export", &path, "--to", "csv", "-o", &csv]);
     let before = fs::read(&csv).expect("the file");
-    let output = detour(&["import", &csv, "-o", &csv]).output().expect("ran");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("would be overwritten"));
+    refused(&["import", &csv, "-o", &csv], &["would be overwritten"]);
     assert!(fs::read(&csv).expect("the file") == before, "it was written over");
 }
 
 #[test]
 fn a_recording_has_no_runs_to_pick_from() {
     let path = recording("input-runs.detour", Mode::Attributed, 1, 2, &[TICK]);
-    let output = detour(&["report", &format!("{path}#2")]).output().expect("ran");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && told.contains("no runs to pick from"), "{told}");
+    refused(&["report", &format!("{path}#2")], &["no runs to pick from"]);
 }
 
 #[test]
 fn recordings_with_and_without_names_are_not_compared() {
     let named = recording("input-named.detour", Mode::Attributed, 1, 2, &[TICK]);
     let nameless = recording("input-nameless.detour", Mode::ProbeOnly, 1, 2, &[TICK]);
-    let output = detour(&["diff", &named, &nameless]).output().expect("ran");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && told.contains("recorded in different ways"), "{told}");
+    refused(&["diff", &named, &nameless], &["recorded in different ways"]);
 }
 
 /// The report calls it `hypervisor or SMI` in its table and `hypervisor_or_smi` in its JSON.

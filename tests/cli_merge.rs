@@ -6,7 +6,7 @@ mod made;
 
 use std::{fs, path::PathBuf};
 
-use command::{detour, stdout};
+use command::{detour, refused, stdout};
 use made::{DAEMON, Habit, MS, TICK, US, scratch};
 use serde_json::Value;
 use trace::{Manifest, Mode, Overwrite, Reader, Trailer, Writer};
@@ -152,15 +152,6 @@ fn shares_of_a_schedule_give_the_bits_of_one_machine() {
         "merge-goal",
         &["goal", &goal, "--noise", "periodic:1000Hz,200us", "--runs", "11", "--unit", "ps"],
     );
-}
-
-fn refused(arguments: &[&str], words: &[&str]) {
-    let output = detour(arguments).assert().failure().get_output().clone();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    for word in words {
-        assert!(said.contains(word), "{arguments:?} says {said:?}, not {word:?}");
-    }
-    assert!(output.stdout.is_empty());
 }
 
 #[test]

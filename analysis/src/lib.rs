@@ -36,7 +36,7 @@ pub use pass::Summariser;
 pub use rates::{Cell, RateCounter, Rates, SourceRates};
 pub use summary::*;
 
-use trace::{Block, Lane, Manifest, Source, Trailer};
+use trace::{Block, Lane, Manifest, Reader, Source, Trailer};
 
 /// Everything of a recording but its events.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,19 @@ pub struct Contents<'a> {
     pub trailer: Option<&'a Trailer>,
     /// Why the file ends early, in words.
     pub truncated: Option<&'a str>,
+}
+
+impl<'a> Contents<'a> {
+    /// Of an open trace. Whether it is whole is for the caller to say, who has read its blocks.
+    pub fn of<R>(reader: &'a Reader<R>, truncated: Option<&'a str>) -> Contents<'a> {
+        Contents {
+            manifest: reader.manifest(),
+            sources: reader.sources(),
+            lanes: reader.lanes(),
+            trailer: reader.trailer(),
+            truncated,
+        }
+    }
 }
 
 /// Sums up a whole recording in one pass over its blocks.

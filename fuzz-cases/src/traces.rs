@@ -16,13 +16,7 @@ pub fn file(bytes: &[u8]) {
     for block in reader.blocks().flatten() {
         summariser.add(&block, reader.sources());
     }
-    let contents = Contents {
-        manifest: reader.manifest(),
-        sources: reader.sources(),
-        lanes: reader.lanes(),
-        trailer: reader.trailer(),
-        truncated: reader.truncated(),
-    };
+    let contents = Contents::of(&reader, reader.truncated());
     let (summary, _) = summariser.finish_with_costs(&contents);
     let ends = reader
         .block_infos()

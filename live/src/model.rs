@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use trace::{
-    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Record, RecordFlags, Source, SourceId,
-    outside_kind, outside_names,
+    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, Source,
+    SourceId, outside_kind, outside_names,
 };
 
 use crate::{
@@ -118,7 +118,7 @@ impl Model {
         lane.see(start, length);
         lane.take(class, start, length, cost);
         // Where there are detours they are what is marked.
-        if self.manifest.mode == trace::Mode::KernelOnly {
+        if self.manifest.mode == Mode::KernelOnly {
             lane.mark(class, start, record.net_ns, class == Class::Thread);
         }
     }

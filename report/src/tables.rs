@@ -187,7 +187,7 @@ pub(crate) fn outside(summary: &Summary, options: Options) -> Option<String> {
         Column::number("max").expendable(1),
         Column::number("share"),
     ]);
-    let recorded = !matches!(summary.mode, Mode::ProbeOnly | Mode::Imported);
+    let recorded = summary.mode.has_sources();
     for row in &summary.outside_kernel {
         let (class, length) = match row.class.as_str() {
             "microarchitecture" => ("microarchitecture", "< 1 us"),

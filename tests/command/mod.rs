@@ -14,3 +14,14 @@ pub fn stdout(arguments: &[&str]) -> String {
     let output = detour(arguments).assert().success().get_output().stdout.clone();
     String::from_utf8(output).expect("text")
 }
+
+/// It fails, says why in these words, and prints nothing else.
+#[allow(dead_code)]
+pub fn refused(arguments: &[&str], words: &[&str]) {
+    let output = detour(arguments).assert().failure().get_output().clone();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for word in words {
+        assert!(said.contains(word), "{arguments:?} says {said:?}, not {word:?}");
+    }
+    assert!(output.stdout.is_empty());
+}

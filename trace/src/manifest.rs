@@ -91,6 +91,16 @@ pub enum Mode {
     Imported,
 }
 
+impl Mode {
+    /// Whether the kernel's side was recorded, which names the sources of noise.
+    pub fn has_sources(self) -> bool {
+        match self {
+            Mode::Attributed | Mode::KernelOnly | Mode::Program => true,
+            Mode::ProbeOnly | Mode::Imported => false,
+        }
+    }
+}
+
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

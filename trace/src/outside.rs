@@ -13,10 +13,8 @@ pub fn outside_kind(outside_ns: u64) -> usize {
 
 /// What the two are called. Without kernel records nothing is known to lie outside the kernel.
 pub fn outside_names(mode: Mode) -> [&'static str; 2] {
-    match mode {
-        Mode::ProbeOnly | Mode::Imported => ["unattributed_short", "unattributed_long"],
-        Mode::Attributed | Mode::KernelOnly | Mode::Program => {
-            ["microarchitecture", "hypervisor_or_smi"]
-        }
+    match mode.has_sources() {
+        true => ["microarchitecture", "hypervisor_or_smi"],
+        false => ["unattributed_short", "unattributed_long"],
     }
 }
