@@ -103,7 +103,8 @@ fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Remedies> {
     let place = whatif::place(reader);
     let recorded = Recorded::new(reader);
     let subject = |row: &analysis::SourceRow| {
-        let same = |s: &&Source| (s.class, &s.name, &s.unit) == (row.class, &row.name, &row.unit);
+        let key = row.row_key();
+        let same = |source: &&Source| source.key == key;
         let subject = Subject {
             class: row.class,
             name: &row.name,

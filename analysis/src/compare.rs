@@ -7,7 +7,7 @@
 //! was never seen may still be there: up to three times in as long as was watched (95 %).
 
 use serde::Serialize;
-use trace::Class;
+use trace::{Class, RowKey};
 
 use crate::rates::{Cell, Rates, SourceRates};
 
@@ -98,12 +98,12 @@ pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
     let (a, b) = (Resampled::new(before, seed), Resampled::new(after, seed ^ 0x5eed));
     let mut sources: Vec<Change> = Vec::new();
     for source in &before.sources {
-        let other = after.sources.iter().find(|other| same(source, other));
-        sources.push(change(source, Some(source), other, &a, &b));
+        let other = after.sources.iter().find(|other| other.key == source.key);
+        sources.push(change(&source.key, Some(source), other, &a, &b));
     }
     for source in &after.sources {
-        if !before.sources.iter().any(|other| same(source, other)) {
-            sources.push(change(source, None, Some(source), &a, &b));
+        if !before.sources.iter().any(|other| other.key == source.key) {
+            sources.push(change(&source.key, None, Some(source), &a, &b));
         }
     }
     let size = |c: &Change| c.time_change_pct.value.abs();
@@ -121,10 +121,6 @@ pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
     }
 }
 
-fn same(a: &SourceRates, b: &SourceRates) -> bool {
-    a.class == b.class && a.name == b.name && a.unit == b.unit
-}
-
 fn recording(rates: &Rates, noise_pct: Interval) -> Recording {
     Recording {
         host: rates.host.clone(),
@@ -139,7 +135,7 @@ fn recording(rates: &Rates, noise_pct: Interval) -> Recording {
 }
 
 fn change(
-    named: &SourceRates,
+    key: &RowKey,
     before: Option<&SourceRates>,
     after: Option<&SourceRates>,
     a: &Resampled<'_>,
@@ -178,17 +174,8 @@ fn change(
             _ => Verdict::Unchanged,
         },
     };
-    Change {
-        class: named.class,
-        name: named.name.clone(),
-        unit: named.unit.clone(),
-        own: named.own,
-        verdict,
-        before,
-        after,
-        rate_change_hz,
-        time_change_pct,
-    }
+    let RowKey { class, name, unit, own } = key.clone();
+    Change { class, name, unit, own, verdict, before, after, rate_change_hz, time_change_pct }
 }
 
 /// Which way it changed, if that is beyond chance.
@@ -300,10 +287,7 @@ mod tests {
             sources: sources
                 .into_iter()
                 .map(|(name, counts)| SourceRates {
-                    class: Class::Thread,
-                    name: name.into(),
-                    unit: None,
-                    own: false,
+                    key: RowKey { class: Class::Thread, name: name.into(), unit: None, own: false },
                     cells: cells(&counts),
                 })
                 .collect(),

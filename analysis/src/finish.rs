@@ -1,12 +1,12 @@
 //! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
 
-use trace::{Class, Mode, Trailer, outside_names};
+use trace::{Class, Mode, RowKey, Trailer, outside_names};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
 use crate::lanes::{self, LaneState, Watched, Window, pct};
-use crate::nodes;
-use crate::pass::{Account, Outside, Summariser};
+use crate::nodes::{self, Durations};
+use crate::pass::{Account, Summariser};
 use crate::period::{self, Finder, Period};
 use crate::rows::Row;
 use crate::summary::*;
@@ -32,7 +32,8 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
     let duration_ns = duration_ns(&watched);
     let taken_ns = pass.all.len_ns.saturating_add(pass.beside.cost_ns_total);
 
-    let (sources, costs) = sources(pass, contents, taken_ns, duration_ns);
+    let durations = Durations::new(&manifest.nodes, &watched);
+    let (sources, costs) = sources(pass, contents, taken_ns, duration_ns, &durations);
     let trailer = contents.trailer;
     let nodes = nodes::rows(&manifest.nodes, &watched, basis);
     let summary = Summary {
@@ -58,7 +59,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         sources,
         attributed: attributed(&pass.all),
         attributed_over_1us: attributed(&pass.long),
-        outside_kernel: outside(pass, manifest.mode),
+        outside_kernel: outside(pass, manifest.mode, &durations),
         entry_exit_ns_total: pass.entry_exit_ns,
         lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
         entries: trailer.and_then(|t| t.entries),
@@ -79,7 +80,8 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
             .map(str::to_owned)
             .or_else(|| trailer.is_none().then(|| "the recording has no end".to_owned())),
     };
-    let outside = costs::together(pass.outside_short.costs.bins(), pass.outside_long.costs.bins());
+    let [short, long] = &pass.outside;
+    let outside = costs::together(short.costs.bins(), long.costs.bins());
     (summary, Costs { sources: costs, outside })
 }
 
@@ -139,18 +141,24 @@ fn attributed(account: &Account) -> Attributed {
     }
 }
 
-fn outside(pass: &Summariser, mode: Mode) -> Vec<OutsideRow> {
-    let row = |class: &str, o: &Outside| OutsideRow {
-        class: class.to_owned(),
-        count: o.count,
-        cost_ns_total: o.cost_ns,
-        cost_ns_p50: o.costs.quantile(0.5),
-        cost_ns_p99: o.costs.quantile(0.99),
-        cost_ns_max: o.costs.max(),
-    };
-    let [short, long] = outside_names(mode);
-    let rows = [row(short, &pass.outside_short), row(long, &pass.outside_long)];
-    rows.into_iter().filter(|r| r.count > 0).collect()
+fn outside(pass: &Summariser, mode: Mode, durations: &Durations) -> Vec<OutsideRow> {
+    let mut rows = Vec::new();
+    for (kind, (name, outside)) in outside_names(mode).into_iter().zip(&pass.outside).enumerate() {
+        if outside.count == 0 {
+            continue;
+        }
+        let counts = pass.lanes.iter().map(|(&lane, state)| (lane, state.outside[kind]));
+        rows.push(OutsideRow {
+            class: name.to_owned(),
+            count: outside.count,
+            rate_hz: durations.rate_hz(outside.count, counts),
+            cost_ns_total: outside.cost_ns,
+            cost_ns_p50: outside.costs.quantile(0.5),
+            cost_ns_p99: outside.costs.quantile(0.99),
+            cost_ns_max: outside.costs.max(),
+        });
+    }
+    rows
 }
 
 fn units(sources: &[SourceRow], taken_ns: u64) -> Vec<UnitRow> {
@@ -184,6 +192,7 @@ fn sources(
     contents: &Contents<'_>,
     taken_ns: u64,
     duration_ns: u64,
+    durations: &Durations,
 ) -> (Vec<SourceRow>, Vec<Vec<Bin>>) {
     let mut finder = Finder::new();
     let mut rows: Vec<(SourceRow, &Distribution)> = Vec::new();
@@ -191,23 +200,21 @@ fn sources(
         if row.count + row.continued == 0 {
             continue;
         }
-        let members = || row.members.iter().filter_map(|&id| contents.sources.get(id as usize));
-        let Some(first) = members().next() else { continue };
+        let mut members = row.members.iter();
+        let first = members.find_map(|&id| contents.sources.get(id as usize));
+        let Some(first) = first else { continue };
         let period = row_period(pass, index, first.class, &mut finder)
             .filter(|period| row.count as f64 * period.period_ns >= LASTING * duration_ns as f64);
-        let (name, unit) = row.named(first);
+        let per_lane = per_lane(pass, index);
+        let RowKey { class, name, unit, own } = row.key(first);
         let source = SourceRow {
-            class: first.class,
+            class,
             name,
             unit,
             detail: detail::describe(row, &pass.rows, contents.sources),
             count: row.count,
             continued: row.continued,
-            rate_hz: if duration_ns == 0 {
-                0.0
-            } else {
-                row.count as f64 / (duration_ns as f64 / 1e9)
-            },
+            rate_hz: durations.rate_hz(row.count, per_lane.iter().map(|p| (p.lane, p.count))),
             net_ns_total: row.net_ns,
             cost_ns_total: row.cost_ns,
             cost_ns_p50: row.costs.quantile(0.5),
@@ -216,15 +223,14 @@ fn sources(
             period_ns: period.map(|p| p.period_ns.round() as u64),
             period_p_value: period.map(|p| p.p_value),
             share_pct: pct(row.cost_ns, taken_ns),
-            own: members().any(|s| s.own),
+            own,
             per_cpu: per_cpu(pass, row),
-            per_lane: per_lane(pass, index),
+            per_lane,
         };
         rows.push((source, &row.costs));
     }
     rows.sort_by(|(a, _), (b, _)| {
-        let key = |r: &SourceRow| (r.class, r.name.clone(), r.unit.clone());
-        b.cost_ns_total.cmp(&a.cost_ns_total).then_with(|| key(a).cmp(&key(b)))
+        b.cost_ns_total.cmp(&a.cost_ns_total).then_with(|| a.row_key().cmp(&b.row_key()))
     });
     rows.into_iter().map(|(row, costs)| (row, costs.bins())).unzip()
 }

@@ -28,6 +28,8 @@ pub(crate) struct LaneState {
     pub(crate) longest_at_ns: u64,
     /// Cost of records outside any detour.
     pub(crate) beside_ns: u64,
+    /// Detours with time outside the kernel, of both kinds.
+    pub(crate) outside: [u64; 2],
     /// The row of the last record at each nesting depth.
     pub(crate) last_row: [Option<usize>; 16],
     /// First start and last end of any event.

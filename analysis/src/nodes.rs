@@ -39,6 +39,50 @@ pub(crate) fn rows(nodes: &[Node], watched: &[Watched<'_>], basis: CostBasis) ->
     nodes.iter().map(row).collect()
 }
 
+/// How long each node was watched, from its first moment to its last: those of a merged trace need not
+/// have begun together.
+pub(crate) struct Durations {
+    /// By lane.
+    node_of: Vec<usize>,
+    ns: Vec<u64>,
+}
+
+impl Durations {
+    /// A trace of one node names none.
+    pub(crate) fn new(nodes: &[Node], watched: &[Watched<'_>]) -> Durations {
+        let mut node_of = vec![0; watched.len()];
+        for (index, node) in nodes.iter().enumerate() {
+            let first = (node.first_lane as usize).min(node_of.len());
+            let lanes = node_of[first..].iter_mut().take(node.lanes as usize);
+            lanes.for_each(|node_of| *node_of = index);
+        }
+        let mut ends = vec![None; nodes.len().max(1)];
+        for (watched, &node) in watched.iter().zip(&node_of) {
+            let window = watched.window;
+            if window.len_ns() > 0 {
+                let (from, to) = ends[node].unwrap_or((window.from_ns, window.to_ns));
+                ends[node] = Some((from.min(window.from_ns), to.max(window.to_ns)));
+            }
+        }
+        Durations { node_of, ns: ends.into_iter().map(|e| e.map_or(0, |(a, b)| b - a)).collect() }
+    }
+
+    /// Of all nodes together: the sum of what each counts in a second. What no part tells of (there may
+    /// be too many) counts as of the first.
+    pub(crate) fn rate_hz(&self, count: u64, by_lane: impl Iterator<Item = (u32, u64)>) -> f64 {
+        let (mut counts, mut rest) = (vec![0u64; self.ns.len()], count);
+        for (lane, part) in by_lane {
+            if let Some(&node) = self.node_of.get(lane as usize) {
+                counts[node] += part;
+                rest -= part;
+            }
+        }
+        counts[0] += rest;
+        let seen = counts.into_iter().zip(&self.ns).filter(|(_, ns)| **ns > 0);
+        seen.map(|(count, &ns)| count as f64 / (ns as f64 / 1e9)).sum()
+    }
+}
+
 fn lanes_of<'a, 'w>(
     node: &'a Node,
     watched: &'a [Watched<'w>],

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use trace::{Block, Class, Detour, LONG_NS, Record, RecordFlags, Source};
+use trace::{Block, Class, Detour, LONG_NS, Record, RecordFlags, Source, outside_kind};
 
 use crate::costs::{Costs, Distribution};
 use crate::lanes::LaneState;
@@ -58,8 +58,8 @@ pub struct Summariser {
     pub(crate) room: Room,
     pub(crate) all: Account,
     pub(crate) long: Account,
-    pub(crate) outside_short: Outside,
-    pub(crate) outside_long: Outside,
+    /// Of both kinds.
+    pub(crate) outside: [Outside; 2],
     pub(crate) beside: Beside,
     pub(crate) entry_exit_ns: u64,
     pub(crate) unbalanced: u64,
@@ -192,10 +192,10 @@ impl Summariser {
         if detour.len_ns >= LONG_NS {
             self.long.add(detour.len_ns, named_ns, named);
         }
-        match detour.outside_ns {
-            0 => {}
-            ns if ns < LONG_NS => self.outside_short.add(ns),
-            ns => self.outside_long.add(ns),
+        if detour.outside_ns > 0 {
+            let kind = outside_kind(detour.outside_ns);
+            self.outside[kind].add(detour.outside_ns);
+            lane.outside[kind] += 1;
         }
     }
 

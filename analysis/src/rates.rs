@@ -1,10 +1,9 @@
 //! How often each source struck and how much it took, block of time by block of time: what two
 //! recordings are compared by.
 //!
-//! Counted as in the summary: one row per class, name and unit, and two for what is outside the
-//! kernel. Memory grows with rows and blocks of time, not with events.
+//! Counted as in the summary: one row per source, and two for what is outside the kernel. Memory grows with rows and blocks of time, not with events.
 
-use trace::{Block, BlockInfo, Class, RecordFlags, Source};
+use trace::{Block, BlockInfo, Class, RecordFlags, RowKey, Source};
 
 use crate::Contents;
 use crate::finish::basis;
@@ -34,10 +33,7 @@ impl Cell {
 /// One source, by blocks of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRates {
-    pub class: Class,
-    pub name: String,
-    pub unit: Option<String>,
-    pub own: bool,
+    pub key: RowKey,
     pub cells: Vec<Cell>,
 }
 
@@ -147,30 +143,18 @@ impl RateCounter {
         }
         let mut sources = Vec::new();
         for (row, cells) in self.rows.rows.iter().zip(self.cells) {
-            let members = || row.members.iter().filter_map(|&id| contents.sources.get(id as usize));
-            let Some(first) = members().next() else { continue };
+            let mut members = row.members.iter();
+            let first = members.find_map(|&id| contents.sources.get(id as usize));
+            let Some(first) = first else { continue };
             if cells.iter().all(|cell| *cell == Cell::default()) {
                 continue;
             }
-            let (name, unit) = row.named(first);
-            sources.push(SourceRates {
-                class: first.class,
-                name,
-                unit,
-                own: members().any(|source| source.own),
-                cells,
-            });
+            sources.push(SourceRates { key: row.key(first), cells });
         }
         let named = trace::outside_names(manifest.mode);
         for (name, cells) in named.into_iter().zip(self.outside) {
             if cells.iter().any(|cell| cell.count > 0) {
-                sources.push(SourceRates {
-                    class: Class::OutsideKernel,
-                    name: name.to_owned(),
-                    unit: None,
-                    own: false,
-                    cells,
-                });
+                sources.push(SourceRates { key: RowKey::outside(name), cells });
             }
         }
         Rates {

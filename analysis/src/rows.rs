@@ -1,9 +1,8 @@
-//! Fine-grained sources gathered into rows, one row per (class, name, unit), and what is summed per
-//! row.
+//! Fine-grained sources gathered into rows, one row per [`RowKey`], and what is summed per row.
 
 use std::collections::HashMap;
 
-use trace::{Class, Source, SourceId};
+use trace::{Class, RowKey, Source, SourceId};
 
 use crate::costs::Distribution;
 
@@ -56,35 +55,36 @@ pub(crate) struct Row {
 
 impl Row {
     /// What it is called, from its first entry.
-    pub(crate) fn named(&self, first: &Source) -> (String, Option<String>) {
-        match self.crowd {
-            true => (TOO_MANY.to_owned(), None),
-            false => (first.name.clone(), first.unit.clone()),
-        }
+    pub(crate) fn key(&self, first: &Source) -> RowKey {
+        if self.crowd { crowd(first.class) } else { first.row_key() }
     }
+}
+
+fn crowd(class: Class) -> RowKey {
+    RowKey { class, name: TOO_MANY.to_owned(), unit: None, own: false }
 }
 
 #[derive(Default)]
 pub(crate) struct Rows {
     pub(crate) fine: Vec<Fine>,
     pub(crate) rows: Vec<Row>,
-    index: HashMap<(Class, String, Option<String>), u32>,
+    index: HashMap<RowKey, u32>,
 }
 
 impl Rows {
     /// Takes in entries of a source table that has grown since the last call.
     pub(crate) fn extend(&mut self, sources: &[Source]) {
         for (id, source) in sources.iter().enumerate().skip(self.fine.len()) {
-            let mut key = (source.class, source.name.clone(), source.unit.clone());
-            let crowd = self.rows.len() >= MAX_ROWS && !self.index.contains_key(&key);
-            if crowd {
-                key = (source.class, TOO_MANY.to_owned(), None);
+            let mut key = source.row_key();
+            let too_many = self.rows.len() >= MAX_ROWS && !self.index.contains_key(&key);
+            if too_many {
+                key = crowd(source.class);
             }
             let next = self.rows.len() as u32;
             let row = *self.index.entry(key).or_insert(next);
             if row == next {
                 let costs = Distribution::new(self.rows.len() < FINE_ROWS);
-                self.rows.push(Row { costs, crowd, ..Row::default() });
+                self.rows.push(Row { costs, crowd: too_many, ..Row::default() });
             }
             if let Some(r) = self.rows.get_mut(row as usize)
                 && r.members.len() < MAX_MEMBERS
@@ -182,9 +182,9 @@ mod tests {
         rows.extend(&sources);
         assert_eq!(rows.rows.len(), MAX_ROWS + 2);
         assert!(rows.are_too_many());
-        let last = rows.rows.last().map(|row| row.named(&sources[0]).0);
+        let last = rows.rows.last().map(|row| row.key(&sources[0]).name);
         assert_eq!(last.as_deref(), Some(TOO_MANY));
-        assert_eq!(rows.rows[0].named(&sources[0]).0, "s0");
+        assert_eq!(rows.rows[0].key(&sources[0]).name, "s0");
     }
 
     #[test]

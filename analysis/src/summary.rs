@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{Class, Entries, MissingHook, Mode};
+use trace::{Class, Entries, MissingHook, Mode, RowKey};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -162,7 +162,7 @@ pub struct ThreadRow {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// One source of noise: everything of one class, name and unit.
+/// One source of noise: everything of one [`RowKey`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceRow {
     pub class: Class,
@@ -174,6 +174,7 @@ pub struct SourceRow {
     pub count: u64,
     /// Records that continue another.
     pub continued: u64,
+    /// While it was watched: of several nodes, the sum of what each counts in a second.
     pub rate_hz: f64,
     pub net_ns_total: u64,
     pub cost_ns_total: u64,
@@ -190,6 +191,14 @@ pub struct SourceRow {
     pub own: bool,
     pub per_cpu: Vec<CpuPart>,
     pub per_lane: Vec<LanePart>,
+}
+
+impl SourceRow {
+    #[must_use]
+    pub fn row_key(&self) -> RowKey {
+        let (name, unit) = (self.name.clone(), self.unit.clone());
+        RowKey { class: self.class, name, unit, own: self.own }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -224,12 +233,13 @@ pub struct Attributed {
 }
 
 /// Time of detours that no kernel record explains.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutsideRow {
     /// `microarchitecture` below 1 us, `hypervisor_or_smi` from there on; `unattributed_short` and
     /// `unattributed_long` where the kernel side was not recorded at all.
     pub class: String,
     pub count: u64,
+    pub rate_hz: f64,
     pub cost_ns_total: u64,
     pub cost_ns_p50: u64,
     pub cost_ns_p99: u64,

@@ -9,7 +9,7 @@ use analysis::{Contents, CostBasis, Summary, summarise};
 use common::Rng;
 use proptest::prelude::*;
 use trace::{
-    Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Manifest, Mode, Record,
+    Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Manifest, Mode, Node, Record,
     RecordFlags, Source, SourceId, Trailer,
 };
 
@@ -43,6 +43,7 @@ const DAEMON_A: u32 = 1;
 const DAEMON_B: u32 = 2;
 const IDLE: u32 = 3;
 const PROBE: u32 = 4;
+const NAMESAKE: u32 = 5;
 
 fn sources() -> Vec<Source> {
     vec![
@@ -51,6 +52,7 @@ fn sources() -> Vec<Source> {
         source(Class::Thread, "daemon", Some("d.service"), Some("sshd")),
         source(Class::Idle, "idle", None, None),
         source(Class::Thread, "probe", None, None),
+        Source { own: true, ..source(Class::Thread, "daemon", Some("d.service"), None) },
     ]
 }
 
@@ -112,6 +114,16 @@ fn fine_grained_sources_become_one_row_and_its_detail() {
     assert_eq!(s.cpus[0].thread_detours, 3);
     assert!((s.cpus[0].noise_pct - 3.0).abs() < 1e-9);
     assert_eq!(s.attributed.time_pct, Some(100.0));
+}
+
+#[test]
+fn a_recorder_of_the_same_name_has_a_row_of_its_own() {
+    let records = vec![record(0, DAEMON_A, 80, 100, IN), record(1000, NAMESAKE, 70, 90, IN)];
+    let detour = |start_ns, len_ns| Detour { start_ns, len_ns, outside_ns: 0, records: 1 };
+    let blocks = vec![block(vec![detour(0, 100), detour(1000, 90)], records)];
+    let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(10_000)), blocks);
+    let rows: Vec<_> = s.sources.iter().map(|row| (row.own, row.cost_ns_total)).collect();
+    assert_eq!(rows, [(false, 100), (true, 90)]);
 }
 
 #[test]
@@ -262,6 +274,34 @@ fn what_is_regular_for_a_moment_of_the_recording_has_no_period() {
             .period_ns
     };
     assert_eq!((period(2_000_000), period(1_000_000_000)), (Some(4_000), None));
+}
+
+#[test]
+fn rates_are_those_while_a_node_was_watched() {
+    const SECOND: u64 = 1_000_000_000;
+    let node = |first_lane| Node { first_lane, lanes: 1, ..Node::default() };
+    let lanes: Vec<Lane> = (0..2).map(|cpu| Lane::Cpu { cpu }).collect();
+    let nodes = vec![node(0), node(1)];
+    let manifest = Manifest { lanes, nodes, ..one_cpu(Mode::Attributed) };
+    // Ten seconds each, the second an hour after the first.
+    let totals = |lane: u32| {
+        let from_ns = u64::from(lane) * 3600 * SECOND;
+        LaneTotals { lane, from_ns, to_ns: from_ns + 10 * SECOND, ..LaneTotals::default() }
+    };
+    let trailer = Trailer { lanes: vec![totals(0), totals(1)], ..Trailer::default() };
+    let ticks = |lane: u32| {
+        let at = |i| u64::from(lane) * 3600 * SECOND + i * SECOND / 100;
+        let detour = |i| Detour { start_ns: at(i), len_ns: 2_100, outside_ns: 2_000, records: 1 };
+        Block {
+            lane: LaneId(lane),
+            detours: (0..1000).map(detour).collect(),
+            records: (0..1000).map(|i| record(at(i), TICK, 80, 100, IN)).collect(),
+        }
+    };
+    let s = summary_of(&manifest, Some(&trailer), vec![ticks(0), ticks(1)]);
+    assert!((s.duration_s - 3610.0).abs() < 1e-9, "{}", s.duration_s);
+    assert!((s.sources[0].rate_hz - 200.0).abs() < 1e-9, "{}", s.sources[0].rate_hz);
+    assert!((s.outside_kernel[0].rate_hz - 200.0).abs() < 1e-9, "{}", s.outside_kernel[0].rate_hz);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use trace::{Class, Mode};
+use trace::{Mode, RowKey};
 
 use crate::snapshot::{RowShown, Snapshot};
 
@@ -62,8 +62,8 @@ pub struct Choices {
     pub filter: String,
     /// The filter is being typed.
     pub typing: bool,
-    /// The source that is selected, by class, name and unit: it stays so when the order changes.
-    pub selected: Option<(Class, String, Option<String>)>,
+    /// The source that is selected, by its key: it stays so when the order changes.
+    pub selected: Option<RowKey>,
     /// Threads count as noise, too. Without a probe they may be the work itself.
     pub threads: bool,
     pub help: bool,
@@ -86,7 +86,7 @@ impl Choices {
         rows.sort_by(|a, b| {
             let order = self.compare(a, b);
             let order = if self.reversed { order.reverse() } else { order };
-            order.then_with(|| identity(a).cmp(&identity(b)))
+            order.then_with(|| a.key.cmp(&b.key))
         });
         rows
     }
@@ -100,28 +100,24 @@ impl Choices {
             Sort::Rate => now_b.count.cmp(&now_a.count),
             Sort::Longest => now_b.longest_ns.cmp(&now_a.longest_ns),
             Sort::Total => b.sums[since].ns.cmp(&a.sums[since].ns),
-            Sort::Name => a.name.cmp(&b.name),
+            Sort::Name => a.key.name.cmp(&b.key.name),
         }
     }
 
     /// Place of the selected source among `rows`.
     pub fn selected_at(&self, rows: &[&RowShown]) -> Option<usize> {
-        let (class, name, unit) = self.selected.as_ref()?;
-        rows.iter().position(|row| (row.class, &row.name, &row.unit) == (*class, name, unit))
+        let key = self.selected.as_ref()?;
+        rows.iter().position(|row| row.key == *key)
     }
 
     pub(crate) fn select(&mut self, row: Option<&&RowShown>) {
-        self.selected = row.map(|row| (row.class, row.name.clone(), row.unit.clone()));
+        self.selected = row.map(|row| row.key.clone());
     }
-}
-
-fn identity(row: &RowShown) -> (Class, &str, Option<&str>) {
-    (row.class, &row.name, row.unit.as_deref())
 }
 
 fn matches(row: &RowShown, wanted: &str) -> bool {
     wanted.is_empty()
-        || row.class.name().contains(wanted)
-        || row.name.to_lowercase().contains(wanted)
-        || row.unit.as_ref().is_some_and(|unit| unit.to_lowercase().contains(wanted))
+        || row.key.class.name().contains(wanted)
+        || row.key.name.to_lowercase().contains(wanted)
+        || row.key.unit.as_ref().is_some_and(|unit| unit.to_lowercase().contains(wanted))
 }

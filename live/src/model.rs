@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trace::{
-    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, Source,
+    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, RowKey, Source,
     SourceId, outside_kind, outside_names,
 };
 
@@ -38,8 +38,7 @@ pub struct Model {
 impl Model {
     pub fn new(manifest: Manifest) -> Model {
         let mut rows = Rows::default();
-        let outside = outside_names(manifest.mode)
-            .map(|name| rows.row(Class::OutsideKernel, name, None, false));
+        let outside = outside_names(manifest.mode).map(|name| rows.row(RowKey::outside(name)));
         let lanes = manifest.lanes.iter().cloned().map(LaneState::new).collect();
         Model {
             manifest,
@@ -147,10 +146,7 @@ impl Model {
         let passed = |buckets: u64| end.min(buckets) * BUCKET_NS;
         let rows = self.rows.rows.iter().enumerate().filter(|(_, row)| row.total.ns > 0);
         let rows = rows.map(|(index, row)| RowShown {
-            class: row.class,
-            name: row.name.clone(),
-            unit: row.unit.clone(),
-            own: row.own,
+            key: row.key.clone(),
             sums: over_spans(row.total, |buckets| {
                 let mut sum = Sum::default();
                 row.recent.last(end, buckets).for_each(|part| sum.add(part));

@@ -1,8 +1,8 @@
-//! One row per source as people see it: everything of one class, name and unit.
+//! One row per source as people see it: everything of one [`RowKey`].
 
 use std::collections::HashMap;
 
-use trace::{Class, Source, SourceId};
+use trace::{Class, RowKey, Source, SourceId};
 
 use crate::window::{Ring, Sum, spread};
 
@@ -11,10 +11,7 @@ const MAX_ROWS: usize = 4_096;
 const OTHERS: &str = "(others)";
 
 pub(crate) struct Row {
-    pub(crate) class: Class,
-    pub(crate) name: String,
-    pub(crate) unit: Option<String>,
-    pub(crate) own: bool,
+    pub(crate) key: RowKey,
     pub(crate) total: Sum,
     pub(crate) recent: Ring<Sum>,
 }
@@ -33,7 +30,7 @@ pub(crate) struct Rows {
     fine: Vec<Option<Fine>>,
     /// The table itself, for the trace that is written on demand.
     pub(crate) sources: Vec<Option<Source>>,
-    index: HashMap<(Class, String, Option<String>), usize>,
+    index: HashMap<RowKey, usize>,
 }
 
 impl Rows {
@@ -45,7 +42,7 @@ impl Rows {
         }
         // A row that is replaced keeps its identity; the list of processes grows.
         if self.fine[at].is_none() {
-            let row = self.row(source.class, &source.name, source.unit.as_deref(), source.own);
+            let row = self.row(source.row_key());
             let detail = source.detail.clone();
             self.fine[at] = Some(Fine { row, class: source.class, detail, ns: 0 });
         }
@@ -53,21 +50,19 @@ impl Rows {
     }
 
     /// The row of this identity.
-    pub(crate) fn row(&mut self, class: Class, name: &str, unit: Option<&str>, own: bool) -> usize {
-        let mut key = (class, name.to_owned(), unit.map(str::to_owned));
+    pub(crate) fn row(&mut self, mut key: RowKey) -> usize {
         if let Some(&row) = self.index.get(&key) {
             return row;
         }
         if self.rows.len() >= MAX_ROWS {
-            key = (class, OTHERS.to_owned(), None);
+            key = RowKey { name: OTHERS.to_owned(), unit: None, own: false, ..key };
             if let Some(&row) = self.index.get(&key) {
                 return row;
             }
         }
         let row = self.rows.len();
-        let (class, name, unit) = key.clone();
         let (total, recent) = (Sum::default(), Ring::default());
-        self.rows.push(Row { class, name, unit, own, total, recent });
+        self.rows.push(Row { key: key.clone(), total, recent });
         self.index.insert(key, row);
         row
     }

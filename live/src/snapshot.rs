@@ -1,7 +1,7 @@
 //! What there is to see at one moment: plain values, from which everything on screen follows. Kept
 //! while the view is paused, as the recording goes on.
 
-use trace::{Class, Mode};
+use trace::{Class, Mode, RowKey};
 
 use crate::{kept::Kept, window::Sum};
 
@@ -35,10 +35,7 @@ pub struct Snapshot {
 /// One source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowShown {
-    pub class: Class,
-    pub name: String,
-    pub unit: Option<String>,
-    pub own: bool,
+    pub key: RowKey,
     pub sums: [Sum; SPANS],
     /// What is behind the name and how long, the most time first.
     pub details: Vec<(String, u64)>,

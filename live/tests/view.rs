@@ -159,7 +159,7 @@ fn the_sums_since_the_start_are_those_of_the_report() {
         detours += block.expect("whole").detours.iter().map(|d| d.outside_ns).sum::<u64>();
     }
     let snapshot = demo(Mode::Attributed).snapshot();
-    let outside = snapshot.rows.iter().filter(|row| row.class == Class::OutsideKernel);
+    let outside = snapshot.rows.iter().filter(|row| row.key.class == Class::OutsideKernel);
     assert_eq!(outside.map(|row| row.sums[Span::Start as usize].ns).sum::<u64>(), detours);
 }
 
@@ -182,10 +182,9 @@ fn keys_sort_filter_and_select() {
     assert!(!choices.typing);
     let rows = choices.rows(&snapshot);
     assert!(!rows.is_empty() && rows.len() < snapshot.rows.len());
-    assert!(
-        rows.iter()
-            .all(|row| { row.class == Class::Timer || row.name.to_lowercase().contains("timer") })
-    );
+    assert!(rows.iter().all(|row| {
+        row.key.class == Class::Timer || row.key.name.to_lowercase().contains("timer")
+    }));
     press(&mut choices, &snapshot, Key::End);
     let rows = choices.rows(&snapshot);
     assert_eq!(choices.selected_at(&rows), Some(rows.len() - 1));

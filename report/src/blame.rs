@@ -37,6 +37,8 @@ pub struct BlameSource {
     pub name: String,
     pub class: String,
     pub unit: String,
+    /// The recorder's own threads.
+    pub own: bool,
     pub on_path: f64,
     pub on_path_max: f64,
     pub absorbed: f64,
@@ -131,10 +133,12 @@ fn sources(figures: &BlameFigures, many: bool, options: Options) -> String {
     }
     columns.extend([Column::number("most on rank").expendable(3), Column::number("absorbed")]);
     let mut grid = Grid::new(columns);
-    for source in figures.sources.iter().take(options.shown(figures.sources.len())) {
+    let shown = &figures.sources[..options.shown(figures.sources.len())];
+    for source in shown {
+        let own = if source.own { "*" } else { "" };
         let tone = if source.on_path > 0.0 { Tone::Plain } else { Tone::Dim };
         let mut cells = vec![
-            safe(&source.name),
+            format!("{}{own}", safe(&source.name)),
             source.class.clone(),
             safe(&source.unit),
             time(source.on_path),
@@ -146,7 +150,11 @@ fn sources(figures: &BlameFigures, many: bool, options: Options) -> String {
         cells.extend([worst, time(source.absorbed)]);
         grid.row(tone, cells);
     }
-    grid.render(options.style())
+    let mut text = grid.render(options.style());
+    if shown.iter().any(|source| source.own) {
+        text += "\n* the recorder itself: not there in production";
+    }
+    text
 }
 
 /// One point of a sweep: what its path is made of, in nanoseconds.

@@ -14,6 +14,7 @@ fn source(name: &str, class: &str, on_path: f64, absorbed: f64) -> BlameSource {
         name: name.to_owned(),
         class: class.to_owned(),
         unit: if class == "thread" { "monitor.service".to_owned() } else { String::new() },
+        own: false,
         on_path,
         on_path_max: on_path * 4.0,
         absorbed,

@@ -17,6 +17,7 @@ use simulate::{
     sweep::{self, SweepError},
     whatif::Node,
 };
+use trace::RowKey;
 
 use super::{
     network,
@@ -35,6 +36,7 @@ const FEWEST: u64 = 5;
 /// Variants without a source, and the share of the time that makes it worth asking.
 const VARIANTS: usize = 3;
 const WORTHWHILE_PCT: f64 = 1.0;
+const LONG_OUTSIDE: &str = "hypervisor_or_smi";
 /// A variant is simulated at every third rank count.
 const EVERY: usize = 3;
 /// All-to-alls, as in the study but fewer samples.
@@ -248,14 +250,16 @@ impl Simulation<'_> {
         let rows = rows.filter(|(_, row)| row.share_pct >= WORTHWHILE_PCT && !row.own);
         let rows = rows.take(VARIANTS - 1);
         let mut variants: Vec<Variant> = rows
-            .map(|(index, row)| Variant {
-                name: format!("without {}", report::source_label(row)),
-                row: Some(index),
-                removed: set(&|s| (s.class, &s.name, &s.unit) == (row.class, &row.name, &row.unit)),
+            .map(|(index, row)| {
+                let key = row.row_key();
+                Variant {
+                    name: format!("without {}", report::source_label(row)),
+                    row: Some(index),
+                    removed: set(&|source| source.key == key),
+                }
             })
             .collect();
-        let outside =
-            self.summary.outside_kernel.iter().find(|row| row.class == "hypervisor_or_smi");
+        let outside = self.summary.outside_kernel.iter().find(|row| row.class == LONG_OUTSIDE);
         let share = outside.map_or(0.0, |row| {
             row.cost_ns_total as f64 / self.summary.taken_ns_total.max(1) as f64 * 100.0
         });
@@ -263,9 +267,7 @@ impl Simulation<'_> {
             variants.push(Variant {
                 name: "without hypervisor or SMI".to_owned(),
                 row: None,
-                removed: set(&|s| {
-                    s.name == "hypervisor_or_smi" && s.class.name() == "outside_kernel"
-                }),
+                removed: set(&|source| source.key == RowKey::outside(LONG_OUTSIDE)),
             });
         }
         variants

@@ -1,24 +1,20 @@
-//! The detours of a recording with the sources they are made of: one source per class, name and unit,
-//! as in the report, and two for what no record explains, as there, too.
+//! The detours of a recording with the sources they are made of: one source per row of the
+//! report, and two for what no record explains, as there, too.
 
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result};
 use simulate::noise::Composed;
-use trace::{Class, Lane, LaneId, RecordFlags, outside_kind, outside_names};
+use trace::{Class, Lane, LaneId, RecordFlags, RowKey, outside_kind, outside_names};
 
 use crate::open::AnyReader;
 
 /// A row of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    pub class: Class,
-    pub name: String,
-    pub unit: Option<String>,
+    pub key: RowKey,
     /// What was behind it first: the number of an interrupt stands here.
     pub detail: Option<String>,
-    /// The recorder's own threads.
-    pub own: bool,
     /// The recorded program's own threads.
     pub program: bool,
 }
@@ -26,16 +22,15 @@ pub struct Source {
 impl Source {
     /// Whether somebody who says so means this one: by its name, its unit, its class, or `class:name`.
     pub fn is_called(&self, name: &str) -> bool {
-        let class = self.class.name();
+        let (class, own_name) = (self.key.class.name(), self.key.name.as_str());
         // The report's tables write these names with spaces.
-        let outside = self.class == Class::OutsideKernel
-            && name.replace(' ', "_").eq_ignore_ascii_case(&self.name);
-        name == self.name
+        let outside = self.key.class == Class::OutsideKernel
+            && name.replace(' ', "_").eq_ignore_ascii_case(own_name);
+        name == own_name
             || outside
-            || self.unit.as_deref() == Some(name)
+            || self.key.unit.as_deref() == Some(name)
             || name == class
-            || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':'))
-                == Some(self.name.as_str())
+            || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':')) == Some(own_name)
     }
 }
 
@@ -61,31 +56,17 @@ impl Recorded {
         let mut source_of = Vec::new();
         for row in reader.sources() {
             let next = sources.len() as u32;
-            let number = *index.entry((row.class, &row.name, &row.unit)).or_insert(next);
+            let number = *index.entry(row.row_key()).or_insert(next);
             if number == next {
-                sources.push(Source {
-                    class: row.class,
-                    name: row.name.clone(),
-                    unit: row.unit.clone(),
-                    detail: row.detail.clone(),
-                    own: false,
-                    program: false,
-                });
+                let (key, detail) = (row.row_key(), row.detail.clone());
+                sources.push(Source { key, detail, program: false });
             }
             let source = &mut sources[number as usize];
-            source.own |= row.own;
             source.program |= row.pids.iter().any(|pid| processes.contains(pid));
             source_of.push(number);
         }
         for name in outside_names(reader.manifest().mode) {
-            sources.push(Source {
-                class: Class::OutsideKernel,
-                name: name.to_owned(),
-                unit: None,
-                detail: None,
-                own: false,
-                program: false,
-            });
+            sources.push(Source { key: RowKey::outside(name), detail: None, program: false });
         }
         Recorded { sources, source_of, stayed: stayed(reader) }
     }

@@ -13,6 +13,8 @@ pub struct Name {
     pub class: Option<Class>,
     pub name: String,
     pub unit: Option<String>,
+    /// The recorder's own threads.
+    pub own: bool,
 }
 
 /// Numbered as they appear.
@@ -39,9 +41,10 @@ impl Sources {
     /// The number of each source of a recording.
     pub fn of_recording(&mut self, sources: &[Source]) -> Vec<u32> {
         let named = |source: &Source| Name {
-            class: Some(source.class),
-            name: source.name.clone(),
-            unit: source.unit.clone(),
+            class: Some(source.key.class),
+            name: source.key.name.clone(),
+            unit: source.key.unit.clone(),
+            own: source.key.own,
         };
         sources.iter().map(|source| self.number(named(source))).collect()
     }

@@ -137,19 +137,19 @@ pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Adv
     for (index, row) in study.rows.iter().enumerate() {
         let Some(answer) = row.answer else { continue };
         let gain = answer.removed;
-        if row.source.own || !gain.effect().helps() {
+        if row.source.key.own || !gain.effect().helps() {
             continue;
         }
         let source = &row.source;
         let subject = Subject {
-            class: source.class,
-            name: &source.name,
-            unit: source.unit.as_deref(),
+            class: source.key.class,
+            name: &source.key.name,
+            unit: source.key.unit.as_deref(),
             detail: source.detail.as_deref(),
             program: source.program,
         };
         let advised = Advised {
-            label: report::label(source.class, &source.name),
+            label: report::label(source.key.class, &source.key.name),
             gain_pct: gain.gain.value.max(gain.mean_gain.value),
             remedies: advice.remedies(&subject, place),
         };

@@ -35,10 +35,10 @@ pub fn json(study: &Study, context: &Context<'_>, advised: &[(usize, Advised)]) 
         extend(
             &mut value,
             json!({
-                "class": row.source.class.name(),
-                "name": row.source.name,
-                "unit": row.source.unit,
-                "own": row.source.own,
+                "class": row.source.key.class.name(),
+                "name": row.source.key.name,
+                "unit": row.source.key.unit,
+                "own": row.source.key.own,
                 "rank": row.scale_rank,
                 "local_rank": row.local_rank,
                 "local_share_pct": row.local_share_pct,
@@ -137,10 +137,10 @@ pub fn figures(study: &Study, reader: &AnyReader, workload: &Workload, asked: &A
     let rows = study.rows.iter().filter(|row| row.taken.ns > 0).filter_map(|row| {
         let answer = row.answer?;
         Some(WhatIfRow {
-            class: row.source.class,
-            name: row.source.name.clone(),
-            unit: row.source.unit.clone(),
-            own: row.source.own,
+            class: row.source.key.class,
+            name: row.source.key.name.clone(),
+            unit: row.source.key.unit.clone(),
+            own: row.source.key.own,
             scale_rank: row.scale_rank,
             local_rank: row.local_rank,
             local_share_pct: row.local_share_pct,

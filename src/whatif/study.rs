@@ -127,7 +127,7 @@ pub fn study(
     let questions: Vec<Question> = plans
         .sets()
         .map(|sources| {
-            let movable = sources.iter().all(|&s| can_move(recorded.sources[s as usize].class));
+            let movable = sources.iter().all(|&s| can_move(recorded.sources[s as usize].key.class));
             let shift = shift.filter(|_| movable);
             Question { sources: sources.clone(), shift, quantise: asked.quantise }
         })
@@ -246,7 +246,7 @@ impl Plans {
         let others: Vec<u32> = all.iter().copied().filter(|s| !chosen.contains(s)).collect();
         let mut units: Vec<(String, Vec<u32>)> = Vec::new();
         for &source in &all {
-            let Some(unit) = &sources[source as usize].unit else { continue };
+            let Some(unit) = &sources[source as usize].key.unit else { continue };
             match units.iter_mut().find(|(name, _)| name == unit) {
                 Some((_, members)) => members.push(source),
                 None => units.push((unit.clone(), vec![source])),
@@ -304,7 +304,7 @@ impl Results<'_> {
         for (rank, s) in (1..).zip(by_time) {
             let (source, taken) = (&sources[s], self.taken[s]);
             // Rows that are there in case: nothing was outside the kernel.
-            if taken.ns == 0 && source.class == Class::OutsideKernel {
+            if taken.ns == 0 && source.key.class == Class::OutsideKernel {
                 continue;
             }
             let asked = self.plans.chosen.iter().position(|set| set[0] as usize == s);

@@ -59,8 +59,8 @@ impl Class {
 #[serde(transparent)]
 pub struct SourceId(pub u32);
 
-/// One row of the source table. `class`, `name`, `unit` and `detail` together are its identity;
-/// a report shows one line per (`class`, `name`, `unit`) and sums up the details.
+/// One row of the source table. `class`, `name`, `unit`, `detail` and `own` together are its identity;
+/// a report shows one row per [`RowKey`] and sums up the details.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Source {
     pub class: Class,
@@ -77,6 +77,32 @@ pub struct Source {
     /// True for the recorder's own threads: shown, never hidden, but told apart.
     #[serde(default)]
     pub own: bool,
+}
+
+impl Source {
+    #[must_use]
+    pub fn row_key(&self) -> RowKey {
+        let (name, unit) = (self.name.clone(), self.unit.clone());
+        RowKey { class: self.class, name, unit, own: self.own }
+    }
+}
+
+/// What sets the rows of a report apart. The recorder's own threads are not those of another program
+/// that bears its name: they end with the recording, the others stay.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey {
+    pub class: Class,
+    pub name: String,
+    pub unit: Option<String>,
+    pub own: bool,
+}
+
+impl RowKey {
+    /// Of what no record explains.
+    #[must_use]
+    pub fn outside(name: &str) -> RowKey {
+        RowKey { class: Class::OutsideKernel, name: name.to_owned(), unit: None, own: false }
+    }
 }
 
 /// Index into the lane table of a trace.

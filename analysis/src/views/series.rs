@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace::{Class, Source, SourceId};
+use trace::{RowKey, Source, SourceId};
 
 use crate::{OutsideRow, Summary};
 
@@ -45,19 +45,17 @@ pub struct SeriesOf {
 impl SeriesOf {
     #[must_use]
     pub fn new(series: &[Series], summary: &Summary, sources: &[Source]) -> Self {
-        let mut named: HashMap<(Class, &str, Option<&str>), usize> = HashMap::new();
+        let mut named: HashMap<RowKey, usize> = HashMap::new();
         for (index, one) in series.iter().enumerate() {
             if let Series::Source(row) = one
                 && let Some(row) = summary.sources.get(*row)
             {
-                named.insert((row.class, &row.name, row.unit.as_deref()), index);
+                named.insert(row.row_key(), index);
             }
         }
         let others = series.iter().position(|s| matches!(s, Series::Others(_)));
-        let by_source = sources
-            .iter()
-            .map(|s| named.get(&(s.class, &s.name, s.unit.as_deref())).copied().or(others))
-            .collect();
+        let by_source =
+            sources.iter().map(|source| named.get(&source.row_key()).copied().or(others)).collect();
         SeriesOf { by_source, outside: series.iter().position(|s| *s == Series::Outside) }
     }
 

@@ -144,13 +144,10 @@ fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buff
 
 /// What is behind the name that is selected.
 fn about_selected(snapshot: &Snapshot, choices: &Choices) -> Option<String> {
-    let (class, name, unit) = choices.selected.as_ref()?;
-    let row = snapshot
-        .rows
-        .iter()
-        .find(|row| (row.class, &row.name, &row.unit) == (*class, name, unit))?;
-    let mut said = format!("{} {name}", class.name());
-    if let Some(unit) = unit {
+    let key = choices.selected.as_ref()?;
+    let row = snapshot.rows.iter().find(|row| row.key == *key)?;
+    let mut said = format!("{} {}", key.class.name(), key.name);
+    if let Some(unit) = &key.unit {
         said.push_str(&format!(" of {unit}"));
     }
     let parts = row.details.iter().map(|(what, ns)| format!("{what} {}", time(*ns as f64)));

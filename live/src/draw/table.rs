@@ -65,10 +65,10 @@ pub(super) fn draw(
     }
     for (number, (at, row)) in (1..).zip(rows.iter().enumerate().skip(first).take(room)) {
         let line = pen.line(number);
-        line.styled(&column(row.class.name(), CLASS), look.class(row.class));
-        let own = if row.own { "*" } else { "" };
-        line.put(&column(&format!("{}{own}", safe(&row.name)), name), Modifier::empty());
-        let said = row.unit.as_deref().map(safe).unwrap_or_default();
+        line.styled(&column(row.key.class.name(), CLASS), look.class(row.key.class));
+        let own = if row.key.own { "*" } else { "" };
+        line.put(&column(&format!("{}{own}", safe(&row.key.name)), name), Modifier::empty());
+        let said = row.key.unit.as_deref().map(safe).unwrap_or_default();
         line.put(&column(&said, unit), Modifier::DIM);
         for number in &numbers {
             let text = (number.text)(row, snapshot, choices.span);

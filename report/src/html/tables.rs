@@ -179,7 +179,6 @@ fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
             _ => ("from 1 µs on", "the kernel's side was not recorded"),
         };
         let share = row.cost_ns_total as f64 / summary.taken_ns_total.max(1) as f64 * 100.0;
-        let rate_hz = row.count as f64 / summary.duration_s.max(1e-9);
         Source {
             key: "su".to_owned(),
             name: name.to_owned(),
@@ -191,7 +190,7 @@ fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
             own: false,
             cells: vec![
                 count(row.count),
-                rate(rate_hz),
+                rate(row.rate_hz),
                 time(row.cost_ns_total as f64),
                 time(row.cost_ns_p50 as f64),
                 time(row.cost_ns_p99 as f64),
