@@ -21,7 +21,7 @@ use simulate::{
 use crate::{
     Verbosity,
     open::{self, AnyReader},
-    report as layout,
+    report as layout, results,
     simulate::{
         recorded::Recorded,
         work,
@@ -55,6 +55,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    results::check([&options.html])?;
     let (before, after) = (open::open(&options.before)?, open::open(&options.after)?);
     let [mode_before, mode_after] = [&before, &after].map(|reader| reader.manifest().mode);
     // One that knows no sources would seem to have lost all of the other's.
@@ -81,7 +82,8 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         Err(error) => return Err(error),
     };
     if let Some(path) = &options.html {
-        open::write_text(path, &report::diff_html(&comparison, projection.as_ref()))?;
+        let page = report::diff_html(&comparison, projection.as_ref());
+        results::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
     }
     let mut out = std::io::stdout().lock();
     if options.json {

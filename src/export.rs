@@ -1,17 +1,15 @@
 //! `detour export`: a recording in another tool's format.
 
-use std::{
-    io::{BufWriter, Write},
-    process::ExitCode,
-};
+use std::{io::Write, process::ExitCode};
 
 use ::simulate::{noise::Detours, quantum};
 use anyhow::{Context, Result, bail};
-use trace::{Lane, LaneId, Overwrite, export};
+use trace::{Lane, LaneId, export};
 
 use crate::{
     cli::{self, Format},
     open::{self, AnyReader},
+    results,
 };
 
 pub fn run(options: &cli::Export) -> Result<ExitCode> {
@@ -19,11 +17,7 @@ pub fn run(options: &cli::Export) -> Result<ExitCode> {
     let lane = options.cpu.map(|cpu| lane_of(&reader, cpu)).transpose()?;
     match &options.output {
         None => write(&reader, options, lane, &mut std::io::stdout().lock())?,
-        Some(path) => {
-            let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
-            write(&reader, options, lane, &mut out)?;
-            out.flush().with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        Some(path) => results::save(path, |out| write(&reader, options, lane, out))?,
     }
     open::warn_if_not_whole(&reader);
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 use trace::{Overwrite, Writer, import};
 
-use crate::{cli, open};
+use crate::{cli, open, results};
 
 pub fn run(options: &cli::Import) -> Result<ExitCode> {
     let (file, number) = open::split_run(&options.file);
@@ -17,7 +17,7 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
         imported.runs = vec![open::pick(&imported.runs, number, &file.display().to_string())?];
     }
     if let Some(output) = &options.output {
-        open::not_over(std::slice::from_ref(&file), output)?;
+        results::not_over(std::slice::from_ref(&file), output)?;
         let trace = import::runs_to_trace(&imported.runs)?;
         let writer = Writer::create(output, Overwrite::Yes, &trace.manifest)?;
         open::finish(writer, trace)?;

@@ -15,6 +15,7 @@ mod open;
 mod page;
 mod record;
 mod report;
+mod results;
 mod simulate;
 mod top;
 mod units;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use trace::{Manifest, Overwrite, Reader, Writer};
 
-use crate::{Verbosity, cli, open, record, simulate::shard};
+use crate::{Verbosity, cli, record, results, simulate::shard};
 
 pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     let mut shares: Vec<&PathBuf> = Vec::new();
@@ -42,7 +42,7 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     }
     let job = traces.iter().find_map(|trace| trace.manifest().job_id.clone());
     let path = output(options.output.as_deref(), job.as_deref());
-    open::not_over(&options.files, &path)?;
+    results::not_over(&options.files, &path)?;
     let created = Cell::new(false);
     let create = |manifest: &Manifest| {
         let writer = Writer::create(&path, Overwrite::Yes, manifest)?;

@@ -3,12 +3,12 @@
 
 use std::{
     fs::File,
-    io::{Cursor, Read, Seek, Write},
+    io::{Cursor, Read, Seek},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
-use trace::{Overwrite, Reader, TraceError, Writer, import};
+use trace::{Reader, TraceError, Writer, import};
 
 pub trait Input: Read + Seek {}
 impl<T: Read + Seek> Input for T {}
@@ -111,22 +111,6 @@ pub fn pick(
         .and_then(|index| runs.get(index))
         .cloned()
         .with_context(|| format!("{name} holds {} runs; there is no #{number}", runs.len()))
-}
-
-/// A file that is read is not written over.
-pub fn not_over(inputs: &[PathBuf], output: &Path) -> Result<()> {
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
-    let output = real(output);
-    match inputs.iter().find(|input| output.is_some() && real(input) == output) {
-        Some(input) => bail!("{} would be overwritten: name another file", input.display()),
-        None => Ok(()),
-    }
-}
-
-/// Writes a whole file of text.
-pub fn write_text(path: &Path, text: &str) -> Result<()> {
-    let mut file = trace::create(path, Overwrite::Yes)?;
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The file and the run asked for. A file that really is called so goes first.

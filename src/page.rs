@@ -1,7 +1,7 @@
 //! The report as a page: reads the recording a second time for the figures, simulates, and writes one
 //! file.
 
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 use analysis::{Contents, Costs, Summary, views::Viewer};
 use anyhow::Result;
@@ -11,7 +11,8 @@ use report::{
 };
 
 use crate::{
-    open::{self, AnyReader},
+    open::AnyReader,
+    results,
     simulate::{
         projection::{self, Projected, Settings},
         recorded::{Recorded, Source},
@@ -65,7 +66,7 @@ pub fn write(
         projection,
         commands: &commands(path, reader, options, projection.is_ok()),
     })?;
-    open::write_text(path, &text)?;
+    results::save(path, |out| Ok(out.write_all(text.as_bytes())?))?;
     Ok(true)
 }
 

@@ -36,7 +36,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         eprintln!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes));
     }
     if let Some(error) = outcome.write_error {
-        anyhow::bail!("the recording is incomplete: {error}. What was written can be read");
+        anyhow::bail!("the recording is incomplete: {error}");
     }
     Ok(match outcome.exit_code {
         Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
@@ -47,7 +47,12 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
 /// What was recorded with.
 fn say_settings(manifest: &trace::Manifest) {
     let isolation = &manifest.isolation;
-    eprintln!("measured CPUs {}, recorder on {}", isolation.measured, isolation.housekeeping);
+    if !isolation.measured.is_empty() {
+        eprintln!("measured CPUs {}", isolation.measured);
+    }
+    if !isolation.housekeeping.is_empty() {
+        eprintln!("recorder on CPUs {}", isolation.housekeeping);
+    }
     for cpu in &manifest.cpus {
         let (t_min, threshold) = (cpu.t_min_ns, cpu.threshold_ns);
         eprintln!("CPU {}: t_min {t_min:.1} ns, threshold {threshold:.0} ns", cpu.cpu);

@@ -10,9 +10,10 @@ use analysis::{Contents, Costs, Summariser, Summary};
 use anyhow::{Result, bail};
 use trace::Reader;
 
-use crate::{Verbosity, cli, open, page, simulate::projection::Settings};
+use crate::{Verbosity, cli, open, page, results, simulate::projection::Settings};
 
 pub fn run(options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
+    results::check([&options.html])?;
     if let Some(path) = &options.html {
         return write_page(path, options, verbosity);
     }

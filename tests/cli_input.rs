@@ -115,3 +115,19 @@ fn sources_answer_to_the_names_of_the_table() {
         ]);
     }
 }
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_the_work() {
+    let noise = recording("input-early.detour", Mode::Attributed, 1, 2, &[TICK]);
+    // Hours of work, if it began.
+    let runs = ["--runs", "100000000", "-q"];
+    let collective = ["simulate", "collective", "--ranks", "1048576", "--noise", &noise];
+    for (option, expected) in [
+        (&["--csv", "no/such/directory/file"][..], "cannot create no/such/directory/file"),
+        (&["--times", "no/such/directory/file"], "cannot create no/such/directory/file"),
+        (&["--shard", "1/2", "-o", "no/such/file"], "cannot create no/such/file"),
+        (&["--csv", "."], "a directory"),
+    ] {
+        refused(&[&collective[..], &runs[..], option].concat(), &[expected]);
+    }
+}

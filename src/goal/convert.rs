@@ -7,7 +7,7 @@ use clap::Args;
 use simulate::goal::{CalcUnit, Form};
 
 use super::file::{self, FormName};
-use crate::open;
+use crate::results;
 
 #[derive(Args)]
 #[group(skip)]
@@ -37,7 +37,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         _ => (smallest, smallest),
     };
     if let Some(output) = &options.output {
-        open::not_over(std::slice::from_ref(&options.file), output)?;
+        results::not_over(std::slice::from_ref(&options.file), output)?;
     }
     let (schedule, form) = file::read_as_it_is(&options.file, from)?;
     let form = match (options.to, form) {

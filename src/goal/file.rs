@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, IsTerminal, Read, Write, stdin, stdout},
+    io::{BufRead, BufReader, IsTerminal, Read, stdin, stdout},
     path::Path,
 };
 
@@ -12,9 +12,8 @@ use simulate::{
     event::Schedule,
     goal::{self, CalcUnit, Form},
 };
-use trace::Overwrite;
 
-use crate::units;
+use crate::{results, units};
 
 /// Large enough that the system calls do not show.
 const BUFFER: usize = 1 << 18;
@@ -57,19 +56,13 @@ pub fn read(path: &Path, unit: CalcUnit) -> Result<Schedule> {
 pub fn write(path: Option<&Path>, form: Form, schedule: &Schedule, unit: CalcUnit) -> Result<()> {
     match path.filter(|path| path.as_os_str() != "-") {
         Some(path) => {
-            let cannot = || format!("cannot write {}", path.display());
-            let file = trace::create(path, Overwrite::Yes)?;
-            save(form, schedule, unit, file).with_context(cannot)
+            results::save(path, |out| Ok(goal::write(form, schedule, unit, out.get_ref())?))
         }
         None if form == Form::Binary && stdout().is_terminal() => {
             bail!("a binary schedule is nothing for a terminal: name a file with -o")
         }
-        None => save(form, schedule, unit, stdout().lock()),
+        None => Ok(goal::write(form, schedule, unit, stdout().lock())?),
     }
-}
-
-fn save(form: Form, schedule: &Schedule, unit: CalcUnit, out: impl Write) -> Result<()> {
-    Ok(goal::write(form, schedule, unit, out)?)
 }
 
 /// `--calc-unit`: what a calc counts.

@@ -7,9 +7,11 @@ use std::{fs, io::Write, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
-use trace::Overwrite;
 
-use crate::cli::{Cli, Completions, Man};
+use crate::{
+    cli::{Cli, Completions, Man},
+    results,
+};
 
 /// `detour man`: one page per command into a directory, or this command's own to standard output.
 pub fn man(options: &Man) -> Result<ExitCode> {
@@ -42,8 +44,7 @@ fn pages(command: &Command, directory: &Path) -> Result<()> {
     let path = directory.join(page.get_filename());
     let mut text = Vec::new();
     page.render(&mut text)?;
-    let cannot = || format!("cannot write {}", path.display());
-    trace::create(&path, Overwrite::Yes)?.write_all(&text).with_context(cannot)?;
+    results::save(&path, |out| Ok(out.write_all(&text)?))?;
     command.get_subcommands().filter(|sub| shown(sub)).try_for_each(|sub| pages(sub, directory))
 }
 

@@ -22,7 +22,7 @@ use super::{
     shard::{self, Settings},
     work,
 };
-use crate::{Verbosity, open, report as layout, units};
+use crate::{Verbosity, open, report as layout, results, units};
 
 #[derive(Args)]
 #[group(skip)]
@@ -93,6 +93,7 @@ fn at_least_two(text: &str) -> Result<Vec<u64>, String> {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    results::check([&options.hlog, &options.share.output])?;
     super::on_threads(&options.work)?;
     let loaded = options.noise.load(options.work.seed)?;
     let mode = options.mode(&loaded)?;
@@ -189,7 +190,7 @@ impl Options {
             named.push((name("total"), &outcome.total));
         }
         let named: Vec<_> = named.iter().map(|(name, all)| (name.as_str(), *all)).collect();
-        samples::save(path, |out| Distribution::write_hlog(&named, out))
+        results::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))
     }
 
     /// Everything that decides the results.

@@ -25,7 +25,7 @@ use super::{
     sources::Sources,
     work,
 };
-use crate::{Verbosity, open, report as layout, units};
+use crate::{Verbosity, report as layout, results, units};
 
 #[derive(Args)]
 #[group(skip)]
@@ -74,6 +74,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    results::check([&options.csv, &options.times, &options.share.output])?;
     let loaded = options.noise.load_for(options.work.seed, Model::default(), options.blame)?;
     let series = options.series()?;
     let jobs = options.jobs(&series)?;
@@ -150,7 +151,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(path) = &options.csv {
-        open::write_text(path, &points::csv(&rows))?;
+        results::save(path, |out| Ok(out.write_all(points::csv(&rows).as_bytes())?))?;
     }
     let sources = &loaded.sources;
     let output = Output { head: &head, noisy, points: &rows, blames: &blames, sources };

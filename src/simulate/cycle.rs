@@ -18,7 +18,7 @@ use super::{
     shard::{self, Settings},
     work,
 };
-use crate::{Verbosity, report as layout, units};
+use crate::{Verbosity, report as layout, results, units};
 
 #[derive(Args)]
 #[group(skip)]
@@ -106,6 +106,7 @@ fn powers_of_two(text: &str) -> Result<Vec<u64>, String> {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    results::check([&options.share.output])?;
     super::on_threads(&options.run)?;
     let configs = options.configs()?;
     if (options.net.gap, options.net.overhead_per_byte_fs) != (0, 0) && !verbosity.quiet {

@@ -18,7 +18,7 @@ use super::{
     shard::{self, Settings},
     work,
 };
-use crate::{Verbosity, report as layout};
+use crate::{Verbosity, report as layout, results};
 
 #[derive(Args)]
 #[group(skip)]
@@ -82,6 +82,8 @@ impl OrderName {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    let files = [&options.hlog, &options.hgrm, &options.csv, &options.share.output];
+    results::check(files)?;
     super::on_threads(&options.work)?;
     // The series, its sorted copy and that of the comparison.
     if options.samples.saturating_mul(3 * 8) > work::memory() {
@@ -128,13 +130,13 @@ impl Options {
     fn write_files(&self, distribution: &Distribution) -> Result<()> {
         if let Some(path) = &self.hlog {
             let named = [("exchange", distribution)];
-            samples::save(path, |out| Distribution::write_hlog(&named, out))?;
+            results::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
         }
         if let Some(path) = &self.hgrm {
-            samples::save(path, |out| distribution.write_hgrm(out))?;
+            results::save(path, |out| Ok(distribution.write_hgrm(out)?))?;
         }
         if let Some(path) = &self.csv {
-            samples::save(path, |out| distribution.write_csv(out))?;
+            results::save(path, |out| Ok(distribution.write_csv(out)?))?;
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ use super::{
     sources::Sources,
     timeline, work,
 };
-use crate::{Verbosity, goal::file, report as layout};
+use crate::{Verbosity, goal::file, report as layout, results};
 
 #[derive(Args)]
 #[group(skip)]
@@ -129,6 +129,7 @@ impl Unit {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    results::check([&options.timeline, &options.share.output])?;
     let rules = options.rules()?;
     if options.share.is_some() && options.file.as_os_str() == "-" {
         bail!("--shard needs the schedule as a file: all shares are to have the same one");

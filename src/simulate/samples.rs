@@ -1,19 +1,12 @@
 //! Exchange times as the command line gives them: one constant, or a file of measured ones. And the
 //! other way round: distributions into files.
 
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
-use simulate::resample::{Exchange, ExportError, LONGEST, Sampler};
-use trace::{
-    Overwrite,
-    import::{self, ImportOptions, ImportedRun},
-};
+use simulate::resample::{Exchange, LONGEST, Sampler};
+use trace::import::{self, ImportOptions, ImportedRun};
 
 use super::shard;
 use crate::{open, units};
@@ -177,17 +170,6 @@ fn unit_ps(runs: &[ImportedRun], bytes: &[u8]) -> Result<f64> {
         bail!("its histograms are in different units: write one at a time");
     }
     Ok(if has("ps") { 1.0 } else { 1e3 })
-}
-
-/// Writes a file.
-pub fn save(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), ExportError>,
-) -> Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
-    write(&mut out).with_context(cannot)?;
-    out.flush().with_context(cannot)
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use trace::Overwrite;
 
 use super::{alltoall, collective, cycle, exchange, goal};
+use crate::results;
 
 /// What decides the results of a simulation, by the names of the options.
 pub type Settings = Map<String, Value>;
@@ -28,7 +28,7 @@ pub struct Options {
     shard: Option<Shard>,
     /// File for the results of the share [default: standard output]
     #[arg(short, long, value_name = "FILE", requires = "shard")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,11 +78,7 @@ impl Options {
         let shard = self.shard.unwrap_or(Shard::WHOLE);
         let share = Share { detour_version: VERSION.to_owned(), shard, settings, results };
         match &self.output {
-            Some(path) => {
-                let cannot = || format!("cannot write {}", path.display());
-                let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
-                write_to(&mut out, &share).with_context(cannot)
-            }
+            Some(path) => results::save(path, |out| write_to(out, &share)),
             None => write_to(&mut BufWriter::new(std::io::stdout().lock()), &share),
         }
     }

@@ -1,21 +1,17 @@
 //! `--timeline FILE`: a picture of one run, as a diagram (`.svg`) or for a viewer (`.json`).
 
-use std::{
-    collections::HashMap,
-    io::{BufWriter, Write},
-    path::Path,
-};
+use std::{collections::HashMap, io::Write, path::Path};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use report::{Bar, Detour, Doing, Flight, Picture, Stretch};
 use simulate::{
     event::{Kind, Leg, Log, NOBODY, Part, Schedule, Step, What},
     loggops::Params,
     noise::{Model, RunNoise},
 };
-use trace::Overwrite;
 
 use super::sources::Sources;
+use crate::results;
 
 /// A diagram of more is a grey smear.
 const MOST_DRAWN_RANKS: u32 = 64;
@@ -72,13 +68,11 @@ pub struct Run<'a> {
 
 pub fn write(path: &Path, run: &Run<'_>) -> Result<()> {
     let picture = run.picture()?;
-    let cannot = || format!("cannot write {}", path.display());
-    let mut file = BufWriter::new(trace::create(path, Overwrite::Yes)?);
-    match format(path)? {
-        Format::Svg => file.write_all(report::diagram(&picture).as_bytes()).with_context(cannot)?,
-        Format::Json => report::trace_events(&picture, &mut file).with_context(cannot)?,
-    }
-    file.flush().with_context(cannot)
+    let format = format(path)?;
+    results::save(path, |out| match format {
+        Format::Svg => Ok(out.write_all(report::diagram(&picture).as_bytes())?),
+        Format::Json => Ok(report::trace_events(&picture, out)?),
+    })
 }
 
 /// Which steps the path goes through, and how.

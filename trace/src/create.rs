@@ -33,6 +33,25 @@ pub fn create(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
     open_for_writing(path, overwrite, false)
 }
 
+/// Why [`create`] would fail, as far as can be said without touching anything: to be asked before hours of
+/// work are lost to a mistyped name.
+pub fn can_create(path: &Path) -> Result<(), TraceError> {
+    let file = || path.display().to_string();
+    if is_recording(path) {
+        return Err(TraceError::IsRecording { file: file() });
+    }
+    let existing = fs::symlink_metadata(path);
+    if let Some(what) = existing.as_ref().ok().and_then(not_a_file) {
+        return Err(TraceError::NotAFile { file: file(), what });
+    }
+    let at = if existing.is_ok() { path } else { directory(path) };
+    #[cfg(unix)]
+    let asked = rustix::fs::access(at, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
+    #[cfg(not(unix))]
+    let asked = fs::metadata(at).map(drop);
+    asked.map_err(|source| TraceError::Io { what: "create", file: file(), source })
+}
+
 fn is_recording(path: &Path) -> bool {
     let mut begin = [0; MAGIC.len()];
     let read = |mut file: File| file.read_exact(&mut begin);
@@ -82,7 +101,7 @@ fn open_for_writing(path: &Path, overwrite: Overwrite, alone: bool) -> Result<Fi
     }
     #[cfg(unix)]
     if rustix::process::geteuid().is_root()
-        && let Some(why) = planted(&found, directory_of(path).as_ref())
+        && let Some(why) = planted(&found, fs::metadata(directory(path)).ok().as_ref())
     {
         return Err(TraceError::Planted { file: file(), why });
     }
@@ -111,10 +130,9 @@ fn not_a_file(found: &Metadata) -> Option<&'static str> {
     }
 }
 
-#[cfg(unix)]
-fn directory_of(path: &Path) -> Option<Metadata> {
+fn directory(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    fs::metadata(parent.unwrap_or(Path::new("."))).ok()
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Why root must not write to a file that is open already, if so. What belongs to root, or to the

@@ -15,7 +15,7 @@ mod outside;
 mod reader;
 mod writer;
 
-pub use create::{Overwrite, create};
+pub use create::{Overwrite, can_create, create};
 pub use error::TraceError;
 pub use manifest::*;
 pub use merge::{MergeError, merge};
