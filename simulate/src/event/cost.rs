@@ -1,7 +1,6 @@
 //! What a message costs, remembered: a schedule has few sizes, and the division behind each is the
 //! most expensive part of a message.
 
-use super::builder::LONGEST;
 use crate::loggops::{MessageCost, Params, ParamsError};
 
 const REMEMBERED: usize = 64;
@@ -31,11 +30,7 @@ impl Costs {
 
     #[cold]
     fn compute(&mut self, place: usize, bytes: u64) -> Result<(), ParamsError> {
-        let cost = self.params.message(bytes)?;
-        if cost.cpu.max(cost.gap) > LONGEST {
-            return Err(ParamsError::MessageTooLong { bytes });
-        }
-        self.known[place] = (bytes, cost);
+        self.known[place] = (bytes, self.params.message(bytes)?);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 use super::{Timeline, lookup::Lookup};
 
 /// Beyond this there is no room for the sums of times.
-const MAX_SPAN: i64 = 1 << 61;
+const MAX_TOGETHER: i64 = 1 << 61;
 
 #[derive(Clone, Debug)]
 pub(super) struct SideBySide {
@@ -31,13 +31,13 @@ impl SideBySide {
             detours.extend(timeline.detours().iter().map(|[from, to]| [base + from, base + to]));
             // Beyond the last detour comes the first one of the next turn, whatever it is that lies
             // there in the lookup.
-            let end = base.checked_add(timeline.span()).filter(|&end| end < MAX_SPAN)?;
+            let end = base.checked_add(timeline.span()).filter(|&end| end < MAX_TOGETHER)?;
             detours.push([end + first, end + 1]);
             base = end + 1;
         }
         if detours.len() >= u32::MAX as usize {
             return None;
         }
-        Some(SideBySide { lookup: Lookup::new(detours, base, MAX_SPAN), bases, spans })
+        Some(SideBySide { lookup: Lookup::new(detours, base, MAX_TOGETHER), bases, spans })
     }
 }

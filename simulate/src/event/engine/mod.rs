@@ -273,12 +273,7 @@ impl<W: Watch> Engine<'_, W> {
         match record.kind {
             Kind::Send if self.is_next(rank, time) => self.send(op, rank, record),
             Kind::Calc if self.is_next(rank, time) => self.calc(op, rank, record),
-            Kind::Send | Kind::Calc => {
-                self.states.set_stage(op, QUEUED);
-                self.waiting[rank as usize] += 1;
-                self.queue.operation(time, op, rank);
-                Ok(())
-            }
+            Kind::Send | Kind::Calc => self.wait(op, rank, time),
             Kind::Recv => {
                 // Who comes first at the channel depends on the times. And what stands above it in the
                 // program but begins after it would be first at this time.
@@ -286,43 +281,47 @@ impl<W: Watch> Engine<'_, W> {
                 if !record.pairing.is_fixed()
                     || self.schedule.start_successors(op).iter().any(above)
                 {
-                    self.states.set_stage(op, QUEUED);
-                    self.waiting[rank as usize] += 1;
-                    self.queue.operation(time, op, rank);
-                    return Ok(());
+                    return self.wait(op, rank, time);
                 }
-                match self.post(op, rank, record, time) {
-                    Some(arrival) if self.ordered(rank).receives => {
-                        self.receive(op, rank, record, arrival)
-                    }
-                    arrival => {
-                        self.meet(op, rank, time, arrival);
-                        Ok(())
-                    }
-                }
+                let until = if self.ordered(rank).receives { i64::MAX } else { i64::MIN };
+                self.post(op, rank, record, time, until)
             }
         }
     }
 
-    /// A receive whose pairing is fixed is posted; when its message is there, if that is known.
+    /// Goes on when its time has come.
     #[inline]
-    fn post(&mut self, op: u32, rank: u32, record: &Op, time: i64) -> Option<i64> {
+    fn wait(&mut self, op: u32, rank: u32, time: i64) -> Result<(), EventError> {
+        self.states.set_stage(op, QUEUED);
+        self.waiting[rank as usize] += 1;
+        self.queue.operation(time, op, rank);
+        Ok(())
+    }
+
+    /// A receive whose pairing is fixed is posted. A message that is there by `until` is received at once,
+    /// a later one when its time has come.
+    #[inline]
+    fn post(
+        &mut self,
+        op: u32,
+        rank: u32,
+        record: &Op,
+        time: i64,
+        until: i64,
+    ) -> Result<(), EventError> {
         self.begun(op, rank, time);
         self.states.set_stage(op, POSTED);
         // Nothing has been sent yet while most programs post their first receives.
-        if self.messages > 0 && self.there.contains(record.partner) {
-            return Some(self.states.time(record.partner));
+        if self.messages == 0 || !self.there.contains(record.partner) {
+            self.there.insert(op);
+            return Ok(());
         }
-        self.there.insert(op);
-        None
-    }
-
-    /// A receive goes on when it is posted and its message is there.
-    #[inline]
-    fn meet(&mut self, op: u32, rank: u32, posted: i64, arrival: Option<i64>) {
-        if let Some(arrival) = arrival {
-            self.queue.operation(posted.max(arrival), op, rank);
+        let arrival = self.states.time(record.partner);
+        if arrival <= until {
+            return self.receive(op, rank, record, arrival);
         }
+        self.queue.operation(time.max(arrival), op, rank);
+        Ok(())
     }
 
     /// A receive has begun: it costs no time to post.
@@ -366,13 +365,7 @@ impl<W: Watch> Engine<'_, W> {
             (Kind::Recv, QUEUED) => {
                 self.waiting[rank as usize] -= 1;
                 if record.pairing.is_fixed() {
-                    return match self.post(op, rank, record, time) {
-                        Some(arrival) if arrival <= time => self.receive(op, rank, record, arrival),
-                        arrival => {
-                            self.meet(op, rank, time, arrival);
-                            Ok(())
-                        }
-                    };
+                    return self.post(op, rank, record, time, time);
                 }
                 self.begun(op, rank, time);
                 match self.matcher.post(op) {
