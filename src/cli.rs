@@ -180,7 +180,7 @@ pub struct Report {
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,
-    /// All sources, not only the largest
+    /// All sources, not only the largest, and their whole names
     #[arg(short, long)]
     pub all: bool,
     /// Write a page with figures, and what this noise costs parallel jobs, to this file

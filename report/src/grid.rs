@@ -1,4 +1,5 @@
-//! A table fitted to a width: long names are cut first, then the least important columns go.
+//! A table fitted to a width: long names are cut first, then the least important columns go. Who asks for
+//! everything gets it whole, however wide.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
@@ -11,6 +12,8 @@ const GAP: usize = 2;
 pub(crate) struct Style {
     pub(crate) colour: bool,
     pub(crate) width: usize,
+    /// Nothing is cut or left out to fit.
+    pub(crate) whole: bool,
 }
 
 impl Style {
@@ -104,7 +107,7 @@ impl Grid {
     }
 
     pub(crate) fn render(&self, style: Style) -> String {
-        let widths = self.fit(style.width);
+        let widths = self.fit(if style.whole { usize::MAX } else { style.width });
         let mut table = Table::new();
         table.load_preset(comfy_table::presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Disabled);

@@ -54,7 +54,7 @@ pub struct Options {
     /// Columns of the terminal.
     pub width: usize,
     pub colour: bool,
-    /// Show every source, unit, thread and CPU.
+    /// Show every source, unit, thread and CPU, and tables as wide as they are.
     pub all: bool,
     /// Rows shown of each table unless `all` is set.
     pub top: usize,
@@ -68,7 +68,7 @@ impl Default for Options {
 
 impl Options {
     fn style(&self) -> Style {
-        Style { colour: self.colour, width: self.width.max(40) }
+        Style { colour: self.colour, width: self.width.max(40), whole: self.all }
     }
 
     fn shown(&self, rows: usize) -> usize {

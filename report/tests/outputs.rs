@@ -214,6 +214,10 @@ fn only_the_largest_sources_unless_all_are_asked_for() {
     let all = text(&attributed(), Options { all: true, ..options });
     assert!(all.contains("virtio0-input"));
     assert!(!all.contains("--all"));
+    // And uncut, however narrow the terminal.
+    let row = "kthread  kworker: vmstat_update ";
+    assert!(text(&attributed(), Options { all: true, width: 40, ..options }).contains(row));
+    assert!(!text(&attributed(), Options { width: 40, ..Options::default() }).contains(row));
 }
 
 #[test]
