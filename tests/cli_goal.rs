@@ -289,9 +289,9 @@ fn a_schedule_that_cannot_end_is_an_error_with_ranks_and_labels() {
         (
             "deadlock",
             deadlock.as_str(),
-            "deadlock: rank 0, operation 0 (s: send 9999b to 1 tag 0) is too large to end before \
+            "deadlock: rank 0, operation 0 (s: send 9999b to 1 tag 0) is not buffered and ends only with \
              rank 1, operation 1 (r: recv 9999b from 0 tag 0) requires rank 1, operation 0 (s: send \
-             9999b to 0 tag 0) is too large to end before rank 0, operation 1 (r: recv 9999b from 1 \
+             9999b to 0 tag 0) is not buffered and ends only with rank 0, operation 1 (r: recv 9999b from 1 \
              tag 0) requires rank 0 s again",
         ),
         (

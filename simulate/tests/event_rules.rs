@@ -174,7 +174,8 @@ fn two_large_sends_to_each_other_are_a_deadlock_with_its_circle() {
     let (receive, requires) = (Reason::Receive, Reason::Requires);
     assert_eq!(steps, [(0, receive), (1, requires), (1, receive), (0, requires)]);
     assert!(error.to_string().starts_with(
-        "deadlock: rank 0, operation 0 (l1: send 5000b to 1 tag 0) is too large to end before rank 1"
+        "deadlock: rank 0, operation 0 (l1: send 5000b to 1 tag 0) is not buffered and ends only \
+         with rank 1"
     ));
 }
 
@@ -208,7 +209,8 @@ fn what_finds_no_counterpart_is_named() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "nobody receives the message of rank 0, operation 0 (l1: send 8b to 1 tag 1)"
+        "nobody receives the message of rank 0, operation 0 (l1: send 8b to 1 tag 1); left over, \
+         too: rank 1, operation 0 (halo: recv 8b from 0 tag 2)"
     );
     let error = exact(&build(&[&|_| (), &|b| {
         b.recv(8, 0, 2, 0, 0);
@@ -221,6 +223,82 @@ fn what_finds_no_counterpart_is_named() {
         "rank 1, operation 0 (halo: recv 8b from 0 tag 2) waits for a message that nobody sends \
          (and 1 other receive)"
     );
+}
+
+#[test]
+fn who_took_the_message_of_another_is_told() {
+    let error = exact(&build(&[
+        &|b| {
+            b.recv(8, WILDCARD, 0, 0, 0);
+            b.recv(8, 1, 0, 0, 0);
+            b.label_last("one");
+        },
+        &|b| {
+            b.send(8, 0, 0, 0, 0);
+        },
+        &|b| {
+            let calc = b.calc(100_000_000, 0);
+            let send = b.send(8, 0, 0, 0, 0);
+            b.requires(send, calc);
+        },
+    ]))
+    .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "rank 0, operation 1 (one: recv 8b from 1 tag 0) gets no message: another receive took that of \
+         rank 1, operation 0 (l1: send 8b to 0 tag 0); left over, too: rank 2, operation 1 (l2: send \
+         8b to 0 tag 0)"
+    );
+}
+
+#[test]
+fn a_circle_of_starts_is_said_as_it_was_written() {
+    let error = exact(&build(&[&|b| {
+        let (a, c) = (b.calc(1, 0), b.calc(1, 0));
+        b.irequires(a, c);
+        b.requires(c, a);
+    }]))
+    .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "deadlock: rank 0, operation 0 (l1: calc 1 ps) irequires rank 0, operation 1 \
+         (l2: calc 1 ps) requires rank 0 l1 again"
+    );
+}
+
+/// Everybody waits for anyone: in each step all messages for a rank are looked at, and no others.
+#[test]
+fn a_long_circle_with_wildcards_is_explained_in_no_time() {
+    const RANKS: u32 = 100_000;
+    let mut b = ScheduleBuilder::new(RANKS);
+    for rank in 0..RANKS {
+        b.begin_rank();
+        let receive = b.recv(8, WILDCARD, 0, 0, 0);
+        let send = b.send(8, (rank + 1) % RANKS, 0, 0, 0);
+        b.requires(send, receive);
+    }
+    let schedule = b.finish().unwrap();
+    // It was a minute; on a busy machine it is a tenth of a second.
+    let begin = std::time::Instant::now();
+    let error = exact(&schedule).unwrap_err();
+    assert!(begin.elapsed() < std::time::Duration::from_secs(10), "{:?}", begin.elapsed());
+    let EventError::Deadlock(circle) = error else { panic!("{error}") };
+    assert_eq!(circle.len(), 2 * RANKS as usize);
+}
+
+#[test]
+fn a_message_that_is_too_long_is_named() {
+    let error = exact(&build(&[
+        &|b| {
+            b.send(u64::MAX, 1, 0, 0, 0);
+            b.label_last("all");
+        },
+        &|b| {
+            b.recv(u64::MAX, 0, 0, 0, 0);
+        },
+    ]))
+    .unwrap_err();
+    assert!(error.to_string().starts_with("rank 0, operation 0 (all: send "), "{error}");
 }
 
 #[test]

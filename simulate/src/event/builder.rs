@@ -8,6 +8,7 @@ use super::{
     order::Prover,
     pairs,
     schedule::{ANY, Kind, NOBODY, Op, Pairing, Schedule},
+    wants::Wants,
 };
 use crate::roomy;
 
@@ -186,7 +187,7 @@ impl ScheduleBuilder {
             slots: self.slots,
             ordered: self.ordered,
             channels: 0,
-            searches: 0,
+            wants: Wants::default(),
             cpus: usize::from(self.most_cpu) + 1,
             nics: usize::from(self.most_nic) + 1,
             largest: self.largest,

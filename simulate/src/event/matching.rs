@@ -1,10 +1,15 @@
 //! Matches messages and receives whose pairing depends on the times: first come first served, in the
 //! order in which the engine tells of arrivals and posts.
 //!
-//! Queues are linked through one array that has a place for each operation: an operation is in one
-//! queue at most, so nothing is allocated during a run.
+//! Queues are linked through one array that has a place for each operation, which is in one queue at
+//! most. Where there are wildcards a message may wait in several ([`Wants`](super::wants::Wants)), and
+//! those that it did not leave by find out when they come to it.
 
-use super::schedule::{ANY, NOBODY, Op, Pairing, Schedule};
+use super::{
+    bits::Bits,
+    schedule::{ANY, NOBODY, Op, Pairing, Schedule},
+    wants::Fits,
+};
 
 /// First and last of a queue.
 #[derive(Clone, Copy, Debug)]
@@ -22,31 +27,55 @@ struct Channel {
     holds_messages: bool,
 }
 
-/// What may be meant by receives with wildcards, at one target.
+/// Receives that wait, and messages that arrived; of these some may have gone elsewhere since.
 #[derive(Clone, Copy, Debug)]
-struct Target {
-    arrived: Queue,
+struct Want {
     posted: Queue,
+    /// Of notes.
+    arrived: Queue,
+}
+
+/// A message that waits at a want: it may wait at several.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    send: u32,
+    next: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct Matcher<'a> {
     schedule: &'a Schedule,
     channels: Vec<Channel>,
-    targets: Vec<Target>,
+    wants: Vec<Want>,
+    notes: Vec<Note>,
+    /// Messages without a tag of their own, by place.
+    any_tag: Vec<Queue>,
+    /// Messages that have left the wants they waited at.
+    gone: Bits,
+    /// When each came, message or receive, in the order of all.
+    order: Vec<u32>,
+    came: u32,
     /// The next in the same queue.
     links: Vec<u32>,
 }
 
 impl<'a> Matcher<'a> {
     pub fn new(schedule: &'a Schedule) -> Matcher<'a> {
-        let needed = !schedule.is_settled();
+        let if_any = |needed: bool| if needed { schedule.operations() } else { 0 };
+        let searches = !schedule.wants.is_empty();
         let channel = Channel { queue: EMPTY, holds_messages: false };
+        let mut gone = Bits::default();
+        gone.reset(if_any(searches));
         Matcher {
             schedule,
             channels: vec![channel; schedule.channels as usize],
-            targets: vec![Target { arrived: EMPTY, posted: EMPTY }; schedule.searches as usize],
-            links: vec![NOBODY; if needed { schedule.operations() } else { 0 }],
+            wants: vec![Want { posted: EMPTY, arrived: EMPTY }; schedule.wants.count()],
+            notes: Vec::new(),
+            any_tag: vec![EMPTY; schedule.wants.places()],
+            gone,
+            order: vec![0; if_any(searches)],
+            came: 0,
+            links: vec![NOBODY; if_any(!schedule.is_settled())],
         }
     }
 
@@ -57,15 +86,28 @@ impl<'a> Matcher<'a> {
             Pairing::Fixed | Pairing::Uneven => None,
             Pairing::Channel => self.meet(op.partner, send, true),
             Pairing::Search => {
-                let source = self.schedule.rank_of(send);
-                let target = &mut self.targets[op.partner as usize];
-                let ops = &self.schedule.ops;
-                let fits = |receive: u32| accepts(&ops[receive as usize], source, op.tag);
-                let found = take(&mut target.posted, &mut self.links, fits);
-                if found.is_none() {
-                    append(&mut target.arrived, &mut self.links, send);
+                let schedule = self.schedule;
+                let fits = schedule.wants.of(op.partner);
+                let first = match &fits {
+                    Fits::Wants(wants) => self.first_posted(wants.iter().copied(), |_| true),
+                    Fits::AnyTag { wants, .. } => {
+                        let source = schedule.rank_of(send);
+                        let from = |receive| accepts(&schedule.ops[receive as usize], source, ANY);
+                        self.first_posted(wants.clone(), from)
+                    }
+                };
+                if let Some(want) = first {
+                    let posted = &mut self.wants[want as usize].posted;
+                    return take(posted, &mut self.links, |_| true);
                 }
-                found
+                self.comes(send);
+                match fits {
+                    Fits::Wants(wants) => wants.iter().for_each(|&want| self.note(want, send)),
+                    Fits::AnyTag { place, .. } => {
+                        append(&mut self.any_tag[place as usize], &mut self.links, send);
+                    }
+                }
+                None
             }
         }
     }
@@ -77,18 +119,68 @@ impl<'a> Matcher<'a> {
             Pairing::Fixed | Pairing::Uneven => None,
             Pairing::Channel => self.meet(op.partner, receive, false),
             Pairing::Search => {
-                let schedule = self.schedule;
-                let target = &mut self.targets[op.partner as usize];
-                let fits = |send: u32| {
-                    accepts(&op, schedule.rank_of(send), schedule.ops[send as usize].tag)
+                let noted = self.first_noted(op.partner);
+                let place = self.schedule.wants.place_of(op.partner);
+                let before = |send: u32| {
+                    noted.is_none_or(|noted| self.order[send as usize] < self.order[noted as usize])
                 };
-                let found = take(&mut target.arrived, &mut self.links, fits);
-                if found.is_none() {
-                    append(&mut target.posted, &mut self.links, receive);
+                let fits =
+                    |send: u32| before(send) && accepts(&op, self.schedule.rank_of(send), ANY);
+                let any_tag = &mut self.any_tag[place as usize];
+                if let Some(send) = take(any_tag, &mut self.links, fits) {
+                    return Some(send);
                 }
-                found
+                match noted {
+                    Some(send) => self.gone.insert(send),
+                    None => {
+                        self.comes(receive);
+                        let posted = &mut self.wants[op.partner as usize].posted;
+                        append(posted, &mut self.links, receive);
+                    }
+                }
+                noted
             }
         }
+    }
+
+    /// The want whose first receive was posted before those of the others, if any fits.
+    fn first_posted(
+        &self,
+        wants: impl Iterator<Item = u32>,
+        fits: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let first = |want: u32| (self.wants[want as usize].posted.first, want);
+        let waiting = wants.map(first).filter(|&(receive, _)| receive != NOBODY && fits(receive));
+        waiting.min_by_key(|&(receive, _)| self.order[receive as usize]).map(|(_, want)| want)
+    }
+
+    fn comes(&mut self, op: u32) {
+        self.order[op as usize] = self.came;
+        self.came += 1;
+    }
+
+    fn note(&mut self, want: u32, send: u32) {
+        let new = self.notes.len() as u32;
+        self.notes.push(Note { send, next: NOBODY });
+        let arrived = &mut self.wants[want as usize].arrived;
+        if arrived.first == NOBODY {
+            arrived.first = new;
+        } else {
+            self.notes[arrived.last as usize].next = new;
+        }
+        arrived.last = new;
+    }
+
+    /// The first message that waits at this want and has not gone elsewhere.
+    fn first_noted(&mut self, want: u32) -> Option<u32> {
+        let arrived = &mut self.wants[want as usize].arrived;
+        while let Some(note) = self.notes.get(arrived.first as usize) {
+            if !self.gone.contains(note.send) {
+                return Some(note.send);
+            }
+            arrived.first = note.next;
+        }
+        None
     }
 
     fn meet(&mut self, channel: u32, op: u32, is_message: bool) -> Option<u32> {
@@ -141,7 +233,9 @@ fn take(queue: &mut Queue, links: &mut [u32], fits: impl Fn(u32) -> bool) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ScheduleBuilder, WILDCARD};
+    use proptest::prelude::*;
+
+    use super::super::{ScheduleBuilder, WILDCARD, pairs::search_all, schedule::Kind};
     use super::*;
 
     #[test]
@@ -166,5 +260,67 @@ mod tests {
         assert_eq!(matcher.post(5), Some(2));
         assert_eq!(matcher.arrive(0), Some(6));
         assert_eq!(matcher.post(5), Some(3));
+    }
+
+    /// First come first served, looked for one by one.
+    #[derive(Default)]
+    struct Plain {
+        arrived: Vec<u32>,
+        posted: Vec<u32>,
+    }
+
+    impl Plain {
+        fn comes(&mut self, schedule: &Schedule, op: u32) -> Option<u32> {
+            let is_send = schedule.kind(op) == Kind::Send;
+            let fits = |&other: &u32| {
+                let (send, receive) = if is_send { (op, other) } else { (other, op) };
+                let tag = schedule.ops[send as usize].tag;
+                accepts(&schedule.ops[receive as usize], schedule.rank_of(send), tag)
+            };
+            let others = if is_send { &mut self.posted } else { &mut self.arrived };
+            if let Some(at) = others.iter().position(fits) {
+                return Some(others.remove(at));
+            }
+            (if is_send { &mut self.arrived } else { &mut self.posted }).push(op);
+            None
+        }
+    }
+
+    fn any_of(count: u32) -> impl Strategy<Value = u32> {
+        prop_oneof![4 => 0..count, 1 => Just(WILDCARD)]
+    }
+
+    proptest! {
+        /// Messages and receives of one target, in any order.
+        #[test]
+        fn it_finds_what_a_plain_search_finds(
+            sends in prop::collection::vec((0u32..3, any_of(4)), 0..40),
+            receives in prop::collection::vec((any_of(3), any_of(4)), 0..40),
+            seed: u64,
+        ) {
+            let mut b = ScheduleBuilder::new(4);
+            for source in 0..3 {
+                b.begin_rank();
+                for &(_, tag) in sends.iter().filter(|&&(from, _)| from == source) {
+                    b.send(1, 3, tag, 0, 0);
+                }
+            }
+            b.begin_rank();
+            for &(from, tag) in &receives {
+                b.recv(1, from, tag, 0, 0);
+            }
+            let mut schedule = b.finish().unwrap();
+            search_all(&mut schedule);
+            let mut order: Vec<u32> = (0..schedule.operations() as u32).collect();
+            order.sort_by_key(|&op| u64::from(op + 1).wrapping_mul(seed | 1));
+            let (mut matcher, mut plain) = (Matcher::new(&schedule), Plain::default());
+            for op in order {
+                let found = match schedule.kind(op) {
+                    Kind::Send => matcher.arrive(op),
+                    _ => matcher.post(op),
+                };
+                prop_assert_eq!(found, plain.comes(&schedule, op));
+            }
+        }
     }
 }

@@ -25,6 +25,7 @@ mod schedule;
 pub(crate) mod sketch;
 mod state;
 mod stuck;
+mod wants;
 mod watch;
 mod watch_peer;
 mod wheel;
@@ -32,7 +33,7 @@ mod windows;
 mod work;
 
 pub use builder::{BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
-pub use error::{EventError, Reason, Wait};
+pub use error::{EventError, Reason, Unmet, Wait};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
 
@@ -115,8 +116,12 @@ pub struct Scratch {
 pub fn run_memory(schedule: &Schedule) -> u64 {
     let slots = schedule.slots.last().copied().unwrap_or(0) as usize;
     let state = size_of::<i64>() + size_of::<state::Stage>();
-    // Matches, and links to the next in line.
-    let search = if schedule.is_settled() { 0 } else { 2 * size_of::<u32>() };
+    // Matches, and links to the next in line; where there are wildcards, when it came and where it waits.
+    let search = match (schedule.is_settled(), schedule.wants.is_empty()) {
+        (true, _) => 0,
+        (false, true) => 2 * size_of::<u32>(),
+        (false, false) => 3 * size_of::<u32>() + 4 * size_of::<matching::Note>(),
+    };
     (schedule.operations() * (state + search) + slots * size_of::<state::Slot>()) as u64
 }
 

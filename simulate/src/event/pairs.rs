@@ -5,21 +5,36 @@
 use super::{
     floors::Floors,
     schedule::{ANY, Kind, NOBODY, Pairing, Schedule},
+    wants::{End, Wants},
 };
 
-/// One end of a message on its way to a target: (tag, source, operation).
-type End = (u32, u32, u32);
-
 pub(crate) fn settle(schedule: &mut Schedule) {
+    at_each_target(schedule, |pairs, target, incoming, wanted| {
+        pairs.at_target(target, incoming, wanted);
+    });
+}
+
+/// Settles nothing: every message is looked for.
+#[cfg(test)]
+pub(crate) fn search_all(schedule: &mut Schedule) {
+    at_each_target(schedule, |pairs, _, incoming, wanted| pairs.search(incoming, wanted));
+}
+
+fn at_each_target(
+    schedule: &mut Schedule,
+    mut settle: impl FnMut(&mut Pairs<'_>, usize, &[End], &[End]),
+) {
     let ranks = schedule.ranks() as usize;
-    let (begins, sends) = sends_by_target(schedule, ranks);
-    let mut pairs = Pairs { schedule, channels: 0, searches: 0, floors: Floors::default() };
+    let sends = Sends::by_target(schedule);
+    let (channels, wants) = (0, Wants::default());
+    let mut pairs = Pairs { schedule, channels, wants, floors: Floors::default() };
     let (mut incoming, mut wanted): (Vec<End>, Vec<End>) = (Vec::new(), Vec::new());
     for target in 0..ranks {
         let ops = &pairs.schedule.ops;
-        let sends = &sends[begins[target]..begins[target + 1]];
         incoming.clear();
-        incoming.extend(sends.iter().map(|&(source, op)| (ops[op as usize].tag, source, op)));
+        incoming.extend(
+            sends.to(target as u32).iter().map(|&(source, op)| (ops[op as usize].tag, source, op)),
+        );
         wanted.clear();
         wanted.extend(pairs.schedule.of_rank(target as u32).filter_map(|index| {
             let op = &ops[index as usize];
@@ -27,42 +42,56 @@ pub(crate) fn settle(schedule: &mut Schedule) {
         }));
         incoming.sort_unstable();
         wanted.sort_unstable();
-        pairs.at_target(target, &incoming, &wanted);
+        settle(&mut pairs, target, &incoming, &wanted);
     }
-    let Pairs { channels, searches, .. } = pairs;
+    let Pairs { channels, wants, .. } = pairs;
     schedule.channels = channels;
-    schedule.searches = searches;
+    schedule.wants = wants;
 }
 
-/// (source, operation) of all sends, those to target t from `begins[t]` to `begins[t + 1]`.
-fn sends_by_target(schedule: &Schedule, ranks: usize) -> (Vec<usize>, Vec<(u32, u32)>) {
-    let mut begins = vec![0; ranks + 1];
-    let count = schedule.operations();
-    for op in schedule.ops[..count].iter().filter(|op| op.kind == Kind::Send) {
-        begins[op.peer as usize + 1] += 1;
-    }
-    for target in 0..ranks {
-        begins[target + 1] += begins[target];
-    }
-    let mut sends = vec![(0, 0); begins[ranks]];
-    let mut next = begins.clone();
-    for rank in 0..ranks as u32 {
-        for index in schedule.of_rank(rank) {
-            let op = &schedule.ops[index as usize];
-            if op.kind == Kind::Send {
-                let place = &mut next[op.peer as usize];
-                sends[*place] = (rank, index);
-                *place += 1;
+/// All sends by whom they are for.
+pub(crate) struct Sends {
+    begins: Vec<usize>,
+    /// (source, operation), those to target t from `begins[t]` to `begins[t + 1]`.
+    sends: Vec<(u32, u32)>,
+}
+
+impl Sends {
+    pub fn by_target(schedule: &Schedule) -> Sends {
+        let ranks = schedule.ranks() as usize;
+        let mut begins = vec![0; ranks + 1];
+        let count = schedule.operations();
+        for op in schedule.ops[..count].iter().filter(|op| op.kind == Kind::Send) {
+            begins[op.peer as usize + 1] += 1;
+        }
+        for target in 0..ranks {
+            begins[target + 1] += begins[target];
+        }
+        let mut sends = vec![(0, 0); begins[ranks]];
+        let mut next = begins.clone();
+        for rank in 0..ranks as u32 {
+            for index in schedule.of_rank(rank) {
+                let op = &schedule.ops[index as usize];
+                if op.kind == Kind::Send {
+                    let place = &mut next[op.peer as usize];
+                    sends[*place] = (rank, index);
+                    *place += 1;
+                }
             }
         }
+        Sends { begins, sends }
     }
-    (begins, sends)
+
+    /// (source, operation) of those to this rank, in the order of these.
+    pub fn to(&self, rank: u32) -> &[(u32, u32)] {
+        &self.sends[self.begins[rank as usize]..self.begins[rank as usize + 1]]
+    }
 }
 
 struct Pairs<'a> {
     schedule: &'a mut Schedule,
     channels: u32,
-    searches: u32,
+    wants: Wants,
     floors: Floors,
 }
 
@@ -110,7 +139,10 @@ impl Pairs<'_> {
             {
                 self.fix(sends, receives);
             } else {
-                self.each(sends, receives, Pairing::Channel, self.channels);
+                for end in sends.iter().chain(receives) {
+                    let op = &mut self.schedule.ops[end.2 as usize];
+                    (op.pairing, op.partner) = (Pairing::Channel, self.channels);
+                }
                 self.channels += 1;
             }
         }
@@ -118,16 +150,11 @@ impl Pairs<'_> {
 
     /// Any of these messages may be for any of these receives.
     fn search(&mut self, sends: &[End], receives: &[End]) {
-        self.each(sends, receives, Pairing::Search, self.searches);
-        self.searches += 1;
-    }
-
-    fn each(&mut self, sends: &[End], receives: &[End], pairing: Pairing, partner: u32) {
-        for end in sends.iter().chain(receives) {
-            let op = &mut self.schedule.ops[end.2 as usize];
-            op.pairing = pairing;
-            op.partner = partner;
-        }
+        let ops = &mut self.schedule.ops;
+        self.wants.add(sends, receives, |op, partner| {
+            let op = &mut ops[op as usize];
+            (op.pairing, op.partner) = (Pairing::Search, partner);
+        });
     }
 
     /// Whether the messages come one after the other, and the receives are posted so. On several CPUs or
@@ -168,7 +195,7 @@ impl Pairs<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{OpId, ScheduleBuilder, WILDCARD};
+    use super::super::{OpId, ScheduleBuilder, WILDCARD, wants::Fits};
     use super::*;
 
     #[test]
@@ -183,7 +210,7 @@ mod tests {
         let schedule = b.finish().unwrap();
         let partners: Vec<_> = schedule.ops[..4].iter().map(|op| op.partner).collect();
         assert_eq!(partners, [2, 3, 0, 1]);
-        assert_eq!((schedule.channels, schedule.searches), (0, 0));
+        assert!(schedule.is_settled());
     }
 
     /// Two neighbours, step after step: within a step in any order.
@@ -224,6 +251,7 @@ mod tests {
         let found: Vec<_> = schedule.ops[..6].iter().map(|op| (op.pairing, op.partner)).collect();
         let (channel, search) = ((Pairing::Channel, 0), (Pairing::Search, 0));
         assert_eq!(found, [channel, channel, search, channel, channel, search]);
+        assert_eq!(schedule.wants.of(0), Fits::Wants(&[0]));
     }
 
     #[test]
@@ -239,8 +267,14 @@ mod tests {
         }
         let schedule = b.finish().unwrap();
         let found: Vec<_> = schedule.ops[..9].iter().map(|op| (op.pairing, op.partner)).collect();
-        let (seven, eight) = ((Pairing::Search, 0), (Pairing::Search, 1));
+        let search = |partner| (Pairing::Search, partner);
         let (nine, none) = (|other| (Pairing::Fixed, other), (Pairing::Fixed, NOBODY));
-        assert_eq!(found, [seven, eight, nine(6), seven, seven, seven, nine(2), eight, none]);
+        let [seven, eight] = [search(0), search(1)];
+        // What is wanted: tag 7 of rank 0, tag 7 of anyone, tag 8 of anyone.
+        let wanted = [search(1), search(0), nine(2), search(2), none];
+        assert_eq!(found[..4], [seven, eight, nine(6), seven]);
+        assert_eq!(found[4..], wanted);
+        assert_eq!(schedule.wants.of(0), Fits::Wants(&[0, 1]));
+        assert_eq!(schedule.wants.of(1), Fits::Wants(&[2]));
     }
 }

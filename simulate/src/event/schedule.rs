@@ -7,7 +7,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::labels::Labels;
+use super::{labels::Labels, wants::Wants};
 
 /// Any source, or any tag.
 pub(crate) const ANY: u32 = u32::MAX;
@@ -32,7 +32,7 @@ pub(crate) enum Pairing {
     Uneven,
     /// `partner` is a channel: same source, target and tag, first come first served.
     Channel,
-    /// `partner` is a search: any of its messages may be for any of its receives.
+    /// There are wildcards. `partner` is what it wants, of a message the sort that it is of ([`Wants`]).
     Search,
 }
 
@@ -112,8 +112,7 @@ pub struct Schedule {
     pub(crate) slots: Vec<u32>,
     pub(crate) ordered: Vec<Ordered>,
     pub(crate) channels: u32,
-    /// Targets, and tags of these, that have wildcards.
-    pub(crate) searches: u32,
+    pub(crate) wants: Wants,
     pub(crate) cpus: usize,
     pub(crate) nics: usize,
     /// Bytes of the largest message.
@@ -203,7 +202,7 @@ impl Schedule {
 
     /// Whether it is known beforehand for every message which receive gets it.
     pub(crate) fn is_settled(&self) -> bool {
-        self.channels == 0 && self.searches == 0
+        self.channels == 0 && self.wants.is_empty()
     }
 
     /// Whether the dependencies of this rank leave one order only for its sends and calcs, and one for

@@ -1,9 +1,12 @@
 //! Why a run stopped before its end: a receive without message, a message without receive, or a
 //! circle of waits.
 
+use std::cell::OnceCell;
+
 use super::{
-    error::{EventError, Reason, Wait},
+    error::{EventError, Reason, Unmet, Wait},
     matching::accepts,
+    pairs::Sends,
     schedule::{ANY, Kind, NOBODY, Op, Schedule},
 };
 
@@ -25,54 +28,11 @@ pub(crate) fn explain(
     blocks: impl Fn(u32) -> bool,
 ) -> Option<EventError> {
     let all = 0..schedule.operations() as u32;
-    let start = all.clone().find(|&op| progress(op) != Progress::Done)?;
-    // What each operation waits for among its own rank's.
-    let mut requires = vec![NOBODY; schedule.operations()];
-    for op in all.clone() {
-        let unfinished = match (progress(op), schedule.kind(op)) {
-            (Progress::Done, _) => false,
-            (Progress::Halfway, Kind::Send) => blocks(op),
-            _ => true,
-        };
-        if unfinished {
-            for &successor in schedule.successors(op) {
-                requires[successor as usize] = op;
-            }
-        }
-        if progress(op) == Progress::Waiting {
-            for &successor in schedule.start_successors(op) {
-                requires[successor as usize] = op;
-            }
-        }
-    }
-    let counterpart = |op: u32| {
-        let (rank, this) = (schedule.rank_of(op), &schedule.ops[op as usize]);
-        if this.pairing.is_fixed() {
-            return schedule.partner(op).filter(|&other| progress(other) == Progress::Waiting);
-        }
-        match this.kind {
-            Kind::Send => schedule.of_rank(this.peer).find(|&receive| {
-                progress(receive) == Progress::Waiting
-                    && could_meet(&schedule.ops[receive as usize], this, rank)
-            }),
-            Kind::Recv if this.peer != ANY => schedule.of_rank(this.peer).find(|&send| {
-                let other = &schedule.ops[send as usize];
-                progress(send) == Progress::Waiting
-                    && other.peer == rank
-                    && could_meet(this, other, this.peer)
-            }),
-            Kind::Recv => all.clone().find(|&send| {
-                let other = &schedule.ops[send as usize];
-                progress(send) == Progress::Waiting
-                    && other.peer == rank
-                    && could_meet(this, other, schedule.rank_of(send))
-            }),
-            Kind::Calc => None,
-        }
-    };
+    let mut at = all.clone().find(|&op| progress(op) != Progress::Done)?;
+    let requires = requires(schedule, &progress, blocks);
+    let stuck = Stuck { schedule, progress, sends: OnceCell::new() };
     let mut seen_at = vec![NOBODY; schedule.operations()];
     let mut path: Vec<(u32, Reason)> = Vec::new();
-    let mut at = start;
     loop {
         if seen_at[at as usize] != NOBODY {
             let circle = &path[seen_at[at as usize] as usize..];
@@ -80,30 +40,144 @@ pub(crate) fn explain(
             return Some(EventError::Deadlock(circle.iter().map(wait).collect()));
         }
         seen_at[at as usize] = path.len() as u32;
-        let (next, reason) = match (progress(at), schedule.kind(at)) {
-            (Progress::Waiting, _) => (Some(requires[at as usize]), Reason::Requires),
-            (_, Kind::Send) => (counterpart(at), Reason::Receive),
-            (_, _) => (counterpart(at), Reason::Message),
+        let (next, reason) = match ((stuck.progress)(at), schedule.kind(at)) {
+            (Progress::Waiting, _) => requires[at as usize],
+            (_, Kind::Send) => (stuck.counterpart(at), Reason::Receive),
+            (_, _) => (stuck.counterpart(at), Reason::Message),
         };
         path.push((at, reason));
-        match next {
-            Some(next) if next != NOBODY => at = next,
-            _ => {
-                let kind = schedule.kind(at);
-                let alike = |&op: &u32| {
-                    schedule.kind(op) == kind && progress(op) == Progress::Halfway && op != at
-                };
-                let (place, more) =
-                    (Box::new(schedule.place(at)), all.filter(alike).count() as u64);
-                return Some(match kind {
-                    Kind::Send => EventError::NoReceive { place, more },
-                    _ => EventError::NoMessage { place, more },
-                });
-            }
+        if next == NOBODY {
+            return Some(stuck.unmet(at));
         }
+        at = next;
     }
 }
 
-fn could_meet(receive: &Op, send: &Op, source: u32) -> bool {
-    receive.kind == Kind::Recv && send.kind == Kind::Send && accepts(receive, source, send.tag)
+/// What each operation waits for among its own rank's, and how.
+fn requires(
+    schedule: &Schedule,
+    progress: impl Fn(u32) -> Progress,
+    blocks: impl Fn(u32) -> bool,
+) -> Vec<(u32, Reason)> {
+    let mut requires = vec![(NOBODY, Reason::Requires); schedule.operations()];
+    for op in 0..schedule.operations() as u32 {
+        let unfinished = match (progress(op), schedule.kind(op)) {
+            (Progress::Done, _) => false,
+            (Progress::Halfway, Kind::Send) => blocks(op),
+            _ => true,
+        };
+        if unfinished {
+            for &successor in schedule.successors(op) {
+                requires[successor as usize] = (op, Reason::Requires);
+            }
+        }
+        if progress(op) == Progress::Waiting {
+            for &successor in schedule.start_successors(op) {
+                requires[successor as usize] = (op, Reason::RequiresStart);
+            }
+        }
+    }
+    requires
+}
+
+struct Stuck<'a, P> {
+    schedule: &'a Schedule,
+    progress: P,
+    sends: OnceCell<Sends>,
+}
+
+impl<P: Fn(u32) -> Progress> Stuck<'_, P> {
+    fn op(&self, op: u32) -> &Op {
+        &self.schedule.ops[op as usize]
+    }
+
+    fn is(&self, op: u32, progress: Progress) -> bool {
+        (self.progress)(op) == progress
+    }
+
+    /// The sends that a receive could mean by its source.
+    fn sends_for(&self, receive: u32) -> &[(u32, u32)] {
+        let from = self.op(receive).peer;
+        let sends = self.sends.get_or_init(|| Sends::by_target(self.schedule));
+        let all = sends.to(self.schedule.rank_of(receive));
+        if from == ANY {
+            return all;
+        }
+        let rest = &all[all.partition_point(|&(source, _)| source < from)..];
+        &rest[..rest.partition_point(|&(source, _)| source == from)]
+    }
+
+    fn receives_at(&self, rank: u32) -> impl Iterator<Item = u32> {
+        self.schedule.of_rank(rank).filter(|&op| self.op(op).kind == Kind::Recv)
+    }
+
+    /// An operation that could be the other end but has not begun; [`NOBODY`] if there is none.
+    fn counterpart(&self, op: u32) -> u32 {
+        let this = self.op(op);
+        if this.pairing.is_fixed() {
+            let partner = self.schedule.partner(op);
+            return partner.filter(|&op| self.is(op, Progress::Waiting)).unwrap_or(NOBODY);
+        }
+        self.fitting(op, Progress::Waiting).unwrap_or(NOBODY)
+    }
+
+    /// The first operation that has come so far and could be the other end.
+    fn fitting(&self, op: u32, progress: Progress) -> Option<u32> {
+        let this = self.op(op);
+        match this.kind {
+            Kind::Send => {
+                let rank = self.schedule.rank_of(op);
+                self.receives_at(this.peer).find(|&receive| {
+                    self.is(receive, progress) && accepts(self.op(receive), rank, this.tag)
+                })
+            }
+            Kind::Recv => {
+                let fits = |&&(source, send): &&(u32, u32)| {
+                    self.is(send, progress) && accepts(this, source, self.op(send).tag)
+                };
+                self.sends_for(op).iter().find(fits).map(|&(_, send)| send)
+            }
+            Kind::Calc => None,
+        }
+    }
+
+    /// One that has no other end either, though it would be at the right rank: its tag, or whom it is
+    /// for, may be the mistake.
+    fn left_over(&self, op: u32) -> Option<u32> {
+        let this = self.op(op);
+        let left = |&op: &u32| self.is(op, Progress::Halfway);
+        match this.kind {
+            Kind::Send => {
+                let rank = self.schedule.rank_of(op);
+                let left = self.receives_at(this.peer).filter(left);
+                left.min_by_key(|&receive| self.op(receive).peer != rank)
+            }
+            Kind::Recv => {
+                let sends = self.sends.get_or_init(|| Sends::by_target(self.schedule));
+                let rank = self.schedule.rank_of(op);
+                let left = sends.to(rank).iter().filter(|(_, send)| left(send));
+                left.min_by_key(|(source, _)| *source != this.peer).map(|&(_, send)| send)
+            }
+            Kind::Calc => None,
+        }
+    }
+
+    /// Nothing that is still to come is the other end of this.
+    fn unmet(&self, op: u32) -> EventError {
+        let kind = self.schedule.kind(op);
+        let alike = |&other: &u32| {
+            self.schedule.kind(other) == kind && self.is(other, Progress::Halfway) && other != op
+        };
+        let place = |op: u32| self.schedule.place(op);
+        let unmet = Box::new(Unmet {
+            place: place(op),
+            more: (0..self.schedule.operations() as u32).filter(alike).count() as u64,
+            taken: self.fitting(op, Progress::Done).map(place),
+            left_over: self.left_over(op).map(place),
+        });
+        match kind {
+            Kind::Send => EventError::NoReceive(unmet),
+            _ => EventError::NoMessage(unmet),
+        }
+    }
 }

@@ -31,7 +31,7 @@ impl<W: Watch> Engine<'_, W> {
 
     #[inline]
     pub(super) fn send(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
-        let cost = self.costs.of(record.size)?;
+        let cost = self.cost(op, record.size)?;
         let ready = self.states.time(op);
         let what = if self.handshake && cost.rendezvous { What::Request } else { What::Send };
         let piece = self.inject(ready, op, rank, record, &cost, what)?;
@@ -100,7 +100,7 @@ impl<W: Watch> Engine<'_, W> {
 
     /// The acknowledgement is there: the bytes may go.
     pub(super) fn payload(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
-        let cost = self.costs.of(record.size)?;
+        let cost = self.cost(op, record.size)?;
         let receive = self.counterpart(op, record);
         let piece = self.inject(self.states.time(op), op, rank, record, &cost, What::Payload)?;
         self.watch.sent(What::Payload, piece, &cost);
@@ -130,7 +130,7 @@ impl<W: Watch> Engine<'_, W> {
             Pairing::Fixed => record.size,
             _ => self.schedule.ops[send as usize].size,
         };
-        let cost = self.costs.of(size)?;
+        let cost = self.cost(op, size)?;
         if record.size < size {
             let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
             return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
@@ -174,6 +174,12 @@ impl<W: Watch> Engine<'_, W> {
         }
         self.release(self.schedule.successors(op), rank, end, moment);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn cost(&mut self, op: u32, bytes: u64) -> Result<MessageCost, EventError> {
+        let place = || Box::new(self.schedule.place(op));
+        self.costs.of(bytes).map_err(|source| EventError::Message { place: place(), source })
     }
 
     /// The other end of an operation's message, once it is known.

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::super::schedule::Pairing;
+use super::super::pairs;
 use super::super::sketch::{
     coarse_params, in_phases, params, phases, reacting, reactions, schedule, sketches,
 };
@@ -11,15 +11,7 @@ use super::*;
 use crate::noise::{Model, Noise, Offsets, Timeline};
 
 fn searching(mut schedule: Schedule) -> Schedule {
-    for rank in 0..schedule.ranks() {
-        for op in schedule.of_rank(rank) {
-            let op = &mut schedule.ops[op as usize];
-            op.pairing = Pairing::Search;
-            op.partner = if op.kind == Kind::Send { op.peer } else { rank };
-        }
-    }
-    schedule.searches = schedule.ranks();
-    schedule.channels = 0;
+    pairs::search_all(&mut schedule);
     schedule
 }
 

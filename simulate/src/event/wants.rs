@@ -1,0 +1,98 @@
+//! Where receives have wildcards: which of them may get which messages, worked out once. A run then
+//! looks at the first in line of a few queues instead of at everything that waits.
+//!
+//! Receives of one target that ask for the same source and tag share a *want*, messages for it that
+//! have the same source and tag are of one *sort*.
+
+use std::ops::Range;
+
+use super::schedule::ANY;
+
+/// One end of a message on its way to a target: (tag, source, operation). The source of a receive and
+/// both tags may be [`ANY`], which comes last in order.
+pub(crate) type End = (u32, u32, u32);
+
+#[derive(Clone, Copy, Debug)]
+struct Sort {
+    /// Where its wants end in `fits`; they begin where those of the sort before end.
+    end: u32,
+    place: u32,
+    any_tag: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wants {
+    /// The place of each want.
+    place_of: Vec<u32>,
+    /// The first want of each place: a target, or a tag at a target.
+    first: Vec<u32>,
+    sorts: Vec<Sort>,
+    /// The wants that messages of each sort fit, if they have a tag.
+    fits: Vec<u32>,
+}
+
+/// Whom the messages of a sort may be for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fits<'a> {
+    Wants(&'a [u32]),
+    /// They have no tag of their own. All wants of a place, as far as their source fits: too many to
+    /// write down.
+    AnyTag {
+        place: u32,
+        wants: Range<u32>,
+    },
+}
+
+impl Wants {
+    /// The next place, where any of these messages may be for any of these receives. Both lists are in
+    /// order. `tell` hears of each message its sort, of each receive its want.
+    pub fn add(&mut self, incoming: &[End], wanted: &[End], mut tell: impl FnMut(u32, u32)) {
+        let (place, base) = (self.first.len() as u32, self.place_of.len() as u32);
+        self.first.push(base);
+        let same = |a: &End, b: &End| (a.0, a.1) == (b.0, b.1);
+        let mut asked: Vec<(u32, u32)> = Vec::new();
+        for want in wanted.chunk_by(same) {
+            want.iter().for_each(|end| tell(end.2, self.place_of.len() as u32));
+            asked.push((want[0].0, want[0].1));
+            self.place_of.push(place);
+        }
+        for sort in incoming.chunk_by(same) {
+            let (tag, source) = (sort[0].0, sort[0].1);
+            sort.iter().for_each(|end| tell(end.2, self.sorts.len() as u32));
+            let any_tag = tag == ANY;
+            if !any_tag {
+                let could = [(tag, source), (tag, ANY), (ANY, source), (ANY, ANY)];
+                let found = could.iter().filter_map(|want| asked.binary_search(want).ok());
+                self.fits.extend(found.map(|at| base + at as u32));
+            }
+            self.sorts.push(Sort { end: self.fits.len() as u32, place, any_tag });
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    pub fn count(&self) -> usize {
+        self.place_of.len()
+    }
+
+    pub fn places(&self) -> usize {
+        self.first.len()
+    }
+
+    pub fn place_of(&self, want: u32) -> u32 {
+        self.place_of[want as usize]
+    }
+
+    pub fn of(&self, sort: u32) -> Fits<'_> {
+        let Sort { end, place, any_tag } = self.sorts[sort as usize];
+        if any_tag {
+            let next = self.first.get(place as usize + 1);
+            let end = next.copied().unwrap_or(self.place_of.len() as u32);
+            return Fits::AnyTag { place, wants: self.first[place as usize]..end };
+        }
+        let begin = sort.checked_sub(1).map_or(0, |before| self.sorts[before as usize].end);
+        Fits::Wants(&self.fits[begin as usize..end as usize])
+    }
+}
