@@ -387,3 +387,22 @@ fn stats_count_what_is_there() {
     let text = String::from_utf8(stdout(&["goal", "stats", &file])).expect("text");
     assert!(text.contains("receives") && text.contains("1 B"), "{text}");
 }
+
+#[test]
+fn a_schedule_that_ends_only_under_noise_has_no_time_without() {
+    // Rank 1 is held up, so the first receive gets the larger message; else it gets the smaller one, and
+    // there is no room for the other.
+    let text = "num_ranks 3\nrank 0 {\na: recv 10b from -1\nb: recv 5b from -1\n}\n\
+                rank 1 {\ns: send 5b to 0\n}\n\
+                rank 2 {\nc: calc 100\ns: send 10b to 0\ns requires c\n}\n";
+    let file = scratch("overtaken.goal", text);
+    let offsets = scratch("overtaken.json", "[500000, 0, 500000]");
+    let noise = ["--noise", "periodic:1000Hz,200us", "--offsets", &offsets];
+    let json = stdout(&[&["simulate", "goal", &file, "--json"][..], &noise].concat());
+    let value: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!(value["noiseless"], serde_json::Value::Null, "{value}");
+    assert!(value["max"].as_f64().is_some_and(|ns| ns > 200_000.0), "{value}");
+    let text = stdout(&[&["simulate", "goal", &file][..], &noise].concat());
+    let text = String::from_utf8_lossy(&text);
+    assert!(!text.contains("Without noise"), "{text}");
+}

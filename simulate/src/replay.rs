@@ -67,7 +67,7 @@ pub fn share(
         let time = outcome.max();
         Ok((time, (run == 0).then_some(outcome)))
     };
-    let per_run = event::run_memory(schedule).max(1);
+    let per_run = event::run_memory(schedule, options.model).max(1);
     let at_once = (plan.memory / per_run).clamp(1, plan.threads as u64);
     let mut results = runs::spread(runs.end.saturating_sub(runs.start), at_once, one)?;
     let first = results.first_mut().and_then(|(_, outcome)| outcome.take());

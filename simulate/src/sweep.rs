@@ -72,7 +72,7 @@ impl Engine {
     fn memory(&self, job: &Job, noise: &RunNoise<'_>) -> u64 {
         match self {
             Engine::Rounds => rounds::memory(job, noise),
-            Engine::Events(schedule, _) => event::run_memory(schedule),
+            Engine::Events(schedule, options) => event::run_memory(schedule, options.model),
         }
     }
 

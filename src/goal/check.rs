@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use simulate::{
-    event::{self, EventError, Schedule},
+    event::{self, EventError, Rules, Schedule},
     goal::CalcUnit,
     loggops::Params,
     noise::Noise,
 };
 
 use super::file;
-use crate::simulate::network;
+use crate::simulate::{network, work};
 
 #[derive(Args)]
 #[group(skip)]
@@ -41,6 +41,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let schedule = file::read(&options.file, options.calc_unit)?;
     let named = || options.file.display().to_string();
+    work::fits(&schedule, Rules::default())?;
     end(&schedule, &options.net).with_context(named)?;
     let unbuffered = end(&schedule, &Params { eager_limit: 0, ..options.net }).err();
     if let (true, Some(error)) = (options.unbuffered, &unbuffered) {

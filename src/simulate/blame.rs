@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use simulate::{
     blame::{Blames, PairBlame, SourceBlame},
-    event::{self, Log, Part, Schedule},
+    event::{self, Log, Part, Rules, Schedule},
     noise::UNKNOWN,
     stats::Sample,
 };
@@ -12,8 +12,8 @@ use simulate::{
 use super::sources::Sources;
 
 /// Refuses what would not fit in memory.
-pub fn check(schedule: &Schedule, memory: u64) -> Result<()> {
-    let needed = event::run_memory(schedule) + Log::memory(schedule.operations());
+pub fn check(schedule: &Schedule, rules: Rules, memory: u64) -> Result<()> {
+    let needed = event::run_memory(schedule, rules) + Log::memory(schedule.operations());
     if needed > memory {
         bail!(
             "to say why it took that long, a run of {} operations takes {} MB of memory and {} MB \

@@ -187,8 +187,8 @@ impl Options {
     /// The same runs again, written out as a schedule and looked at.
     fn blames(&self, job: &Job, noise: &Noise, plan: &points::Plan<'_>) -> Result<Blames> {
         let schedule = graph::schedule(job, plan.graph)?;
-        blaming::check(&schedule, plan.memory)?;
         let rules = sweep::rules(plan.graph, noise.model());
+        blaming::check(&schedule, rules.model, plan.memory)?;
         let advance = |messages| plan.progress.advance(messages);
         let plan = plan.runs(&advance);
         Ok(blame::blame_runs(&schedule, job.params(), &rules, noise, &plan)?)

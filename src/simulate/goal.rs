@@ -139,8 +139,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     if let Some(path) = &options.timeline {
         timeline::check(path, &schedule)?;
     }
+    work::fits(&schedule, rules.model)?;
     if options.blame {
-        blaming::check(&schedule, work::memory())?;
+        blaming::check(&schedule, rules.model, work::memory())?;
     }
     let loaded = options.noise(&rules, &schedule)?;
     let passes = if options.blame { 2 } else { 1 };
@@ -225,7 +226,11 @@ impl Options {
         } else {
             let silent = Noise::none().with_model(noise.model());
             let once = Plan { runs: 1, progress: &|_| true, ..plan };
-            Some(replay::run(schedule, params, rules, &silent, &once)?.first.max())
+            // Messages may be received in another order then, which need not come to an end.
+            match replay::run(schedule, params, rules, &silent, &once) {
+                Err(SweepError::Events(_)) => None,
+                silent => Some(silent?.first.max()),
+            }
         };
         let blames = match self.blame {
             true => Some(blame::blame_runs(schedule, params, rules, noise, &plan)?),

@@ -8,14 +8,17 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
 };
-use simulate::sweep::Plan;
+use simulate::{
+    event::{self, Rules, Schedule},
+    sweep::Plan,
+};
 
 #[derive(Args)]
 #[group(skip)]
@@ -52,6 +55,22 @@ pub fn memory() -> u64 {
 #[cfg(not(target_os = "linux"))]
 pub fn memory() -> u64 {
     u64::MAX
+}
+
+/// Refuses a schedule whose run would not fit in memory.
+pub fn fits(schedule: &Schedule, rules: Rules) -> Result<()> {
+    let (needed, memory) = (event::run_memory(schedule, rules), memory());
+    if needed > memory {
+        bail!(
+            "a run of {} ranks and {} operations takes {} MB of memory and {} MB are free: simulate \
+             fewer ranks, or number CPUs and NICs from 0 without gaps if they are not",
+            schedule.ranks(),
+            schedule.operations(),
+            needed >> 20,
+            memory >> 20
+        );
+    }
+    Ok(())
 }
 
 /// Somebody who asked for an end waits no longer, though a single run may take hours: nothing is lost

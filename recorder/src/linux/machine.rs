@@ -173,6 +173,16 @@ pub fn available_memory() -> u64 {
         .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
         .map_or(1 << 30, |kib| kib * 1024)
         .min(cgroup_headroom())
+        .min(address_space())
+}
+
+/// What `ulimit -v` leaves of addresses.
+fn address_space() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let pages = text("/proc/self/statm");
+    let pages = pages.split_whitespace().next().and_then(|pages| pages.parse::<u64>().ok());
+    let used = pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64);
+    limit.map_or(u64::MAX, |limit| limit.saturating_sub(used))
 }
 
 /// What the cgroup of this process may still use; a batch job often gets less than the node has.

@@ -153,7 +153,7 @@ pub fn blame_runs(
         }
         Ok((blame.finish, blame.path, by_source))
     };
-    let per_run = event::run_memory(schedule) + Log::memory(schedule.operations());
+    let per_run = event::run_memory(schedule, options.model) + Log::memory(schedule.operations());
     let at_once = (plan.memory / per_run.max(1)).clamp(1, plan.threads as u64);
     let runs = runs::spread(plan.runs.max(1), at_once, one)?;
     let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -37,9 +37,19 @@ struct Want {
 
 /// A message that waits at a want: it may wait at several.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Note {
+struct Note {
     send: u32,
     next: u32,
+}
+
+/// What there is of each operation, at most.
+pub(crate) fn bytes_per_operation(schedule: &Schedule) -> usize {
+    const NUMBER: usize = size_of::<u32>();
+    match (schedule.is_settled(), schedule.wants.is_empty()) {
+        (true, _) => 0,
+        (false, true) => NUMBER,
+        (false, false) => 2 * NUMBER + 4 * size_of::<Note>(),
+    }
 }
 
 #[derive(Debug)]

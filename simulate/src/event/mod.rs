@@ -113,16 +113,14 @@ pub struct Scratch {
 }
 
 /// Bytes that a run takes beside the schedule, at most, but for what waits in its queue.
-pub fn run_memory(schedule: &Schedule) -> u64 {
-    let slots = schedule.slots.last().copied().unwrap_or(0) as usize;
-    let state = size_of::<i64>() + size_of::<state::Stage>();
-    // Matches, and links to the next in line; where there are wildcards, when it came and where it waits.
-    let search = match (schedule.is_settled(), schedule.wants.is_empty()) {
-        (true, _) => 0,
-        (false, true) => 2 * size_of::<u32>(),
-        (false, false) => 3 * size_of::<u32>() + 4 * size_of::<matching::Note>(),
+pub fn run_memory(schedule: &Schedule, rules: Rules) -> u64 {
+    let operations = schedule.operations();
+    let matching = operations * matching::bytes_per_operation(schedule);
+    let rest = match rules {
+        Rules::Loggops => state::bytes(schedule),
+        Rules::Loggopsim => peer::bytes(schedule),
     };
-    (schedule.operations() * (state + search) + slots * size_of::<state::Slot>()) as u64
+    (matching + rest) as u64
 }
 
 /// [`run`], in memory that is there already.

@@ -13,7 +13,7 @@ use super::{
     schedule::{Kind, NOBODY, Op, Pairing, Schedule},
     stuck::{self, Progress},
     watch_peer::{Entry, Nobody, PeerRecorder, Taken, WatchPeer},
-    wheel::Wheel,
+    wheel::{Key, Wheel},
     work::{Met, Work},
 };
 use crate::{
@@ -50,6 +50,16 @@ struct Peer<'a, W> {
     /// Freed by the event at hand, with their hosts.
     freed: Vec<(u32, u32)>,
     messages: u64,
+}
+
+/// What a run keeps, at most.
+pub(crate) fn bytes(schedule: &Schedule) -> usize {
+    let cpu = size_of::<i64>() + size_of::<Met>();
+    let nic = 2 * size_of::<i64>();
+    // Most of them wait in the queue.
+    let operation = 2 * size_of::<u32>() + size_of::<Key>();
+    let rank = schedule.cpus * cpu + schedule.nics * nic;
+    schedule.operations() * operation + schedule.ranks() as usize * rank
 }
 
 pub(crate) fn run(

@@ -168,6 +168,15 @@ pub(crate) struct Buffers {
     pub waiting: Vec<u32>,
 }
 
+/// What a run keeps here.
+pub(crate) fn bytes(schedule: &Schedule) -> usize {
+    let slots = schedule.slots.last().copied().unwrap_or(0) as usize;
+    let other = if schedule.is_settled() { 0 } else { size_of::<u32>() };
+    let operation = size_of::<i64>() + size_of::<Stage>() + other;
+    let rank = size_of::<u32>();
+    schedule.operations() * operation + slots * size_of::<Slot>() + schedule.ranks() as usize * rank
+}
+
 impl Buffers {
     /// Room for a run of this schedule; the states are for [`States::begin_rank`] to add.
     pub fn prepare(self, schedule: &Schedule) -> Buffers {

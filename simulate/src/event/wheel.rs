@@ -20,6 +20,8 @@ const FEW: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Wheel {
     buckets: Vec<Vec<Key>>,
+    /// Room of buckets that are empty now: each would keep what it needed at its fullest.
+    spare: Vec<Vec<Key>>,
     /// Which buckets hold something.
     occupied: [[u64; DIGITS / 64]; LEVELS],
     /// A time in the range of the bucket whose turn it is: buckets are relative to it.
@@ -36,6 +38,7 @@ impl Wheel {
     pub fn new() -> Wheel {
         Wheel {
             buckets: vec![Vec::new(); LEVELS * DIGITS],
+            spare: Vec::new(),
             occupied: [[0; DIGITS / 64]; LEVELS],
             at: 0,
             due: Vec::new(),
@@ -58,7 +61,13 @@ impl Wheel {
     fn throw(&mut self, time: u64, key: Key) {
         let level = ((time ^ self.at) | 1).ilog2() as usize / 8;
         let digit = (time >> (8 * level)) as usize % DIGITS;
-        self.buckets[level * DIGITS + digit].push(key);
+        let bucket = &mut self.buckets[level * DIGITS + digit];
+        if bucket.capacity() == 0
+            && let Some(spare) = self.spare.pop()
+        {
+            *bucket = spare;
+        }
+        bucket.push(key);
         self.occupied[level][digit / 64] |= 1 << (digit % 64);
     }
 
@@ -92,21 +101,19 @@ impl Wheel {
     fn turn(&mut self) {
         while let Some((level, digit)) = self.lowest() {
             self.occupied[level][digit / 64] &= !(1 << (digit % 64));
-            let bucket = &mut self.buckets[level * DIGITS + digit];
-            let Some(&key) = bucket.first() else { continue };
+            let mut keys = std::mem::take(&mut self.buckets[level * DIGITS + digit]);
+            let Some(&key) = keys.first() else { continue };
             self.at = (key >> 64) as u64 >> (8 * level) << (8 * level);
-            if level == 0 || bucket.len() <= FEW {
-                std::mem::swap(bucket, &mut self.due);
-                self.due.sort_unstable_by(|a, b| b.cmp(a));
+            if level == 0 || keys.len() <= FEW {
+                keys.sort_unstable_by(|a, b| b.cmp(a));
+                self.spare.push(std::mem::replace(&mut self.due, keys));
                 self.limit = self.at.saturating_add(1 << (8 * level));
                 return;
             }
-            let mut keys = std::mem::take(bucket);
             for key in keys.drain(..) {
                 self.throw((key >> 64) as u64, key);
             }
-            // Its room is needed again.
-            self.buckets[level * DIGITS + digit] = keys;
+            self.spare.push(keys);
         }
     }
 
