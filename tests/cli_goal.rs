@@ -398,9 +398,8 @@ fn a_schedule_that_ends_only_under_noise_has_no_time_without() {
     let file = scratch("overtaken.goal", text);
     let offsets = scratch("overtaken.json", "[500000, 0, 500000]");
     let noise = ["--noise", "periodic:1000Hz,200us", "--offsets", &offsets];
-    let json = stdout(&[&["simulate", "goal", &file, "--json"][..], &noise].concat());
-    let value: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
-    assert_eq!(value["noiseless"], serde_json::Value::Null, "{value}");
+    let value = json(&[&["simulate", "goal", &file][..], &noise].concat());
+    assert_eq!(value["noiseless"], Value::Null, "{value}");
     assert!(value["max"].as_f64().is_some_and(|ns| ns > 200_000.0), "{value}");
     let text = stdout(&[&["simulate", "goal", &file][..], &noise].concat());
     let text = String::from_utf8_lossy(&text);
