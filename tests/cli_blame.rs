@@ -249,6 +249,15 @@ fn a_timeline_is_a_trace_that_viewers_can_read() {
             assert_eq!(slice["args"]["from_ps"].as_i64(), Some(at), "{more:?}");
             at = slice["args"]["to_ps"].as_i64().expect("a time");
         }
+        // Its noise is where a detour was.
+        let times = |event: &Value| ["from_ps", "to_ps"].map(|key| event["args"][key].as_i64());
+        let noises = events.iter().filter(|event| event["cat"] == "noise" && event["ph"] == "X");
+        let (path, cpus): (Vec<&Value>, Vec<&Value>) = noises.partition(|e| e["pid"] == 13);
+        assert!(!path.is_empty(), "{more:?}");
+        for [from, to] in path.into_iter().map(times) {
+            let within = |[begin, end]: [Option<i64>; 2]| begin <= from && to <= end;
+            assert!(cpus.iter().map(|event| times(event)).any(within), "{more:?}: {from:?} {to:?}");
+        }
         let max = json(&[&["simulate", "goal", &file, "--unit", "ps"], &noise[..], &more].concat());
         assert_eq!(max["max"].as_i64(), Some(at), "{more:?}");
     }

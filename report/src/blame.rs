@@ -103,12 +103,14 @@ fn parts(figures: &BlameFigures, many: bool, options: Options) -> String {
     let mut grid = Grid::new(columns);
     let mut row = |tone, name: &str, path: f64, between: Option<(f64, f64)>, rank: f64| {
         let share = 100.0 * path / figures.finish.max(f64::MIN_POSITIVE);
-        let mut cells = vec![name.to_owned(), time(path), percent(share)];
+        // At the peer a message of no bytes gives one's worth back.
+        let spent = |ns: f64| if ns < 0.0 { format!("-{}", time(-ns)) } else { time(ns) };
+        let mut cells = vec![name.to_owned(), spent(path), percent(share)];
         if many {
-            let between = between.map(|(low, high)| format!("{} to {}", time(low), time(high)));
+            let between = between.map(|(low, high)| format!("{} to {}", spent(low), spent(high)));
             cells.push(between.unwrap_or_default());
         }
-        cells.push(time(rank));
+        cells.push(spent(rank));
         grid.row(tone, cells);
     };
     // What is nowhere needs no line.

@@ -85,6 +85,24 @@ struct OnPath {
     answer: bool,
 }
 
+/// Stretches of the path, one after the other.
+struct Laid {
+    rank: u32,
+    at: i64,
+    stretches: Vec<Stretch>,
+}
+
+impl Laid {
+    fn put(&mut self, part: Part, ps: i64) {
+        let from = self.at;
+        self.at += ps;
+        if ps > 0 {
+            let (rank, to) = (self.rank, self.at);
+            self.stretches.push(Stretch { rank, from, to, part: part.name() });
+        }
+    }
+}
+
 fn mark(leg: &Leg, step: &Step, on_path: &mut OnPath) {
     for (part, ps) in leg.parts {
         match part {
@@ -114,7 +132,14 @@ impl Run<'_> {
         let mut on_path = vec![OnPath::default(); log.steps().len()];
         for leg in log.back_from(log.last()) {
             mark(&leg, &log.steps()[leg.step as usize], &mut on_path[leg.step as usize]);
-            picture.path.extend(self.stretches(&leg).into_iter().rev());
+            picture.path.extend(self.stretches(&leg)?.into_iter().rev());
+        }
+        // At the peer a message of no bytes gives one's worth back: what came before is shorter then.
+        let mut until = picture.finish;
+        for stretch in &mut picture.path {
+            stretch.to = stretch.to.min(until);
+            stretch.from = stretch.from.min(stretch.to);
+            until = stretch.from;
         }
         for (step, on_path) in log.steps().iter().zip(&on_path) {
             let bar = self.bar(step, on_path.cpu)?;
@@ -186,16 +211,29 @@ impl Run<'_> {
         }
     }
 
-    /// The parts of a leg one after the other.
-    fn stretches(&self, leg: &Leg) -> Vec<Stretch> {
-        let rank = self.log.steps()[leg.step as usize].rank;
-        let mut from = leg.from;
-        let mut stretches = Vec::new();
-        for (part, ps) in leg.parts.into_iter().filter(|(_, ps)| *ps > 0) {
-            stretches.push(Stretch { rank, from, to: from + ps, part: part.name() });
-            from += ps;
+    /// The parts of a leg one after the other, but noise where the detours were.
+    fn stretches(&self, leg: &Leg) -> Result<Vec<Stretch>> {
+        let step = &self.log.steps()[leg.step as usize];
+        let mut laid = Laid { rank: step.rank, at: leg.from, stretches: Vec::new() };
+        let of = |wanted: bool| {
+            leg.parts.into_iter().filter(move |(p, _)| (*p == Part::Noise) == wanted)
+        };
+        let mut noise: i64 = of(true).map(|(_, ps)| ps).sum();
+        let detours = if noise > 0 { self.detours(step)? } else { Vec::new() };
+        let mut detours = detours.iter().filter(|detour| detour.to > leg.from).peekable();
+        for (part, mut left) in of(false) {
+            while let Some(detour) = detours.next_if(|detour| detour.from < laid.at + left) {
+                let before = (detour.from - laid.at).clamp(0, left);
+                laid.put(part, before);
+                left -= before;
+                let taken = (detour.to - laid.at).clamp(0, noise);
+                laid.put(Part::Noise, taken);
+                noise -= taken;
+            }
+            laid.put(part, left);
         }
-        stretches
+        laid.put(Part::Noise, noise);
+        Ok(laid.stretches)
     }
 
     fn bar(&self, step: &Step, on_path: bool) -> Result<Bar> {
