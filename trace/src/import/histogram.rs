@@ -1,6 +1,7 @@
 //! HdrHistogram files: interval logs (`.hlog`) and percentile tables (`.hgrm`). They hold how long
 //! detours were, not when; values are taken as nanoseconds.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use base64::Engine;
@@ -22,7 +23,8 @@ const PERCENTILES: &str = "rows of value, percentile and total count, as HdrHist
 pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
     let mut run = ImportedRun::default();
     let mut sum: Option<Histogram<u64>> = None;
-    let (mut from, mut to) = (f64::INFINITY, 0.0_f64);
+    // From when to when the intervals of each tag are: those of several CPUs are side by side.
+    let mut spans: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
     for entry in IntervalLogIterator::new(text.bytes) {
         let entry = entry.map_err(|error| {
             let hdrhistogram::serialization::interval_log::LogIteratorError::ParseError { offset } =
@@ -44,8 +46,10 @@ pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError>
             }
             LogEntry::Interval(interval) => {
                 let start = interval.start_timestamp().as_secs_f64();
-                from = from.min(start);
-                to = to.max(start + interval.duration().as_secs_f64());
+                let end = start + interval.duration().as_secs_f64();
+                let tag = interval.tag().map(|tag| tag.as_str());
+                let span = spans.entry(tag).or_insert((start, end));
+                *span = (span.0.min(start), span.1.max(end));
                 match decode(interval.encoded_histogram()).and_then(|part| add(&mut sum, part)) {
                     Ok(()) => {}
                     Err(_) if text.lenient => run.skipped_lines += 1,
@@ -62,7 +66,7 @@ pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError>
             .map(|v| (v.value_iterated_to() as f64, v.count_since_last_iteration()))
             .collect();
     }
-    run.span_ns = (to - from).max(0.0) * 1e9;
+    run.span_ns = spans.values().map(|(from, to)| (to - from).max(0.0)).sum::<f64>() * 1e9;
     run.remarks.push(DISTRIBUTION_ONLY.to_owned());
     Ok(vec![run])
 }
