@@ -78,6 +78,26 @@ fn a_message_takes_what_the_closed_form_says_in_either_unit() {
 }
 
 #[test]
+fn people_read_times_in_the_unit_they_asked_for_too() {
+    let file = scratch("told.goal", message(11));
+    let own =
+        ["simulate", "goal", &file, "--net", NET, "--noise", "periodic:1Hz,1ns", "--runs", "2"];
+    let text = |unit: &str| {
+        let text = stdout(&[&own[..], &["--unit", unit]].concat());
+        String::from_utf8(text).expect("text")
+    };
+    let ps = text("ps");
+    for said in
+        ["rank   end ps\n", "   0   600000\n", "the last ends at 1720000 ps", "from 1720000 ps to"]
+    {
+        assert!(ps.contains(said), "{said}: {ps}");
+    }
+    assert!(ps.contains("Without noise: 1720000 ps") && !ps.contains(" ns"), "{ps}");
+    let ns = text("ns");
+    assert!(ns.contains("end ns") && ns.contains("the last ends at 1720 ns"), "{ns}");
+}
+
+#[test]
 fn a_large_message_ends_at_both_sides_together_or_after_a_handshake() {
     let file = scratch("large.goal", message(1_001));
     let ranks = |more: &[&str]| {

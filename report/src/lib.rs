@@ -38,7 +38,7 @@ pub use exchange::{ExchangeFigures, exchange};
 pub use headline::label as source_label;
 pub use html::diff::diff_html;
 pub use openmetrics::{Bounds, openmetrics};
-pub use schedule::{ScheduleFigures, schedule};
+pub use schedule::{ScheduleFigures, ScheduleUnit, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
 pub use slowdown::{SlowdownRow, slowdown};
 pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};

@@ -111,11 +111,16 @@ enum Unit {
 }
 
 impl Unit {
-    fn name(self) -> &'static str {
+    /// As the report knows it.
+    fn shown(self) -> report::ScheduleUnit {
         match self {
-            Unit::Ps => "ps",
-            Unit::Ns => "ns",
+            Unit::Ps => report::ScheduleUnit::Ps,
+            Unit::Ns => report::ScheduleUnit::Ns,
         }
+    }
+
+    fn name(self) -> &'static str {
+        self.shown().name()
     }
 
     /// Whole numbers stay whole.
@@ -365,13 +370,13 @@ impl Results {
     }
 
     fn text(&self, first: &event::Outcome, blames: Option<(&Blames, &Sources)>) -> Result<String> {
-        let ns = |times: &[i64]| times.iter().map(|&ps| ps as f64 / 1e3).collect::<Vec<_>>();
         let figures = report::ScheduleFigures {
-            ends_ns: &ns(&first.ends),
+            unit: self.unit.shown(),
+            ends_ps: &first.ends,
             messages: first.messages,
             operations: first.operations,
-            noiseless_ns: self.noiseless_ps.map(|ps| ps as f64 / 1e3),
-            runs_ns: &ns(&self.times_ps),
+            noiseless_ps: self.noiseless_ps,
+            runs_ps: &self.times_ps,
             messages_per_s: self.messages_per_s(first),
         };
         let mut text = report::schedule(&figures, layout::layout(false));
