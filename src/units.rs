@@ -59,12 +59,27 @@ pub fn picoseconds(text: &str) -> Result<i64, String> {
     scaled_time(text, 1e12)
 }
 
+/// The same for what must not be rounded: `0.5ps` is refused.
+pub fn whole_picoseconds(text: &str) -> Result<i64, String> {
+    let ps = exact_time(text, 1e12)?;
+    // 4.77us is whole, though 4.77 and what it is multiplied by have an error in their last bits.
+    if (ps - ps.round()).abs() > ps * 1e-15 {
+        return Err(format!("'{text}' is not a whole number of picoseconds"));
+    }
+    Ok(ps.round() as i64)
+}
+
 /// A time in femtoseconds, for what is charged per byte: `2.67ns`, `92ps`.
 pub fn femtoseconds(text: &str) -> Result<i64, String> {
     scaled_time(text, 1e15)
 }
 
 fn scaled_time(text: &str, per_second: f64) -> Result<i64, String> {
+    Ok(exact_time(text, per_second)?.round() as i64)
+}
+
+/// Between 0 and 4e18, not rounded.
+fn exact_time(text: &str, per_second: f64) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a time: write it like 4.77us, 200ns or 92ps");
     let (number, unit) = split(text);
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;
@@ -85,7 +100,7 @@ fn scaled_time(text: &str, per_second: f64) -> Result<i64, String> {
     if !(scaled.is_finite() && scaled < 4e18) {
         return Err(format!("'{text}' is too long"));
     }
-    Ok(scaled.round() as i64)
+    Ok(scaled)
 }
 
 /// A rate, as the time between two: `1000Hz`, `10kHz`, `1000`, or a period (`1ms`).
@@ -209,9 +224,31 @@ mod tests {
         for bad in ["4.77", "-1us", "us", "1e30s", "nan ns"] {
             assert!(picoseconds(bad).is_err(), "{bad}");
         }
+        // Rounded where nothing hangs on it.
+        assert_eq!((picoseconds("1.4ps"), picoseconds("0.3334ns")), (Ok(1), Ok(333)));
         assert_eq!(period("1000Hz"), Ok(1_000_000_000));
         assert_eq!(period("10ms"), Ok(10_000_000_000));
         assert!(period("0Hz").is_err() && period("-5Hz").is_err());
+    }
+
+    #[test]
+    fn what_must_not_be_rounded_is_whole_or_refused() {
+        for (text, ps) in [
+            ("1ps", 1),
+            ("0.001ns", 1),
+            ("0.003us", 3_000),
+            ("4.77us", 4_770_000),
+            ("0.333ns", 333),
+            ("2000fs", 2),
+            ("1.000000000001s", 1_000_000_000_001),
+        ] {
+            assert_eq!(whole_picoseconds(text), Ok(ps), "{text}");
+        }
+        for bad in ["0.5ps", "1.4ps", "0.0001ns", "1.000001ps", "500fs", "1000.0005ns"] {
+            let error = whole_picoseconds(bad).unwrap_err();
+            assert!(error.contains("not a whole number of picoseconds"), "{bad}: {error}");
+        }
+        assert!(whole_picoseconds("-1ps").is_err() && whole_picoseconds("nan ps").is_err());
     }
 
     #[test]

@@ -382,6 +382,11 @@ fn calcs_can_be_put_in_another_unit_and_the_file_itself_is_never_overwritten() {
     assert!(String::from_utf8_lossy(&finer).contains("calc 50000\n"));
     let error = failure(&["goal", "convert", &file, "--to", "text", "--to-unit", "3us"]);
     assert!(error.contains("not a whole number of the unit"), "{error}");
+    for (option, unit) in [("--to-unit", "0.5ps"), ("--calc-unit", "1.4ps")] {
+        let assert = detour(&["goal", "convert", &file, option, unit]).assert().code(2);
+        let error = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        assert!(error.contains("not a whole number of picoseconds"), "{unit}: {error}");
+    }
     let error = failure(&["goal", "convert", &file, "-o", &file]);
     assert!(error.contains("would be overwritten"), "{error}");
     assert_eq!(fs::read_to_string(&file).expect("there"), message(8));

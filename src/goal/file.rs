@@ -65,9 +65,9 @@ pub fn write(path: Option<&Path>, form: Form, schedule: &Schedule, unit: CalcUni
     }
 }
 
-/// `--calc-unit`: what a calc counts.
+/// `--calc-unit`: what a calc counts. Every calc is multiplied by it, and its rounding with it.
 pub fn calc_unit(text: &str) -> Result<CalcUnit, String> {
-    let ps = units::picoseconds(text)?;
+    let ps = units::whole_picoseconds(text)?;
     CalcUnit::from_ps(ps).ok_or_else(|| format!("'{text}' is no unit of time: from 1ps to 1 hour"))
 }
 
@@ -79,7 +79,7 @@ mod tests {
     fn a_unit_is_a_time_that_is_not_nothing() {
         assert_eq!(calc_unit("1ns"), Ok(CalcUnit::default()));
         assert_eq!(calc_unit("10ps").map(CalcUnit::ps), Ok(10));
-        for bad in ["0", "0ns", "-1ns", "ns", "10", "7200s"] {
+        for bad in ["0", "0ns", "-1ns", "ns", "10", "7200s", "0.5ps", "1.4ps"] {
             assert!(calc_unit(bad).is_err(), "{bad}");
         }
     }
