@@ -360,6 +360,39 @@ fn a_schedule_that_needs_buffers_is_told_apart() {
 }
 
 #[test]
+fn scripts_are_told_what_is_wrong_in_json_too() {
+    let swap =
+        |other: u32| format!("s: send 8b to {other}\nr: recv 8b from {other}\nr requires s\n");
+    let swap = format!("num_ranks 2\nrank 0 {{\n{}}}\nrank 1 {{\n{}}}\n", swap(1), swap(0));
+    let alone = "num_ranks 2\nrank 0 {\n}\nrank 1 {\nin: recv 8b from 0\n}\n".to_owned();
+    let whole = scratch("told-whole.goal", message(8));
+    let cut = stdout(&["goal", "convert", &whole])[..60].to_vec();
+    let valid = json(&["goal", "check", &whole]);
+    assert!(valid["error"].is_null(), "{valid}");
+    for (name, schedule, more, operations, said) in [
+        ("words", b"num_ranks 1\nrank 0 {\nl1: sned\n}\n".to_vec(), None, None, "line 3, column 5"),
+        ("cut", cut, None, None, "the file ends here"),
+        ("alone", alone.into_bytes(), None, Some(1), "(in: recv 8b from 0 tag 0)"),
+        ("swap", swap.into_bytes(), Some("--unbuffered"), Some(4), "without buffers"),
+    ] {
+        let file = scratch(&format!("told-{name}.goal"), schedule);
+        let mut command = detour(&["goal", "check", &file, "--json"]);
+        let assert = command.args(more).assert().code(1);
+        let output = assert.get_output();
+        let value: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        assert_eq!(value["valid"], json!(false), "{name}");
+        assert_eq!(value["operations"], json!(operations), "{name}");
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&value), keys(&valid), "{name}");
+        let error = value["error"].as_str().expect("a string");
+        assert!(error.contains(said) && error.contains(&file), "{name}: {error}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("detour: {error}\n"));
+    }
+    // Nobody knows whether a file that cannot be read is valid.
+    failure(&["goal", "check", &absent("told-nowhere.goal"), "--json"]);
+}
+
+#[test]
 fn text_and_binary_hold_the_same() {
     let (binary, text) = (absent("same.bin"), absent("same.goal"));
     for job in

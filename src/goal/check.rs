@@ -1,5 +1,5 @@
 //! `detour goal check`: whether a schedule can be read and comes to an end. What is wrong is an error
-//! that names rank, operation and label.
+//! that names rank, operation and label; scripts get it as JSON, too.
 //!
 //! A schedule may end only because messages are buffered: then it is right on this network and a
 //! deadlock on another one, which is worth knowing.
@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 use simulate::{
     event::{self, EventError, Rules, Schedule},
-    goal::CalcUnit,
+    goal::{CalcUnit, GoalError},
     loggops::Params,
     noise::Noise,
 };
@@ -39,37 +39,69 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let schedule = file::read(&options.file, options.calc_unit)?;
+    let read = file::read(&options.file, options.calc_unit);
+    if options.json
+        && let Err(error) = &read
+        && is_about_schedule(error)
+    {
+        write_json(None, None, Some(error))?;
+    }
+    let schedule = read?;
     let named = || options.file.display().to_string();
     work::fits(&schedule, Rules::default())?;
-    end(&schedule, &options.net).with_context(named)?;
-    let unbuffered = end(&schedule, &Params { eager_limit: 0, ..options.net }).err();
-    if let (true, Some(error)) = (options.unbuffered, &unbuffered) {
-        bail!("{}: without buffers there is a {error}", named());
-    }
-    let mut out = std::io::stdout().lock();
-    let (operations, messages) = (schedule.operations(), schedule.messages());
+    let ended = end(&schedule, &options.net).with_context(named);
+    // One that does not end with buffers does not end without them: nothing to tell apart.
+    let unbuffered = match ended {
+        Ok(()) => end(&schedule, &Params { eager_limit: 0, ..options.net }).err(),
+        Err(_) => None,
+    };
+    let valid = ended.and_then(|()| match &unbuffered {
+        Some(error) if options.unbuffered => {
+            bail!("{}: without buffers there is a {error}", named())
+        }
+        _ => Ok(()),
+    });
     if options.json {
-        let value = json!({
-            "valid": true,
-            "ranks": schedule.ranks(),
-            "operations": operations,
-            "messages": messages,
-            "needs_buffers": unbuffered.as_ref().map(ToString::to_string),
-        });
-        writeln!(out, "{value}")?;
-        return Ok(ExitCode::SUCCESS);
+        write_json(Some(&schedule), unbuffered.as_ref(), valid.as_ref().err())?;
+        return valid.map(|()| ExitCode::SUCCESS);
     }
+    valid?;
+    let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "{}: {} ranks, {operations} operations, {messages} messages: valid, and all of it ends.",
+        "{}: {} ranks, {} operations, {} messages: valid, and all of it ends.",
         options.file.display(),
-        schedule.ranks()
+        schedule.ranks(),
+        schedule.operations(),
+        schedule.messages()
     )?;
     if let Some(error) = unbuffered {
         writeln!(out, "But only because messages are buffered; if none were, {error}.")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A file that cannot be read says nothing about the schedule in it.
+fn is_about_schedule(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<GoalError>().is_some_and(|error| !matches!(error, GoalError::Io(_)))
+}
+
+/// The same keys whether it is valid or not; null is what is not known.
+fn write_json(
+    schedule: Option<&Schedule>,
+    unbuffered: Option<&EventError>,
+    error: Option<&anyhow::Error>,
+) -> Result<()> {
+    let value = json!({
+        "valid": error.is_none(),
+        "error": error.map(crate::in_words),
+        "ranks": schedule.map(Schedule::ranks),
+        "operations": schedule.map(Schedule::operations),
+        "messages": schedule.map(Schedule::messages),
+        "needs_buffers": unbuffered.map(ToString::to_string),
+    });
+    writeln!(std::io::stdout().lock(), "{}", report::json_safe(&value.to_string()))?;
+    Ok(())
 }
 
 fn end(schedule: &Schedule, params: &Params) -> Result<(), EventError> {
