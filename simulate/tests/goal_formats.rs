@@ -116,6 +116,28 @@ fn indentation_comments_and_odd_line_ends_change_nothing() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    let marked = |text: &str| format!("\u{feff}{text}");
+    assert!(parse(&marked(SMALL)).unwrap() == parse(SMALL).unwrap());
+    for begin in ["\n", "// a comment\r\n", "  /* over\nlines */ "] {
+        let text = marked(&format!("{begin}{SMALL}"));
+        assert!(parse(&text).unwrap() == parse(SMALL).unwrap(), "{begin:?}");
+        let slow = BufReader::with_capacity(1, text.as_bytes());
+        assert!(read_text(slow, CalcUnit::default()).unwrap() == parse(SMALL).unwrap());
+    }
+    let told = |text: &str| parse(text).unwrap_err().to_string();
+    assert_eq!(told(&marked("num_ranks 2 x")), told("num_ranks 2 x"));
+    assert_eq!(told(&marked("")), "line 1, column 1: the file is empty (`num_ranks 4`)");
+    // Once, and nowhere else.
+    for text in
+        [marked(&marked(SMALL)), format!("\n{}", marked(SMALL)), format!(" {}", marked(SMALL))]
+    {
+        assert!(told(&text).contains("a schedule begins with its number of ranks"));
+    }
+    assert!(parse(&SMALL.replace("}", "\u{feff}}")).is_err());
+}
+
+#[test]
 fn labels_are_kept_and_made_up_where_there_are_none() {
     let text = "num_ranks 1\n\nrank 0 {\nstart: calc 1\ncalc 2\nl2: calc 3\nl2 requires start\n}\n";
     let schedule = parse(text).unwrap();

@@ -34,6 +34,18 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
+    /// What some editors put before the text: it is no part of it, nor of its columns.
+    pub fn skip_byte_order_mark(&mut self) -> bool {
+        let first = self.number == 1 && self.at == 0;
+        match self.line.strip_prefix(b"\xef\xbb\xbf").filter(|_| first) {
+            Some(line) => {
+                self.line = line;
+                true
+            }
+            None => false,
+        }
+    }
+
     fn close_comment(&mut self, in_comment: &mut bool) {
         let rest = &self.line[self.at..];
         match rest.windows(2).position(|pair| pair == b"*/") {

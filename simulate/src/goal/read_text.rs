@@ -58,7 +58,7 @@ impl Reader {
         builder: &mut Option<ScheduleBuilder>,
     ) -> Result<()> {
         let Some(builder) = builder else {
-            *builder = Some(self.header(cursor, comment)?);
+            *builder = self.header(cursor, comment)?;
             return Ok(());
         };
         if self.inside {
@@ -72,7 +72,18 @@ impl Reader {
         }
     }
 
-    fn header(&mut self, cursor: &mut Cursor, comment: &mut bool) -> Result<ScheduleBuilder> {
+    /// `num_ranks 4`; None where the first line holds nothing but a byte order mark.
+    fn header(
+        &mut self,
+        cursor: &mut Cursor,
+        comment: &mut bool,
+    ) -> Result<Option<ScheduleBuilder>> {
+        if cursor.skip_byte_order_mark() {
+            cursor.skip(comment);
+            if cursor.at_end() {
+                return Ok(None);
+            }
+        }
         if cursor.word() != b"num_ranks" {
             return Err(cursor
                 .error_at(usize::MAX, "a schedule begins with its number of ranks")
@@ -85,7 +96,7 @@ impl Reader {
             return Err(cursor.error_at(usize::MAX, error.to_string()));
         }
         end_of_line(cursor, comment)?;
-        Ok(builder)
+        Ok(Some(builder))
     }
 
     /// `rank 3 {`
