@@ -202,6 +202,14 @@ fn mistakes_are_told_with_line_column_and_hint() {
             "line 4, column 13: there is no label l2 in this rank yet (both sides of a dependency are defined above it)",
         ),
         ("l1: calc 99999999999999999999", "line 3, column 10: a time is too large"),
+        ("l1 recv 8b from 0", "line 3, column 3: expected `:` after the label l1 (`l1: recv ...`)"),
+        (
+            "l1: calc 1\nl1 recv 8b from 0",
+            "line 4, column 3: expected `:` after the label l1 (`l1: recv ...`)",
+        ),
+        ("go send 8b to 1", "line 3, column 3: expected `:` after the label go (`go: send ...`)"),
+        ("l1  calc 5", "line 3, column 3: expected `:` after the label l1 (`l1: calc ...`)"),
+        ("l1: calc 1\nl1 reqires l1", "line 4, column 4: expected `requires` or `irequires`"),
     ] {
         assert_eq!(rank(body), expected);
     }

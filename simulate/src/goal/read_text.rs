@@ -191,15 +191,16 @@ impl Reader {
         comment: &mut bool,
         builder: &mut ScheduleBuilder,
     ) -> Result<()> {
-        let op = self.look_up(label, mark, cursor)?;
         let relation = cursor.word();
         let start = match relation {
             b"requires" => false,
             b"irequires" => true,
+            b"recv" => return Err(no_colon(label, mark, relation, cursor)),
             _ => {
                 return Err(cursor.error_at(relation.len(), "expected `requires` or `irequires`"));
             }
         };
+        let op = self.look_up(label, mark, cursor)?;
         cursor.skip(comment);
         let mark = cursor.mark();
         let label = cursor.word();
@@ -260,9 +261,13 @@ impl Reader {
                 let Attributes { tag, cpu, nic } = attributes(cursor, comment, true)?;
                 Ok(builder.recv(bytes, from, tag, cpu, nic))
             }
-            _ => Err(cursor
-                .error_from(mark, "expected `send`, `recv` or `calc`")
-                .hint("`l1: send 8b to 3 tag 1`, `l2: calc 100`, `l2 requires l1`")),
+            _ => Err(match cursor.word() {
+                // Behind a label and its colon no second word stands here.
+                word @ (b"send" | b"calc") => no_colon(kind, mark, word, cursor),
+                _ => cursor
+                    .error_from(mark, "expected `send`, `recv` or `calc`")
+                    .hint("`l1: send 8b to 3 tag 1`, `l2: calc 100`, `l2 requires l1`"),
+            }),
         }
     }
 
@@ -292,6 +297,14 @@ impl Reader {
             error => GoalError::Build(error),
         })
     }
+}
+
+/// `l1 recv 8b from 0`: neither a dependency nor an operation.
+fn no_colon(label: &[u8], mark: usize, kind: &[u8], cursor: &Cursor) -> SyntaxError {
+    let [name, kind] = [label, kind].map(String::from_utf8_lossy);
+    cursor
+        .error_from(mark + label.len(), format!("expected `:` after the label {name}"))
+        .hint(format!("`{name}: {kind} ...`"))
 }
 
 fn end_of_line(cursor: &mut Cursor, comment: &mut bool) -> Result<()> {
