@@ -202,6 +202,33 @@ fn mistakes_are_told_with_line_column_and_hint() {
             "line 4, column 13: there is no label l2 in this rank yet (both sides of a dependency are defined above it)",
         ),
         ("l1: calc 99999999999999999999", "line 3, column 10: a time is too large"),
+        (
+            "l1: calc 5.5",
+            "line 3, column 10: expected a whole number, found \"5.5\" (a calc is a whole number; for finer times count smaller units, --calc-unit 1ps)",
+        ),
+        (
+            "l1: send 5.5b to 1",
+            "line 3, column 10: expected a whole number, found \"5.5b\" (a size is a number and `b`, as in `8b`)",
+        ),
+        (
+            "l1: recv 1e6b from 1",
+            "line 3, column 10: expected a whole number, found \"1e6b\" (a size is a number and `b`, as in `8b`)",
+        ),
+        (
+            "l1: send 8kB to 1",
+            "line 3, column 11: expected `b`, found \"kB to 1\" (a size is a number and `b`, as in `8b`)",
+        ),
+        ("l1: send 8b to 1.5", "line 3, column 16: expected a whole number, found \"1.5\""),
+        ("l1: recv 8b from -1.5", "line 3, column 18: expected a whole number, found \"-1.5\""),
+        ("l1: send 8b to 1 tag 0x7", "line 3, column 22: expected a whole number, found \"0x7\""),
+        ("l1: calc 1 cpu 1.5", "line 3, column 16: expected a whole number, found \"1.5\""),
+        ("l1: calc -5", "line 3, column 10: a time is not negative"),
+        ("l1: send -8b to 1", "line 3, column 10: a number of bytes is not negative"),
+        ("l1: send 8b to -1", "line 3, column 16: a rank is not negative"),
+        (
+            "l1: calc 1\nl1 requires l1.5",
+            "line 4, column 15: expected the end of the line, found \".5\"",
+        ),
         ("l1 recv 8b from 0", "line 3, column 3: expected `:` after the label l1 (`l1: recv ...`)"),
         (
             "l1: calc 1\nl1 recv 8b from 0",
@@ -217,6 +244,25 @@ fn mistakes_are_told_with_line_column_and_hint() {
         told("num_ranks 2\nrank 1 {\n}\n"),
         "line 2, column 6: rank 1 is out of order (ranks follow each other, and the next is 0)"
     );
+    for (calc, found) in [("1e6", "1e6"), ("0x10 cpu 1", "0x10"), ("5ns", "5ns"), ("7.", "7.")] {
+        let said = rank(&format!("calc {calc}"));
+        assert!(
+            said.contains(&format!("column 6: expected a whole number, found {found:?} (a calc"))
+        );
+    }
+    for (ranks, said) in [
+        ("0x2", "column 11: expected a whole number, found \"0x2\" (`num_ranks 4`)"),
+        ("1e6", "column 11: expected a whole number, found \"1e6\" (`num_ranks 4`)"),
+        ("2.0", "column 11: expected a whole number, found \"2.0\" (`num_ranks 4`)"),
+        ("-2", "column 11: the number of ranks is not negative"),
+        ("two", "column 11: expected the number of ranks, found \"two\""),
+        ("0", "column 1: a schedule needs at least one rank"),
+        ("2\nrank 0x0 {", "line 2, column 6: expected a whole number, found \"0x0\""),
+        ("2\nrank 1.5 {", "line 2, column 6: expected a whole number, found \"1.5\""),
+    ] {
+        let told = told(&format!("num_ranks {ranks}\n"));
+        assert!(told.ends_with(said), "{told}");
+    }
     assert_eq!(
         told("num_ranks 1\nrank 0 {\n"),
         "line 2, column 1: the file ends within a rank (`}` is missing)"

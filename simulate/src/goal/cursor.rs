@@ -118,10 +118,29 @@ impl<'a> Cursor<'a> {
             digits += 1;
         }
         if digits == 0 {
-            return Err(self.expected(what));
+            return Err(match rest.first() {
+                Some(b'-') => self.error(format!("{what} is not negative")),
+                _ => self.expected(what),
+            });
         }
         self.at += digits;
         Ok(value)
+    }
+
+    /// The mistake where what stands at `mark` is not to follow a number but to be part of it, as in
+    /// `5.5`, `1e6` and `0x2`. Asked for when something is wrong there, not for every number.
+    pub fn not_whole(&self, mark: usize) -> Option<SyntaxError> {
+        let here = *self.line.get(mark)?;
+        let digits =
+            self.line[..mark].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 0 || !(here == b'.' || IN_WORD[usize::from(here)]) {
+            return None;
+        }
+        let from = mark - digits;
+        let from = from - usize::from(self.line[..from].ends_with(b"-"));
+        let text = self.line[from..].split(u8::is_ascii_whitespace).next()?;
+        let text: String = String::from_utf8_lossy(text).chars().take(20).collect();
+        Some(self.error_from(from, format!("expected a whole number, found {text:?}")))
     }
 
     pub fn error(&self, problem: impl Into<String>) -> SyntaxError {

@@ -91,6 +91,9 @@ impl Reader {
         }
         cursor.skip(comment);
         self.ranks = small(cursor, "the number of ranks")?;
+        if let Some(error) = cursor.not_whole(cursor.mark()) {
+            return Err(error.hint("`num_ranks 4`"));
+        }
         let builder = ScheduleBuilder::new(self.ranks);
         if let Some(error) = builder.error() {
             return Err(cursor.error_at(usize::MAX, error.to_string()));
@@ -119,6 +122,9 @@ impl Reader {
         let mark = cursor.mark();
         let rank = cursor.number("the rank")?;
         if rank != u64::from(self.rank) || self.rank >= self.ranks {
+            if let Some(error) = cursor.not_whole(cursor.mark()) {
+                return Err(error);
+            }
             let (problem, hint) = if rank >= u64::from(self.ranks) {
                 let ranks = self.ranks;
                 (format!("there is no rank {rank}"), format!("{ranks} ranks, counted from 0"))
@@ -132,7 +138,8 @@ impl Reader {
         }
         cursor.skip(comment);
         if !cursor.eat(b'{') {
-            return Err(cursor.expected("`{`"));
+            let error = cursor.not_whole(cursor.mark());
+            return Err(error.unwrap_or_else(|| cursor.expected("`{`")));
         }
         builder.begin_rank();
         self.labels.clear();
@@ -318,7 +325,11 @@ fn bytes(cursor: &mut Cursor, comment: &mut bool) -> Result<u64> {
     let bytes = cursor.number("a number of bytes")?;
     cursor.skip(comment);
     if !cursor.eat(b'b') {
-        return Err(cursor.expected("`b`").hint("a size is a number and `b`, as in `8b`"));
+        // `8kB` is a number, and a unit that there is not.
+        let part = matches!(cursor.peek(), Some(b'.' | b'e' | b'E' | b'x' | b'X'));
+        let error = if part { cursor.not_whole(cursor.mark()) } else { None };
+        let error = error.unwrap_or_else(|| cursor.expected("`b`"));
+        return Err(error.hint("a size is a number and `b`, as in `8b`"));
     }
     Ok(bytes)
 }
@@ -387,7 +398,14 @@ fn attributes(cursor: &mut Cursor, comment: &mut bool, message: bool) -> Result<
                 } else {
                     "expected `cpu` or the end of the line"
                 };
-                return Err(cursor.error_from(mark, problem));
+                return Err(match cursor.not_whole(mark) {
+                    Some(error) if !message && seen == 0 => error.hint(
+                        "a calc is a whole number; for finer times count smaller units, \
+                         --calc-unit 1ps",
+                    ),
+                    Some(error) => error,
+                    None => cursor.error_from(mark, problem),
+                });
             }
         };
         if order <= seen {
