@@ -251,7 +251,10 @@ fn a_mistake_in_a_text_is_found_by_file_line_and_column() {
         |line: &str| format!("num_ranks 2\nrank 0 {{\nl1: calc 1\n{line}\n}}\nrank 1 {{\n}}\n");
     for (text, said) in [
         (two("l2: send 8 to 1"), "line 4, column 12: expected `b`, found \"to 1\""),
-        (two("l2: send 8b to 2"), "there is no rank 2 (2 ranks, from 0)"),
+        (
+            two("l2: send 8b to 2"),
+            "line 4, column 16: rank 0, operation 1 (l2): there is no rank 2 (2 ranks, from 0)",
+        ),
         (two("l2: recv 8b from 7"), "there is no rank 7"),
         (two("l2: sned 8b to 1"), "line 4, column 5: expected `send`, `recv` or `calc`"),
         (two("l2 requires l1"), "line 4, column 1: there is no label l2 in this rank yet"),

@@ -183,7 +183,15 @@ fn mistakes_are_told_with_line_column_and_hint() {
         ),
         (
             "l1: send 8b to 7",
-            "line 3, column 1: rank 0, operation 0: there is no rank 7 (2 ranks, from 0)",
+            "line 3, column 16: rank 0, operation 0 (l1): there is no rank 7 (2 ranks, from 0)",
+        ),
+        (
+            "calc 1\n  recv 8b from /* too far */ 2 tag 9",
+            "line 4, column 30: rank 0, operation 1: there is no rank 2 (2 ranks, from 0)",
+        ),
+        (
+            "l1: send 8b to 99999999999",
+            "line 3, column 16: rank 0, operation 0 (l1): there is no rank 99999999999 (2 ranks, from 0)",
         ),
         ("l1: recv 8b from -2", "line 3, column 18: a rank is not negative (-1 stands for any)"),
         ("l1: calc 1 nic 2", "line 3, column 12: expected `cpu` or the end of the line"),

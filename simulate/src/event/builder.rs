@@ -198,7 +198,7 @@ impl ScheduleBuilder {
     }
 
     /// The rank under construction and the next operation's number in it.
-    fn here(&self) -> (u32, u32) {
+    pub(crate) fn here(&self) -> (u32, u32) {
         let rank = self.first.len().saturating_sub(1);
         (rank as u32, self.ops.len() as u32 - self.first.last().copied().unwrap_or(0))
     }

@@ -171,7 +171,7 @@ impl Reader {
             cursor.skip(comment);
             let kind_mark = cursor.mark();
             let kind = cursor.word();
-            let op = self.operation(kind, kind_mark, cursor, comment, builder)?;
+            let op = self.operation(word, kind, kind_mark, cursor, comment, builder)?;
             if !self.labels.insert(word, op) {
                 let problem = format!("label {} is taken", String::from_utf8_lossy(word));
                 let hint = "labels are unique within a rank";
@@ -185,7 +185,7 @@ impl Reader {
         }
         match cursor.peek() {
             Some(b'r' | b'i') => self.dependency(word, mark, cursor, comment, builder),
-            _ => self.operation(word, mark, cursor, comment, builder).map(|_| ()),
+            _ => self.operation(b"", word, mark, cursor, comment, builder).map(|_| ()),
         }
     }
 
@@ -232,8 +232,10 @@ impl Reader {
         })
     }
 
+    /// From behind its kind on; `label` is empty if it has none.
     fn operation(
         &self,
+        label: &[u8],
         kind: &[u8],
         mark: usize,
         cursor: &mut Cursor,
@@ -257,14 +259,17 @@ impl Reader {
             Ok(b"send") => {
                 let bytes = bytes(cursor, comment)?;
                 keyword(cursor, comment, b"to")?;
-                let to = small(cursor, "a rank")?;
+                let to = self.peer(label, cursor, builder)?;
                 let Attributes { tag, cpu, nic } = attributes(cursor, comment, true)?;
                 Ok(builder.send(bytes, to, tag, cpu, nic))
             }
             Ok(b"recv") => {
                 let bytes = bytes(cursor, comment)?;
                 keyword(cursor, comment, b"from")?;
-                let from = wildcard_or(cursor, "a rank")?;
+                let from = match cursor.peek() {
+                    Some(b'-') => wildcard_or(cursor, "a rank")?,
+                    _ => self.peer(label, cursor, builder)?,
+                };
                 let Attributes { tag, cpu, nic } = attributes(cursor, comment, true)?;
                 Ok(builder.recv(bytes, from, tag, cpu, nic))
             }
@@ -276,6 +281,26 @@ impl Reader {
                     .hint("`l1: send 8b to 3 tag 1`, `l2: calc 100`, `l2 requires l1`"),
             }),
         }
+    }
+
+    /// Whom a message goes to or comes from.
+    fn peer(&self, label: &[u8], cursor: &mut Cursor, builder: &ScheduleBuilder) -> Result<u32> {
+        let mark = cursor.mark();
+        let peer = cursor.number("a rank")?;
+        if peer < u64::from(self.ranks) {
+            return Ok(peer as u32);
+        }
+        Err(cursor.not_whole(cursor.mark()).unwrap_or_else(|| {
+            let (rank, index) = builder.here();
+            let label = match label {
+                b"" => String::new(),
+                label => format!(" ({})", String::from_utf8_lossy(label)),
+            };
+            let place = format!("rank {rank}, operation {index}{label}");
+            cursor
+                .error_from(mark, format!("{place}: there is no rank {peer}"))
+                .hint(format!("{} ranks, from 0", self.ranks))
+        }))
     }
 
     fn finish(
