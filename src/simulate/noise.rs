@@ -90,7 +90,8 @@ impl Options {
         let model = self.model(usual);
         let mut layers: Vec<Vec<Timeline>> = Vec::new();
         let mut words = Vec::new();
-        let without = Wanted { without: &self.without, found: vec![false; self.without.len()] };
+        let found = vec![false; self.without.len()];
+        let without = Wanted { without: &self.without, found, recordings: 0 };
         let mut wishes = Wishes { without, sources: attributed.then(Sources::default) };
         for spec in self.noise.iter().filter(|spec| *spec != "none") {
             layers.push(self.layer(spec, seed, &mut wishes)?);
@@ -205,6 +206,8 @@ impl Wishes<'_> {
 struct Wanted<'a> {
     without: &'a [String],
     found: Vec<bool>,
+    /// How many they were looked for in: other noise has no names.
+    recordings: usize,
 }
 
 impl Wanted<'_> {
@@ -223,6 +226,10 @@ impl Wanted<'_> {
         let missing: Vec<_> =
             self.without.iter().zip(&self.found).filter(|(_, found)| !**found).collect();
         match missing.first() {
+            Some((name, _)) if self.recordings == 0 => bail!(
+                "there is no recording to leave '{name}' out of: name one with --noise, or leave \
+                 out --without"
+            ),
             Some((name, _)) => bail!(
                 "no source is called '{name}': `detour report` lists names, units and classes of \
                  a recording"
@@ -236,6 +243,7 @@ impl Wanted<'_> {
 fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     let recorded = Recorded::new(reader);
     let without = &mut wishes.without;
+    without.recordings += 1;
     let dropped: Vec<bool> = recorded.sources.iter().map(|source| without.drops(source)).collect();
     let numbers = wishes.sources.as_mut().map(|sources| sources.of_recording(&recorded.sources));
     let mut timelines = Vec::new();
