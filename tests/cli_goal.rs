@@ -201,6 +201,14 @@ fn a_collective_written_out_takes_as_long_as_the_collective() {
 }
 
 #[test]
+fn where_nothing_is_to_blame_it_is_not_less_than_nothing() {
+    let file = scratch("silent.goal", message(11));
+    let text = stdout(&["simulate", "goal", &file, "--blame", "--json"]);
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("\"on_path_us\":0.0") && !text.contains("-0.0"), "{text}");
+}
+
+#[test]
 fn the_seed_decides_and_threads_do_not() {
     let file = absent("threads.goal");
     stdout(&["goal", "gen", "--op", "allreduce", "--ranks", "100", "-o", &file]);

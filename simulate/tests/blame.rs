@@ -225,3 +225,14 @@ fn many_runs_say_the_same_for_any_number_of_threads_and_take_the_times_they_take
     assert_eq!(pairs as f64 / 40.0, on_path);
     assert_eq!(blames.last.iter().sum::<u64>(), 40);
 }
+
+#[test]
+fn without_noise_none_is_on_the_path_and_its_sign_is_that_of_nothing() {
+    let schedule = build(&[&sends(11, 1), &receives(11, 0)]);
+    let plan = Plan { runs: 2, seed: 1, threads: 1, memory: 1 << 30, progress: &|_| true };
+    let blames =
+        blame_runs(&schedule, &PARAMS, &Options::default(), &Noise::none(), &plan).unwrap();
+    let (on_path, absorbed) = blames.noise();
+    // -0 is equal to 0, but not to whoever reads it.
+    assert_eq!([on_path, absorbed].map(f64::to_bits), [0.0f64.to_bits(); 2]);
+}

@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Add,
     sync::{Mutex, PoisonError},
 };
 
@@ -95,7 +96,8 @@ impl Blames {
 
     /// Mean over the runs of all noise that hit, wherever: on the path, absorbed.
     pub fn noise(&self) -> (f64, f64) {
-        let sum = |of: fn(&SourceBlame) -> f64| self.sources.iter().map(of).sum();
+        // From 0 on: the sum of no numbers at all is -0.
+        let sum = |of: fn(&SourceBlame) -> f64| self.sources.iter().map(of).fold(0.0, f64::add);
         (sum(SourceBlame::on_path), sum(SourceBlame::absorbed))
     }
 }
