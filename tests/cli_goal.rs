@@ -254,6 +254,19 @@ fn offsets_say_which_rank_meets_the_detour() {
 }
 
 #[test]
+fn the_peers_rules_take_periodic_noise_in_a_model_that_has_it() {
+    let goal = "num_ranks 1\nrank 0 {\nl1: calc 1000000\n}\n";
+    let goal = scratch("periodic.goal", goal);
+    let periodic = ["--model", "loggopsim", "--noise", "periodic:10kHz,10us"];
+    let own = [&["simulate", "goal", &goal][..], &periodic].concat();
+    let error = failure(&own);
+    assert!(error.contains("periodic noise is not a trace"), "{error}");
+    assert!(error.contains("take --noise-model preempt") && !error.contains("record"), "{error}");
+    let value = json(&[&own[..], &["--noise-model", "preempt"]].concat());
+    assert!(value["max"].as_f64().is_some_and(|ns| ns > 1.1e6), "{value}");
+}
+
+#[test]
 fn a_mistake_in_a_text_is_found_by_file_line_and_column() {
     let two =
         |line: &str| format!("num_ranks 2\nrank 0 {{\nl1: calc 1\n{line}\n}}\nrank 1 {{\n}}\n");

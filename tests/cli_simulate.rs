@@ -251,6 +251,16 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (&["exchange", "--noise", DEMO, "--per-walk", "100000"], 1, "--repeat-trace"),
         (&["alltoall", "--noise", short], 1, "--repeat-trace"),
         (&["exchange", "--noise", short, "--noise-model", "loggopsim"], 1, "loggopsim"),
+        (
+            &["collective", "--noise", "periodic:1000Hz,2us", "--noise-model", "loggopsim"],
+            1,
+            "periodic noise is not a trace",
+        ),
+        (
+            &["exchange", "--noise", "periodic:1000Hz,2us", "--noise-model", "loggopsim"],
+            1,
+            "take --noise-model preempt",
+        ),
         (&["collective", "--noise", DEMO, "--without", "nobody"], 1, "'nobody'"),
         (&["exchange", "--noise", DEMO, "--without", "nobody"], 1, "'nobody'"),
         (&["exchange", "--without", "timer"], 1, "no recording to leave 'timer' out of"),

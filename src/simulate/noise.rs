@@ -112,7 +112,14 @@ impl Options {
             Some(window) => Offsets::Within(window),
             None => Offsets::Random,
         };
-        let noise = Noise::new(superposed(layers)?, model, offsets)?.repeating(self.repeat_trace);
+        let timelines = superposed(layers)?;
+        if model == Model::LogGopSim && timelines.iter().any(Timeline::is_periodic) {
+            bail!(
+                "periodic noise is not a trace, and the loggopsim noise model knows nothing else: \
+                 take --noise-model preempt"
+            );
+        }
+        let noise = Noise::new(timelines, model, offsets)?.repeating(self.repeat_trace);
         Ok(Loaded { noise, words: words.join(" + "), model: model.name(), sources })
     }
 
