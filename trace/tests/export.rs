@@ -87,6 +87,16 @@ fn a_csv_export_reads_back_the_same() {
 }
 
 #[test]
+fn what_was_exported_of_one_cpu_comes_back_as_that_cpu() {
+    let reader = trace();
+    for format in [ExportFormat::Netgauge, ExportFormat::Json, ExportFormat::Csv] {
+        let parts = runs_to_trace(&reimported(&reader, format, Some(1)).runs).unwrap();
+        assert_eq!(parts.manifest.lanes, [reader.lanes()[1].clone()], "{format:?}");
+        assert_eq!(parts.manifest.cpus[0].cpu, 1);
+    }
+}
+
+#[test]
 fn a_loggopsim_export_of_one_lane_is_that_lane_and_of_all_their_union() {
     let reader = trace();
     let one = reimported(&reader, ExportFormat::LogGopSim, Some(0));

@@ -1,5 +1,7 @@
 //! Turns imported runs into a trace: one lane per run, all of its time unattributed.
 
+use std::collections::HashSet;
+
 use super::{ImportError, ImportedRun};
 use crate::manifest::{CpuSettings, LaneTotals, Manifest, Mode, Trailer};
 use crate::model::{Block, Detour, Lane, LaneId, Source};
@@ -19,7 +21,7 @@ pub fn imported_to_trace(run: &ImportedRun) -> Result<ImportedTrace, ImportError
     runs_to_trace(std::slice::from_ref(run))
 }
 
-/// Each run becomes a lane, CPU 0 and up: noise files do not say which CPU they were measured on.
+/// Each run becomes a lane.
 pub fn runs_to_trace(runs: &[ImportedRun]) -> Result<ImportedTrace, ImportError> {
     if runs.iter().any(|run| run.detours.is_empty() && !run.distribution.is_empty()) {
         return Err(ImportError::NoTimes);
@@ -39,10 +41,10 @@ pub fn runs_to_trace(runs: &[ImportedRun]) -> Result<ImportedTrace, ImportError>
     };
     let mut trailer = Trailer::default();
     let mut blocks = Vec::new();
-    for (id, run) in (0..).zip(runs) {
-        manifest.lanes.push(Lane::Cpu { cpu: id });
+    for ((id, run), cpu) in (0..).zip(runs).zip(cpus(runs)) {
+        manifest.lanes.push(Lane::Cpu { cpu });
         manifest.cpus.push(CpuSettings {
-            cpu: id,
+            cpu,
             t_min_ns: run.t_min_ns.unwrap_or(0.0),
             threshold_ns: run.threshold_ns.unwrap_or(0.0),
             timer_histogram: Vec::new(),
@@ -63,6 +65,18 @@ pub fn runs_to_trace(runs: &[ImportedRun]) -> Result<ImportedTrace, ImportError>
         });
     }
     Ok(ImportedTrace { manifest, blocks, trailer, sources: Vec::new() })
+}
+
+/// The CPU of each run. Noise files do not say where they were measured, so they are CPU 0 and up; but
+/// what was exported here does.
+fn cpus(runs: &[ImportedRun]) -> Vec<u32> {
+    let said = |run: &ImportedRun| -> Option<u32> {
+        let lane = run.header.get("Lane").or_else(|| run.header.get("lane"))?;
+        lane.strip_prefix("cpu")?.parse().ok()
+    };
+    let all: Option<Vec<u32>> = runs.iter().map(said).collect();
+    let differ = |cpus: &Vec<u32>| cpus.iter().collect::<HashSet<_>>().len() == cpus.len();
+    all.filter(differ).unwrap_or_else(|| (0..runs.len() as u32).collect())
 }
 
 /// Rounds to the trace's nanoseconds. Neighbours that touch may not overlap afterwards, so a start
