@@ -227,6 +227,7 @@ impl Options {
             "op": self.job.operations(),
             "algorithm": body.iter().map(|c| c.algorithm()).collect::<Vec<_>>().join(","),
             "iterations": self.job.iterations,
+            "compute_us": self.job.compute as f64 / 1e6,
         });
         Ok(value.as_object().cloned().unwrap_or_default())
     }

@@ -30,7 +30,7 @@ pub struct Options {
     pub iterations: u64,
     /// Compute before each collective
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
-    compute: i64,
+    pub compute: i64,
     /// CPU time to combine a byte
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::femtoseconds)]
     reduction: i64,

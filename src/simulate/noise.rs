@@ -120,7 +120,14 @@ impl Options {
             );
         }
         let noise = Noise::new(timelines, model, offsets)?.repeating(self.repeat_trace);
-        Ok(Loaded { noise, words: words.join(" + "), model: model.name(), sources })
+        let mut words = words.join(" + ");
+        if let Some(window) = self.synchronised.filter(|_| !self.coscheduled) {
+            words += &format!(" synchronised within {}", report::words::time(window as f64 / 1e3));
+        }
+        if !self.without.is_empty() {
+            words += &format!(" without {}", self.without.join(", "));
+        }
+        Ok(Loaded { noise, words, model: model.name(), sources })
     }
 
     fn model(&self, usual: Model) -> Model {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use trace::{Class, RecordFlags};
 
 use crate::support::{
-    LONG, Needs, Recording, Scratch, Test, detour, in_vm, patience, report, sum, text,
+    LONG, Needs, Recording, Scratch, Test, cpus, detour, in_vm, patience, report, sum, text,
 };
 
 pub const TESTS: &[Test] = &[
@@ -28,6 +28,11 @@ pub const TESTS: &[Test] = &[
         "a_low_limit_of_locked_memory_is_raised_or_the_remedy_said",
         Needs::Root,
         a_low_limit_of_locked_memory_is_raised_or_the_remedy_said,
+    ),
+    (
+        "probes_go_before_others_only_if_asked_to",
+        Needs::RootAndTwoCpus,
+        probes_go_before_others_only_if_asked_to,
     ),
     (
         "injected_nmis_are_counted_one_by_one",
@@ -126,6 +131,57 @@ fn limited(path: &Path, may_raise: bool) -> Command {
     // SAFETY: two system calls, nothing else, between fork and exec.
     unsafe { command.pre_exec(prepare) };
     command
+}
+
+/// A loop that goes before all others, on every CPU, is the end of the machine: it must not come from
+/// whoever started the recorder.
+fn probes_go_before_others_only_if_asked_to() -> Result<()> {
+    let scratch = Scratch::new("priority")?;
+    let (measured, rest) = cpus();
+    let cpus = ["-c".to_owned(), measured.to_string(), "-H".to_owned(), rest.to_string()];
+    let cases = [
+        (false, &[][..], libc::SCHED_OTHER),
+        (true, &[], libc::SCHED_OTHER),
+        (false, &["--fifo", "3"], libc::SCHED_FIFO),
+    ];
+    for (index, (inherited, more, expected)) in cases.into_iter().enumerate() {
+        let mut command = detour();
+        let prepare = move || {
+            let priority = 10;
+            let call = libc::SYS_sched_setscheduler;
+            // SAFETY: the pointer is to a live value; 0 is the calling thread.
+            let result = unsafe { libc::syscall(call, 0, libc::SCHED_FIFO, &raw const priority) };
+            if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        if inherited {
+            // SAFETY: one system call between fork and exec.
+            unsafe { command.pre_exec(prepare) };
+        }
+        let arguments = cpus.iter().map(String::as_str).chain(more.iter().copied());
+        let arguments: Vec<&str> = arguments.chain(["-d", LONG]).collect();
+        let path = scratch.file(&format!("{index}.detour"));
+        let recording = Recording::start_with(command, &path, &arguments)?;
+        let policies = policies(recording.pid(), "detour-probe")?;
+        ensure!(policies == [expected], "{inherited} {more:?}: {policies:?}");
+        recording.stop()?;
+    }
+    Ok(())
+}
+
+/// How the kernel schedules the threads of this name.
+fn policies(pid: u32, name: &str) -> Result<Vec<i32>> {
+    // Behind the name in parentheses, whatever it is.
+    const POLICY: usize = 38;
+    let mut policies = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let stat = fs::read_to_string(task?.path().join("stat"))?;
+        let (before, fields) = stat.rsplit_once(") ").context("no stat")?;
+        if before.ends_with(&format!("({name}")) {
+            let field = fields.split_whitespace().nth(POLICY).context("no policy")?;
+            policies.push(field.parse()?);
+        }
+    }
+    Ok(policies)
 }
 
 /// The host injects them when the console asks for it.

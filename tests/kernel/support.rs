@@ -257,7 +257,12 @@ pub struct Recording {
 impl Recording {
     /// Starts `detour record` with these arguments and waits until it records.
     pub fn start(path: &Path, arguments: &[&str]) -> Result<Recording> {
-        let child = detour()
+        Recording::start_with(detour(), path, arguments)
+    }
+
+    /// The same with a command that has been prepared.
+    pub fn start_with(mut command: Command, path: &Path, arguments: &[&str]) -> Result<Recording> {
+        let child = command
             .args(["record", "--quiet", "-o"])
             .arg(path)
             .args(arguments)

@@ -36,6 +36,11 @@ pub enum ProbesError {
     Pin(u32),
     #[error("SCHED_FIFO was refused ({0}): it needs CAP_SYS_NICE; run as root or leave --fifo out")]
     Fifo(std::io::Error),
+    #[error(
+        "the recorder was started with real-time priority, and its probes cannot be without ({0}): start \
+         it without chrt; --fifo is for the probes"
+    )]
+    RealTime(std::io::Error),
     #[error(transparent)]
     Probe(#[from] ProbeError),
     #[error("the probe of CPU {0} ended before it was ready")]
@@ -148,8 +153,15 @@ impl Thread {
         if !machine::pin(&CpuSet::from([self.cpu])) {
             return Err(ProbesError::Pin(self.cpu));
         }
-        if let Some(priority) = self.fifo {
-            set_fifo(priority).map_err(ProbesError::Fifo)?;
+        match self.fifo {
+            Some(priority) => {
+                set_policy(libc::SCHED_FIFO, priority).map_err(ProbesError::Fifo)?;
+            }
+            // Whoever started the recorder so did not ask for loops on all CPUs that nothing interrupts.
+            None if is_real_time() => {
+                set_policy(libc::SCHED_OTHER, 0).map_err(ProbesError::RealTime)?;
+            }
+            None => {}
         }
         // After pinning, so that the buffer is on the CPU's own memory node.
         let jumps = Arc::new(Jumps::new(self.capacity)?);
@@ -171,11 +183,19 @@ fn histogram(cost: &TimerCost, ticks_per_ns: f64) -> Vec<(f64, u64)> {
     seen.map(|(ticks, &count)| (ticks as f64 / ticks_per_ns, count)).collect()
 }
 
-fn set_fifo(priority: u32) -> std::io::Result<()> {
+/// Whether the calling thread goes before ordinary ones.
+pub fn is_real_time() -> bool {
+    // SAFETY: no pointers; 0 is the calling thread.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    let policy = policy as i32 & !libc::SCHED_RESET_ON_FORK;
+    [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
+}
+
+fn set_policy(policy: i32, priority: u32) -> std::io::Result<()> {
     // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
     let priority = priority as i32;
     let call = libc::SYS_sched_setscheduler;
     // SAFETY: the pointer is to a live value; 0 is the calling thread.
-    let result = unsafe { libc::syscall(call, 0, libc::SCHED_FIFO, &raw const priority) };
+    let result = unsafe { libc::syscall(call, 0, policy, &raw const priority) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

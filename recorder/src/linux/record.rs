@@ -177,6 +177,12 @@ impl Session {
                     .min(prev_power_of_two(budget as usize / size_of::<Jump>())),
                 ticks_per_ns: slope,
             };
+            if options.fifo.is_none() && probes::is_real_time() {
+                remarks.push(
+                    "started with real-time priority: the probes run without (--fifo is for them)"
+                        .to_owned(),
+                );
+            }
             probes::prepare::<C>(&measured, &settings)?
         } else {
             Vec::new()
