@@ -22,14 +22,14 @@ static BUNDLED: &[u8] = include_bytes!("../fixtures/demo.detour");
 
 pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     if !cfg!(target_os = "linux") {
-        eprintln!("detour: recording needs Linux; this is a recording that comes with the program");
+        tell!("detour: recording needs Linux; this is a recording that comes with the program");
         let input = Box::new(Cursor::new(BUNDLED)) as Box<dyn Input>;
         let reader = Reader::named(input, "the bundled recording".to_owned())?;
         return show(&reader, options, verbosity);
     }
     let seconds = options.duration.as_secs_f64();
     if !verbosity.quiet {
-        eprintln!("recording this machine for {seconds} s on every CPU this process may use ...");
+        tell!("recording this machine for {seconds} s on every CPU this process may use ...");
     }
     let recording = recorder::Options {
         duration: Some(options.duration),
@@ -39,7 +39,7 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     };
     let outcome = record::perform(&recording, verbosity)?;
     for remark in &outcome.remarks {
-        eprintln!("detour: {remark}");
+        tell!("detour: {remark}");
     }
     let reader = open::open(&outcome.output)?;
     let code = show(&reader, options, verbosity)?;
@@ -57,7 +57,7 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
     let summarised = report_command::summarise(reader);
     write!(std::io::stdout(), "{}", report::text(&summarised.0, report_command::layout(false)))?;
     if !verbosity.quiet {
-        eprintln!("\nprojecting to a million ranks ...");
+        tell!("\nprojecting to a million ranks ...");
     }
     let settings = Settings::usual(verbosity.quiet)?;
     let page = page::Options { projection: Some(settings) };
@@ -65,15 +65,15 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
         return Ok(ExitCode::from(130));
     }
     if !verbosity.quiet {
-        eprintln!("The page with figures and projections is {}.", options.html.display());
+        tell!("The page with figures and projections is {}.", options.html.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn next_steps(trace: &Path) {
     let trace = trace.display();
-    eprintln!("\nThe recording is in {trace}. Next:");
-    eprintln!("  detour report {trace} --all --json   everything, for scripts");
-    eprintln!("  detour record -- COMMAND             what the node takes from one program");
-    eprintln!("  detour doctor                        what this machine could record better");
+    tell!("\nThe recording is in {trace}. Next:");
+    tell!("  detour report {trace} --all --json   everything, for scripts");
+    tell!("  detour record -- COMMAND             what the node takes from one program");
+    tell!("  detour doctor                        what this machine could record better");
 }

@@ -94,7 +94,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         let layout = layout::layout(options.all);
         write!(out, "{}", report::diff(&comparison, projection.as_ref(), layout))?;
         if let (Some(path), false) = (&options.html, verbosity.quiet) {
-            eprintln!("the page is in {}", path.display());
+            tell!("the page is in {}", path.display());
         }
     }
     Ok(ExitCode::SUCCESS)

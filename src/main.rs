@@ -2,6 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+/// For people, on standard error. Not `eprintln!`, which panics where nobody can read it any more: that
+/// would cost a recorded command's exit code.
+macro_rules! tell {
+    ($($said:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($said)*);
+    }};
+}
+
 mod cli;
 mod demo;
 mod diff;
@@ -21,7 +30,7 @@ mod top;
 mod units;
 mod whatif;
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -52,8 +61,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // It may quote a file of somebody else's.
             let said = ::report::message_safe(&in_words(&error));
-            // Not eprintln: where nobody can read it any more, that would panic.
-            let _ = writeln!(std::io::stderr(), "detour: {said}");
+            tell!("detour: {said}");
             ExitCode::FAILURE
         }
     }

@@ -69,7 +69,7 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
         writeln!(std::io::stdout(), "{text}")?;
     } else if !verbosity.quiet {
         let name = path.display();
-        eprintln!(
+        tell!(
             "wrote {name}: {} nodes that started within {skew_s:.3} s of each other; see it with: \
              detour report {name}",
             manifest.nodes.len()

@@ -69,7 +69,7 @@ pub fn not_whole<R>(reader: &Reader<R>) -> Option<String> {
 /// Says so, where the output has no place for it.
 pub fn warn_if_not_whole(reader: &AnyReader) {
     if let Some(why) = not_whole(reader) {
-        eprintln!("detour: {} is not whole: {}", reader.name(), report::message_safe(&why));
+        tell!("detour: {} is not whole: {}", reader.name(), report::message_safe(&why));
     }
 }
 

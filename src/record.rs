@@ -17,7 +17,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     let options = to_options(options);
     let outcome = perform(&options, verbosity)?;
     for remark in &outcome.remarks {
-        eprintln!("detour: {remark}");
+        tell!("detour: {remark}");
     }
     if verbosity.verbose {
         say_settings(&outcome.manifest);
@@ -33,7 +33,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         writeln!(std::io::stdout(), "{said:#}")?;
     } else if !quiet {
         let name = outcome.output.display();
-        eprintln!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes));
+        tell!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes));
     }
     if let Some(error) = outcome.write_error {
         anyhow::bail!("the recording is incomplete: {error}");
@@ -48,18 +48,18 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
 fn say_settings(manifest: &trace::Manifest) {
     let isolation = &manifest.isolation;
     if !isolation.measured.is_empty() {
-        eprintln!("measured CPUs {}", isolation.measured);
+        tell!("measured CPUs {}", isolation.measured);
     }
     if !isolation.housekeeping.is_empty() {
-        eprintln!("recorder on CPUs {}", isolation.housekeeping);
+        tell!("recorder on CPUs {}", isolation.housekeeping);
     }
     for cpu in &manifest.cpus {
         let (t_min, threshold) = (cpu.t_min_ns, cpu.threshold_ns);
-        eprintln!("CPU {}: t_min {t_min:.1} ns, threshold {threshold:.0} ns", cpu.cpu);
+        tell!("CPU {}: t_min {t_min:.1} ns, threshold {threshold:.0} ns", cpu.cpu);
     }
-    eprintln!("hooks: {}", manifest.hooks_attached.join(", "));
+    tell!("hooks: {}", manifest.hooks_attached.join(", "));
     for missing in &manifest.hooks_missing {
-        eprintln!("no hook {} ({}): {}", missing.hook, missing.why, missing.lost);
+        tell!("no hook {} ({}): {}", missing.hook, missing.why, missing.lost);
     }
 }
 

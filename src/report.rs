@@ -62,7 +62,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         writeln!(std::io::stdout(), "{}", report::json_text(&summarised.0)?)?;
     }
     if !verbosity.quiet {
-        eprintln!("wrote {}", path.display());
+        tell!("wrote {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,14 +9,14 @@ use aya_ebpf::{
     macros::btf_tracepoint,
     programs::BtfTracePointContext,
 };
-use detour_abi::{CGROUP_UNKNOWN, Frame, MAX_DEPTH, Task, flag, hook, kind};
+use detour_abi::{CGROUP_UNKNOWN, Frame, MAX_DEPTH, Task, TaskSlot, flag, hook, kind};
 
 use crate::{
     page_fault::is_fault,
     stack::{close, split},
     state::{
-        Cpu, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_SE, TASK_STATE,
-        TASK_TGID, WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
+        Cpu, EMPTY_SLOT, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_SE,
+        TASK_STATE, TASK_TGID, WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
     },
 };
 
@@ -292,14 +292,21 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
-/// `sched:sched_process_fork(struct task_struct *parent, struct task_struct *child)`. Attached only
-/// when a program's threads are followed.
+/// `sched:sched_process_fork(struct task_struct *parent, struct task_struct *child)`: who is whose child,
+/// and a name for what faults before it leaves the CPU for the first time, and may be gone by then.
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::FORK, |cpu| {
         let parent: *const u8 = ctx.arg(0);
         let child: *const u8 = ctx.arg(1);
+        let tid: u32 = unsafe { field(child, TASK_PID.load()) };
+        // Whoever had the number before has nothing to do with it.
+        if let Some(slot) = task_slot(tid) {
+            *slot = TaskSlot { tid, ..EMPTY_SLOT };
+        }
         cpu.announce(Task {
+            // The parent is the current task, and its cgroup the child's until that is moved.
+            cgroup: unsafe { bpf_get_current_cgroup_id() },
             parent: unsafe { field(parent, TASK_TGID.load()) },
             kind_depth: kind::FORK,
             ..describe(child, comm(child))

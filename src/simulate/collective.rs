@@ -137,7 +137,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             None => {
                 progress.finish();
                 if options.resume.is_some() {
-                    eprintln!("stopped; the same command goes on from here");
+                    tell!("stopped; the same command goes on from here");
                 }
                 return Ok(ExitCode::from(130));
             }

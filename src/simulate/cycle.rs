@@ -110,7 +110,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     super::on_threads(&options.run)?;
     let configs = options.configs()?;
     if (options.net.gap, options.net.overhead_per_byte_fs) != (0, 0) && !verbosity.quiet {
-        eprintln!("this model knows no g and no O: those of the network play no part");
+        tell!("this model knows no g and no O: those of the network play no part");
     }
     let steps = |config: &Config| config.ranks * u64::from(config.rounds());
     let runs = options.share.range(options.runs);

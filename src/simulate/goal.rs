@@ -354,10 +354,11 @@ impl Results {
     fn write_with(&self, blames: Option<(&Blames, &Sources)>, json: bool) -> Result<()> {
         let first = self.first.as_ref().context("the first run is not among these")?;
         if first.unfinished > 0 {
-            eprintln!(
+            tell!(
                 "detour: warning: {} of {} operations never happened, and LogGOPSim would not have \
                  said so; --model loggops says why",
-                first.unfinished, first.operations
+                first.unfinished,
+                first.operations
             );
         }
         let text = if json { self.json(first, blames)? } else { self.text(first, blames)? };

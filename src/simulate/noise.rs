@@ -281,7 +281,7 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
         bail!("it holds no detours: record with the probe, without --no-probe");
     }
     if let Some(left_out) = recorded.left_out() {
-        eprintln!("detour: {}: {left_out}", reader.name());
+        tell!("detour: {}: {left_out}", reader.name());
     }
     open::warn_if_not_whole(reader);
     Ok(timelines)

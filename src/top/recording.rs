@@ -37,14 +37,14 @@ pub fn start(wanted: Wanted) -> Result<Recording> {
     match attempt(wanted.options.clone())? {
         Ok(recording) => Ok(recording),
         Err(RecordError::Bpf(error)) if wanted.may_fall_back => {
-            eprintln!("detour: {error}");
+            tell!("detour: {error}");
             let cpus = wanted.options.cpus.clone().or_else(last_cpu);
             let options = Options { cpus, no_bpf: true, no_probe: false, ..wanted.options };
             let said = match &options.cpus {
                 Some(cpus) => recorder::format_cpus(cpus),
                 None => "all".to_owned(),
             };
-            eprintln!("detour: going on with a probe on CPU {said} alone, without names");
+            tell!("detour: going on with a probe on CPU {said} alone, without names");
             let mut recording = attempt(options)??;
             if let Some(manifest) = &mut recording.first.manifest {
                 manifest.limits.insert(0, format!("probe alone, without names: {error}"));

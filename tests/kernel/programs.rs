@@ -22,6 +22,11 @@ pub const TESTS: &[Test] = &[
         a_running_process_can_be_watched_by_pid,
     ),
     (
+        "who_never_leaves_its_cpu_is_recorded_all_the_same",
+        Needs::RootAndTwoCpus,
+        who_never_leaves_its_cpu_is_recorded_all_the_same,
+    ),
+    (
         "a_programs_page_faults_are_counted_one_by_one",
         Needs::Root,
         a_programs_page_faults_are_counted_one_by_one,
@@ -103,6 +108,53 @@ fn a_running_process_can_be_watched_by_pid() -> Result<()> {
     ensure!(burners.len() == 1, "{}", report["threads"]);
     ensure!(report["threads"].as_array().map(Vec::len) == Some(1), "{}", report["threads"]);
     ensure!(sum(&report, "timer", "tick", "count") >= 20, "{}", report["sources"]);
+    Ok(())
+}
+
+/// A rank that has its CPU to itself: it came before the recording and stays beyond.
+fn who_never_leaves_its_cpu_is_recorded_all_the_same() -> Result<()> {
+    // Less than after what real-time tasks are held back.
+    const SPAN: Duration = Duration::from_millis(400);
+    let (cpu, housekeeping) = cpus();
+    let scratch = Scratch::new("stays")?;
+    let burn = Load::burn(cpu)?;
+    std::thread::sleep(Duration::from_millis(100));
+    let (pid, cpu, span) = (burn.0.id(), cpu.to_string(), format!("{}ms", SPAN.as_millis()));
+    let cases = [
+        vec!["--pid".to_owned(), pid.to_string()],
+        vec![
+            "--no-probe".to_owned(),
+            "-c".to_owned(),
+            cpu,
+            "-H".to_owned(),
+            housekeeping.to_string(),
+        ],
+    ];
+    for (index, arguments) in cases.iter().enumerate() {
+        let path = scratch.file(&format!("{index}.detour"));
+        let mut command = detour();
+        command.args(["record", "-q", "-d", &span, "-o"]).arg(&path).args(arguments);
+        before_all_others(pid, true)?;
+        let output = command.output();
+        before_all_others(pid, false)?;
+        let output = output?;
+        ensure!(output.status.success(), "{}", text(&output.stderr));
+        let trace = Trace::read(&path)?;
+        let ran = trace.records().filter(|(source, _)| source.name == "burn");
+        let ran: u64 = ran.map(|(_, record)| record.gross_ns).sum();
+        ensure!(ran as f64 > 0.8 * SPAN.as_nanos() as f64, "{arguments:?}: {ran} ns of {span}");
+    }
+    Ok(())
+}
+
+/// Gives a process a real-time priority, or takes it away.
+fn before_all_others(pid: u32, real_time: bool) -> Result<()> {
+    let (policy, priority) =
+        if real_time { (libc::SCHED_FIFO, 50) } else { (libc::SCHED_OTHER, 0) };
+    // SAFETY: the pointer is to a live value.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid, policy, &raw const priority) };
+    ensure!(result == 0, "cannot change a priority: {}", std::io::Error::last_os_error());
     Ok(())
 }
 

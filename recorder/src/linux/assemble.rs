@@ -196,6 +196,9 @@ impl Assembler {
         self.names.learn(task);
         if let Subject::Program(targets) = &mut self.subject {
             targets.learn(task);
+            if task.kind_depth & 15 == kind::FORK {
+                self.program.forked(task.tid);
+            }
         }
     }
 
@@ -404,7 +407,7 @@ impl Assembler {
         self.unwritten += self.program.dropped;
         let closure_error =
             self.closures.values().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
-        let threads = self.program.threads.values().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
+        let threads = self.program.watched().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
         Assembled {
             output: self.output,
             clock: self.clock,

@@ -95,8 +95,6 @@ impl Drop for Bpf {
 pub struct Options<'a> {
     /// CPUs whose records are wanted.
     pub watched: &'a CpuSet,
-    /// Follow a program's threads.
-    pub program_mode: bool,
     pub ring_bytes: u32,
 }
 
@@ -225,9 +223,6 @@ impl Bpf {
             log: None,
         };
         for hook in hooks() {
-            if hook.program_mode_only && !options.program_mode {
-                continue;
-            }
             if !bracket.allows(hook) || hook.instead_of.is_some_and(|better| bpf.has(better)) {
                 continue;
             }

@@ -96,7 +96,7 @@ fn btf() -> Check {
 
 fn hook_checks() -> Vec<Check> {
     let watched = machine::allowed();
-    let options = bpf::Options { watched: &watched, program_mode: true, ring_bytes: 1 << 20 };
+    let options = bpf::Options { watched: &watched, ring_bytes: 1 << 20 };
     let bpf = match Bpf::load(&options) {
         Ok(bpf) => bpf,
         Err(error) => return vec![check("hooks", State::Missing, error.to_string(), None)],

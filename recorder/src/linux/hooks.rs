@@ -38,8 +38,6 @@ pub struct Hook {
     pub counter: usize,
     /// A recording without it makes no sense.
     pub required: bool,
-    /// Attached only when a program's threads are followed.
-    pub program_mode_only: bool,
     /// The self-test makes it fire; where it does not, it is attached in vain.
     pub provoked: bool,
     /// Which processors have it.
@@ -91,7 +89,6 @@ const fn hook(
         attach,
         counter,
         required: false,
-        program_mode_only: false,
         provoked: false,
         on: On::All,
         instead_of: None,
@@ -304,14 +301,13 @@ const HOOKS: &[Hook] = &[
         "which function an IPI ran is not known (the kernel offers it from 6.4 on)",
     ),
     Hook {
-        program_mode_only: true,
         provoked: true,
         ..hook(
             "sched_process_fork",
             "process_fork",
             Attach::Btf("sched_process_fork"),
             hook::FORK,
-            "children of the watched program are not followed",
+            "children of the watched program are not followed, and processes that end at once have no name",
         )
     },
 ];

@@ -69,6 +69,18 @@ pub fn is_alive(tid: u32) -> bool {
     task.is_some_and(|task| rustix::process::test_kill_process(task) != Err(Errno::SRCH))
 }
 
+/// Whether a process has a thread that can run: one that has ended is there until its parent asks, and
+/// a leader that has ended leaves its threads behind.
+pub fn runs(pid: u32) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return is_alive(pid) };
+    let ended = |stat: &str| {
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes().first().copied());
+        matches!(state, Some(Some(b'Z' | b'X')))
+    };
+    let mut stats = tasks.flatten().map(|task| fs::read_to_string(task.path().join("stat")));
+    stats.any(|stat| stat.is_ok_and(|stat| !ended(&stat)))
+}
+
 /// How long the machine has been suspended since it started, ns.
 pub fn suspended_ns() -> u64 {
     let ns = |clock| {

@@ -34,6 +34,7 @@ pub(crate) mod sent;
 pub(crate) mod shared;
 pub(crate) mod start;
 pub(crate) mod subject;
+pub(crate) mod switcher;
 pub(crate) mod symbols;
 pub(crate) mod targets;
 pub(crate) mod threads;

@@ -191,7 +191,7 @@ pub fn is_real_time() -> bool {
     [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
 }
 
-fn set_policy(policy: i32, priority: u32) -> std::io::Result<()> {
+pub fn set_policy(policy: i32, priority: u32) -> std::io::Result<()> {
     // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
     let priority = priority as i32;
     let call = libc::SYS_sched_setscheduler;

@@ -57,11 +57,23 @@ pub struct Thread {
 pub struct Program {
     cpus: HashMap<u16, Cpu>,
     pub threads: HashMap<u32, Thread>,
+    /// Those whose numbers have others now.
+    over: Vec<Thread>,
     composer: Composer,
     pub dropped: u64,
 }
 
 impl Program {
+    /// A new thread bears this number: one that had it before is over.
+    pub fn forked(&mut self, tid: u32) {
+        self.over.extend(self.threads.remove(&tid));
+    }
+
+    /// All threads that were ever watched.
+    pub fn watched(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.values().chain(&self.over)
+    }
+
     /// Takes anything but a slice.
     pub fn record(&mut self, named: Named) {
         let cpu = self.cpus.entry(named.record.cpu).or_default();
@@ -189,6 +201,23 @@ mod tests {
         let costs: Vec<u64> = records.iter().map(|r| r.cost_ns).collect();
         assert_eq!(costs, [78_000, 2_000]);
         assert_eq!(lane.lone.len(), 2);
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_another_thread() {
+        let (mut program, mut lane) = (Program::default(), Lane::default());
+        program.slice(slice(0, 1_000, 1_000, 7, true, 0), Some((LaneId(0), &mut lane)));
+        program.forked(7);
+        let mut next = Lane::default();
+        program.slice(slice(900_000, 1_000, 1_000, 7, false, 0), Some((LaneId(1), &mut next)));
+        assert!(
+            lane.detours.is_empty() && next.detours.is_empty(),
+            "nobody waited between the two"
+        );
+        let mut windows: Vec<_> =
+            program.watched().map(|t| (t.lane.0, t.from_ns, t.to_ns)).collect();
+        windows.sort_unstable();
+        assert_eq!(windows, [(0, 0, 1_000), (1, 900_000, 901_000)]);
     }
 
     #[test]

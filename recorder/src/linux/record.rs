@@ -3,7 +3,10 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -29,6 +32,7 @@ use crate::{
     probe::Jump,
     probes::{self, Probe, ProbesError},
     start, subject,
+    switcher::Switcher,
     targets::{Target, Targets},
     threads::{Stopped, Threads},
 };
@@ -237,6 +241,19 @@ impl Session {
         let epoch_ns = monotonic_ns();
         self.manifest.started_monotonic_ns = epoch_ns;
         let output = Output::open(options, watch.feed, &self.manifest)?;
+        let switcher = match self.probes.is_empty() && self.bpf.is_some() {
+            true => Some(Switcher::start().map_err(RecordError::Thread)?),
+            false => None,
+        };
+        if let Some(switcher) = &switcher {
+            let unreached = switcher.switch(&self.measured);
+            if !unreached.is_empty() {
+                self.remarks.push(format!(
+                    "the recorder may not run on CPU {}: who stays there all the time is not recorded",
+                    unreached.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+                ));
+            }
+        }
         self.clock.push((self.anchor)());
         let subject = self.subject(target.clone());
         let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
@@ -246,6 +263,8 @@ impl Session {
             probe.release();
         }
         let mut child = match &options.program {
+            // Whoever has ended it already wants no command to begin.
+            Some(ProgramOption::Command(_)) if watch.stop.load(Ordering::Relaxed) => None,
             Some(ProgramOption::Command(command)) => {
                 match subject::start(command, options.stdout_is_taken) {
                     Ok(child) => Some(child),
@@ -275,8 +294,9 @@ impl Session {
             subject::wait(target.as_ref(), options.duration, watch.stop, &look, child.as_mut());
 
         let finished = self.stop_probes();
-        if self.probes.is_empty() {
-            subject::close_slices(&self.measured, &self.housekeeping);
+        if let Some(switcher) = switcher {
+            switcher.switch(&self.measured);
+            switcher.stop();
         }
         // Records of the last moments are in the ring once the switches are through.
         std::thread::sleep(Duration::from_millis(5));
@@ -485,11 +505,7 @@ fn load(
     measured: &CpuSet,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Bpf>, RecordError> {
-    let wanted = bpf::Options {
-        watched: measured,
-        program_mode: options.program.is_some(),
-        ring_bytes: ring_bytes(measured),
-    };
+    let wanted = bpf::Options { watched: measured, ring_bytes: ring_bytes(measured) };
     match Bpf::load(&wanted) {
         Ok(bpf) => Ok(Some(bpf)),
         Err(error) if options.no_probe || options.program.is_some() => Err(error.into()),

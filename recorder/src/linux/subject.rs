@@ -1,12 +1,12 @@
-//! The program that is recorded: found or started, waited for, and its last slices closed.
+//! The program that is recorded: found or started, waited for, and ended.
 
 use std::{
     env,
     ffi::{OsStr, OsString},
     fs,
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Read},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::Child,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -18,8 +18,7 @@ use rustix::{
 };
 
 use crate::{
-    cgroups::Cgroups, cpulist::CpuSet, machine, options::ProgramOption, record::RecordError, rules,
-    targets::Target,
+    cgroups::Cgroups, machine, options::ProgramOption, record::RecordError, rules, targets::Target,
 };
 
 /// The threads that were asked for; an error when there are none such.
@@ -39,9 +38,11 @@ pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
             let root = cgroups.root().ok_or_else(no_cgroup)?;
             // As the kernel prints it, or as it is mounted.
             let below = path.strip_prefix(root).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
-            if !root.join(below).is_dir() {
-                return Err(no_cgroup());
-            }
+            // The kernel knows it by its plain name.
+            let real = fs::canonicalize(root.join(below)).ok().filter(|real| real.is_dir());
+            let root = fs::canonicalize(root).map_err(|_| no_cgroup())?;
+            let real = real.ok_or_else(no_cgroup)?;
+            let below = real.strip_prefix(root).map_err(|_| no_cgroup())?;
             Ok(Target::Cgroup(format!("/{}", below.display())))
         }
         ProgramOption::Command(command) => {
@@ -80,7 +81,24 @@ fn is_executable(file: &Path) -> io::Result<()> {
     if !fs::metadata(file)?.is_file() {
         return Err(ErrorKind::PermissionDenied.into());
     }
-    Ok(rustix::fs::access(file, Access::EXEC_OK)?)
+    rustix::fs::access(file, Access::EXEC_OK)?;
+    match interpreter(file) {
+        Some(interpreter) if !interpreter.exists() => Err(io::Error::new(
+            ErrorKind::NotFound,
+            format!("its interpreter {} does not exist", interpreter.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a script is to be run by. None of what is no script, or cannot be read.
+fn interpreter(file: &Path) -> Option<PathBuf> {
+    // The kernel looks no further.
+    let mut begin = [0; 256];
+    let read = fs::File::open(file).and_then(|mut file| file.read(&mut begin)).ok()?;
+    let line = begin[..read].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(word)))
 }
 
 fn cannot_run(command: &[OsString], source: io::Error) -> RecordError {
@@ -123,9 +141,14 @@ pub fn wait(
         {
             return Some(exit_code(status));
         }
-        if let Some(Target::Pids(pids)) = target
-            && !pids.iter().any(|&pid| machine::is_alive(pid))
-        {
+        let there = match target {
+            Some(Target::Pids(pids)) => pids.iter().any(|&pid| machine::runs(pid)),
+            Some(Target::Cgroup(path)) => Cgroups::of_this_machine()
+                .root()
+                .is_none_or(|root| root.join(path.trim_start_matches('/')).is_dir()),
+            Some(Target::Children) | None => true,
+        };
+        if !there {
             return None;
         }
         let left = duration.map(|duration| duration.saturating_sub(passed));
@@ -158,17 +181,6 @@ pub fn wait_for_command(child: &mut Child, end: &AtomicBool) -> Option<i32> {
 pub fn exit_code(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
-}
-
-/// Runs for a moment on each CPU, so that the slice of whatever runs there ends and is sent.
-pub fn close_slices(measured: &CpuSet, housekeeping: &CpuSet) {
-    let before = if housekeeping.is_empty() { machine::allowed() } else { housekeeping.clone() };
-    for &cpu in measured {
-        if machine::pin(&CpuSet::from([cpu])) {
-            std::thread::yield_now();
-        }
-    }
-    machine::pin(&before);
 }
 
 #[cfg(test)]
