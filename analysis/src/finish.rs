@@ -4,7 +4,7 @@ use trace::{Class, Mode, RowKey, Trailer, outside_names};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
-use crate::lanes::{self, LaneState, Watched, Window, pct};
+use crate::lanes::{self, Cell, Watched, Window, pct};
 use crate::nodes::{self, Durations};
 use crate::pass::{Account, Summariser};
 use crate::period::{self, Finder, Period};
@@ -195,6 +195,7 @@ fn sources(
     durations: &Durations,
 ) -> (Vec<SourceRow>, Vec<Vec<Bin>>) {
     let mut finder = Finder::new();
+    let by_row = by_row(pass);
     let mut rows: Vec<(SourceRow, &Distribution)> = Vec::new();
     for (index, row) in pass.rows.rows.iter().enumerate() {
         if row.count + row.continued == 0 {
@@ -203,9 +204,10 @@ fn sources(
         let mut members = row.members.iter();
         let first = members.find_map(|&id| contents.sources.get(id as usize));
         let Some(first) = first else { continue };
-        let period = row_period(pass, index, first.class, &mut finder)
+        let cells = &by_row[index];
+        let period = row_period(pass, cells, first.class, &mut finder)
             .filter(|period| row.count as f64 * period.period_ns >= LASTING * duration_ns as f64);
-        let per_lane = per_lane(pass, index);
+        let per_lane = per_lane(cells);
         let RowKey { class, name, unit, own } = row.key(first);
         let source = SourceRow {
             class,
@@ -244,28 +246,49 @@ fn per_cpu(pass: &Summariser, row: &Row) -> Vec<CpuPart> {
     parts
 }
 
-fn per_lane(pass: &Summariser, row: usize) -> Vec<LanePart> {
-    let cells = pass.lanes.iter().filter_map(|(&lane, s)| Some((lane, s.cells.get(row)?.part)));
-    cells
-        .filter(|(_, p)| p.count > 0 || p.cost_ns > 0)
-        .map(|(lane, p)| LanePart { lane, count: p.count, cost_ns_total: p.cost_ns })
-        .collect()
+/// A row on the lanes that it occurs on.
+type Cells<'a> = Vec<(u32, &'a Cell)>;
+
+/// All lanes are gone through once: there may be as many rows as lanes.
+fn by_row(pass: &Summariser) -> Vec<Cells<'_>> {
+    let mut by_row = vec![Vec::new(); pass.rows.rows.len()];
+    for (&lane, state) in &pass.lanes {
+        for (cells, cell) in by_row.iter_mut().zip(&state.cells) {
+            if cell.part.count > 0 || cell.part.cost_ns > 0 {
+                cells.push((lane, cell));
+            }
+        }
+    }
+    by_row
+}
+
+fn per_lane(cells: &Cells<'_>) -> Vec<LanePart> {
+    let part = |&(lane, cell): &(u32, &Cell)| LanePart {
+        lane,
+        count: cell.part.count,
+        cost_ns_total: cell.part.cost_ns,
+    };
+    cells.iter().map(part).collect()
 }
 
 /// The period of a row: what at least half of the tested lanes agree on. A thread that moves between
 /// CPUs shows no period on them, or a different one on each; its events of all lanes together are
 /// tested then. (Not so for interrupts: the ticks of several CPUs together have no period of their
 /// own.)
-fn row_period(pass: &Summariser, row: usize, class: Class, finder: &mut Finder) -> Option<Period> {
-    let starts = |lane: &LaneState| lane.cells.get(row).map_or(0, |c| c.starts.len());
-    let mut lanes: Vec<&LaneState> =
-        pass.lanes.values().filter(|l| starts(l) >= period::MIN_EVENTS).collect();
-    lanes.sort_by_key(|l| std::cmp::Reverse(starts(l)));
+fn row_period(
+    pass: &Summariser,
+    cells: &Cells<'_>,
+    class: Class,
+    finder: &mut Finder,
+) -> Option<Period> {
+    let starts = cells.iter().map(|(_, cell)| cell.starts.as_slice());
+    let mut lanes: Vec<&[u64]> = starts.filter(|s| s.len() >= period::MIN_EVENTS).collect();
+    lanes.sort_by_key(|starts| std::cmp::Reverse(starts.len()));
     lanes.truncate(LANES_TESTED);
     let tested = lanes.len();
     let found: Vec<Period> = lanes
         .iter()
-        .filter_map(|l| finder.find(&l.cells.get(row)?.starts))
+        .filter_map(|starts| finder.find(starts))
         // A period on any of the lanes would have been taken: the bound covers all of them.
         .map(|p| Period { p_value: (p.p_value * tested as f64).min(1.0), ..p })
         .collect();
@@ -276,18 +299,14 @@ fn row_period(pass: &Summariser, row: usize, class: Class, finder: &mut Finder) 
         }
     }
     let moves = matches!(class, Class::Thread | Class::Kthread);
-    if moves { finder.find(&merged(pass, row)?) } else { None }
+    if moves { finder.find(&merged(pass, cells)?) } else { None }
 }
 
 /// The start times of a row on all lanes, as far as every lane has kept them. None when there is
 /// but one lane.
-fn merged(pass: &Summariser, row: usize) -> Option<Vec<u64>> {
-    let lists: Vec<&[u64]> = pass
-        .lanes
-        .values()
-        .filter_map(|l| Some(l.cells.get(row)?.starts.as_slice()))
-        .filter(|s| !s.is_empty())
-        .collect();
+fn merged(pass: &Summariser, cells: &Cells<'_>) -> Option<Vec<u64>> {
+    let lists = cells.iter().map(|(_, cell)| cell.starts.as_slice());
+    let lists: Vec<&[u64]> = lists.filter(|starts| !starts.is_empty()).collect();
     if lists.len() < 2 {
         return None;
     }
