@@ -131,3 +131,14 @@ fn a_file_that_cannot_be_written_is_refused_before_the_work() {
         refused(&[&collective[..], &runs[..], option].concat(), &[expected]);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn who_cannot_be_told_is_no_reason_to_fail() {
+    let damaged = damaged("input-untold.detour");
+    let nowhere = fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let mut export = std::process::Command::new(env!("CARGO_BIN_EXE_detour"));
+    export.args(["export", &damaged, "--to", "csv"]).stderr(nowhere);
+    let output = export.output().expect("ran");
+    assert!(output.status.success() && !output.stdout.is_empty(), "{:?}", output.status);
+}

@@ -44,7 +44,7 @@ fn check(what: &str, state: State, found: impl Into<String>, remedy: Option<&str
 
 /// Runs every check. Loads and attaches the programs for a moment where that is allowed.
 pub fn examine() -> Vec<Check> {
-    let mut checks = vec![kernel(), privileges(), btf()];
+    let mut checks = vec![kernel(), privileges(), pids(), btf()];
     checks.extend(hook_checks());
     checks.extend([
         clock(),
@@ -83,6 +83,18 @@ fn privileges() -> Check {
             "sudo detour ..., or: sudo setcap cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v detour)",
         ),
     )
+}
+
+fn pids() -> Check {
+    match machine::has_kernels_pids() {
+        true => check("PID namespace", State::Ok, "the kernel's own", None),
+        false => check(
+            "PID namespace",
+            State::Missing,
+            "one of its own: the probe works, names do not",
+            Some("start the container with --pid=host"),
+        ),
+    }
 }
 
 fn btf() -> Check {

@@ -69,6 +69,14 @@ pub fn is_alive(tid: u32) -> bool {
     task.is_some_and(|task| rustix::process::test_kill_process(task) != Err(Errno::SRCH))
 }
 
+/// Whether the numbers of processes are the kernel's own here. A container has its own, and the kernel
+/// side would name the wrong ones.
+pub fn has_kernels_pids() -> bool {
+    // The number of the first namespace is fixed. Where nobody says, it is the usual case.
+    let here = fs::read_link("/proc/self/ns/pid");
+    here.map_or(true, |here| here.as_os_str() == "pid:[4026531836]")
+}
+
 /// Whether a process has a thread that can run: one that has ended is there until its parent asks, and
 /// a leader that has ended leaves its threads behind.
 pub fn runs(pid: u32) -> bool {

@@ -64,6 +64,11 @@ pub enum RecordError {
         "without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf"
     )]
     NothingToRecord,
+    #[error(
+        "this is a PID namespace of its own, as containers have: the kernel knows the threads in it by \
+         other numbers. Start the container with --pid=host"
+    )]
+    PidNamespace,
     #[error("process {0} does not exist")]
     NoProcess(u32),
     #[error("{0} is not a cgroup: give a directory below the cgroup v2 mount point")]
@@ -506,9 +511,13 @@ fn load(
     remarks: &mut Vec<String>,
 ) -> Result<Option<Bpf>, RecordError> {
     let wanted = bpf::Options { watched: measured, ring_bytes: ring_bytes(measured) };
-    match Bpf::load(&wanted) {
+    let loaded = match machine::has_kernels_pids() {
+        true => Bpf::load(&wanted).map_err(RecordError::from),
+        false => Err(RecordError::PidNamespace),
+    };
+    match loaded {
         Ok(bpf) => Ok(Some(bpf)),
-        Err(error) if options.no_probe || options.program.is_some() => Err(error.into()),
+        Err(error) if options.no_probe || options.program.is_some() => Err(error),
         Err(error) => {
             remarks.push(format!("recorded with the probe alone, sources have no names: {error}"));
             Ok(None)

@@ -237,4 +237,17 @@ mod tests {
         assert_eq!(kind("version", "/proc"), Err(ErrorKind::PermissionDenied));
         assert!(kind("", directory).is_err());
     }
+
+    #[test]
+    fn a_script_is_there_when_its_interpreter_is() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = env::temp_dir().join(format!("detour-script-{}", std::process::id()));
+        for (first, there) in [("#!/nowhere/sh -e", false), ("#! /proc/self/exe", true), ("", true)]
+        {
+            fs::write(&file, format!("{first}\nexit 1\n")).expect("written");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("changed");
+            assert_eq!(is_executable(&file).is_ok(), there, "{first}");
+        }
+        fs::remove_file(&file).expect("removed");
+    }
 }
