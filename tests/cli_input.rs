@@ -142,3 +142,26 @@ fn who_cannot_be_told_is_no_reason_to_fail() {
     let output = export.output().expect("ran");
     assert!(output.status.success() && !output.stdout.is_empty(), "{:?}", output.status);
 }
+
+#[test]
+fn what_one_recording_could_not_see_is_said() {
+    let file = |name: &str, threshold: u64, shortest: u64| {
+        let detours: Vec<String> =
+            (1..=1000).map(|i| format!("[{},{}]", i * 1_000_000, shortest + i % 7)).collect();
+        let path = scratch(name);
+        let text = format!(
+            "{{\"runs\":[{{\"threshold_ns\":{threshold},\"span_ns\":1001000000,\"detours\":[{}]}}]}}",
+            detours.join(",")
+        );
+        fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let (fine, coarse) = (file("fine.json", 120, 500), file("coarse.json", 2_000, 2_500));
+    let simulation = ["--ranks", "4", "--runs", "2", "-q"];
+    let note = "Detours were seen from 120 ns on before, from 2 us on after";
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let apart = words(stdout(&[&["diff", &fine, &coarse][..], &simulation].concat()));
+    assert!(apart.replace("2.00 us", "2 us").contains(note), "{apart}");
+    let alike = words(stdout(&[&["diff", &fine, &fine][..], &simulation].concat()));
+    assert!(!alike.contains("Detours were seen"), "{alike}");
+}

@@ -359,6 +359,11 @@ fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
     );
     let text = stdout(&[&["diff", &whole, &part], &small[..]].concat());
     assert!(text.contains("The recording after, or a part of it, is cut off or damaged"), "{text}");
+    for (trace, cut) in [(&whole, false), (&part, true)] {
+        let report: Value =
+            serde_json::from_str(&stdout(&["report", trace, "--json"])).expect("JSON");
+        assert_eq!(report["truncated"].is_string(), cut, "{}", report["truncated"]);
+    }
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub struct Recording {
     /// CPUs or threads.
     pub lanes: usize,
     pub noise_pct: Interval,
+    /// From what length on detours were seen on all CPUs, where that is known.
+    pub threshold_ns: Option<f64>,
     pub truncated: bool,
 }
 
@@ -130,6 +132,7 @@ fn recording(rates: &Rates, noise_pct: Interval) -> Recording {
         watched_s: rates.watched_s,
         lanes: rates.lanes,
         noise_pct,
+        threshold_ns: rates.threshold_ns,
         truncated: rates.truncated,
     }
 }
@@ -291,6 +294,7 @@ mod tests {
                     cells: cells(&counts),
                 })
                 .collect(),
+            threshold_ns: None,
             truncated: false,
         }
     }

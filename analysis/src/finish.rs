@@ -78,7 +78,11 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         truncated: contents
             .truncated
             .map(str::to_owned)
-            .or_else(|| trailer.is_none().then(|| "the recording has no end".to_owned())),
+            .or_else(|| trailer.is_none().then(|| "the recording has no end".to_owned()))
+            .or_else(|| {
+                let cut_off = manifest.nodes.iter().find(|node| node.lost.is_none())?;
+                Some(format!("the recording of {} has no end", cut_off.host))
+            }),
     };
     let [short, long] = &pass.outside;
     let outside = costs::together(short.costs.bins(), long.costs.bins());

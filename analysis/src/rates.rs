@@ -3,7 +3,7 @@
 //!
 //! Counted as in the summary: one row per source, and two for what is outside the kernel. Memory grows with rows and blocks of time, not with events.
 
-use trace::{Block, BlockInfo, Class, RecordFlags, RowKey, Source};
+use trace::{Block, BlockInfo, Class, Lane, RecordFlags, RowKey, Source};
 
 use crate::Contents;
 use crate::finish::basis;
@@ -52,6 +52,8 @@ pub struct Rates {
     /// Everything that was lost.
     pub total: Vec<Cell>,
     pub sources: Vec<SourceRates>,
+    /// From what length on detours were seen on all CPUs, where that is known.
+    pub threshold_ns: Option<f64>,
     /// The recording, or that of one of its nodes or lanes, ends early.
     pub truncated: bool,
 }
@@ -167,12 +169,22 @@ impl RateCounter {
             cost_basis,
             total,
             sources,
+            threshold_ns: threshold_ns(contents),
             truncated: contents.truncated.is_some()
                 || contents.trailer.is_none()
                 || manifest.nodes.iter().any(|node| node.lost.is_none())
                 || self.windows.iter().any(ends_early),
         }
     }
+}
+
+fn threshold_ns(contents: &Contents<'_>) -> Option<f64> {
+    let of_lane = |(id, lane): (u32, &Lane)| {
+        let &Lane::Cpu { cpu } = lane else { return None };
+        let settings = contents.manifest.cpus_of(id).iter().find(|settings| settings.cpu == cpu);
+        settings.map(|settings| settings.threshold_ns).filter(|ns| *ns > 0.0)
+    };
+    (0..).zip(contents.lanes).filter_map(of_lane).max_by(f64::total_cmp)
 }
 
 /// The window of each lane; where the trailer does not say, what there is of blocks does.

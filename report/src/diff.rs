@@ -247,6 +247,19 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
             before.lanes, after.lanes
         ));
     }
+    // That of a recording is a multiple of what its probe's look at the clock took; it varies a little.
+    let apart = |a: f64, b: f64| a.max(b) > 1.1 * a.min(b);
+    if let (Some(a), Some(b)) = (before.threshold_ns, after.threshold_ns)
+        && apart(a, b)
+    {
+        lines.push(format!(
+            "Detours were seen from {} on before, from {} on after: shorter ones count on one side only, \
+             and what is made of them appeared, vanished or changed for that reason alone. Record both \
+             with the same length (-T 1us).",
+            time(a),
+            time(b)
+        ));
+    }
     let other = |what: &str, a: &str, b: &str| {
         (a != b).then(|| format!("The {what} differs: {} before, {} after.", safe(a), safe(b)))
     };

@@ -21,6 +21,10 @@ use crate::writer::Writer;
 pub enum MergeError {
     #[error("{file} is several nodes' trace already: merge the traces of single nodes")]
     Merged { file: String },
+    #[error(
+        "{one} and {other} say neither whose nor when they are: they cannot be told apart as nodes"
+    )]
+    Nameless { one: String, other: String },
     #[error("{one} and {other} are both of {host}, started at the same moment: leave one out")]
     Twice { one: String, other: String, host: String },
     #[error("{one} and {other} are of different jobs, {one_job} and {other_job}")]
@@ -84,6 +88,9 @@ fn check<R>(traces: &[Reader<R>]) -> Result<(), MergeError> {
         let begin = (this.host.as_str(), this.started_unix_s.to_bits(), this.started_monotonic_ns);
         if let Some(before) = seen.insert(begin, trace) {
             let (one, host) = (before.name().to_owned(), this.host.clone());
+            if host.is_empty() {
+                return Err(MergeError::Nameless { one, other });
+            }
             return Err(MergeError::Twice { one, other, host });
         }
     }

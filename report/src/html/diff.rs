@@ -145,6 +145,7 @@ mod tests {
             watched_s: 1.0,
             lanes: 1,
             noise_pct: Interval::default(),
+            threshold_ns: None,
             truncated: true,
         };
         let change = Change {

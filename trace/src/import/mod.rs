@@ -70,8 +70,10 @@ impl ImportedRun {
 
     /// Time lost, nanoseconds.
     pub fn lost_ns(&self) -> f64 {
-        let known: f64 = self.detours.iter().map(|(_, length)| length).sum();
-        known + self.distribution.iter().map(|&(length, count)| length * count as f64).sum::<f64>()
+        let known = self.detours.iter().map(|&(_, length)| length);
+        let counted = self.distribution.iter().map(|&(length, count)| length * count as f64);
+        // From 0 on: the sum of no numbers at all is -0.
+        known.chain(counted).fold(0.0, |sum, ns| sum + ns)
     }
 
     /// Share of the measured time that was lost, per cent; 0 where no time was measured.
