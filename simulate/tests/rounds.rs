@@ -254,6 +254,21 @@ fn a_rank_delayed_between_two_barriers_makes_rank_three_leave_last() {
 }
 
 #[test]
+fn a_rank_alone_that_does_nothing_waits_for_no_detour() {
+    let timeline = Timeline::new([(200, 100)], 1_000).unwrap();
+    let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Given(vec![210])).unwrap();
+    let noise = noise.repeating(true);
+    let alone = job("dissemination", Op::Allreduce, 1, 0, Params::named("cnl").unwrap());
+    let mut scratch = Scratch::keeping_ends();
+    for (compute, end) in [(5, 95), (0, 0)] {
+        let job = alone.clone().repeated(1, compute).unwrap();
+        assert_eq!(run(&job, &noise.run(0, 0), &mut scratch), Ok(end));
+        run_general(&job, &noise.run(0, 0), &mut scratch).unwrap();
+        assert_eq!(scratch.ends(), [end]);
+    }
+}
+
+#[test]
 fn runs_that_are_longer_than_the_trace_or_than_time_itself_are_refused() {
     let cnl = Params::named("cnl").unwrap();
     let timeline = Timeline::new([(5_000_000, 1_000_000)], 50_000_000).unwrap();

@@ -185,9 +185,12 @@ fn run_in(
             tiles::run(&planned, noise, state)?;
             after(&state.time, planned.last().copied());
         }
-        // A single rank: compute is all there is.
+        // A single rank: compute is all there is. Who does nothing waits for no detour.
         None => {
-            state.begin(job.lonely_compute(), noise, true)?;
+            match job.lonely_compute() {
+                0 => state.time.fill(0),
+                compute => state.begin(compute, noise, true)?,
+            }
             after(&state.time, None);
         }
     }
