@@ -2,7 +2,7 @@
 
 use simulate::{
     event::{
-        EventError, Options, Outcome, Reason, Rules, Schedule, ScheduleBuilder, WILDCARD, run,
+        EventError, OpId, Options, Outcome, Reason, Rules, Schedule, ScheduleBuilder, WILDCARD, run,
     },
     loggops::Params,
     noise::{Model, Noise, Offsets, Timeline},
@@ -179,14 +179,19 @@ fn two_large_sends_to_each_other_are_a_deadlock_with_its_circle() {
     ));
 }
 
+/// Two calcs, of which the first depends so on the second, which requires it.
+fn circle(depends: fn(&mut ScheduleBuilder, OpId, OpId)) -> EventError {
+    let schedule = build(&[&|b| {
+        let (a, c) = (b.calc(1, 0), b.calc(1, 0));
+        depends(b, a, c);
+        b.requires(c, a);
+    }]);
+    exact(&schedule).unwrap_err()
+}
+
 #[test]
 fn a_circle_of_dependencies_is_named() {
-    let error = exact(&build(&[&|b| {
-        let (a, c) = (b.calc(1, 0), b.calc(1, 0));
-        b.requires(a, c);
-        b.requires(c, a);
-    }]))
-    .unwrap_err();
+    let error = circle(ScheduleBuilder::requires);
     assert_eq!(
         error.to_string(),
         "deadlock: rank 0, operation 0 (l1: calc 1 ps) requires rank 0, operation 1 \
@@ -253,12 +258,7 @@ fn who_took_the_message_of_another_is_told() {
 
 #[test]
 fn a_circle_of_starts_is_said_as_it_was_written() {
-    let error = exact(&build(&[&|b| {
-        let (a, c) = (b.calc(1, 0), b.calc(1, 0));
-        b.irequires(a, c);
-        b.requires(c, a);
-    }]))
-    .unwrap_err();
+    let error = circle(ScheduleBuilder::irequires);
     assert_eq!(
         error.to_string(),
         "deadlock: rank 0, operation 0 (l1: calc 1 ps) irequires rank 0, operation 1 \

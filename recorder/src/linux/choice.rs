@@ -4,7 +4,7 @@ use crate::{
     cpulist::{self, CpuSet},
     machine,
     options::Options,
-    record::RecordError,
+    record_error::RecordError,
 };
 
 /// CPUs to measure and CPUs for the recorder's own threads.

@@ -1,7 +1,7 @@
 //! Facts about this machine: CPUs and who may use them, isolation, clocks, names. All from /proc and
 //! /sys; what is not there is empty, not an error.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, io, path::Path};
 
 use rustix::{
     io::Errno,
@@ -47,6 +47,24 @@ pub fn pin(cpus: &CpuSet) -> bool {
         set.set(cpu as usize);
     }
     sched_setaffinity(None, &set).is_ok()
+}
+
+/// Whether the calling thread goes before ordinary ones.
+pub fn is_real_time() -> bool {
+    // SAFETY: no pointers; 0 is the calling thread.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    let policy = policy as i32 & !libc::SCHED_RESET_ON_FORK;
+    [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
+}
+
+/// How the calling thread is scheduled from now on.
+pub fn set_policy(policy: i32, priority: u32) -> io::Result<()> {
+    // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
+    let priority = priority as i32;
+    let call = libc::SYS_sched_setscheduler;
+    // SAFETY: the pointer is to a live value; 0 is the calling thread.
+    let result = unsafe { libc::syscall(call, 0, policy, &raw const priority) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Whether a thread may run where it should and nowhere else. A cpuset that loses the CPU, or a CPU

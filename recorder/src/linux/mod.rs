@@ -28,6 +28,7 @@ pub mod probe;
 pub(crate) mod probes;
 pub(crate) mod program;
 pub(crate) mod record;
+pub(crate) mod record_error;
 pub(crate) mod rules;
 pub(crate) mod self_test;
 pub(crate) mod sent;
@@ -41,4 +42,5 @@ pub(crate) mod threads;
 
 pub use own_cost::OwnCost;
 pub use probes::PROBE_THREAD;
-pub use record::{Outcome, RecordError, Watch, record};
+pub use record::{Outcome, Watch, record};
+pub use record_error::RecordError;

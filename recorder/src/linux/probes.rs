@@ -155,11 +155,11 @@ impl Thread {
         }
         match self.fifo {
             Some(priority) => {
-                set_policy(libc::SCHED_FIFO, priority).map_err(ProbesError::Fifo)?;
+                machine::set_policy(libc::SCHED_FIFO, priority).map_err(ProbesError::Fifo)?;
             }
             // Whoever started the recorder so did not ask for loops on all CPUs that nothing interrupts.
-            None if is_real_time() => {
-                set_policy(libc::SCHED_OTHER, 0).map_err(ProbesError::RealTime)?;
+            None if machine::is_real_time() => {
+                machine::set_policy(libc::SCHED_OTHER, 0).map_err(ProbesError::RealTime)?;
             }
             None => {}
         }
@@ -181,21 +181,4 @@ impl Thread {
 fn histogram(cost: &TimerCost, ticks_per_ns: f64) -> Vec<(f64, u64)> {
     let seen = cost.histogram.iter().enumerate().filter(|(_, count)| **count > 0);
     seen.map(|(ticks, &count)| (ticks as f64 / ticks_per_ns, count)).collect()
-}
-
-/// Whether the calling thread goes before ordinary ones.
-pub fn is_real_time() -> bool {
-    // SAFETY: no pointers; 0 is the calling thread.
-    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    let policy = policy as i32 & !libc::SCHED_RESET_ON_FORK;
-    [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
-}
-
-pub fn set_policy(policy: i32, priority: u32) -> std::io::Result<()> {
-    // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
-    let priority = priority as i32;
-    let call = libc::SYS_sched_setscheduler;
-    // SAFETY: the pointer is to a live value; 0 is the calling thread.
-    let result = unsafe { libc::syscall(call, 0, policy, &raw const priority) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

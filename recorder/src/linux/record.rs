@@ -11,13 +11,12 @@ use std::{
 };
 
 use detour_abi::CpuState;
-use thiserror::Error;
-use trace::{Entries, Manifest, TraceError, Trailer};
+use trace::{Entries, Manifest, Trailer};
 
 use crate::{
     account::{self, Counted},
     assemble::{Assembled, Assembler, Probed, Subject},
-    bpf::{self, Bpf, BpfError, Wanted},
+    bpf::{self, Bpf, Wanted},
     choice,
     clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
     cpulist::CpuSet,
@@ -30,56 +29,13 @@ use crate::{
     output::Output,
     privileges,
     probe::Jump,
-    probes::{self, Probe, ProbesError},
+    probes::{self, Probe},
+    record_error::RecordError,
     start, subject,
     switcher::Switcher,
     targets::{Target, Targets},
     threads::{Stopped, Threads},
 };
-
-#[derive(Debug, Error)]
-pub enum RecordError {
-    #[error("CPU {cpu} does not exist or is offline; online are {online}")]
-    UnknownCpu { cpu: u32, online: String },
-    #[error(
-        "CPU {cpu} is outside the cpuset of this process, which may use {allowed}: \
-         choose among those with -c, or widen the cpuset"
-    )]
-    OutsideCpuset { cpu: u32, allowed: String },
-    #[error("CPU {0} cannot be measured and do the housekeeping: take it out of -c or of -H")]
-    BothWays(u32),
-    #[error(
-        "--fifo on every CPU would lock the machine up: leave one for everything else, with -c or -H"
-    )]
-    FifoEverywhere,
-    #[error("no CPU is left to measure: -H takes all that this process may use")]
-    NothingToMeasure,
-    #[error(transparent)]
-    Bpf(#[from] BpfError),
-    #[error(transparent)]
-    Probes(#[from] ProbesError),
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    #[error(
-        "without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf"
-    )]
-    NothingToRecord,
-    #[error(
-        "this is a PID namespace of its own, as containers have: the kernel knows the threads in it by \
-         other numbers. Start the container with --pid=host"
-    )]
-    PidNamespace,
-    #[error("process {0} does not exist")]
-    NoProcess(u32),
-    #[error("{0} is not a cgroup: give a directory below the cgroup v2 mount point")]
-    NoCgroup(String),
-    #[error("cannot run {command}: {source}")]
-    Command { command: String, source: std::io::Error },
-    #[error("cannot start the recorder's threads: {0}")]
-    Thread(std::io::Error),
-    #[error("the writer's thread broke; the file holds what was written before")]
-    WriterBroke,
-}
 
 /// How a recording went.
 #[derive(Debug)]
@@ -186,7 +142,7 @@ impl Session {
                     .min(prev_power_of_two(budget as usize / size_of::<Jump>())),
                 ticks_per_ns: slope,
             };
-            if options.fifo.is_none() && probes::is_real_time() {
+            if options.fifo.is_none() && machine::is_real_time() {
                 remarks.push(
                     "started with real-time priority: the probes run without (--fifo is for them)"
                         .to_owned(),

@@ -18,7 +18,8 @@ use rustix::{
 };
 
 use crate::{
-    cgroups::Cgroups, machine, options::ProgramOption, record::RecordError, rules, targets::Target,
+    cgroups::Cgroups, machine, options::ProgramOption, record_error::RecordError, rules,
+    targets::Target,
 };
 
 /// The threads that were asked for; an error when there are none such.
@@ -133,6 +134,12 @@ pub fn wait(
     mut child: Option<&mut Child>,
 ) -> Option<i32> {
     let start = Instant::now();
+    let cgroup = match target {
+        Some(Target::Cgroup(path)) => {
+            Cgroups::of_this_machine().root().map(|root| root.join(path.trim_start_matches('/')))
+        }
+        _ => None,
+    };
     loop {
         let passed = start.elapsed();
         let something_left = look(passed);
@@ -143,9 +150,7 @@ pub fn wait(
         }
         let there = match target {
             Some(Target::Pids(pids)) => pids.iter().any(|&pid| machine::runs(pid)),
-            Some(Target::Cgroup(path)) => Cgroups::of_this_machine()
-                .root()
-                .is_none_or(|root| root.join(path.trim_start_matches('/')).is_dir()),
+            Some(Target::Cgroup(_)) => cgroup.as_ref().is_none_or(|cgroup| cgroup.is_dir()),
             Some(Target::Children) | None => true,
         };
         if !there {

@@ -11,7 +11,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::{cpulist::CpuSet, machine, privileges, probes};
+use crate::{cpulist::CpuSet, machine, privileges};
 
 const PRIORITY: u32 = 99;
 
@@ -28,7 +28,7 @@ impl Switcher {
         let thread =
             std::thread::Builder::new().name("detour-switch".to_owned()).spawn(move || {
                 // Without it, it takes until the CPU's owner has had its turn.
-                let _ = probes::set_policy(libc::SCHED_FIFO, PRIORITY);
+                let _ = machine::set_policy(libc::SCHED_FIFO, PRIORITY);
                 privileges::give_up();
                 let home = machine::allowed();
                 for cpus in asked {
