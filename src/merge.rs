@@ -1,7 +1,6 @@
 //! `detour merge`: shares of a simulation become one result, traces of a job's nodes one trace.
 
 use std::{
-    cell::Cell,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -10,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use trace::{Manifest, Overwrite, Reader, Writer};
+use trace::{Manifest, Merge, Overwrite, Reader, Writer};
 
 use crate::{Verbosity, cli, record, results, simulate::shard};
 
@@ -36,24 +35,15 @@ pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
 }
 
 fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
-    let mut traces = Vec::new();
-    for path in &options.files {
-        traces.push(Reader::open(path)?);
-    }
-    let job = traces.iter().find_map(|trace| trace.manifest().job_id.clone());
-    let path = output(options.output.as_deref(), job.as_deref());
+    let open = |path: &PathBuf| Reader::open(path);
+    let merge = Merge::read(&options.files, open)?;
+    let path = output(options.output.as_deref(), merge.manifest().job_id.as_deref());
     results::not_over(&options.files, &path)?;
-    let created = Cell::new(false);
-    let create = |manifest: &Manifest| {
-        let writer = Writer::create(&path, Overwrite::Yes, manifest)?;
-        created.set(true);
-        Ok(writer)
-    };
-    let merged = trace::merge(&traces, create);
-    // A part of the job must not be taken for all of it.
-    if merged.is_err() && created.get() {
-        let _ = fs::remove_file(&path);
-    }
+    let merged = Writer::create(&path, Overwrite::Yes, merge.manifest()).map_err(Into::into);
+    let merged = merged.and_then(|writer| {
+        // A part of the job must not be taken for all of it.
+        merge.write(open, writer).inspect_err(|_| drop(fs::remove_file(&path)))
+    });
     let manifest = merged.with_context(|| format!("cannot merge into {}", path.display()))?;
     let skew_s = skew(&manifest);
     if options.json {

@@ -6,7 +6,9 @@
 //! distribution is its standard deviation), and never less than chance alone gives: for a rate, that
 //! of as many events that know nothing of each other; for a share, [`FINEST_PCT`].
 
-use trace::{Class, Node};
+use std::ops::Range;
+
+use trace::{Class, Node, node_index};
 
 use crate::lanes::{Watched, pct};
 use crate::summary::{CostBasis, Measure, NodeRow, Outlier, SourceRow};
@@ -20,7 +22,7 @@ pub const FEWEST: usize = 3;
 
 pub(crate) fn rows(nodes: &[Node], watched: &[Watched<'_>], basis: CostBasis) -> Vec<NodeRow> {
     let row = |node: &Node| {
-        let lanes = || lanes_of(node, watched);
+        let lanes = || lanes_of(node, watched).iter();
         let states = || lanes().filter_map(|w| w.state);
         let window_ns = lanes().map(|w| w.window.len_ns()).fold(0, u64::saturating_add);
         let taken = states().map(|s| s.taken_ns(basis)).fold(0, u64::saturating_add);
@@ -52,9 +54,7 @@ impl Durations {
     pub(crate) fn new(nodes: &[Node], watched: &[Watched<'_>]) -> Durations {
         let mut node_of = vec![0; watched.len()];
         for (index, node) in nodes.iter().enumerate() {
-            let first = (node.first_lane as usize).min(node_of.len());
-            let lanes = node_of[first..].iter_mut().take(node.lanes as usize);
-            lanes.for_each(|node_of| *node_of = index);
+            node_of[lane_range(node, watched.len())].fill(index);
         }
         let mut ends = vec![None; nodes.len().max(1)];
         for (watched, &node) in watched.iter().zip(&node_of) {
@@ -83,11 +83,14 @@ impl Durations {
     }
 }
 
-fn lanes_of<'a, 'w>(
-    node: &'a Node,
-    watched: &'a [Watched<'w>],
-) -> impl Iterator<Item = &'a Watched<'w>> {
-    (0u32..).zip(watched).filter(|(lane, _)| node.has(*lane)).map(|(_, watched)| watched)
+fn lanes_of<'a, 'w>(node: &Node, watched: &'a [Watched<'w>]) -> &'a [Watched<'w>] {
+    &watched[lane_range(node, watched.len())]
+}
+
+/// A node's lanes, as far as there are any: a damaged manifest may name others.
+fn lane_range(node: &Node, lanes: usize) -> Range<usize> {
+    let first = (node.first_lane as usize).min(lanes);
+    first..(first.saturating_add(node.lanes as usize)).min(lanes)
 }
 
 /// Nodes far from the others, the furthest first.
@@ -105,7 +108,7 @@ pub(crate) fn outliers(nodes: &[Node], rows: &[NodeRow], sources: &[SourceRow]) 
     for source in sources {
         let mut parts = vec![(0u64, 0u64); rows.len()];
         for part in &source.per_lane {
-            if let Some(node) = nodes.iter().position(|node| node.has(part.lane)) {
+            if let Some(node) = node_index(nodes, part.lane) {
                 parts[node].0 += part.count;
                 parts[node].1 = parts[node].1.saturating_add(part.cost_ns_total);
             }

@@ -18,7 +18,7 @@ mod writer;
 pub use create::{Overwrite, can_create, create};
 pub use error::TraceError;
 pub use manifest::*;
-pub use merge::{MergeError, merge};
+pub use merge::{Merge, MergeError};
 pub use model::*;
 pub use outside::{LONG_NS, outside_kind, outside_names};
 pub use reader::{BlockInfo, Blocks, Damage, Reader};

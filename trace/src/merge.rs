@@ -4,7 +4,7 @@
 //! lanes of different nodes are comparable as far as these clocks agree. Within a node nothing
 //! changes. Process ids are left out, since they mean nothing on another node.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{Read, Seek, Write};
 
 use thiserror::Error;
@@ -13,8 +13,8 @@ use crate::error::TraceError;
 use crate::manifest::{
     CpuSettings, Entries, Isolation, LaneTotals, Lost, Manifest, Mode, Node, Overhead, Trailer,
 };
-use crate::model::{LaneId, Source, SourceId};
-use crate::reader::Reader;
+use crate::model::{Lane, LaneId, Source, SourceId};
+use crate::reader::{Damage, Reader};
 use crate::writer::Writer;
 
 #[derive(Debug, Error)]
@@ -34,60 +34,137 @@ pub enum MergeError {
          costs cannot be compared"
     )]
     Modes { one: String, other: String, one_mode: Mode, other_mode: Mode },
+    #[error("{file} changed while it was merged: wait until its recording has ended")]
+    Changed { file: String },
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
 
-/// Joins the traces of nodes into the writer that `create` makes for their common manifest.
-pub fn merge<R: Read + Seek, W: Write>(
-    traces: &[Reader<R>],
-    create: impl FnOnce(&Manifest) -> Result<Writer<W>, TraceError>,
-) -> Result<Manifest, MergeError> {
-    check(traces)?;
-    let manifest = manifest(traces);
-    let mut writer = create(&manifest)?;
-    let numbers = sources(traces, &mut writer)?;
-    for ((trace, node), numbers) in traces.iter().zip(&manifest.nodes).zip(&numbers) {
-        for block in trace.blocks() {
-            let mut block = block?;
-            block.lane = LaneId(block.lane.0.saturating_add(node.first_lane));
-            for detour in &mut block.detours {
-                detour.start_ns = detour.start_ns.saturating_add(node.offset_ns);
-            }
-            for record in &mut block.records {
-                record.start_ns = record.start_ns.saturating_add(node.offset_ns);
-                // The reader has a row for every source of every block.
-                let number = numbers.get(record.source.0 as usize);
-                record.source = number.copied().unwrap_or(record.source);
-            }
-            writer.write_block(&block)?;
-        }
-    }
-    writer.finish(trailer(traces, &manifest.nodes))?;
-    Ok(manifest)
+/// The traces of a job's nodes, read once for what they say about themselves. Each is open only while
+/// it is read: a job may have more nodes than a process may have files.
+pub struct Merge<'a, I> {
+    inputs: &'a [I],
+    parts: Vec<Part>,
+    manifest: Manifest,
 }
 
-fn check<R>(traces: &[Reader<R>]) -> Result<(), MergeError> {
-    let mut seen: HashMap<(&str, u64, u64), &Reader<R>> = HashMap::new();
-    for trace in traces {
-        let (this, first) = (trace.manifest(), &traces[0]);
-        let (one, other) = (first.name().to_owned(), trace.name().to_owned());
+/// What is kept of a trace while it is closed.
+struct Part {
+    name: String,
+    manifest: Manifest,
+    lanes: u32,
+    trailer: Option<Trailer>,
+    truncated: Option<String>,
+    /// Damage is complete once all blocks have been read.
+    damage: Vec<Damage>,
+}
+
+impl<'a, I> Merge<'a, I> {
+    /// Reads all traces but for their events, and checks that they belong together.
+    pub fn read<R: Read + Seek>(
+        inputs: &'a [I],
+        open: impl Fn(&I) -> Result<Reader<R>, TraceError>,
+    ) -> Result<Merge<'a, I>, MergeError> {
+        let mut parts = Vec::new();
+        let mut lanes = Vec::new();
+        for input in inputs {
+            let trace = open(input)?;
+            lanes.extend_from_slice(trace.lanes());
+            parts.push(Part::of(&trace));
+        }
+        check(&parts)?;
+        let manifest = manifest(&parts, lanes);
+        Ok(Merge { inputs, parts, manifest })
+    }
+
+    /// Of all nodes together; what a writer for [`Merge::write`] is made with.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Joins the traces, one after the other.
+    pub fn write<R: Read + Seek, W: Write>(
+        mut self,
+        open: impl Fn(&I) -> Result<Reader<R>, TraceError>,
+        mut writer: Writer<W>,
+    ) -> Result<Manifest, MergeError> {
+        let mut sources = Sources::default();
+        for ((input, part), node) in
+            self.inputs.iter().zip(&mut self.parts).zip(&self.manifest.nodes)
+        {
+            let trace = open(input)?;
+            if !part.still_is(&trace) {
+                return Err(MergeError::Changed { file: part.name.clone() });
+            }
+            let numbers = sources.add(trace.sources(), &mut writer)?;
+            for block in trace.blocks() {
+                let mut block = block?;
+                block.lane = LaneId(block.lane.0.saturating_add(node.first_lane));
+                for detour in &mut block.detours {
+                    detour.start_ns = detour.start_ns.saturating_add(node.offset_ns);
+                }
+                for record in &mut block.records {
+                    record.start_ns = record.start_ns.saturating_add(node.offset_ns);
+                    // The reader has a row for every source of every block.
+                    let number = numbers.get(record.source.0 as usize);
+                    record.source = number.copied().unwrap_or(record.source);
+                }
+                writer.write_block(&block)?;
+            }
+            part.damage = trace.damaged_blocks();
+        }
+        writer.finish(trailer(&self.parts, &self.manifest.nodes))?;
+        Ok(self.manifest)
+    }
+}
+
+impl Part {
+    fn of<R>(trace: &Reader<R>) -> Part {
+        let mut manifest = trace.manifest().clone();
+        manifest.cpus = manifest.cpus.iter().map(settings).collect();
+        manifest.lanes = Vec::new();
+        Part {
+            name: trace.name().to_owned(),
+            manifest,
+            lanes: trace.lanes().len() as u32,
+            trailer: trace.trailer().cloned(),
+            truncated: trace.truncated().map(str::to_owned),
+            damage: Vec::new(),
+        }
+    }
+
+    /// Whether the file, opened again, is the same recording with the same lanes: a recorder may still
+    /// be writing to it.
+    fn still_is<R>(&self, trace: &Reader<R>) -> bool {
+        let (then, now) = (&self.manifest, trace.manifest());
+        self.lanes == trace.lanes().len() as u32
+            && then.host == now.host
+            && then.started_unix_s.to_bits() == now.started_unix_s.to_bits()
+            && then.started_monotonic_ns == now.started_monotonic_ns
+    }
+}
+
+fn check(parts: &[Part]) -> Result<(), MergeError> {
+    let mut seen: HashMap<(&str, u64, u64), &Part> = HashMap::new();
+    for part in parts {
+        let (this, first) = (&part.manifest, &parts[0]);
+        let (one, other) = (first.name.clone(), part.name.clone());
         if !this.nodes.is_empty() {
             return Err(MergeError::Merged { file: other });
         }
-        if first.manifest().mode != this.mode {
-            let (one_mode, other_mode) = (first.manifest().mode, this.mode);
+        if first.manifest.mode != this.mode {
+            let (one_mode, other_mode) = (first.manifest.mode, this.mode);
             return Err(MergeError::Modes { one, other, one_mode, other_mode });
         }
-        if let (Some(one_job), Some(other_job)) = (&first.manifest().job_id, &this.job_id)
+        if let (Some(one_job), Some(other_job)) = (&first.manifest.job_id, &this.job_id)
             && one_job != other_job
         {
             let (one_job, other_job) = (one_job.clone(), other_job.clone());
             return Err(MergeError::Jobs { one, other, one_job, other_job });
         }
         let begin = (this.host.as_str(), this.started_unix_s.to_bits(), this.started_monotonic_ns);
-        if let Some(before) = seen.insert(begin, trace) {
-            let (one, host) = (before.name().to_owned(), this.host.clone());
+        if let Some(before) = seen.insert(begin, part) {
+            let (one, host) = (before.name.clone(), this.host.clone());
             if host.is_empty() {
                 return Err(MergeError::Nameless { one, other });
             }
@@ -97,16 +174,15 @@ fn check<R>(traces: &[Reader<R>]) -> Result<(), MergeError> {
     Ok(())
 }
 
-fn manifest<R>(traces: &[Reader<R>]) -> Manifest {
-    let all = || traces.iter().map(Reader::manifest);
+fn manifest(parts: &[Part], lanes: Vec<Lane>) -> Manifest {
+    let all = || parts.iter().map(|part| &part.manifest);
     let begin = all().map(|m| m.started_unix_s).fold(f64::INFINITY, f64::min);
     // Other tools' files do not say when they began.
     let known = begin > 0.0;
     let mut nodes = Vec::new();
-    let mut lanes = Vec::new();
-    for trace in traces {
-        let this = trace.manifest();
-        let trailer = trace.trailer();
+    let mut first_lane = 0;
+    for part in parts {
+        let this = &part.manifest;
         nodes.push(Node {
             host: this.host.clone(),
             kernel: this.kernel.clone(),
@@ -116,12 +192,12 @@ fn manifest<R>(traces: &[Reader<R>]) -> Manifest {
                 true => ((this.started_unix_s - begin) * 1e9).round() as u64,
                 false => 0,
             },
-            first_lane: lanes.len() as u32,
-            lanes: trace.lanes().len() as u32,
-            cpus: this.cpus.iter().map(settings).collect(),
-            lost: trailer.map(|trailer| trailer.lost),
+            first_lane,
+            lanes: part.lanes,
+            cpus: this.cpus.clone(),
+            lost: part.trailer.as_ref().map(|trailer| trailer.lost),
         });
-        lanes.extend(trace.lanes().iter().cloned());
+        first_lane += part.lanes;
     }
     let same = |of: fn(&Manifest) -> &str| {
         let values: BTreeSet<&str> = all().map(of).collect();
@@ -132,13 +208,10 @@ fn manifest<R>(traces: &[Reader<R>]) -> Manifest {
         true => isolations.first().copied().cloned().unwrap_or_default(),
         false => Isolation::default(),
     };
-    let first = traces.first().map(|trace| trace.manifest().clone()).unwrap_or_default();
-    let mut hooks_missing = Vec::new();
-    for hook in all().flat_map(|m| &m.hooks_missing) {
-        if !hooks_missing.contains(hook) {
-            hooks_missing.push(hook.clone());
-        }
-    }
+    let first = parts.first().map(|part| part.manifest.clone()).unwrap_or_default();
+    let mut known_hooks = HashSet::new();
+    let hooks_missing =
+        all().flat_map(|m| &m.hooks_missing).filter(|hook| known_hooks.insert(*hook));
     let everywhere = |hook: &&String| all().all(|m| m.hooks_attached.contains(hook));
     Manifest {
         host: hosts(&nodes),
@@ -147,8 +220,8 @@ fn manifest<R>(traces: &[Reader<R>]) -> Manifest {
         job_id: all().find_map(|m| m.job_id.clone()),
         started_unix_s: if begin.is_finite() { begin } else { 0.0 },
         hooks_attached: first.hooks_attached.iter().filter(everywhere).cloned().collect(),
-        hooks_missing,
-        limits: said(traces, |trace| trace.manifest().limits.clone()),
+        hooks_missing: hooks_missing.cloned().collect(),
+        limits: said(parts, |part| part.manifest.limits.clone()),
         isolation,
         lanes,
         // Each node has its own.
@@ -178,17 +251,23 @@ fn hosts(nodes: &[Node]) -> String {
 }
 
 /// What nodes say in words: what all of them say once, everything else with who says it.
-fn said<R>(traces: &[Reader<R>], of: impl Fn(&Reader<R>) -> Vec<String>) -> Vec<String> {
-    let each: Vec<Vec<String>> = traces.iter().map(of).collect();
-    let by_all = |line: &String| each.iter().all(|lines| lines.contains(line));
+fn said(parts: &[Part], of: impl Fn(&Part) -> Vec<String>) -> Vec<String> {
+    let each: Vec<Vec<String>> = parts.iter().map(of).collect();
+    let mut nodes_saying: HashMap<&str, usize> = HashMap::new();
+    for lines in &each {
+        for line in lines.iter().collect::<HashSet<_>>() {
+            *nodes_saying.entry(line).or_default() += 1;
+        }
+    }
     let mut words: Vec<String> = Vec::new();
-    for (trace, lines) in traces.iter().zip(&each) {
+    let mut known: HashSet<String> = HashSet::new();
+    for (part, lines) in parts.iter().zip(&each) {
         for line in lines {
-            let line = match by_all(line) {
-                true => line.clone(),
-                false => format!("{}: {line}", trace.manifest().host),
+            let line = match nodes_saying.get(line.as_str()) {
+                Some(&nodes) if nodes == parts.len() => line.clone(),
+                _ => format!("{}: {line}", part.manifest.host),
             };
-            if !words.contains(&line) {
+            if known.insert(line.clone()) {
                 words.push(line);
             }
         }
@@ -196,34 +275,38 @@ fn said<R>(traces: &[Reader<R>], of: impl Fn(&Reader<R>) -> Vec<String>) -> Vec<
     words
 }
 
-/// Writes one table of sources; returns each trace's numbers in it.
-fn sources<R, W: Write>(
-    traces: &[Reader<R>],
-    writer: &mut Writer<W>,
-) -> Result<Vec<Vec<SourceId>>, TraceError> {
-    let mut known: HashMap<Source, SourceId> = HashMap::new();
-    let mut numbers = Vec::new();
-    for trace in traces {
-        let mut of_trace = Vec::new();
-        for source in trace.sources() {
+/// One table of sources for all traces.
+#[derive(Default)]
+struct Sources {
+    known: HashMap<Source, SourceId>,
+}
+
+impl Sources {
+    /// Writes the rows that are new; returns the trace's numbers in the common table.
+    fn add<W: Write>(
+        &mut self,
+        of_trace: &[Source],
+        writer: &mut Writer<W>,
+    ) -> Result<Vec<SourceId>, TraceError> {
+        let mut numbers = Vec::with_capacity(of_trace.len());
+        for source in of_trace {
             let source = Source { pids: Vec::new(), ..source.clone() };
-            let next = SourceId(known.len() as u32);
-            let id = *known.entry(source.clone()).or_insert(next);
+            let next = SourceId(self.known.len() as u32);
+            let id = *self.known.entry(source.clone()).or_insert(next);
             if id == next {
                 writer.add_source(id, &source)?;
             }
-            of_trace.push(id);
+            numbers.push(id);
         }
-        numbers.push(of_trace);
+        Ok(numbers)
     }
-    Ok(numbers)
 }
 
-fn trailer<R>(traces: &[Reader<R>], nodes: &[Node]) -> Trailer {
+fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
     let mut lanes = Vec::new();
     let mut lost = Lost::default();
-    for (trace, node) in traces.iter().zip(nodes) {
-        let Some(trailer) = trace.trailer() else { continue };
+    for (part, node) in parts.iter().zip(nodes) {
+        let Some(trailer) = &part.trailer else { continue };
         lanes.extend(trailer.lanes.iter().map(|totals| LaneTotals {
             lane: totals.lane.saturating_add(node.first_lane),
             from_ns: totals.from_ns.saturating_add(node.offset_ns),
@@ -232,7 +315,7 @@ fn trailer<R>(traces: &[Reader<R>], nodes: &[Node]) -> Trailer {
         }));
         lost = lost.and(&trailer.lost);
     }
-    let trailers = || traces.iter().filter_map(Reader::trailer);
+    let trailers = || parts.iter().filter_map(|part| part.trailer.as_ref());
     let overheads: Vec<&Overhead> = trailers().map(|trailer| &trailer.overhead).collect();
     let shares: Option<Vec<f64>> = overheads.iter().map(|overhead| overhead.cpu_pct).collect();
     let shares = shares.filter(|shares| !shares.is_empty());
@@ -257,18 +340,18 @@ fn trailer<R>(traces: &[Reader<R>], nodes: &[Node]) -> Trailer {
             cpu_pct: shares.map(|shares| shares.iter().sum::<f64>() / shares.len() as f64),
             reader_cpu_ns: sum(|overhead| overhead.reader_cpu_ns),
         },
-        remarks: said(traces, remarks),
+        remarks: said(parts, remarks),
     }
 }
 
 /// What happened while recording, and what is missing of the file.
-fn remarks<R>(trace: &Reader<R>) -> Vec<String> {
-    let mut remarks = trace.trailer().map(|trailer| trailer.remarks.clone()).unwrap_or_default();
-    if let Some(why) = trace.truncated() {
+fn remarks(part: &Part) -> Vec<String> {
+    let mut remarks = part.trailer.as_ref().map(|t| t.remarks.clone()).unwrap_or_default();
+    if let Some(why) = &part.truncated {
         remarks.push(format!("its recording is cut off, losses unknown: {why}"));
     }
-    if let [first, ..] = trace.damaged_blocks().as_slice() {
-        let count = trace.damaged_blocks().len();
+    if let [first, ..] = part.damage.as_slice() {
+        let count = part.damage.len();
         remarks.push(format!("{count} damaged blocks were left out; the first: {}", first.why));
     }
     remarks

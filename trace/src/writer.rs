@@ -15,7 +15,7 @@ use crate::create::{self, Overwrite};
 use crate::error::TraceError;
 use crate::format::columns::{self, Encoder};
 use crate::format::v1::{self, Footer, FrameHeader, IndexEntry, Kind, Summary};
-use crate::manifest::{LaneTotals, Manifest, Trailer};
+use crate::manifest::{LaneTotals, Manifest, Node, Trailer};
 use crate::model::{Block, Lane, LaneId, Source, SourceId};
 
 /// Events per block that give good compression; blocks of up to four times as many are accepted.
@@ -23,6 +23,9 @@ pub const BLOCK_EVENTS: usize = 1 << 16;
 
 /// Rows per frame of the tables of sources, lanes and totals: keeps a frame far below the size limit.
 const TABLE_ROWS_PER_FRAME: usize = 4096;
+
+/// A node has settings for each of its CPUs: several thousand CPUs fit.
+const NODES_PER_FRAME: usize = 32;
 
 type CutBack<W> = fn(&mut W, u64) -> io::Result<()>;
 
@@ -96,8 +99,27 @@ impl<W: Write> Writer<W> {
             lanes,
         };
         writer.send(&v1::header())?;
-        writer.write_json(Kind::Manifest, manifest)?;
+        writer.write_manifest(manifest)?;
         Ok(writer)
+    }
+
+    /// The lanes and nodes of so many that the manifest cannot hold them go into frames of their own.
+    fn write_manifest(&mut self, manifest: &Manifest) -> Result<(), TraceError> {
+        let json = to_json(Kind::Manifest.name(), manifest)?;
+        if json.len() <= v1::MAX_RAW {
+            return self.write_frame(Kind::Manifest, &json);
+        }
+        let mut rest = manifest.clone();
+        let lanes: Vec<(u32, Lane)> = (0..).zip(std::mem::take(&mut rest.lanes)).collect();
+        let nodes: Vec<(u32, Node)> = (0..).zip(std::mem::take(&mut rest.nodes)).collect();
+        self.write_json(Kind::Manifest, &rest)?;
+        for rows in lanes.chunks(TABLE_ROWS_PER_FRAME) {
+            self.write_json(Kind::Lanes, &rows)?;
+        }
+        for rows in nodes.chunks(NODES_PER_FRAME) {
+            self.write_json(Kind::Nodes, &rows)?;
+        }
+        Ok(())
     }
 
     /// Announces a source, or replaces what was said about it. In the file before the next block.

@@ -9,7 +9,7 @@ use std::io::Cursor;
 
 use trace::export::{ExportError, ExportFormat, export};
 use trace::import::{ImportOptions, Imported, import_bytes, runs_to_trace};
-use trace::{CpuSettings, Detour, LaneId, Manifest, Reader, SourceId, Writer};
+use trace::{CpuSettings, Detour, LaneId, Manifest, Merge, Reader, SourceId, Writer};
 
 const LANES: u32 = 3;
 const SPAN: u64 = 60_000_000_000;
@@ -294,10 +294,13 @@ fn merged() -> Reader<Cursor<Vec<u8>>> {
             writer.add_source(SourceId(id), &source).unwrap();
         }
         writer.write_block(&common::Cpu::new(0, 5).block(400)).unwrap();
-        Reader::new(writer.finish(common::trailer(1, SPAN)).unwrap()).unwrap()
+        writer.finish(common::trailer(1, SPAN)).unwrap()
     });
+    let open = |file: &Cursor<Vec<u8>>| Reader::new(file.clone());
+    let merge = Merge::read(&nodes, open).unwrap();
     let mut bytes = Vec::new();
-    trace::merge(&nodes, |manifest| Writer::new(&mut bytes, manifest)).unwrap();
+    let writer = Writer::new(&mut bytes, merge.manifest()).unwrap();
+    merge.write(open, writer).unwrap();
     Reader::new(Cursor::new(bytes)).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use analysis::views::Views;
-use trace::{Lane, Node};
+use trace::{Lane, Node, node_index};
 
 use super::plot::{WIDE, coordinate, escape};
 use super::scale::{Scale, Unit, short};
@@ -20,7 +20,7 @@ fn level(share: f64) -> usize {
 
 /// A lane as one would call it. Of several nodes, each has a CPU of that number.
 fn name(lane: u32, lanes: &[Lane], nodes: &[Node]) -> String {
-    let node = nodes.iter().find(|node| node.has(lane));
+    let node = node_index(nodes, lane).and_then(|index| nodes.get(index));
     match (lanes.get(lane as usize), node) {
         (Some(Lane::Cpu { cpu }), Some(node)) => format!("{} {cpu}", cut(&safe(&node.host), 10)),
         (Some(Lane::Cpu { cpu }), None) => format!("CPU {cpu}"),

@@ -4,7 +4,8 @@
 //! header   16 bytes: magic, version, checksum of both
 //! frame    48-byte frame header, then the payload (zstd), repeated:
 //!            manifest (JSON), then sources, lanes, events in any order, then trailer (JSON);
-//!            before it the lanes' totals, when the trailer has no room for them
+//!            before it the lanes' totals, when the trailer has no room for them, and after the
+//!            manifest its lanes and nodes, when it has none
 //! index    one or more frames: where every frame is and what it holds
 //! footer   24 bytes: where the index starts
 //! ```
@@ -54,6 +55,9 @@ pub(crate) enum Kind {
     /// Rows of [`Trailer::lanes`](crate::Trailer) by their place in it, when they do not fit into
     /// the trailer.
     Totals,
+    /// Rows of [`Manifest::nodes`](crate::Manifest) by their place in it, when they do not fit into
+    /// the manifest. Its lanes are then in frames of lanes.
+    Nodes,
     /// Of a later minor revision: skipped.
     Other(u8),
 }
@@ -68,6 +72,7 @@ impl Kind {
             Kind::Trailer => 5,
             Kind::Index => 6,
             Kind::Totals => 7,
+            Kind::Nodes => 8,
             Kind::Other(byte) => byte,
         }
     }
@@ -81,6 +86,7 @@ impl Kind {
             5 => Kind::Trailer,
             6 => Kind::Index,
             7 => Kind::Totals,
+            8 => Kind::Nodes,
             other => Kind::Other(other),
         }
     }
@@ -94,6 +100,7 @@ impl Kind {
             Kind::Trailer => "trailer",
             Kind::Index => "index",
             Kind::Totals => "lanes' totals",
+            Kind::Nodes => "nodes",
             Kind::Other(_) => "unknown kind",
         }
     }

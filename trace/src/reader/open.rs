@@ -11,7 +11,7 @@ use super::{Damage, Reader};
 use crate::error::TraceError;
 use crate::format::sniff;
 use crate::format::v1::{self, FOOTER_LEN, Footer, HEADER_LEN, IndexEntry, Kind};
-use crate::manifest::{LaneTotals, Manifest, Trailer};
+use crate::manifest::{LaneTotals, Manifest, Node, Trailer};
 use crate::model::{Lane, Source};
 
 pub(super) fn open<R: Read + Seek>(input: R, file: String) -> Result<Reader<R>, TraceError> {
@@ -38,6 +38,7 @@ struct Parts {
     sources: Table<Source>,
     lanes: Table<Lane>,
     totals: Table<LaneTotals>,
+    nodes: Table<Node>,
     sources_lost: bool,
 }
 
@@ -149,11 +150,12 @@ impl<R: Read + Seek> Opening<R> {
         truncated: Option<String>,
     ) -> Result<Reader<R>, TraceError> {
         let parts = self.load_parts(&entries)?;
-        let Some(manifest) = parts.manifest else {
+        let Some(mut manifest) = parts.manifest else {
             let why = "it holds no intact manifest: the recording stopped before it began, \
                        or the beginning is damaged";
             return Err(self.beyond_reading(HEADER_LEN as u64, why));
         };
+        manifest.nodes.extend(parts.nodes.present());
         let mut lanes = parts.lanes;
         let mut events: Vec<IndexEntry> = Vec::new();
         for entry in entries.into_iter().filter(|entry| entry.kind == Kind::Events) {
@@ -197,6 +199,7 @@ impl<R: Read + Seek> Opening<R> {
             sources: Table::new(Vec::new()),
             lanes: Table::new(Vec::new()),
             totals: Table::new(Vec::new()),
+            nodes: Table::new(Vec::new()),
             sources_lost: false,
         };
         for entry in entries {
@@ -251,6 +254,7 @@ impl Parts {
             Kind::Sources => self.sources.add_json(raw),
             Kind::Lanes => self.lanes.add_json(raw),
             Kind::Totals => self.totals.add_json(raw),
+            Kind::Nodes => self.nodes.add_json(raw),
             Kind::Events | Kind::Index | Kind::Other(_) => Ok(()),
         }
     }
