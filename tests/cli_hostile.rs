@@ -55,6 +55,7 @@ fn hostile(name: &str) -> String {
         detail: Some(text()),
         pids: vec![1],
         own: false,
+        policy: None,
     };
     writer.add_source(SourceId(0), &source).expect("added");
     for lane in 0..2 {
@@ -309,10 +310,17 @@ fn a_million_sources_take_bounded_memory() {
             detail: None,
             pids: Vec::new(),
             own: false,
+            policy: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");
         let start_ns = u64::from(id) * 1_000;
-        block.detours.push(Detour { start_ns, len_ns: 200, outside_ns: 0, records: 1 });
+        block.detours.push(Detour {
+            start_ns,
+            len_ns: 200,
+            outside_ns: 0,
+            records: 1,
+            ..Detour::default()
+        });
         block.records.push(Record {
             start_ns,
             gross_ns: 200,

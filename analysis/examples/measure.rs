@@ -29,6 +29,7 @@ fn source(id: u64) -> Source {
         detail: Some(format!("detail {id}")),
         pids: Vec::new(),
         own: false,
+        policy: None,
     }
 }
 
@@ -55,7 +56,13 @@ fn block(rng: &mut Rng, lane: u32, from_ns: u64) -> Block {
                 flags: RecordFlags::IN_DETOUR,
             });
         }
-        block.detours.push(Detour { start_ns, len_ns, outside_ns: 150, records });
+        block.detours.push(Detour {
+            start_ns,
+            len_ns,
+            outside_ns: 150,
+            records,
+            ..Detour::default()
+        });
     }
     block
 }

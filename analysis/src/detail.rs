@@ -108,6 +108,7 @@ mod tests {
             detail: Some(detail.into()),
             pids: pids.to_vec(),
             own: false,
+            policy: None,
         }
     }
 

@@ -176,6 +176,7 @@ mod tests {
             detail: None,
             pids: Vec::new(),
             own: false,
+            policy: None,
         };
         let sources: Vec<Source> = (0..MAX_ROWS + 1_000).map(source).collect();
         let mut rows = Rows::default();

@@ -23,6 +23,7 @@ fn rates(known: u32, nodes: Vec<Node>) -> Rates {
         len_ns: SECOND / 1000,
         outside_ns: SECOND / 1000,
         records: 0,
+        ..Detour::default()
     };
     let block =
         |lane| Block { detours: (0..1000).map(detour).collect(), ..Block::new(LaneId(lane)) };

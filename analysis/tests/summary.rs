@@ -21,6 +21,7 @@ fn source(class: Class, name: &str, unit: Option<&str>, detail: Option<&str>) ->
         detail: detail.map(Into::into),
         pids: Vec::new(),
         own: false,
+        policy: None,
     }
 }
 
@@ -91,7 +92,13 @@ fn block(detours: Vec<Detour>, records: Vec<Record>) -> Block {
 #[test]
 fn fine_grained_sources_become_one_row_and_its_detail() {
     let detours = (0..3)
-        .map(|i| Detour { start_ns: i * 1000, len_ns: 100, outside_ns: 0, records: 1 })
+        .map(|i| Detour {
+            start_ns: i * 1000,
+            len_ns: 100,
+            outside_ns: 0,
+            records: 1,
+            ..Detour::default()
+        })
         .collect();
     let records = vec![
         record(0, DAEMON_A, 80, 100, IN),
@@ -119,7 +126,13 @@ fn fine_grained_sources_become_one_row_and_its_detail() {
 #[test]
 fn a_recorder_of_the_same_name_has_a_row_of_its_own() {
     let records = vec![record(0, DAEMON_A, 80, 100, IN), record(1000, NAMESAKE, 70, 90, IN)];
-    let detour = |start_ns, len_ns| Detour { start_ns, len_ns, outside_ns: 0, records: 1 };
+    let detour = |start_ns, len_ns| Detour {
+        start_ns,
+        len_ns,
+        outside_ns: 0,
+        records: 1,
+        ..Detour::default()
+    };
     let blocks = vec![block(vec![detour(0, 100), detour(1000, 90)], records)];
     let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(10_000)), blocks);
     let rows: Vec<_> = s.sources.iter().map(|row| (row.own, row.cost_ns_total)).collect();
@@ -130,7 +143,7 @@ fn a_recorder_of_the_same_name_has_a_row_of_its_own() {
 fn a_continued_record_adds_time_to_its_interruption_and_is_not_counted() {
     let more = IN.with(RecordFlags::CONTINUED);
     let b = block(
-        vec![Detour { start_ns: 0, len_ns: 60, outside_ns: 0, records: 3 }],
+        vec![Detour { start_ns: 0, len_ns: 60, outside_ns: 0, records: 3, ..Detour::default() }],
         vec![
             record(0, TICK, 10, 10, IN),
             record(1, TICK, 20, 20, more),
@@ -146,7 +159,7 @@ fn a_continued_record_adds_time_to_its_interruption_and_is_not_counted() {
 #[test]
 fn the_baseline_closes_the_account_but_is_no_source() {
     let b = block(
-        vec![Detour { start_ns: 0, len_ns: 500, outside_ns: 0, records: 2 }],
+        vec![Detour { start_ns: 0, len_ns: 500, outside_ns: 0, records: 2, ..Detour::default() }],
         vec![
             record(0, TICK, 300, 400, IN),
             record(1, PROBE, 100, 100, IN.with(RecordFlags::BASELINE)),
@@ -162,7 +175,7 @@ fn the_baseline_closes_the_account_but_is_no_source() {
 #[test]
 fn idle_is_noise_only_inside_a_detour() {
     let b = block(
-        vec![Detour { start_ns: 100, len_ns: 50, outside_ns: 0, records: 1 }],
+        vec![Detour { start_ns: 100, len_ns: 50, outside_ns: 0, records: 1, ..Detour::default() }],
         vec![
             record(0, IDLE, 90, 90, RecordFlags::default()),
             record(100, IDLE, 50, 50, IN),
@@ -179,7 +192,13 @@ fn time_outside_the_kernel_is_split_at_one_microsecond() {
     let lens = [200, 999, 1000, 5000];
     let detours = lens
         .iter()
-        .map(|&len| Detour { start_ns: len * 10, len_ns: len, outside_ns: len, records: 0 })
+        .map(|&len| Detour {
+            start_ns: len * 10,
+            len_ns: len,
+            outside_ns: len,
+            records: 0,
+            ..Detour::default()
+        })
         .collect();
     let b = block(detours, vec![]);
     let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(100_000)), vec![b.clone()]);
@@ -196,7 +215,8 @@ fn time_outside_the_kernel_is_split_at_one_microsecond() {
 
 #[test]
 fn a_detour_whose_parts_do_not_add_up_is_counted() {
-    let detour = |len_ns| Detour { start_ns: 0, len_ns, outside_ns: 10, records: 1 };
+    let detour =
+        |len_ns| Detour { start_ns: 0, len_ns, outside_ns: 10, records: 1, ..Detour::default() };
     let records = vec![record(0, TICK, 90, 90, IN), record(0, TICK, 90, 90, IN)];
     let b = block(vec![detour(100), detour(101)], records);
     let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![b]);
@@ -215,7 +235,13 @@ fn without_a_probe_cost_is_the_net_time_of_the_records() {
 
 #[test]
 fn without_a_trailer_the_window_runs_from_the_first_event_to_the_last_and_losses_are_unknown() {
-    let detour = |start_ns| Detour { start_ns, len_ns: 100, outside_ns: 100, records: 0 };
+    let detour = |start_ns| Detour {
+        start_ns,
+        len_ns: 100,
+        outside_ns: 100,
+        records: 0,
+        ..Detour::default()
+    };
     let b = block(vec![detour(1000), detour(1900)], vec![]);
     let s = summary_of(&one_cpu(Mode::Attributed), None, vec![b]);
     assert!(!s.cpus[0].window_known);
@@ -249,7 +275,13 @@ fn ticks_on_64_cpus_with_different_phases_have_the_period_of_one() {
             .collect();
         let detours = records
             .iter()
-            .map(|r| Detour { start_ns: r.start_ns, len_ns: 5000, outside_ns: 0, records: 1 })
+            .map(|r| Detour {
+                start_ns: r.start_ns,
+                len_ns: 5000,
+                outside_ns: 0,
+                records: 1,
+                ..Detour::default()
+            })
             .collect();
         Block { lane: LaneId(lane), detours, records }
     });
@@ -266,7 +298,13 @@ fn what_is_regular_for_a_moment_of_the_recording_has_no_period() {
     let starts = || (0..100).map(|i| 1_000_000 + i * 4_000);
     let records: Vec<Record> = starts().map(|t| record(t, TICK, 500, 600, IN)).collect();
     let detours: Vec<Detour> = starts()
-        .map(|start_ns| Detour { start_ns, len_ns: 600, outside_ns: 0, records: 1 })
+        .map(|start_ns| Detour {
+            start_ns,
+            len_ns: 600,
+            outside_ns: 0,
+            records: 1,
+            ..Detour::default()
+        })
         .collect();
     let period = |recorded_ns| {
         let blocks = vec![block(detours.clone(), records.clone())];
@@ -291,7 +329,13 @@ fn rates_are_those_while_a_node_was_watched() {
     let trailer = Trailer { lanes: vec![totals(0), totals(1)], ..Trailer::default() };
     let ticks = |lane: u32| {
         let at = |i| u64::from(lane) * 3600 * SECOND + i * SECOND / 100;
-        let detour = |i| Detour { start_ns: at(i), len_ns: 2_100, outside_ns: 2_000, records: 1 };
+        let detour = |i| Detour {
+            start_ns: at(i),
+            len_ns: 2_100,
+            outside_ns: 2_000,
+            records: 1,
+            ..Detour::default()
+        };
         Block {
             lane: LaneId(lane),
             detours: (0..1000).map(detour).collect(),
@@ -312,7 +356,13 @@ fn a_daemon_that_moves_between_cpus_keeps_its_period() {
     let blocks = (0..100u64).map(|i| {
         let lane = (rng.next() % 16) as u32;
         let r = record(i * 10_000_000 + rng.next() % 50_000, DAEMON_A, 50, 50, IN);
-        let d = Detour { start_ns: r.start_ns, len_ns: 50, outside_ns: 0, records: 1 };
+        let d = Detour {
+            start_ns: r.start_ns,
+            len_ns: 50,
+            outside_ns: 0,
+            records: 1,
+            ..Detour::default()
+        };
         Block { lane: LaneId(lane), detours: vec![d], records: vec![r] }
     });
     let s = summary_of(&manifest, None, blocks.collect());
@@ -327,7 +377,13 @@ fn threads_of_a_program_are_ranked_by_the_time_they_lost() {
     manifest.lanes = vec![thread(11), thread(12)];
     let lost = |lane, len_ns| Block {
         lane: LaneId(lane),
-        detours: vec![Detour { start_ns: 0, len_ns, outside_ns: 0, records: 1 }],
+        detours: vec![Detour {
+            start_ns: 0,
+            len_ns,
+            outside_ns: 0,
+            records: 1,
+            ..Detour::default()
+        }],
         records: vec![record(0, TICK, len_ns, len_ns, IN)],
     };
     let s = summary_of(&manifest, None, vec![lost(0, 100), lost(1, 300)]);
@@ -339,7 +395,7 @@ fn threads_of_a_program_are_ranked_by_the_time_they_lost() {
 #[test]
 fn the_summary_holds_every_key_that_scripts_rely_on() -> Result<(), serde_json::Error> {
     let b = block(
-        vec![Detour { start_ns: 0, len_ns: 150, outside_ns: 50, records: 1 }],
+        vec![Detour { start_ns: 0, len_ns: 150, outside_ns: 50, records: 1, ..Detour::default() }],
         vec![record(0, TICK, 80, 100, IN)],
     );
     let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(1000)), vec![b]);
@@ -398,7 +454,13 @@ fn any_block() -> impl Strategy<Value = Block> {
             ..record(start_ns, source, net_ns, cost_ns, RecordFlags(flags))
         });
     let detour = (any::<u64>(), any::<u64>(), any::<u64>(), 0u32..40).prop_map(
-        |(start_ns, len_ns, outside_ns, records)| Detour { start_ns, len_ns, outside_ns, records },
+        |(start_ns, len_ns, outside_ns, records)| Detour {
+            start_ns,
+            len_ns,
+            outside_ns,
+            records,
+            ..Detour::default()
+        },
     );
     let records = prop::collection::vec(record, 0..40);
     (any::<u32>(), prop::collection::vec(detour, 0..10), records)
@@ -420,7 +482,13 @@ fn sound_block() -> impl Strategy<Value = Block> {
             }
             at += outside_ns;
             let records = parts.len() as u32;
-            block.detours.push(Detour { start_ns, len_ns: at - start_ns, outside_ns, records });
+            block.detours.push(Detour {
+                start_ns,
+                len_ns: at - start_ns,
+                outside_ns,
+                records,
+                ..Detour::default()
+            });
         }
         block
     })

@@ -11,7 +11,15 @@ use trace::{
 const SPAN_NS: u64 = 8_000_000_000;
 
 fn source(class: Class, name: &str) -> Source {
-    Source { class, name: name.into(), unit: None, detail: None, pids: Vec::new(), own: false }
+    Source {
+        class,
+        name: name.into(),
+        unit: None,
+        detail: None,
+        pids: Vec::new(),
+        own: false,
+        policy: None,
+    }
 }
 
 fn blocks() -> Vec<Block> {
@@ -30,7 +38,13 @@ fn blocks() -> Vec<Block> {
         for (start_ns, len_ns, by) in events {
             let records = u32::from(by.is_some());
             let outside_ns = if by.is_some() { 0 } else { len_ns };
-            block.detours.push(Detour { start_ns, len_ns, outside_ns, records });
+            block.detours.push(Detour {
+                start_ns,
+                len_ns,
+                outside_ns,
+                records,
+                ..Detour::default()
+            });
             if let Some(source) = by {
                 block.records.push(Record {
                     start_ns,

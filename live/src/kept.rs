@@ -190,7 +190,7 @@ mod tests {
 
     fn detour(start_ns: u64, records: u32) -> Detour {
         let len_ns = 5 * u64::from(records) + 1;
-        Detour { start_ns, len_ns, outside_ns: 1, records }
+        Detour { start_ns, len_ns, outside_ns: 1, records, ..Detour::default() }
     }
 
     #[test]

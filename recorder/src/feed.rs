@@ -105,7 +105,8 @@ mod tests {
     use super::*;
 
     fn block(detours: usize) -> Block {
-        let detour = Detour { start_ns: 0, len_ns: 1, outside_ns: 1, records: 0 };
+        let detour =
+            Detour { start_ns: 0, len_ns: 1, outside_ns: 1, records: 0, ..Detour::default() };
         Block { detours: vec![detour; detours], ..Block::new(LaneId(0)) }
     }
 

@@ -19,6 +19,7 @@ fn source(class: Class, name: &str, unit: Option<&str>, detail: Option<&str>) ->
         detail: detail.map(Into::into),
         pids: Vec::new(),
         own: false,
+        policy: None,
     }
 }
 
@@ -96,7 +97,13 @@ fn block(lane: u32, events: &[Event], in_detours: bool) -> Block {
         });
         if in_detours {
             let len_ns = cost_ns + outside_ns;
-            block.detours.push(Detour { start_ns, len_ns, outside_ns, records: 1 });
+            block.detours.push(Detour {
+                start_ns,
+                len_ns,
+                outside_ns,
+                records: 1,
+                ..Detour::default()
+            });
         }
     }
     block
@@ -139,6 +146,7 @@ fn trailer(switches: u64) -> Trailer {
         to_ns: 10_000_000_000,
         iterations: 400_000_000,
         counters: BTreeMap::from([("context-switches".to_owned(), switches)]),
+        ..LaneTotals::default()
     };
     Trailer {
         lanes: vec![totals(0), totals(1)],

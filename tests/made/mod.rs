@@ -127,6 +127,7 @@ pub fn recording_of(
             detail: (habit.class == Class::Irq).then(|| "irq 24".into()),
             pids: Vec::new(),
             own: false,
+            policy: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");
     }
@@ -165,7 +166,7 @@ pub fn recording_of(
 
 /// A source took that long, and nothing else did.
 pub fn strike(block: &mut Block, source: SourceId, cpu: u16, (start_ns, len_ns): (u64, u64)) {
-    block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
+    block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1, ..Detour::default() });
     block.records.push(Record {
         start_ns,
         gross_ns: len_ns,

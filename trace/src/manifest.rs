@@ -189,6 +189,12 @@ pub struct LaneTotals {
     pub iterations: u64,
     /// perf counters of the probe's own thread; a name that is absent was not available.
     pub counters: BTreeMap<String, u64>,
+    /// Time on a CPU within the window. None for anything but a thread of a recorded program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_ns: Option<u64>,
+    /// Time runnable but waiting for a CPU within the window. None as above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ns: Option<u64>,
 }
 
 /// Left out when it is nothing, so that files of before and after look alike.

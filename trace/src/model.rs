@@ -21,10 +21,12 @@ pub enum Class {
     PageFault = 7,
     Idle = 8,
     OutsideKernel = 9,
+    /// A thread that could run, and whose cgroup had used up its CPU quota.
+    Throttled = 10,
 }
 
 impl Class {
-    pub const ALL: [Class; 10] = [
+    pub const ALL: [Class; 11] = [
         Class::Timer,
         Class::Irq,
         Class::Ipi,
@@ -35,6 +37,7 @@ impl Class {
         Class::PageFault,
         Class::Idle,
         Class::OutsideKernel,
+        Class::Throttled,
     ];
 
     /// The name used in the command line, JSON and tables.
@@ -50,6 +53,7 @@ impl Class {
             Class::PageFault => "page_fault",
             Class::Idle => "idle",
             Class::OutsideKernel => "outside_kernel",
+            Class::Throttled => "throttled",
         }
     }
 }
@@ -59,8 +63,8 @@ impl Class {
 #[serde(transparent)]
 pub struct SourceId(pub u32);
 
-/// One row of the source table. `class`, `name`, `unit`, `detail` and `own` together are its identity;
-/// a report shows one row per [`RowKey`] and sums up the details.
+/// One row of the source table. Everything but `pids` is its identity; a report shows one row per
+/// [`RowKey`] and sums up the details.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Source {
     pub class: Class,
@@ -77,6 +81,10 @@ pub struct Source {
     /// True for the recorder's own threads: shown, never hidden, but told apart.
     #[serde(default)]
     pub own: bool,
+    /// Scheduling policy and priority of a thread: `SCHED_FIFO 60`, `SCHED_OTHER nice 0`. None for
+    /// anything but a thread, and in recordings made before it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
 }
 
 impl Source {
@@ -120,7 +128,7 @@ pub enum Lane {
 
 /// An interval that the watched CPU or thread lost.
 /// Invariant: `len_ns` = sum of `cost_ns` of its records + `outside_ns`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detour {
     pub start_ns: u64,
     pub len_ns: u64,
@@ -128,6 +136,53 @@ pub struct Detour {
     pub outside_ns: u64,
     /// How many kernel records make it up.
     pub records: u32,
+    /// Why the thread was waiting for a CPU, if that is what this detour is.
+    pub wait: Wait,
+}
+
+/// Why a thread of a recorded program waited for a CPU. The order is that of the file format: append
+/// only.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Wait {
+    /// It did not: it was interrupted while it ran, or the recording is older than this field.
+    #[default]
+    None = 0,
+    /// Another thread took the CPU while this one could run.
+    Preempted = 1,
+    /// Between being woken and running.
+    Woken = 2,
+    /// Between being created and running for the first time.
+    New = 3,
+    /// Its cgroup had used up its CPU quota.
+    Throttled = 4,
+    /// It was moved to another CPU, and had to wait there.
+    Migrated = 5,
+}
+
+impl Wait {
+    pub const ALL: [Wait; 6] =
+        [Wait::None, Wait::Preempted, Wait::Woken, Wait::New, Wait::Throttled, Wait::Migrated];
+
+    /// The name used in JSON, tables and exports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Wait::None => "none",
+            Wait::Preempted => "preempted",
+            Wait::Woken => "woken",
+            Wait::New => "new",
+            Wait::Throttled => "throttled",
+            Wait::Migrated => "migrated",
+        }
+    }
+
+    /// A kind that a later version of the program added reads as [`Wait::None`].
+    pub(crate) fn from_byte(byte: u8) -> Wait {
+        Wait::ALL.get(usize::from(byte)).copied().unwrap_or_default()
+    }
 }
 
 /// One finished interruption as the kernel side saw it.
@@ -165,6 +220,10 @@ impl RecordFlags {
     /// The undisturbed thread itself (the probe, or the watched thread): needed to close the
     /// account, never a source of noise.
     pub const BASELINE: RecordFlags = RecordFlags(16);
+    /// The same interruption (same CPU, same start) already stands on another lane: it hit this
+    /// thread as well, but is not another event. Several threads that wait for one CPU share the
+    /// records of what ran there.
+    pub const REPEATED: RecordFlags = RecordFlags(32);
 
     pub const fn contains(self, other: RecordFlags) -> bool {
         self.0 & other.0 == other.0

@@ -15,6 +15,7 @@ use crate::create::{self, Overwrite};
 use crate::error::TraceError;
 use crate::format::columns::{self, Encoder};
 use crate::format::v1::{self, Footer, FrameHeader, IndexEntry, Kind, Summary};
+use crate::format::waits;
 use crate::manifest::{LaneTotals, Manifest, Node, Trailer};
 use crate::model::{Block, Lane, LaneId, Source, SourceId};
 
@@ -153,7 +154,10 @@ impl<W: Write> Writer<W> {
             return Err(TraceError::UnknownSource { id });
         }
         let (summary, raw) = (encoded.summary, encoded.raw);
-        let packed = pack(&mut self.compressor, &mut self.frame, Kind::Events, raw, summary);
+        let packed = waits::encode(&block.detours, &mut self.compressor).and_then(|waits| {
+            let waits = waits.unwrap_or_default();
+            pack(&mut self.compressor, &mut self.frame, Kind::Events, raw, &waits, summary)
+        });
         self.send_frame(packed)
     }
 
@@ -226,7 +230,7 @@ impl<W: Write> Writer<W> {
             return Err(TraceError::TableTooLarge { what, bytes, limit: v1::MAX_RAW });
         }
         let summary = Summary::default();
-        let packed = pack(&mut self.compressor, &mut self.frame, kind, raw, summary);
+        let packed = pack(&mut self.compressor, &mut self.frame, kind, raw, &[], summary);
         self.send_frame(packed)
     }
 
@@ -275,20 +279,25 @@ fn to_json(what: &'static str, value: &impl Serialize) -> Result<Vec<u8>, TraceE
     serde_json::to_vec(value).map_err(|source| TraceError::Json { what, source })
 }
 
-/// Builds a whole frame, header and packed payload, in `frame`.
+/// Builds a whole frame, header and packed payload, in `frame`; `behind` is packed already.
 fn pack(
     compressor: &mut zstd::bulk::Compressor<'static>,
     frame: &mut Vec<u8>,
     kind: Kind,
     raw: &[u8],
+    behind: &[u8],
     summary: Summary,
 ) -> io::Result<FrameHeader> {
-    let room = v1::FRAME_HEADER_LEN + zstd::zstd_safe::compress_bound(raw.len());
+    let room = v1::FRAME_HEADER_LEN + zstd::zstd_safe::compress_bound(raw.len()) + behind.len();
     if frame.len() < room {
         frame.resize(room, 0);
     }
     let (head, payload) = frame.split_at_mut(v1::FRAME_HEADER_LEN);
-    let stored = compressor.compress_to_buffer(raw, payload)?;
+    let packed = compressor.compress_to_buffer(raw, payload)?;
+    let stored = packed + behind.len();
+    if let Some(place) = payload.get_mut(packed..stored) {
+        place.copy_from_slice(behind);
+    }
     let payload_crc = crc32fast::hash(payload.get(..stored).unwrap_or_default());
     let header = FrameHeader {
         kind,
@@ -339,7 +348,13 @@ mod tests {
         let manifest = Manifest { lanes: vec![Lane::Cpu { cpu: 0 }], ..Manifest::default() };
         let mut writer = Writer::start(disk, "disk".to_owned(), Some(cut_back), &manifest).unwrap();
         let block = |start_ns| Block {
-            detours: vec![Detour { start_ns, len_ns: 10, outside_ns: 10, records: 0 }],
+            detours: vec![Detour {
+                start_ns,
+                len_ns: 10,
+                outside_ns: 10,
+                records: 0,
+                ..Detour::default()
+            }],
             ..Block::new(LaneId(0))
         };
         writer.write_block(&block(1)).unwrap();

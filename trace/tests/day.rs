@@ -42,7 +42,13 @@ fn fill(block: &mut Block, second: u64) {
         let start_ns = number * 1_000_000 + number * 7_919 % 1_000;
         let net_ns = 1_500 + number * 31 % 700;
         let len_ns = net_ns + 800;
-        block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1 });
+        block.detours.push(Detour {
+            start_ns,
+            len_ns,
+            outside_ns: 0,
+            records: 1,
+            ..Detour::default()
+        });
         block.records.push(Record {
             start_ns: start_ns + 300,
             gross_ns: net_ns,
@@ -70,6 +76,7 @@ fn write_and_read(name: &str, seconds: u64) {
             detail: None,
             pids: Vec::new(),
             own: false,
+            policy: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");
     }

@@ -1,15 +1,20 @@
-//! A file of format version 1, kept for good: every later version of the program reads it the same.
+//! Files of format version 1, kept for good: every later version of the program reads them the same.
+//! One is as the first writers wrote it, the other holds what was added to the version since: the
+//! kinds of waits, repeated records, scheduling policies, and what a thread ran and waited.
 
 use std::path::{Path, PathBuf};
 
 use trace::{
-    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Overwrite, Reader, Record,
-    RecordFlags, Source, SourceId, Trailer, Writer,
+    Block, Class, Detour, Lane, LaneId, LaneTotals, Lost, Manifest, Mode, Overwrite, Reader,
+    Record, RecordFlags, Source, SourceId, Trailer, Wait, Writer,
 };
 
-fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1-small.detour")
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
+
+const FIRST: &str = "v1-small.detour";
+const WAITS: &str = "v1-waits.detour";
 
 fn manifest() -> Manifest {
     Manifest {
@@ -34,7 +39,7 @@ fn trailer() -> Trailer {
 }
 
 fn sources() -> Vec<Source> {
-    let classes = Class::ALL.into_iter().cycle();
+    let classes = Class::ALL[..10].iter().copied().cycle();
     let source = |(i, class): (u32, Class)| Source {
         class,
         name: format!("source {i}"),
@@ -42,6 +47,7 @@ fn sources() -> Vec<Source> {
         detail: (i % 3 == 0).then(|| format!("detail {i}")),
         pids: (0..i % 4).collect(),
         own: i == 7,
+        policy: None,
     };
     (0..46_u32).zip(classes).map(source).collect()
 }
@@ -63,8 +69,13 @@ fn blocks() -> Vec<Block> {
         depth,
         flags: RecordFlags(flags),
     };
-    let detour =
-        |start_ns, len_ns, outside_ns, records| Detour { start_ns, len_ns, outside_ns, records };
+    let detour = |start_ns, len_ns, outside_ns, records| Detour {
+        start_ns,
+        len_ns,
+        outside_ns,
+        records,
+        ..Detour::default()
+    };
     vec![
         Block {
             lane: LaneId(0),
@@ -95,7 +106,7 @@ fn blocks() -> Vec<Block> {
 #[test]
 #[ignore = "writes the golden file; only for a new format version, under a new name"]
 fn write_the_golden_file() {
-    let mut writer = Writer::create(path(), Overwrite::No, &manifest()).unwrap();
+    let mut writer = Writer::create(path(FIRST), Overwrite::No, &manifest()).unwrap();
     for (id, source) in (0..).zip(sources()) {
         writer.add_source(SourceId(id), &source).unwrap();
     }
@@ -106,12 +117,95 @@ fn write_the_golden_file() {
 
 #[test]
 fn the_version_1_file_reads_as_it_was_written() {
-    let reader = Reader::open(path()).unwrap();
+    let reader = Reader::open(path(FIRST)).unwrap();
     assert_eq!(reader.manifest(), &manifest());
     assert_eq!(reader.trailer(), Some(&trailer()));
     assert_eq!(reader.lanes(), [Lane::Cpu { cpu: 1 }, thread()]);
     assert_eq!(reader.sources(), sources());
     assert!(reader.blocks().map(Result::unwrap).eq(blocks()));
+    assert_eq!(reader.truncated(), None);
+    assert_eq!(reader.damaged_blocks(), []);
+}
+
+fn waits_manifest() -> Manifest {
+    let lanes = vec![thread()];
+    Manifest { mode: Mode::Program, lanes, ..manifest() }
+}
+
+fn waits_trailer() -> Trailer {
+    let totals = LaneTotals {
+        to_ns: 2_000,
+        run_ns: Some(700),
+        wait_ns: Some(1_200),
+        ..LaneTotals::default()
+    };
+    Trailer { lanes: vec![totals], ..trailer() }
+}
+
+fn waits_sources() -> Vec<Source> {
+    let source = |class, name: &str, policy: Option<&str>| Source {
+        class,
+        name: name.to_owned(),
+        unit: None,
+        detail: None,
+        pids: Vec::new(),
+        own: false,
+        policy: policy.map(str::to_owned),
+    };
+    vec![
+        source(Class::Thread, "hog", Some("SCHED_FIFO 60")),
+        source(Class::Throttled, "CPU quota", None),
+    ]
+}
+
+fn waits_block() -> Block {
+    let record = |start_ns, source, flags: RecordFlags| Record {
+        start_ns,
+        gross_ns: 100,
+        net_ns: 100,
+        cost_ns: 100,
+        source: SourceId(source),
+        cpu: 1,
+        depth: 0,
+        flags: flags.with(RecordFlags::IN_DETOUR),
+    };
+    let detour = |(i, wait): (u64, Wait)| Detour {
+        start_ns: i * 200,
+        len_ns: 100,
+        records: 1,
+        wait,
+        ..Detour::default()
+    };
+    Block {
+        lane: LaneId(0),
+        detours: (0..).zip(Wait::ALL).map(detour).collect(),
+        records: (0..6)
+            .map(|i| match i {
+                4 => record(i * 200, 1, RecordFlags::default()),
+                _ => record(i * 200, 0, RecordFlags::REPEATED),
+            })
+            .collect(),
+    }
+}
+
+#[test]
+#[ignore = "writes the golden file; only for another addition, under a new name"]
+fn write_the_golden_file_with_waits() {
+    let mut writer = Writer::create(path(WAITS), Overwrite::No, &waits_manifest()).unwrap();
+    for (id, source) in (0..).zip(waits_sources()) {
+        writer.add_source(SourceId(id), &source).unwrap();
+    }
+    writer.write_block(&waits_block()).unwrap();
+    writer.finish(waits_trailer()).unwrap();
+}
+
+#[test]
+fn the_version_1_file_with_waits_reads_as_it_was_written() {
+    let reader = Reader::open(path(WAITS)).unwrap();
+    assert_eq!(reader.manifest(), &waits_manifest());
+    assert_eq!(reader.trailer(), Some(&waits_trailer()));
+    assert_eq!(reader.sources(), waits_sources());
+    assert!(reader.blocks().map(Result::unwrap).eq([waits_block()]));
     assert_eq!(reader.truncated(), None);
     assert_eq!(reader.damaged_blocks(), []);
 }

@@ -16,7 +16,8 @@ fn threads(count: u32, turns: u64) -> Reader<Cursor<Vec<u8>>> {
     for turn in 0..turns {
         for lane in 0..count {
             let start_ns = turn * 1000 + u64::from(lane);
-            let detour = Detour { start_ns, len_ns: 5, outside_ns: 5, records: 0 };
+            let detour =
+                Detour { start_ns, len_ns: 5, outside_ns: 5, records: 0, ..Detour::default() };
             let block = Block { detours: vec![detour], ..Block::new(LaneId(lane)) };
             writer.write_block(&block).unwrap();
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use trace::{
     Block, Detour, Lane, LaneId, LaneTotals, Manifest, Overwrite, Reader, Record, RecordFlags,
-    Source, SourceId, TraceError, Trailer, Writer,
+    Source, SourceId, TraceError, Trailer, Wait, Writer,
 };
 
 /// Numbers of every size, the extremes included.
@@ -43,19 +43,20 @@ fn record(in_detour: bool) -> impl Strategy<Value = Record> {
 }
 
 /// A detour with its records, and records outside any detour before it.
-fn piece() -> impl Strategy<Value = (Vec<Record>, Vec<Record>, (u64, u64, u64))> {
+fn piece() -> impl Strategy<Value = (Vec<Record>, Vec<Record>, (u64, u64, u64, Wait))> {
     let between = prop::collection::vec(record(false), 0..3);
     let own = prop::collection::vec(record(true), 0..4);
-    (between, own, (number(), number(), number()))
+    let wait = prop::sample::select(Wait::ALL.to_vec());
+    (between, own, (number(), number(), number(), wait))
 }
 
 fn block() -> impl Strategy<Value = Block> {
     prop::collection::vec(piece(), 0..20).prop_map(|pieces| {
         let mut block = Block::new(LaneId(0));
-        for (between, own, (start_ns, len_ns, outside_ns)) in pieces {
+        for (between, own, (start_ns, len_ns, outside_ns, wait)) in pieces {
             let records = own.len() as u32;
             block.records.extend(between.into_iter().chain(own));
-            block.detours.push(Detour { start_ns, len_ns, outside_ns, records });
+            block.detours.push(Detour { start_ns, len_ns, outside_ns, records, wait });
         }
         block
     })
@@ -129,7 +130,7 @@ fn what_a_reader_would_refuse_is_not_written() {
     assert!(matches!(writer.write_block(&strange), Err(TraceError::UnknownSource { id: 50 })));
     let elsewhere = Block::new(LaneId(1));
     assert!(matches!(writer.write_block(&elsewhere), Err(TraceError::UnknownLane { id: 1 })));
-    let detour = Detour { start_ns: 0, len_ns: 1, outside_ns: 1, records: 0 };
+    let detour = Detour { start_ns: 0, len_ns: 1, outside_ns: 1, records: 0, ..Detour::default() };
     let huge = Block { detours: vec![detour; 1 << 19], ..Block::new(LaneId(0)) };
     assert!(matches!(writer.write_block(&huge), Err(TraceError::BlockTooLarge { .. })));
 
@@ -169,6 +170,33 @@ fn a_file_is_not_written_through_a_link_nor_over_one_that_must_stay() {
     let nowhere = dir.join("absent").join("a.detour");
     assert!(create(&nowhere, Overwrite::Yes).err().unwrap().to_string().contains("absent"));
     fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_lost_waits_column_costs_its_block_and_nothing_else() {
+    let mut writer = writer();
+    let block = |start_ns| Block {
+        detours: vec![
+            Detour {
+                start_ns,
+                len_ns: 9,
+                outside_ns: 9,
+                wait: Wait::New,
+                ..Detour::default()
+            };
+            40
+        ],
+        ..Block::new(LaneId(0))
+    };
+    writer.write_block(&block(10)).unwrap();
+    let end = writer.bytes_written() as usize;
+    writer.write_block(&block(1_000)).unwrap();
+    let mut bytes = writer.finish(common::trailer(1, 1)).unwrap();
+    // The column is the last part of its frame.
+    bytes[end - 1] ^= 1;
+    let reader = Reader::new(Cursor::new(bytes)).unwrap();
+    assert!(reader.blocks().map(Result::unwrap).eq([block(1_000)]));
+    assert_eq!(reader.damaged_blocks().len(), 1);
 }
 
 #[test]

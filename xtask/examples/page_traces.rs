@@ -77,6 +77,7 @@ fn sources(hostile: bool) -> Vec<Source> {
         detail: Some(if hostile { HOSTILE.repeat(50) } else { "woken by timer".to_owned() }),
         pids: vec![42],
         own: false,
+        policy: None,
     };
     let mut all = vec![
         source(Class::Timer, "tick", None),
@@ -178,6 +179,12 @@ fn detour(shape: &Shape, cpu: u32, i: u64, gap: u64, block: &mut Block) {
     }
     if !only_records {
         let outside_ns = if named { 0 } else { len_ns };
-        block.detours.push(Detour { start_ns, len_ns, outside_ns, records: u32::from(named) });
+        block.detours.push(Detour {
+            start_ns,
+            len_ns,
+            outside_ns,
+            records: u32::from(named),
+            ..Detour::default()
+        });
     }
 }

@@ -27,6 +27,7 @@ impl Look {
             Class::PageFault => Color::LightYellow,
             Class::Idle => Color::DarkGray,
             Class::OutsideKernel => Color::Red,
+            Class::Throttled => Color::LightBlue,
         })
     }
 

@@ -29,6 +29,7 @@ pub fn lanes(
             to_ns: ns(finished.run.last),
             iterations: finished.run.iterations,
             counters: finished.counters,
+            ..LaneTotals::default()
         })
     };
     let mut lanes: Vec<LaneTotals> = probes.into_iter().enumerate().filter_map(of_probe).collect();

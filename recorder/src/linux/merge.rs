@@ -143,6 +143,7 @@ impl Composer {
             len_ns: end - start,
             outside_ns,
             records: self.composed.len() as u32,
+            ..Detour::default()
         };
         sink.detour(detour, &self.composed);
         self.chosen.clear();

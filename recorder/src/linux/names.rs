@@ -375,7 +375,7 @@ impl Names {
 
 /// A source of the kernel's own.
 fn plain(class: Class, name: String, detail: Option<String>) -> Source {
-    Source { class, name, unit: None, detail, pids: Vec::new(), own: false }
+    Source { class, name, unit: None, detail, pids: Vec::new(), own: false, policy: None }
 }
 
 #[cfg(test)]

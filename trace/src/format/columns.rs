@@ -189,6 +189,7 @@ pub(crate) fn decode(raw: &[u8], summary: &Summary) -> Result<Block, &'static st
             len_ns: explained.wrapping_add(column.d_rest.next_signed()? as u64),
             outside_ns,
             records,
+            ..Detour::default()
         })
     };
     let mut owned = OwnRecords::new(&block.records);
@@ -304,6 +305,7 @@ mod tests {
             len_ns: 9000,
             outside_ns: i % 3,
             records: if i == 3 { 0 } else { 3 },
+            ..Detour::default()
         };
         let mut detours: Vec<Detour> = (0..11).map(detour).collect();
         detours[10].records = 3;

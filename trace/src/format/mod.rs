@@ -6,3 +6,4 @@ pub(crate) mod columns;
 pub(crate) mod sniff;
 pub(crate) mod v1;
 pub(crate) mod varint;
+pub(crate) mod waits;

@@ -85,5 +85,5 @@ fn detour(start: f64, length: f64, end: &mut u64) -> Detour {
     let start_ns = (start.round() as u64).max(*end);
     let len_ns = length.round() as u64;
     *end = start_ns.saturating_add(len_ns);
-    Detour { start_ns, len_ns, outside_ns: len_ns, records: 0 }
+    Detour { start_ns, len_ns, outside_ns: len_ns, records: 0, ..Detour::default() }
 }

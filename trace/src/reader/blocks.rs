@@ -66,6 +66,7 @@ impl<R: Read + Seek> Reader<R> {
         if block.lane != entry.lane() {
             return Err(Fault::Damaged("the index names another lane".to_owned()));
         }
+        frames::add_waits(&mut block.detours, scratch)?;
         self.settle_sources(&mut block)?;
         Ok(block)
     }

@@ -3,6 +3,8 @@
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 use crate::format::v1::{self, FRAME_HEADER_LEN, FrameHeader, IndexEntry};
+use crate::format::waits;
+use crate::model::Detour;
 
 /// A file with a remembered position, so that reading on does not throw the buffer away.
 pub(super) struct Input<R> {
@@ -129,4 +131,11 @@ pub(super) fn unpack<'s>(
     v1::unpack(unpacker, payload, header.raw_len, raw)
         .map_err(|error| Fault::Damaged(format!("it does not unpack: {error}")))?;
     Ok((header, raw))
+}
+
+/// Adds the waits of what was unpacked last to the detours that it holds.
+pub(super) fn add_waits(detours: &mut [Detour], scratch: &mut Scratch) -> Result<(), Fault> {
+    let Scratch { stored, unpacker, .. } = scratch;
+    let payload = stored.get(FRAME_HEADER_LEN..).unwrap_or_default();
+    waits::decode(payload, detours, unpacker).map_err(Fault::damaged)
 }

@@ -56,6 +56,7 @@ pub(crate) fn sources() -> Vec<Source> {
         detail: detail.map(str::to_owned),
         pids: if unit.is_some() { vec![1234] } else { Vec::new() },
         own: false,
+        policy: None,
     };
     let mut sources = vec![
         source(Class::Timer, "tick", None, Some("tick_nohz_handler")),
@@ -189,6 +190,7 @@ impl Cpu {
             len_ns: cost + outside_ns,
             outside_ns,
             records: own.len() as u32,
+            ..Detour::default()
         };
         self.free_from = detour.start_ns + detour.len_ns + 500;
         block.detours.push(detour);
