@@ -4,6 +4,8 @@
 //! recording, the frames before that moment are whole. A write that fails is taken back where the
 //! output allows it (a file), so that the trailer can still be tried; elsewhere the writer refuses
 //! to go on, since what followed could not be found again.
+//!
+//! Memory does not grow with the recording: the index leaves in parts.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -41,12 +43,23 @@ pub struct Writer<W: Write> {
     encoder: Encoder,
     compressor: zstd::bulk::Compressor<'static>,
     frame: Vec<u8>,
+    /// Of the frames since the last part of the index.
     index: Vec<IndexEntry>,
+    parts: IndexParts,
     pending_sources: Vec<(SourceId, Source)>,
     pending_lanes: Vec<(LaneId, Lane)>,
     /// Ids below these have been announced.
     sources: u32,
     lanes: u32,
+}
+
+/// The parts of the index that are in the file already.
+struct IndexParts {
+    /// Of each.
+    rows: usize,
+    /// Where the last one starts; 0 before the first.
+    last: u64,
+    count: u32,
 }
 
 impl Writer<File> {
@@ -94,6 +107,7 @@ impl<W: Write> Writer<W> {
             compressor,
             frame: Vec::new(),
             index: Vec::new(),
+            parts: IndexParts { rows: v1::INDEX_ENTRIES_PER_PART, last: 0, count: 0 },
             pending_sources: Vec::new(),
             pending_lanes: Vec::new(),
             sources: 0,
@@ -171,14 +185,8 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self, trailer: Trailer) -> Result<W, TraceError> {
         self.write_tables()?;
         self.write_trailer(trailer)?;
-        let index_offset = self.offset;
-        let index = std::mem::take(&mut self.index);
-        let mut index_frames = 0;
-        for entries in index.chunks(v1::INDEX_ENTRIES_PER_FRAME) {
-            self.write_frame(Kind::Index, &v1::index_payload(entries))?;
-            index_frames += 1;
-        }
-        self.send(&Footer { index_offset, index_frames }.to_bytes())?;
+        let footer = self.write_index()?;
+        self.send(&footer.to_bytes())?;
         self.flush()?;
         Ok(self.out)
     }
@@ -229,20 +237,64 @@ impl<W: Write> Writer<W> {
             let (what, bytes) = (kind.name(), raw.len());
             return Err(TraceError::TableTooLarge { what, bytes, limit: v1::MAX_RAW });
         }
-        let summary = Summary::default();
-        let packed = pack(&mut self.compressor, &mut self.frame, kind, raw, &[], summary);
+        let packed = self.pack(kind, raw, Summary::default());
         self.send_frame(packed)
     }
 
     fn send_frame(&mut self, packed: io::Result<FrameHeader>) -> Result<(), TraceError> {
+        let entry = self.send_packed(packed)?;
+        self.index.push(entry);
+        if self.index.len() >= self.parts.rows {
+            // The frame itself is in the file. A part that could not be written is tried again after
+            // the next one.
+            let _ = self.write_index_part();
+        }
+        Ok(())
+    }
+
+    /// Sends what [`pack`] made; returns what the index says about it.
+    fn send_packed(&mut self, packed: io::Result<FrameHeader>) -> Result<IndexEntry, TraceError> {
         let header = packed.map_err(|source| self.io_error(source))?;
         let entry = header.entry_at(self.offset);
         let frame = std::mem::take(&mut self.frame);
         let sent = self.send(&frame);
         self.frame = frame;
-        sent?;
-        self.index.push(entry);
+        sent.map(|()| entry)
+    }
+
+    /// Writes what is left of the index, or all of it.
+    fn write_index(&mut self) -> Result<Footer, TraceError> {
+        if self.parts.count > 0 {
+            while !self.index.is_empty() {
+                self.write_index_part()?;
+            }
+            return Ok(Footer { index_offset: self.parts.last, index_frames: self.parts.count });
+        }
+        let index_offset = self.offset;
+        let index = std::mem::take(&mut self.index);
+        let mut index_frames = 0;
+        for entries in index.chunks(v1::INDEX_ENTRIES_PER_PART) {
+            let raw = v1::index_payload(entries);
+            let packed = self.pack(Kind::Index, &raw, Summary::default());
+            self.send_packed(packed)?;
+            index_frames += 1;
+        }
+        Ok(Footer { index_offset, index_frames })
+    }
+
+    /// Moves the oldest entries of the index to the file.
+    fn write_index_part(&mut self) -> Result<(), TraceError> {
+        let rows = self.index.len().min(self.parts.rows);
+        let raw = v1::index_payload(self.index.get(..rows).unwrap_or_default());
+        let packed = self.pack(Kind::IndexPart, &raw, Summary::of_part(self.parts.last));
+        self.parts.last = self.send_packed(packed)?.offset;
+        self.parts.count += 1;
+        self.index.drain(..rows);
         Ok(())
+    }
+
+    fn pack(&mut self, kind: Kind, raw: &[u8], summary: Summary) -> io::Result<FrameHeader> {
+        pack(&mut self.compressor, &mut self.frame, kind, raw, &[], summary)
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
@@ -367,5 +419,107 @@ mod tests {
         let reader = Reader::new(io::Cursor::new(disk.content)).unwrap();
         assert_eq!(reader.truncated(), None);
         assert!(reader.blocks().map(Result::unwrap).eq([block(1), block(4)]));
+    }
+
+    fn in_parts(rows: usize, blocks: u64) -> Vec<u8> {
+        let manifest = Manifest {
+            host: "node".to_owned(),
+            lanes: (0..3).map(|cpu| Lane::Cpu { cpu }).collect(),
+            ..Manifest::default()
+        };
+        let mut writer = Writer::new(Vec::new(), &manifest).unwrap();
+        writer.parts.rows = rows;
+        for number in 0..blocks {
+            writer.write_block(&numbered(number)).unwrap();
+            assert!(writer.index.len() < rows);
+        }
+        writer.finish(Trailer::default()).unwrap()
+    }
+
+    fn numbered(number: u64) -> Block {
+        let detour = Detour { start_ns: 1_000 * number, len_ns: 10, outside_ns: 10, records: 0 };
+        Block { detours: vec![detour], ..Block::new(LaneId((number * 2 % 3) as u32)) }
+    }
+
+    #[test]
+    fn an_index_in_parts_finds_what_an_index_at_the_end_finds() {
+        let whole = Reader::new(io::Cursor::new(in_parts(1_000, 20))).unwrap();
+        // The manifest, the blocks and the trailer: parts that come out even, and one row left over.
+        for rows in [1, 2, 3, 7, 11, 20, 21, 22] {
+            let reader = Reader::new(io::Cursor::new(in_parts(rows, 20))).unwrap();
+            assert_eq!((reader.truncated(), reader.damaged_blocks()), (None, Vec::new()), "{rows}");
+            assert!(reader.block_infos().eq(whole.block_infos()), "{rows}");
+            assert!(reader.blocks().map(Result::unwrap).eq((0..20).map(numbered)), "{rows}");
+            assert_eq!(reader.trailer(), Some(&Trailer::default()));
+        }
+    }
+
+    #[test]
+    fn a_trace_with_an_index_in_parts_is_read_up_to_where_it_is_cut_off() {
+        let bytes = in_parts(3, 20);
+        let mut most = 0;
+        for end in 0..bytes.len() {
+            let Ok(reader) = Reader::new(io::Cursor::new(&bytes[..end])) else {
+                assert_eq!(most, 0, "{end}");
+                continue;
+            };
+            assert!(reader.truncated().is_some(), "{end}");
+            let blocks: Vec<Block> = reader.blocks().map(Result::unwrap).collect();
+            assert!(blocks.iter().cloned().eq((0..blocks.len() as u64).map(numbered)));
+            assert!(blocks.len() >= most, "{end}");
+            most = blocks.len();
+        }
+        assert_eq!(most, 20);
+    }
+
+    #[test]
+    fn no_changed_byte_of_an_index_in_parts_costs_more_than_the_block_it_is_in() {
+        let bytes = in_parts(3, 20);
+        for at in v1::HEADER_LEN..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            let Ok(reader) = Reader::new(io::Cursor::new(damaged)) else { continue };
+            let blocks: Vec<Block> = reader.blocks().map(Result::unwrap).collect();
+            let known = !reader.damaged_blocks().is_empty() || reader.truncated().is_some();
+            assert!(known || blocks.len() == 20, "byte {at} costs blocks unnoticed");
+            if reader.truncated().is_none() {
+                assert!(blocks.len() >= 19, "byte {at} costs {} blocks", 20 - blocks.len());
+            }
+        }
+    }
+
+    /// A program that knows no parts must not take the last of them for the whole index.
+    #[test]
+    fn the_footer_names_no_frame_that_older_programs_take_for_an_index() {
+        let bytes = in_parts(3, 20);
+        let footer = Footer::parse(bytes.last_chunk().unwrap()).unwrap();
+        assert_eq!(bytes[footer.index_offset as usize + 3], 9);
+        let short = in_parts(1_000, 20);
+        let footer = Footer::parse(short.last_chunk().unwrap()).unwrap();
+        assert_eq!(short[footer.index_offset as usize + 3], 6);
+    }
+
+    #[test]
+    fn a_part_of_the_index_that_finds_no_room_is_written_later() {
+        let disk = Disk { content: Vec::new(), room: 1 << 20 };
+        let manifest = Manifest { lanes: vec![Lane::Cpu { cpu: 0 }], ..Manifest::default() };
+        let mut writer = Writer::start(disk, "disk".to_owned(), Some(cut_back), &manifest).unwrap();
+        writer.parts.rows = 4;
+        let block = |number: u64| Block { lane: LaneId(0), ..numbered(number) };
+        writer.write_block(&block(0)).unwrap();
+        let one = writer.out.content.len();
+        writer.write_block(&block(1)).unwrap();
+        let size = writer.out.content.len() - one;
+        // The next block fits, the part after it does not.
+        writer.out.room = writer.out.content.len() + size + v1::FRAME_HEADER_LEN;
+        writer.write_block(&block(2)).unwrap();
+        assert_eq!((writer.parts.count, writer.index.len()), (0, 4));
+        writer.out.room = 1 << 20;
+        writer.write_block(&block(3)).unwrap();
+        assert_eq!((writer.parts.count, writer.index.len()), (1, 1));
+        let disk = writer.finish(Trailer::default()).unwrap();
+        let reader = Reader::new(io::Cursor::new(disk.content)).unwrap();
+        assert_eq!((reader.truncated(), reader.damaged_blocks()), (None, Vec::new()));
+        assert!(reader.blocks().map(Result::unwrap).eq((0..4).map(block)));
     }
 }

@@ -10,6 +10,10 @@
 //! footer   24 bytes: where the index starts
 //! ```
 //!
+//! A long recording has its index in parts, each after the frames it describes, so that the recorder
+//! need not keep it. Every part names the one before it, and the footer the last one. A program that
+//! knows no parts finds another frame where the index should be, says so, and follows the frames.
+//!
 //! All numbers are little endian. A frame header carries two checksums, one of the payload and one of
 //! itself (the payload's checksum included). So the chain of frames can be followed without reading
 //! the payloads, and a damaged payload costs that frame only. Kinds a reader does not know are
@@ -25,8 +29,9 @@ pub(crate) const HEADER_LEN: usize = 16;
 pub(crate) const FRAME_HEADER_LEN: usize = 48;
 pub(crate) const FOOTER_LEN: usize = 24;
 pub(crate) const INDEX_ENTRY_LEN: usize = 44;
-/// Index entries per index frame: several frames when a recording has more.
-pub(crate) const INDEX_ENTRIES_PER_FRAME: usize = 1 << 17;
+/// Index entries per part: what the recorder keeps of the index at most, 1.5 MiB. A recording with
+/// fewer has all of it at the end.
+pub(crate) const INDEX_ENTRIES_PER_PART: usize = 1 << 15;
 /// A payload is never larger than this once unpacked. Checked before anything is allocated.
 pub(crate) const MAX_RAW: usize = 16 << 20;
 /// zstd can make a payload slightly larger.
@@ -35,7 +40,7 @@ pub(crate) const MAX_STORED: usize = MAX_RAW + MAX_RAW / 64;
 pub(crate) const MAX_EVENTS: usize = 1 << 18;
 // Four 64-bit columns, a 32-bit, a 16-bit and two 8-bit ones, and the column table.
 const _: () = assert!(MAX_EVENTS * (4 * 10 + 5 + 3 + 2 + 2) + 1024 <= MAX_RAW);
-const _: () = assert!(INDEX_ENTRIES_PER_FRAME * INDEX_ENTRY_LEN <= MAX_RAW);
+const _: () = assert!(INDEX_ENTRIES_PER_PART * INDEX_ENTRY_LEN <= MAX_RAW);
 /// Rows of the source table and of the lane table.
 pub(crate) const MAX_ROWS: u32 = 1 << 20;
 /// Speed first: the recorder shares the node with what it measures.
@@ -58,6 +63,8 @@ pub(crate) enum Kind {
     /// Rows of [`Manifest::nodes`](crate::Manifest) by their place in it, when they do not fit into
     /// the manifest. Its lanes are then in frames of lanes.
     Nodes,
+    /// A part of the index in the midst of the frames it describes, see [`FrameHeader::part_before`].
+    IndexPart,
     /// Of a later minor revision: skipped.
     Other(u8),
 }
@@ -73,6 +80,7 @@ impl Kind {
             Kind::Index => 6,
             Kind::Totals => 7,
             Kind::Nodes => 8,
+            Kind::IndexPart => 9,
             Kind::Other(byte) => byte,
         }
     }
@@ -87,6 +95,7 @@ impl Kind {
             6 => Kind::Index,
             7 => Kind::Totals,
             8 => Kind::Nodes,
+            9 => Kind::IndexPart,
             other => Kind::Other(other),
         }
     }
@@ -101,12 +110,14 @@ impl Kind {
             Kind::Index => "index",
             Kind::Totals => "lanes' totals",
             Kind::Nodes => "nodes",
+            Kind::IndexPart => "index",
             Kind::Other(_) => "unknown kind",
         }
     }
 }
 
-/// What an events frame holds, without unpacking it. All zero for other kinds.
+/// What an events frame holds, without unpacking it. All zero for other kinds, but for
+/// [`Summary::of_part`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) lane: u32,
@@ -115,6 +126,13 @@ pub(crate) struct Summary {
     pub(crate) last_ns: u64,
     pub(crate) detours: u32,
     pub(crate) records: u32,
+}
+
+impl Summary {
+    /// Of a part of the index: where the part before it starts.
+    pub(crate) fn of_part(before: u64) -> Summary {
+        Summary { first_ns: before, ..Summary::default() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +222,11 @@ impl FrameHeader {
         })
     }
 
+    /// Where the part of the index before this one starts; 0 for the first.
+    pub(crate) fn part_before(&self) -> u64 {
+        self.summary.first_ns
+    }
+
     pub(crate) fn entry_at(&self, offset: u64) -> IndexEntry {
         IndexEntry { offset, kind: self.kind, stored_len: self.stored_len, summary: self.summary }
     }
@@ -222,18 +245,18 @@ pub(crate) fn index_payload(entries: &[IndexEntry]) -> Vec<u8> {
     out
 }
 
-/// None where the payload is no whole number of well-formed rows.
-pub(crate) fn parse_index(payload: &[u8]) -> Option<Vec<IndexEntry>> {
+/// The rows, of which one that is not well-formed is None; None where the payload is no whole number
+/// of rows.
+pub(crate) fn parse_index(payload: &[u8]) -> Option<impl Iterator<Item = Option<IndexEntry>>> {
     let rows = payload.chunks_exact(INDEX_ENTRY_LEN);
     rows.remainder().is_empty().then_some(())?;
-    rows.map(|mut row| {
+    Some(rows.map(|mut row| {
         let offset = u64::from_le_bytes(take(&mut row)?);
         let [kind, ..] = take::<4>(&mut row)?;
         let stored_len = take_u32(&mut row)?;
         let summary = take_summary(&mut row)?;
         Some(IndexEntry { offset, kind: Kind::from_byte(kind), stored_len, summary })
-    })
-    .collect()
+    }))
 }
 
 impl Footer {
@@ -363,6 +386,8 @@ mod tests {
         let footer = Footer { index_offset: 77, index_frames: 2 };
         assert_eq!(Footer::parse(&footer.to_bytes()), Some(footer));
         let entry = header.entry_at(64);
-        assert_eq!(parse_index(&index_payload(&[entry, entry])), Some(vec![entry, entry]));
+        let payload = index_payload(&[entry, entry]);
+        assert!(parse_index(&payload).unwrap().eq([Some(entry), Some(entry)]));
+        assert!(parse_index(&payload[1..]).is_none());
     }
 }

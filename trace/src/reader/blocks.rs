@@ -3,6 +3,7 @@
 use std::io::{Read, Seek};
 
 use super::frames::{self, Fault, Scratch};
+use super::index::{InFileOrder, LaneEntries};
 use super::{Damage, Reader, lock};
 use crate::error::TraceError;
 use crate::format::columns;
@@ -12,24 +13,35 @@ use crate::model::{Block, LaneId, SourceId};
 /// Iterates over blocks. Each call of [`Reader::blocks`] starts from the beginning.
 pub struct Blocks<'a, R> {
     reader: &'a Reader<R>,
-    next: usize,
-    /// Which of the blocks; None for all.
-    only: Option<&'a [u32]>,
+    entries: Entries<'a>,
     scratch: Option<Scratch>,
+}
+
+enum Entries<'a> {
+    All(InFileOrder<'a>),
+    Lane(LaneEntries<'a>),
+    None,
 }
 
 impl<'a, R> Blocks<'a, R> {
     pub(super) fn new(reader: &'a Reader<R>, lane: Option<LaneId>) -> Self {
-        let only = lane.map(|lane| reader.by_lane.blocks(lane));
-        Blocks { reader, next: 0, only, scratch: None }
-    }
-
-    fn entry(&self) -> Option<&'a IndexEntry> {
-        let at = match self.only {
-            Some(only) => *only.get(self.next)? as usize,
-            None => self.next,
+        let entries = match lane {
+            Some(lane) => reader.index.of_lane(lane.0).map_or(Entries::None, Entries::Lane),
+            None => Entries::All(reader.index.in_file_order()),
         };
-        self.reader.events.get(at)
+        Blocks { reader, entries, scratch: None }
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = IndexEntry;
+
+    fn next(&mut self) -> Option<IndexEntry> {
+        match self {
+            Entries::All(entries) => entries.next(),
+            Entries::Lane(entries) => entries.next(),
+            Entries::None => None,
+        }
     }
 }
 
@@ -37,11 +49,10 @@ impl<R: Read + Seek> Iterator for Blocks<'_, R> {
     type Item = Result<Block, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(entry) = self.entry() {
-            self.next += 1;
-            match self.reader.load(entry, &mut self.scratch) {
+        while let Some(entry) = self.entries.next() {
+            match self.reader.load(&entry, &mut self.scratch) {
                 Ok(block) => return Some(Ok(block)),
-                Err(Fault::Damaged(why)) => self.reader.note(Damage::of(entry, why)),
+                Err(Fault::Damaged(why)) => self.reader.note(Damage::of(&entry, why)),
                 Err(Fault::Io(source)) => {
                     let file = self.reader.file.clone();
                     return Some(Err(TraceError::Io { what: "read", file, source }));

@@ -6,10 +6,11 @@
 //! counted and said, not fatal.
 
 mod blocks;
-mod by_lane;
 mod frames;
+mod index;
 mod open;
 mod tables;
+mod totals;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,8 +24,9 @@ use crate::error::TraceError;
 use crate::format::v1::IndexEntry;
 use crate::manifest::{LaneTotals, Manifest, Trailer};
 use crate::model::{Lane, LaneId, Source};
-use by_lane::ByLane;
 use frames::Input;
+use index::Index;
+use totals::Totals;
 
 /// An open trace.
 pub struct Reader<R = File> {
@@ -37,9 +39,8 @@ pub struct Reader<R = File> {
     /// The row that stands for sources whose rows were lost with a damaged frame.
     unknown_source: Option<u32>,
     lanes: Vec<Lane>,
-    /// The events frames, in file order.
-    events: Vec<IndexEntry>,
-    by_lane: ByLane,
+    index: Index,
+    totals: Totals,
     truncated: Option<String>,
     damage: Mutex<BTreeMap<u64, Damage>>,
 }
@@ -159,7 +160,7 @@ impl<R> Reader<R> {
 
     /// What the trailer says of a lane.
     pub fn totals(&self, lane: LaneId) -> Option<&LaneTotals> {
-        self.trailer.as_ref()?.lanes.get(self.by_lane.totals(lane)?)
+        self.trailer.as_ref()?.lanes.get(self.totals.place(lane)?)
     }
 
     /// The source table; every `SourceId` of every block is an index into it.
@@ -189,13 +190,13 @@ impl<R> Reader<R> {
 
     /// What the file holds, block by block, in file order.
     pub fn block_infos(&self) -> impl ExactSizeIterator<Item = BlockInfo> + '_ {
-        self.events.iter().map(BlockInfo::of)
+        self.index.in_file_order().map(|entry| BlockInfo::of(&entry))
     }
 
     /// The same of one lane.
     pub fn block_infos_of(&self, lane: LaneId) -> impl Iterator<Item = BlockInfo> + '_ {
-        let places = self.by_lane.blocks(lane).iter();
-        places.filter_map(|&at| self.events.get(at as usize)).map(BlockInfo::of)
+        let entries = self.index.of_lane(lane.0).into_iter().flatten();
+        entries.map(|entry| BlockInfo::of(&entry))
     }
 
     fn note(&self, damage: Damage) {

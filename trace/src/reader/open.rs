@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek};
 use std::sync::Mutex;
 
-use super::by_lane::ByLane;
 use super::frames::{Fault, Input, Scratch};
+use super::index::{Found, Index};
 use super::tables::{self, Table};
+use super::totals::Totals;
 use super::{Damage, Reader};
 use crate::error::TraceError;
 use crate::format::sniff;
@@ -21,8 +22,8 @@ pub(super) fn open<R: Read + Seek>(input: R, file: String) -> Result<Reader<R>, 
     };
     let mut opening = Opening { input, file, damage: BTreeMap::new() };
     opening.check_header()?;
-    let (entries, truncated) = opening.find_frames()?;
-    opening.finish(entries, truncated)
+    let (found, truncated) = opening.find_frames()?;
+    opening.finish(found, truncated)
 }
 
 struct Opening<R> {
@@ -67,11 +68,11 @@ impl<R: Read + Seek> Opening<R> {
     }
 
     /// All frames, and why the file ends early if it does.
-    fn find_frames(&mut self) -> Result<(Vec<IndexEntry>, Option<String>), TraceError> {
+    fn find_frames(&mut self) -> Result<(Found, Option<String>), TraceError> {
         let footer = self.footer().map_err(|e| self.io(e))?;
         if let Some(footer) = footer {
             match self.read_index(footer) {
-                Ok(entries) => return Ok((entries, None)),
+                Ok(found) => return Ok((found, None)),
                 Err(Fault::Io(source)) => return Err(self.io(source)),
                 Err(Fault::Damaged(why)) => {
                     self.note(Damage::plain(footer.index_offset, "index", why));
@@ -79,7 +80,7 @@ impl<R: Read + Seek> Opening<R> {
             }
         }
         let end = self.input.len() - if footer.is_some() { FOOTER_LEN as u64 } else { 0 };
-        let (entries, stopped_at, why) = self.scan(end)?;
+        let (found, stopped_at, why) = self.scan(end)?;
         let truncated = match (footer, why) {
             (Some(_), None) => None,
             (_, why) => Some(format!(
@@ -89,7 +90,7 @@ impl<R: Read + Seek> Opening<R> {
                 self.input.len()
             )),
         };
-        Ok((entries, truncated))
+        Ok((found, truncated))
     }
 
     fn footer(&mut self) -> io::Result<Option<Footer>> {
@@ -100,56 +101,79 @@ impl<R: Read + Seek> Opening<R> {
     }
 
     /// The index, if all of it is intact and its frames follow each other inside the file.
-    fn read_index(&mut self, footer: Footer) -> Result<Vec<IndexEntry>, Fault> {
+    fn read_index(&mut self, footer: Footer) -> Result<Found, Fault> {
         let mut scratch = Scratch::new().map_err(Fault::Io)?;
-        let mut entries: Vec<IndexEntry> = Vec::new();
-        let mut at = footer.index_offset;
+        let mut found = Found::default();
         let mut free_from = HEADER_LEN as u64;
-        for _ in 0..footer.index_frames {
-            let entry = self.input.frame_header(at)?.entry_at(at);
-            if entry.kind != Kind::Index {
-                return Err(Fault::Damaged("another frame is in its place".to_owned()));
-            }
-            let (_, raw) = self.input.load(&entry, &mut scratch)?;
+        for part in self.index_parts(footer)? {
+            let (_, raw) = self.input.load(&part, &mut scratch)?;
+            // The rows of an index at the end are of frames before all of it.
+            let end = part.offset.min(footer.index_offset);
             let rows = v1::parse_index(raw)
                 .ok_or_else(|| Fault::Damaged("it is not made of whole rows".to_owned()))?;
             for row in rows {
+                let row =
+                    row.ok_or_else(|| Fault::Damaged("one of its rows is not intact".to_owned()))?;
                 // Rows that do not overlap bound the number of rows by the size of the file.
-                if row.offset < free_from || row.end() > footer.index_offset {
+                if row.offset < free_from || row.end() > end {
                     return Err(Fault::Damaged("it points outside the blocks".to_owned()));
                 }
                 free_from = row.end();
-                entries.push(row);
+                found.add(row);
             }
-            at = entry.end();
         }
-        Ok(entries)
+        Ok(found)
+    }
+
+    /// The frames of the index in file order: all at the end, or parts of which each names the one
+    /// before it.
+    fn index_parts(&mut self, footer: Footer) -> Result<Vec<IndexEntry>, Fault> {
+        let mut parts: Vec<IndexEntry> = Vec::new();
+        let misplaced = || Fault::Damaged("another frame is in its place".to_owned());
+        let mut at = footer.index_offset;
+        let first = self.input.frame_header(at)?;
+        for _ in 0..footer.index_frames {
+            let header = self.input.frame_header(at)?;
+            let part = header.entry_at(at);
+            match header.kind {
+                kind if kind != first.kind => return Err(misplaced()),
+                Kind::Index => at = part.end(),
+                // Towards the start of the file, so that it ends.
+                Kind::IndexPart if header.part_before() < at => at = header.part_before(),
+                _ => return Err(misplaced()),
+            }
+            parts.push(part);
+        }
+        if first.kind == Kind::IndexPart {
+            parts.reverse();
+            let in_order = parts.windows(2).all(|pair| pair[0].end() <= pair[1].offset);
+            if at != 0 || !in_order {
+                return Err(Fault::Damaged("its parts are not linked to each other".to_owned()));
+            }
+        }
+        Ok(parts)
     }
 
     /// Follows the frames from the start without reading what is in them.
-    fn scan(&mut self, end: u64) -> Result<(Vec<IndexEntry>, u64, Option<String>), TraceError> {
-        let mut entries = Vec::new();
+    fn scan(&mut self, end: u64) -> Result<(Found, u64, Option<String>), TraceError> {
+        let mut found = Found::default();
         let mut at = HEADER_LEN as u64;
         while at < end {
             match self.input.frame_header(at) {
                 Ok(header) => {
                     let entry = header.entry_at(at);
                     at = entry.end();
-                    entries.push(entry);
+                    found.add(entry);
                 }
                 Err(Fault::Io(source)) => return Err(self.io(source)),
-                Err(Fault::Damaged(why)) => return Ok((entries, at, Some(why))),
+                Err(Fault::Damaged(why)) => return Ok((found, at, Some(why))),
             }
         }
-        Ok((entries, at, None))
+        Ok((found, at, None))
     }
 
-    fn finish(
-        mut self,
-        entries: Vec<IndexEntry>,
-        truncated: Option<String>,
-    ) -> Result<Reader<R>, TraceError> {
-        let parts = self.load_parts(&entries)?;
+    fn finish(mut self, found: Found, truncated: Option<String>) -> Result<Reader<R>, TraceError> {
+        let parts = self.load_parts(&found.others)?;
         let Some(mut manifest) = parts.manifest else {
             let why = "it holds no intact manifest: the recording stopped before it began, \
                        or the beginning is damaged";
@@ -157,13 +181,16 @@ impl<R: Read + Seek> Opening<R> {
         };
         manifest.nodes.extend(parts.nodes.present());
         let mut lanes = parts.lanes;
-        let mut events: Vec<IndexEntry> = Vec::new();
-        for entry in entries.into_iter().filter(|entry| entry.kind == Kind::Events) {
-            match lanes.grow_to(entry.summary.lane as usize + 1) {
-                Ok(()) => events.push(entry),
-                Err(why) => self.note(Damage::of(&entry, format!("its lane: {why}"))),
+        let mut events = found.lanes();
+        events.retain(|(lane, blocks)| match lanes.grow_to(*lane as usize + 1) {
+            Ok(()) => true,
+            Err(why) => {
+                for entry in blocks.entries(*lane) {
+                    self.note(Damage::of(&entry, format!("its lane: {why}")));
+                }
+                false
             }
-        }
+        });
         let mut trailer = parts.trailer;
         if let Some(trailer) = &mut trailer {
             trailer.lanes.extend(parts.totals.present());
@@ -175,7 +202,7 @@ impl<R: Read + Seek> Opening<R> {
             (sources.len() - 1) as u32
         });
         let lanes = lanes.finish(tables::unknown_lane);
-        let by_lane = ByLane::new(lanes.len(), &events, trailer.as_ref());
+        let totals = Totals::new(lanes.len(), trailer.as_ref());
         Ok(Reader {
             input: Mutex::new(self.input),
             file: self.file,
@@ -184,8 +211,8 @@ impl<R: Read + Seek> Opening<R> {
             sources,
             unknown_source,
             lanes,
-            events,
-            by_lane,
+            index: Index::new(events),
+            totals,
             truncated,
             damage: Mutex::new(self.damage),
         })
@@ -203,7 +230,7 @@ impl<R: Read + Seek> Opening<R> {
             sources_lost: false,
         };
         for entry in entries {
-            if matches!(entry.kind, Kind::Events | Kind::Index | Kind::Other(_)) {
+            if matches!(entry.kind, Kind::Index | Kind::IndexPart | Kind::Other(_)) {
                 continue;
             }
             let read = match self.input.load(entry, &mut scratch) {
@@ -255,7 +282,7 @@ impl Parts {
             Kind::Lanes => self.lanes.add_json(raw),
             Kind::Totals => self.totals.add_json(raw),
             Kind::Nodes => self.nodes.add_json(raw),
-            Kind::Events | Kind::Index | Kind::Other(_) => Ok(()),
+            Kind::Events | Kind::Index | Kind::IndexPart | Kind::Other(_) => Ok(()),
         }
     }
 }

@@ -1,0 +1,25 @@
+//! Where in the trailer a lane is. Built once: a program may have 100,000 threads, and to look for each
+//! among all would take minutes.
+
+use crate::manifest::Trailer;
+use crate::model::LaneId;
+
+/// Places in the trailer's list, by lane.
+pub(super) struct Totals(Vec<Option<u32>>);
+
+impl Totals {
+    pub(super) fn new(lanes: usize, trailer: Option<&Trailer>) -> Totals {
+        let mut places = vec![None; lanes];
+        for (at, totals) in (0..).zip(trailer.map_or(&[][..], |trailer| &trailer.lanes)) {
+            if let Some(place) = places.get_mut(totals.lane as usize) {
+                // The first counts, should a lane be there twice.
+                place.get_or_insert(at);
+            }
+        }
+        Totals(places)
+    }
+
+    pub(super) fn place(&self, lane: LaneId) -> Option<usize> {
+        self.0.get(lane.0 as usize).copied().flatten().map(|at| at as usize)
+    }
+}
