@@ -425,6 +425,27 @@ fn processors_wait_for_each_other_the_more_the_more_there_are() {
     }
 }
 
+/// Before that the signal would end it the usual way.
+fn until_it_handles_sigint(child: &mut std::process::Child) {
+    if !cfg!(target_os = "linux") {
+        return std::thread::sleep(Duration::from_secs(1));
+    }
+    const SIGINT: u64 = 1 << (2 - 1);
+    let status = format!("/proc/{}/status", child.id());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        if caught.is_some_and(|mask| mask & SIGINT != 0) {
+            return;
+        }
+        assert_eq!(child.try_wait().expect("a child"), None, "it ended by itself");
+        assert!(Instant::now() < deadline, "it does not handle SIGINT: {status}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn an_interrupted_simulation_exits_with_130() {
     for arguments in [
@@ -440,7 +461,7 @@ fn an_interrupted_simulation_exits_with_130() {
             .stderr(Stdio::null())
             .spawn()
             .expect("started");
-        std::thread::sleep(Duration::from_millis(300));
+        until_it_handles_sigint(&mut child);
         let process = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(process, rustix::process::Signal::INT).expect("a signal");
         let deadline = Instant::now() + Duration::from_secs(30);

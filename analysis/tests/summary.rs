@@ -2,6 +2,8 @@
 
 #[allow(dead_code)]
 mod common;
+#[path = "../../tests/cpu_time/mod.rs"]
+mod cpu_time;
 
 use std::convert::Infallible;
 
@@ -518,25 +520,18 @@ proptest! {
     }
 }
 
-/// The best of some tries at summing up so many threads.
-fn took(threads: u32) -> std::time::Duration {
-    let thread = |tid| Lane::Thread { pid: 1, tid, name: "worker".into() };
-    let lanes = (0..threads).map(thread).collect();
-    let manifest = Manifest { lanes, ..one_cpu(Mode::Program) };
-    let totals = |lane| LaneTotals { lane, to_ns: 1000, ..LaneTotals::default() };
-    let trailer = Trailer { lanes: (0..threads).map(totals).collect(), ..Trailer::default() };
-    let once = || {
-        let begin = std::time::Instant::now();
-        let summary = summary_of(&manifest, Some(&trailer), vec![]);
-        assert_eq!(summary.threads.len(), threads as usize);
-        begin.elapsed()
-    };
-    (0..3).map(|_| once()).min().expect("tried")
-}
-
 #[test]
 fn time_grows_with_the_number_of_threads_not_with_its_square() {
-    let ratio = took(64_000).as_secs_f64() / took(4_000).as_secs_f64();
+    let sum_up = |threads: u32| {
+        let thread = |tid| Lane::Thread { pid: 1, tid, name: "worker".into() };
+        let lanes = (0..threads).map(thread).collect();
+        let manifest = Manifest { lanes, ..one_cpu(Mode::Program) };
+        let totals = |lane| LaneTotals { lane, to_ns: 1000, ..LaneTotals::default() };
+        let trailer = Trailer { lanes: (0..threads).map(totals).collect(), ..Trailer::default() };
+        let summary = summary_of(&manifest, Some(&trailer), vec![]);
+        assert_eq!(summary.threads.len(), threads as usize);
+    };
+    let ratio = cpu_time::ratio(|| sum_up(4_000), || sum_up(64_000));
     // 16 times as many; the square would be 256.
     assert!(ratio < 64.0, "{ratio}");
 }

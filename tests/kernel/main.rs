@@ -1,6 +1,6 @@
 //! Tests on the running kernel: BPF programs are really loaded, disturbances of known size are
-//! really made, and the recording must know them by name and number. They need root; without it
-//! each is reported as ignored, by name.
+//! really made, and the recording must know them by name and number. What a machine lacks for one, root
+//! to begin with, makes it ignored, which is reported by name and with the reason.
 
 #[cfg(target_os = "linux")]
 mod bad_input;
@@ -41,7 +41,7 @@ fn main() {}
 
 #[cfg(target_os = "linux")]
 fn main() {
-    use libtest_mimic::{Arguments, Failed, Trial};
+    use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
     let tests: Vec<support::Test> = [
         daemon::TESTS,
@@ -64,13 +64,22 @@ fn main() {
     let trials = tests
         .into_iter()
         .map(|(name, needs, test)| {
-            let body = move || {
+            Trial::ignorable_test(name, move || {
+                if !needs.are_met() {
+                    return Ok(Completion::ignored_with(format!("needs {needs:?}")));
+                }
+                let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
                 let before = left::Loaded::now();
-                test()
-                    .and_then(|()| before.and_then(|before| before.nothing_new()))
-                    .map_err(|error| Failed::from(format!("{error:#}")))
-            };
-            Trial::test(name, body).with_ignored_flag(!needs.are_met())
+                let outcome = match test() {
+                    Ok(()) => Completion::Completed,
+                    Err(error) => match error.downcast_ref::<support::Skip>() {
+                        Some(why) => Completion::ignored_with(why),
+                        None => return Err(failed(error)),
+                    },
+                };
+                before.and_then(|before| before.nothing_new()).map_err(failed)?;
+                Ok(outcome)
+            })
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit();

@@ -15,8 +15,25 @@ use trace::{Block, Lane, LaneTotals, Reader, Record, Source};
 /// Name, what it needs, and the test.
 pub type Test = (&'static str, Needs, fn() -> Result<()>);
 
+/// Why a test that has begun cannot go on: it counts as skipped, not as passed.
+#[derive(Debug)]
+pub struct Skip(pub &'static str);
+
+impl std::fmt::Display for Skip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Skip {}
+
+/// Ends a test as skipped.
+pub fn skip(why: &'static str) -> Result<()> {
+    Err(Skip(why).into())
+}
+
 /// What a test cannot do without.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Needs {
     Nothing,
     Root,

@@ -1,10 +1,7 @@
 //! Other tools' files: what is read from them, and what is said about those that make no sense.
 
-use std::env;
-use std::fs;
-
 use trace::import::{
-    Format, ImportError, ImportOptions, Imported, import_bytes, import_file, imported_to_trace,
+    Format, ImportError, ImportOptions, Imported, import_bytes, imported_to_trace,
 };
 use trace::{Lane, Mode};
 
@@ -175,40 +172,4 @@ fn an_imported_run_becomes_a_trace_without_sources() {
     let detours = &trace.blocks[0].detours;
     assert_eq!((detours[1].start_ns, detours[1].len_ns), (3_999_348, 6364));
     assert!(detours.iter().all(|d| d.outside_ns == d.len_ns && d.records == 0));
-}
-
-/// Runs over a directory of netgauge files given in DETOUR_DATA, plain or xz.
-#[test]
-fn real_netgauge_files_are_read_and_agree_with_their_own_summary() {
-    let Ok(dir) = env::var("DETOUR_DATA") else {
-        println!("data absent: set DETOUR_DATA to a directory of netgauge noise files");
-        return;
-    };
-    let mut files = 0;
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.to_string_lossy().contains("ng_osnoise") {
-            continue;
-        }
-        files += 1;
-        let imported = import_file(&path, &STRICT).unwrap();
-        assert_eq!(imported.format, Format::Netgauge);
-        for run in &imported.runs {
-            let stated = run.header["CPU overhead due to noise"].trim_end_matches('%');
-            let stated: f64 = stated.parse().unwrap();
-            println!(
-                "{}: {} detours, t_min {:?} ns, step {:?} ns, {:.1} s, {:.3} % (stated {stated} %)",
-                path.file_name().unwrap().to_string_lossy(),
-                run.count(),
-                run.t_min_ns,
-                run.clock_step_ns,
-                run.span_ns / 1e9,
-                run.noise_pct(),
-            );
-            assert!((run.noise_pct() - stated).abs() <= 0.0051);
-            assert!(run.t_min_ns.is_some() && run.threshold_ns.is_some());
-            imported_to_trace(run).unwrap();
-        }
-    }
-    assert!(files > 0, "DETOUR_DATA holds no netgauge files");
 }

@@ -1,7 +1,9 @@
 //! Traces of many lanes: each is found without a look at all others.
 
+#[path = "../../tests/cpu_time/mod.rs"]
+mod cpu_time;
+
 use std::io::Cursor;
-use std::time::{Duration, Instant};
 
 use trace::export::{ExportFormat, export};
 use trace::{
@@ -43,20 +45,11 @@ fn what_is_asked_of_a_lane_is_what_a_look_at_all_finds() {
     }
 }
 
-/// The best of some tries: the host has other things to do, too.
-fn took(reader: &Reader<Cursor<Vec<u8>>>) -> Duration {
-    let once = || {
-        let begin = Instant::now();
-        export(reader, ExportFormat::Json, None, std::io::sink()).unwrap();
-        begin.elapsed()
-    };
-    (0..3).map(|_| once()).min().unwrap()
-}
-
 #[test]
 fn time_grows_with_the_number_of_lanes_not_with_its_square() {
     let (few, many) = (threads(2_000, 0), threads(32_000, 0));
-    let ratio = took(&many).as_secs_f64() / took(&few).as_secs_f64();
+    let exported = |reader| export(reader, ExportFormat::Json, None, std::io::sink()).unwrap();
+    let ratio = cpu_time::ratio(|| exported(&few), || exported(&many));
     // 16 times as many; the square would be 256.
     assert!(ratio < 64.0, "{ratio}");
 }

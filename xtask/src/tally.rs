@@ -29,7 +29,10 @@ impl Tally {
                 "FAILED" => self.failed_names.push(name.to_owned()),
                 "ignored" => self.skipped_names.push(name.to_owned()),
                 other => {
-                    if let Some(reason) = other.strip_prefix("ignored, ") {
+                    // The standard harness and libtest-mimic give the reason in their own ways.
+                    let bare = other.strip_prefix("ignored, ");
+                    let in_brackets = || other.strip_prefix("ignored (")?.strip_suffix(')');
+                    if let Some(reason) = bare.or_else(in_brackets) {
                         self.skipped_names.push(format!("{name} ({reason})"));
                     }
                 }
@@ -94,10 +97,14 @@ mod tests {
         let all = tally(&[
             "test closure_holds      ... ignored",
             "test counters::agree ... ignored, needs root",
+            "test daemons   ... ignored (needs Root (or more))",
             "test breaks ... FAILED",
             "test works ... ok",
         ]);
-        assert_eq!(all.skipped_names, ["closure_holds", "counters::agree (needs root)"]);
+        assert_eq!(
+            all.skipped_names,
+            ["closure_holds", "counters::agree (needs root)", "daemons (needs Root (or more))"]
+        );
         assert_eq!(all.failed_names, ["breaks"]);
     }
 

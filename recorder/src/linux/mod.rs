@@ -22,7 +22,7 @@ pub mod machine;
 pub(crate) mod merge;
 pub(crate) mod names;
 pub(crate) mod output;
-pub(crate) mod own_cost;
+pub mod own_cost;
 pub(crate) mod privileges;
 pub mod probe;
 pub(crate) mod probes;

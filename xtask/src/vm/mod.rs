@@ -42,8 +42,10 @@ const SLOWER: f64 = 6.0;
 const TESTS: &[&str] = &[
     "every_hook_that_this_kernel_has_is_attached_and_fires",
     "every_hit_of_a_daemon_is_attributed_to_it_by_name",
+    "a_daemons_time_is_what_the_kernel_charges_it_with",
     "a_daemon_is_known_by_its_unit_and_by_who_woke_it",
-    "an_ipi_storm_is_recorded_to_the_last_with_its_sender",
+    "an_ipi_storm_is_recorded_to_the_last",
+    "an_ipi_storm_is_recorded_with_its_sender",
     "a_page_fault_storm_is_recorded_to_the_last",
     "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",
     "a_low_limit_of_locked_memory_is_raised_or_the_remedy_said",
