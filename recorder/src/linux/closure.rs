@@ -10,15 +10,14 @@ pub struct Closure {
     /// Start of the first thread, end of the last.
     span: Option<(u64, u64)>,
     net: u64,
-    /// Not known yet to be inside a thread: start and net time.
+    /// Not known yet to be inside a thread: start and net time, of one interruption or of several that
+    /// followed each other.
     waiting: Vec<(u64, u64)>,
-    /// Net time of what no longer fits into `waiting`.
-    overflow: u64,
 }
 
-/// What nests inside a thread comes before its record; a thread that never ends must not keep it
-/// for ever.
-const MAX_WAITING: usize = 1 << 16;
+/// What nests inside a thread comes before its record. A thread that stays on its CPU for hours must not
+/// keep one entry for each: 16 KiB a CPU.
+const MAX_WAITING: usize = 1 << 10;
 
 impl Closure {
     /// Takes the records of one CPU. Threads come in the order they were sent, whatever nests
@@ -26,17 +25,16 @@ impl Closure {
     pub fn add(&mut self, record: &Record) {
         let end = record.start + record.gross;
         if record.kind() != kind::THREAD {
-            if self.waiting.len() < MAX_WAITING {
-                self.waiting.push((record.start, record.net));
-            } else if self.span.is_some() {
-                self.overflow += record.net;
+            if self.waiting.len() == MAX_WAITING {
+                self.fold();
             }
+            self.waiting.push((record.start, record.net));
             return;
         }
         let from = self.span.map_or(record.start, |(from, _)| from);
         let net = &mut self.net;
         // Parts of one thread (several work items) follow each other like threads do.
-        *net += record.net + std::mem::take(&mut self.overflow);
+        *net += record.net;
         self.waiting.retain(|&(start, inside)| {
             if start >= from && start < end {
                 *net += inside;
@@ -44,6 +42,17 @@ impl Closure {
             start >= end
         });
         self.span = Some((from, end));
+    }
+
+    /// Joins the older half in pairs. The newer half may hold what belongs to a thread that is still to
+    /// come; the older one is all but certainly inside the one that is running.
+    fn fold(&mut self) {
+        let newer = self.waiting.split_off(MAX_WAITING / 2);
+        let pairs = self.waiting.chunks(2);
+        let joined = pairs.map(|pair| (pair[0].0, pair.iter().map(|(_, net)| net).sum()));
+        let mut kept: Vec<(u64, u64)> = joined.collect();
+        kept.extend(newer);
+        self.waiting = kept;
     }
 
     /// |net - wall| / wall. None where no two switches were seen.
@@ -89,6 +98,22 @@ mod tests {
         closure.add(&record(kind::THREAD, 0, 1_000, 1_000));
         assert_eq!(closure.error(), Some(0.0));
         closure.add(&record(kind::THREAD, 1_000, 1_000, 900));
+        assert_eq!(closure.error(), Some(0.0));
+    }
+
+    #[test]
+    fn the_interrupts_of_a_thread_that_stays_for_a_day_are_counted_in_little_memory() {
+        const DAY_NS: u64 = 86_400_000_000_000;
+        const TICK_NS: u64 = 4_000_000;
+        let mut closure = Closure::default();
+        closure.add(&record(kind::THREAD, 0, 1_000, 1_000));
+        for tick in 1..DAY_NS / TICK_NS {
+            closure.add(&record(kind::VECTOR, tick * TICK_NS, 2_000, 2_000));
+        }
+        assert!(closure.waiting.capacity() <= 2 * MAX_WAITING, "{}", closure.waiting.capacity());
+        let ticks = (DAY_NS / TICK_NS - 1) * 2_000;
+        let stayed = DAY_NS - 1_000;
+        closure.add(&record(kind::THREAD, 1_000, stayed, stayed - ticks));
         assert_eq!(closure.error(), Some(0.0));
     }
 
