@@ -431,13 +431,14 @@ mod tests {
         writer.parts.rows = rows;
         for number in 0..blocks {
             writer.write_block(&numbered(number)).unwrap();
-            assert!(writer.index.len() < rows);
+            assert!(writer.index.len() <= rows);
         }
         writer.finish(Trailer::default()).unwrap()
     }
 
     fn numbered(number: u64) -> Block {
-        let detour = Detour { start_ns: 1_000 * number, len_ns: 10, outside_ns: 10, records: 0 };
+        let (start_ns, len_ns) = (1_000 * number, 10);
+        let detour = Detour { start_ns, len_ns, outside_ns: len_ns, ..Detour::default() };
         Block { detours: vec![detour], ..Block::new(LaneId((number * 2 % 3) as u32)) }
     }
 
