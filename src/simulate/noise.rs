@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
@@ -39,7 +39,8 @@ pub struct Options {
     /// Let a run be longer than the trace, which then starts over
     #[arg(long)]
     repeat_trace: bool,
-    /// Detours per second, for files that hold a distribution of lengths only
+    /// Detours per second, for files that hold a distribution of lengths only; the rate times the mean
+    /// length must be below 1
     #[arg(long, value_name = "RATE", value_parser = units::period)]
     noise_rate: Option<i64>,
 }
@@ -62,6 +63,14 @@ impl ModelName {
             ModelName::Loggopsim => Model::LogGopSim,
         }
     }
+}
+
+/// Why an option that says how ranks meet their noise cannot be used where there is none.
+pub fn requires_noise(option: &str) -> anyhow::Error {
+    anyhow!(
+        "{option} requires --noise: without detours there is nothing for ranks to meet together; give a \
+         trace or periodic:1000Hz,200us, or leave {option} out"
+    )
 }
 
 /// Noise with the words it was asked for.
@@ -100,6 +109,10 @@ impl Options {
         wishes.without.check()?;
         let sources = wishes.sources.unwrap_or_default();
         if layers.is_empty() {
+            if self.coscheduled || self.synchronised.is_some() {
+                let option = if self.coscheduled { "--coscheduled" } else { "--synchronised" };
+                return Err(requires_noise(option));
+            }
             // The model still decides by whose rules the peer's graph is run.
             let noise = Noise::none().with_model(model);
             return Ok(Loaded { noise, words: "none".to_owned(), model: model.name(), sources });
@@ -287,7 +300,10 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     Ok(timelines)
 }
 
-/// Lengths as in the distribution, at random times with this mean distance.
+/// Lengths as in the distribution, starting at random times, on average one per `period`.
+///
+/// The free time between detours is exponential and adds up to what the detours leave of the span, so
+/// that the rate is exactly the one asked for, however long the detours are.
 fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<Timeline> {
     /// Enough detours for the tail to show, few enough to stay in the cache.
     const DETOURS: u64 = 100_000;
@@ -295,22 +311,47 @@ fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<T
     if total == 0 {
         bail!("its distribution is empty");
     }
-    let (mut at, mut detours) = (0i64, Vec::new());
-    for i in 0..DETOURS {
+    let sum: f64 = lengths.iter().map(|&(length, count)| length * 1e3 * count as f64).sum();
+    let (mean, rate) = (sum / total as f64, 1e12 / period as f64);
+    let no_time_left = || {
+        format!(
+            "{rate} detours per second of {} on average take all the time there is: give a lower \
+             --noise-rate, below {:.3}Hz",
+            report::words::time(mean / 1e3),
+            1e12 / mean
+        )
+    };
+    if mean >= period as f64 {
+        bail!(no_time_left());
+    }
+    let length_of = |i: u64| {
         let pick = ((u128::from(draw(seed, 2 * i)) * u128::from(total)) >> 64) as u64;
         let mut below = 0u64;
         let length = lengths.iter().find(|(_, count)| {
             below = below.saturating_add(*count);
             pick < below
         });
-        let length = length.map_or(0.0, |(length, _)| length * 1e3).round() as i64;
-        // Exponential gaps: detours that do not know of each other.
+        length.map_or(0.0, |(length, _)| length * 1e3).round() as i64
+    };
+    // Exponential gaps: detours that are independent of each other.
+    let gap_of = |i: u64| {
         let uniform = (draw(seed, 2 * i + 1) >> 11) as f64 / (1u64 << 53) as f64;
-        at = at.saturating_add((-(1.0 - uniform).ln() * period as f64).round() as i64);
-        detours.push((at, length));
-        at = at.saturating_add(length);
+        -(1.0 - uniform).ln()
+    };
+    let span = period.saturating_mul(DETOURS as i64);
+    let busy = (0..DETOURS).map(length_of).fold(0, i64::saturating_add);
+    let gaps: f64 = (0..DETOURS).map(gap_of).sum();
+    let Some(free) = span.checked_sub(busy).filter(|&free| free > 0) else {
+        bail!(no_time_left());
+    };
+    let (mut gone, mut taken, mut detours) = (0.0, 0i64, Vec::new());
+    for i in 0..DETOURS {
+        gone += gap_of(i);
+        let length = length_of(i);
+        detours.push((taken + (free as f64 * (gone / gaps)) as i64, length));
+        taken += length;
     }
-    Ok(Timeline::new(detours, at.saturating_add(period))?)
+    Ok(Timeline::new(detours, span)?)
 }
 
 /// Layers of noise on every node. A layer of several nodes stays several.
@@ -336,4 +377,37 @@ fn parse_periodic(text: &str) -> Result<Timeline> {
     let period = units::period(rate).map_err(anyhow::Error::msg).with_context(wrong)?;
     let length = units::picoseconds(length).map_err(anyhow::Error::msg).with_context(wrong)?;
     Ok(Timeline::periodic(period, length)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000_000;
+
+    /// In closed form: a rate of r and a length of l take r l of the time.
+    #[test]
+    fn a_rate_is_the_rate_of_detours_and_not_of_the_gaps_between_them() {
+        for (per_s, length_us, busy) in
+            [(1_000, 500.0, 0.5), (1_000, 999.0, 0.999), (100, 1.0, 1e-4)]
+        {
+            let period = 1_000 * MS / per_s;
+            let timeline = from_distribution(&[(length_us * 1e3, 7)], period, 3).unwrap();
+            let rate = timeline.len() as f64 / (timeline.span() as f64 / 1e12);
+            assert!((rate / per_s as f64 - 1.0).abs() < 1e-9, "{rate}");
+            assert!((timeline.share() / busy - 1.0).abs() < 1e-9, "{}", timeline.share());
+        }
+        // Lengths of 100 and 900 us, one in four long: 300 us on average.
+        let mixed = from_distribution(&[(100e3, 3), (900e3, 1)], MS, 3).unwrap();
+        assert!((mixed.share() / 0.3 - 1.0).abs() < 0.02, "{}", mixed.share());
+    }
+
+    #[test]
+    fn a_rate_that_leaves_no_time_is_refused() {
+        for length_us in [1_000.0, 5_000.0] {
+            let error = from_distribution(&[(length_us * 1e3, 1)], MS, 1).unwrap_err().to_string();
+            assert!(error.contains("1000 detours per second"), "{error}");
+            assert!(error.contains("--noise-rate"), "{error}");
+        }
+    }
 }

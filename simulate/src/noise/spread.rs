@@ -19,9 +19,9 @@ pub enum Offsets {
     /// Anywhere, each rank for itself.
     #[default]
     Random,
-    /// Anywhere, all at the same place: co-scheduled.
+    /// Anywhere, all ranks at the same place of the same timeline: co-scheduled.
     Shared,
-    /// Within this much of each other: partially synchronised.
+    /// In the same timeline, within this much of each other: partially synchronised.
     Within(i64),
     /// As told, one per rank.
     Given(Vec<i64>),
@@ -54,7 +54,8 @@ impl Noise {
         }
     }
 
-    /// Several timelines are spread over the ranks at random: nodes that differ.
+    /// Several timelines are spread over the ranks at random: nodes that differ. Where ranks meet the
+    /// same detours, each run draws one of them for all ranks.
     pub fn new(
         timelines: Vec<Timeline>,
         model: Model,
@@ -187,8 +188,11 @@ impl<'a> RunNoise<'a> {
     /// Which timeline this rank meets, and where in it it starts.
     #[inline]
     pub fn place(&self, rank: u64) -> (usize, i64) {
+        let together = matches!(self.noise.offsets, Offsets::Shared | Offsets::Within(_));
         let index = match self.noise.timelines.as_slice() {
             [_] => 0,
+            // The same detours for all: those of one timeline, drawn for the run.
+            many if together => below(draw(self.timeline_key, 0), many.len() as i64) as usize,
             many => below(draw(self.timeline_key, rank), many.len() as i64) as usize,
         };
         let timeline = &self.noise.timelines[index];
@@ -248,6 +252,30 @@ mod tests {
         let given = noise(Offsets::Given(vec![0, 99]));
         assert_eq!(given.run(0, 0).local(1).clear_until(0), 1);
         assert!(given.check(2).is_ok() && given.check(3).is_err());
+    }
+
+    /// Lanes whose spans differ by a factor of a thousand: a rank's place must depend on none but the
+    /// lane that all of them meet.
+    #[test]
+    fn coscheduled_ranks_meet_the_same_detours_whatever_the_spans_of_the_lanes() {
+        let lane = |span: i64| Timeline::new([(span / 2, span / 10)], span).unwrap();
+        let lanes = vec![lane(1_000), lane(77_000), lane(1_000_000)];
+        for (offsets, apart) in [(Offsets::Shared, 0), (Offsets::Within(10), 9)] {
+            let noise = Noise::new(lanes.clone(), Model::Preempt, offsets).unwrap();
+            let mut drawn = [0; 3];
+            for run in 0..300 {
+                let places: Vec<_> = (0..64).map(|rank| noise.run(7, run).place(rank)).collect();
+                let (first, at) = places[0];
+                drawn[first] += 1;
+                let span = lanes[first].span();
+                let near = |offset: i64| {
+                    let distance = (offset - at).rem_euclid(span);
+                    distance.min(span - distance) <= apart
+                };
+                assert!(places.iter().all(|&(lane, at)| lane == first && near(at)), "{places:?}");
+            }
+            assert!(drawn.iter().all(|&runs| runs > 50), "{drawn:?}");
+        }
     }
 
     #[test]
