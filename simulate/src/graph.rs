@@ -27,8 +27,10 @@ pub enum Graph {
     /// Each rank does one thing after the other; a receive is posted as the send of its round begins.
     #[default]
     InOrder,
-    /// A send waits for the receive before it and for nothing else; receives wait for nothing. So a
-    /// rank may pass on what it got before its own earlier messages are through.
+    /// As the peer's generator writes it. A send waits for the receive before it and for nothing else;
+    /// receives wait for nothing. So a rank may pass on what it got before its own earlier messages are
+    /// through. In a dissemination there is a calc between the two, of the length of the reduction or
+    /// of none: by the peer's rules a detour on it delays the message, one on the send's o does not.
     Peer,
 }
 
@@ -56,6 +58,8 @@ const NOBODY: u32 = u32::MAX;
 /// A round, rank by rank: which of its spans each rank sends and receives in.
 struct Round {
     compute: i64,
+    /// A rank computes on what it got before it sends it on, if only for no time.
+    combines: bool,
     spans: Vec<Priced>,
     parts: Vec<Part>,
 }
@@ -64,14 +68,15 @@ struct Round {
 const MOST_OPERATIONS: u64 = 1 << 31;
 
 pub fn schedule(job: &Job, graph: Graph) -> Result<Schedule, GraphError> {
-    let operations = job.messages().saturating_mul(2);
+    let per_message = if graph == Graph::Peer { 3 } else { 2 };
+    let operations = job.messages().saturating_mul(per_message);
     let ranks = u32::try_from(job.ranks()).ok().filter(|_| operations <= MOST_OPERATIONS);
     let ranks = ranks.ok_or(GraphError::TooLarge { operations })?;
     let rounds = rounds(job, ranks);
     let mut builder = ScheduleBuilder::new(ranks);
     for rank in 0..ranks {
         builder.begin_rank();
-        let mut program = Program { builder: &mut builder, graph, before: Vec::new(), got: None };
+        let mut program = Program::new(&mut builder, graph);
         if ranks == 1 && job.lonely_compute() > 0 {
             program.compute(job.lonely_compute());
         }
@@ -88,6 +93,14 @@ pub fn schedule(job: &Job, graph: Graph) -> Result<Schedule, GraphError> {
 
 fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
     let mut rounds = Vec::new();
+    let mut combines = job.body().iter().flat_map(|collective| {
+        let mut count = 0;
+        let _ = collective.rounds(&mut |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        std::iter::repeat_n(collective.algorithm() == COMBINING, count)
+    });
     let _ = job.rounds(&mut |compute, spans| {
         let mut parts = vec![Part { to: NOBODY, from: NOBODY, send: 0, recv: 0 }; ranks as usize];
         for (index, priced) in (0..).zip(spans) {
@@ -98,11 +111,15 @@ fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
                 (receiver.from, receiver.recv) = (src as u32, index);
             }
         }
-        rounds.push(Round { compute, spans: spans.to_vec(), parts });
+        let combines = combines.next().unwrap_or(false);
+        rounds.push(Round { compute, combines, spans: spans.to_vec(), parts });
         ControlFlow::Continue(())
     });
     rounds
 }
+
+/// The one algorithm for which the peer's generator writes calcs.
+const COMBINING: &str = "dissemination";
 
 /// The operations of one rank as they are added.
 struct Program<'a> {
@@ -113,9 +130,26 @@ struct Program<'a> {
     before: Vec<OpId>,
     /// The last thing received, combined, or computed.
     got: Option<OpId>,
+    /// It was received, and nothing was computed since.
+    raw: bool,
 }
 
-impl Program<'_> {
+impl<'a> Program<'a> {
+    fn new(builder: &'a mut ScheduleBuilder, graph: Graph) -> Program<'a> {
+        Program { builder, graph, before: Vec::new(), got: None, raw: false }
+    }
+
+    /// What was received is computed on before it is sent on.
+    fn combine(&mut self) {
+        if let (Some(received), true) = (self.got, self.raw) {
+            let calc = self.builder.calc(0, 0);
+            self.builder.requires(calc, received);
+            self.before.push(calc);
+            self.got = Some(calc);
+            self.raw = false;
+        }
+    }
+
     fn compute(&mut self, ps: i64) {
         let calc = self.builder.calc(ps, 0);
         for on in self.before.drain(..) {
@@ -123,6 +157,7 @@ impl Program<'_> {
         }
         self.before.push(calc);
         self.got = Some(calc);
+        self.raw = false;
     }
 
     fn round(&mut self, round: &Round, rank: u32, tag: u32) {
@@ -133,6 +168,9 @@ impl Program<'_> {
         let mut now = Vec::new();
         let mut issued = None;
         if part.to != NOBODY {
+            if round.combines && self.graph == Graph::Peer {
+                self.combine();
+            }
             let bytes = round.spans[part.send as usize].span.bytes;
             let send = self.builder.send(bytes, part.to, tag, 0, 0);
             self.wait(send, true);
@@ -148,6 +186,7 @@ impl Program<'_> {
             }
             now.push(recv);
             self.got = Some(recv);
+            self.raw = true;
             if priced.reduce > 0 {
                 let calc = self.builder.calc(priced.reduce, 0);
                 match self.graph {
@@ -160,6 +199,7 @@ impl Program<'_> {
                 }
                 now.push(calc);
                 self.got = Some(calc);
+                self.raw = false;
             }
         }
         if now.is_empty() {

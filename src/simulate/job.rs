@@ -50,8 +50,9 @@ enum GraphName {
     /// Each rank does one thing after the other
     #[default]
     InOrder,
-    /// As LogGOPSim's generator has it: a send waits for the receive before it, nothing else. With
-    /// --noise-model loggopsim, LogGOPSim's rules for everything
+    /// As LogGOPSim's generator has it: a send waits for the receive before it, nothing else; in a
+    /// dissemination there is a calc between the two. With --noise-model loggopsim, LogGOPSim's rules
+    /// for everything
     Peer,
 }
 
