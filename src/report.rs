@@ -51,6 +51,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         ranks: options.ranks.clone(),
         runs: options.runs,
         net: options.net,
+        rendezvous: options.rendezvous,
         seed: options.work.seed,
         threads: options.work.threads(),
         quiet: verbosity.quiet,

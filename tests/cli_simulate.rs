@@ -478,3 +478,119 @@ fn an_interrupted_simulation_exits_with_130() {
         assert_eq!(status.code(), Some(130), "{arguments:?}");
     }
 }
+
+/// Lanes of 10 and 40 ms with a detour of 100 us at the start of each millisecond.
+fn lanes_of_different_spans(name: &str) -> String {
+    let lane = |count: u64| {
+        let detours: Vec<[u64; 2]> = (0..count).map(|i| [i * 1_000_000, 100_000]).collect();
+        serde_json::json!({ "span_ns": count * 1_000_000, "detours": detours })
+    };
+    scratch(name, &serde_json::json!({ "runs": [lane(10), lane(40)] }).to_string())
+}
+
+/// 50 ms of work, of which a millisecond lets 0.9 through: 55.5 ms and what is left of a period.
+#[test]
+fn coscheduled_ranks_lose_what_one_rank_loses() {
+    let trace = lanes_of_different_spans("coscheduled.json");
+    let job = [
+        "collective",
+        "--op",
+        "barrier",
+        "--ranks",
+        "256",
+        "--net",
+        "L=0",
+        "--compute",
+        "1ms",
+        "--iterations",
+        "50",
+        "--runs",
+        "40",
+        "--noise",
+        &trace,
+        "--repeat-trace",
+    ];
+    let range = |point: &Value| (number(point, "min_us"), number(point, "max_us"));
+    let together = json(&[&job[..], &["--coscheduled"]].concat());
+    let (least, most) = range(&points(&together)[0]);
+    assert!(least >= 55_500.0 && most <= 55_700.0, "{least} to {most}");
+    let both = json(&[&job[..], &["--with-coscheduled"]].concat());
+    assert_eq!(range(&points(&both)[1]), (least, most));
+    // Each for itself, the last rank of each barrier meets two detours.
+    assert!(range(&points(&both)[0]).0 > 59_000.0);
+}
+
+#[test]
+fn ranks_cannot_meet_noise_together_that_is_not_there() {
+    for option in [&["--coscheduled"][..], &["--with-coscheduled"], &["--synchronised", "1us"]] {
+        let arguments = [&["collective", "--ranks", "4", "--runs", "2"], option].concat();
+        let output = simulate(&arguments).assert().code(1).get_output().clone();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(option[0]) && said.contains("requires --noise"), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// A second of work under 1000 detours of 500 us a second takes two.
+#[test]
+fn a_noise_rate_is_that_of_the_detours() {
+    let file = absent("noise-rate.hgrm");
+    stdout(&["exchange", "--exchange", "500us", "--samples", "1000", "--hgrm", &file]);
+    let job =
+        ["collective", "--op", "barrier", "--ranks", "1", "--runs", "10", "--compute", "500s"];
+    let rate =
+        |rate| [&job[..], &["--noise", &file, "--repeat-trace", "--noise-rate", rate]].concat();
+    let value = json(&rate("1000Hz"));
+    let slowdown = number(&points(&value)[0], "slowdown_median");
+    assert!((slowdown - 2.0).abs() < 2e-3, "{slowdown}");
+    let output = simulate(&rate("2000Hz")).assert().code(1).get_output().clone();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("2000 detours per second") && said.contains("--noise-rate"), "{said}");
+}
+
+/// One round over two ranks of 16 KiB, which is above S: N, and o + 2 L more to shake hands.
+#[test]
+fn large_messages_shake_hands_unless_told_otherwise() {
+    let net = "L=2us,o=1us,g=0,G=1ns,O=0,S=4096";
+    let own = ["collective", "--op", "barrier", "--ranks", "2", "--runs", "1", "--net", net];
+    let noiseless = |more: &[&str]| {
+        let value = json(&[&own[..], more].concat());
+        (value["rendezvous"].clone(), number(&points(&value)[0], "noiseless_us"))
+    };
+    let n = 1.0 + 2.0 + 16.383 + 1.0;
+    let near = |(name, time): (Value, f64), expected: (&str, f64)| {
+        assert!(
+            name == expected.0 && (time - expected.1).abs() < 1e-9,
+            "{name} {time} {expected:?}"
+        );
+    };
+    let large = ["--size", "16KiB"];
+    let with = |rule| [&large[..], &["--rendezvous", rule]].concat();
+    near(noiseless(&with("closed-form")), ("closed-form", n));
+    near(noiseless(&with("handshake")), ("handshake", n + 1.0 + 2.0 * 2.0));
+    near(noiseless(&large), ("handshake", n + 5.0));
+    near(noiseless(&["--size", "4096"]), ("handshake", 1.0 + 2.0 + 4.095 + 1.0));
+    // As a schedule it takes as long.
+    let file = absent("large.goal");
+    let mut made = Command::cargo_bin("detour").expect("the binary is built");
+    made.args(["goal", "gen", "--op", "barrier", "--ranks", "2", "--size", "16KiB", "-o", &file]);
+    made.assert().success();
+    for rule in ["handshake", "closed-form"] {
+        let value = json(&["goal", &file, "--net", net, "--rendezvous", rule]);
+        let (_, time) = noiseless(&with(rule));
+        assert!((number(&value, "max") / 1e3 - time).abs() < 1e-9);
+    }
+    let whatif = |rule| {
+        let mut command = Command::cargo_bin("detour").expect("the binary is built");
+        command.args(["whatif", DEMO, "--ranks", "2", "--runs", "10", "--json", "--net", net]);
+        command.args(["--size", "16KiB", "--rendezvous", rule]);
+        let output = command.assert().success().get_output().stdout.clone();
+        let value: Value = serde_json::from_slice(&output).expect("JSON");
+        number(&value["baseline"], "median_us")
+    };
+    assert!(whatif("handshake") > whatif("closed-form"));
+    // The cycle's messages are eager.
+    let cycle = ["cycle", "--ranks", "2", "--size", "16KiB", "--net", net];
+    let output = simulate(&cycle).assert().code(1).get_output().clone();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("eager limit"));
+}

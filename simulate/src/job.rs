@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::{
     collectives::{Collective, Span},
+    event::Rendezvous,
     loggops::{MessageCost, Params, ParamsError},
 };
 
@@ -33,6 +34,7 @@ pub struct Job {
     reduce_fs_per_byte: i64,
     compute: i64,
     iterations: u64,
+    rendezvous: Rendezvous,
 }
 
 /// A span with its price.
@@ -57,7 +59,14 @@ impl Job {
         if let Some(other) = body.iter().find(|collective| collective.ranks() != ranks) {
             return Err(JobError::DifferentRanks(ranks, other.ranks()));
         }
-        let job = Job { body, params, reduce_fs_per_byte: 0, compute: 0, iterations: 1 };
+        let job = Job {
+            body,
+            params,
+            reduce_fs_per_byte: 0,
+            compute: 0,
+            iterations: 1,
+            rendezvous: Rendezvous::default(),
+        };
         job.check_sizes()?;
         Ok(job)
     }
@@ -73,6 +82,12 @@ impl Job {
         let job = Job { reduce_fs_per_byte: fs_per_byte, ..self };
         job.check_sizes()?;
         Ok(job)
+    }
+
+    /// How messages of more than S bytes wait for their receiver.
+    #[must_use]
+    pub fn with_rendezvous(self, rendezvous: Rendezvous) -> Job {
+        Job { rendezvous, ..self }
     }
 
     /// So many times, each collective after this much compute; ranks go on as soon as they can, so the
@@ -144,6 +159,22 @@ impl Job {
 
     pub fn params(&self) -> &Params {
         &self.params
+    }
+
+    pub fn rendezvous(&self) -> Rendezvous {
+        self.rendezvous
+    }
+
+    /// Whether any message waits for its receiver to grant it.
+    pub fn has_handshakes(&self) -> bool {
+        let any = || {
+            self.rounds(&mut |_, round| match round.iter().any(|priced| priced.cost.rendezvous) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+            .is_break()
+        };
+        self.rendezvous == Rendezvous::Handshake && any()
     }
 
     pub fn compute(&self) -> i64 {

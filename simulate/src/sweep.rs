@@ -53,19 +53,19 @@ struct Scratch {
 
 /// By whose rules a job is run that is written out as a schedule. The peer's graph with the peer's
 /// noise means the peer: its rules for everything.
-pub fn rules(graph: Graph, noise: Model) -> event::Options {
+pub fn rules(job: &Job, graph: Graph, noise: Model) -> event::Options {
     let peer = graph == Graph::Peer && noise == Model::LogGopSim;
     let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
-    event::Options { model, ..event::Options::default() }
+    event::Options { model, rendezvous: job.rendezvous() }
 }
 
 impl Engine {
-    /// The in-order graph needs no schedule.
+    /// The in-order graph needs no schedule, where the round engine can do the job.
     fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
-        if graph == Graph::InOrder {
+        if graph == Graph::InOrder && rounds::can(job, &noise.run(0, 0)) {
             return Ok(Engine::Rounds);
         }
-        let options = rules(graph, noise.model());
+        let options = rules(job, graph, noise.model());
         Ok(Engine::Events(Box::new(graph::schedule(job, graph)?), options))
     }
 

@@ -18,7 +18,9 @@ use simulate::{
 };
 
 use super::{
-    blame as blaming, job, network, noise,
+    blame as blaming, job,
+    network::{self, RendezvousName},
+    noise,
     points::{self, Point, Runs, Series},
     resume::Finished,
     shard::{self, Settings},
@@ -44,6 +46,9 @@ pub struct Options {
     /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
+    /// How messages of more than S bytes wait for their receiver
+    #[arg(long, value_enum, default_value_t)]
+    rendezvous: RendezvousName,
     /// A network so many times faster (L, g and G; o stays); several make several series
     #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
     net_scale: Vec<f64>,
@@ -76,6 +81,9 @@ pub struct Options {
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     results::check([&options.csv, &options.times, &options.share.output])?;
     let loaded = options.noise.load_for(options.work.seed, Model::default(), options.blame)?;
+    if options.with_coscheduled && loaded.noise.is_none() {
+        return Err(noise::requires_noise("--with-coscheduled"));
+    }
     let series = options.series()?;
     let jobs = options.jobs(&series)?;
     let mut finished = match &options.resume {
@@ -144,6 +152,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         }
     }
     progress.finish();
+    if let Some(times) = times {
+        times.finish()?;
+    }
     let (head, noisy) = (options.head(&series, &loaded)?, !loaded.noise.is_none());
     if options.share.is_some() {
         let results = Results { head, noisy, points: share };
@@ -178,7 +189,8 @@ impl Options {
         for series in series {
             let params = self.net.scaled(series.net_scale)?;
             for &ranks in &self.ranks {
-                jobs.push((*series, self.job.job(ranks, series.size, params)?));
+                let job = self.job.job(ranks, series.size, params)?;
+                jobs.push((*series, job.with_rendezvous(self.rendezvous.rendezvous())));
             }
         }
         Ok(jobs)
@@ -187,7 +199,7 @@ impl Options {
     /// The same runs again, written out as a schedule and looked at.
     fn blames(&self, job: &Job, noise: &Noise, plan: &points::Plan<'_>) -> Result<Blames> {
         let schedule = graph::schedule(job, plan.graph)?;
-        let rules = sweep::rules(plan.graph, noise.model());
+        let rules = sweep::rules(job, plan.graph, noise.model());
         blaming::check(&schedule, rules.model, plan.memory)?;
         let advance = |messages| plan.progress.advance(messages);
         let plan = plan.runs(&advance);
@@ -200,6 +212,8 @@ impl Options {
         settings.insert("job".to_owned(), self.job.describe().into());
         settings.insert("runs".to_owned(), self.runs.into());
         settings.insert("net".to_owned(), format!("{:?}", self.net).into());
+        let rendezvous = network::rendezvous_name(self.rendezvous.rendezvous());
+        settings.insert("rendezvous".to_owned(), rendezvous.into());
         settings.insert("seed".to_owned(), self.work.seed.into());
         Ok(settings)
     }
@@ -223,6 +237,7 @@ impl Options {
             "noise": loaded.words,
             "noise_model": loaded.model,
             "net": network::describe(&self.net),
+            "rendezvous": network::rendezvous_name(self.rendezvous.rendezvous()),
             "graph": self.job.graph().name(),
             "op": self.job.operations(),
             "algorithm": body.iter().map(|c| c.algorithm()).collect::<Vec<_>>().join(","),

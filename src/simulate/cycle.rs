@@ -112,6 +112,14 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     if (options.net.gap, options.net.overhead_per_byte_fs) != (0, 0) && !verbosity.quiet {
         tell!("this model knows no g and no O: those of the network play no part");
     }
+    if options.size > options.net.eager_limit {
+        bail!(
+            "a message of {} bytes is above the eager limit S of the network, {} bytes, and this model \
+             has no rendezvous: its exchanges are eager; simulate fewer bytes, or leave out S",
+            options.size,
+            options.net.eager_limit
+        );
+    }
     let steps = |config: &Config| config.ranks * u64::from(config.rounds());
     let runs = options.share.range(options.runs);
     let cycles = 3 * (runs.end - runs.start) * u64::from(options.cycles);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use simulate::{
     blame::{self, Blames},
-    event::{self, Rendezvous, Rules, Schedule},
+    event::{self, Rules, Schedule},
     goal::CalcUnit,
     loggops::Params,
     noise::{Model, Noise, Offsets},
@@ -23,7 +23,9 @@ use simulate::{
 };
 
 use super::{
-    blame as blaming, network, noise,
+    blame as blaming,
+    network::{self, RendezvousName},
+    noise,
     shard::{self, Settings},
     sources::Sources,
     timeline, work,
@@ -47,7 +49,8 @@ pub struct Options {
     /// Where in its noise each rank starts: a JSON array with one offset in ns per rank
     #[arg(long, value_name = "FILE", conflicts_with_all = ["coscheduled", "synchronised"])]
     offsets: Option<PathBuf>,
-    /// How messages of more than S bytes wait for their receiver
+    /// How messages of more than S bytes wait for their receiver [default: handshake; LogGOPSim has a
+    /// rule of its own]
     #[arg(long, value_enum)]
     rendezvous: Option<RendezvousName>,
     /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
@@ -92,14 +95,6 @@ impl RulesName {
             RulesName::Loggopsim => Rules::Loggopsim,
         }
     }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum RendezvousName {
-    /// Both sides end when the later of message and receive is there [default]
-    ClosedForm,
-    /// Request, acknowledgement once the receive is posted, then the payload
-    Handshake,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -182,10 +177,7 @@ impl Options {
                 "LogGOPSim knows one rendezvous only: leave out --rendezvous or --model loggopsim"
             );
         }
-        let rendezvous = match self.rendezvous {
-            Some(RendezvousName::Handshake) => Rendezvous::Handshake,
-            Some(RendezvousName::ClosedForm) | None => Rendezvous::ClosedForm,
-        };
+        let rendezvous = self.rendezvous.unwrap_or_default().rendezvous();
         Ok(event::Options { model, rendezvous })
     }
 
@@ -280,7 +272,7 @@ impl Options {
         let rules = self.rules()?;
         settings.insert("schedule".to_owned(), shard::file(&self.file)?);
         settings.insert("model".to_owned(), rules.model.name().into());
-        settings.insert("rendezvous".to_owned(), name(rules.rendezvous).into());
+        settings.insert("rendezvous".to_owned(), rendezvous(&rules).into());
         settings.insert("calc_unit_ps".to_owned(), self.calc_unit.ps().into());
         settings.insert("offsets".to_owned(), offsets.into());
         settings.insert("net".to_owned(), format!("{:?}", self.net).into());
@@ -300,7 +292,7 @@ impl Options {
     ) -> Settings {
         let value = json!({
             "model": rules.model.name(),
-            "rendezvous": name(rules.rendezvous),
+            "rendezvous": rendezvous(rules),
             "net": network::describe(&self.net),
             "net_scale": self.net_scale,
             "noise": loaded.words,
@@ -314,10 +306,11 @@ impl Options {
     }
 }
 
-fn name(rendezvous: Rendezvous) -> &'static str {
-    match rendezvous {
-        Rendezvous::ClosedForm => "closed-form",
-        Rendezvous::Handshake => "handshake",
+fn rendezvous(rules: &event::Options) -> &'static str {
+    match rules.model {
+        Rules::Loggops => network::rendezvous_name(rules.rendezvous),
+        // It has a rule of its own.
+        Rules::Loggopsim => rules.model.name(),
     }
 }
 

@@ -1,8 +1,48 @@
-//! `--net`: a known system by name, or LogGOPS parameters one by one.
+//! `--net`: a known system by name, or LogGOPS parameters one by one. `--rendezvous`: how large messages
+//! wait for their receiver.
 
-use simulate::loggops::Params;
+use clap::ValueEnum;
+use simulate::{event::Rendezvous, loggops::Params};
 
 use crate::units;
+
+/// How messages of more than S bytes wait for their receiver. The default is the one that is closer to
+/// what is measured (docs/decisions/0009-large-messages-shake-hands.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RendezvousName {
+    /// Request, acknowledgement once the receive is posted, then the payload
+    #[default]
+    Handshake,
+    /// Both sides end when the later of message and receive is there, as in the 2010 study
+    ClosedForm,
+}
+
+impl RendezvousName {
+    pub fn rendezvous(self) -> Rendezvous {
+        match self {
+            RendezvousName::Handshake => Rendezvous::Handshake,
+            RendezvousName::ClosedForm => Rendezvous::ClosedForm,
+        }
+    }
+
+    /// As an option of a command line; nothing where it is the default.
+    pub fn words(self) -> String {
+        match self {
+            RendezvousName::Handshake => String::new(),
+            RendezvousName::ClosedForm => {
+                format!(" --rendezvous {}", rendezvous_name(self.rendezvous()))
+            }
+        }
+    }
+}
+
+/// The name used in the command line and in JSON.
+pub fn rendezvous_name(rendezvous: Rendezvous) -> &'static str {
+    match rendezvous {
+        Rendezvous::ClosedForm => "closed-form",
+        Rendezvous::Handshake => "handshake",
+    }
+}
 
 /// `cnl`, or `L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB`. What is not given is 0; S is without
 /// limit then.

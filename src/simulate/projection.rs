@@ -20,7 +20,7 @@ use simulate::{
 use trace::RowKey;
 
 use super::{
-    network,
+    network::{self, RendezvousName},
     recorded::{Recorded, Source},
     work,
 };
@@ -51,6 +51,7 @@ pub struct Settings {
     pub ranks: Vec<u64>,
     pub runs: u64,
     pub net: Params,
+    pub rendezvous: RendezvousName,
     pub seed: u64,
     pub threads: usize,
     pub quiet: bool,
@@ -72,6 +73,7 @@ impl Settings {
             ranks: (1..=20).map(|k| 1 << k).collect(),
             runs: RUNS,
             net: network::parse(NET).map_err(anyhow::Error::msg)?,
+            rendezvous: RendezvousName::default(),
             seed: 1,
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
             quiet,
@@ -85,7 +87,8 @@ impl Settings {
 
     fn job(&self, ranks: u64) -> Result<Job> {
         let shape = Shape { op: Op::Allreduce, ranks, bytes: 1, arity: 2, segment: None };
-        Ok(Job::new(Collective::new(None, shape)?, self.net)?)
+        let job = Job::new(Collective::new(None, shape)?, self.net)?;
+        Ok(job.with_rendezvous(self.rendezvous.rendezvous()))
     }
 
     /// As options of `detour report --html`.
@@ -93,17 +96,18 @@ impl Settings {
         let mut ranks = self.ranks.clone();
         ranks.sort_unstable();
         format!(
-            " --ranks {} --runs {} --net {} --seed {}",
+            " --ranks {} --runs {} --net {}{} --seed {}",
             list(&ranks),
             self.runs,
             network::describe(&self.net),
+            self.rendezvous.words(),
             self.seed
         )
     }
 
     /// The command lines that give the same figures.
     pub fn commands(&self, trace: &str) -> Vec<Command> {
-        let (seed, net) = (self.seed, network::describe(&self.net));
+        let (seed, net) = (self.seed, network::describe(&self.net) + &self.rendezvous.words());
         let mut commands: Vec<Command> = Vec::new();
         let mut ranks = self.ranks.clone();
         ranks.sort_unstable();

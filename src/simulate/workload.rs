@@ -17,7 +17,11 @@ use simulate::{
     whatif::Runs,
 };
 
-use super::{job, network, noise::ModelName};
+use super::{
+    job,
+    network::{self, RendezvousName},
+    noise::ModelName,
+};
 use crate::{goal::file, units};
 
 #[derive(Args)]
@@ -44,6 +48,9 @@ pub struct Options {
     /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
+    /// How messages of more than S bytes wait for their receiver
+    #[arg(long, value_enum, default_value_t)]
+    rendezvous: RendezvousName,
     /// A network so many times faster (L, g and G; o stays)
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     net_scale: f64,
@@ -89,13 +96,15 @@ impl Options {
                 // Its noise means its rules, as for a collective.
                 let peer = model == Model::LogGopSim;
                 let rules = if peer { Rules::Loggopsim } else { Rules::Loggops };
-                let options = event::Options { model: rules, ..event::Options::default() };
+                let rendezvous = self.rendezvous.rendezvous();
+                let options = event::Options { model: rules, rendezvous };
                 let words = format!("the schedule {}", path.display());
                 (Kind::Schedule(Box::new(schedule), options), words)
             }
             None => {
                 let ranks = self.ranks.unwrap_or(DEFAULT_RANKS);
                 let job = self.job.job(ranks, self.size, params)?;
+                let job = job.with_rendezvous(self.rendezvous.rendezvous());
                 let words = self.words(&job);
                 (Kind::Collectives(job, self.job.graph()), words)
             }

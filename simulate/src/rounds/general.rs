@@ -1,15 +1,23 @@
-//! The kernel that can do everything: any pattern, eager and rendezvous, all noise models. Message by
-//! message, the rules as they are written in the parent module.
+//! The kernel that can do everything: any pattern, eager and both kinds of rendezvous, all noise models
+//! (but see [`can`]). Message by message, the rules as they are written in the parent module.
 
 use std::ops::ControlFlow;
 
 use super::{FOREVER, RunError, zeroed};
 use crate::{
+    event::Rendezvous,
     job::{Job, Priced},
+    loggops::MessageCost,
     noise::{Model, RunNoise, WorkError},
 };
 
 const ARRAYS: u64 = 6;
+
+/// Whether this kernel can do the job. In the cpu-time model the order in which a rank sends its payload
+/// and receives another's decides what noise each meets, and that order is only known event by event.
+pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
+    !(has_own_clock(noise) && job.has_handshakes())
+}
 
 /// What is known of each rank.
 #[derive(Debug, Default)]
@@ -42,6 +50,9 @@ fn has_own_clock(noise: &RunNoise<'_>) -> bool {
 }
 
 pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
+    if !can(job, noise) {
+        return Err(RunError::Unordered);
+    }
     let ranks = job.ranks();
     for array in [
         &mut state.time,
@@ -60,8 +71,7 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
     let mut failed = Ok(());
     for _ in 0..job.iterations() {
         let _ = job.rounds(&mut |compute, priced| {
-            failed =
-                state.compute(noise, compute).and_then(|()| round(state, noise, priced, ranks));
+            failed = state.compute(noise, compute).and_then(|()| round(state, job, noise, priced));
             if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         failed.clone()?;
@@ -71,19 +81,32 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
 
 fn round(
     state: &mut State,
+    job: &Job,
     noise: &RunNoise<'_>,
     spans: &[Priced],
-    ranks: u64,
 ) -> Result<(), WorkError> {
-    for Priced { span, cost, .. } in spans {
-        for (src, _) in span.edges(ranks) {
+    let ranks = job.ranks();
+    let granted =
+        |priced: &Priced| priced.cost.rendezvous && job.rendezvous() == Rendezvous::Handshake;
+    for priced in spans {
+        for (src, _) in priced.span.edges(ranks) {
             let src = src as usize;
             let begin = state.time[src].max(state.send_free[src]);
-            let left = state.work(noise, src, begin, cost.cpu)?;
-            state.sent[src] = left;
-            state.send_free[src] = left - cost.cpu + cost.gap;
             // Its receive of this round, if it has one, is posted as the send begins.
             state.time[src] = begin;
+            if granted(priced) {
+                state.sent[src] = state.work(noise, src, begin, job.params().overhead)?;
+            } else {
+                state.send(noise, src, begin, &priced.cost)?;
+            }
+        }
+    }
+    for priced in spans.iter().filter(|priced| granted(priced)) {
+        for (src, dst) in priced.span.edges(ranks) {
+            let (src, dst, latency) = (src as usize, dst as usize, priced.cost.latency);
+            let granted = (state.sent[src] + latency).max(state.time[dst]) + latency;
+            let begin = granted.max(state.send_free[src]);
+            state.send(noise, src, begin, &priced.cost)?;
         }
     }
     for Priced { span, cost, .. } in spans {
@@ -97,10 +120,15 @@ fn round(
         }
     }
     // Only now may times go on: until here they said when receives were posted.
-    for Priced { span, cost, .. } in spans {
+    for priced in spans {
+        let Priced { span, cost, .. } = priced;
         for (src, dst) in span.edges(ranks) {
             let (src, dst) = (src as usize, dst as usize);
-            let ended = if cost.rendezvous { state.received[dst] } else { 0 };
+            let ended = match cost.rendezvous {
+                true if granted(priced) => state.sent[src] + cost.transfer,
+                true => state.received[dst],
+                false => 0,
+            };
             state.time[src] = state.time[src].max(state.sent[src]).max(ended);
             state.time[dst] = state.time[dst].max(state.received[dst]);
         }
@@ -122,6 +150,20 @@ impl State {
                 self.time[rank] = self.work(noise, rank, self.time[rank], compute)?;
             }
         }
+        Ok(())
+    }
+
+    /// The CPU hands a message over to the NIC.
+    fn send(
+        &mut self,
+        noise: &RunNoise<'_>,
+        rank: usize,
+        begin: i64,
+        cost: &MessageCost,
+    ) -> Result<(), WorkError> {
+        let left = self.work(noise, rank, begin, cost.cpu)?;
+        self.sent[rank] = left;
+        self.send_free[rank] = left - cost.cpu + cost.gap;
         Ok(())
     }
 

@@ -10,7 +10,9 @@
 //!   message before; the last byte (k-1) G after the first.
 //! - Then the receiver's CPU works o + (k-1) O on it. This may overlap compute and sends, but not
 //!   another reception. So a receive that is posted late ends as it is posted.
-//! - Above S bytes the send ends with the receive.
+//! - Above S bytes, either the send ends with the receive (closed form), or (handshake) the send begins
+//!   with a request that costs o; the receiver, once its receive is posted, grants it without a cost, L
+//!   later the payload may be sent, and the send ends when its last byte has left.
 //!
 //! Two kernels follow these rules. [`exchange`] is the fast one: exact preemption, every rank sends
 //! and receives in each round, messages are eager. [`general`] does everything else.
@@ -57,6 +59,8 @@ pub enum RunError {
     Work(#[from] WorkError),
     #[error("{ranks} ranks need {bytes} bytes, which this machine does not give: simulate fewer")]
     Memory { ranks: u64, bytes: u64 },
+    #[error("handshakes in the cpu-time model have an order that only the event engine knows")]
+    Unordered,
 }
 
 impl Scratch {
@@ -111,6 +115,11 @@ pub fn run_with_path(
 /// Whether [`run_with_path`] says anything.
 pub fn says_its_path(job: &Job, noise: &RunNoise<'_>) -> bool {
     !noise.is_none() && takes_fast_kernel(job, noise)
+}
+
+/// Whether [`run`] can do the job under such noise; what it cannot do the event engine can.
+pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
+    general::can(job, noise)
 }
 
 /// Bytes of state a run of this job needs.

@@ -86,7 +86,7 @@ pub(crate) fn run(
     rendezvous: Rendezvous,
     noise: &RunNoise,
 ) -> Result<Outcome, EventError> {
-    let queue_all = only_time_orders(schedule, params, rendezvous);
+    let queue_all = only_time_orders(schedule, params);
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, Nobody)
 }
 
@@ -99,18 +99,16 @@ pub(crate) fn record(
     noise: &RunNoise,
     log: &mut Log,
 ) -> Result<Outcome, EventError> {
-    let queue_all = only_time_orders(schedule, params, rendezvous);
+    let queue_all = only_time_orders(schedule, params);
     let recorder = Recorder::new(log, schedule, params, Work::new(noise).has_clock());
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, recorder)
 }
 
-/// A payload that follows its acknowledgement is in no order with anything. Without latency, what
-/// happens at the same time may depend on each other: then the order is that of the queue, too. So it
-/// is with large messages, whose sender goes on the moment its receiver does.
-fn only_time_orders(schedule: &Schedule, params: &Params, rendezvous: Rendezvous) -> bool {
-    rendezvous == Rendezvous::Handshake
-        || params.latency == 0
-        || schedule.largest > params.eager_limit
+/// Without latency, what happens at the same time may depend on each other: then the order is that of
+/// the queue. So it is with large messages: a payload follows its acknowledgement whatever else the
+/// rank does meanwhile, and in the closed form a sender goes on the moment its receiver does.
+fn only_time_orders(schedule: &Schedule, params: &Params) -> bool {
+    params.latency == 0 || schedule.largest > params.eager_limit
 }
 
 fn run_in(
