@@ -165,3 +165,93 @@ fn what_one_recording_could_not_see_is_said() {
     let alike = words(stdout(&[&["diff", &fine, &fine][..], &simulation].concat()));
     assert!(!alike.contains("Detours were seen"), "{alike}");
 }
+
+fn written(name: &str, content: &str) -> String {
+    let path = scratch(name);
+    fs::write(&path, content).expect("written");
+    path.to_str().expect("text").to_owned()
+}
+
+#[test]
+fn a_lenient_import_fails_when_most_lines_were_left_out() {
+    let rows = |good: usize, bad: usize| {
+        let good: String = (0..good).map(|i| format!("{}\t50\n", 1_000 * (i + 1))).collect();
+        good + &"not a row\n".repeat(bad)
+    };
+    let output = scratch("lenient.detour");
+    let import = |good, bad| {
+        let file = written("lenient.txt", &rows(good, bad));
+        let output = output.to_str().expect("text");
+        let _ = fs::remove_file(output);
+        detour(&["import", &file, "--lenient", "-o", output]).output().expect("ran")
+    };
+    let told = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    for (good, bad) in [(1, 2), (1, 831_999), (100, 101)] {
+        let failed = import(good, bad);
+        assert_eq!(failed.status.code(), Some(1), "{good} {bad}");
+        assert!(failed.stdout.is_empty() && !output.exists());
+        let counts = format!("{bad} of {} lines", good + bad);
+        assert!(told(&failed).contains(&counts), "{}", told(&failed));
+    }
+    let warned = import(100, 100);
+    assert!(warned.status.success() && output.exists());
+    assert!(told(&warned).contains("warning: 100 of 200 lines"), "{}", told(&warned));
+    let clean = import(3, 0);
+    assert!(clean.status.success() && told(&clean).is_empty(), "{}", told(&clean));
+}
+
+#[test]
+fn import_shows_the_threshold_and_remarks_on_an_unusual_t_min() {
+    let file = |name: &str, t_min: &str| {
+        written(
+            name,
+            &format!(
+                "# Selfish Benchmark\n# Minimal cycle length [ns]: {t_min}\n\
+             # Threshold: [% minimal cycle length]: 900\n100\t9000\n20000\t9000\n"
+            ),
+        )
+    };
+    let usual = stdout(&["import", &file("usual.txt", "28.0")]);
+    assert!(usual.contains("t_min 28.0 ns, threshold 252.0 ns"), "{usual}");
+    assert!(!usual.contains("unusual"), "{usual}");
+    let slow = stdout(&["import", &file("slow.txt", "906.0")]);
+    assert!(slow.contains("t_min 906.0 ns, threshold 8154.0 ns"), "{slow}");
+    assert!(
+        slow.contains("906 ns, unusually long") && slow.contains("8154 ns are not in"),
+        "{slow}"
+    );
+    let value: serde_json::Value =
+        serde_json::from_str(&stdout(&["import", "--json", &file("fast.txt", "0.03")]))
+            .expect("JSON");
+    assert!(value["runs"][0]["remarks"][0].as_str().unwrap().contains("check the unit"), "{value}");
+}
+
+/// netgauge's one_one benchmark: message size, half a round trip in us.
+#[test]
+fn round_trips_of_netgauge_are_exchange_times() {
+    let head = "# Nodename: nid001009\n# Machine : Linux\n";
+    let rows: String = (0..500).map(|i| format!("16\t{}.250000\n", 2 + i % 3)).collect();
+    let file = written("round-trips.txt", &format!("{head}{rows}{head}{rows}16"));
+    let exchange = ["simulate", "exchange", "--samples", "3000", "--json"];
+    let value = |more: &[&str]| -> serde_json::Value {
+        let text = stdout(&[&exchange[..], more].concat());
+        serde_json::from_str(&text).expect("JSON")
+    };
+    // The same distribution; each 2.25, 3.25 or 4.25 us.
+    let same = value(&["--exchange", &file, "--measured", &file]);
+    assert_eq!((same["min_us"].as_f64(), same["max_us"].as_f64()), (Some(2.25), Some(4.25)));
+    assert!(same["ks_distance"].as_f64().unwrap() < 0.05, "{same}");
+    let apart = value(&["--exchange", "150us", "--measured", &file]);
+    assert_eq!(apart["ks_distance"], 1.0);
+    // Not detours, and said so, however lenient.
+    for lenient in [&[][..], &["--lenient"]] {
+        let arguments = [&["import", &file], lenient].concat();
+        refused(&arguments, &["round-trip times", "--exchange"]);
+    }
+    let several = written("sizes.txt", "1\t2.0\n1\t2.0\n1024\t3.0\n1024\t3.0\n");
+    refused(&["simulate", "exchange", "--exchange", &several], &["1, 1024", "FILE#1"]);
+    let second = value(&["--exchange", &format!("{several}#2")]);
+    assert_eq!(second["mean_us"], 3.0);
+    let list = written("round-trips.json", r#"{"half_round_trip_us": [1.5, 1.5]}"#);
+    assert_eq!(value(&["--exchange", &list])["mean_us"], 1.5);
+}

@@ -33,7 +33,8 @@ pub struct Options {
     /// All-to-alls to simulate per point
     #[arg(long, default_value_t = alltoall::SAMPLES, value_parser = clap::value_parser!(u64).range(1..=MOST_SAMPLES))]
     samples: u64,
-    /// An uninterrupted exchange: a time, or a file of times (one per line in us, .hlog, .hgrm, CSV)
+    /// An uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
+    /// round trips, .hlog, .hgrm, CSV)
     #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parse)]
     exchange: Spec,
     /// Measured exchanges, noise and all, to draw from: a file as for --exchange

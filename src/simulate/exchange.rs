@@ -23,7 +23,8 @@ use crate::{Verbosity, report as layout, results};
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// An uninterrupted exchange: a time, or a file of times (one per line in us, .hlog, .hgrm, CSV)
+    /// An uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
+    /// round trips, .hlog, .hgrm, CSV)
     #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parse)]
     exchange: Spec,
     #[command(flatten)]

@@ -72,8 +72,9 @@ pub struct Times(Vec<(i64, u64)>);
 const COMPARED: u128 = 1 << 24;
 
 impl Times {
-    /// One time per line in us, or a file that `detour import` reads: an HdrHistogram, or detours, of
-    /// which the lengths are taken.
+    /// One time per line in us, a JSON array of them, netgauge's round trips (half of each is taken, as
+    /// the file has it), or a file that `detour import` reads: an HdrHistogram, or detours, of which the
+    /// lengths are taken.
     pub fn read(path: &Path) -> Result<Times> {
         let cannot = || format!("cannot take exchange times from {}", path.display());
         Self::read_any(path).with_context(cannot)
@@ -81,11 +82,18 @@ impl Times {
 
     fn read_any(path: &Path) -> Result<Times> {
         let (file, run) = open::split_run(path);
-        let bytes = std::fs::read(&file)?;
+        let name = file.display().to_string();
+        let packed = std::fs::read(&file)?;
+        let bytes = import::unpacked(&name, &packed)?;
         if let Some(times) = lines(&String::from_utf8_lossy(&bytes))? {
             return Ok(times);
         }
-        let name = file.display().to_string();
+        if let Some(times) = json_list(&bytes)? {
+            return Ok(times);
+        }
+        if let Some(sizes) = import::round_trips(&bytes) {
+            return of_round_trips(&sizes, run);
+        }
         let imported = import::import_bytes(&name, &bytes, &ImportOptions::default());
         let runs = match imported {
             Ok(imported) => imported.runs,
@@ -129,6 +137,42 @@ impl Times {
         }
         list
     }
+}
+
+/// netgauge's round trips of one message size: the only one, or the one picked with `FILE#2`.
+fn of_round_trips(sizes: &[import::RoundTrips], picked: Option<usize>) -> Result<Times> {
+    let known = || sizes.iter().map(|size| size.bytes.to_string()).collect::<Vec<_>>().join(", ");
+    let size = match (sizes, picked) {
+        ([only], None) => only,
+        (_, None) => bail!(
+            "it holds round trips of {} message sizes ({} bytes): pick one, FILE#1 for the first",
+            sizes.len(),
+            known()
+        ),
+        (_, Some(number)) => {
+            number.checked_sub(1).and_then(|at| sizes.get(at)).with_context(|| {
+                format!("it holds round trips of {} bytes; there is no #{number}", known())
+            })?
+        }
+    };
+    size.half_us.iter().map(|&us| Ok((whole_ps(us * 1e6)?, 1))).collect::<Result<_>>().map(Times)
+}
+
+/// `[2.1, 2.3]` in us, alone or as `half_round_trip_us` of an object; None when it is something else.
+fn json_list(bytes: &[u8]) -> Result<Option<Times>> {
+    if !bytes.trim_ascii_start().starts_with(b"[") && !bytes.trim_ascii_start().starts_with(b"{") {
+        return Ok(None);
+    }
+    let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return Ok(None) };
+    let list = value.get("half_round_trip_us").unwrap_or(&value).as_array();
+    let numbers: Option<Vec<f64>> = list.and_then(|list| list.iter().map(Value::as_f64).collect());
+    let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else { return Ok(None) };
+    numbers
+        .into_iter()
+        .map(|us| Ok((whole_ps(us * 1e6)?, 1)))
+        .collect::<Result<_>>()
+        .map(Times)
+        .map(Some)
 }
 
 /// None when these are no lines of one number each.

@@ -3,7 +3,8 @@
 //! In go bytes, out come runs: lists of detours with what the file says about how they were measured.
 //! What the file is, is judged by its content. Times become nanoseconds as `f64`, as exact as the
 //! file gives them. A line that makes no sense is an error that names it, unless
-//! [`ImportOptions::lenient`] is set: then it is left out and counted.
+//! [`ImportOptions::lenient`] is set: then it is left out and counted. A file of which more lines are
+//! left out than read is not what it was taken for, and an error all the same.
 //!
 //! JSON is read in these shapes, and [`crate::export`] writes the last:
 //! `[[start, length], …]`, `[{"start_ns": …, "len_ns": …}, …]`, `{"detours": […]}` and
@@ -16,14 +17,17 @@ mod detect;
 mod histogram;
 mod json;
 mod netgauge;
+mod round_trips;
 mod to_trace;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 pub use detect::Format;
+pub use round_trips::{RoundTrips, round_trips};
 pub use to_trace::{ImportedTrace, imported_to_trace, runs_to_trace};
 
 /// What a file may unpack to; noise files are a few megabytes. In memory it takes several times as
@@ -66,6 +70,11 @@ impl ImportedRun {
     pub fn count(&self) -> u64 {
         let counts = self.distribution.iter().map(|(_, count)| *count);
         counts.fold(self.detours.len() as u64, u64::saturating_add)
+    }
+
+    /// Lines, or entries of a list, that were read.
+    pub fn rows(&self) -> u64 {
+        (self.detours.len() + self.distribution.len()) as u64
     }
 
     /// Time lost, nanoseconds.
@@ -122,6 +131,16 @@ pub enum ImportError {
     #[error("{file} holds no detours: nothing to import")]
     Empty { file: String },
     #[error(
+        "{skipped} of {lines} lines of {file} cannot be read as {format}: more than half, so what is left \
+         would not be what was measured; without --lenient the first of them is named"
+    )]
+    MostlyUnreadable { file: String, format: Format, skipped: u64, lines: u64 },
+    #[error(
+        "{file} holds round-trip times of netgauge, not detours: `detour simulate exchange` reads it with \
+         --exchange or --measured"
+    )]
+    RoundTrips { file: String },
+    #[error(
         "a distribution has no times of detours: it can be compared, but not be turned into a trace"
     )]
     NoTimes,
@@ -147,13 +166,18 @@ pub fn import_bytes(
     bytes: &[u8],
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
+    import_text(file, &unpacked(file, bytes)?, options)
+}
+
+/// A file's content without its xz compression, if it has one; `file` is for messages.
+pub fn unpacked<'a>(file: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, ImportError> {
     if bytes.len() as u64 > MAX_TEXT {
         return Err(ImportError::TooLarge { file: file.to_owned(), limit: MAX_TEXT });
     }
-    if bytes.starts_with(b"\xfd7zXZ\0") {
-        return import_text(file, &unpack_xz(file, bytes)?, options);
+    match bytes.starts_with(b"\xfd7zXZ\0") {
+        true => unpack_xz(file, bytes).map(Cow::Owned),
+        false => Ok(Cow::Borrowed(bytes)),
     }
-    import_text(file, bytes, options)
 }
 
 fn unpack_xz(file: &str, bytes: &[u8]) -> Result<Vec<u8>, ImportError> {
@@ -175,6 +199,9 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
         Some(format) => format,
         None => detect::detect(file, bytes)?,
     };
+    if format == Format::LogGopSim && options.format.is_none() && round_trips(bytes).is_some() {
+        return Err(ImportError::RoundTrips { file: file.to_owned() });
+    }
     let source = Text { file, bytes, lenient: options.lenient };
     let mut runs = match format {
         Format::Netgauge => netgauge::read_netgauge(&source)?,
@@ -184,6 +211,12 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
         Format::HistogramLog => histogram::read_log(&source)?,
         Format::Percentiles => histogram::read_percentiles(&source)?,
     };
+    let skipped: u64 = runs.iter().map(|run| run.skipped_lines).sum();
+    let read: u64 = runs.iter().map(ImportedRun::rows).sum();
+    if skipped > read {
+        let (file, lines) = (file.to_owned(), skipped + read);
+        return Err(ImportError::MostlyUnreadable { file, format, skipped, lines });
+    }
     if runs.iter().all(|run| run.count() == 0) {
         return Err(ImportError::Empty { file: file.to_owned() });
     }
@@ -204,9 +237,36 @@ fn finish(run: &mut ImportedRun) {
             "the clock moves in steps of about {step:.0} ns: shorter detours are invisible and lengths are multiples of it"
         ));
     }
+    if let Some(remark) = run.t_min_ns.and_then(|t_min| unusual(t_min, run.threshold_ns)) {
+        run.remarks.push(remark);
+    }
     if run.skipped_lines > 0 {
         run.remarks.push(format!("{} lines made no sense and were left out", run.skipped_lines));
     }
+}
+
+/// What a loop of two timestamps takes, nanoseconds: a few on a quiet machine with a counter that user
+/// space may read, some hundred where it takes a system call.
+const USUAL_T_MIN_NS: std::ops::RangeInclusive<f64> = 1.0..=200.0;
+
+fn unusual(t_min_ns: f64, threshold_ns: Option<f64>) -> Option<String> {
+    if USUAL_T_MIN_NS.contains(&t_min_ns) {
+        return None;
+    }
+    let usual = "a loop of two timestamps takes 5 to 100 ns";
+    if t_min_ns < *USUAL_T_MIN_NS.start() {
+        return Some(format!(
+            "t_min is {t_min_ns:.3} ns, shorter than a clock can be read ({usual}): check the unit"
+        ));
+    }
+    let hidden = match threshold_ns {
+        Some(threshold) => format!("detours below the threshold of {threshold:.0} ns"),
+        None => "short detours".to_owned(),
+    };
+    Some(format!(
+        "t_min is {t_min_ns:.0} ns, unusually long ({usual}): the clock was slow, or the loop was never \
+         left alone; {hidden} are not in this file"
+    ))
 }
 
 /// The content of a file, with what is needed to complain about it.
