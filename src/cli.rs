@@ -7,7 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use simulate::loggops::Params;
 
 use crate::{
-    simulate::{network, projection, work},
+    simulate::{
+        network::{self, RendezvousName},
+        projection, work,
+    },
     units,
 };
 
@@ -93,6 +96,9 @@ pub struct Record {
     /// [default: detour-%h-%t.detour; in a job detour-%j-%h-%r-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    /// Replace a file that is not a recording; an older recording is kept as FILE.old
+    #[arg(long)]
+    pub force: bool,
     /// Start at the next multiple of this on the wall clock, so that all nodes of a job start together
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub align: Option<Duration>,
@@ -195,6 +201,9 @@ pub struct Report {
     /// Page: a network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
     #[arg(long, default_value = projection::NET, value_parser = network::parse, requires = "html")]
     pub net: Params,
+    /// Page: how messages of more than S bytes wait for their receiver
+    #[arg(long, value_enum, default_value_t, requires = "html")]
+    pub rendezvous: RendezvousName,
     /// Page: leave the simulations out
     #[arg(long, requires = "html")]
     pub no_projection: bool,
@@ -209,7 +218,7 @@ pub struct Import {
     /// Write the run as a trace; FILE#2 picks the second run of a file that holds several
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Skip lines that cannot be read, and count them
+    /// Skip lines that cannot be read, and count them; fails if they are more than half
     #[arg(long)]
     pub lenient: bool,
     /// Machine-readable output

@@ -34,7 +34,7 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     let recording = recorder::Options {
         duration: Some(options.duration),
         output: record::output_name(options.output.as_deref()),
-        command_line: std::env::args().collect(),
+        command_line: crate::record::command_line(),
         ..recorder::Options::default()
     };
     let outcome = record::perform(&recording, verbosity)?;

@@ -2,9 +2,9 @@
 
 use std::{io::Write, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::json;
-use trace::{Overwrite, Writer, import};
+use trace::import;
 
 use crate::{cli, open, results};
 
@@ -16,11 +16,21 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
     if let Some(number) = number {
         imported.runs = vec![open::pick(&imported.runs, number, &file.display().to_string())?];
     }
+    let skipped: u64 = imported.runs.iter().map(|run| run.skipped_lines).sum();
+    if skipped > 0 {
+        let lines = skipped + imported.runs.iter().map(import::ImportedRun::rows).sum::<u64>();
+        tell!("detour: warning: {skipped} of {lines} lines could not be read and were left out");
+    }
     if let Some(output) = &options.output {
         results::not_over(std::slice::from_ref(&file), output)?;
-        let trace = import::runs_to_trace(&imported.runs)?;
-        let writer = Writer::create(output, Overwrite::Yes, &trace.manifest)?;
-        open::finish(writer, trace)?;
+        let _reader = trace::wait_for_reader(output, &|| false)?;
+        let mut file = trace::create_trace(output)?;
+        let written = open::write(&imported.runs, &mut file).and_then(|()| Ok(file.commit()?));
+        written.with_context(|| format!("cannot write {}", output.display()))?;
+        // What is said about the file would be in it.
+        if trace::is_stdout(output) {
+            return Ok(ExitCode::SUCCESS);
+        }
     }
     let mut out = std::io::stdout().lock();
     if options.json {
@@ -36,6 +46,7 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
                     "span_s": run.span_ns / 1e9,
                     "noise_pct": run.noise_pct(),
                     "header": run.header,
+                    "skipped_lines": run.skipped_lines,
                     "remarks": run.remarks,
                 })
             })
@@ -46,10 +57,11 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
     }
     writeln!(out, "{}: {}", file.display(), imported.format)?;
     for (index, run) in imported.runs.iter().enumerate() {
-        let t_min = run.t_min_ns.map_or("unknown".to_owned(), |ns| format!("{ns:.1} ns"));
+        let known = |ns: Option<f64>| ns.map_or("unknown".to_owned(), |ns| format!("{ns:.1} ns"));
+        let (t_min, threshold) = (known(run.t_min_ns), known(run.threshold_ns));
         writeln!(
             out,
-            "run {}: {} detours in {:.3} s, {:.4} % of the time, t_min {t_min}",
+            "run {}: {} detours in {:.3} s, {:.4} % of the time, t_min {t_min}, threshold {threshold}",
             index + 1,
             run.count(),
             run.span_ns / 1e9,

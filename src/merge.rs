@@ -1,7 +1,6 @@
 //! `detour merge`: shares of a simulation become one result, traces of a job's nodes one trace.
 
 use std::{
-    fs,
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -9,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use trace::{Manifest, Merge, Overwrite, Reader, Writer};
+use trace::{Manifest, Merge, Reader, Writer};
 
 use crate::{Verbosity, cli, record, results, simulate::shard};
 
@@ -39,17 +38,20 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     let merge = Merge::read(&options.files, open)?;
     let path = output(options.output.as_deref(), merge.manifest().job_id.as_deref());
     results::not_over(&options.files, &path)?;
-    let merged = Writer::create(&path, Overwrite::Yes, merge.manifest()).map_err(Into::into);
-    let merged = merged.and_then(|writer| {
-        // A part of the job must not be taken for all of it.
-        merge.write(open, writer).inspect_err(|_| drop(fs::remove_file(&path)))
-    });
-    let manifest = merged.with_context(|| format!("cannot merge into {}", path.display()))?;
+    if options.json && trace::is_stdout(&path) {
+        bail!("the trace and --json would both go to standard output: give a file with -o");
+    }
+    let cannot = || format!("cannot merge into {}", path.display());
+    let _reader = trace::wait_for_reader(&path, &|| false)?;
+    let mut file = trace::create_trace(&path)?;
+    let writer = Writer::new(&mut file, merge.manifest()).with_context(cannot)?;
+    let manifest = merge.write(open, writer).with_context(cannot)?;
+    file.commit().with_context(cannot)?;
     let skew_s = skew(&manifest);
     if options.json {
         let hosts: Vec<&str> = manifest.nodes.iter().map(|node| node.host.as_str()).collect();
         let said = json!({
-            "output": path,
+            "output": path.display().to_string(),
             "job_id": manifest.job_id,
             "nodes": hosts,
             "lanes": manifest.lanes.len(),

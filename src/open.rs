@@ -31,8 +31,14 @@ pub fn open(path: &Path) -> Result<AnyReader> {
 
 pub fn open_as_it_is(path: &Path) -> Result<Opened> {
     let (file, run) = split_run(path);
-    let input = File::open(&file).with_context(|| format!("cannot open {}", file.display()))?;
+    let cannot = || format!("cannot open {}", file.display());
+    let input = File::open(&file).with_context(cannot)?;
     let name = file.display().to_string();
+    let kind = input.metadata().with_context(cannot)?.file_type();
+    // A pipe cannot be read twice, and a directory says itself that it is one.
+    if !kind.is_file() && !kind.is_dir() {
+        return from_pipe(input, name, run);
+    }
     match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
         Ok(_) if run.is_some() => {
             bail!("{name} is a recording, which has no runs to pick from: leave out #N")
@@ -50,6 +56,28 @@ pub fn open_as_it_is(path: &Path) -> Result<Opened> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// What may come through a pipe: it is kept in memory, since a trace is read from its end.
+const MOST_FROM_A_PIPE: u64 = 1 << 30;
+
+/// The same from what can be read once only: a pipe, or standard input.
+fn from_pipe(input: File, name: String, run: Option<usize>) -> Result<Opened> {
+    let mut bytes = Vec::new();
+    let cannot = || format!("cannot read {name}");
+    input.take(MOST_FROM_A_PIPE + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    if bytes.len() as u64 > MOST_FROM_A_PIPE {
+        bail!("{name} gives more than {MOST_FROM_A_PIPE} bytes: write them into a file first");
+    }
+    if trace::is_trace(&bytes) {
+        let input = Box::new(Cursor::new(bytes)) as Box<dyn Input>;
+        return Ok(Opened::Trace(Box::new(Reader::named(input, name)?)));
+    }
+    let imported = import::import_bytes(&name, &bytes, &import::ImportOptions::default())?;
+    Ok(Opened::Runs(match run {
+        None => imported.runs,
+        Some(number) => vec![pick(&imported.runs, number, &name)?],
+    }))
 }
 
 /// Why a trace does not hold all that was recorded; known once every block was read.
@@ -117,10 +145,20 @@ pub fn pick(
 pub fn split_run(path: &Path) -> (PathBuf, Option<usize>) {
     let text = path.to_string_lossy();
     match text.rsplit_once('#') {
-        Some((file, number)) if !path.exists() => match number.parse() {
-            Ok(number) => (PathBuf::from(file), Some(number)),
+        Some((_, number)) if !path.exists() => match number.parse() {
+            Ok(run) => (shortened(path, number.len() + 1), Some(run)),
             Err(_) => (path.to_path_buf(), None),
         },
         _ => (path.to_path_buf(), None),
     }
+}
+
+/// A path without its last bytes, which are text; the rest need not be.
+fn shortened(path: &Path, by: usize) -> PathBuf {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let kept = &bytes[..bytes.len().saturating_sub(by)];
+    #[cfg(unix)]
+    return PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(kept));
+    #[cfg(not(unix))]
+    return PathBuf::from(String::from_utf8_lossy(kept).into_owned());
 }

@@ -2,6 +2,7 @@
 //! it is.
 
 use std::{
+    ffi::{OsStr, OsString},
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -15,7 +16,15 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     let json = options.json;
     let quiet = verbosity.quiet;
     let options = to_options(options);
-    let outcome = perform(&options, verbosity)?;
+    if json && trace::is_stdout(&options.output) {
+        anyhow::bail!(
+            "the recording and --json would both go to standard output: give a file with -o"
+        );
+    }
+    let outcome = match perform(&options, verbosity) {
+        Ok(outcome) => outcome,
+        Err(error) => return cannot(error),
+    };
     for remark in &outcome.remarks {
         tell!("detour: {remark}");
     }
@@ -24,7 +33,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     }
     if json {
         let said = serde_json::json!({
-            "output": outcome.output,
+            "output": outcome.output.display().to_string(),
             "bytes": outcome.bytes,
             "exit_code": outcome.exit_code,
             "remarks": outcome.remarks,
@@ -33,7 +42,12 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         writeln!(std::io::stdout(), "{said:#}")?;
     } else if !quiet {
         let name = outcome.output.display();
-        tell!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes));
+        match trace::is_stream(&outcome.output) {
+            true => tell!("wrote {} to {name}", size(outcome.bytes)),
+            false => {
+                tell!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes))
+            }
+        }
     }
     if let Some(error) = outcome.write_error {
         anyhow::bail!("the recording is incomplete: {error}");
@@ -42,6 +56,24 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
         None => ExitCode::SUCCESS,
     })
+}
+
+/// A command that cannot be run ends this as it would end a shell; everything else is a failure.
+fn cannot(error: anyhow::Error) -> Result<ExitCode> {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = error
+        .downcast_ref::<recorder::RecordError>()
+        .and_then(recorder::RecordError::command_exit_code)
+    {
+        tell!("detour: {}", report::message_safe(&crate::in_words(&error)));
+        return Ok(ExitCode::from(code));
+    }
+    Err(error)
+}
+
+/// The command line as it is kept in a recording.
+pub fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// What was recorded with.
@@ -143,19 +175,21 @@ fn to_options(options: cli::Record) -> recorder::Options {
     // A node has no end of its own, a program has.
     let duration =
         options.duration.or_else(|| program.is_none().then(|| std::time::Duration::from_secs(10)));
+    let output = output_name(options.output.as_deref());
     recorder::Options {
         duration,
         cpus: options.cpus,
         housekeeping: options.housekeeping,
         threshold: options.threshold,
-        output: output_name(options.output.as_deref()),
+        stdout_is_taken: options.json || trace::is_stdout(&output),
+        output,
+        force: options.force,
         no_bpf: options.no_bpf,
         no_probe: options.no_probe,
         fifo: options.fifo,
         program,
-        stdout_is_taken: options.json,
         align: options.align,
-        command_line: std::env::args().collect(),
+        command_line: command_line(),
         give_up_privileges: true,
     }
 }
@@ -173,25 +207,43 @@ pub fn output_name(asked: Option<&Path>) -> PathBuf {
 
 /// The same with a job that may be another one.
 pub fn fill_in(template: &Path, job: Option<&str>) -> PathBuf {
-    // Not text: nothing to fill in.
-    let Some(template) = template.to_str() else { return template.to_path_buf() };
-    let mut name = String::new();
-    let mut rest = template.chars();
-    while let Some(c) = rest.next() {
-        match (c, rest.clone().next()) {
-            ('%', Some('h')) => name.push_str(&host()),
-            ('%', Some('j')) => name.push_str(&part_of_name(job.unwrap_or("nojob"))),
-            ('%', Some('r')) => name.push_str(&rank()),
-            ('%', Some('t')) => name.push_str(&utc_stamp()),
-            ('%', Some('%')) => name.push('%'),
-            _ => {
-                name.push(c);
-                continue;
-            }
+    let mut name = OsString::new();
+    // Names need not be text, and what is not stays as it is.
+    for chunk in pieces(template.as_os_str()) {
+        match chunk.to_str() {
+            Some("%h") => name.push(host()),
+            Some("%j") => name.push(part_of_name(job.unwrap_or("nojob"))),
+            Some("%r") => name.push(rank()),
+            Some("%t") => name.push(utc_stamp()),
+            Some("%%") => name.push("%"),
+            _ => name.push(chunk),
         }
-        rest.next();
     }
     PathBuf::from(name)
+}
+
+/// The template cut before each percent sign and behind the character after it.
+#[cfg(unix)]
+fn pieces(template: &OsStr) -> Vec<&OsStr> {
+    use std::os::unix::ffi::OsStrExt;
+    let (mut pieces, mut rest) = (Vec::new(), template.as_bytes());
+    while !rest.is_empty() {
+        let length = match rest.iter().position(|&byte| byte == b'%') {
+            Some(0) => 2,
+            Some(at) => at,
+            None => rest.len(),
+        };
+        let (piece, after) = rest.split_at(length.min(rest.len()));
+        pieces.push(OsStr::from_bytes(piece));
+        rest = after;
+    }
+    pieces
+}
+
+/// Nothing is recorded here.
+#[cfg(not(unix))]
+fn pieces(template: &OsStr) -> Vec<&OsStr> {
+    vec![template]
 }
 
 /// What others named must not lead into another directory.
@@ -244,6 +296,14 @@ mod tests {
     fn unknown_percent_signs_stay() {
         let name = output_name(Some(Path::new("a%x%%b%")));
         assert_eq!(name, PathBuf::from("a%x%b%"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_that_are_not_text_are_filled_in_too() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = fill_in(Path::new(OsStr::from_bytes(b"\xff-%j-%\xfe%")), Some("7"));
+        assert_eq!(name.as_os_str().as_bytes(), b"\xff-7-%\xfe%");
     }
 
     #[test]

@@ -1,22 +1,31 @@
-//! Files of results: whole, or not there.
+//! Files of results: whole, or not there. What was there before stays until they are whole.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
-use trace::Overwrite;
+use trace::NewFile;
 
-/// Writes a file. Where that fails, none is left that could be taken for a whole one.
-pub fn save(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
-    let mut out = BufWriter::new(trace::create(path, Overwrite::Yes)?);
-    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
-    if written.is_err() {
-        let _ = fs::remove_file(path);
-    }
-    written.with_context(|| format!("cannot write {}", path.display()))
+/// Writes a file, or to a pipe or device.
+pub fn save(path: &Path, write: impl FnOnce(&mut BufWriter<NewFile>) -> Result<()>) -> Result<()> {
+    let mut out = create(path)?;
+    let written = write(&mut out);
+    written.and_then(|()| finish(out)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A file that is written bit by bit, and there once it is [finished](finish).
+pub fn create(path: &Path) -> Result<BufWriter<NewFile>> {
+    let _reader = trace::wait_for_reader(path, &|| false)?;
+    Ok(BufWriter::new(trace::create(path)?))
+}
+
+pub fn finish(mut out: BufWriter<NewFile>) -> Result<()> {
+    out.flush()?;
+    let (file, _) = out.into_parts();
+    Ok(file.commit()?)
 }
 
 /// Asks, before anything is computed, whether these can be written.
@@ -24,11 +33,12 @@ pub fn check<const N: usize>(files: [&Option<PathBuf>; N]) -> Result<()> {
     Ok(files.into_iter().flatten().try_for_each(|file| trace::can_create(file))?)
 }
 
-/// A file that is read is not written over.
+/// A file that is read is not written over, nor is what an older trace of that name would be kept as.
 pub fn not_over(inputs: &[PathBuf], output: &Path) -> Result<()> {
     let real = |path: &Path| fs::canonicalize(path).ok();
-    let output = real(output);
-    match inputs.iter().find(|input| output.is_some() && real(input) == output) {
+    let outputs = [real(output), real(&trace::old_name(output))];
+    let written = |input: &&PathBuf| outputs.iter().any(|at| at.is_some() && *at == real(input));
+    match inputs.iter().find(written) {
         Some(input) => bail!("{} would be overwritten: name another file", input.display()),
         None => Ok(()),
     }
@@ -39,17 +49,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_could_not_be_finished_is_not_there() {
+    fn a_file_that_could_not_be_finished_changes_nothing() {
         let path = std::env::temp_dir().join(format!("detour-results-{}", std::process::id()));
-        let half = |out: &mut BufWriter<File>| {
+        let half = |out: &mut BufWriter<NewFile>| {
             out.write_all(b"half")?;
             out.flush()?;
             bail!("no more")
         };
-        let error = save(&path, half).unwrap_err();
-        assert_eq!(format!("{error:#}"), format!("cannot write {}: no more", path.display()));
+        let fails = || {
+            let error = save(&path, half).unwrap_err();
+            assert_eq!(format!("{error:#}"), format!("cannot write {}: no more", path.display()));
+        };
+        fails();
         assert!(!path.exists());
         save(&path, |out| Ok(out.write_all(b"whole")?)).unwrap();
+        fails();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         fs::remove_file(&path).unwrap();
     }

@@ -13,6 +13,8 @@ pub struct Options {
     pub housekeeping: Option<CpuSet>,
     pub threshold: Threshold,
     pub output: PathBuf,
+    /// Replace a file that is not a recording.
+    pub force: bool,
     pub no_bpf: bool,
     pub no_probe: bool,
     /// Run the probes under SCHED_FIFO at this priority.

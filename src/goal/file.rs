@@ -56,7 +56,7 @@ pub fn read(path: &Path, unit: CalcUnit) -> Result<Schedule> {
 pub fn write(path: Option<&Path>, form: Form, schedule: &Schedule, unit: CalcUnit) -> Result<()> {
     match path.filter(|path| path.as_os_str() != "-") {
         Some(path) => {
-            results::save(path, |out| Ok(goal::write(form, schedule, unit, out.get_ref())?))
+            results::save(path, |out| Ok(goal::write(form, schedule, unit, out.get_mut())?))
         }
         None if form == Form::Binary && stdout().is_terminal() => {
             bail!("a binary schedule is nothing for a terminal: name a file with -o")

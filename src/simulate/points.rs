@@ -1,7 +1,6 @@
 //! One point of a sweep: many runs of one job, and what they say.
 
 use std::{
-    fs::File,
     io::{BufWriter, Write},
     ops::Range,
     path::Path,
@@ -18,9 +17,10 @@ use simulate::{
     stats::{Estimate, NoRuns, Sample},
     sweep::{self, SweepError},
 };
-use trace::Overwrite;
+use trace::NewFile;
 
 use super::{shard, work::Progress};
+use crate::results;
 
 /// What sets a series of points apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,12 +136,12 @@ pub struct Point {
 }
 
 /// The time of every run, one line each.
-pub struct Times(BufWriter<File>);
+pub struct Times(BufWriter<NewFile>);
 
 impl Times {
     pub fn create(path: &Path) -> Result<Times> {
         let cannot = || format!("cannot write {}", path.display());
-        let mut file = BufWriter::new(trace::create(path, Overwrite::Yes)?);
+        let mut file = results::create(path)?;
         writeln!(file, "ranks,size,net_scale,coscheduled,run,time_us").with_context(cannot)?;
         Ok(Times(file))
     }
@@ -152,7 +152,12 @@ impl Times {
             let us = *ps as f64 / 1e6;
             writeln!(self.0, "{},{size},{net_scale},{coscheduled},{run},{us}", runs.ranks)?;
         }
-        self.0.flush().context("cannot write the times of runs")
+        Ok(())
+    }
+
+    /// All of them are there.
+    pub fn finish(self) -> Result<()> {
+        results::finish(self.0).context("cannot write the times of runs")
     }
 }
 

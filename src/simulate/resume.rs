@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use trace::Overwrite;
 
 use super::points::{Point, Series};
 
@@ -25,7 +24,7 @@ impl Finished {
 
     pub fn open(path: &Path, fingerprint: &str) -> Result<Finished> {
         let cannot = || format!("cannot use {}", path.display());
-        let mut file = trace::create(path, Overwrite::Append)?;
+        let mut file = trace::append(path)?;
         let mut points = Vec::new();
         let mut lines = BufReader::new(File::open(path).with_context(cannot)?).lines();
         let first = lines.next().transpose().with_context(cannot)?;

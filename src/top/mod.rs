@@ -73,7 +73,7 @@ fn settings(options: cli::Top) -> (recording::Wanted, Settings) {
             no_bpf: options.no_bpf,
             no_probe: !probe,
             program,
-            command_line: std::env::args().collect(),
+            command_line: crate::record::command_line(),
             give_up_privileges: true,
             ..recorder::Options::default()
         },

@@ -164,7 +164,7 @@ fn a_missing_process_or_command_is_named() -> Result<()> {
     let no_such = ["--", "no-such-command-anywhere"];
     fails(
         detour().args(["record", "-o"]).arg(&path).args(no_such),
-        1,
+        127,
         &["no-such-command-anywhere"],
     )
 }

@@ -183,12 +183,12 @@ fn root_writes_through_no_link_and_to_no_strangers_file() -> Result<()> {
         chown(&own, Some(NOBODY), None)?;
         let theirs = own.join("output");
         if !arguments.iter().any(|word| word.ends_with("--resume")) {
-            fs::write(&theirs, "theirs")?;
+            fs::write(&theirs, "")?;
             chown(&theirs, Some(NOBODY), None)?;
         }
         let output = detour().args(&arguments).arg(&theirs).output()?;
         ensure!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        ensure!(fs::read(&theirs)? != b"theirs", "{arguments:?} wrote nothing");
+        ensure!(!fs::read(&theirs)?.is_empty(), "{arguments:?} wrote nothing");
         fs::remove_dir_all(&own)?;
     }
     Ok(())

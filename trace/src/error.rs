@@ -18,11 +18,22 @@ pub enum TraceError {
     #[error("{file} exists already: choose another name with -o, or remove it")]
     Exists { file: String },
 
-    #[error("{file} is {what}: nothing is written through it; give the name of a regular file")]
+    #[error(
+        "{file} is {what}: nothing is written through it; give the name of a file or of a pipe"
+    )]
     NotAFile { file: String, what: &'static str },
 
     #[error("{file} is a recording, and this is none: give another name, or remove it first")]
     IsRecording { file: String },
+
+    #[error(
+        "refusing to overwrite {file}: it is not a recording; give another name, or --force where a \
+         recording is to replace it"
+    )]
+    NotARecording { file: String },
+
+    #[error("nobody reads from {file}: start what reads from it")]
+    NoReader { file: String },
 
     #[error("another process is recording into {file}: give another name")]
     Busy { file: String },

@@ -15,7 +15,10 @@ mod outside;
 mod reader;
 mod writer;
 
-pub use create::{Overwrite, can_create, create};
+pub use create::{
+    NewFile, Overwrite, append, can_create, can_record, create, create_trace, discard, is_stdout,
+    is_stream, is_trace, old_name, wait_for_reader,
+};
 pub use error::TraceError;
 pub use manifest::*;
 pub use merge::{Merge, MergeError};

@@ -7,7 +7,7 @@
 //!
 //! Memory does not grow with the recording: the index leaves in parts.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -63,18 +63,19 @@ struct IndexParts {
 }
 
 impl Writer<File> {
-    /// Creates the file and writes its beginning.
+    /// Creates the file and writes its beginning. A pipe is written to from the beginning to the end.
     pub fn create(
         path: impl AsRef<Path>,
         overwrite: Overwrite,
         manifest: &Manifest,
     ) -> Result<Self, TraceError> {
         let path = path.as_ref();
-        let out = create::create_recording(path, overwrite)?;
+        let (out, can_take_back) = create::create_recording(path, overwrite)?;
         let name = path.display().to_string();
-        let started = Writer::start(out, name, Some(create::cut_back), manifest);
+        let cut_back = can_take_back.then_some(create::cut_back as CutBack<File>);
+        let started = Writer::start(out, name, cut_back, manifest);
         // Nobody could read a trace without a manifest.
-        started.inspect_err(|_| drop(fs::remove_file(path)))
+        started.inspect_err(|_| create::discard(path))
     }
 }
 
@@ -182,13 +183,18 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the trailer and the index. A trace that is dropped instead reads as cut off.
-    pub fn finish(mut self, trailer: Trailer) -> Result<W, TraceError> {
+    pub fn finish(self, trailer: Trailer) -> Result<W, TraceError> {
+        self.finish_and_count(trailer).map(|(out, _)| out)
+    }
+
+    /// The same, with how many bytes the whole trace has: a pipe cannot be asked afterwards.
+    pub fn finish_and_count(mut self, trailer: Trailer) -> Result<(W, u64), TraceError> {
         self.write_tables()?;
         self.write_trailer(trailer)?;
         let footer = self.write_index()?;
         self.send(&footer.to_bytes())?;
         self.flush()?;
-        Ok(self.out)
+        Ok((self.out, self.offset))
     }
 
     /// Size of the file so far.

@@ -17,6 +17,11 @@ pub enum Output {
     Feed(Feed),
 }
 
+/// What is to become of a file that is there already.
+pub fn overwrite(options: &Options) -> Overwrite {
+    if options.force { Overwrite::Yes } else { Overwrite::Recording }
+}
+
 impl Output {
     pub fn open(
         options: &Options,
@@ -29,7 +34,7 @@ impl Output {
                 Ok(Output::Feed(feed.clone()))
             }
             None => {
-                let writer = Writer::create(&options.output, Overwrite::Yes, manifest)?;
+                let writer = Writer::create(&options.output, overwrite(options), manifest)?;
                 Ok(Output::File(Box::new(writer)))
             }
         }

@@ -26,7 +26,7 @@ use crate::{
     machine,
     names::Names,
     options::{Options, ProgramOption},
-    output::Output,
+    output::{self, Output},
     privileges,
     probe::Jump,
     probes::{self, Probe},
@@ -70,6 +70,13 @@ pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> 
     }
     // Before anything is loaded or opened: who mistypes a command loses nothing.
     let target = options.program.as_ref().map(subject::resolve).transpose()?;
+    let mut _reader = None;
+    if watch.feed.is_none() {
+        trace::can_record(&options.output, output::overwrite(options))?;
+        // A pipe's reader is not told to end before the recording begins.
+        let stopped = || watch.stop.load(Ordering::Relaxed);
+        _reader = trace::wait_for_reader(&options.output, &stopped)?;
+    }
     let session = match best_counter() {
         #[cfg(target_arch = "x86_64")]
         "rdtsc" => Session::prepare::<crate::clock::Tsc>(options),
@@ -232,7 +239,7 @@ impl Session {
                     Err(error) => {
                         let _ = threads.stop();
                         if watch.feed.is_none() {
-                            let _ = std::fs::remove_file(&options.output);
+                            trace::discard(&options.output);
                         }
                         return Err(error);
                     }
@@ -441,8 +448,8 @@ impl Session {
         let mut bytes = 0;
         if let Output::File(writer) = assembled.output {
             bytes = writer.bytes_written();
-            match writer.finish(trailer) {
-                Ok(file) => bytes = file.metadata().map_or(bytes, |meta| meta.len()),
+            match writer.finish_and_count(trailer) {
+                Ok((_, whole)) => bytes = whole,
                 Err(error) => {
                     write_error.get_or_insert(error.to_string());
                 }

@@ -48,3 +48,17 @@ pub enum RecordError {
     #[error("the writer's thread broke; the file holds what was written before")]
     WriterBroke,
 }
+
+impl RecordError {
+    /// How a shell would end whose command cannot be run: 127 when there is no such program, 126 when
+    /// there is one that cannot be run. None for other errors.
+    pub fn command_exit_code(&self) -> Option<u8> {
+        match self {
+            RecordError::Command { source, .. } => match source.kind() {
+                std::io::ErrorKind::NotFound => Some(127),
+                _ => Some(126),
+            },
+            _ => None,
+        }
+    }
+}

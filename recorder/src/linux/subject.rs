@@ -61,7 +61,7 @@ const USUAL_PATH: &str = "/bin:/usr/bin";
 /// Whether there is such a program, found as the system finds it when it is to be run.
 fn may_be_run(program: &OsStr, path: &OsStr) -> io::Result<()> {
     if program.is_empty() {
-        return Err(io::Error::other("the command is empty"));
+        return Err(io::Error::new(ErrorKind::NotFound, "the command is empty"));
     }
     if program.as_bytes().contains(&b'/') {
         return is_executable(Path::new(program));
@@ -84,10 +84,11 @@ fn is_executable(file: &Path) -> io::Result<()> {
     }
     rustix::fs::access(file, Access::EXEC_OK)?;
     match interpreter(file) {
-        Some(interpreter) if !interpreter.exists() => Err(io::Error::new(
-            ErrorKind::NotFound,
-            format!("its interpreter {} does not exist", interpreter.display()),
-        )),
+        // The program is there, so this is not "not found".
+        Some(interpreter) if !interpreter.exists() => Err(io::Error::other(format!(
+            "its interpreter {} does not exist",
+            interpreter.display()
+        ))),
         _ => Ok(()),
     }
 }

@@ -1,88 +1,190 @@
 //! Creates every file that this project writes, whatever is in it.
 //!
-//! Recordings often run as root, and people write into shared directories. Whoever can plant
-//! something there must not choose what gets overwritten, nor own what root writes: names are not
-//! followed through a symbolic link, only regular files are written to, and root leaves alone what
-//! somebody else put into a directory that is open to others. And a mistyped name does not cost a
-//! recording: only another recording goes over it.
+//! - Files of results ([`create`]) are written beside their place and renamed: whole, or not there, and
+//!   what was there before is there until then (`beside.rs`).
+//! - Recordings ([`Writer::create`](crate::Writer::create)) are written in their place, frame by frame:
+//!   what a killed recorder leaves is readable. They replace nothing but an older recording, which is
+//!   kept as `.old`.
+//! - Pipes, character devices and the process's own descriptors are written to as they are
+//!   (`stream.rs`).
+//!
+//! Recordings often run as root, and people write into shared directories. Whoever can plant something
+//! there must not choose what gets overwritten, nor own what root writes: names are not followed through
+//! a symbolic link, and root leaves alone what somebody else put into a directory that is open to others.
 
+mod beside;
+mod stream;
+
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
 use crate::format::v1::MAGIC;
 
-/// What to do when the file exists.
+pub use beside::NewFile;
+pub use stream::{is_stdout, is_stream, wait_for_reader};
+
+/// What a recording does when its file exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Replace a regular file's content.
+    /// Replace a regular file's content, whatever it is.
     #[default]
     Yes,
     /// Fail.
     No,
-    /// Go on at its end.
-    Append,
+    /// Replace a recording, which is kept as `.old`, and refuse to replace anything else.
+    Recording,
 }
 
-/// Creates a file, or opens one that may be written to, for anything but a recording.
-pub fn create(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
-    if is_recording(path) {
-        return Err(TraceError::IsRecording { file: path.display().to_string() });
+/// A file of results, to be written and then [committed](NewFile::commit). Anything but a recording goes
+/// into it.
+pub fn create(path: &Path) -> Result<NewFile, TraceError> {
+    can_create(path)?;
+    match is_stream(path) {
+        true => stream::open(path).map(NewFile::stream),
+        false => NewFile::beside(path, false),
     }
-    open_for_writing(path, overwrite, false)
+}
+
+/// The same for a trace that is not recorded but made: it replaces nothing but an older one.
+pub fn create_trace(path: &Path) -> Result<NewFile, TraceError> {
+    can_record(path, Overwrite::Recording)?;
+    match is_stream(path) {
+        true => stream::open(path).map(NewFile::stream),
+        false => NewFile::beside(path, true),
+    }
+}
+
+/// A regular file to go on with at its end.
+pub fn append(path: &Path) -> Result<File, TraceError> {
+    if is_recording(path) {
+        return Err(TraceError::IsRecording { file: name(path) });
+    }
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    open_in_place(path, &mut options)
 }
 
 /// Why [`create`] would fail, as far as can be said without touching anything: to be asked before hours of
 /// work are lost to a mistyped name.
 pub fn can_create(path: &Path) -> Result<(), TraceError> {
-    let file = || path.display().to_string();
     if is_recording(path) {
-        return Err(TraceError::IsRecording { file: file() });
+        return Err(TraceError::IsRecording { file: name(path) });
     }
-    let existing = fs::symlink_metadata(path);
-    if let Some(what) = existing.as_ref().ok().and_then(not_a_file) {
-        return Err(TraceError::NotAFile { file: file(), what });
-    }
-    let at = if existing.is_ok() { path } else { directory(path) };
-    #[cfg(unix)]
-    let asked = rustix::fs::access(at, rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
-    #[cfg(not(unix))]
-    let asked = fs::metadata(at).map(drop);
-    asked.map_err(|source| TraceError::Io { what: "create", file: file(), source })
+    check_place(path)
 }
 
-fn is_recording(path: &Path) -> bool {
+/// The same for a recording.
+pub fn can_record(path: &Path, overwrite: Overwrite) -> Result<(), TraceError> {
+    check_place(path)?;
+    if overwrite == Overwrite::Recording && !is_stream(path) {
+        refuse_content(path)?;
+        if is_recording(path) {
+            refuse_content(&old_name(path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Of what is there, recordings and empty files may be replaced.
+fn refuse_content(path: &Path) -> Result<(), TraceError> {
+    let content = fs::symlink_metadata(path).is_ok_and(|found| found.len() > 0);
+    match content && !is_recording(path) {
+        true => Err(TraceError::NotARecording { file: name(path) }),
+        false => Ok(()),
+    }
+}
+
+/// Whether something may be written there at all.
+fn check_place(path: &Path) -> Result<(), TraceError> {
+    if is_stream(path) {
+        return Ok(());
+    }
+    let existing = fs::symlink_metadata(path).ok();
+    if let Some(what) = existing.as_ref().and_then(not_a_file) {
+        return Err(TraceError::NotAFile { file: name(path), what });
+    }
+    #[cfg(unix)]
+    if let Some(existing) = &existing {
+        refuse_planted(path, existing)?;
+    }
+    #[cfg(unix)]
+    let asked =
+        rustix::fs::access(directory(path), rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
+    #[cfg(not(unix))]
+    let asked = fs::metadata(directory(path)).map(drop);
+    asked.map_err(|source| TraceError::Io { what: "create", file: name(path), source })
+}
+
+/// Whether these are the first bytes of a trace.
+pub fn is_trace(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+pub(crate) fn is_recording(path: &Path) -> bool {
     let mut begin = [0; MAGIC.len()];
     let read = |mut file: File| file.read_exact(&mut begin);
-    // What is no regular file might block, and is refused anyway.
+    // What is not a regular file might block.
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
         && File::open(path).and_then(read).is_ok()
         && begin == MAGIC
 }
 
-/// The same for a recording, which one process writes at a time.
-pub(crate) fn create_recording(path: &Path, overwrite: Overwrite) -> Result<File, TraceError> {
-    open_for_writing(path, overwrite, true)
+/// Where an older recording is kept.
+pub fn old_name(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".old");
+    PathBuf::from(name)
 }
 
-fn open_for_writing(path: &Path, overwrite: Overwrite, alone: bool) -> Result<File, TraceError> {
-    let file = || path.display().to_string();
-    if let Ok(existing) = fs::symlink_metadata(path) {
-        if overwrite == Overwrite::No {
-            return Err(TraceError::Exists { file: file() });
-        }
-        if let Some(what) = not_a_file(&existing) {
-            return Err(TraceError::NotAFile { file: file(), what });
-        }
+/// A recording's file, and whether what was written to it can be taken back.
+pub(crate) fn create_recording(
+    path: &Path,
+    overwrite: Overwrite,
+) -> Result<(File, bool), TraceError> {
+    if is_stream(path) {
+        return stream::open(path).map(|file| (file, false));
     }
     let mut options = OpenOptions::new();
     match overwrite {
         // Not truncated before it is known whose it is.
-        Overwrite::Yes => options.write(true).create(true).truncate(false),
+        Overwrite::Yes | Overwrite::Recording => options.write(true).create(true).truncate(false),
         Overwrite::No => options.write(true).create_new(true),
-        Overwrite::Append => options.append(true).create(true),
     };
+    if overwrite == Overwrite::Recording {
+        can_record(path, overwrite)?;
+        if is_recording(path) {
+            // Whoever is still writing it holds its lock.
+            lock(&open_in_place(path, OpenOptions::new().read(true))?, path)?;
+            let cannot =
+                |source| TraceError::Io { what: "keep the older", file: name(path), source };
+            fs::rename(path, old_name(path)).map_err(cannot)?;
+            options.create_new(true);
+        }
+    }
+    let opened = open_in_place(path, &mut options)?;
+    lock(&opened, path)?;
+    let cannot = |source| TraceError::Io { what: "create", file: name(path), source };
+    if opened.metadata().map_err(cannot)?.len() > 0 {
+        opened.set_len(0).map_err(cannot)?;
+    }
+    Ok((opened, true))
+}
+
+/// Removes what was created under this name, if it was a file at all.
+pub fn discard(path: &Path) {
+    if !is_stream(path) && fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Opens a regular file under its own name.
+fn open_in_place(path: &Path, options: &mut OpenOptions) -> Result<File, TraceError> {
+    if let Some(what) = fs::symlink_metadata(path).ok().as_ref().and_then(not_a_file) {
+        return Err(TraceError::NotAFile { file: name(path), what });
+    }
     // The check above gives the better message; this closes the gap between check and use.
     #[cfg(unix)]
     {
@@ -91,42 +193,43 @@ fn open_for_writing(path: &Path, overwrite: Overwrite, alone: bool) -> Result<Fi
         options.custom_flags(flags.bits().cast_signed());
     }
     let opened = options.open(path).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => TraceError::Exists { file: file() },
-        _ => TraceError::Io { what: "create", file: file(), source },
+        io::ErrorKind::AlreadyExists => TraceError::Exists { file: name(path) },
+        _ => TraceError::Io { what: "create", file: name(path), source },
     })?;
-    let cannot = |source| TraceError::Io { what: "create", file: file(), source };
+    let cannot = |source| TraceError::Io { what: "create", file: name(path), source };
     let found = opened.metadata().map_err(cannot)?;
     if let Some(what) = not_a_file(&found) {
-        return Err(TraceError::NotAFile { file: file(), what });
+        return Err(TraceError::NotAFile { file: name(path), what });
     }
     #[cfg(unix)]
-    if rustix::process::geteuid().is_root()
-        && let Some(why) = planted(&found, fs::metadata(directory(path)).ok().as_ref())
-    {
-        return Err(TraceError::Planted { file: file(), why });
-    }
-    // Held until the file is closed. Some network file systems know no locks: then nobody is stopped.
-    #[cfg(unix)]
-    if alone
-        && rustix::fs::flock(&opened, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-            == Err(rustix::io::Errno::WOULDBLOCK)
-    {
-        return Err(TraceError::Busy { file: file() });
-    }
-    if overwrite == Overwrite::Yes && found.len() > 0 {
-        opened.set_len(0).map_err(cannot)?;
-    }
+    refuse_planted(path, &found)?;
     Ok(opened)
 }
 
-/// What something is that is no regular file.
+/// Held until the file is closed. Some network file systems know no locks: then nobody is stopped.
+fn lock(file: &File, path: &Path) -> Result<(), TraceError> {
+    #[cfg(unix)]
+    if rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        == Err(rustix::io::Errno::WOULDBLOCK)
+    {
+        return Err(TraceError::Busy { file: name(path) });
+    }
+    Ok(())
+}
+
+/// For messages.
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// What something is that is not a regular file.
 fn not_a_file(found: &Metadata) -> Option<&'static str> {
     let kind = found.file_type();
     match () {
         () if kind.is_file() => None,
         () if kind.is_symlink() => Some("a symbolic link"),
         () if kind.is_dir() => Some("a directory"),
-        () => Some("a device, pipe or socket"),
+        () => Some("a block device or socket"),
     }
 }
 
@@ -135,8 +238,19 @@ fn directory(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Why root must not write to a file that is open already, if so. What belongs to root, or to the
-/// owner of the directory, was not put there by a stranger.
+#[cfg(unix)]
+fn refuse_planted(path: &Path, found: &Metadata) -> Result<(), TraceError> {
+    let directory = fs::metadata(directory(path)).ok();
+    match planted(found, directory.as_ref()) {
+        Some(why) if rustix::process::geteuid().is_root() => {
+            Err(TraceError::Planted { file: name(path), why })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why root must not write to a file or pipe, if so. What belongs to root, or to the owner of the
+/// directory, was not put there by a stranger.
 #[cfg(unix)]
 fn planted(found: &Metadata, directory: Option<&Metadata>) -> Option<&'static str> {
     use std::os::unix::fs::MetadataExt;
