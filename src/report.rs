@@ -70,7 +70,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
 
 /// A damaged block ends the reading, not the report.
 pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> (Summary, Costs) {
-    let mut summariser = Summariser::new();
+    let mut summariser = Summariser::new(reader.manifest().mode);
     let mut broken = None;
     for block in reader.blocks() {
         match block {

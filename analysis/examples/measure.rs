@@ -90,7 +90,7 @@ fn main() {
     };
 
     let start = Instant::now();
-    let mut summariser = analysis::Summariser::new();
+    let mut summariser = analysis::Summariser::new(manifest.mode);
     for block in &blocks {
         summariser.add(block, &sources);
     }

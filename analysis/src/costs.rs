@@ -63,6 +63,21 @@ impl Distribution {
         self.max
     }
 
+    pub(crate) fn count(&self) -> u64 {
+        self.histogram.as_ref().map_or(0, Histogram::len)
+    }
+
+    /// Takes in all values of another.
+    pub(crate) fn join(&mut self, other: &Distribution) {
+        let Some(values) = &other.histogram else { return };
+        match &mut self.histogram {
+            // Only a value beyond what it can hold is refused, and none of them is.
+            Some(histogram) => drop(histogram.add(values)),
+            None => self.histogram = Some(values.clone()),
+        }
+        self.max = self.max.max(other.max);
+    }
+
     /// What it holds, ascending.
     pub(crate) fn bins(&self) -> Vec<Bin> {
         let Some(histogram) = &self.histogram else { return Vec::new() };

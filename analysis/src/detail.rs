@@ -3,8 +3,9 @@
 
 use std::fmt::Write;
 
-use trace::{Class, Source};
+use trace::{Class, Mode, Source};
 
+use crate::Contents;
 use crate::rows::{Part, Row, Rows};
 
 /// Named in full; the rest is counted.
@@ -12,16 +13,28 @@ const SHOWN: usize = 3;
 /// One detail is cut to this many characters, so that a row of them stays readable.
 const LONGEST: usize = 40;
 
-/// The start of the list of details, by what a detail means for the class.
+/// The words that the details of a class begin with, which are said once. What an interrupt between
+/// CPUs is for comes before whom it is from, so there each detail has them.
 fn lead(class: Class) -> &'static str {
     match class {
         Class::Thread | Class::Kthread => "woken by ",
-        Class::Ipi => "from ",
         _ => "",
     }
 }
 
-pub(crate) fn describe(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
+pub(crate) fn describe(row: &Row, rows: &Rows, contents: &Contents<'_>) -> Option<String> {
+    let text = details(row, rows, contents.sources);
+    let first = row.members.iter().find_map(|&id| contents.sources.get(id as usize));
+    let idles = first.is_some_and(|source| source.class == Class::Idle);
+    match text {
+        None if idles && contents.manifest.mode == Mode::Program => {
+            Some("runnable while the CPU idled".to_owned())
+        }
+        text => text,
+    }
+}
+
+fn details(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
     let mut pids: Vec<u32> = Vec::new();
     let mut details: Vec<(&str, Part)> = Vec::new();
     let mut class = None;
@@ -31,7 +44,7 @@ pub(crate) fn describe(row: &Row, rows: &Rows, sources: &[Source]) -> Option<Str
             continue;
         };
         class = Some(source.class);
-        if fine.part.count == 0 && fine.part.cost_ns == 0 {
+        if fine.part.hits == 0 && fine.part.cost_ns == 0 {
             continue;
         }
         for pid in &source.pids {
@@ -44,6 +57,7 @@ pub(crate) fn describe(row: &Row, rows: &Rows, sources: &[Source]) -> Option<Str
             match details.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, part)) => {
                     part.count += fine.part.count;
+                    part.hits += fine.part.hits;
                     part.cost_ns = part.cost_ns.saturating_add(fine.part.cost_ns);
                 }
                 None => details.push((text, fine.part)),
@@ -116,9 +130,9 @@ mod tests {
         let mut rows = Rows::default();
         rows.extend(sources);
         for (fine, &count) in rows.fine.iter_mut().zip(counts) {
-            fine.part = Part { count, cost_ns: count };
+            fine.part = Part { count, hits: count, cost_ns: count };
         }
-        describe(&rows.rows[0], &rows, sources)
+        details(&rows.rows[0], &rows, sources)
     }
 
     #[test]
@@ -129,6 +143,16 @@ mod tests {
         ];
         let text = describe_counts(&sources, &[3, 1000]);
         assert_eq!(text.as_deref(), Some("pid 812; woken by hrtimer_wakeup 1000x, sshd 3x"));
+    }
+
+    #[test]
+    fn who_sent_an_interrupt_is_said_once() {
+        let ipi = |detail: &str| source(Class::Ipi, detail, &[]);
+        let sources =
+            [ipi("ipi_mb from ipisender"), ipi("from kworker"), ipi("generic_smp_call_function")];
+        let text = describe_counts(&sources, &[30, 20, 10]);
+        let wanted = "ipi_mb from ipisender 30x, from kworker 20x, generic_smp_call_function 10x";
+        assert_eq!(text.as_deref(), Some(wanted));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
 
-use trace::{Class, Mode, RowKey, Trailer, outside_names};
+use std::collections::BTreeSet;
+
+use trace::{Class, Mode, RowKey, Source, Trailer, Wait, outside_names};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
@@ -8,7 +10,9 @@ use crate::lanes::{self, Cell, Watched, Window, pct};
 use crate::nodes::{self, Durations};
 use crate::pass::{Account, Summariser};
 use crate::period::{self, Finder, Period};
-use crate::rows::Row;
+use crate::program::competition::Crowd;
+use crate::program::{self, ThreadFacts, Threads};
+use crate::rows::{Row, Rows};
 use crate::summary::*;
 use crate::{Contents, Summary};
 
@@ -18,12 +22,18 @@ use crate::{Contents, Summary};
 const LASTING: f64 = 0.01;
 /// Lanes tested for a period per row, those with the most events.
 const LANES_TESTED: usize = 4;
+/// Policies named for a row.
+const POLICIES: usize = 4;
 
-pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
+pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
+    let facts = pass.threads.as_ref().map(|threads| threads.finish(contents)).unwrap_or_default();
+    let crowd = crowd(pass, contents, &facts);
+    let pass = &*pass;
     let manifest = contents.manifest;
     let basis = basis(manifest.mode, pass.all.detours);
-    let watched = watched(pass, contents);
-    let window_ns: u64 = watched.iter().map(|w| w.window.len_ns()).fold(0, u64::saturating_add);
+    let watched = watched(pass, contents, &facts);
+    let base_ns: u64 = watched.iter().map(Watched::base_ns).fold(0, u64::saturating_add);
+    let wanted_ns = lanes::wanted_ns(watched.iter());
     let lost_ns = watched
         .iter()
         .filter_map(|w| w.state)
@@ -33,7 +43,7 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
     let taken_ns = pass.all.len_ns.saturating_add(pass.beside.cost_ns_total);
 
     let durations = Durations::new(&manifest.nodes, &watched);
-    let (sources, costs) = sources(pass, contents, taken_ns, duration_ns, &durations);
+    let (sources, costs) = sources(pass, contents, &facts, taken_ns, duration_ns, &durations);
     let trailer = contents.trailer;
     let nodes = nodes::rows(&manifest.nodes, &watched, basis);
     let summary = Summary {
@@ -46,7 +56,8 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         mode: manifest.mode,
         cost_basis: basis,
         duration_s: duration_ns as f64 / 1e9,
-        noise_pct: pct(lost_ns, window_ns),
+        noise_pct: pct(lost_ns, base_ns),
+        wanted_ns_total: wanted_ns,
         detours: pass.all.detours,
         detour_ns_total: pass.all.len_ns,
         taken_ns_total: taken_ns,
@@ -54,7 +65,10 @@ pub(crate) fn build(pass: &Summariser, contents: &Contents<'_>) -> (Summary, Cos
         outliers: nodes::outliers(&manifest.nodes, &nodes, &sources),
         nodes,
         cpus: watched.iter().filter_map(|w| w.cpu_row(basis)).collect(),
-        threads: threads(&watched, basis),
+        threads: threads(contents, &watched, basis),
+        waits: waits(pass, base_ns),
+        wakeup_latency: pass.threads.as_ref().and_then(wakeup_latency),
+        self_competition: self_competition(&sources, crowd, base_ns),
         units: units(&sources, taken_ns),
         sources,
         attributed: attributed(&pass.all),
@@ -113,7 +127,11 @@ pub(crate) fn basis(mode: Mode, detours: u64) -> CostBasis {
     }
 }
 
-fn watched<'a>(pass: &'a Summariser, contents: &Contents<'a>) -> Vec<Watched<'a>> {
+fn watched<'a>(
+    pass: &'a Summariser,
+    contents: &Contents<'a>,
+    facts: &ThreadFacts,
+) -> Vec<Watched<'a>> {
     let lanes = (0u32..).zip(contents.lanes).zip(lanes::totals(contents));
     lanes
         .map(|((id, lane), totals)| {
@@ -121,7 +139,9 @@ fn watched<'a>(pass: &'a Summariser, contents: &Contents<'a>) -> Vec<Watched<'a>
             let host = contents.manifest.node_of(id).map(|node| node.host.as_str());
             let settings = contents.manifest.cpus_of(id);
             let window = Window::of(state.and_then(|s| s.seen), totals);
-            Watched { lane, host, settings, state, totals, window }
+            let time = facts.times.get(id as usize).copied().flatten();
+            let walk = pass.threads.as_ref().and_then(|threads| threads.lanes.get(&id));
+            Watched { lane, host, settings, state, totals, window, time, walk }
         })
         .collect()
 }
@@ -131,10 +151,76 @@ fn duration_ns(watched: &[Watched<'_>]) -> u64 {
     to.saturating_sub(from)
 }
 
-fn threads(watched: &[Watched<'_>], basis: CostBasis) -> Vec<ThreadRow> {
-    let mut threads: Vec<ThreadRow> = watched.iter().filter_map(|w| w.thread_row(basis)).collect();
+fn threads(contents: &Contents<'_>, watched: &[Watched<'_>], basis: CostBasis) -> Vec<ThreadRow> {
+    let bases: Vec<u64> = watched.iter().map(Watched::base_ns).collect();
+    let lend = program::lend_noise(contents.lanes, &bases);
+    let rows = watched.iter().zip(lend).filter_map(|(w, lends)| w.thread_row(basis, lends));
+    let mut threads: Vec<ThreadRow> = rows.collect();
     threads.sort_by(|a, b| b.lost_ns_total.cmp(&a.lost_ns_total).then(a.tid.cmp(&b.tid)));
     threads
+}
+
+/// What threads of a program waited for a CPU, most first.
+fn waits(pass: &Summariser, base_ns: u64) -> Vec<WaitRow> {
+    let kinds = Wait::ALL.into_iter().zip(&pass.waits).filter(|(_, waits)| waits.count() > 0);
+    let total = |kind: Wait| {
+        let threads = pass.threads.iter().flat_map(|threads| threads.lanes.values());
+        threads.map(|walk| walk.waits[kind as usize].ns).fold(0, u64::saturating_add)
+    };
+    let row = |(kind, waits): (Wait, &Distribution)| WaitRow {
+        kind,
+        count: waits.count(),
+        wait_ns_total: total(kind),
+        wait_ns_p50: waits.quantile(0.5),
+        wait_ns_p99: waits.quantile(0.99),
+        wait_ns_max: waits.max(),
+        wanted_pct: pct(total(kind), base_ns),
+    };
+    let mut rows: Vec<WaitRow> = kinds.map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.wait_ns_total));
+    rows
+}
+
+fn wakeup_latency(threads: &Threads) -> Option<Latency> {
+    let mut all = Distribution::default();
+    let each = threads.lanes.values().filter_map(|walk| walk.latencies.as_ref());
+    each.for_each(|latencies| all.join(latencies));
+    lanes::latency(&all)
+}
+
+/// How many of a program's threads were runnable while they waited for each other.
+fn crowd(pass: &mut Summariser, contents: &Contents<'_>, facts: &ThreadFacts) -> Option<Crowd> {
+    let Summariser { rows, threads, .. } = pass;
+    let competition = threads.as_mut()?.competition.as_mut()?;
+    let row = |index: u32| rows.rows.get(index as usize);
+    competition.finish(|index| row(index).is_some_and(|row| is_program(row, contents, facts)))
+}
+
+/// Whether a row is the recorded program itself.
+fn is_program(row: &Row, contents: &Contents<'_>, facts: &ThreadFacts) -> bool {
+    let first = row.members.iter().find(|&&id| contents.sources.get(id as usize).is_some());
+    first.is_some_and(|&id| facts.program.get(id as usize).copied().unwrap_or(false))
+}
+
+fn self_competition(
+    sources: &[SourceRow],
+    crowd: Option<Crowd>,
+    base_ns: u64,
+) -> Option<SelfCompetition> {
+    let crowd = crowd?;
+    let runs = |row: &&SourceRow| matches!(row.class, Class::Thread | Class::Kthread);
+    let own = || sources.iter().filter(|row| row.program).filter(runs);
+    let wait_ns = own().map(|row| row.cost_ns_total).fold(0, u64::saturating_add);
+    let waited_for = |part: &&CpuPart| part.cost_ns_total > 0;
+    let cpus = own().flat_map(|row| &row.per_cpu).filter(waited_for).map(|part| part.cpu);
+    let cpus: BTreeSet<u32> = cpus.collect();
+    Some(SelfCompetition {
+        wait_ns_total: wait_ns,
+        wanted_pct: pct(wait_ns, base_ns),
+        runnable_threads: crowd.runnable,
+        cpus: crowd.cpus,
+        contested_cpus: cpus.into_iter().collect(),
+    })
 }
 
 fn attributed(account: &Account) -> Attributed {
@@ -175,6 +261,7 @@ fn units(sources: &[SourceRow], taken_ns: u64) -> Vec<UnitRow> {
                 unit: unit.to_owned(),
                 sources: 0,
                 count: 0,
+                hits: 0,
                 cost_ns_total: 0,
                 share_pct: 0.0,
             });
@@ -183,6 +270,7 @@ fn units(sources: &[SourceRow], taken_ns: u64) -> Vec<UnitRow> {
         if let Some(row) = units.get_mut(at) {
             row.sources += 1;
             row.count += source.count;
+            row.hits += source.hits;
             row.cost_ns_total = row.cost_ns_total.saturating_add(source.cost_ns_total);
             row.share_pct = pct(row.cost_ns_total, taken_ns);
         }
@@ -194,6 +282,7 @@ fn units(sources: &[SourceRow], taken_ns: u64) -> Vec<UnitRow> {
 fn sources(
     pass: &Summariser,
     contents: &Contents<'_>,
+    facts: &ThreadFacts,
     taken_ns: u64,
     duration_ns: u64,
     durations: &Durations,
@@ -202,14 +291,14 @@ fn sources(
     let by_row = by_row(pass);
     let mut rows: Vec<(SourceRow, &Distribution)> = Vec::new();
     for (index, row) in pass.rows.rows.iter().enumerate() {
-        if row.count + row.continued == 0 {
+        if row.hits + row.continued == 0 {
             continue;
         }
         let mut members = row.members.iter();
         let first = members.find_map(|&id| contents.sources.get(id as usize));
         let Some(first) = first else { continue };
         let cells = &by_row[index];
-        let period = row_period(pass, cells, first.class, &mut finder)
+        let period = row_period(pass, row, cells, first.class, &mut finder)
             .filter(|period| row.count as f64 * period.period_ns >= LASTING * duration_ns as f64);
         let per_lane = per_lane(cells);
         let RowKey { class, name, unit, own } = row.key(first);
@@ -217,8 +306,11 @@ fn sources(
             class,
             name,
             unit,
-            detail: detail::describe(row, &pass.rows, contents.sources),
+            detail: detail::describe(row, &pass.rows, contents),
+            policy: policy(row, &pass.rows, contents.sources),
+            program: is_program(row, contents, facts),
             count: row.count,
+            hits: row.hits,
             continued: row.continued,
             rate_hz: durations.rate_hz(row.count, per_lane.iter().map(|p| (p.lane, p.count))),
             net_ns_total: row.net_ns,
@@ -241,10 +333,37 @@ fn sources(
     rows.into_iter().map(|(row, costs)| (row, costs.bins())).unzip()
 }
 
+/// The policies of a row's threads, most costly first.
+fn policy(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
+    let mut policies: Vec<(&str, u64)> = Vec::new();
+    for &id in &row.members {
+        let (Some(source), Some(fine)) = (sources.get(id as usize), rows.fine.get(id as usize))
+        else {
+            continue;
+        };
+        let Some(policy) = source.policy.as_deref() else { continue };
+        if fine.part.hits == 0 && fine.part.cost_ns == 0 {
+            continue;
+        }
+        match policies.iter_mut().find(|(known, _)| *known == policy) {
+            Some((_, cost)) => *cost = cost.saturating_add(fine.part.cost_ns),
+            None => policies.push((policy, fine.part.cost_ns)),
+        }
+    }
+    policies.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let names: Vec<&str> = policies.into_iter().take(POLICIES).map(|(name, _)| name).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 fn per_cpu(pass: &Summariser, row: &Row) -> Vec<CpuPart> {
     let mut parts: Vec<CpuPart> = (pass.cpus.cpus.iter().zip(&row.cpus))
-        .filter(|(_, p)| p.count > 0 || p.cost_ns > 0)
-        .map(|(&cpu, p)| CpuPart { cpu: u32::from(cpu), count: p.count, cost_ns_total: p.cost_ns })
+        .filter(|(_, p)| p.hits > 0 || p.cost_ns > 0)
+        .map(|(&cpu, p)| CpuPart {
+            cpu: u32::from(cpu),
+            count: p.count,
+            hits: p.hits,
+            cost_ns_total: p.cost_ns,
+        })
         .collect();
     parts.sort_by_key(|p| p.cpu);
     parts
@@ -258,7 +377,7 @@ fn by_row(pass: &Summariser) -> Vec<Cells<'_>> {
     let mut by_row = vec![Vec::new(); pass.rows.rows.len()];
     for (&lane, state) in &pass.lanes {
         for (cells, cell) in by_row.iter_mut().zip(&state.cells) {
-            if cell.part.count > 0 || cell.part.cost_ns > 0 {
+            if cell.part.hits > 0 || cell.part.cost_ns > 0 {
                 cells.push((lane, cell));
             }
         }
@@ -270,6 +389,7 @@ fn per_lane(cells: &Cells<'_>) -> Vec<LanePart> {
     let part = |&(lane, cell): &(u32, &Cell)| LanePart {
         lane,
         count: cell.part.count,
+        hits: cell.part.hits,
         cost_ns_total: cell.part.cost_ns,
     };
     cells.iter().map(part).collect()
@@ -281,12 +401,19 @@ fn per_lane(cells: &Cells<'_>) -> Vec<LanePart> {
 /// own.)
 fn row_period(
     pass: &Summariser,
+    row: &Row,
     cells: &Cells<'_>,
     class: Class,
     finder: &mut Finder,
 ) -> Option<Period> {
-    let starts = cells.iter().map(|(_, cell)| cell.starts.as_slice());
-    let mut lanes: Vec<&[u64]> = starts.filter(|s| s.len() >= period::MIN_EVENTS).collect();
+    let by_cpu = by_cpu(pass, row);
+    let starts = match pass.threads {
+        Some(_) => by_cpu.iter().map(Vec::as_slice).collect(),
+        None => cells.iter().map(|(_, cell)| cell.starts.as_slice()).collect::<Vec<_>>(),
+    };
+    let all_lists = starts.clone();
+    let mut lanes: Vec<&[u64]> =
+        starts.into_iter().filter(|s| s.len() >= period::MIN_EVENTS).collect();
     lanes.sort_by_key(|starts| std::cmp::Reverse(starts.len()));
     lanes.truncate(LANES_TESTED);
     let tested = lanes.len();
@@ -303,14 +430,27 @@ fn row_period(
         }
     }
     let moves = matches!(class, Class::Thread | Class::Kthread);
-    if moves { finder.find(&merged(pass, cells)?) } else { None }
+    if moves { finder.find(&merged(pass, &all_lists)?) } else { None }
+}
+
+/// A row's start times by CPU, where lanes are threads. They come lane by lane, so what was kept last
+/// lacks those of other lanes.
+fn by_cpu(pass: &Summariser, row: &Row) -> Vec<Vec<u64>> {
+    let sorted = |starts: &Vec<u64>| {
+        let mut sorted = starts.clone();
+        sorted.sort_unstable();
+        if pass.budget.is_full(starts) {
+            sorted.truncate(starts.len() - starts.len() / 8);
+        }
+        sorted
+    };
+    row.starts.iter().map(sorted).collect()
 }
 
 /// The start times of a row on all lanes, as far as every lane has kept them. None when there is
 /// but one lane.
-fn merged(pass: &Summariser, cells: &Cells<'_>) -> Option<Vec<u64>> {
-    let lists = cells.iter().map(|(_, cell)| cell.starts.as_slice());
-    let lists: Vec<&[u64]> = lists.filter(|starts| !starts.is_empty()).collect();
+fn merged(pass: &Summariser, lists: &[&[u64]]) -> Option<Vec<u64>> {
+    let lists: Vec<&[u64]> = lists.iter().copied().filter(|s| !s.is_empty()).collect();
     if lists.len() < 2 {
         return None;
     }

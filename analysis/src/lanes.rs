@@ -1,11 +1,13 @@
 //! What is summed per lane (a measured CPU or a watched thread), and the rows of the summary that
 //! come from it.
 
-use trace::{CpuSettings, Lane, LaneTotals};
+use trace::{CpuSettings, Lane, LaneTotals, Wait};
 
 use crate::Contents;
+use crate::costs::Distribution;
+use crate::program::{ThreadTime, WaitSum, Walk};
 use crate::rows::Part;
-use crate::summary::{CostBasis, CpuRow, ThreadRow};
+use crate::summary::{CostBasis, CpuRow, Latency, ThreadRow, ThreadWait};
 
 /// One source row on one lane.
 #[derive(Default)]
@@ -111,9 +113,18 @@ pub(crate) struct Watched<'a> {
     pub(crate) state: Option<&'a LaneState>,
     pub(crate) totals: Option<&'a LaneTotals>,
     pub(crate) window: Window,
+    /// How it spent its time, if it is a thread and the recording says.
+    pub(crate) time: Option<ThreadTime>,
+    pub(crate) walk: Option<&'a Walk>,
 }
 
 impl Watched<'_> {
+    /// What percentages are percentages of: how long it was watched; of a thread, how long it wanted
+    /// to run.
+    pub(crate) fn base_ns(&self) -> u64 {
+        base_ns(self.time.map(|time| time.wanted_ns), self.window)
+    }
+
     pub(crate) fn cpu_row(&self, basis: CostBasis) -> Option<CpuRow> {
         let &Lane::Cpu { cpu } = self.lane else { return None };
         let none = LaneState::default();
@@ -144,7 +155,7 @@ impl Watched<'_> {
         })
     }
 
-    pub(crate) fn thread_row(&self, basis: CostBasis) -> Option<ThreadRow> {
+    pub(crate) fn thread_row(&self, basis: CostBasis, lends_noise: bool) -> Option<ThreadRow> {
         let Lane::Thread { pid, tid, name } = self.lane else { return None };
         let none = LaneState::default();
         let state = self.state.unwrap_or(&none);
@@ -156,11 +167,52 @@ impl Watched<'_> {
             tid: *tid,
             detours: state.detours,
             lost_ns_total: lost,
-            lost_pct: pct(lost, self.window.len_ns()),
+            lost_pct: pct(lost, self.base_ns()),
             longest_ns: state.longest_ns,
             window_s: self.window.len_ns() as f64 / 1e9,
             window_known: self.window.known,
+            run_ns: self.time.map(|time| time.run_ns),
+            wait_ns: self.time.map(|time| time.wait_ns),
+            wanted_ns: self.time.map(|time| time.wanted_ns),
+            waits: self.walk.map(|walk| thread_waits(&walk.waits)).unwrap_or_default(),
+            wakeup_latency: self.walk.and_then(|walk| latency(walk.latencies.as_ref()?)),
+            lends_noise,
             counters: self.totals.map(|t| t.counters.clone()).unwrap_or_default(),
         })
     }
+}
+
+/// How long lanes wanted to run, all together; None where they are CPUs, or it is not known.
+pub(crate) fn wanted_ns<'a, 'w: 'a>(lanes: impl Iterator<Item = &'a Watched<'w>>) -> Option<u64> {
+    let (mut known, mut sum) = (false, 0u64);
+    for lane in lanes {
+        known |= lane.time.is_some();
+        sum = sum.saturating_add(lane.base_ns());
+    }
+    known.then_some(sum)
+}
+
+/// What percentages of a lane are percentages of.
+pub(crate) fn base_ns(wanted_ns: Option<u64>, window: Window) -> u64 {
+    wanted_ns.unwrap_or(window.len_ns())
+}
+
+fn thread_waits(waits: &[WaitSum]) -> Vec<ThreadWait> {
+    let kinds = Wait::ALL.into_iter().zip(waits).filter(|(_, sum)| sum.count > 0);
+    let row = |(kind, sum): (Wait, &WaitSum)| ThreadWait {
+        kind,
+        count: sum.count,
+        wait_ns_total: sum.ns,
+    };
+    kinds.map(row).collect()
+}
+
+/// None where nobody was woken.
+pub(crate) fn latency(of: &Distribution) -> Option<Latency> {
+    (of.count() > 0).then(|| Latency {
+        count: of.count(),
+        ns_p50: of.quantile(0.5),
+        ns_p99: of.quantile(0.99),
+        ns_max: of.max(),
+    })
 }

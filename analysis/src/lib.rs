@@ -23,6 +23,7 @@ mod lanes;
 mod nodes;
 mod pass;
 pub mod period;
+mod program;
 mod rates;
 mod rows;
 mod starts;
@@ -33,6 +34,7 @@ pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compar
 pub use costs::{Bin, Costs};
 pub use nodes::{FAR, FEWEST as FEWEST_NODES};
 pub use pass::Summariser;
+pub use program::{ThreadFacts, ThreadTime, Threads, lend_noise};
 pub use rates::{Cell, RateCounter, Rates, SourceRates};
 pub use summary::*;
 
@@ -73,7 +75,7 @@ pub fn summarise<E>(
     contents: &Contents<'_>,
     blocks: impl IntoIterator<Item = Result<Block, E>>,
 ) -> Result<Summary, E> {
-    let mut summariser = Summariser::new();
+    let mut summariser = Summariser::new(contents.manifest.mode);
     for block in blocks {
         summariser.add(&block?, contents.sources);
     }

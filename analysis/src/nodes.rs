@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use trace::{Class, Node, node_index};
 
-use crate::lanes::{Watched, pct};
+use crate::lanes::{self, Watched, pct};
 use crate::summary::{CostBasis, Measure, NodeRow, Outlier, SourceRow};
 
 /// Robust deviations.
@@ -22,9 +22,10 @@ pub const FEWEST: usize = 3;
 
 pub(crate) fn rows(nodes: &[Node], watched: &[Watched<'_>], basis: CostBasis) -> Vec<NodeRow> {
     let row = |node: &Node| {
-        let lanes = || lanes_of(node, watched).iter();
-        let states = || lanes().filter_map(|w| w.state);
-        let window_ns = lanes().map(|w| w.window.len_ns()).fold(0, u64::saturating_add);
+        let of_node = || lanes_of(node, watched).iter();
+        let states = || of_node().filter_map(|w| w.state);
+        let window_ns = of_node().map(|w| w.window.len_ns()).fold(0, u64::saturating_add);
+        let base_ns = of_node().map(Watched::base_ns).fold(0, u64::saturating_add);
         let taken = states().map(|s| s.taken_ns(basis)).fold(0, u64::saturating_add);
         NodeRow {
             host: node.host.clone(),
@@ -32,9 +33,10 @@ pub(crate) fn rows(nodes: &[Node], watched: &[Watched<'_>], basis: CostBasis) ->
             started_after_s: node.offset_ns as f64 / 1e9,
             lanes: node.lanes,
             window_s: window_ns as f64 / 1e9,
+            wanted_ns_total: lanes::wanted_ns(of_node()),
             detours: states().map(|s| s.detours).fold(0, u64::saturating_add),
             taken_ns_total: taken,
-            noise_pct: pct(taken, window_ns),
+            noise_pct: pct(taken, base_ns),
             lost: node.lost.map(Into::into).unwrap_or_default(),
         }
     };
@@ -115,8 +117,12 @@ pub(crate) fn outliers(nodes: &[Node], rows: &[NodeRow], sources: &[SourceRow]) 
         }
         let window = |node: usize| rows[node].window_s;
         let rate: Vec<f64> = seen.iter().map(|&n| parts[n].0 as f64 / window(n)).collect();
+        let base_ns = |node: usize| {
+            let wanted = rows[node].wanted_ns_total.map(|ns| ns.max(1) as f64);
+            wanted.unwrap_or(window(node) * 1e9)
+        };
         let share: Vec<f64> =
-            seen.iter().map(|&n| parts[n].1 as f64 / (window(n) * 1e9) * 100.0).collect();
+            seen.iter().map(|&n| parts[n].1 as f64 / base_ns(n) * 100.0).collect();
         let chance = |at: usize| {
             let window = window(seen[at]);
             (median(&rate) * window).max(1.0).sqrt() / window

@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use trace::{Block, Class, Detour, LONG_NS, Record, RecordFlags, Source, outside_kind};
+use trace::{Block, Class, Detour, LONG_NS, Mode, Record, RecordFlags, Source, Wait, outside_kind};
 
 use crate::costs::{Costs, Distribution};
 use crate::lanes::LaneState;
-use crate::rows::{CpuSlots, Room, Rows};
+use crate::program::competition::Competition;
+use crate::program::{Threads, Walk, events::Events};
+use crate::rows::{CpuSlots, Fine, Room, Rows};
 use crate::starts::Budget;
 use crate::summary::Beside;
 use crate::{Contents, Summary, finish};
@@ -49,8 +51,12 @@ impl Outside {
 }
 
 /// Sums up a recording block by block.
-#[derive(Default)]
 pub struct Summariser {
+    events: Events,
+    /// Where lanes are threads of a program.
+    pub(crate) threads: Option<Threads>,
+    /// By [`Wait`].
+    pub(crate) waits: [Distribution; Wait::ALL.len()],
     pub(crate) rows: Rows,
     pub(crate) cpus: CpuSlots,
     pub(crate) lanes: BTreeMap<u32, LaneState>,
@@ -67,9 +73,27 @@ pub struct Summariser {
 }
 
 impl Summariser {
+    /// For a recording made in this way.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(mode: Mode) -> Self {
+        let of_threads = mode == Mode::Program;
+        Summariser {
+            events: Events::new(of_threads),
+            threads: of_threads.then(Threads::with_competition),
+            waits: Default::default(),
+            rows: Rows::default(),
+            cpus: CpuSlots::default(),
+            lanes: BTreeMap::new(),
+            budget: Budget::default(),
+            room: Room::default(),
+            all: Account::default(),
+            long: Account::default(),
+            outside: Default::default(),
+            beside: Beside::default(),
+            entry_exit_ns: 0,
+            unbalanced: 0,
+            unknown: 0,
+        }
     }
 
     /// Takes in one block. `sources` is the source table as far as it is known: it may grow from
@@ -77,6 +101,9 @@ impl Summariser {
     pub fn add(&mut self, block: &Block, sources: &[Source]) {
         if sources.len() > self.rows.fine.len() {
             self.rows.extend(sources);
+        }
+        if let Some(threads) = &mut self.threads {
+            threads.add(block);
         }
         let mut lane = self.lanes.remove(&block.lane.0).unwrap_or_default();
         for record in &block.records {
@@ -89,6 +116,9 @@ impl Summariser {
         while self.budget.must_cut() {
             for cell in self.lanes.values_mut().flat_map(|lane| &mut lane.cells) {
                 self.budget.cut(&mut cell.starts);
+            }
+            for starts in self.rows.rows.iter_mut().flat_map(|row| &mut row.starts) {
+                self.budget.cut(starts);
             }
         }
     }
@@ -104,12 +134,13 @@ impl Summariser {
     pub fn finish_with_costs(mut self, contents: &Contents<'_>) -> (Summary, Costs) {
         self.rows.extend(contents.sources);
         self.close_open();
-        finish::build(&self, contents)
+        finish::build(&mut self, contents)
     }
 
     fn record(&mut self, lane: &mut LaneState, record: &Record) {
         lane.see(record.start_ns, record.gross_ns);
         if record.flags.contains(RecordFlags::BASELINE) {
+            self.runs(record);
             return;
         }
         let Some(fine) = self.rows.fine.get_mut(record.source.0 as usize) else {
@@ -121,17 +152,24 @@ impl Summariser {
         if fine.class == Class::Idle && !in_detour {
             return;
         }
-        let counted = !record.flags.contains(RecordFlags::CONTINUED);
+        let tally = self.events.tally(record);
         let cost = record.cost_ns;
-        fine.part.add(counted, cost);
+        fine.part.add(tally, cost);
         let index = fine.row as usize;
         let Some(row) = self.rows.rows.get_mut(index) else { return };
-        row.count += u64::from(counted);
-        row.continued += u64::from(!counted);
+        row.count += u64::from(tally.event);
+        row.hits += u64::from(tally.hit);
+        row.continued += u64::from(!tally.hit);
         row.net_ns = row.net_ns.saturating_add(record.net_ns);
         row.cost_ns = row.cost_ns.saturating_add(cost);
-        if let Some(part) = self.room.at(&mut row.cpus, self.cpus.slot(record.cpu)) {
-            part.add(counted, cost);
+        let slot = self.cpus.slot(record.cpu);
+        if let Some(part) = self.room.at(&mut row.cpus, slot) {
+            part.add(tally, cost);
+        }
+        if let (Some(_), true) = (&self.threads, tally.event)
+            && let Some(starts) = self.room.at(&mut row.starts, slot)
+        {
+            self.budget.keep(starts, record.start_ns);
         }
         if !in_detour {
             self.beside.records += 1;
@@ -147,19 +185,31 @@ impl Summariser {
             row.costs.add(cost);
             return;
         };
-        cell.part.add(counted, cost);
-        if !counted && !same_row {
+        cell.part.add(tally, cost);
+        if !tally.hit && !same_row {
             if let Some(done) = cell.open.replace(cost) {
                 row.costs.add(done);
             }
-        } else if counted {
+        } else if tally.hit {
             // The distribution is of whole interruptions, so one enters when the next begins.
             if let Some(done) = cell.open.replace(cost) {
                 row.costs.add(done);
             }
-            self.budget.keep(&mut cell.starts, record.start_ns);
+            if self.threads.is_none() {
+                self.budget.keep(&mut cell.starts, record.start_ns);
+            }
         } else {
             cell.open = Some(cell.open.unwrap_or(0).saturating_add(cost));
+        }
+    }
+
+    /// The undisturbed thread itself. On the lane of a program's thread that is the program.
+    fn runs(&mut self, slice: &Record) {
+        if self.threads.is_some()
+            && let Some(&Fine { row, .. }) = self.rows.fine(slice.source)
+            && let Some(row) = self.rows.rows.get_mut(row as usize)
+        {
+            row.program = true;
         }
     }
 
@@ -182,9 +232,20 @@ impl Summariser {
             let Some(fine) = self.rows.fine(record.source) else { continue };
             named = true;
             named_ns = named_ns.saturating_add(record.cost_ns);
-            thread |= matches!(fine.class, Class::Thread | Class::Kthread);
+            let runs = matches!(fine.class, Class::Thread | Class::Kthread);
+            thread |= runs;
+            if runs && let Some(competition) = competition(&mut self.threads) {
+                let known = self.rows.rows.get(fine.row as usize).is_some_and(|row| row.program);
+                let end = detour.start_ns.saturating_add(detour.len_ns);
+                let ran_until = record.start_ns.saturating_add(record.gross_ns);
+                let span = (record.start_ns.max(detour.start_ns), ran_until.min(end));
+                competition.contested(fine.row, known, span, record.cost_ns);
+            }
             let beyond = record.cost_ns.saturating_sub(record.net_ns);
             self.entry_exit_ns = self.entry_exit_ns.saturating_add(beyond);
+        }
+        if detour.wait != Wait::None {
+            self.waits[detour.wait as usize].add(detour.len_ns);
         }
         self.unbalanced += u64::from(parts != detour.len_ns);
         lane.thread_detours += u64::from(thread);
@@ -199,8 +260,11 @@ impl Summariser {
         }
     }
 
-    /// The last interruption of every row and lane enters its distribution.
+    /// The last interruption of every row and lane enters its distribution, and the last wake-up of
+    /// every thread.
     fn close_open(&mut self) {
+        let threads = self.threads.iter_mut().flat_map(|threads| threads.lanes.values_mut());
+        threads.for_each(Walk::has_come);
         for lane in self.lanes.values_mut() {
             for (row, cell) in self.rows.rows.iter_mut().zip(&mut lane.cells) {
                 if let Some(done) = cell.open.take() {
@@ -209,4 +273,8 @@ impl Summariser {
             }
         }
     }
+}
+
+fn competition(threads: &mut Option<Threads>) -> Option<&mut Competition> {
+    threads.as_mut()?.competition.as_mut()
 }

@@ -3,11 +3,12 @@
 //!
 //! Counted as in the summary: one row per source, and two for what is outside the kernel. Memory grows with rows and blocks of time, not with events.
 
-use trace::{Block, BlockInfo, Class, Lane, RecordFlags, RowKey, Source};
+use trace::{Block, BlockInfo, Class, Lane, Mode, RecordFlags, RowKey, Source};
 
 use crate::Contents;
 use crate::finish::basis;
 use crate::lanes::{self, Window};
+use crate::program::{Threads, events::Events};
 use crate::rows::{Rows, at};
 use crate::summary::CostBasis;
 
@@ -45,7 +46,7 @@ pub struct Rates {
     pub started_unix_s: f64,
     /// From the first watched moment of any lane to the last.
     pub duration_s: f64,
-    /// Watched time of all lanes.
+    /// Watched time of all lanes; of a program, the time its threads wanted to run.
     pub watched_s: f64,
     pub lanes: usize,
     pub cost_basis: CostBasis,
@@ -65,6 +66,9 @@ pub struct RateCounter {
     blocks: usize,
     /// Of each lane.
     windows: Vec<Window>,
+    events: Events,
+    /// Where lanes are threads of a program.
+    threads: Option<Threads>,
     rows: Rows,
     cells: Vec<Vec<Cell>>,
     outside: [Vec<Cell>; 2],
@@ -85,6 +89,8 @@ impl RateCounter {
             block_ns: span.div_ceil(blocks).max(1),
             blocks: blocks as usize,
             windows,
+            events: Events::new(contents.manifest.mode == Mode::Program),
+            threads: (contents.manifest.mode == Mode::Program).then(Threads::new),
             rows: Rows::default(),
             cells: Vec::new(),
             outside: [empty.clone(), empty.clone()],
@@ -95,6 +101,9 @@ impl RateCounter {
 
     pub fn add(&mut self, block: &Block, sources: &[Source]) {
         self.rows.extend(sources);
+        if let Some(threads) = &mut self.threads {
+            threads.add(block);
+        }
         let when = |start_ns: u64| {
             let index = start_ns.saturating_sub(self.from_ns) / self.block_ns;
             (index as usize).min(self.blocks - 1)
@@ -106,7 +115,7 @@ impl RateCounter {
             if record.flags.contains(RecordFlags::BASELINE) || idle {
                 continue;
             }
-            let counted = !record.flags.contains(RecordFlags::CONTINUED);
+            let counted = self.events.tally(record).event;
             let cells = at(&mut self.cells, fine.row as usize);
             if cells.is_empty() {
                 cells.resize(self.blocks, Cell::default());
@@ -134,7 +143,10 @@ impl RateCounter {
         let cost_basis = basis(manifest.mode, detours);
         let span_ns = self.block_ns.saturating_mul(self.blocks as u64);
         // All events count, so the time of all lanes does.
-        let watched_ns = self.windows.iter().map(|w| w.len_ns()).fold(0, u64::saturating_add);
+        let facts = self.threads.map(|threads| threads.finish(contents)).unwrap_or_default();
+        let windows = self.windows.iter().enumerate();
+        let base_ns = windows.map(|(lane, w)| lanes::base_ns(facts.wanted_ns(lane), *w));
+        let watched_ns = base_ns.fold(0, u64::saturating_add);
         let ends_early = |window: &Window| !window.known && window.len_ns() > 0;
         let mut total = self.detours;
         if cost_basis == CostBasis::Records {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use trace::{Class, RowKey, Source, SourceId};
 
 use crate::costs::Distribution;
+use crate::program::events::Tally;
 
 /// Any file can claim any number of sources, lanes and CPUs; the memory must not grow with it. Beyond so
 /// many rows those of one class are one.
@@ -19,13 +20,17 @@ const MAX_PARTS: usize = 1 << 21;
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Part {
+    /// Events.
     pub(crate) count: u64,
+    /// Of them, and of their repetitions on further threads.
+    pub(crate) hits: u64,
     pub(crate) cost_ns: u64,
 }
 
 impl Part {
-    pub(crate) fn add(&mut self, counted: bool, cost_ns: u64) {
-        self.count += u64::from(counted);
+    pub(crate) fn add(&mut self, tally: Tally, cost_ns: u64) {
+        self.count += u64::from(tally.event);
+        self.hits += u64::from(tally.hit);
         self.cost_ns = self.cost_ns.saturating_add(cost_ns);
     }
 }
@@ -44,13 +49,19 @@ pub(crate) struct Row {
     pub(crate) members: Vec<u32>,
     /// It stands for all that came too late for a row of their own.
     crowd: bool,
+    /// Threads of it have run on lanes of a recorded program.
+    pub(crate) program: bool,
     pub(crate) count: u64,
+    pub(crate) hits: u64,
     pub(crate) continued: u64,
     pub(crate) net_ns: u64,
     pub(crate) cost_ns: u64,
     pub(crate) costs: Distribution,
     /// By CPU slot, see [`CpuSlots`].
     pub(crate) cpus: Vec<Part>,
+    /// Start times of events by CPU slot, where lanes are threads: a regular event hits whichever
+    /// thread is there.
+    pub(crate) starts: Vec<Vec<u64>>,
 }
 
 impl Row {

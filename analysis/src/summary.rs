@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{Class, Entries, MissingHook, Mode, RowKey};
+use trace::{Class, Entries, MissingHook, Mode, RowKey, Wait};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -19,8 +19,12 @@ pub struct Summary {
     pub cost_basis: CostBasis,
     /// From the first watched moment of any lane to the last.
     pub duration_s: f64,
-    /// Time taken as a share of the watched time of all lanes.
+    /// Time taken as a share of the watched time of all lanes; of a program, as a share of the time
+    /// its threads wanted to run.
     pub noise_pct: f64,
+    /// How long the threads of a program ran or wanted to, all together. Null for CPUs, and where the
+    /// recording does not say: then percentages are of the watched time.
+    pub wanted_ns_total: Option<u64>,
     pub detours: u64,
     pub detour_ns_total: u64,
     /// What all shares are shares of: the detours, and the records outside any detour.
@@ -35,6 +39,15 @@ pub struct Summary {
     pub outliers: Vec<Outlier>,
     pub cpus: Vec<CpuRow>,
     pub threads: Vec<ThreadRow>,
+    /// Of a program: what its threads waited for a CPU, by kind. Empty where waits are not marked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitRow>,
+    /// Of all threads of a program together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup_latency: Option<Latency>,
+    /// A program whose threads wait for each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_competition: Option<SelfCompetition>,
     /// Largest cost first.
     pub sources: Vec<SourceRow>,
     /// Largest cost first.
@@ -87,6 +100,9 @@ pub struct NodeRow {
     pub lanes: u32,
     /// Watched time of its lanes.
     pub window_s: f64,
+    /// As in the summary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wanted_ns_total: Option<u64>,
     pub detours: u64,
     pub taken_ns_total: u64,
     pub noise_pct: f64,
@@ -155,11 +171,72 @@ pub struct ThreadRow {
     pub tid: u32,
     pub detours: u64,
     pub lost_ns_total: u64,
+    /// Of the time it wanted to run; of its window where that is not known.
     pub lost_pct: f64,
     pub longest_ns: u64,
     pub window_s: f64,
     pub window_known: bool,
+    /// Time on a CPU. Null where the recording does not say, like the next two.
+    pub run_ns: Option<u64>,
+    /// Time runnable but not running.
+    pub wait_ns: Option<u64>,
+    /// Both together, and what it slept in page faults.
+    pub wanted_ns: Option<u64>,
+    /// By kind; empty where waits are not marked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<ThreadWait>,
+    /// From being woken, or created, to running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup_latency: Option<Latency>,
+    /// Whether simulations let ranks meet its noise.
+    pub lends_noise: bool,
     pub counters: BTreeMap<String, u64>,
+}
+
+/// Waits of one kind, of all threads of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WaitRow {
+    pub kind: Wait,
+    pub count: u64,
+    pub wait_ns_total: u64,
+    pub wait_ns_p50: u64,
+    pub wait_ns_p99: u64,
+    pub wait_ns_max: u64,
+    /// Share of the time that the threads wanted to run.
+    pub wanted_pct: f64,
+}
+
+/// Waits of one kind, of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadWait {
+    pub kind: Wait,
+    pub count: u64,
+    pub wait_ns_total: u64,
+}
+
+/// How long threads took from being woken, or created, to running. Shorter waits than those that are
+/// recorded as detours are not among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    pub count: u64,
+    pub ns_p50: u64,
+    pub ns_p99: u64,
+    pub ns_max: u64,
+}
+
+/// A program in its own way: threads that wait while others of the same program run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SelfCompetition {
+    /// What threads waited for other threads of the program.
+    pub wait_ns_total: u64,
+    /// Share of the time that the threads wanted to run.
+    pub wanted_pct: f64,
+    /// Threads that were running or waiting meanwhile, on average.
+    pub runnable_threads: f64,
+    /// CPUs that the program ran on, for at least a hundredth of its time each.
+    pub cpus: usize,
+    /// Where they waited for each other.
+    pub contested_cpus: Vec<u32>,
 }
 
 /// One source of noise: everything of one [`RowKey`].
@@ -170,8 +247,17 @@ pub struct SourceRow {
     pub unit: Option<String>,
     /// What is behind it, in words: processes, wakers, callbacks.
     pub detail: Option<String>,
-    /// Interruptions: a record that continues another is not counted.
+    /// Scheduling policy and priority of its threads: the one that cost most first, if there are
+    /// several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// The recorded program itself.
+    pub program: bool,
+    /// Interruptions: a record that continues another is not counted, and one that hits several
+    /// threads is counted once.
     pub count: u64,
+    /// Interruptions of threads: one that hits several counts for each. Equal to `count` for CPUs.
+    pub hits: u64,
     /// Records that continue another.
     pub continued: u64,
     /// While it was watched: of several nodes, the sum of what each counts in a second.
@@ -205,13 +291,16 @@ impl SourceRow {
 pub struct CpuPart {
     pub cpu: u32,
     pub count: u64,
+    pub hits: u64,
     pub cost_ns_total: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LanePart {
     pub lane: u32,
+    /// Of those that hit several threads, each is counted on one.
     pub count: u64,
+    pub hits: u64,
     pub cost_ns_total: u64,
 }
 
@@ -221,6 +310,7 @@ pub struct UnitRow {
     pub unit: String,
     pub sources: usize,
     pub count: u64,
+    pub hits: u64,
     pub cost_ns_total: u64,
     pub share_pct: f64,
 }

@@ -75,7 +75,7 @@ fn viewed() -> (Summary, Views) {
         trailer: Some(&trailer),
         truncated: None,
     };
-    let mut summariser = Summariser::new();
+    let mut summariser = Summariser::new(manifest.mode);
     for block in blocks() {
         summariser.add(&block, &sources);
     }

@@ -12,7 +12,7 @@ use trace::{
 /// A trace as bytes. Checksums stop most of it early; [`frames`] goes past them.
 pub fn file(bytes: &[u8]) {
     let Ok(reader) = Reader::new(Cursor::new(bytes)) else { return };
-    let mut summariser = Summariser::new();
+    let mut summariser = Summariser::new(reader.manifest().mode);
     for block in reader.blocks().flatten() {
         summariser.add(&block, reader.sources());
     }

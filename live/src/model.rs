@@ -110,7 +110,9 @@ impl Model {
         if class == Class::Idle && !in_detour {
             return;
         }
-        let counted = !record.flags.contains(RecordFlags::CONTINUED);
+        // One that hits several threads is one event, as in the report.
+        let counted = !record.flags.contains(RecordFlags::CONTINUED)
+            && !record.flags.contains(RecordFlags::REPEATED);
         let (start, length, cost) = (record.start_ns, record.gross_ns, record.cost_ns);
         self.rows.add(record.source, counted, start, length, cost);
         let Some(lane) = self.lanes.get_mut(lane.0 as usize) else { return };

@@ -13,6 +13,8 @@ mod ipi;
 mod net;
 #[cfg(target_os = "linux")]
 mod os;
+#[cfg(target_os = "linux")]
+mod threads;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -31,7 +33,7 @@ mod linux {
 
     use clap::{Parser, Subcommand};
 
-    use crate::{daemon, faults, forks, ipi, net, os};
+    use crate::{daemon, faults, forks, ipi, net, os, threads};
 
     #[derive(Parser)]
     #[command(about = "Disturbances of known size, for tests and benchmarks")]
@@ -98,6 +100,20 @@ mod linux {
             #[arg(long, default_value_t = 20)]
             pause_us: u64,
         },
+        /// Threads of one program, of which some compute and some sleep
+        Threads {
+            /// Where those that compute may run
+            #[arg(long, value_delimiter = ',', required = true)]
+            cpus: Vec<u32>,
+            #[arg(long, default_value_t = 1)]
+            threads: usize,
+            #[arg(long, default_value_t = 0)]
+            sleepers: usize,
+            #[arg(long, default_value_t = 2.0)]
+            seconds: f64,
+            #[arg(long, default_value = "spin")]
+            name: String,
+        },
         /// Keep a CPU busy
         Burn {
             #[arg(long)]
@@ -120,6 +136,10 @@ mod linux {
             Load::Forks { cpu, seconds, names } => forks::run(cpu, seconds, names),
             Load::Ipi { from, to, count, pause_us } => ipi::run(from, to, count, pause_us),
             Load::Net { cpu, seconds, pause_us } => net::run(cpu, seconds, pause_us),
+            Load::Threads { cpus, threads, sleepers, seconds, name } => {
+                let time = Duration::from_secs_f64(seconds);
+                threads::run(&cpus, threads, sleepers, time, &name)
+            }
             Load::Burn { cpu, seconds, exit_code } => {
                 os::name("burn");
                 os::pin(cpu)?;

@@ -9,9 +9,13 @@ use rustix::{
 };
 
 pub(crate) fn pin(cpu: u32) -> Result<()> {
+    pin_to(&[cpu])
+}
+
+pub(crate) fn pin_to(cpus: &[u32]) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu as usize);
-    sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpu}"))
+    cpus.iter().for_each(|&cpu| set.set(cpu as usize));
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpus:?}"))
 }
 
 pub(crate) fn name(name: &str) {

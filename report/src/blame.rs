@@ -3,7 +3,7 @@
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
-    words::{count, percent, plural, safe, time, wrap},
+    words::{count, name, percent, plural, safe, time, wrap},
 };
 
 /// Of one or many runs; times in nanoseconds, means over the runs where there are many.
@@ -140,7 +140,7 @@ fn sources(figures: &BlameFigures, many: bool, options: Options) -> String {
         let own = if source.own { "*" } else { "" };
         let tone = if source.on_path > 0.0 { Tone::Plain } else { Tone::Dim };
         let mut cells = vec![
-            format!("{}{own}", safe(&source.name)),
+            format!("{}{own}", name(&source.name)),
             source.class.clone(),
             safe(&source.unit),
             time(source.on_path),
@@ -188,7 +188,7 @@ pub fn blame_sweep(rows: &[BlameRow], options: Options) -> String {
         cells.extend(indices.iter().map(|&i| time(row.figures.parts[i].path)));
         let worst = row.figures.sources.iter().find(|source| source.on_path > 0.0);
         cells.push(time(row.figures.absorbed));
-        cells.push(worst.map_or("-".to_owned(), |source| safe(&source.name)));
+        cells.push(worst.map_or("-".to_owned(), |source| name(&source.name)));
         grid.row(Tone::Plain, cells);
     }
     let sentence = "What the critical path is made of, mean of the runs:";

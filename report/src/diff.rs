@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
-    words::{percent, plural, rate, safe, time, wrap},
+    words::{name, percent, plural, rate, safe, time, wrap},
 };
 
 /// How long a job takes under the noise of each recording.
@@ -179,7 +179,7 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
             tone,
             vec![
                 change.class.name().to_owned(),
-                format!("{}{own}", safe(&change.name)),
+                format!("{}{own}", name(&change.name)),
                 change.unit.as_deref().map(safe).unwrap_or_default(),
                 word(change.verdict).to_owned(),
                 rate(change.before.rate_hz.value),

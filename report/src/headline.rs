@@ -4,7 +4,7 @@ use analysis::{SourceRow, Summary};
 use trace::{Class, Mode};
 
 use crate::Options;
-use crate::words::{cpu_list, percent_said, plural, safe, time, wrap};
+use crate::words::{cpu_list, name, percent_said, plural, safe, time, wrap};
 
 /// Sources named in the headline.
 const NAMED: usize = 2;
@@ -12,6 +12,10 @@ const NAMED: usize = 2;
 pub(crate) fn headline(summary: &Summary, options: Options) -> Option<String> {
     let style = options.style();
     let mut text = style.title(&wrap(&sentence(summary), style.width, ""));
+    if let Some(finding) = in_its_own_way(summary) {
+        text.push('\n');
+        text.push_str(&wrap(&finding, style.width, ""));
+    }
     if let Some(warning) = warning(summary) {
         text.push('\n');
         text.push_str(&wrap(&warning, style.width, ""));
@@ -47,8 +51,12 @@ pub(crate) fn sentence(summary: &Summary) -> String {
 /// it is most of all, nobody is to be sent after the rest.
 fn largest(summary: &Summary) -> Vec<(String, f64)> {
     let named = summary.sources.iter().map(|source| {
-        let own = if source.own { ", the recorder itself" } else { "" };
-        (format!("{}{own}", label(source)), source.share_pct)
+        let whose = match source {
+            source if source.own => ", the recorder itself",
+            source if source.program => ", the program itself",
+            _ => "",
+        };
+        (format!("{}{whose}", label(source)), source.share_pct)
     });
     let outside = summary.outside_kernel.iter().filter_map(|row| {
         let share_pct = 100.0 * row.cost_ns_total as f64 / summary.taken_ns_total.max(1) as f64;
@@ -73,6 +81,38 @@ pub(crate) fn outside_label(class: &str) -> Option<&'static str> {
 pub(crate) fn warning(summary: &Summary) -> Option<String> {
     let reason = summary.truncated.as_ref()?;
     Some(format!("This recording is not whole: {}. What could be read is good.", safe(reason)))
+}
+
+/// A program whose threads wait for each other, from this share of the time they wanted to run on.
+const OWN_WAY_PCT: f64 = 1.0;
+
+/// What a program that competes with itself is told.
+pub(crate) fn in_its_own_way(summary: &Summary) -> Option<String> {
+    let found = summary.self_competition.as_ref()?;
+    if found.wanted_pct < OWN_WAY_PCT {
+        return None;
+    }
+    let cpus = plural(found.cpus as u64, "CPU");
+    let crowd = if found.runnable_threads > found.cpus as f64 + 0.05 {
+        format!("{} runnable threads for {cpus}", about(found.runnable_threads))
+    } else {
+        let shared = cpu_list(found.contested_cpus.iter().copied());
+        format!(
+            "of {cpus} that it used, its threads shared {}",
+            crate::words::cpu_list_said(&shared)
+        )
+    };
+    Some(format!(
+        "The program competes with itself: {crowd}. Waiting for its own threads took {} of the time \
+         they wanted to run.",
+        percent_said(found.wanted_pct)
+    ))
+}
+
+/// Whole numbers as such, others with one digit.
+fn about(value: f64) -> String {
+    let whole = (value - value.round()).abs() < 0.05;
+    if whole { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
 fn place(summary: &Summary) -> String {
@@ -111,6 +151,9 @@ fn verdict(summary: &Summary) -> String {
             "the kernel's records take up {noise} of CPU time. No probe ran: cost is net time, \
              without entry and exit."
         ),
+        Mode::Program if summary.wanted_ns_total.is_some() => {
+            format!("{noise} of the time they wanted to run was taken; {named}")
+        }
         Mode::Program => format!("{noise} of their time was taken; {named}"),
     }
 }
@@ -122,9 +165,9 @@ pub fn label(source: &SourceRow) -> String {
 }
 
 pub(crate) fn label_of(class: Class, name: &str) -> String {
-    let name = safe(name);
+    let name = self::name(name);
     match class {
-        Class::Thread | Class::Kthread => name,
+        Class::Thread | Class::Kthread | Class::Throttled => name,
         _ if name.to_lowercase().contains(class.name()) => name,
         _ => format!("{} {name}", class.name().replace('_', " ")),
     }

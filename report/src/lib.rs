@@ -84,6 +84,7 @@ pub fn text(summary: &Summary, options: Options) -> String {
         sources::sources(summary, options),
         sources::details(summary, options),
         nodes::nodes(summary, options),
+        tables::waits(summary, options),
         tables::threads(summary, options),
         tables::cpus(summary, options),
         tables::units(summary, options),

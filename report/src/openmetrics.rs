@@ -56,7 +56,7 @@ pub fn openmetrics(summary: &Summary, bounds: Bounds) -> String {
         (
             "detour_noise_ratio",
             "ratio",
-            "Share of the watched time that was taken.",
+            "Share of the watched time that was taken; of a program, of the time it wanted to run.",
             Some(summary.noise_pct / 100.0),
         ),
         (
@@ -86,6 +86,7 @@ pub fn openmetrics(summary: &Summary, bounds: Bounds) -> String {
     }
     lost(summary, &mut out);
     cpus(summary, &mut out);
+    program(summary, &mut out);
     sources(summary, bounds, &mut out);
     out.0.push_str("# EOF\n");
     out.0
@@ -149,11 +150,80 @@ fn cpus(summary: &Summary, out: &mut Text) {
     }
 }
 
+/// What a recorded program waited for. Threads are not told apart: their numbers change with every run.
+fn program(summary: &Summary, out: &mut Text) {
+    let plain: [(&str, &str, &str, Option<f64>); 4] = [
+        (
+            "detour_program_wanted_seconds",
+            "seconds",
+            "How long the threads of a program ran or wanted to, all together.",
+            summary.wanted_ns_total.map(seconds),
+        ),
+        (
+            "detour_program_self_wait_seconds",
+            "seconds",
+            "What threads of a program waited for other threads of it.",
+            summary.self_competition.as_ref().map(|found| seconds(found.wait_ns_total)),
+        ),
+        (
+            "detour_program_runnable_threads",
+            "",
+            "Threads of a program that were runnable while they waited for each other, on average.",
+            summary.self_competition.as_ref().map(|found| found.runnable_threads),
+        ),
+        (
+            "detour_program_wakeups",
+            "",
+            "How often threads of a program were woken and did not run at once.",
+            summary.wakeup_latency.map(|latency| latency.count as f64),
+        ),
+    ];
+    for (name, unit, help, value) in plain {
+        if let Some(value) = value {
+            out.family(name, unit, help);
+            out.sample(name, &[], value);
+        }
+    }
+    if let Some(latency) = summary.wakeup_latency {
+        let name = "detour_program_wakeup_latency_seconds";
+        out.family(name, "seconds", "From being woken to running: quantiles over all threads.");
+        let quantiles = [("0.5", latency.ns_p50), ("0.99", latency.ns_p99), ("1", latency.ns_max)];
+        for (quantile, ns) in quantiles {
+            out.sample(name, &[("q", quantile)], seconds(ns));
+        }
+    }
+    if summary.waits.is_empty() {
+        return;
+    }
+    let columns: [Column<analysis::WaitRow>; 3] = [
+        ("detour_program_wait_seconds", "seconds", "What threads waited for a CPU.", |wait| {
+            seconds(wait.wait_ns_total)
+        }),
+        ("detour_program_waits", "", "How often threads waited for a CPU.", |wait| {
+            wait.count as f64
+        }),
+        ("detour_program_wait_longest_seconds", "seconds", "The longest such wait.", |wait| {
+            seconds(wait.wait_ns_max)
+        }),
+    ];
+    for (name, unit, help, value) in columns {
+        out.family(name, unit, help);
+        for wait in &summary.waits {
+            out.sample(name, &[("kind", wait.kind.name())], value(wait));
+        }
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
 /// One line of each source metric.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     taken_ns: u64,
     count: u64,
+    hits: u64,
     longest_ns: u64,
 }
 
@@ -161,6 +231,7 @@ impl Figures {
     fn add(&mut self, row: &SourceRow) {
         self.taken_ns = self.taken_ns.saturating_add(row.cost_ns_total);
         self.count = self.count.saturating_add(row.count);
+        self.hits = self.hits.saturating_add(row.hits);
         self.longest_ns = self.longest_ns.max(row.cost_ns_max);
     }
 }
@@ -180,18 +251,25 @@ fn sources(summary: &Summary, bounds: Bounds, out: &mut Text) {
         let figures = named.entry(key).or_default();
         figures.taken_ns = figures.taken_ns.saturating_add(row.cost_ns_total);
         figures.count = figures.count.saturating_add(row.count);
+        figures.hits = figures.hits.saturating_add(row.count);
         figures.longest_ns = figures.longest_ns.max(row.cost_ns_max);
     }
     if named.is_empty() {
         return;
     }
-    let columns: [Column<Figures>; 3] = [
+    let columns: [Column<Figures>; 4] = [
         ("detour_source_taken_seconds", "seconds", "Time a source took in the recording.", |f| {
             f.taken_ns as f64 / 1e9
         }),
         ("detour_source_interruptions", "", "How often a source came in the recording.", |f| {
             f.count as f64
         }),
+        (
+            "detour_source_hits",
+            "",
+            "How often a source hit a thread or CPU: one that hits several counts for each.",
+            |f| f.hits as f64,
+        ),
         ("detour_source_longest_seconds", "seconds", "The longest a source took at once.", |f| {
             f.longest_ns as f64 / 1e9
         }),

@@ -5,12 +5,12 @@ use analysis::{CostBasis, SourceRow, Summary};
 use crate::Options;
 use crate::grid::{Column, Grid, Tone};
 use crate::headline::label;
-use crate::words::{count, percent, plural, rate, safe, tight, time, wrap};
+use crate::words::{count, name, percent, plural, rate, safe, tight, time, wrap};
 
 /// A source that took at least this much of the time is set apart.
 const STRONG_PCT: f64 = 10.0;
 /// Position of the column with net times.
-const NET: usize = 5;
+const NET: usize = 7;
 
 pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
     if summary.sources.is_empty() {
@@ -21,7 +21,9 @@ pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
         Column::text("class", 10),
         Column::text("name", 14),
         Column::text("unit", 12).expendable(1),
+        Column::text("policy", 8).expendable(3),
         Column::number("count"),
+        Column::number("hits").expendable(2),
         Column::number("/s").expendable(5),
         Column::number("net").expendable(3),
         Column::number("cost"),
@@ -55,6 +57,12 @@ pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
     if top.iter().any(|s| s.own) {
         text.push_str("\n* the recorder itself");
     }
+    if top.iter().any(|s| s.program) {
+        text.push_str("\n^ the program itself");
+    }
+    if top.iter().any(|s| s.hits != s.count) {
+        text.push_str("\nhits: an event that hits several threads counts for each");
+    }
     Some(text)
 }
 
@@ -67,12 +75,13 @@ fn tone(source: &SourceRow) -> Tone {
 }
 
 fn cells(source: &SourceRow) -> Vec<String> {
-    let own = if source.own { "*" } else { "" };
     vec![
         source.class.name().to_owned(),
-        format!("{}{own}", safe(&source.name)),
+        format!("{}{}", name(&source.name), mark(source.own, source.program)),
         source.unit.as_deref().map(safe).unwrap_or_default(),
+        source.policy.as_deref().map(policy).unwrap_or_default(),
         count(source.count),
+        if source.hits == source.count { String::new() } else { count(source.hits) },
         rate(source.rate_hz),
         tight(source.net_ns_total),
         tight(source.cost_ns_total),
@@ -82,6 +91,20 @@ fn cells(source: &SourceRow) -> Vec<String> {
         source.period_ns.map(tight).unwrap_or_default(),
         percent(source.share_pct),
     ]
+}
+
+/// Set after a name.
+pub(crate) fn mark(own: bool, program: bool) -> &'static str {
+    match (own, program) {
+        (true, _) => "*",
+        (_, true) => "^",
+        _ => "",
+    }
+}
+
+/// `FIFO 60`: every policy's name begins with the same word.
+pub(crate) fn policy(policy: &str) -> String {
+    safe(&policy.replace("SCHED_", ""))
 }
 
 /// What is behind each name in the table.

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use analysis::{CpuRow, Summary};
-use trace::Mode;
+use trace::{Mode, Wait};
 
 use crate::Options;
 use crate::grid::{Column, Grid, Tone};
-use crate::words::{count, cpu_list, percent, plural, safe, tight, time, wrap};
+use crate::words::{count, cpu_list, name, percent, plural, safe, tight, time, wrap};
 
 /// CPUs shown unless all are asked for: the noisiest.
 const CPUS: usize = 16;
@@ -23,10 +23,15 @@ pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
         Column::number("pid").expendable(2),
         Column::number("tid"),
         Column::number("watched").expendable(1),
-        Column::number("detours"),
+        Column::number("wanted"),
+        Column::number("detours").expendable(1),
         Column::number("lost"),
         Column::number("longest"),
         Column::number("share"),
+        Column::number("woken").expendable(2),
+        Column::number("p50").expendable(2),
+        Column::number("p99").expendable(2),
+        Column::number("max").expendable(2),
     ]);
     let shown = options.shown(summary.threads.len());
     let (top, rest) = summary.threads.split_at(shown);
@@ -35,25 +40,89 @@ pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
             Tone::Plain,
             vec![
                 safe(t.host.as_deref().unwrap_or_default()),
-                safe(&t.name),
+                name(&t.name),
                 t.pid.to_string(),
                 t.tid.to_string(),
                 tight((t.window_s * 1e9) as u64),
+                t.wanted_ns.map(tight).unwrap_or_default(),
                 count(t.detours),
                 tight(t.lost_ns_total),
                 tight(t.longest_ns),
                 percent(t.lost_pct),
+                t.wakeup_latency.map(|l| count(l.count)).unwrap_or_default(),
+                t.wakeup_latency.map(|l| tight(l.ns_p50)).unwrap_or_default(),
+                t.wakeup_latency.map(|l| tight(l.ns_p99)).unwrap_or_default(),
+                t.wakeup_latency.map(|l| tight(l.ns_max)).unwrap_or_default(),
             ],
         );
     }
     let mut text =
         format!("{}\n{}", style.title("Threads, by the time they lost"), grid.render(style));
+    if let Some(explained) = columns_of_threads(summary) {
+        let _ = write!(text, "\n{}", wrap(&explained, style.width, ""));
+    }
     if !rest.is_empty() {
         let lost: u64 = rest.iter().map(|t| t.lost_ns_total).fold(0, u64::saturating_add);
         let more = plural(rest.len() as u64, "more thread");
         let _ = write!(text, "\nand {more}, {} in total (--all shows them)", time(lost as f64));
     }
     Some(text)
+}
+
+/// What the columns of threads mean, as far as they are there.
+fn columns_of_threads(summary: &Summary) -> Option<String> {
+    let wanted = "wanted: running, or kept from it; share: of that";
+    let woken = "woken: how often, and the time until it ran (p50, p99, max)";
+    let parts = [summary.wanted_ns_total.map(|_| wanted), summary.wakeup_latency.map(|_| woken)];
+    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What threads of a program waited for a CPU, by kind.
+pub(crate) fn waits(summary: &Summary, options: Options) -> Option<String> {
+    if summary.waits.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("wait", 9),
+        Column::text("", 20).expendable(2),
+        Column::number("count"),
+        Column::number("time"),
+        Column::number("p50").expendable(1),
+        Column::number("p99").expendable(1),
+        Column::number("max"),
+        Column::number("share"),
+    ]);
+    for row in &summary.waits {
+        grid.row(
+            Tone::Plain,
+            vec![
+                row.kind.name().to_owned(),
+                wait_words(row.kind).to_owned(),
+                count(row.count),
+                tight(row.wait_ns_total),
+                tight(row.wait_ns_p50),
+                tight(row.wait_ns_p99),
+                tight(row.wait_ns_max),
+                percent(row.wanted_pct),
+            ],
+        );
+    }
+    let title = "Waits for a CPU, by kind, and their share of the time that threads wanted to run";
+    Some(format!("{}\n{}", style.title(&wrap(title, style.width, "")), grid.render(style)))
+}
+
+/// What a kind of wait is.
+pub(crate) fn wait_words(kind: Wait) -> &'static str {
+    match kind {
+        Wait::None => "",
+        Wait::Preempted => "another thread took the CPU",
+        Wait::Woken => "from being woken to running",
+        Wait::New => "from being created to running",
+        Wait::Throttled => "the cgroup's CPU quota was used up",
+        Wait::Migrated => "on another CPU after being moved",
+    }
 }
 
 pub(crate) fn cpus(summary: &Summary, options: Options) -> Option<String> {
@@ -146,6 +215,7 @@ pub(crate) fn units(summary: &Summary, options: Options) -> Option<String> {
         Column::text("unit", 20),
         Column::number("sources").expendable(1),
         Column::number("count"),
+        Column::number("hits").expendable(1),
         Column::number("cost"),
         Column::number("share"),
     ]);
@@ -158,6 +228,7 @@ pub(crate) fn units(summary: &Summary, options: Options) -> Option<String> {
                 safe(&u.unit),
                 u.sources.to_string(),
                 count(u.count),
+                if u.hits == u.count { String::new() } else { count(u.hits) },
                 tight(u.cost_ns_total),
                 percent(u.share_pct),
             ],

@@ -5,7 +5,8 @@ use trace::Class;
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
-    words::{count, percent, percent_said, plural, safe, time, wrap},
+    sources::mark,
+    words::{count, name, percent, percent_said, plural, safe, time, wrap},
 };
 
 /// What a change does to the job's time.
@@ -38,6 +39,8 @@ pub struct WhatIfRow {
     pub unit: Option<String>,
     /// The recorder's own threads.
     pub own: bool,
+    /// The recorded program itself.
+    pub program: bool,
     /// Places by what it costs and by the time it took; None where it costs nothing.
     pub scale_rank: Option<usize>,
     pub local_rank: usize,
@@ -153,11 +156,10 @@ fn sources(results: &WhatIf, options: Options) -> Option<String> {
     let mut grid = Grid::new(columns);
     let shown = options.shown(results.rows.len());
     for row in &results.rows[..shown] {
-        let own = if row.own { "*" } else { "" };
         let mut cells = vec![
             row.scale_rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
             row.class.name().to_owned(),
-            format!("{}{own}", safe(&row.name)),
+            format!("{}{}", name(&row.name), mark(row.own, row.program)),
             row.unit.as_deref().map(safe).unwrap_or_default(),
         ];
         cells.extend(gain_cells(&row.removed, results.runs));
@@ -191,6 +193,9 @@ fn sources(results: &WhatIf, options: Options) -> Option<String> {
     }
     if results.rows[..shown].iter().any(|row| row.own) {
         text += "\n* the recorder itself: not there in production";
+    }
+    if results.rows[..shown].iter().any(|row| row.program) {
+        text += "\n^ the program itself";
     }
     Some(text)
 }

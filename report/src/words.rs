@@ -150,6 +150,15 @@ pub fn safe(name: &str) -> String {
     safe
 }
 
+/// The same for the name of a thread, which may be empty: a row without a name looks like no row.
+#[must_use]
+pub fn name(name: &str) -> String {
+    if name.trim().is_empty() { NO_NAME.to_owned() } else { safe(name) }
+}
+
+/// What a thread without a name is called.
+pub const NO_NAME: &str = "(no name)";
+
 /// A message of several lines that cannot do anything to the terminal.
 #[must_use]
 pub fn message_safe(text: &str) -> String {

@@ -276,7 +276,7 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     let mut timelines = Vec::new();
     // One by one: what it is made of takes more memory than the noise.
     for (index, lane) in reader.lanes().iter().enumerate() {
-        if !recorded.stayed(index) {
+        if !recorded.lends(index) {
             continue;
         }
         let composed = recorded.lane(reader, index)?;

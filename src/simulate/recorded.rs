@@ -1,11 +1,13 @@
 //! The detours of a recording with the sources they are made of: one source per row of the
 //! report, and two for what no record explains, as there, too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use analysis::{Contents, ThreadFacts, Threads, lend_noise};
 use anyhow::{Context, Result};
+use report::words::NO_NAME;
 use simulate::noise::Composed;
-use trace::{Class, Lane, LaneId, RecordFlags, RowKey, outside_kind, outside_names};
+use trace::{Class, Lane, LaneId, Mode, RecordFlags, RowKey, outside_kind, outside_names};
 
 use crate::open::AnyReader;
 
@@ -26,17 +28,16 @@ impl Source {
         // The report's tables write these names with spaces.
         let outside = self.key.class == Class::OutsideKernel
             && name.replace(' ', "_").eq_ignore_ascii_case(own_name);
+        // So does it write those that are empty.
+        let nameless = own_name.trim().is_empty() && name == NO_NAME;
         name == own_name
             || outside
+            || nameless
             || self.key.unit.as_deref() == Some(name)
             || name == class
             || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':')) == Some(own_name)
     }
 }
-
-/// A thread that was there for less than this share of what the longest was is no picture of a rank:
-/// most programs have helpers that come and go.
-const STAYED: f64 = 0.5;
 
 /// What a recording says about its sources; lanes are read one by one.
 pub struct Recorded {
@@ -45,16 +46,18 @@ pub struct Recorded {
     /// For each row of the trace's source table.
     source_of: Vec<u32>,
     /// For each lane, whether ranks are to meet its noise.
-    stayed: Vec<bool>,
+    lends: Vec<bool>,
+    /// Whether the recording says how long its threads wanted to run.
+    wanted_known: bool,
 }
 
 impl Recorded {
     pub fn new(reader: &AnyReader) -> Recorded {
-        let processes: HashSet<u32> = reader.lanes().iter().filter_map(process).collect();
+        let facts = facts(reader);
         let mut sources: Vec<Source> = Vec::new();
         let mut index = HashMap::new();
         let mut source_of = Vec::new();
-        for row in reader.sources() {
+        for (id, row) in reader.sources().iter().enumerate() {
             let next = sources.len() as u32;
             let number = *index.entry(row.row_key()).or_insert(next);
             if number == next {
@@ -62,13 +65,14 @@ impl Recorded {
                 sources.push(Source { key, detail, program: false });
             }
             let source = &mut sources[number as usize];
-            source.program |= row.pids.iter().any(|pid| processes.contains(pid));
+            source.program |= facts.program.get(id).copied().unwrap_or(false);
             source_of.push(number);
         }
         for name in outside_names(reader.manifest().mode) {
             sources.push(Source { key: RowKey::outside(name), detail: None, program: false });
         }
-        Recorded { sources, source_of, stayed: stayed(reader) }
+        let wanted_known = facts.times.iter().any(Option::is_some);
+        Recorded { sources, source_of, lends: lends(reader, &facts), wanted_known }
     }
 
     /// The lanes whose noise ranks meet, if they were watched at all: a recording that was cut off may
@@ -76,7 +80,7 @@ impl Recorded {
     pub fn lanes<'a>(&self, reader: &'a AnyReader) -> Result<Vec<(&'a Lane, Composed)>> {
         let mut lanes = Vec::new();
         for (index, lane) in reader.lanes().iter().enumerate() {
-            if self.stayed(index) {
+            if self.lends(index) {
                 let composed = self.lane(reader, index)?;
                 if composed.span_ns() > 0 {
                     lanes.push((lane, composed));
@@ -86,28 +90,33 @@ impl Recorded {
         Ok(lanes)
     }
 
-    /// Whether ranks are to meet the noise of a lane. A CPU was there all the time; of a program's
-    /// threads, those that were there for most of it.
-    pub fn stayed(&self, index: usize) -> bool {
-        self.stayed.get(index).copied().unwrap_or(false)
+    /// Whether ranks are to meet the noise of a lane, see [`lend_noise`].
+    pub fn lends(&self, index: usize) -> bool {
+        self.lends.get(index).copied().unwrap_or(false)
     }
 
     /// What is to be said of lanes that no rank meets.
     pub fn left_out(&self) -> Option<String> {
-        let (all, left) = (self.stayed.len(), self.stayed.iter().filter(|kept| !**kept).count());
-        (left > 0).then(|| {
-            format!(
-                "{left} of {all} threads were there for less than half as long as the longest: no rank \
-                 meets their noise"
-            )
-        })
+        let (all, left) = (self.lends.len(), self.lends.iter().filter(|lends| !**lends).count());
+        let how = match self.wanted_known {
+            true => "wanted to run for less than half as long as the busiest one",
+            false => "were there for less than half as long as the longest",
+        };
+        (left > 0).then(|| format!("{left} of {all} threads {how}: no rank meets their noise"))
     }
 
-    /// The detours of a lane, by its place in the lane table.
+    /// The detours of a lane, by its place in the lane table. Those of a thread lie in the time that it
+    /// wanted to run: a rank that computes does not sleep when the recorded thread did.
     pub fn lane(&self, reader: &AnyReader, index: usize) -> Result<Composed> {
         let id = LaneId(index as u32);
         let (from, to) = window(reader, index);
-        let mut lane = Composed::new(from, to.saturating_sub(from));
+        let thread = matches!(reader.lanes().get(index), Some(Lane::Thread { .. }));
+        let awake = match thread && self.wanted_known {
+            true => Some(Awake::of(reader, id, from)?),
+            false => None,
+        };
+        let span = awake.as_ref().map_or(to.saturating_sub(from), Awake::total_ns);
+        let mut lane = Composed::new(from, span);
         let short = self.sources.len() as u32 - 2;
         for block in reader.blocks_of(id) {
             for (detour, records) in block?.composed() {
@@ -120,11 +129,64 @@ impl Recorded {
                         Some((*source, record.cost_ns))
                     });
                 let parts = named.chain([(outside, detour.outside_ns)]);
-                lane.push(detour.start_ns, detour.len_ns, parts)
+                let start = match &awake {
+                    Some(awake) => from.saturating_add(awake.before(detour.start_ns)),
+                    None => detour.start_ns,
+                };
+                lane.push(start, detour.len_ns, parts)
                     .with_context(|| lane_words(&reader.lanes()[index]))?;
             }
         }
         Ok(lane)
+    }
+}
+
+/// When a thread ran or wanted to.
+#[derive(Default)]
+struct Awake {
+    /// From when, until when, and for how long before that. They do not touch.
+    spans: Vec<(u64, u64, u64)>,
+}
+
+impl Awake {
+    fn of(reader: &AnyReader, lane: LaneId, from_ns: u64) -> Result<Awake> {
+        let mut spans = Vec::new();
+        let mut add = |start: u64, len_ns: u64| {
+            let end = start.saturating_add(len_ns);
+            spans.push((start.max(from_ns), end));
+        };
+        for block in reader.blocks_of(lane) {
+            let block = block?;
+            let slices = block.records.iter().filter(|r| r.flags.contains(RecordFlags::BASELINE));
+            slices.for_each(|slice| add(slice.start_ns, slice.gross_ns));
+            block.detours.iter().for_each(|detour| add(detour.start_ns, detour.len_ns));
+        }
+        Ok(Awake::new(spans))
+    }
+
+    /// Of spans in any order, which may overlap.
+    fn new(mut spans: Vec<(u64, u64)>) -> Awake {
+        spans.sort_unstable();
+        let mut awake = Awake::default();
+        for (start, end) in spans.into_iter().filter(|(start, end)| end > start) {
+            let before = awake.total_ns();
+            match awake.spans.last_mut().filter(|(_, last, _)| start <= *last) {
+                Some((_, last, _)) => *last = end.max(*last),
+                None => awake.spans.push((start, end, before)),
+            }
+        }
+        awake
+    }
+
+    fn total_ns(&self) -> u64 {
+        self.spans.last().map_or(0, |(start, end, before)| before.saturating_add(end - start))
+    }
+
+    /// How long it had been awake at this moment.
+    fn before(&self, ns: u64) -> u64 {
+        let next = self.spans.partition_point(|(start, ..)| *start <= ns);
+        let span = next.checked_sub(1).and_then(|at| self.spans.get(at));
+        span.map_or(0, |(start, end, before)| before.saturating_add(ns.min(*end) - start))
     }
 }
 
@@ -134,23 +196,27 @@ fn window(reader: &AnyReader, index: usize) -> (u64, u64) {
     totals.map_or((0, 0), |totals| (totals.from_ns, totals.to_ns))
 }
 
-fn stayed(reader: &AnyReader) -> Vec<bool> {
-    let watched = |index: usize| {
+fn lends(reader: &AnyReader, facts: &ThreadFacts) -> Vec<bool> {
+    let base = |index: usize| {
         let (from, to) = window(reader, index);
-        to.saturating_sub(from)
+        facts.wanted_ns(index).unwrap_or(to.saturating_sub(from))
     };
-    let longest = (0..reader.lanes().len()).map(watched).max().unwrap_or(0);
-    let enough = STAYED * longest as f64;
-    let lanes = reader.lanes().iter().enumerate();
-    lanes.map(|(index, lane)| process(lane).is_none() || watched(index) as f64 >= enough).collect()
+    let bases: Vec<u64> = (0..reader.lanes().len()).map(base).collect();
+    lend_noise(reader.lanes(), &bases)
 }
 
-/// Whose thread a lane is.
-fn process(lane: &Lane) -> Option<u32> {
-    match lane {
-        Lane::Cpu { .. } => None,
-        Lane::Thread { pid, .. } => Some(*pid),
+/// What a recording says about the threads of a program. A damaged block ends the reading; whoever
+/// takes the detours meets it as well.
+fn facts(reader: &AnyReader) -> ThreadFacts {
+    if reader.manifest().mode != Mode::Program {
+        return ThreadFacts::default();
     }
+    let mut threads = Threads::new();
+    for block in reader.blocks() {
+        let Ok(block) = block else { break };
+        threads.add(&block);
+    }
+    threads.finish(&Contents::of(reader, None))
 }
 
 /// A lane as one would call it.
@@ -158,5 +224,20 @@ pub fn lane_words(lane: &Lane) -> String {
     match lane {
         Lane::Cpu { cpu } => format!("CPU {cpu}"),
         Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_asleep_is_taken_out() {
+        let awake = Awake::new(vec![(500, 600), (100, 150), (150, 200), (120, 130), (7, 7)]);
+        assert_eq!(awake.total_ns(), 200);
+        let before: Vec<u64> =
+            [0, 100, 130, 200, 400, 500, 599, 900].map(|at| awake.before(at)).into();
+        assert_eq!(before, [0, 0, 30, 100, 100, 100, 199, 200]);
+        assert_eq!((Awake::default().total_ns(), Awake::default().before(5)), (0, 0));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     Verbosity,
     open::{self, AnyReader, Opened},
     report as layout,
-    simulate::{work, workload},
+    simulate::{recorded::Source, work, workload},
 };
 
 #[derive(Args)]
@@ -130,6 +130,12 @@ pub fn place(reader: &AnyReader) -> Place {
     Place { cpus: isolation.measured.clone(), housekeeping: isolation.housekeeping.clone() }
 }
 
+/// A source as advice calls it.
+fn label(source: &Source) -> String {
+    let label = report::label(source.key.class, &source.key.name);
+    if source.program { format!("{label}, the program itself") } else { label }
+}
+
 /// Advice for what costs something, most to gain first, each with its place in the rows. The recorder's own
 /// threads are gone when it is.
 pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Advised)> {
@@ -149,7 +155,7 @@ pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Adv
             program: source.program,
         };
         let advised = Advised {
-            label: report::label(source.key.class, &source.key.name),
+            label: label(source),
             gain_pct: gain.gain.value.max(gain.mean_gain.value),
             remedies: advice.remedies(&subject, place),
         };

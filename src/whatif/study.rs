@@ -127,7 +127,7 @@ pub fn study(
     let questions: Vec<Question> = plans
         .sets()
         .map(|sources| {
-            let movable = sources.iter().all(|&s| can_move(recorded.sources[s as usize].key.class));
+            let movable = sources.iter().all(|&s| can_move(&recorded.sources[s as usize]));
             let shift = shift.filter(|_| movable);
             Question { sources: sources.clone(), shift, quantise: asked.quantise }
         })
@@ -187,7 +187,7 @@ fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<Lanes> {
         composed.account(&mut all.taken);
         all.detours += composed.len() as u64;
         all.detour_ns = all.detour_ns.saturating_add(composed.total_ns());
-        if !recorded.stayed(index) || composed.span_ns() == 0 {
+        if !recorded.lends(index) || composed.span_ns() == 0 {
             continue;
         }
         // Said here, where the lane's name is known.
@@ -205,9 +205,10 @@ fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<Lanes> {
 }
 
 /// What runs on a CPU because it was put there, and can be put elsewhere. Ticks, faults and whatever
-/// is outside the kernel belong to the CPU they are on.
-fn can_move(class: Class) -> bool {
-    matches!(class, Class::Irq | Class::Softirq | Class::Thread | Class::Kthread)
+/// is outside the kernel belong to the CPU they are on, and a program is where its ranks are.
+fn can_move(source: &Source) -> bool {
+    let class = source.key.class;
+    !source.program && matches!(class, Class::Irq | Class::Softirq | Class::Thread | Class::Kthread)
 }
 
 /// Those that took most, and those that took most at once, in turns: at scale, the second count.

@@ -32,6 +32,8 @@ mod storms;
 #[cfg(target_os = "linux")]
 mod support;
 #[cfg(target_os = "linux")]
+mod threads;
+#[cfg(target_os = "linux")]
 mod top;
 #[cfg(target_os = "linux")]
 mod whatif;
@@ -50,6 +52,7 @@ fn main() {
         counting::TESTS,
         storms::TESTS,
         programs::TESTS,
+        threads::TESTS,
         endings::TESTS,
         machine::TESTS,
         faults::TESTS,

@@ -250,6 +250,27 @@ impl Block {
         Block { lane, detours: Vec::new(), records: Vec::new() }
     }
 
+    /// Each record with the detour it is part of, if it is part of one.
+    pub fn records_with_detours(&self) -> impl Iterator<Item = (&Record, Option<&Detour>)> {
+        let mut detours = self.detours.iter();
+        // The current detour, and how many records it still lacks.
+        let mut current: Option<(&Detour, u32)> = None;
+        self.records.iter().map(move |record| {
+            if !record.flags.contains(RecordFlags::IN_DETOUR) {
+                return (record, None);
+            }
+            while current.is_none_or(|(_, lacks)| lacks == 0) {
+                let Some(next) = detours.next() else { return (record, None) };
+                current = Some((next, next.records));
+            }
+            let detour = current.as_mut().map(|(detour, lacks)| {
+                *lacks -= 1;
+                *detour
+            });
+            (record, detour)
+        })
+    }
+
     /// Each detour with its records.
     pub fn composed(&self) -> impl Iterator<Item = (&Detour, &[Record])> {
         let mut next = 0;

@@ -21,6 +21,21 @@ pub struct HeatRow {
     pub lane: u32,
     /// Time lost in each column, ns.
     pub lost_ns: Vec<u64>,
+    /// Time in each column that a thread ran or waited for a CPU, ns. Empty for a CPU, and where the
+    /// recording does not say.
+    pub wanted_ns: Vec<u64>,
+}
+
+impl HeatRow {
+    /// What the time lost in a column is a part of.
+    #[must_use]
+    pub fn base_ns(&self, column: usize, column_ns: u64) -> u64 {
+        match self.wanted_ns.get(column) {
+            // Page faults that slept are lost time, too.
+            Some(&wanted) => wanted.max(self.lost_ns[column]).clamp(1, column_ns.max(1)),
+            None => column_ns.max(1),
+        }
+    }
 }
 
 pub(super) struct Collector {
@@ -43,7 +58,8 @@ impl Collector {
             Some(&index) => index,
             None if next < LANES => {
                 self.row_of.insert(lane, next);
-                self.rows.push(HeatRow { lane, lost_ns: vec![0; COLUMNS] });
+                let lost_ns = vec![0; COLUMNS];
+                self.rows.push(HeatRow { lane, lost_ns, wanted_ns: Vec::new() });
                 next
             }
             None => return None,
@@ -51,21 +67,18 @@ impl Collector {
         self.rows.get_mut(index)
     }
 
-    /// A detour that crosses from one column into the next counts in both, each for its part.
     pub(super) fn add(&mut self, lane: u32, start_ns: u64, len_ns: u64) {
         let (from_ns, width) = (self.from_ns, self.column_ns);
         let Some(row) = self.row(lane) else { return };
-        let start = start_ns.saturating_sub(from_ns);
-        let end = start.saturating_add(len_ns);
-        let first = (start / width) as usize;
-        for (column, lost) in row.lost_ns.iter_mut().enumerate().skip(first) {
-            let begins = (column as u64).saturating_mul(width);
-            if begins >= end {
-                break;
-            }
-            let part = end.min(begins.saturating_add(width)).saturating_sub(start.max(begins));
-            *lost = lost.saturating_add(part);
-        }
+        spread(&mut row.lost_ns, width, start_ns.saturating_sub(from_ns), len_ns);
+    }
+
+    /// A thread ran, or waited for a CPU.
+    pub(super) fn wanted(&mut self, lane: u32, start_ns: u64, len_ns: u64) {
+        let (from_ns, width) = (self.from_ns, self.column_ns);
+        let Some(row) = self.row(lane) else { return };
+        row.wanted_ns.resize(COLUMNS, 0);
+        spread(&mut row.wanted_ns, width, start_ns.saturating_sub(from_ns), len_ns);
     }
 
     pub(super) fn finish(mut self) -> Heat {
@@ -80,6 +93,20 @@ impl Collector {
         self.rows.sort_by_key(|row| row.lane);
         let left_out = self.lanes.saturating_sub(self.rows.len());
         Heat { column_ns: self.column_ns, rows: self.rows, left_out }
+    }
+}
+
+/// What crosses from one column into the next counts in both, each for its part.
+fn spread(columns: &mut [u64], width: u64, start: u64, len_ns: u64) {
+    let end = start.saturating_add(len_ns);
+    let first = (start / width) as usize;
+    for (column, sum) in columns.iter_mut().enumerate().skip(first) {
+        let begins = (column as u64).saturating_mul(width);
+        if begins >= end {
+            break;
+        }
+        let part = end.min(begins.saturating_add(width)).saturating_sub(start.max(begins));
+        *sum = sum.saturating_add(part);
     }
 }
 
@@ -98,6 +125,17 @@ mod tests {
         assert_eq!(heat.rows[0].lost_ns[9], 1);
         assert_eq!(heat.rows[0].lost_ns.iter().sum::<u64>(), 251);
         assert!(heat.rows[1].lost_ns.iter().all(|&ns| ns == 0));
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_most_of_a_column_lost_a_share_of_the_rest() {
+        let mut collector = Collector::new(0, 150 * 100, 2);
+        collector.add(0, 10, 5);
+        collector.wanted(0, 0, 20);
+        collector.add(1, 10, 5);
+        let heat = collector.finish();
+        assert_eq!(heat.rows[0].base_ns(0, heat.column_ns), 20);
+        assert_eq!(heat.rows[1].base_ns(0, heat.column_ns), 100);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod scatter;
 mod series;
 mod spectrum;
 
-use trace::{Block, Class, Record, RecordFlags, Source};
+use trace::{Block, Class, Mode, Record, RecordFlags, Source, Wait};
 
 pub use heat::{Heat, HeatRow};
 pub use scatter::{Point, Scatter};
@@ -17,6 +17,7 @@ pub use series::{Series, SeriesOf};
 pub use spectrum::Spectrum;
 
 use crate::costs::{Bin, Distribution};
+use crate::program::events::Events;
 use crate::{Contents, CostBasis, Summary};
 
 /// The figures of one recording.
@@ -40,6 +41,9 @@ pub struct Viewer {
     from_ns: u64,
     to_ns: u64,
     records_only: bool,
+    events: Events,
+    /// Lanes are threads: events are regular by CPU, and shares are of the time they wanted to run.
+    by_cpu: bool,
     series: Vec<Series>,
     of: SeriesOf,
     idle: Vec<bool>,
@@ -61,6 +65,8 @@ impl Viewer {
             from_ns,
             to_ns,
             records_only: summary.cost_basis == CostBasis::Records,
+            events: Events::new(contents.manifest.mode == Mode::Program),
+            by_cpu: contents.manifest.mode == Mode::Program,
             scatter: scatter::Collector::new(from_ns, to_ns, series.len()),
             heat: heat::Collector::new(from_ns, to_ns, contents.lanes.len()),
             spectra,
@@ -73,6 +79,12 @@ impl Viewer {
 
     pub fn add(&mut self, block: &Block) {
         let lane = block.lane.0;
+        if self.by_cpu {
+            let slices = block.records.iter().filter(|r| r.flags.contains(RecordFlags::BASELINE));
+            slices.for_each(|slice| self.heat.wanted(lane, slice.start_ns, slice.gross_ns));
+            let waits = block.detours.iter().filter(|detour| detour.wait != Wait::None);
+            waits.for_each(|wait| self.heat.wanted(lane, wait.start_ns, wait.len_ns));
+        }
         for record in &block.records {
             if !self.counts(record) {
                 continue;
@@ -81,8 +93,9 @@ impl Viewer {
             if self.records_only {
                 self.event(lane, record.start_ns, record.cost_ns, series);
             }
-            if !record.flags.contains(RecordFlags::CONTINUED) {
-                self.spectra.add(series, lane, record.start_ns);
+            if self.events.tally(record).event {
+                let place = if self.by_cpu { u32::from(record.cpu) } else { lane };
+                self.spectra.add(series, place, record.start_ns);
             }
         }
         if self.records_only {

@@ -6,6 +6,7 @@
 //! phase. A regular source shows its frequency and the multiples of it.
 
 use realfft::RealFftPlanner;
+use trace::Mode;
 
 use crate::Summary;
 use crate::period::MIN_EVENTS;
@@ -149,14 +150,18 @@ impl Collector {
     }
 }
 
-/// The lanes of a series that have most of its events. What has no name is looked at on the first ones.
+/// The lanes of a series that have most of its events; the CPUs where lanes are threads. What has no
+/// name is looked at on the first ones.
 fn lanes(series: &Series, summary: &Summary) -> Vec<u32> {
     match series {
         Series::Source(row) => {
             let Some(row) = summary.sources.get(*row) else { return Vec::new() };
-            let mut lanes = row.per_lane.clone();
-            lanes.sort_by_key(|part| (std::cmp::Reverse(part.count), part.lane));
-            lanes.iter().take(LANES).map(|part| part.lane).collect()
+            let mut lanes: Vec<(u32, u64)> = match summary.mode {
+                Mode::Program => row.per_cpu.iter().map(|part| (part.cpu, part.count)).collect(),
+                _ => row.per_lane.iter().map(|part| (part.lane, part.count)).collect(),
+            };
+            lanes.sort_by_key(|&(lane, count)| (std::cmp::Reverse(count), lane));
+            lanes.into_iter().take(LANES).map(|(lane, _)| lane).collect()
         }
         // A mixture of sources has the beats of all of them.
         Series::Others(_) => Vec::new(),

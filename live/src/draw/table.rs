@@ -1,7 +1,7 @@
 //! The sources: who takes how much, how often and how long.
 
 use ratatui_core::{buffer::Buffer, layout::Rect, style::Modifier};
-use report::words::{count, cut, percent, rate, safe, tight};
+use report::words::{self, count, cut, percent, rate, safe, tight};
 
 use super::{look::Look, text::Pen};
 use crate::{
@@ -67,7 +67,7 @@ pub(super) fn draw(
         let line = pen.line(number);
         line.styled(&column(row.key.class.name(), CLASS), look.class(row.key.class));
         let own = if row.key.own { "*" } else { "" };
-        line.put(&column(&format!("{}{own}", safe(&row.key.name)), name), Modifier::empty());
+        line.put(&column(&format!("{}{own}", words::name(&row.key.name)), name), Modifier::empty());
         let said = row.key.unit.as_deref().map(safe).unwrap_or_default();
         line.put(&column(&said, unit), Modifier::DIM);
         for number in &numbers {

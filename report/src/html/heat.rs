@@ -7,7 +7,7 @@ use trace::{Lane, Node, node_index};
 
 use super::plot::{WIDE, coordinate, escape};
 use super::scale::{Scale, Unit, short};
-use crate::words::{cut, safe};
+use crate::words::{self, cut, safe};
 
 /// Shares of time, in percent, at which the colour changes.
 const LEVELS: [f64; 9] = [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
@@ -24,7 +24,9 @@ fn name(lane: u32, lanes: &[Lane], nodes: &[Node]) -> String {
     match (lanes.get(lane as usize), node) {
         (Some(Lane::Cpu { cpu }), Some(node)) => format!("{} {cpu}", cut(&safe(&node.host), 10)),
         (Some(Lane::Cpu { cpu }), None) => format!("CPU {cpu}"),
-        (Some(Lane::Thread { tid, name, .. }), _) => format!("{} {tid}", cut(&safe(name), 9)),
+        (Some(Lane::Thread { tid, name, .. }), _) => {
+            format!("{} {tid}", cut(&words::name(name), 9))
+        }
         (None, _) => String::new(),
     }
 }
@@ -52,7 +54,8 @@ pub(super) fn draw(views: &Views, lanes: &[Lane], nodes: &[Node]) -> Option<Stri
         }
         let mut values = String::new();
         for (column, &lost) in row.lost_ns.iter().enumerate() {
-            let share = lost as f64 / views.heat.column_ns.max(1) as f64 * 100.0;
+            let base = row.base_ns(column, views.heat.column_ns);
+            let share = lost as f64 / base as f64 * 100.0;
             let (x, gap) = (LEFT + column as f64 * wide, if high > 9.0 { 1.0 } else { 0.0 });
             let (x, y) = (coordinate(x), coordinate(y));
             let (w, h) = (coordinate(wide), coordinate(high - gap));

@@ -71,6 +71,8 @@ struct Page<'a> {
     title: String,
     headline: String,
     projected: Option<String>,
+    /// What a program that competes with itself is told.
+    finding: Option<String>,
     warning: Option<String>,
     facts: Vec<(String, String)>,
     keys: &'a [Key],
@@ -88,6 +90,8 @@ struct Page<'a> {
     projection: Option<tables::Projected>,
     no_projection: Option<String>,
     cpus: Vec<Vec<String>>,
+    threads: Vec<Vec<String>>,
+    waits: Vec<Vec<String>>,
     notes: Vec<String>,
     manifest: Vec<(String, String)>,
     commands: &'a [Command],
@@ -112,6 +116,7 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         title: tables::title(summary),
         headline: tables::micro(&tables::limited(&headline::sentence(summary))),
         projected: projection.as_ref().ok().and_then(projection::said),
+        finding: headline::in_its_own_way(summary).map(|text| tables::micro(&text)),
         warning: headline::warning(summary).map(|text| tables::limited(&text)),
         facts: tables::facts(summary),
         sources: (sources, rest),
@@ -127,6 +132,8 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         projection: projection.as_ref().ok().map(tables::projected),
         no_projection: projection.err().map(tables::limited),
         cpus: tables::cpus(summary),
+        threads: tables::threads(summary),
+        waits: tables::waits(summary),
         notes: notes::lines(summary)
             .iter()
             .take(tables::LINES)

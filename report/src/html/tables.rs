@@ -10,7 +10,8 @@ use super::{
 };
 use crate::advice::Remedy;
 use crate::headline::label;
-use crate::words::{count, cut, percent, plural, rate, safe, utc};
+use crate::tables::wait_words;
+use crate::words::{count, cut, name, percent, plural, rate, safe, utc};
 
 /// Rows of a table, and lines of a list: a recording may hold thousands.
 pub(super) const ROWS: usize = 40;
@@ -35,6 +36,8 @@ pub(super) struct Source {
     /// The best first.
     pub(super) remedies: Vec<Remedy>,
     pub(super) own: bool,
+    /// The recorded program itself.
+    pub(super) program: bool,
     pub(super) cells: Vec<String>,
     pub(super) share_pct: f64,
 }
@@ -137,8 +140,12 @@ pub(super) fn sources(
 ) -> Vec<Source> {
     let row = |(index, source): (usize, &analysis::SourceRow)| {
         let own = format!("s{index}");
+        let hits = match source.hits == source.count {
+            true => String::new(),
+            false => format!(" ({} hits)", count(source.hits)),
+        };
         let mut cells = vec![
-            count(source.count),
+            format!("{}{hits}", count(source.count)),
             rate(source.rate_hz),
             time(source.cost_ns_total as f64),
             time(source.cost_ns_p50 as f64),
@@ -151,9 +158,10 @@ pub(super) fn sources(
             name: cut(&label(source), NAME),
             class: source.class.name().replace('_', " "),
             unit: source.unit.as_deref().map(|u| cut(&safe(u), NAME)).unwrap_or_default(),
-            detail: source.detail.as_deref().map(|d| cut(&safe(d), 3 * NAME)).unwrap_or_default(),
+            detail: detail(source),
             remedies: advised(remedies.get(index), source.share_pct),
             own: source.own,
+            program: source.program,
             cells,
             share_pct: source.share_pct,
         }
@@ -162,6 +170,13 @@ pub(super) fn sources(
     rows.extend(outside(summary, of_outside));
     rows.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
     rows
+}
+
+/// Policy, then what is behind the name.
+fn detail(source: &analysis::SourceRow) -> String {
+    let parts = [source.policy.as_deref(), source.detail.as_deref()];
+    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    cut(&safe(&parts.join("; ")), 3 * NAME)
 }
 
 /// What no record explains stands in the same table: it took time like the others.
@@ -188,6 +203,7 @@ fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
             detail: detail.to_owned(),
             remedies: advised(remedies.get(index), share),
             own: false,
+            program: false,
             cells: vec![
                 count(row.count),
                 rate(row.rate_hz),
@@ -231,6 +247,51 @@ pub(super) fn cpus(summary: &Summary) -> Vec<Vec<String>> {
         ]
     };
     cpus.iter().map(row).collect()
+}
+
+/// A program's threads, those that lost most.
+pub(super) fn threads(summary: &Summary) -> Vec<Vec<String>> {
+    let latency = |of: Option<analysis::Latency>, ns: fn(&analysis::Latency) -> u64| {
+        of.map(|latency| time(ns(&latency) as f64)).unwrap_or_default()
+    };
+    let row = |t: &analysis::ThreadRow| {
+        let name = match &t.host {
+            Some(host) => format!("{} {} {}", safe(host), name(&t.name), t.tid),
+            None => format!("{} {}", name(&t.name), t.tid),
+        };
+        vec![
+            cut(&name, NAME),
+            time(t.window_s * 1e9),
+            t.wanted_ns.map(|ns| time(ns as f64)).unwrap_or_default(),
+            count(t.detours),
+            time(t.lost_ns_total as f64),
+            time(t.longest_ns as f64),
+            percent(t.lost_pct),
+            t.wakeup_latency.map(|latency| count(latency.count)).unwrap_or_default(),
+            latency(t.wakeup_latency, |latency| latency.ns_p50),
+            latency(t.wakeup_latency, |latency| latency.ns_p99),
+            latency(t.wakeup_latency, |latency| latency.ns_max),
+            if t.lends_noise { "yes" } else { "no" }.to_owned(),
+        ]
+    };
+    summary.threads.iter().take(ROWS).map(row).collect()
+}
+
+/// What a program's threads waited for a CPU, by kind.
+pub(super) fn waits(summary: &Summary) -> Vec<Vec<String>> {
+    let row = |wait: &analysis::WaitRow| {
+        vec![
+            wait.kind.name().to_owned(),
+            wait_words(wait.kind).to_owned(),
+            count(wait.count),
+            time(wait.wait_ns_total as f64),
+            time(wait.wait_ns_p50 as f64),
+            time(wait.wait_ns_p99 as f64),
+            time(wait.wait_ns_max as f64),
+            percent(wait.wanted_pct),
+        ]
+    };
+    summary.waits.iter().map(row).collect()
 }
 
 pub(super) fn manifest(manifest: &Manifest) -> Vec<(String, String)> {

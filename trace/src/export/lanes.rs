@@ -109,3 +109,9 @@ pub(super) fn span<R>(reader: &Reader<R>, lane: LaneId) -> (u64, u64) {
         None => (0, reader.block_infos_of(lane).map(|info| info.last_ns).max().unwrap_or(0)),
     }
 }
+
+/// How long a thread ran or wanted to, where the recording says.
+pub(super) fn wanted<R>(reader: &Reader<R>, lane: LaneId) -> Option<u64> {
+    let totals = reader.totals(lane)?;
+    Some(totals.run_ns?.saturating_add(totals.wait_ns?))
+}

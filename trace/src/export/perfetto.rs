@@ -8,10 +8,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek, Write};
+use std::rc::Rc;
 
 use super::protobuf::Message;
 use super::{ExportError, lanes};
-use crate::model::{Block, Class, Detour, LaneId, Record, RecordFlags};
+use crate::model::{Block, Class, Detour, LaneId, Record, RecordFlags, Wait};
 use crate::reader::Reader;
 
 /// Field numbers of Perfetto's messages, as far as they are used.
@@ -53,6 +54,7 @@ mod field {
 
     pub(super) const ANNOTATION_NAME_ID: u64 = 1;
     pub(super) const ANNOTATION_NUMBER: u64 = 3;
+    pub(super) const ANNOTATION_TEXT: u64 = 6;
 }
 
 const REALTIME: u64 = 1;
@@ -68,12 +70,23 @@ const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
 
-/// Numbers beside a slice, by their interned ids.
-const ANNOTATIONS: [&str; 4] = ["net_ns", "cost_ns", "outside_ns", "records"];
+/// What stands beside a slice, by interned ids.
+const ANNOTATIONS: [&str; 7] =
+    ["net_ns", "cost_ns", "outside_ns", "records", "wait", "policy", "repeated"];
 const NET: u64 = 1;
 const COST: u64 = 2;
 const OUTSIDE: u64 = 3;
 const RECORDS: u64 = 4;
+const WAIT: u64 = 5;
+const POLICY: u64 = 6;
+const REPEATED: u64 = 7;
+
+/// One of them.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    Number(u64, u64),
+    Text(u64, &'a str),
+}
 
 /// Interned id of the name of what no record explains; that of source n is 2 + n.
 const OUTSIDE_NAME: u64 = 1;
@@ -103,6 +116,7 @@ struct Place {
     /// Sources that differ in their detail alone share a track.
     row: u64,
     name: String,
+    policy: Option<Rc<str>>,
 }
 
 struct Export<'a, W> {
@@ -128,7 +142,8 @@ impl<'a, W: Write> Export<'a, W> {
                 Some(unit) => format!("{} ({unit})", source.name),
                 None => source.name.clone(),
             };
-            Place { class: source.class, row, name }
+            let policy = source.policy.as_deref().map(Rc::from);
+            Place { class: source.class, row, name, policy }
         });
         Export {
             out,
@@ -206,15 +221,21 @@ impl<'a, W: Write> Export<'a, W> {
         let name = most.map_or(OUTSIDE_NAME, name_of);
         let class = most.and_then(|record| self.places.get(record.source.0 as usize));
         let class = class.map_or(Class::OutsideKernel, |place| place.class);
-        let annotations = [(OUTSIDE, detour.outside_ns), (RECORDS, u64::from(detour.records))];
+        let annotations = [
+            Beside::Number(OUTSIDE, detour.outside_ns),
+            Beside::Number(RECORDS, u64::from(detour.records)),
+            Beside::Text(WAIT, detour.wait.name()),
+        ];
+        // Only threads wait.
+        let shown = if detour.wait == Wait::None { &annotations[..2] } else { &annotations };
         let track = detour_track(lane);
-        self.slice(track, name, class, detour.start_ns, detour.len_ns, &annotations)
+        self.slice(track, name, class, detour.start_ns, detour.len_ns, shown)
     }
 
     fn record(&mut self, lane: LaneId, record: &Record) -> Result<(), ExportError> {
         // The reader gives every record a row of its table.
         let Some(place) = self.places.get(record.source.0 as usize) else { return Ok(()) };
-        let class = place.class;
+        let (class, policy) = (place.class, place.policy.clone());
         let (group, track) = (class_track(lane, class), source_track(lane, place.row));
         if !self.known.contains(&track) {
             let name = place.name.clone();
@@ -222,9 +243,15 @@ impl<'a, W: Write> Export<'a, W> {
             self.track(track, Some(group), &name, place_rank(track))?;
         }
         let in_detour = record.flags.contains(RecordFlags::IN_DETOUR);
-        let annotations = [(NET, record.net_ns), (COST, record.cost_ns)];
-        let shown = if in_detour { &annotations[..] } else { &annotations[..1] };
-        self.slice(track, name_of(record), class, record.start_ns, record.gross_ns, shown)
+        let mut shown = vec![Beside::Number(NET, record.net_ns)];
+        if in_detour {
+            shown.push(Beside::Number(COST, record.cost_ns));
+        }
+        shown.extend(policy.as_deref().map(|policy| Beside::Text(POLICY, policy)));
+        if record.flags.contains(RecordFlags::REPEATED) {
+            shown.push(Beside::Number(REPEATED, 1));
+        }
+        self.slice(track, name_of(record), class, record.start_ns, record.gross_ns, &shown)
     }
 
     /// Describes a track, once.
@@ -258,17 +285,23 @@ impl<'a, W: Write> Export<'a, W> {
         class: Class,
         start_ns: u64,
         len_ns: u64,
-        annotations: &[(u64, u64)],
+        annotations: &[Beside<'_>],
     ) -> Result<(), ExportError> {
         // Entry seen, end not: a moment, not a slice.
         let kind = if len_ns == 0 { INSTANT } else { SLICE_BEGIN };
         self.event(start_ns, kind, track, |event| {
             event.number(field::EVENT_NAME_ID, name);
             event.number(field::EVENT_CATEGORY_ID, category(class));
-            for &(name, value) in annotations {
-                event.message(field::EVENT_ANNOTATION, |annotation| {
-                    annotation.number(field::ANNOTATION_NAME_ID, name);
-                    annotation.number(field::ANNOTATION_NUMBER, value);
+            for &beside in annotations {
+                event.message(field::EVENT_ANNOTATION, |annotation| match beside {
+                    Beside::Number(name, value) => {
+                        annotation.number(field::ANNOTATION_NAME_ID, name);
+                        annotation.number(field::ANNOTATION_NUMBER, value);
+                    }
+                    Beside::Text(name, text) => {
+                        annotation.number(field::ANNOTATION_NAME_ID, name);
+                        annotation.text(field::ANNOTATION_TEXT, text);
+                    }
                 });
             }
         })?;

@@ -4,7 +4,7 @@ use std::io::{Read, Seek, Write};
 
 use super::ExportError;
 use super::lanes::{self, Detours, Union};
-use crate::model::{LaneId, Source};
+use crate::model::{LaneId, RecordFlags, Source, Wait};
 use crate::reader::{Blocks, Reader};
 
 type Rows = Result<u64, ExportError>;
@@ -41,7 +41,8 @@ pub(super) fn netgauge<R: Read + Seek>(
         }
         let (from, to) = lanes::span(reader, lane);
         let span = (to - from) as f64;
-        let pct = if span > 0.0 { 100.0 * lost / span } else { 0.0 };
+        let base = lanes::wanted(reader, lane).map_or(span, |wanted| (wanted as f64).max(lost));
+        let pct = if base > 0.0 { 100.0 * lost / base } else { 0.0 };
         writeln!(out, "# CPU overhead due to noise: {pct:.2}%")?;
         writeln!(out, "# Measurement period: {:.9} s", span / 1e9)?;
     }
@@ -74,14 +75,15 @@ pub(super) fn csv<R: Read + Seek>(
     lane: Option<LaneId>,
     out: &mut impl Write,
 ) -> Rows {
-    writeln!(out, "lane,start_ns,length_ns,outside_ns,records")?;
+    writeln!(out, "lane,start_ns,length_ns,outside_ns,records,wait")?;
     let mut rows = 0;
     for block in blocks(reader, lane) {
         let block = block?;
         let name = lane_cell(reader, block.lane);
         for d in &block.detours {
             let (start, length, outside) = (d.start_ns, d.len_ns, d.outside_ns);
-            writeln!(out, "{name},{start},{length},{outside},{}", d.records)?;
+            let wait = d.wait.name();
+            writeln!(out, "{name},{start},{length},{outside},{},{wait}", d.records)?;
             rows += 1;
         }
     }
@@ -93,17 +95,23 @@ pub(super) fn records_csv<R: Read + Seek>(
     lane: Option<LaneId>,
     out: &mut impl Write,
 ) -> Rows {
-    writeln!(out, "lane,start_ns,gross_ns,net_ns,cost_ns,cpu,depth,flags,class,name,unit,detail")?;
+    writeln!(
+        out,
+        "lane,start_ns,gross_ns,net_ns,cost_ns,cpu,depth,flags,class,name,unit,detail,policy,\
+         repeated,wait"
+    )?;
     let sources: Vec<String> = reader.sources().iter().map(source_cells).collect();
     let mut rows = 0;
     for block in blocks(reader, lane) {
         let block = block?;
         let name = lane_cell(reader, block.lane);
-        for r in &block.records {
-            let source = sources.get(r.source.0 as usize).map_or(",,,", String::as_str);
+        for (r, detour) in block.records_with_detours() {
+            let source = sources.get(r.source.0 as usize).map_or(",,,,", String::as_str);
+            let repeated = r.flags.contains(RecordFlags::REPEATED);
+            let wait = detour.map_or(Wait::None, |detour| detour.wait).name();
             writeln!(
                 out,
-                "{name},{},{},{},{},{},{},{},{source}",
+                "{name},{},{},{},{},{},{},{},{source},{repeated},{wait}",
                 r.start_ns, r.gross_ns, r.net_ns, r.cost_ns, r.cpu, r.depth, r.flags.0
             )?;
             rows += 1;
@@ -158,7 +166,9 @@ fn source_cells(source: &Source) -> String {
     let unit = source.unit.as_deref().unwrap_or_default();
     let detail = source.detail.as_deref().unwrap_or_default();
     let class = source.class.name();
-    format!("{class},{},{},{}", quoted(&source.name), quoted(unit), quoted(detail))
+    let policy = source.policy.as_deref().unwrap_or_default();
+    let [name, unit, detail, policy] = [&source.name, unit, detail, policy].map(quoted);
+    format!("{class},{name},{unit},{detail},{policy}")
 }
 
 /// A lane's name as a CSV cell.

@@ -15,7 +15,7 @@ use std::io::{Read, Seek, Write};
 use self::column::{Column, Kind, Shape};
 use self::file::File;
 use super::{ExportError, lanes};
-use crate::model::{Block, Class, Detour, Lane, LaneId, Record, RecordFlags};
+use crate::model::{Block, Class, Detour, Lane, LaneId, Record, RecordFlags, Wait};
 use crate::reader::Reader;
 
 /// Rows that are gathered before they are written: some 20 MiB.
@@ -29,7 +29,7 @@ const fn optional(name: &'static str, kind: Kind) -> Shape {
     Shape { name, kind, optional: true }
 }
 
-static SHAPES: [Shape; 18] = [
+static SHAPES: [Shape; 21] = [
     shape("lane", Kind::Text),
     optional("cpu", Kind::I32),
     // Counted within the lane.
@@ -49,6 +49,11 @@ static SHAPES: [Shape; 18] = [
     shape("point", Kind::Bool),
     shape("cut_short", Kind::Bool),
     shape("baseline", Kind::Bool),
+    // The same interruption stands on another lane already: count it once.
+    shape("repeated", Kind::Bool),
+    // Of the detour: why a thread waited for a CPU.
+    optional("wait", Kind::Text),
+    optional("policy", Kind::Text),
 ];
 
 pub(super) fn parquet<R: Read + Seek>(
@@ -86,6 +91,7 @@ struct Named {
     name: u32,
     unit: Option<u32>,
     detail: Option<u32>,
+    policy: Option<u32>,
 }
 
 /// The detour a row is part of.
@@ -121,11 +127,12 @@ impl<'a, W: Write> Table<'a, W> {
             name: number("name", &source.name),
             unit: source.unit.as_ref().map(|unit| number("unit", unit)),
             detail: source.detail.as_ref().map(|detail| number("detail", detail)),
+            policy: source.policy.as_ref().map(|policy| number("policy", policy)),
         });
         let sources = sources.collect();
         let outside = Class::OutsideKernel.name();
         let (class, name) = (number("class", outside), number("name", outside));
-        let outside = Named { class, name, unit: None, detail: None };
+        let outside = Named { class, name, unit: None, detail: None, policy: None };
         let detours = HashMap::new();
         Table { file, columns, sources, outside, detours, rows: 0, total: 0 }
     }
@@ -208,11 +215,15 @@ impl<'a, W: Write> Table<'a, W> {
             RecordFlags::POINT,
             RecordFlags::CUT_SHORT,
             RecordFlags::BASELINE,
+            RecordFlags::REPEATED,
         ] {
             if let Some(Column::Bool(values)) = next() {
                 values.push(flags.contains(flag));
             }
         }
+        let wait = within.map(|within| within.detour.wait).filter(|wait| *wait != Wait::None);
+        text(next(), wait.map_or(TextCell::Missing, |wait| TextCell::New(wait.name())));
+        text(next(), source.policy.map_or(TextCell::Missing, TextCell::Known));
         self.rows += 1;
         self.total += 1;
         if self.rows == ROWS_PER_GROUP {

@@ -1,0 +1,165 @@
+//! The threads of a recorded program: how long each ran, how long it wanted to, what it waited for,
+//! and which sources are the program itself.
+//!
+//! In: the blocks of its lanes. Out: [`ThreadFacts`]. Two rules are settled here, for the report, the
+//! page, comparisons and simulations alike:
+//!
+//! - **The base of every percentage** of a program is the time its threads wanted to run: on a CPU, or
+//!   kept from one. A thread that sleeps wants nothing and dilutes nothing.
+//! - **Who lends ranks its noise**: threads that wanted to run for at least half as long as the one that
+//!   wanted to most ([`lend_noise`]). Most programs have helpers that come and go, and threads that
+//!   sleep nearly all the time; a rank on one of those would meet no noise at all.
+
+pub(crate) mod competition;
+pub(crate) mod events;
+mod walk;
+
+use std::collections::{BTreeMap, HashSet};
+
+use trace::{Block, Class, Lane, LaneTotals, RecordFlags, Source};
+
+use crate::Contents;
+use crate::lanes;
+use competition::Competition;
+pub(crate) use walk::{WaitSum, Walk};
+
+/// Part of the longest wanted time from which on a thread lends ranks its noise.
+const ENOUGH: f64 = 0.5;
+
+/// Follows the threads of a program through its blocks.
+#[derive(Default)]
+pub struct Threads {
+    pub(crate) lanes: BTreeMap<u32, Walk>,
+    /// Sources that time slices of the program's own threads belong to.
+    own: HashSet<u32>,
+    pub(crate) competition: Option<Competition>,
+}
+
+impl Threads {
+    #[must_use]
+    pub fn new() -> Threads {
+        Threads::default()
+    }
+
+    /// One that also looks for competition of the program with itself.
+    pub(crate) fn with_competition() -> Threads {
+        Threads { competition: Some(Competition::default()), ..Threads::default() }
+    }
+
+    pub fn add(&mut self, block: &Block) {
+        let next = self.lanes.len();
+        let walk = self.lanes.entry(block.lane.0).or_insert_with(|| Walk::new(next));
+        walk.add(block, self.competition.as_mut());
+        let slices = block.records.iter().filter(|r| r.flags.contains(RecordFlags::BASELINE));
+        self.own.extend(slices.map(|slice| slice.source.0));
+    }
+
+    /// What is known when all blocks have been added.
+    #[must_use]
+    pub fn finish(&self, contents: &Contents<'_>) -> ThreadFacts {
+        // Recordings made by hand or by other tools have no time slices at all.
+        let slices_known = self.lanes.values().any(Walk::has_run);
+        let none = Walk::new(0);
+        let totals = lanes::totals(contents);
+        let lanes = (0u32..).zip(contents.lanes).zip(totals);
+        let times = lanes.map(|((id, lane), totals)| {
+            let walk = self.lanes.get(&id).unwrap_or(&none);
+            match lane {
+                Lane::Cpu { .. } => None,
+                Lane::Thread { .. } => wanted(walk, totals, slices_known),
+            }
+        });
+        ThreadFacts { times: times.collect(), program: self.program(contents) }
+    }
+
+    /// For each source, whether it is the program itself: one whose slices stand on its lanes, or whose
+    /// process or thread is one of them. Its page faults are those of the same name and unit.
+    fn program(&self, contents: &Contents<'_>) -> Vec<bool> {
+        let mut numbers: HashSet<u32> = HashSet::new();
+        for lane in contents.lanes {
+            if let Lane::Thread { pid, tid, .. } = lane {
+                numbers.extend([*pid, *tid]);
+            }
+        }
+        if numbers.is_empty() {
+            return vec![false; contents.sources.len()];
+        }
+        let runs = |source: &Source| matches!(source.class, Class::Thread | Class::Kthread);
+        let mut threads: HashSet<(&str, Option<&str>)> = HashSet::new();
+        for (id, source) in (0u32..).zip(contents.sources) {
+            let listed = || source.pids.iter().any(|pid| numbers.contains(pid));
+            if runs(source) && !source.own && (self.own.contains(&id) || listed()) {
+                threads.insert((&source.name, source.unit.as_deref()));
+            }
+        }
+        let belongs = |source: &Source| {
+            let listed = || source.pids.iter().any(|pid| numbers.contains(pid));
+            let known = || threads.contains(&(source.name.as_str(), source.unit.as_deref()));
+            match source.class {
+                _ if source.own => false,
+                Class::Thread | Class::Kthread => known(),
+                Class::PageFault => listed() || known(),
+                _ => false,
+            }
+        };
+        contents.sources.iter().map(belongs).collect()
+    }
+}
+
+/// How long a thread ran and wanted to; None where the recording does not say.
+fn wanted(walk: &Walk, totals: Option<&LaneTotals>, slices_known: bool) -> Option<ThreadTime> {
+    let recorded = totals.and_then(|totals| Some((totals.run_ns?, totals.wait_ns?)));
+    if recorded.is_none() && !slices_known {
+        return None;
+    }
+    let (run_ns, wait_ns, slept_ns) = match recorded {
+        // The recorder also knows of waits that are too short to be detours.
+        Some((run_ns, wait_ns)) => (run_ns, wait_ns.max(walk.waited_ns()), walk.slept_ns()),
+        None if walk.waited_ns() > 0 => (walk.run_ns(), walk.waited_ns(), walk.slept_ns()),
+        // An older recording, which does not mark waits.
+        None => (walk.run_ns(), walk.slept_ns(), 0),
+    };
+    let wanted_ns = run_ns.saturating_add(wait_ns).saturating_add(slept_ns);
+    // What was lost was wanted, even if records of time slices were.
+    let wanted_ns = wanted_ns.max(walk.lost_ns());
+    Some(ThreadTime { run_ns, wait_ns, wanted_ns })
+}
+
+/// How a thread spent its time, as far as it wanted to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// On a CPU, interruptions included.
+    pub run_ns: u64,
+    /// Runnable, but not running.
+    pub wait_ns: u64,
+    /// Both together, and what it slept in page faults.
+    pub wanted_ns: u64,
+}
+
+/// What is known about the threads of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadFacts {
+    /// By lane. None for CPUs, and where the recording does not say.
+    pub times: Vec<Option<ThreadTime>>,
+    /// By source: whether it is the program itself.
+    pub program: Vec<bool>,
+}
+
+impl ThreadFacts {
+    /// What percentages of a lane are percentages of, where the recording says.
+    #[must_use]
+    pub fn wanted_ns(&self, lane: usize) -> Option<u64> {
+        self.times.get(lane).copied().flatten().map(|time| time.wanted_ns)
+    }
+}
+
+/// For each lane, whether ranks are to meet its noise. `base_ns` is how long each wanted to run, or was
+/// watched where that is not known. CPUs were there all the time.
+#[must_use]
+pub fn lend_noise(lanes: &[Lane], base_ns: &[u64]) -> Vec<bool> {
+    let most = base_ns.iter().copied().max().unwrap_or(0);
+    let enough = ENOUGH * most as f64;
+    let base = |index: usize| base_ns.get(index).copied().unwrap_or(0) as f64;
+    let lanes = lanes.iter().enumerate();
+    lanes.map(|(index, lane)| matches!(lane, Lane::Cpu { .. }) || base(index) >= enough).collect()
+}

@@ -1,0 +1,272 @@
+//! Recordings of programs built by hand: what counts once, what percentages are percentages of, and
+//! what belongs to the program.
+
+use std::convert::Infallible;
+
+use analysis::{Contents, Summary, summarise};
+use trace::{
+    Block, Class, Detour, Lane, LaneId, LaneTotals, Manifest, Mode, Record, RecordFlags, Source,
+    SourceId, Trailer, Wait,
+};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+const SPINNER: u32 = 0;
+const TICK: u32 = 1;
+const DAEMON: u32 = 2;
+const FAULT: u32 = 3;
+
+fn source(class: Class, name: &str, policy: Option<&str>) -> Source {
+    Source {
+        class,
+        name: name.into(),
+        unit: None,
+        detail: None,
+        pids: Vec::new(),
+        own: false,
+        policy: policy.map(Into::into),
+    }
+}
+
+/// The recorder learnt no process numbers: the program had exited.
+fn sources() -> Vec<Source> {
+    vec![
+        source(Class::Thread, "spin", None),
+        source(Class::Timer, "tick", None),
+        source(Class::Thread, "daemon", Some("SCHED_FIFO 60")),
+        source(Class::PageFault, "spin", None),
+    ]
+}
+
+fn record(source: u32, cpu: u16, (start_ns, len): (u64, u64), flags: RecordFlags) -> Record {
+    Record {
+        start_ns,
+        gross_ns: len,
+        net_ns: len,
+        cost_ns: len,
+        source: SourceId(source),
+        cpu,
+        depth: 0,
+        flags,
+    }
+}
+
+fn slice(block: &mut Block, source: u32, cpu: u16, span: (u64, u64)) {
+    block.records.push(record(source, cpu, span, RecordFlags::BASELINE));
+}
+
+fn wait(block: &mut Block, by: u32, cpu: u16, span: (u64, u64), kind: Wait) {
+    block.detours.push(Detour {
+        start_ns: span.0,
+        len_ns: span.1,
+        outside_ns: 0,
+        records: 1,
+        wait: kind,
+    });
+    block.records.push(record(by, cpu, span, RecordFlags::IN_DETOUR));
+}
+
+struct Program {
+    lanes: Vec<Lane>,
+    totals: Vec<LaneTotals>,
+    blocks: Vec<Block>,
+}
+
+impl Program {
+    fn of(threads: u32, watched_ns: u64) -> Program {
+        let thread = |tid| Lane::Thread { pid: 100, tid: 100 + tid, name: "spin".into() };
+        let totals = |lane| LaneTotals { lane, to_ns: watched_ns, ..LaneTotals::default() };
+        Program {
+            lanes: (0..threads).map(thread).collect(),
+            totals: (0..threads).map(totals).collect(),
+            blocks: (0..threads).map(|lane| Block::new(LaneId(lane))).collect(),
+        }
+    }
+
+    fn summary(self) -> Summary {
+        let manifest = Manifest { mode: Mode::Program, ..Manifest::default() };
+        let trailer = Trailer { lanes: self.totals, ..Trailer::default() };
+        let contents = Contents {
+            manifest: &manifest,
+            sources: &sources(),
+            lanes: &self.lanes,
+            trailer: Some(&trailer),
+            truncated: None,
+        };
+        let Ok(summary) = summarise(&contents, self.blocks.into_iter().map(Ok::<_, Infallible>));
+        summary
+    }
+}
+
+/// 250 ticks a second on one CPU, each of which hits every one of these threads: one runs, and the
+/// others wait.
+fn ticks(threads: u32, marked: bool) -> Program {
+    let mut program = Program::of(threads, SECOND);
+    for (lane, block) in program.blocks.iter_mut().enumerate() {
+        for tick in 0..250 {
+            let flags = match marked && (tick as usize + lane) % threads as usize != 0 {
+                true => RecordFlags::IN_DETOUR.with(RecordFlags::REPEATED),
+                false => RecordFlags::IN_DETOUR,
+            };
+            let span = (tick * 4 * MS, 5_000);
+            let (start_ns, len_ns) = span;
+            block.detours.push(Detour { start_ns, len_ns, records: 1, ..Detour::default() });
+            block.records.push(record(TICK, 1, span, flags));
+        }
+    }
+    program
+}
+
+#[test]
+fn an_interrupt_that_hits_many_threads_is_one_event() {
+    for marked in [true, false] {
+        for threads in [1, 4, 16] {
+            let summary = ticks(threads, marked).summary();
+            let tick = &summary.sources[0];
+            let hits = 250 * u64::from(threads);
+            assert_eq!((tick.count, tick.hits), (250, hits), "{threads} threads, {marked}");
+            assert!((tick.rate_hz - 250.0).abs() < 2.0, "{}", tick.rate_hz);
+            // What threads lost, they lost each.
+            assert_eq!(tick.cost_ns_total, hits * 5_000);
+            let period = tick.period_ns;
+            assert!(period.is_some_and(|ns| ns.abs_diff(4 * MS) < 10_000), "{period:?}");
+            assert_eq!(tick.per_cpu.iter().map(|part| part.count).sum::<u64>(), 250);
+            assert_eq!(tick.per_lane.iter().map(|part| part.hits).sum::<u64>(), hits);
+        }
+    }
+}
+
+/// A thread that shares its CPU with a daemon, half and half, and sleepers that run for a moment.
+fn one_busy_thread(sleepers: u32, known: bool) -> Program {
+    let mut program = Program::of(1 + sleepers, SECOND);
+    for turn in 0..125 {
+        let from = turn * 8 * MS;
+        let busy = &mut program.blocks[0];
+        wait(busy, DAEMON, 0, (from, 4 * MS), Wait::Preempted);
+        slice(busy, SPINNER, 0, (from + 4 * MS, 4 * MS));
+    }
+    for block in &mut program.blocks[1..] {
+        slice(block, SPINNER, 1, (300 * MS, MS));
+    }
+    if known {
+        let times = [(500 * MS, 500 * MS)].into_iter().chain(vec![(MS, 0); sleepers as usize]);
+        for (totals, (run, waited)) in program.totals.iter_mut().zip(times) {
+            (totals.run_ns, totals.wait_ns) = (Some(run), Some(waited));
+        }
+    }
+    program
+}
+
+#[test]
+fn sleepers_dilute_nothing() {
+    for known in [true, false] {
+        let summary = one_busy_thread(7, known).summary();
+        assert!((summary.threads[0].lost_pct - 50.0).abs() < 0.1, "{:?}", summary.threads[0]);
+        // 500 of 1007 ms: sleepers count for the moment that they ran.
+        assert!((summary.noise_pct - 100.0 * 500.0 / 1007.0).abs() < 0.1, "{}", summary.noise_pct);
+        assert_eq!(summary.wanted_ns_total, Some(1_007 * MS));
+        let lend: Vec<bool> = summary.threads.iter().map(|thread| thread.lends_noise).collect();
+        assert_eq!(lend, [&[true][..], &[false; 7]].concat());
+    }
+}
+
+#[test]
+fn waits_of_older_recordings_are_what_lies_between_slices() {
+    let mut program = one_busy_thread(1, false);
+    for detour in program.blocks.iter_mut().flat_map(|block| &mut block.detours) {
+        detour.wait = Wait::None;
+    }
+    // Interruptions inside a slice are part of the run time.
+    let (start_ns, len_ns) = (5 * MS, 10_000);
+    program.blocks[0]
+        .detours
+        .insert(1, Detour { start_ns, len_ns, records: 1, ..Detour::default() });
+    program.blocks[0]
+        .records
+        .insert(1, record(TICK, 0, (start_ns, len_ns), RecordFlags::IN_DETOUR));
+    let summary = program.summary();
+    let busy = &summary.threads[0];
+    assert_eq!((busy.run_ns, busy.wait_ns), (Some(500 * MS), Some(500 * MS)));
+    assert!((busy.lost_pct - 50.0).abs() < 0.1, "{busy:?}");
+    assert!(summary.waits.is_empty());
+}
+
+#[test]
+fn without_time_slices_percentages_are_of_the_watched_time() {
+    let mut program = one_busy_thread(1, false);
+    for block in &mut program.blocks {
+        block.records.retain(|record| !record.flags.contains(RecordFlags::BASELINE));
+    }
+    let summary = program.summary();
+    assert_eq!(summary.wanted_ns_total, None);
+    assert!((summary.noise_pct - 25.0).abs() < 0.1, "{}", summary.noise_pct);
+}
+
+#[test]
+fn kinds_of_waits_and_policies_are_told() {
+    let mut program = one_busy_thread(0, true);
+    let block = &mut program.blocks[0];
+    let at = SECOND + 100;
+    // Woken, then moved before it ran: one wake-up of 3 ms.
+    wait(block, DAEMON, 0, (at, 2 * MS), Wait::Woken);
+    wait(block, DAEMON, 1, (at + 2 * MS, MS), Wait::Migrated);
+    slice(block, SPINNER, 1, (at + 3 * MS, MS));
+    wait(block, DAEMON, 1, (at + 9 * MS, MS), Wait::Woken);
+    slice(block, SPINNER, 1, (at + 10 * MS, MS));
+    let summary = program.summary();
+    let kinds: Vec<(Wait, u64, u64)> =
+        summary.waits.iter().map(|row| (row.kind, row.count, row.wait_ns_total)).collect();
+    let wanted =
+        [(Wait::Preempted, 125, 500 * MS), (Wait::Woken, 2, 3 * MS), (Wait::Migrated, 1, MS)];
+    assert_eq!(kinds, wanted);
+    let thread = &summary.threads[0];
+    assert_eq!(thread.waits.len(), 3);
+    let latency = thread.wakeup_latency.expect("it was woken");
+    assert_eq!((latency.count, latency.ns_max), (2, 3 * MS));
+    assert!(latency.ns_p50.abs_diff(MS) < MS / 500, "{latency:?}");
+    assert_eq!(summary.wakeup_latency, thread.wakeup_latency);
+    let daemon = summary.sources.iter().find(|row| row.name == "daemon").expect("it took time");
+    assert_eq!(daemon.policy.as_deref(), Some("SCHED_FIFO 60"));
+}
+
+/// Three threads take turns on two CPUs.
+fn three_for_two() -> Program {
+    let mut program = Program::of(3, SECOND);
+    for turn in 0..250u64 {
+        let span = (turn * 4 * MS, 4 * MS);
+        let waits = (turn % 3) as usize;
+        let mut cpu = 0;
+        for lane in 0..3 {
+            if lane == waits {
+                wait(&mut program.blocks[lane], SPINNER, 0, span, Wait::Preempted);
+            } else {
+                slice(&mut program.blocks[lane], SPINNER, cpu, span);
+                cpu += 1;
+            }
+        }
+    }
+    let (start_ns, len_ns) = (1, 2_000);
+    program.blocks[1]
+        .detours
+        .insert(0, Detour { start_ns, len_ns, records: 1, ..Detour::default() });
+    program.blocks[1].records.insert(0, record(FAULT, 0, (1, 2_000), RecordFlags::IN_DETOUR));
+    program
+}
+
+#[test]
+fn a_program_is_known_by_its_lanes_and_its_competition_with_itself_is_found() {
+    let summary = three_for_two().summary();
+    for row in &summary.sources {
+        assert!(row.program, "{row:?}");
+    }
+    let found = summary.self_competition.expect("they wait for each other");
+    assert!((found.runnable_threads - 3.0).abs() < 0.05, "{found:?}");
+    assert_eq!(found.cpus, 2);
+    assert_eq!(found.wait_ns_total, SECOND);
+    assert!((found.wanted_pct - 100.0 / 3.0).abs() < 0.1, "{found:?}");
+    assert_eq!(found.contested_cpus, [0]);
+
+    let other = one_busy_thread(0, true).summary();
+    assert_eq!(other.self_competition, None);
+    assert!(other.sources.iter().all(|row| !row.program));
+}
