@@ -1,16 +1,27 @@
-//! Page faults: touches pages of a fresh mapping one by one, gives them back, and starts again.
+//! Page faults: touches pages of a fresh mapping one by one, gives them back, and starts again; or pages
+//! of a file that are no longer in the page cache.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::File,
+    io::{Seek, SeekFrom},
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::{
+    fs::{Advice as FileAdvice, fadvise},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous},
+};
 use serde_json::json;
 
 use crate::os;
 
 const PAGES: usize = 1024;
+/// Pages of a file that are read in turn.
+const FILE_PAGES: u64 = 256;
 
 pub(crate) fn run(cpu: u32, seconds: f64, burst: u64) -> Result<()> {
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     os::pin(cpu)?;
     let page = rustix::param::page_size();
     let bytes = PAGES * page;
@@ -31,7 +42,7 @@ pub(crate) fn run(cpu: u32, seconds: f64, burst: u64) -> Result<()> {
     }
     std::thread::sleep(Duration::from_millis(10));
     os::name("pfgen");
-    let before = minor_faults();
+    let (before, _) = faults();
     let start = Instant::now();
     let mut touched = 0u64;
     while start.elapsed().as_secs_f64() < seconds {
@@ -47,7 +58,7 @@ pub(crate) fn run(cpu: u32, seconds: f64, burst: u64) -> Result<()> {
         unsafe { madvise(area, bytes, Advice::LinuxDontNeed)? };
     }
     let taken = start.elapsed().as_secs_f64();
-    let faults = minor_faults() - before;
+    let faults = faults().0 - before;
     // A slice bears the name its thread has when it leaves the CPU.
     std::thread::sleep(Duration::from_millis(2));
     os::name("loadgen-end");
@@ -55,13 +66,62 @@ pub(crate) fn run(cpu: u32, seconds: f64, burst: u64) -> Result<()> {
     Ok(())
 }
 
-/// As the kernel counts them.
-fn minor_faults() -> u64 {
+/// Reads the first pages of a file through a mapping, each from storage.
+pub(crate) fn run_on_file(cpu: u32, seconds: f64, path: &Path) -> Result<()> {
+    os::pin(cpu)?;
+    let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let page = rustix::param::page_size();
+    // A block device says its size only where it ends.
+    let pages = (file.seek(SeekFrom::End(0))? / page as u64).min(FILE_PAGES) as usize;
+    ensure!(pages > 0, "{} is shorter than a page", path.display());
+    let bytes = pages * page;
+    // SAFETY: a fresh mapping of `bytes` bytes that lives until the process ends.
+    let area =
+        unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, &file, 0)? };
+    // No read-ahead: it would spare the next page its fault.
+    // SAFETY: the whole mapping, and nobody else's.
+    unsafe { madvise(area, bytes, Advice::Random)? };
+    std::thread::sleep(Duration::from_millis(10));
+    os::name("pfgen");
+    let (minor_before, major_before) = faults();
+    let start = Instant::now();
+    let mut touched = 0u64;
+    while start.elapsed().as_secs_f64() < seconds {
+        // Mapped pages stay in the cache, so the mapping lets go of them first.
+        // SAFETY: the whole mapping; its contents are the file's.
+        unsafe { madvise(area, bytes, Advice::LinuxDontNeed)? };
+        fadvise(&file, 0, None, FileAdvice::DontNeed)?;
+        for index in 0..pages {
+            // SAFETY: inside the mapping, which is as long as the file is.
+            let byte = unsafe { area.cast::<u8>().add(index * page).read_volatile() };
+            std::hint::black_box(byte);
+            touched += 1;
+        }
+    }
+    let taken = start.elapsed().as_secs_f64();
+    let (minor, major) = faults();
+    // A slice bears the name its thread has when it leaves the CPU.
+    std::thread::sleep(Duration::from_millis(2));
+    os::name("loadgen-end");
+    println!(
+        "{}",
+        json!({
+            "faults": minor - minor_before,
+            "major_faults": major - major_before,
+            "touched": touched,
+            "seconds": taken,
+        })
+    );
+    Ok(())
+}
+
+/// Minor and major faults of this thread, as the kernel counts them.
+fn faults() -> (u64, u64) {
     // SAFETY: a valid pointer to a value of the right type.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
         usage
     };
-    usage.ru_minflt as u64
+    (usage.ru_minflt as u64, usage.ru_majflt as u64)
 }

@@ -1,7 +1,17 @@
 //! Interrupts from CPU to CPU: reading a perf counter that lives on another CPU makes the kernel ask
-//! that CPU, one interrupt per reading.
+//! that CPU, one interrupt per reading. A memory barrier for all threads of a process interrupts all
+//! CPUs they run on, by one mask.
 
-use std::{fs::File, io::Read, os::fd::FromRawFd, time::Duration};
+use std::{
+    fs::File,
+    io::Read,
+    os::fd::FromRawFd,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -46,6 +56,58 @@ pub(crate) fn run(from: u32, to: u32, count: u64, pause_us: u64) -> Result<()> {
         if pause_us > 0 {
             os::spin(Duration::from_micros(pause_us));
         }
+    }
+    println!("{}", json!({ "sent": count }));
+    Ok(())
+}
+
+/// Keeps a thread running on each CPU, so that barriers reach all of them.
+pub(crate) fn run_on_several(from: u32, to: &[u32], count: u64, pause_us: u64) -> Result<()> {
+    if to.contains(&from) {
+        bail!("--from must differ from --to and --and");
+    }
+    let (stop, running) = (AtomicBool::new(false), Barrier::new(to.len() + 1));
+    std::thread::scope(|scope| {
+        let on = |cpu: u32| {
+            let (stop, running) = (&stop, &running);
+            scope.spawn(move || {
+                let pinned = os::pin(cpu);
+                running.wait();
+                while pinned.is_ok() && !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                pinned
+            })
+        };
+        let threads: Vec<_> = to.iter().map(|&cpu| on(cpu)).collect();
+        running.wait();
+        let sent = send_to_all(from, count, pause_us);
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            match thread.join() {
+                Ok(pinned) => pinned?,
+                Err(_) => bail!("a thread that was to be interrupted broke"),
+            }
+        }
+        sent
+    })
+}
+
+fn send_to_all(from: u32, count: u64, pause_us: u64) -> Result<()> {
+    let barrier = |command: i32| {
+        // SAFETY: takes two numbers, touches no memory of ours.
+        let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0) };
+        if result < 0 {
+            bail!("membarrier: {}", std::io::Error::last_os_error());
+        }
+        Ok(())
+    };
+    os::pin(from)?;
+    barrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)?;
+    os::name("ipigen");
+    for _ in 0..count {
+        barrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)?;
+        os::spin(Duration::from_micros(pause_us));
     }
     println!("{}", json!({ "sent": count }));
     Ok(())

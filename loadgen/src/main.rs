@@ -60,7 +60,7 @@ mod linux {
             #[arg(long)]
             log: Option<PathBuf>,
         },
-        /// Touch fresh pages
+        /// Touch fresh pages, or with --file pages that have to be read from storage
         Faults {
             #[arg(long)]
             cpu: u32,
@@ -69,6 +69,10 @@ mod linux {
             /// Pages touched before pausing; 0 never pauses
             #[arg(long, default_value_t = 0)]
             burst: u64,
+            /// Map this file or block device and drop it from the page cache again and again, so that
+            /// every page touched is a major fault
+            #[arg(long, conflicts_with = "burst")]
+            file: Option<PathBuf>,
         },
         /// Start short tasks, each with a name of its own
         Forks {
@@ -90,6 +94,9 @@ mod linux {
             count: u64,
             #[arg(long, default_value_t = 100)]
             pause_us: u64,
+            /// Send each one to this CPU as well, by a mask of both
+            #[arg(long)]
+            and: Option<u32>,
         },
         /// Send packets to oneself
         Net {
@@ -132,9 +139,17 @@ mod linux {
                     (Duration::from_micros(period_us), Duration::from_micros(burn_us));
                 daemon::run(cpu, seconds, period, burn, &name, log.as_deref())
             }
-            Load::Faults { cpu, seconds, burst } => faults::run(cpu, seconds, burst),
+            Load::Faults { cpu, seconds, file: Some(file), .. } => {
+                faults::run_on_file(cpu, seconds, &file)
+            }
+            Load::Faults { cpu, seconds, burst, file: None } => faults::run(cpu, seconds, burst),
             Load::Forks { cpu, seconds, names } => forks::run(cpu, seconds, names),
-            Load::Ipi { from, to, count, pause_us } => ipi::run(from, to, count, pause_us),
+            Load::Ipi { from, to, count, pause_us, and: None } => {
+                ipi::run(from, to, count, pause_us)
+            }
+            Load::Ipi { from, to, count, pause_us, and: Some(and) } => {
+                ipi::run_on_several(from, &[to, and], count, pause_us)
+            }
             Load::Net { cpu, seconds, pause_us } => net::run(cpu, seconds, pause_us),
             Load::Threads { cpus, threads, sleepers, seconds, name } => {
                 let time = Duration::from_secs_f64(seconds);

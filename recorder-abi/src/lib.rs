@@ -225,7 +225,8 @@ pub struct TaskSlot {
     pub fault_kind: u8,
     /// The work item has ended.
     pub work_done: u8,
-    pub spare: u16,
+    /// Set when the fault during which it went to sleep will be tried again; tells which page it was.
+    pub fault_retry: u16,
 }
 
 /// Who last sent this CPU an interrupt.

@@ -35,6 +35,8 @@ pub fn fault_kernel(ctx: RawTracePointContext) -> i32 {
 
 /// Bits of `handle_mm_fault`'s argument `flags`, and what x86 calls the same in its error codes.
 const FAULT_FLAG_WRITE: u32 = 1;
+/// The fault was handled before, and the kernel tries again after waiting.
+const FAULT_FLAG_TRIED: u32 = 0x20;
 const FAULT_FLAG_USER: u32 = 0x40;
 const ERROR_WRITE: u32 = 2;
 const ERROR_USER: u32 = 4;
@@ -50,7 +52,7 @@ pub fn fault_handle(ctx: FEntryContext) -> i32 {
     on_watched_cpu(hook::FAULT_HANDLE, |cpu| {
         let flags = ctx.arg::<u64>(2) as u32;
         // Without registers nobody faulted: the kernel looks at somebody's memory.
-        if ctx.arg::<u64>(3) == 0 || continues(cpu) {
+        if ctx.arg::<u64>(3) == 0 || continues(cpu, ctx.arg::<u64>(1)) {
             return;
         }
         let write = if flags & FAULT_FLAG_WRITE != 0 { ERROR_WRITE } else { 0 };
@@ -62,36 +64,64 @@ pub fn fault_handle(ctx: FEntryContext) -> i32 {
     })
 }
 
-/// Whether the fault that is open is to be tried again.
+/// Whether this call tries a fault again that has begun: one that is still open on the CPU, or one that
+/// slept, whose start is in the task's slot. A signal may end a fault before it is tried again, so the
+/// address has to be the same.
 #[inline(always)]
-fn continues(cpu: &mut Cpu) -> bool {
+fn continues(cpu: &mut Cpu, address: u64) -> bool {
     let depth = cpu.depth();
-    depth > 0
-        && (depth as usize) < MAX_DEPTH
-        && is_fault(cpu.frame(depth).kind)
-        && cpu.frame(depth).aux == RETRIED
+    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
+        return cpu.frame(depth).aux == retry_mark(address) as u32;
+    }
+    let tid = bpf_get_current_pid_tgid() as u32;
+    match task_slot(tid) {
+        Some(slot) if slot.tid == tid && slot.fault_start != 0 => {
+            slot.fault_retry == retry_mark(address)
+        }
+        _ => false,
+    }
 }
 
-/// In a fault's `aux`: it was not handled yet and will be tried again.
-const RETRIED: u32 = 1;
+/// Marks a fault, in a frame's `aux` or a task's slot, that was not handled and will be tried again:
+/// 15 bits of the page's number, and one that is always set.
+#[inline(always)]
+fn retry_mark(address: u64) -> u16 {
+    (address >> 11) as u16 | 1
+}
 
 /// The return of `handle_mm_fault`; its value stands behind the four arguments.
 #[fexit(function = "handle_mm_fault")]
 pub fn fault_handled(ctx: FExitContext) -> i32 {
     on_watched_cpu(hook::FAULT_END, |cpu| {
+        let flags = ctx.arg::<u64>(2) as u32;
         let result = ctx.arg::<u64>(4) as u32;
         if ctx.arg::<u64>(3) == 0 {
             return;
         }
         if result & VM_FAULT_RETRY != 0 {
-            let depth = cpu.depth();
-            if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
-                cpu.frame(depth).aux = RETRIED;
-            }
+            will_be_retried(cpu, retry_mark(ctx.arg::<u64>(1)));
             return;
         }
-        end(cpu, if result & VM_FAULT_MAJOR != 0 { flag::MAJOR } else { 0 });
+        // The kernel's own rule (`mm_account_fault`): the call that succeeds after I/O finds the page in
+        // memory, so its result no longer says that the fault was a major one.
+        let major = result & VM_FAULT_MAJOR != 0 || flags & FAULT_FLAG_TRIED != 0;
+        end(cpu, if major { flag::MAJOR } else { 0 });
     })
+}
+
+#[inline(always)]
+fn will_be_retried(cpu: &mut Cpu, mark: u16) {
+    let depth = cpu.depth();
+    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
+        cpu.frame(depth).aux = mark as u32;
+        return;
+    }
+    let tid = bpf_get_current_pid_tgid() as u32;
+    if let Some(slot) = task_slot(tid)
+        && slot.tid == tid
+    {
+        slot.fault_retry = mark;
+    }
 }
 
 #[inline(always)]
@@ -131,6 +161,7 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
         && slot.tid == tid
     {
         slot.fault_start = 0;
+        slot.fault_retry = 0;
     }
     push(cpu, kind, error, tid, 0, 0);
 }
@@ -185,5 +216,6 @@ fn end(cpu: &mut Cpu, flags: u8) {
         rest: 0,
     };
     slot.fault_start = 0;
+    slot.fault_retry = 0;
     cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags, depth + 1);
 }

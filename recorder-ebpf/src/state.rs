@@ -53,6 +53,9 @@ pub static TIMER_FUNCTION: Global<u32> = Global::new(0);
 pub static HRTIMER_FUNCTION: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static WORK_FUNC: Global<u32> = Global::new(0);
+/// 64-bit words of a `struct cpumask`: as many as the machine has possible CPUs.
+#[unsafe(no_mangle)]
+pub static MASK_WORDS: Global<u32> = Global::new(1);
 /// 1 where something tells when a page fault ends; elsewhere a fault is a point.
 #[unsafe(no_mangle)]
 pub static FAULT_BRACKET: Global<u32> = Global::new(0);
@@ -259,13 +262,19 @@ impl Cpu {
             return 0;
         }
         let Some(slot) = task_slot(tid) else { return tid };
-        if slot.tid != tid || slot.comm[0] == 0 {
+        if slot.tid != tid {
+            *slot = TaskSlot { tid, ..EMPTY_SLOT };
+        }
+        // What else is known of a task without a name stays: a kworker that has not left the CPU since
+        // the recording began has a function, and a task that was woken a waker.
+        if slot.comm[0] == 0 {
             let mut comm = [0u64; 2];
             // SAFETY: the buffer is as long as said. The wrapper returns bytes, whose unaligned copy
             // the compiler cannot lower.
             unsafe { bpf_get_current_comm(comm.as_mut_ptr().cast(), 16) };
             // The cgroup stays unknown, so the task's next switch announces it in full.
-            *slot = TaskSlot { tid, comm, cgroup: CGROUP_UNKNOWN, ..EMPTY_SLOT };
+            slot.comm = comm;
+            slot.cgroup = CGROUP_UNKNOWN;
             self.announce(Task {
                 comm,
                 cgroup: CGROUP_UNKNOWN,
@@ -294,7 +303,7 @@ pub const EMPTY_SLOT: TaskSlot = TaskSlot {
     fault_id: 0,
     fault_kind: 0,
     work_done: 0,
-    spare: 0,
+    fault_retry: 0,
 };
 
 #[inline(always)]

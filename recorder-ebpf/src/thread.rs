@@ -34,6 +34,9 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         if !cpu.emits() {
             cpu.set_depth(0);
             cpu.frame(0).start = 0;
+            // It runs, so it waits no more. A CPU that records may get it next, without a wake-up.
+            let next: *const u8 = ctx.arg(2);
+            forget_waker(unsafe { field(next, TASK_PID.load()) });
             return;
         }
         let prev: *const u8 = ctx.arg(1);
@@ -92,6 +95,15 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         frame.accounted = left;
         frame.start = now;
     })
+}
+
+#[inline(always)]
+fn forget_waker(tid: u32) {
+    if let Some(slot) = task_slot(tid)
+        && slot.tid == tid
+    {
+        slot.woken_at = 0;
+    }
 }
 
 /// When a task was woken; 0 when it was not, or when it has run since.
@@ -179,6 +191,7 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32) {
                 slot.fault_start = frame.start;
                 slot.fault_id = frame.id;
                 slot.fault_kind = frame.kind;
+                slot.fault_retry = frame.aux as u16;
             }
         } else {
             let (now, accounted) = cpu.stamp();

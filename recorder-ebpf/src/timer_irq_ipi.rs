@@ -11,7 +11,7 @@ use detour_abi::{MAX_DEPTH, Sender, flag, hook, kind};
 
 use crate::{
     stack::{pop, push, split},
-    state::{Cpu, IRQACTION_NEXT, SENDERS, field, now, on_watched_cpu},
+    state::{Cpu, IRQACTION_NEXT, MASK_WORDS, SENDERS, field, now, on_watched_cpu},
     thread::reconcile,
 };
 
@@ -50,14 +50,16 @@ pub fn vector_exit(ctx: RawTracePointContext) -> i32 {
 #[inline(always)]
 fn take_sender(cpu: u32) -> u32 {
     let Some(sender) = SENDERS.get_ptr_mut(cpu) else { return 0 };
-    // SAFETY: the element outlives the program; a torn sender is a wrong name, nothing worse.
-    let sender = unsafe { &mut *sender };
-    let origin = sender.origin;
+    // Raw accesses, not a reference: another CPU may write a sender at the same time. What is read then
+    // is a wrong name, nothing worse.
+    // SAFETY: the map's element is there as long as the program runs, and any bits are a sender.
+    let Sender { origin, at, .. } = unsafe { sender.read_volatile() };
     if origin == 0 {
         return 0;
     }
-    sender.origin = 0;
-    if now().wrapping_sub(sender.at) < SENDER_FRESH_NS { origin } else { 0 }
+    // SAFETY: as above.
+    unsafe { (&raw mut (*sender).origin).write_volatile(0) };
+    if now().wrapping_sub(at) < SENDER_FRESH_NS { origin } else { 0 }
 }
 
 /// The interrupts one CPU sends another: reschedule, call function (one and many).
@@ -79,6 +81,7 @@ pub fn irq_entry(ctx: BtfTracePointContext) -> i32 {
             0
         };
         cpu.state.irq_chain = chain;
+        // SAFETY: the tracepoint's own `struct irqaction`, and the offset of a field of it.
         cpu.state.irq_next = unsafe { field(action, IRQACTION_NEXT.load()) };
         let flags = if chain > 0 { flag::CONTINUED } else { 0 };
         push(cpu, kind::IRQ, ctx.arg::<u32>(0), 0, chain, flags);
@@ -108,39 +111,58 @@ pub fn ipi_entry(_ctx: RawTracePointContext) -> i32 {
 #[raw_tracepoint]
 pub fn ipi_send(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_SEND, |cpu| {
-        let target = ctx.arg::<u32>(0);
-        remember_sender(cpu, target, ctx.arg::<u64>(2));
+        remember_sender(ctx.arg::<u32>(0), &sender(cpu, ctx.arg::<u64>(2)));
     })
 }
 
-/// `ipi:ipi_send_cpumask(const struct cpumask *mask, unsigned long callsite, void *callback)`.
-/// The first 64 CPUs of the mask are enough for the sender's name; the record appears regardless.
+/// `ipi:ipi_send_cpumask(const struct cpumask *mask, unsigned long callsite, void *callback)`. A mask
+/// is as long as the machine has possible CPUs; what lies behind it is not the mask's.
 #[btf_tracepoint(function = "ipi_send_cpumask")]
 pub fn ipi_send_mask(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_SEND_MASK, |cpu| {
         let mask: *const u8 = ctx.arg(0);
-        let mut bits: u64 = unsafe { field(mask, 0) };
-        let callback = ctx.arg::<u64>(2);
-        let mut target = 0;
-        while target < 64 {
-            if bits & 1 != 0 {
-                remember_sender(cpu, target, callback);
-            }
-            bits >>= 1;
-            if bits == 0 {
-                break;
-            }
-            target += 1;
+        let sender = sender(cpu, ctx.arg::<u64>(2));
+        let mut word = 0;
+        while word < MASK_WORDS.load() && word < MOST_MASK_WORDS {
+            // SAFETY: the pointer is the tracepoint's, and the word lies within the mask.
+            let bits: u64 = unsafe { field(mask, 8 * word) };
+            remember_senders(64 * word, bits, &sender);
+            word += 1;
         }
     })
 }
 
+/// Words of a mask that are looked at: 1024 CPUs, as many as the recorder can be pinned to. Each costs
+/// the verifier 64 turns of a loop.
+const MOST_MASK_WORDS: u32 = 16;
+
 #[inline(always)]
-fn remember_sender(cpu: &mut Cpu, target: u32, callback: u64) {
-    let origin = cpu.origin();
+fn remember_senders(first: u32, mut bits: u64, sender: &Sender) {
+    let mut target = first;
+    while target < first + 64 {
+        if bits == 0 {
+            break;
+        }
+        if bits & 1 != 0 {
+            remember_sender(target, sender);
+        }
+        bits >>= 1;
+        target += 1;
+    }
+}
+
+/// Who sends from this CPU now, and when: read once, however many CPUs it is sent to.
+#[inline(always)]
+fn sender(cpu: &mut Cpu, callback: u64) -> Sender {
+    Sender { origin: cpu.origin(), at: now(), callback, spare: 0 }
+}
+
+#[inline(always)]
+fn remember_sender(target: u32, sender: &Sender) {
     if let Some(slot) = SENDERS.get_ptr_mut(target) {
-        // SAFETY: the element outlives the program. Two senders may race for it; one name wins.
-        unsafe { *slot = Sender { at: now(), callback, origin, spare: 0 } };
+        // Not through a reference: other CPUs may write to the same element; one name wins.
+        // SAFETY: the map's element is there as long as the program runs.
+        unsafe { slot.write_volatile(*sender) };
     }
 }
 

@@ -6,7 +6,8 @@ use serde_json::Value;
 use trace::{Class, RecordFlags};
 
 use crate::support::{
-    Hidden, LONG, Needs, Recording, Scratch, Test, Trace, cpus, in_vm, load, scaled, skip, sum,
+    Hidden, LONG, Needs, Recording, Scratch, Storage, Test, Trace, cpus, in_vm, load, scaled, skip,
+    sum,
 };
 
 pub const TESTS: &[Test] = &[
@@ -24,6 +25,16 @@ pub const TESTS: &[Test] = &[
         "a_page_fault_storm_is_recorded_to_the_last",
         Needs::RootAndTwoCpus,
         a_page_fault_storm_is_recorded_to_the_last,
+    ),
+    (
+        "major_page_faults_are_as_many_as_the_kernel_counts",
+        Needs::RootAndStorage,
+        major_page_faults_are_as_many_as_the_kernel_counts,
+    ),
+    (
+        "the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it",
+        Needs::RootAndIpiMasks,
+        the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it,
     ),
     (
         "packets_are_recorded_as_net_rx_and_the_account_closes",
@@ -167,6 +178,78 @@ fn a_page_fault_storm_is_recorded_to_the_last() -> Result<()> {
     ensure!(faults > scaled(10_000), "only {faults} faults");
     ensure!(recorded.abs_diff(faults) <= 2, "{recorded} of {faults} recorded");
     all_in_detours(&trace, |source| source.class == Class::PageFault && source.name == "pfgen")
+}
+
+/// A page that is read from storage is a fault that sleeps and is tried again; the call that succeeds
+/// finds the page in memory.
+fn major_page_faults_are_as_many_as_the_kernel_counts() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("major-faults")?;
+    let storage = Storage::new(&scratch)?;
+    let recording = start(&scratch)?;
+    let (cpu, file) = (cpu.to_string(), storage.path().display().to_string());
+    let counted = load(&["faults", "--cpu", &cpu, "--seconds", "3", "--file", &file])?;
+    let trace = recording.stop()?;
+    let report = trace.report()?;
+    is_whole(&report)?;
+    let number = |key: &str| counted[key].as_u64().with_context(|| format!("no {key}: {counted}"));
+    let (minor, major) = (number("faults")?, number("major_faults")?);
+    ensure!(major > scaled(2_000), "only {counted}");
+    let of_load = |weight: &'static str| {
+        let records = trace.records().filter(move |(source, record)| {
+            source.class == Class::PageFault
+                && source.name == "pfgen"
+                && source.detail.as_deref().is_some_and(|detail| detail.ends_with(weight))
+                && !record.flags.contains(RecordFlags::CONTINUED)
+        });
+        records.map(|(_, record)| record)
+    };
+    let (recorded_minor, recorded_major) =
+        (of_load(", minor").count() as u64, of_load(", major").count() as u64);
+    ensure!(
+        recorded_major.abs_diff(major) <= 2 && recorded_minor.abs_diff(minor) <= 2,
+        "{recorded_major} major and {recorded_minor} minor faults recorded, the kernel counted {counted}"
+    );
+    // While one waits for its page the CPU does something else, and the length is the wait.
+    let slept = of_load(", major").filter(|record| record.flags.contains(RecordFlags::CUT_SHORT));
+    let (slept, waited) = slept.fold((0u64, 0), |(n, ns), record| (n + 1, ns + record.gross_ns));
+    ensure!(slept * 2 > major, "only {slept} of {major} major faults slept");
+    ensure!(waited > slept * 1_000, "{slept} faults waited for {waited} ns in all");
+    Ok(())
+}
+
+fn the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it() -> Result<()> {
+    let sent = scaled(20_000);
+    let (cpu, housekeeping) = cpus();
+    let other = recorder::machine::allowed().into_iter().find(|c| ![cpu, housekeeping].contains(c));
+    let other = other.context("no third CPU")?;
+    let scratch = Scratch::new("ipi-mask")?;
+    // Without a probe, which would take the CPUs from the threads that are to be interrupted.
+    let measured = format!("{other},{cpu}");
+    let arguments = ["--no-probe", "-c", &measured, "-d", LONG];
+    let recording = Recording::start(&scratch.file("trace.detour"), &arguments)?;
+    let (from, to, count) = (housekeeping.to_string(), cpu.to_string(), sent.to_string());
+    let and = other.to_string();
+    load(&["ipi", "--from", &from, "--to", &to, "--and", &and, "--count", &count])?;
+    let trace = recording.stop()?;
+    for wanted in [cpu, other] {
+        let of_load = trace.records().filter(|(source, record)| {
+            let barrier = |detail: &str| detail.contains("ipi_mb");
+            u32::from(record.cpu) == wanted
+                && source.class == Class::Ipi
+                && source.detail.as_deref().is_some_and(barrier)
+        });
+        let details: Vec<&str> = of_load.filter_map(|(s, _)| s.detail.as_deref()).collect();
+        let named = details.iter().filter(|detail| detail.contains("from ipigen")).count() as u64;
+        // A CPU whose thread was just preempted needs no barrier; and a name is good for a
+        // millisecond, which is not long on an emulated machine.
+        ensure!(
+            named * 2 > sent && named <= sent,
+            "CPU {wanted}: {named} of {sent} know who sent them, {} recorded",
+            details.len()
+        );
+    }
+    Ok(())
 }
 
 fn packets_are_recorded_as_net_rx_and_the_account_closes() -> Result<()> {

@@ -39,8 +39,14 @@ pub enum Needs {
     Root,
     /// Root, and a CPU for the recorder beside the measured one.
     RootAndTwoCpus,
+    /// Root, three CPUs, and a kernel that tells who sends an IPI to several CPUs.
+    RootAndIpiMasks,
+    /// Root, two CPUs, and a file or block device whose pages can be dropped from the page cache.
+    RootAndStorage,
     /// Root, and util-linux's setpriv to give it up with.
     RootAndSetpriv,
+    /// The same, and a kernel that shows its symbols to those with CAP_SYSLOG.
+    RootSetprivAndSymbols,
     /// A virtual machine of `cargo xtask vm`, of which nothing is left afterwards.
     Vm,
     /// One whose host can inject NMIs.
@@ -62,8 +68,17 @@ impl Needs {
             Needs::Nothing => true,
             Needs::Root => root,
             Needs::RootAndTwoCpus => root && recorder::machine::allowed().len() >= 2,
+            Needs::RootAndIpiMasks => {
+                let machine = (recorder::machine::allowed().len(), recorder::machine::version());
+                root && machine.0 >= 3 && machine.1 >= (6, 4)
+            }
+            Needs::RootAndStorage => Needs::RootAndTwoCpus.are_met() && Storage::is_there(),
             Needs::RootAndSetpriv => {
                 root && Command::new("setpriv").arg("--version").output().is_ok()
+            }
+            Needs::RootSetprivAndSymbols => {
+                let hidden = recorder::machine::text("/proc/sys/kernel/kptr_restrict") == "2";
+                Needs::RootAndSetpriv.are_met() && !hidden
             }
             Needs::Vm => root && in_vm(),
             Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
@@ -260,6 +275,57 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Something to read from: a file on a disk, or in a virtual machine, which has no disk, a loop device
+/// that its script has set up.
+pub struct Storage(PathBuf);
+
+impl Storage {
+    const LOOP: &str = "/dev/loop0";
+    const BYTES: usize = 1 << 20;
+
+    fn is_there() -> bool {
+        !in_vm()
+            || fs::File::open(Storage::LOOP).is_ok_and(|mut file| {
+                use std::io::{Seek, SeekFrom};
+                file.seek(SeekFrom::End(0)).is_ok_and(|bytes| bytes > 0)
+            })
+    }
+
+    pub fn new(scratch: &Scratch) -> Result<Storage> {
+        if in_vm() {
+            return Ok(Storage(PathBuf::from(Storage::LOOP)));
+        }
+        // /tmp may be memory, which nothing is read from; the build's own directory is not.
+        let path = match on_tmpfs(&scratch.0) {
+            true => Path::new(env!("CARGO_TARGET_TMPDIR"))
+                .join(format!("storage-{}", std::process::id())),
+            false => scratch.file("storage"),
+        };
+        fs::write(&path, vec![7; Storage::BYTES])?;
+        // Pages that are not written yet cannot be dropped.
+        fs::File::open(&path)?.sync_all()?;
+        Ok(Storage(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if !in_vm() {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+fn on_tmpfs(path: &Path) -> bool {
+    // The field is of another type on other C libraries.
+    const TMPFS_MAGIC: u32 = 0x0102_1994;
+    rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type as u32 == TMPFS_MAGIC)
 }
 
 /// Longer than any load; recordings are stopped when theirs is through.

@@ -135,22 +135,27 @@ impl Bpf {
         let mut missing = Vec::new();
         for bracket in [Bracket::Any, Bracket::Events] {
             let mut bpf = Bpf::load_with(options, &btf, bracket)?;
+            missing = bpf.missing_after(missing);
             if bpf.has(FAULT_RETURN) || bpf.has(FAULT_EVENT) {
                 let stand_ins: Vec<&str> = hooks()
                     .filter(|hook| bpf.has(hook.name))
                     .filter_map(|hook| hook.instead_of)
                     .collect();
-                missing.append(&mut bpf.missing);
                 (bpf.replaced, bpf.missing) = missing
                     .into_iter()
                     .partition(|missing| stand_ins.contains(&missing.hook.as_str()));
                 return Ok(bpf);
             }
-            missing = bpf.missing;
         }
         let mut bpf = Bpf::load_with(options, &btf, Bracket::None)?;
-        bpf.missing = missing;
+        bpf.missing = bpf.missing_after(missing);
         Ok(bpf)
+    }
+
+    /// What is missing after an attempt that follows another: each hook once, and only if it is not
+    /// attached now.
+    fn missing_after(&self, before: Vec<MissingHook>) -> Vec<MissingHook> {
+        missing_after(before, &self.missing, |hook| self.has(hook))
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -192,6 +197,8 @@ impl Bpf {
         let kernel = aya::Btf::from_sys_fs().map_err(|error| BpfError::Load(error.to_string()))?;
         let mut loader = EbpfLoader::new();
         loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &brackets, true);
+        let mask_words = cpus.div_ceil(u64::BITS);
+        loader.override_global("MASK_WORDS", &mask_words, true);
         for (global, offset) in &offsets {
             loader.override_global(global, offset, true);
         }
@@ -373,6 +380,22 @@ impl Bpf {
     }
 }
 
+/// A later attempt does not try what it replaces, so what was missing before is still missing unless
+/// `attached` says otherwise.
+fn missing_after(
+    before: Vec<MissingHook>,
+    now: &[MissingHook],
+    attached: impl Fn(&str) -> bool,
+) -> Vec<MissingHook> {
+    let mut missing = now.to_vec();
+    for hook in before {
+        if !attached(&hook.hook) && missing.iter().all(|other| other.hook != hook.hook) {
+            missing.push(hook);
+        }
+    }
+    missing
+}
+
 fn attach_faults(
     program: &mut Program,
     event: SoftwareEvent,
@@ -397,4 +420,24 @@ fn raise_memlock_limit() {
     let unlimited = rustix::process::Rlimit { current: None, maximum: None };
     // Refused without CAP_SYS_RESOURCE; then loading fails on old kernels and says why.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Memlock, unlimited);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(names: &[&str]) -> Vec<MissingHook> {
+        let hook = |name: &&str| MissingHook { hook: (*name).to_owned(), ..MissingHook::default() };
+        names.iter().map(hook).collect()
+    }
+
+    #[test]
+    fn a_hook_that_two_attempts_lack_is_listed_once() {
+        // The first attempt found the return of handle_mm_fault silent; the second does not try it.
+        let first = missing(&["ipi_send_cpu", "nmi_handler", FAULT_RETURN]);
+        let second = missing(&["ipi_send_cpu"]);
+        let both = missing_after(first, &second, |hook| hook == "nmi_handler");
+        let names: Vec<&str> = both.iter().map(|missing| missing.hook.as_str()).collect();
+        assert_eq!(names, ["ipi_send_cpu", FAULT_RETURN]);
+    }
 }

@@ -22,7 +22,8 @@ const CEILING_NS: u64 = 50_000;
 /// Before so many gaps of a kind are known, the ceiling holds.
 const ENOUGH: u32 = 16;
 const KEPT: usize = 64;
-const EDGES: usize = 11;
+/// The border, and one for each class.
+const EDGES: usize = Class::ALL.len() + 1;
 
 #[derive(Clone)]
 struct Gaps {
@@ -102,6 +103,15 @@ mod tests {
             outside += model.split(Edge::Border, TICK, gap).1;
         }
         assert!(outside as f64 > 0.98 * 800.0 * 4e6, "{outside}");
+    }
+
+    #[test]
+    fn every_class_has_a_place_of_its_own() {
+        let mut places: Vec<usize> =
+            Class::ALL.iter().map(|&c| index(Edge::Of(c, false))).collect();
+        places.push(index(Edge::Border));
+        places.sort_unstable();
+        assert_eq!(places, (0..EDGES).collect::<Vec<_>>());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use detour_abi::{Record, flag, kind};
+use detour_abi::{PF_KTHREAD, Record, flag, kind};
 use trace::Class;
 
 const SOFTIRQS: [&str; 10] =
@@ -81,8 +81,46 @@ pub fn from_proc(tid: u32) -> Option<(String, u32, Option<String>)> {
     Some((comm, tgid, path))
 }
 
-/// Kernel threads are children of kthreadd and have no memory of their own.
+/// Whether a living task is a thread of the kernel's own, by the flags in its `stat`. The absence of
+/// memory does not tell: a process that has exited and waits for its parent has none either.
 pub fn is_kernel_thread(tid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{tid}/status"))
-        .is_ok_and(|status| !status.lines().any(|line| line.starts_with("VmSize:")))
+    fs::read_to_string(format!("/proc/{tid}/stat"))
+        .is_ok_and(|stat| task_flags(&stat).is_some_and(|flags| flags & PF_KTHREAD != 0))
+}
+
+/// `task_struct.flags`, the ninth field; the second, the name in parentheses, may hold anything.
+fn task_flags(stat: &str) -> Option<u32> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(6)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_spaces_and_parentheses_does_not_move_the_flags() {
+        let stat = "2 (a) R (b) 0 S 0 0 0 0 -1 2129984 0 0";
+        assert_eq!(task_flags(stat), Some(2_129_984));
+        assert!(task_flags("2 (cut off) S 0").is_none());
+    }
+
+    #[test]
+    fn a_zombie_is_not_a_kernel_thread() {
+        let mut child = std::process::Command::new("true").spawn().expect("start true");
+        let stat = format!("/proc/{}/stat", child.id());
+        // Not reaped, so the number stays its own until it is waited for.
+        while !fs::read_to_string(&stat).expect("stat of a child").contains(") Z ") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(!is_kernel_thread(child.id()));
+        child.wait().expect("reap it");
+    }
+
+    #[test]
+    fn kthreadd_is_a_kernel_thread_where_it_can_be_seen() {
+        // In a PID namespace of its own, process 2 is something else.
+        let comm = fs::read_to_string("/proc/2/comm").unwrap_or_default();
+        assert_eq!(is_kernel_thread(2), comm == "kthreadd\n");
+    }
 }
