@@ -8,6 +8,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result};
@@ -74,23 +75,39 @@ pub fn with_log(workspace: &Workspace) -> Result<bool> {
     Ok(true)
 }
 
-/// Builds and strips; the result is among the build products.
-fn build(workspace: &Workspace, log: bool) -> Result<PathBuf> {
+/// Lints the programs for the target they are built for; warnings are errors.
+pub fn lint(workspace: &Workspace) -> Result<()> {
     let toolchain = Toolchain::find(&workspace.root)?;
+    for features in [&[][..], &["--features", "log"]] {
+        let mut cargo = cargo(workspace, &toolchain, "clippy")?;
+        exec::run(cargo.args(features).args(["--", "-D", "warnings"]))?;
+    }
+    Ok(())
+}
+
+/// Cargo for the BPF target, in a directory of its own.
+fn cargo(workspace: &Workspace, toolchain: &Toolchain, command: &str) -> Result<Command> {
     toolchain.need_sources(&workspace.root)?;
-    let linker = tools::linker(workspace, &toolchain)?;
-    let target = workspace.target.join("ebpf");
     let mut cargo = exec::cargo(&workspace.root);
     exec::forget(&mut cargo, |name| {
         UNWANTED.contains(&name) || UNWANTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     });
-    exec::search_first(&mut cargo, "PATH", &linker)?;
     cargo
         .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_ENCODED_RUSTFLAGS", flags(workspace, &toolchain)?.join("\u{1f}"))
-        .args(["build", "--release", "--locked", "--package", PACKAGE, "--target", TARGET])
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(workspace, toolchain)?.join("\u{1f}"))
+        .args([command, "--release", "--locked", "--package", PACKAGE, "--target", TARGET])
         .args(["-Z", "build-std=core", "--target-dir"])
-        .arg(&target);
+        .arg(workspace.target.join("ebpf"));
+    Ok(cargo)
+}
+
+/// Builds and strips; the result is among the build products.
+fn build(workspace: &Workspace, log: bool) -> Result<PathBuf> {
+    let toolchain = Toolchain::find(&workspace.root)?;
+    let linker = tools::linker(workspace, &toolchain)?;
+    let target = workspace.target.join("ebpf");
+    let mut cargo = cargo(workspace, &toolchain, "build")?;
+    exec::search_first(&mut cargo, "PATH", &linker)?;
     if log {
         cargo.args(["--features", "log"]);
     }

@@ -132,6 +132,9 @@ struct Vm {
     /// The recorder beside rtla's osnoise instead, and docs/rtla.md
     #[arg(long, conflicts_with_all = ["kernels", "list", "accuracy"])]
     rtla: bool,
+    /// A machine with more than 64 CPUs instead
+    #[arg(long, conflicts_with_all = ["kernels", "list", "accuracy", "rtla"])]
+    many_cpus: bool,
 }
 
 fn main() -> ExitCode {
@@ -170,6 +173,9 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Vm(Vm { rtla: true, .. }) => {
             vm::rtla::run(&workspace, true, |line| println!("{line}"))?
+        }
+        Command::Vm(Vm { many_cpus: true, .. }) => {
+            vm::many_cpus::run(&workspace, |line| println!("{line}"))?
         }
         Command::Vm(options) => {
             vm::run(&workspace, &options.kernels, true, |line| println!("{line}"))?

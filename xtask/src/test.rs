@@ -41,6 +41,7 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         let options = ["clippy", "--release", "--locked", "--all-targets", "--", "-D", "warnings"];
         exec::run(cargo(workspace).args(options))
     });
+    steps.step("lints of the BPF programs", |_| ebpf::lint(workspace));
     steps.step("BPF object", |_| match ebpf::check(workspace)? {
         true => Ok(()),
         false => anyhow::bail!("the committed object does not belong to the sources"),
@@ -76,6 +77,9 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
     });
     if all {
         steps.lines("other kernels", "a kernel failed", |say| vm::run(workspace, &[], false, say));
+        steps.lines("more than 64 CPUs", "an answer is wrong there", |say| {
+            vm::many_cpus::run(workspace, say)
+        });
         steps.lines("exact answers", "an answer is not exact", |say| {
             vm::accuracy::run(workspace, false, say)
         });

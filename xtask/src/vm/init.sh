@@ -11,6 +11,11 @@ mount -t debugfs none /sys/kernel/debug
 mount -t tracefs none /sys/kernel/tracing
 mkdir -p /dev/pts && mount -t devpts none /dev/pts
 ip link set lo up
+# The only storage there is: a device whose blocks are in a file in memory.
+if [ -e /loop.ko ] && insmod /loop.ko; then
+    dd if=/dev/zero of=/tmp/storage bs=1M count=4 2> /dev/null
+    losetup /dev/loop0 /tmp/storage
+fi
 echo "@vm up $(cut -d' ' -f1 /proc/uptime)"
 echo "@vm kernel $(uname -r)"
 # Told in a file: what a program prints may be cut by a message of the kernel's.

@@ -17,6 +17,9 @@ use super::{kernels::Processor, tools::Tools};
 /// Two CPUs, as quick as it gets: what works, not how long it takes.
 pub const FUNCTIONAL: &[&str] = &["-accel", "tcg,thread=multi", "-smp", "2"];
 
+/// More CPUs than a machine word has bits. Those that the kernel never starts cost nothing.
+pub const MANY: &[&str] = &["-accel", "tcg,thread=multi", "-smp", "72"];
+
 /// CPUs that take turns, one instruction a nanosecond: what they do does not depend on the host, and
 /// with one CPU nobody takes time from it.
 pub const ONE_COUNTING: &[&str] = &["-accel", "tcg", "-smp", "1", "-icount", "shift=0,sleep=off"];

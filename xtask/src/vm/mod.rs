@@ -8,6 +8,7 @@ mod console;
 mod initramfs;
 pub mod kernels;
 mod machine;
+pub mod many_cpus;
 mod page;
 pub mod programs;
 pub mod rtla;
@@ -47,6 +48,7 @@ const TESTS: &[&str] = &[
     "an_ipi_storm_is_recorded_to_the_last",
     "an_ipi_storm_is_recorded_with_its_sender",
     "a_page_fault_storm_is_recorded_to_the_last",
+    "major_page_faults_are_as_many_as_the_kernel_counts",
     "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",
     "a_low_limit_of_locked_memory_is_raised_or_the_remedy_said",
     "injected_nmis_are_counted_one_by_one",
@@ -193,6 +195,9 @@ fn contents(tools: &Tools, programs: &Programs, script: &str) -> Result<Initramf
     files.program_from("/bin/detour", &programs.detour)?;
     files.program_from("/bin/loadgen", &programs.loadgen)?;
     files.program_from("/bin/kernel-tests", &programs.tests)?;
+    if let Some(module) = &tools.loop_module {
+        files.program_from("/loop.ko", module)?;
+    }
     Ok(files)
 }
 

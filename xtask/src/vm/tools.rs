@@ -25,6 +25,8 @@ pub struct Tools {
     pub kernel: PathBuf,
     pub package: String,
     pub busybox: PathBuf,
+    /// The module of loop devices, the guests' only storage; None where the package has none.
+    pub loop_module: Option<PathBuf>,
     qemu: PathBuf,
 }
 
@@ -42,7 +44,7 @@ impl Tools {
         once(&busybox, |into| {
             Archive::open(place, SUITE, architecture)?.unpack("busybox-static", into)
         })?;
-        let directory = place.join(format!("kernel-{}", kernel.name));
+        let directory = place.join(format!("linux-{}", kernel.name));
         once(&directory, |into| {
             println!("getting Linux {}", kernel.name);
             get_kernel(&Archive::open(place, kernel.suite, architecture)?, kernel, into)
@@ -52,6 +54,7 @@ impl Tools {
             kernel: directory.join("vmlinuz"),
             package: fs::read_to_string(directory.join("package"))?,
             busybox: busybox.join("usr/bin/busybox"),
+            loop_module: Some(directory.join(LOOP_MODULE)).filter(|path| path.exists()),
             qemu,
         })
     }
@@ -75,7 +78,9 @@ impl Tools {
     }
 }
 
-/// Leaves the image and the package's name in a directory.
+const LOOP_MODULE: &str = "loop.ko";
+
+/// Leaves the image, the module of loop devices and the package's name in a directory.
 fn get_kernel(archive: &Archive, kernel: &Kernel, into: &Path) -> Result<()> {
     let mut package = None;
     // From 6.19 on the image is in a package of its own.
@@ -89,8 +94,21 @@ fn get_kernel(archive: &Archive, kernel: &Kernel, into: &Path) -> Result<()> {
     let unpacked = into.join("unpacked");
     archive.unpack(&package, &unpacked)?;
     fs::rename(image(&unpacked)?, into.join("vmlinuz"))?;
+    keep_loop_module(&unpacked, &into.join(LOOP_MODULE))?;
     fs::write(into.join("package"), &package)?;
     fs::remove_dir_all(unpacked).map_err(Into::into)
+}
+
+/// Newer packages compress their modules. Those of 6.19 and later come without any.
+fn keep_loop_module(unpacked: &Path, place: &Path) -> Result<()> {
+    let modules = ["lib/modules", "usr/lib/modules"].map(|path| unpacked.join(path));
+    let Some(version) = modules.iter().find_map(|path| find(path, "").ok()) else { return Ok(()) };
+    let Ok(module) = find(&version.join("kernel/drivers/block"), "loop.ko") else { return Ok(()) };
+    if module.extension().is_some_and(|extension| extension == "xz") {
+        exec::run(exec::command("xz", unpacked).arg("--decompress").arg(&module))?;
+    }
+    let plain = module.with_file_name(LOOP_MODULE);
+    fs::rename(&plain, place).with_context(|| format!("cannot keep {}", plain.display()))
 }
 
 /// The image in an unpacked package: in /boot, or from 6.19 on with the modules.
