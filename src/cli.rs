@@ -112,6 +112,10 @@ pub struct Record {
     /// its own
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub fifo: Option<u32>,
+    /// Show kernel functions that have no name by their addresses; they tell where the kernel lies in
+    /// memory, so they stay out of the file by default
+    #[arg(long)]
+    pub kernel_addresses: bool,
     /// Record what the kernel takes from these processes
     #[arg(
         long,

@@ -87,7 +87,11 @@ fn say_settings(manifest: &trace::Manifest) {
     }
     for cpu in &manifest.cpus {
         let (t_min, threshold) = (cpu.t_min_ns, cpu.threshold_ns);
-        tell!("CPU {}: t_min {t_min:.1} ns, threshold {threshold:.0} ns", cpu.cpu);
+        let resolution = report::words::frequency(cpu.resolution_hz().unwrap_or(0.0));
+        tell!(
+            "CPU {}: t_min {t_min:.1} ns, resolution 1/(2 t_min) {resolution}, threshold {threshold:.0} ns",
+            cpu.cpu
+        );
     }
     tell!("hooks: {}", manifest.hooks_attached.join(", "));
     for missing in &manifest.hooks_missing {
@@ -190,6 +194,7 @@ fn to_options(options: cli::Record) -> recorder::Options {
         program,
         align: options.align,
         command_line: command_line(),
+        kernel_addresses: options.kernel_addresses,
         give_up_privileges: true,
     }
 }

@@ -7,7 +7,7 @@
 //! was never seen may still be there: up to three times in as long as was watched (95 %).
 
 use serde::Serialize;
-use trace::{Class, RowKey};
+use trace::{Class, RowKey, is_long_outside};
 
 use crate::rates::{Cell, Rates, SourceRates};
 
@@ -100,11 +100,11 @@ pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
     let (a, b) = (Resampled::new(before, seed), Resampled::new(after, seed ^ 0x5eed));
     let mut sources: Vec<Change> = Vec::new();
     for source in &before.sources {
-        let other = after.sources.iter().find(|other| other.key == source.key);
+        let other = after.sources.iter().find(|other| is_same(&other.key, &source.key));
         sources.push(change(&source.key, Some(source), other, &a, &b));
     }
     for source in &after.sources {
-        if !before.sources.iter().any(|other| other.key == source.key) {
+        if !before.sources.iter().any(|other| is_same(&other.key, &source.key)) {
             sources.push(change(&source.key, None, Some(source), &a, &b));
         }
     }
@@ -121,6 +121,11 @@ pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
         noise_change_pct: difference(&noise_before, &noise_after),
         sources,
     }
+}
+
+/// What took long and is not the kernel's is compared whatever the evidence of each recording calls it.
+fn is_same(one: &RowKey, other: &RowKey) -> bool {
+    one == other || is_long_outside(one) && is_long_outside(other)
 }
 
 fn recording(rates: &Rates, noise_pct: Interval) -> Recording {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trace::{Class, Mode, RowKey, Source, Trailer, Wait, outside_names};
+use trace::{Class, Mode, OutsideEvidence, RowKey, Source, Trailer, Wait, outside_names};
 
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
@@ -73,7 +73,8 @@ pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary,
         sources,
         attributed: attributed(&pass.all),
         attributed_over_1us: attributed(&pass.long),
-        outside_kernel: outside(pass, manifest.mode, &durations),
+        outside_kernel: outside(pass, contents, &durations),
+        outside_evidence: OutsideEvidence::of(manifest, trailer),
         entry_exit_ns_total: pass.entry_exit_ns,
         lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
         entries: trailer.and_then(|t| t.entries),
@@ -231,9 +232,10 @@ fn attributed(account: &Account) -> Attributed {
     }
 }
 
-fn outside(pass: &Summariser, mode: Mode, durations: &Durations) -> Vec<OutsideRow> {
+fn outside(pass: &Summariser, contents: &Contents<'_>, durations: &Durations) -> Vec<OutsideRow> {
     let mut rows = Vec::new();
-    for (kind, (name, outside)) in outside_names(mode).into_iter().zip(&pass.outside).enumerate() {
+    let names = outside_names(contents.manifest, contents.trailer);
+    for (kind, (name, outside)) in names.into_iter().zip(&pass.outside).enumerate() {
         if outside.count == 0 {
             continue;
         }

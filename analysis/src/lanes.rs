@@ -1,7 +1,7 @@
 //! What is summed per lane (a measured CPU or a watched thread), and the rows of the summary that
 //! come from it.
 
-use trace::{CpuSettings, Lane, LaneTotals, Wait};
+use trace::{CpuSettings, Lane, LaneTotals, STEAL, Wait};
 
 use crate::Contents;
 use crate::costs::Distribution;
@@ -137,6 +137,7 @@ impl Watched<'_> {
             host: self.host.map(str::to_owned),
             cpu,
             t_min_ns: setting.map(|s| s.t_min_ns).filter(known),
+            resolution_hz: setting.and_then(CpuSettings::resolution_hz),
             threshold_ns: setting.map(|s| s.threshold_ns).filter(known),
             detours: state.detours,
             noise_pct: pct(state.taken_ns(basis), self.window.len_ns()),
@@ -151,6 +152,7 @@ impl Watched<'_> {
                 .iter()
                 .find(|(name, _)| name.replace('-', "_") == "context_switches")
                 .map(|(_, &n)| n),
+            steal_ns: counters.get(STEAL).copied(),
             counters,
         })
     }

@@ -165,7 +165,7 @@ impl RateCounter {
             }
             sources.push(SourceRates { key: row.key(first), cells });
         }
-        let named = trace::outside_names(manifest.mode);
+        let named = trace::outside_names(manifest, contents.trailer);
         for (name, cells) in named.into_iter().zip(self.outside) {
             if cells.iter().any(|cell| cell.count > 0) {
                 sources.push(SourceRates { key: RowKey::outside(name), cells });

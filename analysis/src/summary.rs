@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{Class, Entries, MissingHook, Mode, RowKey, Wait};
+use trace::{Class, Entries, MissingHook, Mode, OutsideEvidence, RowKey, Wait};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -56,6 +56,8 @@ pub struct Summary {
     /// The same for detours of at least 1 us.
     pub attributed_over_1us: Attributed,
     pub outside_kernel: Vec<OutsideRow>,
+    /// What names the longer of `outside_kernel`.
+    pub outside_evidence: OutsideEvidence,
     /// What detours lost beyond the net time of their records, entry and exit cost.
     pub entry_exit_ns_total: u64,
     pub lost: Losses,
@@ -142,6 +144,8 @@ pub struct CpuRow {
     pub host: Option<String>,
     pub cpu: u32,
     pub t_min_ns: Option<f64>,
+    /// Highest frequency of noise that the probe can resolve, 1/(2 t_min).
+    pub resolution_hz: Option<f64>,
     pub threshold_ns: Option<f64>,
     pub detours: u64,
     pub noise_pct: f64,
@@ -156,6 +160,8 @@ pub struct CpuRow {
     /// should be as many.
     pub thread_detours: u64,
     pub context_switches: Option<u64>,
+    /// Time that the hypervisor ran something else, as /proc/stat counts it.
+    pub steal_ns: Option<u64>,
     /// All perf counters of the probe's thread.
     pub counters: BTreeMap<String, u64>,
 }
@@ -325,8 +331,8 @@ pub struct Attributed {
 /// Time of detours that no kernel record explains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutsideRow {
-    /// `microarchitecture` below 1 us, `hypervisor_or_smi` from there on; `unattributed_short` and
-    /// `unattributed_long` where the kernel side was not recorded at all.
+    /// `microarchitecture` below 1 us; from there on what the evidence says: `hypervisor`, `smi`,
+    /// `hypervisor_or_smi` or `unexplained`. `unattributed_short` and `unattributed_long` where the kernel side was not recorded at all.
     pub class: String,
     pub count: u64,
     pub rate_hz: f64,

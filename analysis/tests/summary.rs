@@ -206,12 +206,30 @@ fn time_outside_the_kernel_is_split_at_one_microsecond() {
     let s = summary_of(&one_cpu(Mode::Attributed), Some(&trailer(100_000)), vec![b.clone()]);
     let rows: Vec<_> =
         s.outside_kernel.iter().map(|r| (r.class.as_str(), r.count, r.cost_ns_total)).collect();
-    assert_eq!(rows, [("microarchitecture", 2, 1199), ("hypervisor_or_smi", 2, 6000)]);
+    assert_eq!(rows, [("microarchitecture", 2, 1199), ("unexplained", 2, 6000)]);
     assert_eq!(s.attributed.time_pct, Some(0.0));
     assert_eq!(s.attributed_over_1us.count_pct, Some(0.0));
     assert_eq!((s.cpus[0].longest_ns, s.cpus[0].longest_at_ns), (5000, 50_000));
 
+    // A guest's time is taken by its hypervisor, and by firmware only if an SMI was counted.
+    let guest = Manifest { hypervisor: Some("KVM".into()), ..one_cpu(Mode::Attributed) };
+    let mut end = trailer(100_000);
+    end.steal_ns = Some(120_000_000);
+    end.lanes[0].counters.insert("steal_ns".into(), 120_000_000);
+    let class = |end: &Trailer| {
+        let s = summary_of(&guest, Some(end), vec![b.clone()]);
+        assert_eq!(s.outside_evidence.steal_ns, Some(120_000_000));
+        assert_eq!(s.cpus[0].steal_ns, Some(120_000_000));
+        s.outside_kernel[1].class.clone()
+    };
+    assert_eq!(class(&end), "hypervisor");
+    end.lanes[0].counters.insert("smi".into(), 0);
+    assert_eq!(class(&end), "hypervisor");
+    end.lanes[0].counters.insert("smi".into(), 2);
+    assert_eq!(class(&end), "hypervisor_or_smi");
+
     let s = summary_of(&one_cpu(Mode::ProbeOnly), Some(&trailer(100_000)), vec![b]);
+    assert_eq!(s.cpus[0].resolution_hz, Some(25e6));
     assert!(s.outside_kernel.iter().all(|r| r.class.starts_with("unattributed")));
 }
 

@@ -38,7 +38,7 @@ pub struct Model {
 impl Model {
     pub fn new(manifest: Manifest) -> Model {
         let mut rows = Rows::default();
-        let outside = outside_names(manifest.mode).map(|name| rows.row(RowKey::outside(name)));
+        let outside = outside_names(&manifest, None).map(|name| rows.row(RowKey::outside(name)));
         let lanes = manifest.lanes.iter().cloned().map(LaneState::new).collect();
         Model {
             manifest,

@@ -25,6 +25,9 @@ pub struct Options {
     /// Start at a multiple of this on the wall clock: nodes of a job then start together.
     pub align: Option<Duration>,
     pub command_line: Vec<String>,
+    /// Show kernel functions without a name by their addresses, which tell where the kernel lies in
+    /// memory.
+    pub kernel_addresses: bool,
     /// The calling thread needs no capability afterwards: it gives up all of them once everything
     /// is attached and open, for good.
     pub give_up_privileges: bool,

@@ -1,10 +1,10 @@
 //! The report in a sentence or two.
 
 use analysis::{SourceRow, Summary};
-use trace::{Class, Mode};
+use trace::{Class, Mode, OutsideEvidence};
 
 use crate::Options;
-use crate::words::{cpu_list, name, percent_said, plural, safe, time, wrap};
+use crate::words::{count, cpu_list, name, percent_said, plural, safe, time, wrap};
 
 /// Sources named in the headline.
 const NAMED: usize = 2;
@@ -69,12 +69,46 @@ fn largest(summary: &Summary) -> Vec<(String, f64)> {
 }
 
 /// What lies outside the kernel, as one would say it; None for what nobody looked into.
-pub(crate) fn outside_label(class: &str) -> Option<&'static str> {
+#[must_use]
+pub fn outside_label(class: &str) -> Option<&'static str> {
     match class {
         "microarchitecture" => Some("microarchitecture"),
+        "hypervisor" => Some("hypervisor"),
+        "smi" => Some("SMI"),
         "hypervisor_or_smi" => Some("hypervisor or SMI"),
+        "unexplained" => Some("unexplained"),
         _ => None,
     }
+}
+
+/// The same with the evidence for it, where there is any: `hypervisor (steal time 120 ms)`.
+pub(crate) fn outside_label_with_evidence(
+    class: &str,
+    evidence: &OutsideEvidence,
+) -> Option<String> {
+    let label = outside_label(class)?;
+    let steal = || match evidence.steal_ns? {
+        0 => Some("no steal time counted".to_owned()),
+        ns => Some(format!("steal time {}", time(ns as f64))),
+    };
+    let smi = || match evidence.smi? {
+        0 => Some("no SMI counted".to_owned()),
+        n => Some(format!("{} counted", count(n))),
+    };
+    let said = match class {
+        "hypervisor" => steal(),
+        "smi" | "unexplained" => smi(),
+        "hypervisor_or_smi" => {
+            let smi = evidence.smi.map(|n| plural(n, "SMI") + " counted");
+            let said: Vec<String> = steal().into_iter().chain(smi).collect();
+            (!said.is_empty()).then(|| said.join(", "))
+        }
+        _ => None,
+    };
+    Some(match said {
+        Some(said) => format!("{label} ({said})"),
+        None => label.to_owned(),
+    })
 }
 
 /// What has to be known before anything else.
@@ -170,5 +204,27 @@ pub(crate) fn label_of(class: Class, name: &str) -> String {
         Class::Thread | Class::Kthread | Class::Throttled => name,
         _ if name.to_lowercase().contains(class.name()) => name,
         _ => format!("{} {name}", class.name().replace('_', " ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_says_what_the_evidence_says() {
+        let said = |class: &str, steal_ns, smi| {
+            let evidence = OutsideEvidence { hypervisor: None, steal_ns, smi };
+            outside_label_with_evidence(class, &evidence).unwrap_or_default()
+        };
+        assert_eq!(said("hypervisor", Some(120_000_000), None), "hypervisor (steal time 120 ms)");
+        assert_eq!(said("hypervisor", Some(0), Some(0)), "hypervisor (no steal time counted)");
+        assert_eq!(said("hypervisor", None, None), "hypervisor");
+        assert_eq!(said("smi", Some(0), Some(7)), "SMI (7 counted)");
+        assert_eq!(said("unexplained", None, None), "unexplained");
+        assert_eq!(said("unexplained", Some(0), Some(0)), "unexplained (no SMI counted)");
+        let both = "hypervisor or SMI (steal time 10 ms, 1 SMI counted)";
+        assert_eq!(said("hypervisor_or_smi", Some(10_000_000), Some(1)), both);
+        assert_eq!(said("unattributed_long", None, None), "");
     }
 }

@@ -35,7 +35,7 @@ pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_swe
 pub use cycle::{CycleRow, cycle};
 pub use diff::{Projected, Projection, diff};
 pub use exchange::{ExchangeFigures, exchange};
-pub use headline::label as source_label;
+pub use headline::{label as source_label, outside_label};
 pub use html::diff::diff_html;
 pub use openmetrics::{Bounds, openmetrics};
 pub use schedule::{ScheduleFigures, ScheduleUnit, schedule};

@@ -7,6 +7,9 @@ use trace::Mode;
 use crate::Options;
 use crate::words::{count, percent_said, plural, safe, time, wrap};
 
+/// CPUs whose steal time is named, those with the most.
+const STEAL_CPUS: usize = 4;
+
 pub(crate) fn notes(summary: &Summary, options: Options) -> Option<String> {
     let style = options.style();
     let body: Vec<String> = lines(summary).iter().map(|l| wrap(l, style.width, "    ")).collect();
@@ -27,6 +30,7 @@ pub(crate) fn lines(summary: &Summary) -> Vec<String> {
         };
         lines.push(format!("Account: net times add up to the wall time {how}."));
     }
+    lines.extend(steal(summary));
     lines.extend(overhead(summary));
     if summary.cpus.iter().any(|c| !c.window_known)
         || summary.threads.iter().any(|t| !t.window_known)
@@ -67,6 +71,33 @@ fn explained(summary: &Summary) -> Vec<String> {
     );
     let parts: Vec<String> = [Some(all), long, Some(entry)].into_iter().flatten().collect();
     vec![format!("{}.", parts.join("; "))]
+}
+
+/// Said for programs as well, where no table shows what is outside the kernel.
+fn steal(summary: &Summary) -> Option<String> {
+    let evidence = &summary.outside_evidence;
+    let ns = evidence.steal_ns?;
+    // On bare metal there is nobody to steal.
+    if ns == 0 && evidence.hypervisor.is_none() {
+        return None;
+    }
+    let mut cpus: Vec<(u64, String)> = summary
+        .cpus
+        .iter()
+        .filter_map(|c| Some((c.steal_ns.filter(|&ns| ns > 0)?, c)))
+        .map(|(ns, c)| {
+            let host = c.host.as_deref().map(|host| format!("{} ", safe(host))).unwrap_or_default();
+            (ns, format!("{} on {host}CPU {}", time(ns as f64), c.cpu))
+        })
+        .collect();
+    cpus.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let most: Vec<String> = cpus.into_iter().take(STEAL_CPUS).map(|(_, said)| said).collect();
+    let by = match &evidence.hypervisor {
+        Some(name) => format!(" by the hypervisor ({})", safe(name)),
+        None => String::new(),
+    };
+    let where_ = if most.is_empty() { String::new() } else { format!(": {}", most.join(", ")) };
+    Some(format!("Steal time{by}, as /proc/stat counts it: {}{where_}.", time(ns as f64)))
 }
 
 fn beside(summary: &Summary) -> Option<String> {

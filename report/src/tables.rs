@@ -7,7 +7,8 @@ use trace::{Mode, Wait};
 
 use crate::Options;
 use crate::grid::{Column, Grid, Tone};
-use crate::words::{count, cpu_list, name, percent, plural, safe, tight, time, wrap};
+use crate::headline::outside_label_with_evidence;
+use crate::words::{count, cpu_list, frequency, name, percent, plural, safe, tight, time, wrap};
 
 /// CPUs shown unless all are asked for: the noisiest.
 const CPUS: usize = 16;
@@ -179,11 +180,22 @@ pub(crate) fn cpus(summary: &Summary, options: Options) -> Option<String> {
         let (high, low) = (percent(first.noise_pct), percent(last.noise_pct));
         let _ = write!(text, "\nand {more} with noise of {high} to {low} (--all shows them)");
     }
-    for line in switch_check(summary) {
+    for line in resolution(summary).into_iter().chain(switch_check(summary)) {
         text.push('\n');
         text.push_str(&wrap(&line, style.width, "    "));
     }
     Some(text)
+}
+
+/// What the probe can tell apart, from the t_min of each CPU.
+fn resolution(summary: &Summary) -> Option<String> {
+    let all = || summary.cpus.iter().filter_map(|c| c.resolution_hz);
+    let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    let range = match (frequency(low), frequency(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} to {high}"),
+    };
+    Some(format!("Resolution of the probe, 1/(2 t_min): noise of up to {range}"))
 }
 
 /// perf counts the probe's context switches on its own; each should be a detour in which another
@@ -260,12 +272,13 @@ pub(crate) fn outside(summary: &Summary, options: Options) -> Option<String> {
     ]);
     let recorded = summary.mode.has_sources();
     for row in &summary.outside_kernel {
-        let (class, length) = match row.class.as_str() {
-            "microarchitecture" => ("microarchitecture", "< 1 us"),
-            "hypervisor_or_smi" => ("hypervisor or SMI", ">= 1 us"),
-            "unattributed_short" => ("not attributed", "< 1 us"),
-            "unattributed_long" => ("not attributed", ">= 1 us"),
-            other => (other, ""),
+        let label = outside_label_with_evidence(&row.class, &summary.outside_evidence);
+        let (class, length) = match (row.class.as_str(), &label) {
+            ("microarchitecture", Some(label)) => (label.as_str(), "< 1 us"),
+            (_, Some(label)) => (label.as_str(), ">= 1 us"),
+            ("unattributed_short", None) => ("not attributed", "< 1 us"),
+            ("unattributed_long", None) => ("not attributed", ">= 1 us"),
+            (other, None) => (other, ""),
         };
         let share = if summary.taken_ns_total == 0 {
             0.0
@@ -289,11 +302,8 @@ pub(crate) fn outside(summary: &Summary, options: Options) -> Option<String> {
     let title = if recorded { "Outside the kernel" } else { "Detours" };
     let mut text = format!("{}\n{}", style.title(title), grid.render(style));
     // Firmware takes the CPU without a trace; where the machine counts it, that narrows it down.
-    let smi: Vec<u64> =
-        summary.cpus.iter().filter_map(|c| c.counters.get("smi").copied()).collect();
-    if !smi.is_empty() {
-        let total = smi.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        let _ = write!(text, "\nSystem management interrupts counted meanwhile: {}", count(total));
+    if let Some(smi) = summary.outside_evidence.smi {
+        let _ = write!(text, "\nSystem management interrupts counted meanwhile: {}", count(smi));
     }
     Some(text)
 }

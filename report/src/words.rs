@@ -60,6 +60,20 @@ pub fn rate(hz: f64) -> String {
     }
 }
 
+/// A frequency with its unit.
+#[must_use]
+pub fn frequency(hz: f64) -> String {
+    if hz.is_nan() || hz <= 0.0 {
+        return "0 Hz".to_owned();
+    }
+    for (scale, unit) in [(1.0, "Hz"), (1e3, "kHz"), (1e6, "MHz")] {
+        if hz / scale < 999.5 {
+            return format!("{} {unit}", three(hz / scale));
+        }
+    }
+    format!("{} GHz", three(hz / 1e9))
+}
+
 /// Never rounds something to nothing, nor a part to the whole.
 #[must_use]
 pub fn percent(value: f64) -> String {

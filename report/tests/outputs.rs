@@ -133,6 +133,7 @@ fn manifest(mode: Mode) -> Manifest {
         kernel: "6.18.44".into(),
         started_unix_s: 1_700_000_000.0,
         mode,
+        hypervisor: Some("KVM".into()),
         lanes: vec![Lane::Cpu { cpu: 0 }, Lane::Cpu { cpu: 1 }],
         cpus: vec![settings(0), settings(1)],
         ..Manifest::default()
@@ -145,12 +146,16 @@ fn trailer(switches: u64) -> Trailer {
         from_ns: 0,
         to_ns: 10_000_000_000,
         iterations: 400_000_000,
-        counters: BTreeMap::from([("context-switches".to_owned(), switches)]),
+        counters: BTreeMap::from([
+            ("context-switches".to_owned(), switches),
+            ("steal_ns".to_owned(), 60_000_000 * u64::from(lane)),
+        ]),
         ..LaneTotals::default()
     };
     Trailer {
         lanes: vec![totals(0), totals(1)],
         closure_error: Some(1.2e-5),
+        steal_ns: Some(60_000_000),
         overhead: Overhead {
             events: 12_345,
             bpf_ns_total: Some(3_400_000),

@@ -1,6 +1,7 @@
 //! What a recording would cost parallel jobs, for the report's page: an allreduce over many ranks, the
 //! same without the largest sources, and the idle times of an all-to-all.
 
+use analysis::OutsideRow;
 use anyhow::{Result, bail};
 use report::html::{BoxPoint, Command, Idle, Projection, Without};
 use simulate::{
@@ -36,7 +37,6 @@ const FEWEST: u64 = 5;
 /// Variants without a source, and the share of the time that makes it worth asking.
 const VARIANTS: usize = 3;
 const WORTHWHILE_PCT: f64 = 1.0;
-const LONG_OUTSIDE: &str = "hypervisor_or_smi";
 /// A variant is simulated at every third rank count.
 const EVERY: usize = 3;
 /// All-to-alls, as in the study but fewer samples.
@@ -263,15 +263,17 @@ impl Simulation<'_> {
                 }
             })
             .collect();
-        let outside = self.summary.outside_kernel.iter().find(|row| row.class == LONG_OUTSIDE);
+        let long = |row: &&OutsideRow| trace::LONG_NAMES.contains(&row.class.as_str());
+        let outside = self.summary.outside_kernel.iter().find(long);
         let share = outside.map_or(0.0, |row| {
             row.cost_ns_total as f64 / self.summary.taken_ns_total.max(1) as f64 * 100.0
         });
-        if share >= WORTHWHILE_PCT {
+        if let Some(outside) = outside.filter(|_| share >= WORTHWHILE_PCT) {
+            let label = report::outside_label(&outside.class).unwrap_or(&outside.class);
             variants.push(Variant {
-                name: "without hypervisor or SMI".to_owned(),
+                name: format!("without {label}"),
                 row: None,
-                removed: set(&|source| source.key == RowKey::outside(LONG_OUTSIDE)),
+                removed: set(&|source| source.key == RowKey::outside(&outside.class)),
             });
         }
         variants

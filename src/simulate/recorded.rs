@@ -7,7 +7,10 @@ use analysis::{Contents, ThreadFacts, Threads, lend_noise};
 use anyhow::{Context, Result};
 use report::words::NO_NAME;
 use simulate::noise::Composed;
-use trace::{Class, Lane, LaneId, Mode, RecordFlags, RowKey, outside_kind, outside_names};
+use trace::{
+    Class, LONG_NAMES, Lane, LaneId, Mode, RecordFlags, RowKey, is_long_outside, outside_kind,
+    outside_names,
+};
 
 use crate::open::AnyReader;
 
@@ -25,9 +28,12 @@ impl Source {
     /// Whether somebody who says so means this one: by its name, its unit, its class, or `class:name`.
     pub fn is_called(&self, name: &str) -> bool {
         let (class, own_name) = (self.key.class.name(), self.key.name.as_str());
-        // The report's tables write these names with spaces.
+        // The report's tables write these names with spaces, and how the longer ones are called depends
+        // on the recording.
+        let plain = name.replace(' ', "_").to_ascii_lowercase();
         let outside = self.key.class == Class::OutsideKernel
-            && name.replace(' ', "_").eq_ignore_ascii_case(own_name);
+            && (plain == own_name
+                || is_long_outside(&self.key) && LONG_NAMES.contains(&plain.as_str()));
         // So does it write those that are empty.
         let nameless = own_name.trim().is_empty() && name == NO_NAME;
         name == own_name
@@ -68,7 +74,7 @@ impl Recorded {
             source.program |= facts.program.get(id).copied().unwrap_or(false);
             source_of.push(number);
         }
-        for name in outside_names(reader.manifest().mode) {
+        for name in outside_names(reader.manifest(), reader.trailer()) {
             sources.push(Source { key: RowKey::outside(name), detail: None, program: false });
         }
         let wanted_known = facts.times.iter().any(Option::is_some);

@@ -23,6 +23,8 @@ pub use error::TraceError;
 pub use manifest::*;
 pub use merge::{Merge, MergeError};
 pub use model::*;
-pub use outside::{LONG_NS, outside_kind, outside_names};
+pub use outside::{
+    LONG_NAMES, LONG_NS, OutsideEvidence, is_long_outside, outside_kind, outside_names,
+};
 pub use reader::{BlockInfo, Blocks, Damage, Reader};
 pub use writer::{BLOCK_EVENTS, Writer};

@@ -24,6 +24,9 @@ pub struct Manifest {
     pub started_monotonic_ns: u64,
     pub mode: Mode,
     pub cpu_model: String,
+    /// Whose guest the node is (`KVM`, ...). None on bare metal, and where nothing tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<String>,
     pub topology: Topology,
     pub isolation: Isolation,
     /// What the kernel uses (`tsc`, `kvm-clock`, ...).
@@ -154,6 +157,13 @@ pub struct CpuSettings {
     pub timer_histogram: Vec<(f64, u64)>,
 }
 
+impl CpuSettings {
+    /// Highest frequency of noise that the probe can resolve, 1/(2 t_min); None where t_min is unknown.
+    pub fn resolution_hz(&self) -> Option<f64> {
+        (self.t_min_ns > 0.0).then(|| 1e9 / (2.0 * self.t_min_ns))
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MissingHook {
     pub hook: String,
@@ -173,10 +183,17 @@ pub struct Trailer {
     pub entries: Option<Entries>,
     /// |sum of net times - wall time| / wall time, over the worst CPU. None where nothing closed.
     pub closure_error: Option<f64>,
+    /// Steal time on the recorded CPUs while they were recorded, as /proc/stat counts it; each CPU's is
+    /// among the counters of its lane. None where it was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steal_ns: Option<u64>,
     pub overhead: Overhead,
     /// Anything that went wrong while recording, in words.
     pub remarks: Vec<String>,
 }
+
+/// Name of the counter of a CPU's steal time, ns.
+pub const STEAL: &str = "steal_ns";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -187,7 +204,8 @@ pub struct LaneTotals {
     pub to_ns: u64,
     /// Loop iterations of the probe.
     pub iterations: u64,
-    /// perf counters of the probe's own thread; a name that is absent was not available.
+    /// perf counters of the probe's own thread, and [`STEAL`] of its CPU; a name that is absent was not
+    /// available.
     pub counters: BTreeMap<String, u64>,
     /// Time on a CPU within the window. None for anything but a thread of a recorded program.
     #[serde(skip_serializing_if = "Option::is_none")]

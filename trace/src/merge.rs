@@ -217,6 +217,7 @@ fn manifest(parts: &[Part], lanes: Vec<Lane>) -> Manifest {
         host: hosts(&nodes),
         kernel: same(|m| &m.kernel),
         cpu_model: same(|m| &m.cpu_model),
+        hypervisor: all().find_map(|m| m.hypervisor.clone()),
         job_id: all().find_map(|m| m.job_id.clone()),
         started_unix_s: if begin.is_finite() { begin } else { 0.0 },
         hooks_attached: first.hooks_attached.iter().filter(everywhere).cloned().collect(),
@@ -334,6 +335,7 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
         lost,
         entries,
         closure_error: trailers().filter_map(|trailer| trailer.closure_error).reduce(f64::max),
+        steal_ns: trailers().filter_map(|trailer| trailer.steal_ns).reduce(u64::saturating_add),
         overhead: Overhead {
             events: sum(|overhead| overhead.events),
             bpf_ns_total: runs.map(|runs| runs.into_iter().fold(0, u64::saturating_add)),

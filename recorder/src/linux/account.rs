@@ -1,12 +1,13 @@
 //! What a recording says about itself: the node and the settings before, losses and cost after.
 
 use detour_abi::{CpuState, TIMED_RUNS, hook};
-use trace::{Lane, LaneTotals, Lost, Manifest, Mode, Overhead};
+use trace::{Lane, LaneTotals, Lost, Manifest, Mode, Overhead, STEAL};
 
 use crate::{
     assemble::Assembled,
     bpf::Bpf,
     cpulist::CpuSet,
+    hypervisor::{self, Stolen},
     machine,
     options::Options,
     probes::{Finished, Probe},
@@ -16,13 +17,16 @@ use crate::{
 /// records were read from start to end.
 pub fn lanes(
     probes: Vec<(u32, Option<Finished>, u64)>,
-    unprobed: usize,
+    unprobed: &[u32],
     (epoch_ns, ended_ns): (u64, u64),
+    stolen: Option<&Stolen>,
     assembled: &Assembled,
 ) -> Vec<LaneTotals> {
     let ns = |ticks| assembled.clock.ns(ticks).unwrap_or(0).saturating_sub(epoch_ns);
-    let of_probe = |(lane, (_, finished, _)): (usize, (u32, Option<Finished>, u64))| {
-        let finished = finished?;
+    let steal = |cpu: u32| Some((STEAL.to_owned(), stolen?.on(cpu)?));
+    let of_probe = |(lane, (cpu, finished, _)): (usize, (u32, Option<Finished>, u64))| {
+        let mut finished = finished?;
+        finished.counters.extend(steal(cpu));
         Some(LaneTotals {
             lane: lane as u32,
             from_ns: ns(finished.run.first),
@@ -35,8 +39,12 @@ pub fn lanes(
     let mut lanes: Vec<LaneTotals> = probes.into_iter().enumerate().filter_map(of_probe).collect();
     if lanes.is_empty() {
         let to_ns = ended_ns.saturating_sub(epoch_ns);
-        let unprobed = 0..unprobed as u32;
-        lanes.extend(unprobed.map(|lane| LaneTotals { lane, to_ns, ..LaneTotals::default() }));
+        lanes.extend(unprobed.iter().enumerate().map(|(lane, &cpu)| LaneTotals {
+            lane: lane as u32,
+            to_ns,
+            counters: steal(cpu).into_iter().collect(),
+            ..LaneTotals::default()
+        }));
     }
     for &(lane, from_ns, to_ns) in &assembled.threads {
         lanes.push(LaneTotals { lane: lane.0, from_ns, to_ns, ..LaneTotals::default() });
@@ -76,6 +84,7 @@ pub fn manifest(
         started_monotonic_ns: 0,
         mode,
         cpu_model: machine::cpu_model(),
+        hypervisor: hypervisor::name(),
         topology: machine::topology(),
         isolation: machine::isolation(measured, housekeeping),
         clocksource: machine::clocksource(),

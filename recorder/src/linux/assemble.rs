@@ -44,7 +44,25 @@ pub enum Subject {
 pub struct Probed {
     pub cpu: u32,
     pub tid: u32,
+    /// Shortest turn of the probe's loop, ticks.
+    pub t_min: u64,
     pub jumps: Arc<Jumps>,
+}
+
+/// Turns of the probe's loop that were too long, one right after the other.
+#[derive(Clone, Copy)]
+struct Turns {
+    jump: Jump,
+    count: u64,
+}
+
+impl Turns {
+    /// What was lost: the length less one shortest turn for each, since the loop did its own work as
+    /// well (t_i - t_min). The start stays where it is, as in netgauge's files.
+    fn lost(self, t_min: u64) -> Jump {
+        let own = t_min.saturating_mul(self.count);
+        Jump { to: self.jump.to.saturating_sub(own).max(self.jump.from), ..self.jump }
+    }
 }
 
 /// A lane's open block.
@@ -73,7 +91,7 @@ impl Open {
 struct ProbedLane {
     merge: Merge,
     /// Jumps that are not settled yet.
-    waiting: VecDeque<Jump>,
+    waiting: VecDeque<Turns>,
 }
 
 pub struct Assembler {
@@ -159,8 +177,11 @@ impl Assembler {
         for &(probe, jump) in &batch.jumps {
             if let Some(lane) = self.probed.get_mut(probe as usize) {
                 match lane.waiting.back_mut() {
-                    Some(last) if last.to == jump.from => last.to = jump.to,
-                    _ => lane.waiting.push_back(jump),
+                    Some(last) if last.jump.to == jump.from => {
+                        last.jump.to = jump.to;
+                        last.count += 1;
+                    }
+                    _ => lane.waiting.push_back(Turns { jump, count: 1 }),
                 }
             }
         }
@@ -332,14 +353,15 @@ impl Assembler {
     fn settle_jumps(&mut self, all: bool) {
         let settled = self.clock.settled_to().unwrap_or(0);
         for (lane, probed) in self.probed.iter_mut().enumerate() {
-            let jumps = match &self.subject {
-                Subject::Probes(probes) => Some(&probes[lane].jumps),
-                _ => None,
+            let (jumps, t_min) = match &self.subject {
+                Subject::Probes(probes) => (Some(&probes[lane].jumps), probes[lane].t_min),
+                _ => (None, 0),
             };
-            while let Some(jump) = probed.waiting.front().copied() {
-                if jump.to > settled && !all {
+            while let Some(turns) = probed.waiting.front().copied() {
+                if turns.jump.to > settled && !all {
                     break;
                 }
+                let jump = turns.lost(t_min);
                 let (Some(from), Some(to)) = (self.clock.ns(jump.from), self.clock.ns(jump.to))
                 else {
                     break;

@@ -20,7 +20,8 @@ pub enum BpfError {
     Btf(#[from] BtfError),
     #[error(
         "loading BPF programs is not permitted: {0}. It needs CAP_BPF and CAP_PERFMON: run as root, \
-         or `setcap cap_bpf,cap_perfmon+ep` on the binary (kernels before 5.8: CAP_SYS_ADMIN)"
+         or `{setcap}` (kernels before 5.8: CAP_SYS_ADMIN)",
+        setcap = machine::SETCAP
     )]
     NotPermitted(String),
     #[error(

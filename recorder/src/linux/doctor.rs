@@ -10,7 +10,7 @@ use crate::{
     hooks::{Hook, hooks},
     machine,
     record::best_counter,
-    symbols::Symbols,
+    symbols::{Hidden, Symbols},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,9 +79,7 @@ fn privileges() -> Check {
         "privileges",
         State::Missing,
         format!("{} missing: the probe works, names do not", missing.join(" and ")),
-        Some(
-            "sudo detour ..., or: sudo setcap cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v detour)",
-        ),
+        Some(&format!("sudo detour ..., or: {}", machine::SETCAP)),
     )
 }
 
@@ -145,11 +143,18 @@ fn clock() -> Check {
 }
 
 fn symbols() -> Check {
-    let remedy = Some("run as root, or: sudo sysctl kernel.kptr_restrict=0");
+    let what = "kernel symbols";
     match Symbols::of_this_kernel() {
-        Ok(symbols) if !symbols.is_empty() => check("kernel symbols", State::Ok, "readable", None),
-        Ok(_) => check("kernel symbols", State::Reduced, "hidden: callbacks have no names", remedy),
-        Err(error) => check("kernel symbols", State::Reduced, error.to_string(), remedy),
+        Ok(symbols) if !symbols.is_empty() => check(what, State::Ok, "readable", None),
+        Ok(_) => {
+            let hidden = Hidden::here();
+            let found = format!("hidden ({}): callbacks have no names", hidden.why);
+            check(what, State::Reduced, found, Some(&hidden.remedy))
+        }
+        Err(error) => {
+            let remedy = Some("use a kernel with CONFIG_KALLSYMS=y, and mount /proc");
+            check(what, State::Reduced, format!("/proc/kallsyms: {error}"), remedy)
+        }
     }
 }
 

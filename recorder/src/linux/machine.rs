@@ -271,8 +271,13 @@ pub fn capabilities() -> u64 {
 
 pub const CAP_SYS_ADMIN: u32 = 21;
 pub const CAP_SYS_NICE: u32 = 23;
+pub const CAP_SYSLOG: u32 = 34;
 pub const CAP_PERFMON: u32 = 38;
 pub const CAP_BPF: u32 = 39;
+
+/// What an ordinary user needs to record everything, names of kernel functions included. The unit, the
+/// container recipe and the documentation ask for the same (`tests/packaging.rs`).
+pub const SETCAP: &str = "sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep $(command -v detour)";
 
 pub fn has_capability(capability: u32) -> bool {
     capabilities() >> capability & 1 == 1

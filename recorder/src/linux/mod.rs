@@ -16,6 +16,7 @@ pub mod doctor;
 pub(crate) mod drain;
 pub(crate) mod gaps;
 pub(crate) mod hooks;
+pub(crate) mod hypervisor;
 pub(crate) mod incidents;
 pub(crate) mod irqs;
 pub mod machine;

@@ -23,6 +23,9 @@ const MAX_CACHED: usize = 1 << 20;
 /// Tasks that are known before those that are gone are forgotten.
 const MANY_TASKS: usize = 1 << 18;
 const TOO_MANY: &str = "(too many different names)";
+/// A callback that the kernel's symbols do not name. All of them are one: an address would tell where
+/// the kernel lies in memory.
+const UNKNOWN_FUNCTION: &str = "unknown function";
 const MAX_PIDS: usize = 8;
 
 /// What sets two records apart as far as their source goes.
@@ -55,6 +58,8 @@ struct Known {
 
 pub struct Names {
     symbols: Symbols,
+    /// Show the addresses of functions without a name.
+    addresses: bool,
     cgroups: Cgroups,
     irqs: Irqs,
     own_tgid: u32,
@@ -72,13 +77,16 @@ pub struct Names {
 }
 
 impl Names {
-    pub fn of_this_machine() -> Names {
-        Names::new(Symbols::of_this_kernel().unwrap_or_default(), Cgroups::of_this_machine())
+    /// With `addresses`, functions without a name are shown by their addresses.
+    pub fn of_this_machine(addresses: bool) -> Names {
+        let symbols = Symbols::of_this_kernel().unwrap_or_default();
+        Names { addresses, ..Names::new(symbols, Cgroups::of_this_machine()) }
     }
 
     fn new(symbols: Symbols, cgroups: Cgroups) -> Names {
         Names {
             symbols,
+            addresses: false,
             cgroups,
             irqs: Irqs::default(),
             own_tgid: std::process::id(),
@@ -346,7 +354,8 @@ impl Names {
         match self.symbols.name(address) {
             // The compiler's clones (.isra.0, .cold) are the same function to a reader.
             Some(name) => name.split('.').next().unwrap_or(name).to_owned(),
-            None => format!("{address:#x}"),
+            None if self.addresses => format!("{address:#x}"),
+            None => UNKNOWN_FUNCTION.to_owned(),
         }
     }
 
@@ -417,6 +426,24 @@ mod tests {
         assert_eq!((tick.class, tick.name.as_str()), (Class::Timer, "tick"));
         let sleep = named(&mut names, &Record { detail: 0x2000, ..record(kind::VECTOR, 0xec) });
         assert_eq!(sleep.name, "hrtimer: hrtimer_wakeup");
+    }
+
+    #[test]
+    fn functions_without_a_name_are_one_row_and_show_no_address() {
+        let mut names = Names::new(Symbols::default(), Cgroups::of_this_machine());
+        names.learn(&task(70_000_001, "kworker/1:0", PF_KTHREAD));
+        let all = [(kind::VECTOR, 0xec), (kind::SOFTIRQ, 1), (kind::VECTOR, 0xfb), (kind::NMI, 0)];
+        for (kind, id) in all.into_iter().chain([(kind::THREAD, 70_000_001)]) {
+            let mut of = |detail| names.source(&Record { detail, ..record(kind, id) }).1;
+            assert_eq!(of(0xffff_ffff_8123_4560), of(0xffff_ffff_8765_4320));
+        }
+        assert!(names.sources.iter().any(|source| source.name == "hrtimer: unknown function"));
+        assert!(!format!("{:?}", names.sources).contains("0x"), "{:?}", names.sources);
+
+        let mut asked =
+            Names { addresses: true, ..Names::new(Symbols::default(), Cgroups::of_this_machine()) };
+        let timer = named(&mut asked, &Record { detail: 0xabcd, ..record(kind::VECTOR, 0xec) });
+        assert_eq!(timer.name, "hrtimer: 0xabcd");
     }
 
     #[test]

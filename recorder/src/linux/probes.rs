@@ -59,6 +59,8 @@ pub struct Settings {
 pub struct Ready {
     pub cpu: u32,
     pub tid: u32,
+    /// Shortest turn of the loop, ticks.
+    pub t_min: u64,
     pub jumps: Arc<Jumps>,
     pub settings: CpuSettings,
 }
@@ -174,7 +176,7 @@ impl Thread {
             timer_histogram: histogram(&cost, self.ticks_per_ns),
         };
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        Ok((Ready { cpu: self.cpu, tid, jumps, settings }, threshold))
+        Ok((Ready { cpu: self.cpu, tid, t_min: cost.t_min, jumps, settings }, threshold))
     }
 }
 

@@ -2,6 +2,7 @@
 //! right order, and write down what it cost and what was lost.
 
 use std::{
+    cell::Cell,
     path::PathBuf,
     sync::{
         Arc,
@@ -22,6 +23,7 @@ use crate::{
     cpulist::CpuSet,
     drain::Drain,
     feed::{Feed, State},
+    hypervisor::{Steal, Stolen},
     incidents::Incidents,
     machine,
     names::Names,
@@ -33,6 +35,7 @@ use crate::{
     record_error::RecordError,
     start, subject,
     switcher::Switcher,
+    symbols::Hidden,
     targets::{Target, Targets},
     threads::{Stopped, Threads},
 };
@@ -112,6 +115,7 @@ struct Session {
     remarks: Vec<String>,
     /// What happened meanwhile that the file has to say.
     incidents: Incidents,
+    told: EverySecond,
     manifest: Manifest,
 }
 
@@ -177,6 +181,7 @@ impl Session {
             anchor: take_anchor,
             remarks,
             incidents: Incidents::start(),
+            told: EverySecond::default(),
             manifest,
         })
     }
@@ -187,13 +192,13 @@ impl Session {
         target: Option<Target>,
         watch: &Watch,
     ) -> Result<Outcome, RecordError> {
-        let names = Names::of_this_machine();
+        let names = Names::of_this_machine(options.kernel_addresses);
         if names.symbols_hidden() && self.bpf.is_some() {
-            self.remarks.push(
-                "kernel symbols are hidden (kernel.kptr_restrict): timer callbacks and work \
-                 functions are shown as addresses; run as root to see their names"
-                    .to_owned(),
-            );
+            let Hidden { why, remedy } = Hidden::here();
+            self.remarks.push(format!(
+                "kernel symbols are hidden ({why}): timer callbacks and work functions have no names; \
+                 {remedy}"
+            ));
         }
         if !self.housekeeping.is_empty() {
             machine::pin(&self.housekeeping);
@@ -206,6 +211,7 @@ impl Session {
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let before = self.states();
+        let steal = Steal::start();
         let epoch_ns = monotonic_ns();
         self.manifest.started_monotonic_ns = epoch_ns;
         let output = Output::open(options, watch.feed, &self.manifest)?;
@@ -269,6 +275,7 @@ impl Session {
         // Records of the last moments are in the ring once the switches are through.
         std::thread::sleep(Duration::from_millis(5));
         let ended_ns = monotonic_ns();
+        let stolen = steal.stop();
         if let Some(bpf) = &self.bpf {
             bpf.watch_nothing();
         }
@@ -276,7 +283,8 @@ impl Session {
         let incidents = self.incidents.said();
         self.remarks.extend_from_slice(&incidents);
         let counted = Counted { before, after: self.states() };
-        let totals = self.totals(options, finished, (epoch_ns, ended_ns), &stopped, &counted);
+        let times = (epoch_ns, ended_ns);
+        let totals = self.totals(options, finished, times, &stopped, &counted, stolen);
         let overhead = counted.overhead(
             &self.measured,
             stopped.assembled.own_ns,
@@ -327,9 +335,10 @@ impl Session {
         }
     }
 
-    /// Says how it goes, once a second: the counters lie in memory that the CPUs are busy with.
+    /// Reports progress to the feed once a second: the counters lie in memory that the CPUs are busy
+    /// with.
     fn tell(&self, feed: &Feed, passed: Duration, before: &[CpuState]) {
-        if passed.subsec_millis() >= 100 {
+        if !self.told.is_due(passed) {
             return;
         }
         let counted = Counted { before: before.to_vec(), after: self.states() };
@@ -357,6 +366,7 @@ impl Session {
                     .map(|probe| Probed {
                         cpu: probe.ready.cpu,
                         tid: probe.ready.tid,
+                        t_min: probe.ready.t_min,
                         jumps: Arc::clone(&probe.ready.jumps),
                     })
                     .collect(),
@@ -404,6 +414,7 @@ impl Session {
         (epoch_ns, ended_ns): (u64, u64),
         stopped: &Stopped,
         counted: &Counted,
+        stolen: Option<Stolen>,
     ) -> Totals {
         let assembled = &stopped.assembled;
         let mut lost = counted.losses(&self.measured);
@@ -414,8 +425,12 @@ impl Session {
                 self.remarks.push(format!("the probe of CPU {cpu} broke"));
             }
         }
-        let unprobed = if options.program.is_none() { self.measured.len() } else { 0 };
-        let lanes = account::lanes(probes, unprobed, (epoch_ns, ended_ns), assembled);
+        let unprobed: Vec<u32> = match options.program {
+            None => self.measured.iter().copied().collect(),
+            Some(_) => Vec::new(),
+        };
+        let times = (epoch_ns, ended_ns);
+        let lanes = account::lanes(probes, &unprobed, times, stolen.as_ref(), assembled);
         let window_ns = match options.program {
             None => lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum(),
             // Programs run on all CPUs, whatever few threads are watched.
@@ -430,6 +445,7 @@ impl Session {
             lost,
             entries,
             closure_error: self.bpf.as_ref().and(assembled.closure_error),
+            steal_ns: stolen.map(|stolen| stolen.on_all(&self.measured)),
             remarks: assembled.write_error.iter().cloned().collect(),
             ..Trailer::default()
         };
@@ -458,6 +474,18 @@ impl Session {
         let output = options.output.clone();
         let Session { remarks, manifest, .. } = self;
         Outcome { output, bytes, exit_code, remarks, write_error, manifest }
+    }
+}
+
+/// Says once a second that something is due, however irregularly it is asked.
+#[derive(Default)]
+struct EverySecond(Cell<Option<u64>>);
+
+impl EverySecond {
+    /// True for the first time asked in each second of a recording, by the time that has passed.
+    fn is_due(&self, passed: Duration) -> bool {
+        let second = Some(passed.as_secs());
+        self.0.replace(second) != second
     }
 }
 
@@ -501,5 +529,19 @@ fn prev_power_of_two(n: usize) -> usize {
     match n {
         0 => 1,
         n => 1 << n.ilog2(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_a_second_is_once_a_second_however_late_it_is_asked() {
+        let due = EverySecond::default();
+        // Every 104 ms, as sleeps of 100 ms turn out; then a machine that is busy for three seconds.
+        let asked = (0..96).map(|turn| 104 * turn).chain([9_999, 13_200, 13_250, 14_001]);
+        let told = asked.filter(|&ms| due.is_due(Duration::from_millis(ms))).count();
+        assert_eq!(told, 10 + 2);
     }
 }

@@ -5,6 +5,8 @@ use std::{
     io::{self, BufRead, BufReader},
 };
 
+use crate::machine;
+
 #[derive(Default)]
 pub struct Symbols {
     /// Address and where its name starts in `names`, sorted by address.
@@ -50,9 +52,58 @@ impl Symbols {
     }
 }
 
+/// Why the kernel shows its symbols without their addresses, and what to do about it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hidden {
+    pub why: String,
+    pub remedy: String,
+}
+
+impl Hidden {
+    pub fn here() -> Hidden {
+        let restrict = machine::text("/proc/sys/kernel/kptr_restrict").parse().unwrap_or(0);
+        Hidden::given(restrict, machine::has_capability(machine::CAP_SYSLOG))
+    }
+
+    /// The kernel's rule (`kallsyms_show_value`): with `kptr_restrict` at 2 addresses are shown to
+    /// nobody; below, to those with CAP_SYSLOG in the first user namespace. (At 0 also to everybody if
+    /// `perf_event_paranoid` is 1 or less, which nobody should need to lower for this.)
+    fn given(kptr_restrict: u32, syslog: bool) -> Hidden {
+        let setcap = format!("sudo detour ..., or: {}", machine::SETCAP);
+        let (why, remedy) = match (kptr_restrict, syslog) {
+            (0 | 1, false) => ("CAP_SYSLOG is missing".to_owned(), setcap),
+            (0 | 1, true) => (
+                "CAP_SYSLOG does not count in a user namespace of its own".to_owned(),
+                "run in the host's user namespace".to_owned(),
+            ),
+            (level, syslog) => (
+                format!("kernel.kptr_restrict={level} hides them from everybody"),
+                match syslog {
+                    true => "sudo sysctl kernel.kptr_restrict=1".to_owned(),
+                    false => format!("sudo sysctl kernel.kptr_restrict=1, then: {setcap}"),
+                },
+            ),
+        };
+        Hidden { why, remedy }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_remedy_names_what_is_missing_and_no_setting_that_is_set_already() {
+        for level in [0, 1] {
+            let hidden = Hidden::given(level, false);
+            assert!(hidden.why.contains("CAP_SYSLOG"), "{hidden:?}");
+            assert!(hidden.remedy.contains("cap_syslog") && !hidden.remedy.contains("sysctl"));
+            assert!(Hidden::given(level, true).remedy.contains("user namespace"));
+        }
+        assert_eq!(Hidden::given(2, true).remedy, "sudo sysctl kernel.kptr_restrict=1");
+        let both = Hidden::given(2, false);
+        assert!(both.remedy.contains("kptr_restrict=1") && both.remedy.contains("cap_syslog"));
+    }
 
     #[test]
     fn an_address_inside_a_function_has_its_name() {

@@ -9,9 +9,9 @@ use super::{
     scale::{ranks, short, time},
 };
 use crate::advice::Remedy;
-use crate::headline::label;
+use crate::headline::{label, outside_label_with_evidence};
 use crate::tables::wait_words;
-use crate::words::{count, cut, name, percent, plural, rate, safe, utc};
+use crate::words::{count, cut, frequency, name, percent, plural, rate, safe, utc};
 
 /// Rows of a table, and lines of a list: a recording may hold thousands.
 pub(super) const ROWS: usize = 40;
@@ -182,16 +182,20 @@ fn detail(source: &analysis::SourceRow) -> String {
 /// What no record explains stands in the same table: it took time like the others.
 fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
     let row = |(index, row): (usize, &analysis::OutsideRow)| {
-        let (name, detail) = match row.class.as_str() {
-            "microarchitecture" => (
-                "microarchitecture",
-                "below 1 µs, without a kernel record: caches, TLB, SMT sibling",
-            ),
-            "hypervisor_or_smi" => {
-                ("hypervisor or SMI", "from 1 µs on, without a kernel record: host or firmware")
+        let label = outside_label_with_evidence(&row.class, &summary.outside_evidence);
+        let (name, detail) = match (row.class.as_str(), &label) {
+            ("microarchitecture", Some(label)) => {
+                (label.as_str(), "below 1 µs, without a kernel record: caches, TLB, SMT sibling")
             }
-            "unattributed_short" => ("below 1 µs", "the kernel's side was not recorded"),
-            _ => ("from 1 µs on", "the kernel's side was not recorded"),
+            ("hypervisor", Some(label)) => {
+                (label.as_str(), "from 1 µs on, without a kernel record: the host")
+            }
+            ("smi", Some(label)) => {
+                (label.as_str(), "from 1 µs on, without a kernel record: the firmware")
+            }
+            (_, Some(label)) => (label.as_str(), "from 1 µs on, without a kernel record"),
+            ("unattributed_short", None) => ("below 1 µs", "the kernel's side was not recorded"),
+            (_, None) => ("from 1 µs on", "the kernel's side was not recorded"),
         };
         let share = row.cost_ns_total as f64 / summary.taken_ns_total.max(1) as f64 * 100.0;
         Source {
@@ -239,6 +243,7 @@ pub(super) fn cpus(summary: &Summary) -> Vec<Vec<String>> {
                 None => c.cpu.to_string(),
             },
             c.t_min_ns.map(time).unwrap_or_default(),
+            c.resolution_hz.map(frequency).unwrap_or_default(),
             c.threshold_ns.map(time).unwrap_or_default(),
             count(c.detours),
             time(c.detour_ns_total as f64),

@@ -53,7 +53,7 @@ fn replay(seconds: u64) {
     let writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
     let mut assembler = Assembler::new(
         Output::File(Box::new(writer)),
-        Names::of_this_machine(),
+        Names::of_this_machine(false),
         Subject::Cpus((0..CPUS).collect()),
         0,
         ClockLine::default(),
@@ -96,7 +96,7 @@ fn a_burst_on_every_cpu_takes_no_more_room_than_all_lanes_may_have() {
     let writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
     let mut assembler = Assembler::new(
         Output::File(Box::new(writer)),
-        Names::of_this_machine(),
+        Names::of_this_machine(false),
         Subject::Cpus((0..CPUS).collect()),
         0,
         ClockLine::default(),
@@ -137,4 +137,17 @@ fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
     line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_detour_is_as_long_as_its_turns_less_one_shortest_turn_each() {
+    let jump = Jump { from: 1_000, to: 5_000 };
+    let length = |count| {
+        let lost = Turns { jump, count }.lost(30);
+        lost.to - lost.from
+    };
+    assert_eq!([length(1), length(2)], [4_000 - 30, 4_000 - 2 * 30]);
+    // Nothing below nothing, whatever the calibration said.
+    let lost = Turns { jump, count: 1 }.lost(1_000_000);
+    assert_eq!(lost, Jump { from: 1_000, to: 1_000 });
 }

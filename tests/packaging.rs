@@ -1,0 +1,38 @@
+//! What is packaged and documented asks for the privileges that the program itself suggests.
+
+#![cfg(target_os = "linux")]
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Names without `CAP_`, however they are written.
+fn capabilities(list: &str) -> BTreeSet<String> {
+    let words = list.split([',', ' ']).filter(|word| !word.is_empty());
+    words.map(|word| word.to_lowercase().trim_start_matches("cap_").to_owned()).collect()
+}
+
+/// What follows a word, up to the end of the list.
+fn after<'a>(text: &'a str, word: &str) -> &'a str {
+    let (_, rest) = text.split_once(word).unwrap_or_else(|| panic!("no {word}"));
+    rest.split(['\n', '+']).next().unwrap_or(rest)
+}
+
+#[test]
+fn unit_container_and_documentation_ask_for_the_capabilities_that_doctor_suggests() {
+    let suggested = capabilities(after(recorder::machine::SETCAP, "setcap "));
+    assert_eq!(suggested, capabilities("bpf perfmon syslog"));
+    let unit = read("packaging/detour-record@.service");
+    for setting in ["AmbientCapabilities=", "CapabilityBoundingSet="] {
+        assert_eq!(capabilities(after(&unit, setting)), suggested, "{setting}");
+    }
+    let container = read("packaging/Containerfile");
+    let added = after(&container, "--cap-add ").split(' ').next().expect("a list");
+    assert_eq!(capabilities(added), suggested, "Containerfile");
+    let security = read("docs/security.md");
+    assert_eq!(capabilities(after(&security, "setcap ")), suggested, "docs/security.md");
+    assert!(security.contains("CAP_SYSLOG"));
+}
