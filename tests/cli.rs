@@ -295,8 +295,11 @@ fn a_mistyped_command_costs_no_recording() {
     let file = scratch("good.detour");
     fs::copy(DEMO, &file).expect("copied");
     let name = file.to_str().expect("text");
-    for command in ["no-such-program", "/no/such/program", env!("CARGO_TARGET_TMPDIR")] {
-        let asked = detour(&["record", "-o", name, "--", command]).assert().code(1);
+    // As in a shell: not found, and found but not to be run.
+    for (command, code) in
+        [("no-such-program", 127), ("/no/such/program", 127), (env!("CARGO_TARGET_TMPDIR"), 126)]
+    {
+        let asked = detour(&["record", "-o", name, "--", command]).assert().code(code);
         let said = String::from_utf8_lossy(&asked.get_output().stderr).into_owned();
         assert!(said.contains(&format!("cannot run {command}: ")), "{said}");
         let left = fs::read(&file).expect("it is still there");

@@ -51,19 +51,19 @@ fn generated(ranks: u64, bytes: u64, with_calc: bool) -> String {
     text
 }
 
-/// Detours of half a microsecond to one and a half, 5 to 15 us apart: shorter than a round, so that a
-/// message is delayed and not the next reception in its place.
+/// Bursts of four detours of about a microsecond, 20 to 40 us apart. By the peer's rules a detour counts
+/// in full for what it falls on; only one that follows closely can fall on what comes next, the calc.
 fn noise(model: Model) -> Noise {
-    let mut at = 0i64;
-    let detours = (0..20_000i64).map(|i| {
-        at += 5_000_000 + (i * 7_919) % 997 * 10_000;
-        let length = 500_000 + (i * 104_729) % 51 * 20_000;
-        let detour = (at, length);
-        at += length;
-        detour
-    });
-    let detours: Vec<_> = detours.collect();
-    let timeline = Timeline::new(detours, 0).unwrap();
+    let (mut at, mut detours) = (0i64, Vec::new());
+    for i in 0..20_000i64 {
+        at += 20_000_000 + (i * 7_919) % 997 * 20_000;
+        for k in 0..4 {
+            let length = 600_000 + (i * 104_729 + k * 31) % 51 * 20_000;
+            detours.push((at, length));
+            at += length + 200_000 + (i * 13 + k * 7) % 11 * 50_000;
+        }
+    }
+    let timeline = Timeline::new(detours, at).unwrap();
     Noise::new(vec![timeline], model, Offsets::Random).unwrap().repeating(true)
 }
 

@@ -175,20 +175,26 @@ mod tests {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// The same whether the file system knows files without a name or not.
-    fn each_way(path: &Path) -> [NewFile; 2] {
+    /// As where the file system knows no files without a name.
+    fn named(path: &Path) -> NewFile {
         let temporary = temporary(path);
         let out = OpenOptions::new().write(true).create_new(true).open(&temporary).unwrap();
         let state = State::Named(temporary);
-        let named = NewFile { out, state, path: path.to_path_buf(), keep_old: false };
-        [NewFile::beside(path, false).unwrap(), named]
+        NewFile { out, state, path: path.to_path_buf(), keep_old: false }
     }
+
+    fn usual(path: &Path) -> NewFile {
+        NewFile::beside(path, false).unwrap()
+    }
+
+    const WAYS: [fn(&Path) -> NewFile; 2] = [usual, named];
 
     #[test]
     fn a_file_is_there_once_it_is_committed_and_the_one_before_until_then() {
         let directory = scratch("commit");
         let path = directory.join("result");
-        for (number, mut file) in each_way(&path).into_iter().enumerate() {
+        for (number, create) in WAYS.into_iter().enumerate() {
+            let mut file = create(&path);
             file.write_all(format!("content {number}").as_bytes()).unwrap();
             let before = number.checked_sub(1).map(|before| format!("content {before}"));
             assert_eq!(fs::read_to_string(&path).ok(), before);
@@ -203,7 +209,8 @@ mod tests {
     fn a_file_that_is_not_committed_leaves_nothing() {
         let directory = scratch("drop");
         let path = directory.join("result");
-        for mut file in each_way(&path) {
+        for create in WAYS {
+            let mut file = create(&path);
             file.write_all(b"half").unwrap();
             drop(file);
             assert!(names(&directory).is_empty());

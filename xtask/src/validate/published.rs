@@ -150,8 +150,8 @@ pub fn check(validate: &Validate) -> Result<Vec<Claim>> {
             Entry::Occupied(known) => &*known.into_mut(),
             Entry::Vacant(new) => &*new.insert(as_published(validate, row.system, file)?),
         };
-        // Enough to tell the peer's graph from one without its calcs of no length: the distance is 0.053
-        // at 64 ranks and 0.088 at 1,024, where 0.030 and 0.050 are critical for so many runs.
+        // So many tell the peer's graph from one without its calcs of no length where detours come in
+        // bursts (`simulate/tests/peer_graph.rs`).
         let runs = validate.runs(match row.ranks {
             64 => 6000,
             1024 => 2000,
