@@ -104,7 +104,7 @@ fn ticks(threads: u32, marked: bool) -> Program {
     let mut program = Program::of(threads, SECOND);
     for (lane, block) in program.blocks.iter_mut().enumerate() {
         for tick in 0..250 {
-            let flags = match marked && (tick as usize + lane) % threads as usize != 0 {
+            let flags = match marked && !(tick as usize + lane).is_multiple_of(threads as usize) {
                 true => RecordFlags::IN_DETOUR.with(RecordFlags::REPEATED),
                 false => RecordFlags::IN_DETOUR,
             };

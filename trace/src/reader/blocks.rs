@@ -49,7 +49,7 @@ impl<R: Read + Seek> Iterator for Blocks<'_, R> {
     type Item = Result<Block, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(entry) = self.entries.next() {
+        for entry in self.entries.by_ref() {
             match self.reader.load(&entry, &mut self.scratch) {
                 Ok(block) => return Some(Ok(block)),
                 Err(Fault::Damaged(why)) => self.reader.note(Damage::of(&entry, why)),
