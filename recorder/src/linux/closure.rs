@@ -102,17 +102,17 @@ mod tests {
     }
 
     #[test]
-    fn the_interrupts_of_a_thread_that_stays_for_a_day_are_counted_in_little_memory() {
-        const DAY_NS: u64 = 86_400_000_000_000;
+    fn the_interrupts_of_a_thread_that_stays_for_an_hour_are_counted_in_little_memory() {
+        const STAYED_NS: u64 = 3_600_000_000_000;
         const TICK_NS: u64 = 4_000_000;
         let mut closure = Closure::default();
         closure.add(&record(kind::THREAD, 0, 1_000, 1_000));
-        for tick in 1..DAY_NS / TICK_NS {
+        for tick in 1..STAYED_NS / TICK_NS {
             closure.add(&record(kind::VECTOR, tick * TICK_NS, 2_000, 2_000));
         }
         assert!(closure.waiting.capacity() <= 2 * MAX_WAITING, "{}", closure.waiting.capacity());
-        let ticks = (DAY_NS / TICK_NS - 1) * 2_000;
-        let stayed = DAY_NS - 1_000;
+        let ticks = (STAYED_NS / TICK_NS - 1) * 2_000;
+        let stayed = STAYED_NS - 1_000;
         closure.add(&record(kind::THREAD, 1_000, stayed, stayed - ticks));
         assert_eq!(closure.error(), Some(0.0));
     }
