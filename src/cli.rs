@@ -287,6 +287,9 @@ pub struct Merge {
     /// Traces: the trace file to write; %j becomes the job
     #[arg(short, long)]
     pub output: Option<PathBuf>,
+    /// Traces: merge them even if they do not overlap in time, or if a CPU or thread is in two of them
+    #[arg(long)]
+    pub force: bool,
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,

@@ -36,6 +36,9 @@ pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
 fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     let open = |path: &PathBuf| Reader::open(path);
     let merge = Merge::read(&options.files, open)?;
+    if !options.force {
+        merge.check_nodes()?;
+    }
     let path = output(options.output.as_deref(), merge.manifest().job_id.as_deref());
     results::not_over(&options.files, &path)?;
     if options.json && trace::is_stdout(&path) {

@@ -10,6 +10,7 @@ mod format;
 pub mod import;
 pub mod manifest;
 mod merge;
+mod merge_check;
 pub mod model;
 mod outside;
 mod reader;
@@ -22,6 +23,7 @@ pub use create::{
 pub use error::TraceError;
 pub use manifest::*;
 pub use merge::{Merge, MergeError};
+pub use merge_check::NodesError;
 pub use model::*;
 pub use outside::{
     LONG_NAMES, LONG_NS, OutsideEvidence, is_long_outside, outside_kind, outside_names,

@@ -13,6 +13,9 @@ use crate::model::Lane;
 pub struct Manifest {
     pub detour_version: String,
     pub host: String,
+    /// The kernel's random id of this boot: tells hosts of the same name apart. Empty where unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
     /// `uname -r`.
     pub kernel: String,
     pub arch: String,

@@ -4,7 +4,7 @@
 //! lanes of different nodes are comparable as far as these clocks agree. Within a node nothing
 //! changes. Process ids are left out, since they mean nothing on another node.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{Read, Seek, Write};
 
 use thiserror::Error;
@@ -13,6 +13,7 @@ use crate::error::TraceError;
 use crate::manifest::{
     CpuSettings, Entries, Isolation, LaneTotals, Lost, Manifest, Mode, Node, Overhead, Trailer,
 };
+use crate::merge_check::{self, NodeFacts, NodesError};
 use crate::model::{Lane, LaneId, Source, SourceId};
 use crate::reader::{Damage, Reader};
 use crate::writer::Writer;
@@ -21,12 +22,6 @@ use crate::writer::Writer;
 pub enum MergeError {
     #[error("{file} is several nodes' trace already: merge the traces of single nodes")]
     Merged { file: String },
-    #[error(
-        "{one} and {other} say neither whose nor when they are: they cannot be told apart as nodes"
-    )]
-    Nameless { one: String, other: String },
-    #[error("{one} and {other} are both of {host}, started at the same moment: leave one out")]
-    Twice { one: String, other: String, host: String },
     #[error("{one} and {other} are of different jobs, {one_job} and {other_job}")]
     Jobs { one: String, other: String, one_job: String, other_job: String },
     #[error(
@@ -54,6 +49,8 @@ struct Part {
     manifest: Manifest,
     lanes: u32,
     trailer: Option<Trailer>,
+    /// The last moment it is known to have been recording.
+    ends_ns: u64,
     truncated: Option<String>,
     /// Damage is complete once all blocks have been read.
     damage: Vec<Damage>,
@@ -80,6 +77,26 @@ impl<'a, I> Merge<'a, I> {
     /// Of all nodes together; what a writer for [`Merge::write`] is made with.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Checks that they can be nodes of one job: all recorded at the same time, no CPU or thread of a
+    /// host twice.
+    ///
+    /// # Errors
+    /// The first two that cannot, and why.
+    pub fn check_nodes(&self) -> Result<(), NodesError> {
+        let facts = self.parts.iter().zip(&self.manifest.nodes).map(|(part, node)| {
+            let (first, from) = (node.first_lane as usize, part.manifest.started_unix_s);
+            NodeFacts {
+                name: &part.name,
+                host: &part.manifest.host,
+                boot_id: &part.manifest.boot_id,
+                started_monotonic_ns: part.manifest.started_monotonic_ns,
+                window: (from > 0.0).then(|| (from, from + part.ends_ns as f64 / 1e9)),
+                lanes: &self.manifest.lanes[first..first + node.lanes as usize],
+            }
+        });
+        merge_check::check(&facts.collect::<Vec<_>>())
     }
 
     /// Joins the traces, one after the other.
@@ -128,6 +145,7 @@ impl Part {
             manifest,
             lanes: trace.lanes().len() as u32,
             trailer: trace.trailer().cloned(),
+            ends_ns: ends_ns(trace),
             truncated: trace.truncated().map(str::to_owned),
             damage: Vec::new(),
         }
@@ -144,8 +162,14 @@ impl Part {
     }
 }
 
+/// When the lanes were watched until; a recording that was cut off lasted at least until its last event.
+fn ends_ns<R>(trace: &Reader<R>) -> u64 {
+    let watched = trace.trailer().and_then(|t| t.lanes.iter().map(|lane| lane.to_ns).max());
+    let last = || trace.block_infos().map(|block| block.last_ns).max();
+    watched.or_else(last).unwrap_or(0)
+}
+
 fn check(parts: &[Part]) -> Result<(), MergeError> {
-    let mut seen: HashMap<(&str, u64, u64), &Part> = HashMap::new();
     for part in parts {
         let (this, first) = (&part.manifest, &parts[0]);
         let (one, other) = (first.name.clone(), part.name.clone());
@@ -161,14 +185,6 @@ fn check(parts: &[Part]) -> Result<(), MergeError> {
         {
             let (one_job, other_job) = (one_job.clone(), other_job.clone());
             return Err(MergeError::Jobs { one, other, one_job, other_job });
-        }
-        let begin = (this.host.as_str(), this.started_unix_s.to_bits(), this.started_monotonic_ns);
-        if let Some(before) = seen.insert(begin, part) {
-            let (one, host) = (before.name.clone(), this.host.clone());
-            if host.is_empty() {
-                return Err(MergeError::Nameless { one, other });
-            }
-            return Err(MergeError::Twice { one, other, host });
         }
     }
     Ok(())
@@ -215,6 +231,7 @@ fn manifest(parts: &[Part], lanes: Vec<Lane>) -> Manifest {
     let everywhere = |hook: &&String| all().all(|m| m.hooks_attached.contains(hook));
     Manifest {
         host: hosts(&nodes),
+        boot_id: String::new(),
         kernel: same(|m| &m.kernel),
         cpu_model: same(|m| &m.cpu_model),
         hypervisor: all().find_map(|m| m.hypervisor.clone()),
@@ -222,7 +239,7 @@ fn manifest(parts: &[Part], lanes: Vec<Lane>) -> Manifest {
         started_unix_s: if begin.is_finite() { begin } else { 0.0 },
         hooks_attached: first.hooks_attached.iter().filter(everywhere).cloned().collect(),
         hooks_missing: hooks_missing.cloned().collect(),
-        limits: said(parts, |part| part.manifest.limits.clone()),
+        limits: limits(parts),
         isolation,
         lanes,
         // Each node has its own.
@@ -249,6 +266,19 @@ fn hosts(nodes: &[Node]) -> String {
         }
         _ => names.join(", "),
     }
+}
+
+fn limits(parts: &[Part]) -> Vec<String> {
+    let mut limits = said(parts, |part| part.manifest.limits.clone());
+    let mut machines: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for manifest in parts.iter().map(|part| &part.manifest).filter(|m| !m.boot_id.is_empty()) {
+        machines.entry(&manifest.boot_id).or_default().insert(&manifest.host);
+    }
+    for hosts in machines.into_values().filter(|hosts| hosts.len() > 1) {
+        let hosts: Vec<&str> = hosts.into_iter().collect();
+        limits.push(format!("{} share one machine (the same boot id)", hosts.join(", ")));
+    }
+    limits
 }
 
 /// What nodes say in words: what all of them say once, everything else with who says it.

@@ -119,7 +119,7 @@ impl RowKey {
 pub struct LaneId(pub u32);
 
 /// Whose time was taken: a measured CPU, or a thread of a watched program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Lane {
     Cpu { cpu: u32 },

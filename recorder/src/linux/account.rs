@@ -76,6 +76,7 @@ pub fn manifest(
     Manifest {
         detour_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: machine::host(),
+        boot_id: machine::text("/proc/sys/kernel/random/boot_id"),
         kernel: machine::kernel(),
         arch: machine::architecture(),
         command_line: options.command_line.clone(),
@@ -98,22 +99,30 @@ pub fn manifest(
     }
 }
 
-/// The kernel side's counters over a recording.
+/// The kernel side's counters at a moment, CPU by CPU.
+#[derive(Clone)]
+pub struct Counters {
+    /// On CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    pub cpus: Vec<CpuState>,
+}
+
+/// The kernel side's counters over a time: what they grew by belongs to the time between both moments.
 pub struct Counted {
-    pub before: Vec<CpuState>,
-    pub after: Vec<CpuState>,
+    pub before: Counters,
+    pub after: Counters,
 }
 
 impl Counted {
     /// Growth of a counter on all CPUs.
     fn growth_everywhere(&self, counter: impl Fn(&CpuState) -> u64) -> u64 {
-        let pairs = self.before.iter().zip(&self.after);
+        let pairs = self.before.cpus.iter().zip(&self.after.cpus);
         pairs.map(|(before, after)| counter(after).wrapping_sub(counter(before))).sum()
     }
 
     /// Growth of a counter on the measured CPUs.
     fn growth(&self, measured: &CpuSet, counter: impl Fn(&CpuState) -> u64) -> u64 {
-        let pairs = self.before.iter().zip(&self.after).enumerate();
+        let pairs = self.before.cpus.iter().zip(&self.after.cpus).enumerate();
         pairs
             .filter(|(cpu, _)| measured.contains(&(*cpu as u32)))
             .map(|(_, (before, after))| counter(after).wrapping_sub(counter(before)))
@@ -131,22 +140,88 @@ impl Counted {
         }
     }
 
-    /// The programs time some of their own runs; the rest is taken to cost the same.
-    pub fn overhead(
-        &self,
-        measured: &CpuSet,
-        own_ns: u64,
-        window_ns: u64,
-        reader_cpu_ns: u64,
-    ) -> Overhead {
-        let events = (0..hook::COUNT).map(|index| self.growth(measured, |s| s.hits[index])).sum();
-        let bpf_ns = self.growth(measured, |s| s.timed_ns) * TIMED_RUNS;
-        let taken = own_ns + bpf_ns;
+    /// What recording took from the measured CPUs: `own_ns` for the recorder's own threads, and the BPF
+    /// programs, which time some of their own runs.
+    pub fn overhead(&self, measured: &CpuSet, own_ns: u64, reader_cpu_ns: u64) -> Overhead {
+        let over_hooks = |count: fn(u64) -> u64| -> u64 {
+            (0..hook::COUNT).map(|index| self.growth(measured, |s| count(s.hits[index]))).sum()
+        };
+        let events = over_hooks(|hits| hits);
+        let bpf_ns = match self.after.cpus.is_empty() {
+            true => None,
+            false => {
+                estimated_ns(self.growth(measured, |s| s.timed_ns), over_hooks(timed_runs), events)
+            }
+        };
+        let taken = match (bpf_ns, self.after.cpus.is_empty()) {
+            (None, false) => None,
+            (bpf_ns, _) => Some(own_ns + bpf_ns.unwrap_or(0)),
+        };
+        let window_ns = self.after.at_ns.saturating_sub(self.before.at_ns);
+        let window_ns = window_ns.saturating_mul(measured.len() as u64);
         Overhead {
             events,
-            bpf_ns_total: (!self.after.is_empty()).then_some(bpf_ns),
-            cpu_pct: (window_ns > 0).then(|| 100.0 * taken as f64 / window_ns as f64),
+            bpf_ns_total: bpf_ns,
+            cpu_pct: taken.and_then(|taken| share_pct(taken, window_ns)),
             reader_cpu_ns,
         }
+    }
+}
+
+/// How many of its first runs a program has timed.
+fn timed_runs(runs: u64) -> u64 {
+    (runs + TIMED_RUNS / 2) / TIMED_RUNS
+}
+
+/// The time of all runs from that of the timed ones: the others are taken to cost the same. None while
+/// none was timed.
+fn estimated_ns(timed_ns: u64, timed: u64, runs: u64) -> Option<u64> {
+    match (timed, runs) {
+        (_, 0) => Some(0),
+        (0, _) => None,
+        _ => Some((u128::from(timed_ns) * u128::from(runs) / u128::from(timed)) as u64),
+    }
+}
+
+/// An estimate may be beyond the whole; the share it stands for is not.
+fn share_pct(taken_ns: u64, window_ns: u64) -> Option<f64> {
+    (window_ns > 0).then(|| (100.0 * taken_ns as f64 / window_ns as f64).min(100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_in_so_many_is_timed() {
+        let timed_among =
+            |runs: u64| (1..=runs).filter(|r| r % TIMED_RUNS == TIMED_RUNS / 2).count();
+        for runs in 0..5 * TIMED_RUNS {
+            assert_eq!(timed_runs(runs), timed_among(runs) as u64, "{runs}");
+        }
+    }
+
+    #[test]
+    fn the_cost_of_all_runs_follows_from_those_that_were_timed() {
+        // One timed run of 1 us stands for the 40 that there were, not for the 64 there may be.
+        assert_eq!(estimated_ns(1_000, 1, 40), Some(40_000));
+        assert_eq!(estimated_ns(156_000, 156, 10_000), Some(10_000_000));
+        assert_eq!(estimated_ns(0, 0, 31), None);
+        assert_eq!(estimated_ns(0, 0, 0), Some(0));
+    }
+
+    #[test]
+    fn a_share_is_of_the_time_in_which_it_was_taken() {
+        assert_eq!(share_pct(40_000, 2 * 10_000_000), Some(0.2));
+        assert_eq!(share_pct(u64::MAX, 1), Some(100.0));
+        assert_eq!(share_pct(5, 0), None);
+    }
+
+    #[test]
+    fn without_bpf_the_cost_is_that_of_the_threads() {
+        let counters = |at_ns| Counters { at_ns, cpus: Vec::new() };
+        let counted = Counted { before: counters(1_000), after: counters(2_000) };
+        let overhead = counted.overhead(&CpuSet::from([0, 1]), 20, 7);
+        assert_eq!((overhead.bpf_ns_total, overhead.cpu_pct), (None, Some(1.0)));
     }
 }

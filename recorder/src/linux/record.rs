@@ -15,7 +15,7 @@ use detour_abi::CpuState;
 use trace::{Entries, Manifest, Trailer};
 
 use crate::{
-    account::{self, Counted},
+    account::{self, Counted, Counters},
     assemble::{Assembled, Assembler, Probed, Subject},
     bpf::{self, Bpf, Wanted},
     choice,
@@ -210,9 +210,9 @@ impl Session {
         self.warm_up();
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        let before = self.states();
+        let before = self.counters();
         let steal = Steal::start();
-        let epoch_ns = monotonic_ns();
+        let epoch_ns = before.at_ns;
         self.manifest.started_monotonic_ns = epoch_ns;
         let output = Output::open(options, watch.feed, &self.manifest)?;
         let switcher = match self.probes.is_empty() && self.bpf.is_some() {
@@ -282,16 +282,12 @@ impl Session {
         let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
         let incidents = self.incidents.said();
         self.remarks.extend_from_slice(&incidents);
-        let counted = Counted { before, after: self.states() };
+        let after = Counters { at_ns: ended_ns, cpus: self.states() };
+        let counted = Counted { before, after };
         let times = (epoch_ns, ended_ns);
         let totals = self.totals(options, finished, times, &stopped, &counted, stolen);
-        let overhead = counted.overhead(
-            &self.measured,
-            stopped.assembled.own_ns,
-            totals.window_ns,
-            stopped.cpu_ns,
-        );
-        let mut trailer = Trailer { overhead, ..totals.trailer };
+        let overhead = counted.overhead(&self.measured, stopped.assembled.own_ns, stopped.cpu_ns);
+        let mut trailer = Trailer { overhead, ..totals };
         trailer.remarks.extend(incidents);
         if options.program.is_some() && stopped.assembled.threads.is_empty() {
             self.remarks.push("no thread of the program ran while it was recorded".to_owned());
@@ -337,17 +333,21 @@ impl Session {
 
     /// Reports progress to the feed once a second: the counters lie in memory that the CPUs are busy
     /// with.
-    fn tell(&self, feed: &Feed, passed: Duration, before: &[CpuState]) {
+    fn tell(&self, feed: &Feed, passed: Duration, before: &Counters) {
         if !self.told.is_due(passed) {
             return;
         }
-        let counted = Counted { before: before.to_vec(), after: self.states() };
-        let window_ns = passed.as_nanos() as u64 * self.measured.len() as u64;
+        let counted = Counted { before: before.clone(), after: self.counters() };
         let lost = counted.losses(&self.measured);
         let detours = self.probes.iter().map(|probe| probe.ready.jumps.lost()).sum();
         let lost = trace::Lost { detours, ..lost };
-        let overhead = counted.overhead(&self.measured, 0, window_ns, 0);
+        let overhead = counted.overhead(&self.measured, 0, 0);
         feed.say(State { lost, overhead });
+    }
+
+    fn counters(&self) -> Counters {
+        let cpus = self.states();
+        Counters { at_ns: monotonic_ns(), cpus }
     }
 
     fn states(&self) -> Vec<CpuState> {
@@ -406,7 +406,7 @@ impl Session {
         stopped.map(|(ready, finished)| (ready.cpu, finished, ready.jumps.lost())).collect()
     }
 
-    /// Everything of the trailer but the overhead, and the time watched over all lanes.
+    /// Everything of the trailer but the overhead.
     fn totals(
         &mut self,
         options: &Options,
@@ -415,7 +415,7 @@ impl Session {
         stopped: &Stopped,
         counted: &Counted,
         stolen: Option<Stolen>,
-    ) -> Totals {
+    ) -> Trailer {
         let assembled = &stopped.assembled;
         let mut lost = counted.losses(&self.measured);
         lost.unwritten = assembled.unwritten;
@@ -431,16 +431,11 @@ impl Session {
         };
         let times = (epoch_ns, ended_ns);
         let lanes = account::lanes(probes, &unprobed, times, stolen.as_ref(), assembled);
-        let window_ns = match options.program {
-            None => lanes.iter().map(|l| l.to_ns.saturating_sub(l.from_ns)).sum(),
-            // Programs run on all CPUs, whatever few threads are watched.
-            Some(_) => ended_ns.saturating_sub(epoch_ns) * self.measured.len() as u64,
-        };
         let entries = self
             .bpf
             .as_ref()
             .map(|bpf| Entries { emitted: bpf.sent() + lost.records, read: stopped.read });
-        let trailer = Trailer {
+        Trailer {
             lanes,
             lost,
             entries,
@@ -448,8 +443,7 @@ impl Session {
             steal_ns: stolen.map(|stolen| stolen.on_all(&self.measured)),
             remarks: assembled.write_error.iter().cloned().collect(),
             ..Trailer::default()
-        };
-        Totals { trailer, window_ns }
+        }
     }
 
     /// Ends the file.
@@ -487,11 +481,6 @@ impl EverySecond {
         let second = Some(passed.as_secs());
         self.0.replace(second) != second
     }
-}
-
-struct Totals {
-    trailer: Trailer,
-    window_ns: u64,
 }
 
 /// Loads the programs. Without the right to, a recording of the node goes on with the probe alone
