@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
-    words::{plural, rate},
+    words::plural,
 };
 
 /// What times are shown in.
@@ -49,7 +49,6 @@ pub struct ScheduleFigures<'a> {
     pub noiseless_ps: Option<i64>,
     /// The last rank's end in each run.
     pub runs_ps: &'a [i64],
-    pub messages_per_s: f64,
 }
 
 /// The ranks that end last, and a sentence.
@@ -78,12 +77,11 @@ pub fn schedule(figures: &ScheduleFigures<'_>, options: Options) -> String {
     }
     let last = ends.iter().copied().max().unwrap_or(0);
     text += &format!(
-        "\n{}, {}, {}: the last ends at {} ({} messages/s).\n",
+        "\n{}, {}, {}: the last ends at {}.\n",
         plural(ends.len() as u64, "rank"),
         plural(figures.operations, "operation"),
         plural(figures.messages, "message"),
         with_unit(last),
-        rate(figures.messages_per_s)
     );
     let runs = figures.runs_ps;
     if runs.len() > 1 {
@@ -115,7 +113,6 @@ mod tests {
             operations: 21,
             noiseless_ps: Some(10_000),
             runs_ps: &[19_500, 25_000],
-            messages_per_s: 2e6,
         };
         schedule(&figures, Options::default())
     }
@@ -125,7 +122,7 @@ mod tests {
         let text = text(ScheduleUnit::Ns);
         assert!(text.contains("  19    19.5\n"), "{text}");
         assert!(text.contains("25 more end earlier"), "{text}");
-        assert!(text.contains("40 ranks, 21 operations, 7 messages: the last ends at 19.5 ns"));
+        assert!(text.contains("40 ranks, 21 operations, 7 messages: the last ends at 19.5 ns.\n"));
         assert!(text.contains("2 runs: from 19.5 ns to 25 ns."), "{text}");
         assert!(text.contains("Without noise: 10 ns, 1.95 times faster."), "{text}");
     }

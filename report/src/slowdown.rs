@@ -3,7 +3,6 @@
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
-    words::count,
 };
 
 /// One point of a sweep, times in microseconds.
@@ -23,8 +22,56 @@ pub struct SlowdownRow {
     pub max: f64,
 }
 
+/// Where noise takes over: above `above` and at or below `ranks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knee {
+    /// The smallest simulated rank count from which on the median stays off the noiseless line.
+    pub ranks: u64,
+    /// The largest smaller one that is known to be on the line. None where there is none.
+    pub above: Option<u64>,
+    /// Whether nothing smaller than `ranks` was simulated.
+    pub smallest: bool,
+}
+
+impl Knee {
+    /// `between 512 and 1024 ranks` or `at or below 65536 ranks`; counts are written by `ranks`.
+    pub(crate) fn place(&self, ranks: impl Fn(u64) -> String) -> String {
+        match self.above {
+            Some(above) => format!("between {} and {} ranks", ranks(above), ranks(self.ranks)),
+            None if self.ranks == 1 => "at a single rank".to_owned(),
+            None => format!("at or below {} ranks", ranks(self.ranks)),
+        }
+    }
+
+    /// The same as a sentence with its evidence, without a capital letter.
+    pub(crate) fn sentence(&self, ranks: impl Fn(u64) -> String) -> String {
+        let at = ranks(self.ranks);
+        let from = match (self.above, self.smallest) {
+            (None, true) => format!("already at {at}, the smallest simulated, and from there on"),
+            _ => format!("from {at} on"),
+        };
+        let unknown = match (self.above, self.smallest) {
+            (None, false) => " (for fewer ranks the runs are too few to say)",
+            _ => "",
+        };
+        format!(
+            "noise takes over {}: {from} the median is more than a tenth above the noiseless \
+             time{unknown}.",
+            self.place(ranks)
+        )
+    }
+}
+
+/// Said where no knee was found.
+pub(crate) const NO_KNEE: &str = "the median stays within a tenth of the noiseless time (or the runs \
+                                  are too few to say otherwise).";
+
 /// The table, and under it where noise takes over, series by series.
-pub fn slowdown(rows: &[SlowdownRow], knees: &[(String, Option<u64>)], options: Options) -> String {
+pub fn slowdown(
+    rows: &[SlowdownRow],
+    knees: &[(String, Option<Knee>)],
+    options: Options,
+) -> String {
     let style = options.style();
     let several = rows.iter().any(|row| !row.series.is_empty());
     let mut columns = Vec::new();
@@ -68,17 +115,8 @@ pub fn slowdown(rows: &[SlowdownRow], knees: &[(String, Option<u64>)], options: 
     let mut text = grid.render(style) + "\n";
     for (series, knee) in knees {
         let which = if series.is_empty() { String::new() } else { format!("{series}: ") };
-        text += &match knee {
-            Some(ranks) => format!(
-                "\n{which}noise takes over at {} ranks: from there on the median is more than a \
-                 tenth above the noiseless time.\n",
-                count(*ranks)
-            ),
-            None => format!(
-                "\n{which}the median stays within a tenth of the noiseless time (or the runs are too \
-                 few to say otherwise).\n"
-            ),
-        };
+        let said = knee.map_or_else(|| NO_KNEE.to_owned(), |knee| knee.sentence(|n| n.to_string()));
+        text += &format!("\n{which}{said}\n");
     }
     text
 }

@@ -33,6 +33,12 @@ pub fn tight(ns: u64) -> String {
     time(ns as f64).replace(' ', "")
 }
 
+/// With its first letter in upper case.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |c| c.to_uppercase().chain(letters).collect())
+}
+
 #[must_use]
 pub fn count(n: u64) -> String {
     let v = n as f64;

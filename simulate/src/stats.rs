@@ -136,16 +136,39 @@ fn binomial_between(tries: usize, p: f64) -> (usize, usize) {
 /// How far the median must be above the noiseless time for noise to count as a bottleneck.
 pub const KNEE_RATIO: f64 = 1.1;
 
-/// The knee: the smallest rank count from which on the median stays off the noiseless line. It is off
-/// where the lower end of its 95 % interval is more than a tenth above. Points are (ranks, noiseless
-/// time, median).
-pub fn knee(points: &[(u64, i64, Estimate)]) -> Option<u64> {
+/// Where noise takes over. Only the simulated rank counts are known: the knee lies above `above` and
+/// at or below `ranks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knee {
+    /// The smallest simulated rank count from which on the median stays off the noiseless line.
+    pub ranks: u64,
+    /// The largest smaller one that is known to be on the line. None where there is none.
+    pub above: Option<u64>,
+    /// Whether nothing smaller than `ranks` was simulated.
+    pub smallest: bool,
+}
+
+impl Knee {
+    /// Whether the knee may be anywhere below `ranks`. A single rank has nothing below it.
+    #[must_use]
+    pub fn is_upper_bound(&self) -> bool {
+        self.above.is_none() && self.ranks > 1
+    }
+}
+
+/// Finds the knee. A median is off the noiseless line where the lower end of its 95 % interval is more
+/// than a tenth above, and on it where the upper end is not. Points are (ranks, noiseless time, median).
+#[must_use]
+pub fn knee(points: &[(u64, i64, Estimate)]) -> Option<Knee> {
     let mut sorted = points.to_vec();
     sorted.sort_by_key(|point| point.0);
-    let off =
-        |(_, noiseless, median): &(u64, i64, Estimate)| median.low > *noiseless as f64 * KNEE_RATIO;
-    let stays = sorted.iter().rev().take_while(|point| off(point)).count();
-    sorted.get(sorted.len() - stays).map(|point| point.0)
+    let limit = |noiseless: i64| noiseless as f64 * KNEE_RATIO;
+    let off = |(_, noiseless, median): &&(u64, i64, Estimate)| median.low > limit(*noiseless);
+    let on = |(_, noiseless, median): &&(u64, i64, Estimate)| median.high <= limit(*noiseless);
+    let at = sorted.len() - sorted.iter().rev().take_while(off).count();
+    let ranks = sorted.get(at)?.0;
+    let above = sorted[..at].iter().rfind(on).map(|point| point.0);
+    Some(Knee { ranks, above, smallest: at == 0 })
 }
 
 #[cfg(test)]
@@ -192,11 +215,26 @@ mod tests {
         let point = |ranks, median| (ranks, 100, exact(median));
         let points =
             [point(2, 100.0), point(4, 150.0), point(8, 105.0), point(16, 120.0), point(32, 400.0)];
-        assert_eq!(knee(&points), Some(16));
+        assert_eq!(knee(&points), Some(Knee { ranks: 16, above: Some(8), smallest: false }));
         assert_eq!(knee(&points[..3]), None);
         assert_eq!(knee(&[]), None);
         let unsure = (64, 100, Estimate { value: 400.0, low: 100.0, high: 500.0 });
         assert_eq!(knee(&[point(32, 400.0), unsure]), None);
+    }
+
+    #[test]
+    fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
+        let point = |ranks, low, high| (ranks, 100, Estimate { value: low, low, high });
+        let bound = |points: &[_]| knee(points).map(|knee| (knee.ranks, knee.is_upper_bound()));
+        assert_eq!(bound(&[point(65_536, 400.0, 400.0)]), Some((65_536, true)));
+        assert_eq!(bound(&[point(8, 120.0, 120.0), point(4, 120.0, 120.0)]), Some((4, true)));
+        assert_eq!(bound(&[point(4, 100.0, 105.0), point(8, 120.0, 120.0)]), Some((8, false)));
+        // At 4 ranks the runs do not say: the knee may be there or below.
+        let unsure = [point(4, 100.0, 300.0), point(8, 120.0, 120.0)];
+        assert_eq!(knee(&unsure), Some(Knee { ranks: 8, above: None, smallest: false }));
+        assert_eq!(bound(&unsure), Some((8, true)));
+        // There is nothing below a single rank.
+        assert_eq!(bound(&[point(1, 120.0, 120.0)]), Some((1, false)));
     }
 
     #[test]

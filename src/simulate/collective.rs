@@ -280,6 +280,13 @@ impl Results {
     }
 }
 
+/// The keys of a knee.
+fn put_knee(value: &mut Value, knee: Option<stats::Knee>) {
+    value["knee_ranks"] = json!(knee.map(|knee| knee.ranks));
+    value["knee_above_ranks"] = json!(knee.and_then(|knee| knee.above));
+    value["knee_is_upper_bound"] = json!(knee.is_some_and(|knee| knee.is_upper_bound()));
+}
+
 /// What is printed.
 struct Output<'a> {
     head: &'a Settings,
@@ -291,7 +298,7 @@ struct Output<'a> {
 
 impl Output<'_> {
     /// Each series with the ranks at which noise takes over.
-    fn knees(&self) -> Vec<(Series, Option<u64>)> {
+    fn knees(&self) -> Vec<(Series, Option<stats::Knee>)> {
         let mut series: Vec<Series> = Vec::new();
         for point in self.points {
             if !series.contains(&point.series) {
@@ -316,21 +323,21 @@ impl Output<'_> {
         let knees_json: Vec<_> = knees
             .iter()
             .map(|(s, knee)| {
-                json!({
+                let mut value = json!({
                     "size": s.size, "net_scale": s.net_scale, "coscheduled": s.coscheduled,
-                    "knee_ranks": knee
-                })
+                });
+                put_knee(&mut value, *knee);
+                value
             })
             .collect();
         let mut points: Vec<_> = self.points.iter().map(Point::json).collect();
         for (point, blames) in points.iter_mut().zip(self.blames) {
             point["blame"] = blaming::json(blames, self.sources)?;
         }
-        let mut value = self.head.clone();
-        value.insert("points".to_owned(), points.into());
-        let first = knees.first().and_then(|(_, knee)| *knee);
-        value.insert("knee_ranks".to_owned(), first.into());
-        value.insert("knees".to_owned(), knees_json.into());
+        let mut value = Value::Object(self.head.clone());
+        value["points"] = points.into();
+        put_knee(&mut value, knees.first().and_then(|(_, knee)| *knee));
+        value["knees"] = knees_json.into();
         Ok(report::json_safe(&serde_json::to_string_pretty(&value)?) + "\n")
     }
 
@@ -338,7 +345,8 @@ impl Output<'_> {
         let knees = self.knees();
         let several = knees.len() > 1;
         let rows: Vec<_> = self.points.iter().map(|point| point.row(several)).collect();
-        let knees: Vec<_> = knees.iter().map(|(s, knee)| (s.words(several), *knee)).collect();
+        let knees: Vec<_> =
+            knees.iter().map(|(s, knee)| (s.words(several), knee.map(points::knee))).collect();
         let knees = if self.noisy { &knees[..] } else { &[][..] };
         let mut text = report::slowdown(&rows, knees, layout::layout(true));
         let mut lines = Vec::new();

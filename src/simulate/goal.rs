@@ -161,6 +161,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         Ok((results, blames)) => {
             let blames = blames.as_ref().map(|blames| (blames, &loaded.sources));
             results.write_with(blames, options.json)?;
+            if let (true, Some(rate)) = (verbosity.verbose, results.messages_per_s()) {
+                tell!("detour: simulated {rate:.0} messages per second of this machine's time");
+            }
             options.draw(&schedule, &params, &rules, &loaded)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -359,8 +362,10 @@ impl Results {
         Ok(())
     }
 
-    fn messages_per_s(&self, first: &event::Outcome) -> f64 {
-        first.messages.saturating_mul(self.times_ps.len() as u64) as f64 / self.took_s.max(1e-9)
+    /// The speed of the simulator, which says nothing about the schedule.
+    fn messages_per_s(&self) -> Option<f64> {
+        let messages = self.first.as_ref()?.messages.saturating_mul(self.times_ps.len() as u64);
+        Some(messages as f64 / self.took_s.max(1e-9))
     }
 
     fn text(&self, first: &event::Outcome, blames: Option<(&Blames, &Sources)>) -> Result<String> {
@@ -371,7 +376,6 @@ impl Results {
             operations: first.operations,
             noiseless_ps: self.noiseless_ps,
             runs_ps: &self.times_ps,
-            messages_per_s: self.messages_per_s(first),
         };
         let mut text = report::schedule(&figures, layout::layout(false));
         if let Some((blames, sources)) = blames {
@@ -395,7 +399,7 @@ impl Results {
             "max": unit.of(first.max()),
             "messages": first.messages,
             "operations": first.operations,
-            "messages_per_s": self.messages_per_s(first),
+            "messages_per_s": self.messages_per_s(),
             "unfinished": first.unfinished,
             "noiseless": self.noiseless_ps.map(|ps| unit.of(ps)),
             "min_of_runs": unit.of(sample.min()),

@@ -14,7 +14,7 @@ use simulate::{
     graph::Graph,
     job::Job,
     noise::Noise,
-    stats::{Estimate, NoRuns, Sample},
+    stats::{Estimate, Knee, NoRuns, Sample},
     sweep::{self, SweepError},
 };
 use trace::NewFile;
@@ -295,6 +295,12 @@ impl Point {
             max: self.max_us,
         }
     }
+}
+
+/// As the report knows it.
+pub fn knee(knee: Knee) -> report::Knee {
+    let Knee { ranks, above, smallest } = knee;
+    report::Knee { ranks, above, smallest }
 }
 
 pub fn csv(points: &[Point]) -> String {

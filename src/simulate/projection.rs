@@ -225,7 +225,7 @@ impl Simulation<'_> {
             net: network::describe(&settings.net),
             seed: settings.seed,
             points: points.into_iter().map(microseconds).collect(),
-            knee,
+            knee: knee.map(super::points::knee),
             without: without
                 .into_iter()
                 .map(|w| Without { points: w.points.into_iter().map(microseconds).collect(), ..w })

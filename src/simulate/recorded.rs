@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use analysis::{Contents, ThreadFacts, Threads, lend_noise};
+use analysis::{Contents, Part, ThreadFacts, Threads, lend_noise};
 use anyhow::{Context, Result};
 use report::words::NO_NAME;
 use simulate::noise::Composed;
@@ -84,10 +84,19 @@ impl Recorded {
     /// The lanes whose noise ranks meet, if they were watched at all: a recording that was cut off may
     /// have others.
     pub fn lanes<'a>(&self, reader: &'a AnyReader) -> Result<Vec<(&'a Lane, Composed)>> {
+        self.lanes_of(reader, &Part::default())
+    }
+
+    /// The same of a part of the recording.
+    pub fn lanes_of<'a>(
+        &self,
+        reader: &'a AnyReader,
+        part: &Part,
+    ) -> Result<Vec<(&'a Lane, Composed)>> {
         let mut lanes = Vec::new();
         for (index, lane) in reader.lanes().iter().enumerate() {
-            if self.lends(index) {
-                let composed = self.lane(reader, index)?;
+            if self.lends(index) && part.has(index as u32) {
+                let composed = self.lane_from(reader, index, part.shortest_ns)?;
                 if composed.span_ns() > 0 {
                     lanes.push((lane, composed));
                 }
@@ -114,6 +123,11 @@ impl Recorded {
     /// The detours of a lane, by its place in the lane table. Those of a thread lie in the time that it
     /// wanted to run: a rank that computes does not sleep when the recorded thread did.
     pub fn lane(&self, reader: &AnyReader, index: usize) -> Result<Composed> {
+        self.lane_from(reader, index, 0)
+    }
+
+    /// The same from a length on.
+    fn lane_from(&self, reader: &AnyReader, index: usize, shortest_ns: u64) -> Result<Composed> {
         let id = LaneId(index as u32);
         let (from, to) = window(reader, index);
         let thread = matches!(reader.lanes().get(index), Some(Lane::Thread { .. }));
@@ -125,7 +139,9 @@ impl Recorded {
         let mut lane = Composed::new(from, span);
         let short = self.sources.len() as u32 - 2;
         for block in reader.blocks_of(id) {
-            for (detour, records) in block?.composed() {
+            let block = block?;
+            let long_enough = block.composed().filter(|(detour, _)| detour.len_ns >= shortest_ns);
+            for (detour, records) in long_enough {
                 let outside = short + outside_kind(detour.outside_ns) as u32;
                 let named = records
                     .iter()

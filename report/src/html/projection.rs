@@ -7,7 +7,10 @@ use super::{
     plot::{HALF, Margins, Plot, WIDE, coordinate, escape},
     scale::{Scale, Unit, ranks, short, time},
 };
-use crate::words::{count, cut};
+use crate::{
+    slowdown::Knee,
+    words::{capital, count, cut},
+};
 
 /// What simulations of this recording gave. Times are microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,8 +21,7 @@ pub struct Projection {
     pub seed: u64,
     /// Ascending ranks.
     pub points: Vec<BoxPoint>,
-    /// From so many ranks on the median stays off the noiseless line.
-    pub knee: Option<u64>,
+    pub knee: Option<Knee>,
     /// The same with sources left out.
     pub without: Vec<Without>,
     pub idle: Vec<Idle>,
@@ -97,12 +99,15 @@ pub(super) fn boxes(projection: &Projection) -> Option<String> {
         plot.text("right", plot.at_x(x), plot.at_y(y) - 9.0, "noiseless");
     }
     if let Some(knee) = projection.knee {
-        let (x, top, bottom) =
-            (coordinate(plot.at_x(knee as f64)), coordinate(plot.top()), coordinate(plot.bottom()));
+        let (x, top, bottom) = (
+            coordinate(plot.at_x(knee.ranks as f64)),
+            coordinate(plot.top()),
+            coordinate(plot.bottom()),
+        );
         plot.mark(&format!(r#"<path class="knee" d="M{x} {top}V{bottom}"/>"#));
         plot.over(&format!(
-            r#"<text class="note knee" x="{x}" y="18">noise takes over at {} ranks</text>"#,
-            ranks(knee)
+            r#"<text class="note knee" x="{x}" y="18">noise takes over {}</text>"#,
+            knee.place(ranks)
         ));
     }
     let spacing = plot.inner_width() / (last.ranks as f64 / first.ranks as f64).log2().max(1.0);
@@ -316,9 +321,4 @@ pub(super) fn said(projection: &Projection) -> Option<String> {
         text.push('.');
     }
     Some(text)
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }

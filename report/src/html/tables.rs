@@ -10,8 +10,9 @@ use super::{
 };
 use crate::advice::Remedy;
 use crate::headline::{label, outside_label_with_evidence};
+use crate::slowdown::NO_KNEE;
 use crate::tables::wait_words;
-use crate::words::{count, cut, frequency, name, percent, plural, rate, safe, utc};
+use crate::words::{capital, count, cut, frequency, name, percent, plural, rate, safe, utc};
 
 /// Rows of a table, and lines of a list: a recording may hold thousands.
 pub(super) const ROWS: usize = 40;
@@ -355,18 +356,8 @@ fn started(unix_s: f64) -> String {
 }
 
 pub(super) fn projected(projection: &Projection) -> Projected {
-    let knee = match projection.knee {
-        Some(knee) => format!(
-            "Noise takes over at {} ranks: from there on the median stays more than a tenth above the \
-             noiseless time.",
-            ranks(knee)
-        ),
-        None => {
-            "The median stays within a tenth of the noiseless time, or the runs are too few to say \
-                 otherwise."
-                .to_owned()
-        }
-    };
+    let knee = projection.knee.map(|knee| knee.sentence(ranks));
+    let knee = capital(&knee.unwrap_or_else(|| NO_KNEE.to_owned()));
     let row = |p: &projection::BoxPoint| {
         vec![
             ranks(p.ranks),
