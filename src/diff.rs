@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use analysis::{Contents, RateCounter, Rates};
+use analysis::{Contents, Part, RateCounter, Rates};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use report::{Projected, Projection};
@@ -57,22 +57,18 @@ pub struct Options {
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     results::check([&options.html])?;
     let (before, after) = (open::open(&options.before)?, open::open(&options.after)?);
-    let [mode_before, mode_after] = [&before, &after].map(|reader| reader.manifest().mode);
-    // One that knows no sources would seem to have lost all of the other's.
-    if mode_before.has_sources() != mode_after.has_sources() {
-        bail!(
-            "{} and {} were recorded in different ways ({mode_before} and {mode_after}): one has names \
-             for its noise and one has none, so nothing can be said about sources; record both alike",
-            before.name(),
-            after.name()
-        );
-    }
-    let comparison = analysis::compare(&rates(&before)?, &rates(&after)?, options.work.seed);
+    let scope = analysis::scope(&Contents::of(&before, None), &Contents::of(&after, None));
+    let scope = scope
+        .with_context(|| format!("{} and {} cannot be compared", before.name(), after.name()))?;
+    let rates = (rates(&before, &scope.before)?, rates(&after, &scope.after)?);
+    let comparison = analysis::compare(&rates.0, &rates.1, scope, options.work.seed);
     let workload = options.workload.workload()?;
     let progress =
         work::Progress::new(workload.messages().saturating_mul(2 * options.runs), verbosity.quiet)?;
     progress.now(format!("{} ranks", workload.ranks()));
-    let projection = options.project(&workload, &before, &after, &progress);
+    let scope = &comparison.compared;
+    let sides = [(&before, &scope.before), (&after, &scope.after)];
+    let projection = options.project(&workload, sides, &progress);
     progress.finish();
     let projection = match projection {
         Ok(projection) => projection,
@@ -89,6 +85,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     if options.json {
         let mut value = serde_json::to_value(&comparison)?;
         value["projected"] = json!(projection);
+        value["verdict"] = json!(report::diff_headline(&comparison));
         writeln!(out, "{}", report::json_value_text(&value)?)?;
     } else {
         let layout = layout::layout(options.all);
@@ -100,10 +97,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Counts a recording by blocks of time.
-fn rates(reader: &AnyReader) -> Result<Rates> {
+/// Counts a part of a recording by blocks of time.
+fn rates(reader: &AnyReader, part: &Part) -> Result<Rates> {
     let contents = Contents::of(reader, None);
-    let mut counter = RateCounter::new(&contents, reader.block_infos());
+    let mut counter = RateCounter::new(&contents, reader.block_infos(), part);
     for block in reader.blocks() {
         let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
         counter.add(&block, reader.sources());
@@ -117,8 +114,7 @@ impl Options {
     fn project(
         &self,
         workload: &Workload,
-        before: &AnyReader,
-        after: &AnyReader,
+        [before, after]: [(&AnyReader, &Part); 2],
         progress: &work::Progress,
     ) -> Result<Option<Projection>> {
         let (Some((noise_before, left_before)), Some((noise_after, left_after))) =
@@ -163,13 +159,13 @@ impl Options {
     fn noise(
         &self,
         workload: &Workload,
-        reader: &AnyReader,
+        (reader, part): (&AnyReader, &Part),
     ) -> Result<Option<(Noise, Option<String>)>> {
         if reader.manifest().mode == trace::Mode::KernelOnly {
             return Ok(None);
         }
         let recorded = Recorded::new(reader);
-        let lanes = recorded.lanes(reader)?;
+        let lanes = recorded.lanes_of(reader, part)?;
         if lanes.is_empty() {
             bail!("{} watched nothing: record for longer", reader.name());
         }

@@ -9,6 +9,7 @@
 use serde::Serialize;
 use trace::{Class, RowKey, is_long_outside};
 
+use crate::comparable::Scope;
 use crate::rates::{Cell, Rates, SourceRates};
 
 /// A figure and its 95 % interval.
@@ -66,6 +67,8 @@ pub struct Change {
 pub struct Comparison {
     pub before: Recording,
     pub after: Recording,
+    /// Which part of the recordings is compared.
+    pub compared: Scope,
     /// All that was lost, as a share of the watched CPUs' time: after less before.
     pub noise_change_pct: Interval,
     /// Largest change of time first.
@@ -94,9 +97,9 @@ const SEEN: f64 = 3.0;
 /// A smaller part of a rate is what recordings begin and end with.
 const EDGE: f64 = 0.005;
 
-/// Compares two recordings. The seed decides the resamples.
+/// Compares two recordings, counted within the scope. The seed decides the resamples.
 #[must_use]
-pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
+pub fn compare(before: &Rates, after: &Rates, compared: Scope, seed: u64) -> Comparison {
     let (a, b) = (Resampled::new(before, seed), Resampled::new(after, seed ^ 0x5eed));
     let mut sources: Vec<Change> = Vec::new();
     for source in &before.sources {
@@ -118,6 +121,7 @@ pub fn compare(before: &Rates, after: &Rates, seed: u64) -> Comparison {
     Comparison {
         before: recording(before, interval(&noise_before)),
         after: recording(after, interval(&noise_after)),
+        compared,
         noise_change_pct: difference(&noise_before, &noise_after),
         sources,
     }
@@ -304,12 +308,16 @@ mod tests {
         }
     }
 
+    fn both(before: &Rates, after: &Rates) -> Comparison {
+        compare(before, after, Scope::default(), 1)
+    }
+
     fn verdict(before: Vec<u64>, after: Vec<u64>) -> Verdict {
         let side = |counts: Vec<u64>| match counts.iter().sum::<u64>() {
             0 => rates(vec![]),
             _ => rates(vec![("x", counts)]),
         };
-        compare(&side(before), &side(after), 1).sources[0].verdict
+        both(&side(before), &side(after)).sources[0].verdict
     }
 
     /// Poisson counts per block of time, drawn with `per` tries of a tenth each.
@@ -350,7 +358,7 @@ mod tests {
         let spread = vec![1; 100];
         let side = |counts| {
             let rates = rates(vec![("x", counts)]);
-            compare(&rates, &rates, 1).sources[0].before
+            both(&rates, &rates).sources[0].before
         };
         let (bunch, spread) = (side(bunch), side(spread));
         assert_eq!(bunch.rate_hz.value, spread.rate_hz.value);
@@ -361,11 +369,11 @@ mod tests {
     #[test]
     fn rates_are_the_nodes_and_time_is_a_share_of_the_watched_cpus() {
         let one = rates(vec![("x", vec![2; 100])]);
-        let side = compare(&one, &one, 1).sources[0].before;
+        let side = both(&one, &one).sources[0].before;
         assert_eq!((side.count, side.rate_hz.value), (200, 20.0));
         // 200 times 10 us of 20 s.
         assert!((side.time_pct.value - 0.01).abs() < 1e-12);
-        assert_eq!(compare(&one, &one, 1), compare(&one, &one, 1));
-        assert!(compare(&rates(vec![]), &rates(vec![]), 1).sources.is_empty());
+        assert_eq!(both(&one, &one), both(&one, &one));
+        assert!(both(&rates(vec![]), &rates(vec![])).sources.is_empty());
     }
 }

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod comparable;
 mod compare;
 mod costs;
 mod detail;
@@ -30,6 +31,7 @@ mod starts;
 mod summary;
 pub mod views;
 
+pub use comparable::{Incomparable, Part, Scope, scope};
 pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compare};
 pub use costs::{Bin, Costs};
 pub use nodes::{FAR, FEWEST as FEWEST_NODES};

@@ -3,9 +3,10 @@
 //!
 //! Counted as in the summary: one row per source, and two for what is outside the kernel. Memory grows with rows and blocks of time, not with events.
 
-use trace::{Block, BlockInfo, Class, Lane, Mode, RecordFlags, RowKey, Source};
+use trace::{Block, BlockInfo, Class, Detour, Mode, Record, RecordFlags, RowKey, Source};
 
 use crate::Contents;
+use crate::comparable::{Part, threshold_ns};
 use crate::finish::basis;
 use crate::lanes::{self, Window};
 use crate::program::{Threads, events::Events};
@@ -61,6 +62,7 @@ pub struct Rates {
 
 /// Counts a recording block by block.
 pub struct RateCounter {
+    part: Part,
     from_ns: u64,
     block_ns: u64,
     blocks: usize,
@@ -77,14 +79,19 @@ pub struct RateCounter {
 }
 
 impl RateCounter {
-    /// For the blocks that `infos` tells of.
-    pub fn new(contents: &Contents<'_>, infos: impl IntoIterator<Item = BlockInfo>) -> RateCounter {
-        let windows = windows(contents, infos);
+    /// For the part of a recording whose blocks `infos` lists.
+    pub fn new(
+        contents: &Contents<'_>,
+        infos: impl IntoIterator<Item = BlockInfo>,
+        part: &Part,
+    ) -> RateCounter {
+        let windows = windows(contents, infos, part);
         let (from_ns, to_ns) = lanes::ends(windows.iter().copied());
         let span = to_ns.saturating_sub(from_ns).max(1);
         let blocks = (span / BLOCK_NS).clamp(FEWEST, MOST);
         let empty = vec![Cell::default(); blocks as usize];
         RateCounter {
+            part: part.clone(),
             from_ns,
             block_ns: span.div_ceil(blocks).max(1),
             blocks: blocks as usize,
@@ -104,11 +111,28 @@ impl RateCounter {
         if let Some(threads) = &mut self.threads {
             threads.add(block);
         }
+        if !self.part.has(block.lane.0) {
+            return;
+        }
+        if self.part.shortest_ns == 0 {
+            self.count(&block.records, &block.detours);
+            return;
+        }
+        // Records outside of detours are left out as well: on the side with the higher threshold, they are
+        // what the detours in between were on the other.
+        for (detour, records) in block.composed() {
+            if detour.len_ns >= self.part.shortest_ns {
+                self.count(records, std::slice::from_ref(detour));
+            }
+        }
+    }
+
+    fn count(&mut self, records: &[Record], detours: &[Detour]) {
         let when = |start_ns: u64| {
             let index = start_ns.saturating_sub(self.from_ns) / self.block_ns;
             (index as usize).min(self.blocks - 1)
         };
-        for record in &block.records {
+        for record in records {
             let Some(fine) = self.rows.fine(record.source) else { continue };
             let in_detour = record.flags.contains(RecordFlags::IN_DETOUR);
             let idle = fine.class == Class::Idle && !in_detour;
@@ -126,7 +150,7 @@ impl RateCounter {
                 self.beside[index].add(counted, record.cost_ns);
             }
         }
-        for detour in &block.detours {
+        for detour in detours {
             let index = when(detour.start_ns);
             self.detours[index].add(true, detour.len_ns);
             if detour.outside_ns > 0 {
@@ -177,11 +201,11 @@ impl RateCounter {
             started_unix_s: manifest.started_unix_s,
             duration_s: span_ns as f64 / 1e9,
             watched_s: watched_ns as f64 / 1e9,
-            lanes: contents.lanes.len(),
+            lanes: (0..).zip(contents.lanes).filter(|(id, _)| self.part.has(*id)).count(),
             cost_basis,
             total,
             sources,
-            threshold_ns: threshold_ns(contents),
+            threshold_ns: threshold_ns(contents, &self.part),
             truncated: contents.truncated.is_some()
                 || contents.trailer.is_none()
                 || manifest.nodes.iter().any(|node| node.lost.is_none())
@@ -190,17 +214,12 @@ impl RateCounter {
     }
 }
 
-fn threshold_ns(contents: &Contents<'_>) -> Option<f64> {
-    let of_lane = |(id, lane): (u32, &Lane)| {
-        let &Lane::Cpu { cpu } = lane else { return None };
-        let settings = contents.manifest.cpus_of(id).iter().find(|settings| settings.cpu == cpu);
-        settings.map(|settings| settings.threshold_ns).filter(|ns| *ns > 0.0)
-    };
-    (0..).zip(contents.lanes).filter_map(of_lane).max_by(f64::total_cmp)
-}
-
-/// The window of each lane; where the trailer does not say, what there is of blocks does.
-fn windows(contents: &Contents<'_>, infos: impl IntoIterator<Item = BlockInfo>) -> Vec<Window> {
+/// The window of each lane, empty outside of the part; where the trailer does not say, what there is of blocks does.
+fn windows(
+    contents: &Contents<'_>,
+    infos: impl IntoIterator<Item = BlockInfo>,
+    part: &Part,
+) -> Vec<Window> {
     let mut seen: Vec<Option<(u64, u64)>> = vec![None; contents.lanes.len()];
     for info in infos {
         if let Some(seen) = seen.get_mut(info.lane.0 as usize) {
@@ -209,5 +228,9 @@ fn windows(contents: &Contents<'_>, infos: impl IntoIterator<Item = BlockInfo>) 
         }
     }
     let totals = lanes::totals(contents);
-    seen.into_iter().zip(totals).map(|(seen, totals)| Window::of(seen, totals)).collect()
+    let of_lane = |(id, (seen, totals))| match part.has(id) {
+        true => Window::of(seen, totals),
+        false => Window { from_ns: 0, to_ns: 0, known: true },
+    };
+    (0..).zip(seen.into_iter().zip(totals)).map(of_lane).collect()
 }

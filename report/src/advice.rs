@@ -8,7 +8,7 @@ use trace::Class;
 
 use crate::{
     Options,
-    words::{percent_said, safe, wrap},
+    words::{safe, wrap},
 };
 
 const BUILT_IN: &str = include_str!("../advice.toml");
@@ -220,8 +220,8 @@ fn quoted(value: &str) -> String {
 pub struct Advised {
     /// As one would say it.
     pub label: String,
-    /// What the job gains without it, per cent.
-    pub gain_pct: f64,
+    /// What the job gains without it, in words.
+    pub gain: String,
     pub remedies: Vec<Remedy>,
 }
 
@@ -234,7 +234,7 @@ pub fn advice(advised: &[Advised], options: Options) -> Option<String> {
     // Reasons and risks are said once: what is true of one daemon is true of the next.
     let mut said: Vec<(&str, &str, &str)> = Vec::new();
     for source in advised.iter().filter(|source| !source.remedies.is_empty()) {
-        text += &format!("\n{}: {}", safe(&source.label), up_to(source.gain_pct));
+        text += &format!("\n{}: {}", safe(&source.label), source.gain);
         for remedy in &source.remedies {
             let words = (&*remedy.what, &*remedy.reason, &*remedy.risk);
             let again = said.contains(&words);
@@ -253,10 +253,6 @@ pub fn advice(advised: &[Advised], options: Options) -> Option<String> {
         }
     }
     (!said.is_empty()).then_some(text)
-}
-
-fn up_to(gain_pct: f64) -> String {
-    format!("up to {} to gain", percent_said(gain_pct))
 }
 
 fn sentence(text: &str) -> String {
@@ -362,7 +358,7 @@ mod tests {
         let advice = Advice::built_in().unwrap();
         let advised = ["one", "two"].map(|name| Advised {
             label: name.to_owned(),
-            gain_pct: 1.0,
+            gain: "up to 1 % to gain".to_owned(),
             remedies: advice.remedies(&subject(Class::Thread, name, None), &place()),
         });
         let text = super::advice(&advised, Options::default()).unwrap();

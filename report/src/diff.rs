@@ -1,7 +1,7 @@
 //! Two recordings side by side: which sources appeared, vanished, changed or stayed, and what a job
 //! makes of it.
 
-use analysis::{Change, Comparison, Interval, Recording, Verdict};
+use analysis::{Change, Comparison, Interval, Recording, Scope, Verdict};
 use serde::Serialize;
 
 use crate::{
@@ -82,7 +82,18 @@ pub fn diff(comparison: &Comparison, projection: Option<&Projection>, options: O
     sections.join("\n\n") + "\n"
 }
 
-pub(crate) fn headline(comparison: &Comparison) -> String {
+/// Which part of the recordings is compared, where that is not all of both.
+fn only(compared: &Scope) -> Option<String> {
+    let cpus = compared.only_cpus.as_ref().map(|cpus| format!("CPU {}", safe(cpus)));
+    let from = compared.only_from_ns.map(|ns| format!("detours of {} and longer", time(ns)));
+    let parts: Vec<String> = cpus.into_iter().chain(from).collect();
+    (!parts.is_empty())
+        .then(|| format!("Compared: only {}, which both recorded.", parts.join(" and ")))
+}
+
+/// The verdict on the whole, in words.
+#[must_use]
+pub fn headline(comparison: &Comparison) -> String {
     let change = &comparison.noise_change_pct;
     let verdict = match change {
         c if c.low > 0.0 => "more than before",
@@ -109,8 +120,9 @@ pub(crate) fn headline(comparison: &Comparison) -> String {
         true => String::new(),
         false => format!(" Of its sources, {}.", counts.join(", ")),
     };
+    let only = only(&comparison.compared).map_or_else(String::new, |only| only + " ");
     format!(
-        "Noise took {} of CPU time before and takes {} after: {verdict} (change {}).{sources}",
+        "{only}Noise took {} of CPU time before and takes {} after: {verdict} (change {}).{sources}",
         with_interval(&comparison.before.noise_pct),
         with_interval(&comparison.after.noise_pct),
         signed_interval(change),
@@ -247,24 +259,7 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
             before.lanes, after.lanes
         ));
     }
-    // That of a recording is a multiple of what its probe's look at the clock took; it varies a little.
-    let apart = |a: f64, b: f64| a.max(b) > 1.1 * a.min(b);
-    if let (Some(a), Some(b)) = (before.threshold_ns, after.threshold_ns)
-        && apart(a, b)
-    {
-        lines.push(format!(
-            "Detours were seen from {} on before, from {} on after: shorter ones count on one side only, \
-             and what is made of them appeared, vanished or changed for that reason alone. Record both \
-             with the same length (-T 1us).",
-            time(a),
-            time(b)
-        ));
-    }
-    let other = |what: &str, a: &str, b: &str| {
-        (a != b).then(|| format!("The {what} differs: {} before, {} after.", safe(a), safe(b)))
-    };
-    lines.extend(other("host", &before.host, &after.host));
-    lines.extend(other("kernel", &before.kernel, &after.kernel));
+    lines.extend(comparison.compared.warnings.iter().map(|warning| safe(warning)));
     let cut = |recording: &Recording, when: &str| {
         recording.truncated.then(|| {
             format!("The recording {when}, or a part of it, is cut off or damaged; what there is counts.")

@@ -33,18 +33,18 @@ use analysis::Summary;
 pub use alltoall::{AlltoallRow, alltoall};
 pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_sweep};
 pub use cycle::{CycleRow, cycle};
-pub use diff::{Projected, Projection, diff};
+pub use diff::{Projected, Projection, diff, headline as diff_headline};
 pub use exchange::{ExchangeFigures, exchange};
 pub use headline::{label as source_label, outside_label};
 pub use html::diff::diff_html;
 pub use openmetrics::{Bounds, openmetrics};
 pub use schedule::{ScheduleFigures, ScheduleUnit, schedule};
 pub use schedule_stats::{ScheduleStats, schedule_stats};
-pub use slowdown::{SlowdownRow, slowdown};
+pub use slowdown::{Knee, SlowdownRow, slowdown};
 pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
 pub use words::{json_safe, message_safe};
 
-pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, whatif};
+pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, to_gain, whatif};
 
 use grid::Style;
 

@@ -6,7 +6,7 @@ use crate::{
     Options,
     grid::{Column, Grid, Tone},
     sources::mark,
-    words::{count, name, percent, percent_said, plural, safe, time, wrap},
+    words::{capital, count, name, percent, percent_said, plural, safe, time, wrap},
 };
 
 /// What a change does to the job's time.
@@ -16,15 +16,16 @@ pub struct GainFigures {
     /// How much shorter the median is, per cent, and its 95 % interval.
     pub gain_pct: f64,
     pub between_pct: (f64, f64),
-    pub mean_gain_pct: f64,
     pub changed_runs: u64,
+    /// Runs that get shorter by more than a trifle.
+    pub shorter_runs: u64,
     pub verdict: Verdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Gain,
-    /// The mean gains, the median does not.
+    /// The median run does not gain for certain, some runs do.
     SomeRuns,
     Nothing,
     /// More runs are needed to say.
@@ -219,34 +220,29 @@ const STRONG_PCT: f64 = 10.0;
 
 fn gain_cells(figures: &GainFigures, runs: u64) -> Vec<String> {
     let (low, high) = figures.between_pct;
-    let gain = match figures.verdict {
-        Verdict::Nothing => "nothing".to_owned(),
-        Verdict::Unclear => "unclear".to_owned(),
-        Verdict::SomeRuns => format!("mean {}", percent(figures.mean_gain_pct)),
-        Verdict::Gain | Verdict::Loss => signed(figures.gain_pct),
-    };
     let interval = match figures.verdict {
         Verdict::Nothing => String::new(),
         _ => format!("{} to {}", signed(low), signed(high)),
     };
     vec![
         time(figures.median_us * 1e3),
-        gain,
+        gain_cell(figures),
         interval,
         format!("{} of {}", count(figures.changed_runs), count(runs)),
     ]
 }
 
-fn also(figures: Option<&GainFigures>) -> String {
-    match figures {
-        None => "-".to_owned(),
-        Some(figures) => match figures.verdict {
-            Verdict::Nothing => "nothing".to_owned(),
-            Verdict::Unclear => "unclear".to_owned(),
-            Verdict::SomeRuns => format!("mean {}", percent(figures.mean_gain_pct)),
-            Verdict::Gain | Verdict::Loss => signed(figures.gain_pct),
-        },
+/// The estimate, or a word where it means nothing.
+fn gain_cell(figures: &GainFigures) -> String {
+    match figures.verdict {
+        Verdict::Nothing => "nothing".to_owned(),
+        Verdict::Unclear => "unclear".to_owned(),
+        Verdict::Gain | Verdict::SomeRuns | Verdict::Loss => signed(figures.gain_pct),
     }
+}
+
+fn also(figures: Option<&GainFigures>) -> String {
+    figures.map_or_else(|| "-".to_owned(), gain_cell)
 }
 
 fn signed(pct: f64) -> String {
@@ -259,12 +255,7 @@ fn in_words(figures: &GainFigures, runs: u64) -> String {
     match figures.verdict {
         Verdict::Nothing => "changes nothing".to_owned(),
         Verdict::Unclear => format!("unclear, {interval}: more --runs would say"),
-        Verdict::SomeRuns => format!(
-            "the mean goes down by {}, the median does not: it counts in {} of {} runs",
-            percent(figures.mean_gain_pct),
-            figures.changed_runs,
-            runs
-        ),
+        Verdict::SomeRuns => some_runs(figures, runs),
         Verdict::Gain => format!(
             "{} faster ({interval}), {}",
             percent(figures.gain_pct),
@@ -274,6 +265,33 @@ fn in_words(figures: &GainFigures, runs: u64) -> String {
             "{} slower ({interval}), {}",
             percent(-figures.gain_pct),
             time(figures.median_us * 1e3)
+        ),
+    }
+}
+
+/// What is said where the median run does not gain for certain, but others do.
+fn some_runs(figures: &GainFigures, runs: u64) -> String {
+    let (low, high) = figures.between_pct;
+    format!(
+        "{} of {runs} runs get shorter; the median run by {} ({} to {})",
+        figures.shorter_runs,
+        signed(figures.gain_pct),
+        signed(low),
+        signed(high)
+    )
+}
+
+/// What there is to gain, in words: the figure and the interval of the table.
+#[must_use]
+pub fn to_gain(figures: &GainFigures, runs: u64) -> String {
+    let (low, high) = figures.between_pct;
+    match figures.verdict {
+        Verdict::SomeRuns => some_runs(figures, runs),
+        _ => format!(
+            "up to {} to gain ({} to {})",
+            signed(figures.gain_pct),
+            signed(low),
+            signed(high)
         ),
     }
 }
@@ -289,7 +307,7 @@ fn differences(results: &WhatIf, options: Options) -> Option<String> {
             Some(rank) if rank < row.local_rank => format!(
                 "{} is number {rank} at this scale ({}), but number {} by the time it takes here ({}).",
                 label(row),
-                either(&row.removed),
+                signed(row.removed.gain_pct),
                 row.local_rank,
                 percent_said(row.local_share_pct)
             ),
@@ -313,13 +331,6 @@ fn differences(results: &WhatIf, options: Options) -> Option<String> {
     }
     let title = style.title("Where this differs from the ranking by time");
     (!lines.is_empty()).then(|| format!("{title}\n{}", lines.join("\n")))
-}
-
-fn either(figures: &GainFigures) -> String {
-    match figures.verdict {
-        Verdict::SomeRuns => format!("{} of the mean", percent_said(figures.mean_gain_pct)),
-        _ => percent_said(figures.gain_pct),
-    }
 }
 
 fn units(results: &WhatIf, options: Options) -> Option<String> {
@@ -377,11 +388,18 @@ fn notes(results: &WhatIf, options: Options) -> String {
     let mut lines = Vec::new();
     if !results.rows.is_empty() {
         lines.push(
-            "Gains are of the median time, with and without in the same draws; intervals are 95 %, by \
-             bootstrap over runs. They do not add up: where two sources delay the same runs, removing \
-             one leaves the other."
+            "A gain is how much shorter the median run is when the same runs are simulated without the \
+             source; intervals are 95 %, by bootstrap over pairs of runs. Gains do not add up: where two \
+             sources delay the same runs, removing one leaves the other."
                 .to_owned(),
         );
+        if results.rows.iter().any(|row| row.removed.verdict == Verdict::SomeRuns) {
+            lines.push(
+                "Where fewer than half of the runs meet a source, the median hardly changes: a longer \
+                 job (--iterations) meets it more often."
+                    .to_owned(),
+            );
+        }
     }
     if let Some(cpu) = results.shift {
         lines.push(format!(
@@ -414,10 +432,4 @@ const FEW_RUNS: u64 = 40;
 /// Rank counts are never rounded.
 fn plural_exact(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().collect::<String>());
-    first.unwrap_or_default() + letters.as_str()
 }

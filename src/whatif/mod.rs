@@ -156,11 +156,10 @@ pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Adv
         };
         let advised = Advised {
             label: label(source),
-            gain_pct: gain.gain.value.max(gain.mean_gain.value),
+            gain: report::to_gain(&output::gain_figures(&gain), gain.runs),
             remedies: advice.remedies(&subject, place),
         };
         list.push((index, advised));
     }
-    list.sort_by(|(_, a), (_, b)| b.gain_pct.total_cmp(&a.gain_pct));
     list
 }

@@ -88,9 +88,8 @@ fn gain(gain: &Gain) -> Value {
         "median_us": us(gain.median.value),
         "gain_pct": gain.gain.value,
         "gain_ci95_pct": between(&gain.gain),
-        "mean_gain_pct": gain.mean_gain.value,
-        "mean_gain_ci95_pct": between(&gain.mean_gain),
         "changed_runs": gain.changed_runs,
+        "shorter_runs": gain.shorter_runs,
         "effect": gain.effect().name(),
     })
 }
@@ -185,13 +184,13 @@ fn group_figures(group: &Group) -> WhatIfGroup {
     }
 }
 
-fn gain_figures(gain: &Gain) -> GainFigures {
+pub fn gain_figures(gain: &Gain) -> GainFigures {
     GainFigures {
         median_us: us(gain.median.value),
         gain_pct: gain.gain.value,
         between_pct: (gain.gain.low, gain.gain.high),
-        mean_gain_pct: gain.mean_gain.value,
         changed_runs: gain.changed_runs,
+        shorter_runs: gain.shorter_runs,
         verdict: match gain.effect() {
             Effect::Gain => Verdict::Gain,
             Effect::SomeRuns => Verdict::SomeRuns,

@@ -322,8 +322,8 @@ impl Results<'_> {
                 scale_rank: None,
             });
         }
-        // Largest gain first; of equal ones the one that gains some runs more, then the one that
-        // takes more time.
+        // Largest gain first; of equal ones the one that shortens more runs, then the one that takes
+        // more time.
         let key = |row: &Row| row.answer.map_or((f64::MIN, f64::MIN), |a| order(&a.removed));
         rows.sort_by(|a, b| {
             let (a, b) = (key(a), key(b));
@@ -381,5 +381,5 @@ impl Results<'_> {
 }
 
 fn order(gain: &Gain) -> (f64, f64) {
-    (gain.gain.value, gain.mean_gain.value)
+    (gain.gain.value, gain.shorter_runs as f64)
 }

@@ -129,7 +129,7 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use analysis::{Recording, Side, Verdict};
+    use analysis::{Recording, Scope, Side, Verdict};
     use trace::Class;
 
     use super::*;
@@ -163,6 +163,7 @@ mod tests {
             &Comparison {
                 before: Recording { kernel: String::new(), ..recording.clone() },
                 after: recording,
+                compared: Scope::default(),
                 noise_change_pct: Interval::default(),
                 sources: vec![change; 1000],
             },

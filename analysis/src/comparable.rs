@@ -1,0 +1,310 @@
+//! What two recordings have in common, and whether that is enough to compare them.
+//!
+//! Recordings made in different ways measure different things: the probe sees detours of a CPU, records
+//! alone see what the kernel did on a CPU that may have idled, and a program's threads are watched only
+//! while they want to run. Those are refused. Where recordings differ in their CPUs or thresholds, they are
+//! compared on the CPUs, or from the length of detours, that both recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use thiserror::Error;
+use trace::{Lane, Mode};
+
+use crate::Contents;
+
+/// Thresholds that differ by less are the same: a multiple of t_min varies a little from one recording to
+/// the next.
+const SAME_THRESHOLD: f64 = 1.1;
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum Incomparable {
+    #[error(
+        "they were recorded in different ways ({before} and {after}): {why}; record both with the same \
+         options"
+    )]
+    Modes { before: Mode, after: Mode, why: &'static str },
+    #[error(
+        "they have no CPU in common (CPU {before} before, CPU {after} after): record the same CPUs with -c"
+    )]
+    Cpus { before: String, after: String },
+}
+
+/// The part of a recording that is compared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// By number; None for all.
+    lanes: Option<Vec<bool>>,
+    /// Shorter detours, and records outside of detours, are left out; 0 for none.
+    pub shortest_ns: u64,
+}
+
+impl Part {
+    #[must_use]
+    pub fn has(&self, lane: u32) -> bool {
+        self.lanes.as_ref().is_none_or(|lanes| lanes.get(lane as usize) == Some(&true))
+    }
+}
+
+/// What is compared, and what to keep in mind about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Scope {
+    /// CPUs that both recorded, where one of them recorded more.
+    pub only_cpus: Option<String>,
+    /// Only detours from this length on, where thresholds differ.
+    pub only_from_ns: Option<f64>,
+    /// Other differences between the recordings, as sentences.
+    pub warnings: Vec<String>,
+    #[serde(skip)]
+    pub before: Part,
+    #[serde(skip)]
+    pub after: Part,
+}
+
+/// # Errors
+/// Where there is nothing that both recorded in the same way.
+pub fn scope(before: &Contents<'_>, after: &Contents<'_>) -> Result<Scope, Incomparable> {
+    let modes = (before.manifest.mode, after.manifest.mode);
+    if let Some(why) = incomparable(modes.0, modes.1) {
+        return Err(Incomparable::Modes { before: modes.0, after: modes.1, why });
+    }
+    let mut scope = Scope { warnings: warnings(before, after), ..Scope::default() };
+    if modes.0 != Mode::Imported && modes.1 != Mode::Imported {
+        common_cpus(before, after, &mut scope)?;
+    }
+    if let Some(shortest) = common_threshold(before, after, &scope) {
+        scope.only_from_ns = Some(shortest);
+        scope.before.shortest_ns = shortest.ceil() as u64;
+        scope.after.shortest_ns = scope.before.shortest_ns;
+    }
+    Ok(scope)
+}
+
+/// Why recordings of these two modes cannot be compared.
+fn incomparable(before: Mode, after: Mode) -> Option<&'static str> {
+    let pair = |a, b| (before, after) == (a, b) || (before, after) == (b, a);
+    if before == after || pair(Mode::ProbeOnly, Mode::Imported) {
+        return None;
+    }
+    Some(match (before, after) {
+        (Mode::Program, _) | (_, Mode::Program) => {
+            "one is about a program's threads and one about CPUs, so their times are shares of \
+             different things"
+        }
+        _ if before.has_sources() != after.has_sources() => {
+            "one has names for its noise and one has none, so nothing can be said about sources"
+        }
+        _ => {
+            "without the probe a CPU may idle, and only what the kernel did is known, not what a \
+             program on the CPU lost"
+        }
+    })
+}
+
+/// The CPU of each lane, with its host where there are several. None for threads.
+fn cpus<'a>(contents: &Contents<'a>, with_host: bool) -> Vec<Option<(&'a str, u32)>> {
+    let manifest = contents.manifest;
+    let key = |(id, lane): (u32, &Lane)| {
+        let &Lane::Cpu { cpu } = lane else { return None };
+        let host = manifest.node_of(id).map_or(manifest.host.as_str(), |node| &node.host);
+        Some((if with_host { host } else { "" }, cpu))
+    };
+    (0..).zip(contents.lanes).map(key).collect()
+}
+
+fn common_cpus(
+    before: &Contents<'_>,
+    after: &Contents<'_>,
+    scope: &mut Scope,
+) -> Result<(), Incomparable> {
+    let several = |contents: &Contents<'_>| !contents.manifest.nodes.is_empty();
+    let with_host = several(before) || several(after);
+    let (lanes_before, lanes_after) = (cpus(before, with_host), cpus(after, with_host));
+    let set = |lanes: &[Option<(&str, u32)>]| -> BTreeSet<(String, u32)> {
+        lanes.iter().flatten().map(|&(host, cpu)| (host.to_owned(), cpu)).collect()
+    };
+    let (of_before, of_after) = (set(&lanes_before), set(&lanes_after));
+    if of_before == of_after || of_before.is_empty() || of_after.is_empty() {
+        return Ok(());
+    }
+    let common: BTreeSet<_> = of_before.intersection(&of_after).cloned().collect();
+    if common.is_empty() {
+        let hosts = |set: &BTreeSet<(String, u32)>| -> BTreeSet<String> {
+            set.iter().map(|(host, _)| host.clone()).collect()
+        };
+        // Jobs on other nodes: a warning says so.
+        if with_host && hosts(&of_before).is_disjoint(&hosts(&of_after)) {
+            return Ok(());
+        }
+        return Err(Incomparable::Cpus { before: words(&of_before), after: words(&of_after) });
+    }
+    let kept = |lanes: &[Option<(&str, u32)>]| {
+        let has = |lane: &Option<(&str, u32)>| {
+            lane.is_some_and(|(host, cpu)| common.contains(&(host.to_owned(), cpu)))
+        };
+        Some(lanes.iter().map(has).collect())
+    };
+    scope.before.lanes = kept(&lanes_before);
+    scope.after.lanes = kept(&lanes_after);
+    scope.only_cpus = Some(words(&common));
+    Ok(())
+}
+
+/// `0-3,7`, or `0-3 of node1, 0 of node2`.
+fn words(cpus: &BTreeSet<(String, u32)>) -> String {
+    let mut by_host: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (host, cpu) in cpus {
+        by_host.entry(host).or_default().push(*cpu);
+    }
+    let list = |cpus: &[u32]| -> String {
+        let runs = cpus.chunk_by(|a, b| a + 1 == *b);
+        let run = |run: &[u32]| match run {
+            [one] => one.to_string(),
+            [first, .., last] => format!("{first}-{last}"),
+            [] => String::new(),
+        };
+        runs.map(run).collect::<Vec<_>>().join(",")
+    };
+    let each = by_host.iter().map(|(host, cpus)| match *host {
+        "" => list(cpus),
+        host => format!("{} of {host}", list(cpus)),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// From what length on both saw detours, where that is not the same.
+fn common_threshold(before: &Contents<'_>, after: &Contents<'_>, scope: &Scope) -> Option<f64> {
+    let (a, b) = (threshold_ns(before, &scope.before)?, threshold_ns(after, &scope.after)?);
+    (a.max(b) > SAME_THRESHOLD * a.min(b)).then_some(a.max(b))
+}
+
+/// From what length on detours were seen on all CPUs of the part, where that is known.
+pub(crate) fn threshold_ns(contents: &Contents<'_>, part: &Part) -> Option<f64> {
+    let of_lane = |(id, lane): (u32, &Lane)| {
+        let &Lane::Cpu { cpu } = lane else { return None };
+        let settings = contents.manifest.cpus_of(id).iter().find(|settings| settings.cpu == cpu);
+        settings.map(|settings| settings.threshold_ns).filter(|ns| *ns > 0.0)
+    };
+    let lanes = (0..).zip(contents.lanes).filter(|(id, _)| part.has(*id));
+    lanes.filter_map(of_lane).max_by(f64::total_cmp)
+}
+
+fn warnings(before: &Contents<'_>, after: &Contents<'_>) -> Vec<String> {
+    let (a, b) = (before.manifest, after.manifest);
+    let mut warnings = Vec::new();
+    for (what, a, b) in [("host", &a.host, &b.host), ("kernel", &a.kernel, &b.kernel)] {
+        if a != b {
+            warnings.push(format!("The {what} differs: {a} before, {b} after."));
+        }
+    }
+    let hooks = |of: &[String], other: &[String]| -> Vec<String> {
+        of.iter().filter(|hook| !other.contains(hook)).cloned().collect()
+    };
+    for (when, only) in [
+        ("before", hooks(&a.hooks_attached, &b.hooks_attached)),
+        ("after", hooks(&b.hooks_attached, &a.hooks_attached)),
+    ] {
+        if !only.is_empty() {
+            warnings.push(format!(
+                "Hooks attached only {when}: {}. What they alone see is on that side only.",
+                only.join(", ")
+            ));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use trace::{CpuSettings, Manifest, Node};
+
+    use super::*;
+
+    fn manifest(mode: Mode, cpus: &[u32], threshold_ns: f64) -> Manifest {
+        let settings = |&cpu: &u32| CpuSettings { cpu, threshold_ns, ..CpuSettings::default() };
+        Manifest {
+            host: "node".into(),
+            mode,
+            lanes: cpus.iter().map(|&cpu| Lane::Cpu { cpu }).collect(),
+            cpus: cpus.iter().map(settings).collect(),
+            ..Manifest::default()
+        }
+    }
+
+    fn of(manifest: &Manifest) -> Contents<'_> {
+        let lanes = &manifest.lanes;
+        Contents { manifest, sources: &[], lanes, trailer: None, truncated: None }
+    }
+
+    fn between(before: &Manifest, after: &Manifest) -> Result<Scope, Incomparable> {
+        scope(&of(before), &of(after))
+    }
+
+    #[test]
+    fn recordings_made_in_different_ways_are_refused_but_for_two_without_names() {
+        use Mode::*;
+        let modes = [Attributed, ProbeOnly, KernelOnly, Program, Imported];
+        for a in modes {
+            for b in modes {
+                let found = between(&manifest(a, &[0], 0.0), &manifest(b, &[0], 0.0));
+                let alike =
+                    a == b || [(ProbeOnly, Imported), (Imported, ProbeOnly)].contains(&(a, b));
+                assert_eq!(found.is_ok(), alike, "{a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_cpus_that_both_recorded_are_compared() {
+        let before = manifest(Mode::Attributed, &[0, 1, 2, 3, 7], 180.0);
+        let after = manifest(Mode::Attributed, &[7, 2, 3, 9], 180.0);
+        let found = between(&before, &after).unwrap();
+        assert_eq!(found.only_cpus.as_deref(), Some("2-3,7"));
+        assert_eq!(found.before.lanes, Some(vec![false, false, true, true, true]));
+        assert_eq!(found.after.lanes, Some(vec![true, true, true, false]));
+        assert_eq!(between(&before, &before).unwrap(), Scope::default());
+        let none = between(&before, &manifest(Mode::Attributed, &[4, 5], 180.0)).unwrap_err();
+        assert!(none.to_string().contains("CPU 0-3,7 before, CPU 4-5 after"), "{none}");
+    }
+
+    #[test]
+    fn where_thresholds_differ_only_what_both_would_have_seen_is_compared() {
+        let with = |threshold| manifest(Mode::Attributed, &[0], threshold);
+        assert_eq!(between(&with(180.0), &with(190.0)).unwrap().only_from_ns, None);
+        let found = between(&with(180.0), &with(1000.0)).unwrap();
+        assert_eq!((found.only_from_ns, found.after.shortest_ns), (Some(1000.0), 1000));
+        assert_eq!(found.before, found.after);
+        // An imported file may not say.
+        assert_eq!(between(&with(180.0), &with(0.0)).unwrap().only_from_ns, None);
+    }
+
+    #[test]
+    fn nodes_of_jobs_are_told_apart_by_host_and_other_hosts_are_a_warning() {
+        let job = |hosts: &[&str]| {
+            let node = |(index, host): (usize, &&str)| Node {
+                host: (*host).into(),
+                first_lane: 2 * index as u32,
+                lanes: 2,
+                ..Node::default()
+            };
+            Manifest {
+                host: hosts.join(", "),
+                lanes: hosts.iter().flat_map(|_| [0, 1].map(|cpu| Lane::Cpu { cpu })).collect(),
+                nodes: hosts.iter().enumerate().map(node).collect(),
+                ..manifest(Mode::Attributed, &[], 0.0)
+            }
+        };
+        let found = between(&job(&["a", "b"]), &job(&["b", "c"])).unwrap();
+        assert_eq!(found.only_cpus.as_deref(), Some("0-1 of b"));
+        assert_eq!(found.before.lanes, Some(vec![false, false, true, true]));
+        let others = between(&job(&["a"]), &job(&["c"])).unwrap();
+        assert_eq!((others.only_cpus, others.warnings.len()), (None, 1));
+        let (one, mut other) =
+            (manifest(Mode::Attributed, &[0], 0.0), manifest(Mode::Attributed, &[0], 0.0));
+        other.host = "elsewhere".into();
+        other.hooks_attached.push("page_fault_user".into());
+        let said = between(&one, &other).unwrap().warnings;
+        assert!(said[0].contains("node before, elsewhere after"), "{said:?}");
+        assert!(said[1].contains("only after: page_fault_user"), "{said:?}");
+    }
+}
