@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use thiserror::Error;
-use trace::{Lane, Mode};
+use trace::{
+    Lane, Mode,
+    cpulist::{self, CpuSet},
+};
 
 use crate::Contents;
 
@@ -152,22 +155,13 @@ fn common_cpus(
 
 /// `0-3,7`, or `0-3 of node1, 0 of node2`.
 fn words(cpus: &BTreeSet<(String, u32)>) -> String {
-    let mut by_host: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    let mut by_host: BTreeMap<&str, CpuSet> = BTreeMap::new();
     for (host, cpu) in cpus {
-        by_host.entry(host).or_default().push(*cpu);
+        by_host.entry(host).or_default().insert(*cpu);
     }
-    let list = |cpus: &[u32]| -> String {
-        let runs = cpus.chunk_by(|a, b| a + 1 == *b);
-        let run = |run: &[u32]| match run {
-            [one] => one.to_string(),
-            [first, .., last] => format!("{first}-{last}"),
-            [] => String::new(),
-        };
-        runs.map(run).collect::<Vec<_>>().join(",")
-    };
     let each = by_host.iter().map(|(host, cpus)| match *host {
-        "" => list(cpus),
-        host => format!("{} of {host}", list(cpus)),
+        "" => cpulist::format(cpus),
+        host => format!("{} of {host}", cpulist::format(cpus)),
     });
     each.collect::<Vec<_>>().join(", ")
 }
@@ -259,12 +253,12 @@ mod tests {
         let before = manifest(Mode::Attributed, &[0, 1, 2, 3, 7], 180.0);
         let after = manifest(Mode::Attributed, &[7, 2, 3, 9], 180.0);
         let found = between(&before, &after).unwrap();
-        assert_eq!(found.only_cpus.as_deref(), Some("2-3,7"));
+        assert_eq!(found.only_cpus.as_deref(), Some("2,3,7"));
         assert_eq!(found.before.lanes, Some(vec![false, false, true, true, true]));
         assert_eq!(found.after.lanes, Some(vec![true, true, true, false]));
         assert_eq!(between(&before, &before).unwrap(), Scope::default());
         let none = between(&before, &manifest(Mode::Attributed, &[4, 5], 180.0)).unwrap_err();
-        assert!(none.to_string().contains("CPU 0-3,7 before, CPU 4-5 after"), "{none}");
+        assert!(none.to_string().contains("CPU 0-3,7 before, CPU 4,5 after"), "{none}");
     }
 
     #[test]
@@ -295,7 +289,7 @@ mod tests {
             }
         };
         let found = between(&job(&["a", "b"]), &job(&["b", "c"])).unwrap();
-        assert_eq!(found.only_cpus.as_deref(), Some("0-1 of b"));
+        assert_eq!(found.only_cpus.as_deref(), Some("0,1 of b"));
         assert_eq!(found.before.lanes, Some(vec![false, false, true, true]));
         let others = between(&job(&["a"]), &job(&["c"])).unwrap();
         assert_eq!((others.only_cpus, others.warnings.len()), (None, 1));

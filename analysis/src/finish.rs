@@ -1,5 +1,6 @@
 //! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use trace::{Class, Mode, OutsideEvidence, RowKey, Source, Trailer, Wait, outside_names};
@@ -9,17 +10,17 @@ use crate::detail;
 use crate::lanes::{self, Cell, Watched, Window, pct};
 use crate::nodes::{self, Durations};
 use crate::pass::{Account, Summariser};
-use crate::period::{self, Finder, Period};
+use crate::period::{self, Finder, Later, Period, Whole};
 use crate::program::competition::Crowd;
 use crate::program::{self, ThreadFacts, Threads};
 use crate::rows::{Row, Rows};
+use crate::starts::Starts;
 use crate::summary::*;
 use crate::{Contents, Summary};
 
-/// Part of the recording that the beats of a source, laid end to end, have to fill. Faults of a program
-/// that starts are as regular as can be, for a millisecond; the table would show a period far shorter
-/// than its own rate allows.
-const LASTING: f64 = 0.01;
+/// A thread that takes more than this part of its period shares the CPU with the one that is measured: its
+/// turns are the scheduler's time slices, which come at regular intervals as well.
+const TIME_SLICES: f64 = 0.25;
 /// Lanes tested for a period per row, those with the most events.
 const LANES_TESTED: usize = 4;
 /// Policies named for a row.
@@ -43,7 +44,7 @@ pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary,
     let taken_ns = pass.all.len_ns.saturating_add(pass.beside.cost_ns_total);
 
     let durations = Durations::new(&manifest.nodes, &watched);
-    let (sources, costs) = sources(pass, contents, &facts, taken_ns, duration_ns, &durations);
+    let (sources, costs) = sources(pass, contents, &facts, taken_ns, &watched, &durations);
     let trailer = contents.trailer;
     let nodes = nodes::rows(&manifest.nodes, &watched, basis);
     let summary = Summary {
@@ -286,7 +287,7 @@ fn sources(
     contents: &Contents<'_>,
     facts: &ThreadFacts,
     taken_ns: u64,
-    duration_ns: u64,
+    watched: &[Watched<'_>],
     durations: &Durations,
 ) -> (Vec<SourceRow>, Vec<Vec<Bin>>) {
     let mut finder = Finder::new();
@@ -300,8 +301,13 @@ fn sources(
         let first = members.find_map(|&id| contents.sources.get(id as usize));
         let Some(first) = first else { continue };
         let cells = &by_row[index];
-        let period = row_period(pass, row, cells, first.class, &mut finder)
-            .filter(|period| row.count as f64 * period.period_ns >= LASTING * duration_ns as f64);
+        let thread = matches!(first.class, Class::Thread | Class::Kthread);
+        let takes_turns = |period: &Period| {
+            let mean_ns = row.cost_ns as f64 / row.count.max(1) as f64;
+            thread && mean_ns > TIME_SLICES * period.period_ns
+        };
+        let period = row_period(&struck(pass, row, cells, watched), thread, &mut finder)
+            .filter(|p| !takes_turns(p));
         let per_lane = per_lane(cells);
         let RowKey { class, name, unit, own } = row.key(first);
         let source = SourceRow {
@@ -397,31 +403,78 @@ fn per_lane(cells: &Cells<'_>) -> Vec<LanePart> {
     cells.iter().map(part).collect()
 }
 
+/// When a row struck on one lane, or on one CPU where lanes are threads.
+struct Struck<'a> {
+    starts: Cow<'a, [u64]>,
+    later: Option<Cow<'a, Later>>,
+    events: u64,
+    window: Window,
+}
+
+impl Struck<'_> {
+    fn period(&self, finder: &mut Finder) -> Option<Period> {
+        let Window { from_ns, to_ns, .. } = self.window;
+        let whole = Whole { from_ns, to_ns, events: self.events, later: self.later.as_deref() };
+        finder.find(&self.starts, &whole)
+    }
+}
+
+fn struck<'a>(
+    pass: &'a Summariser,
+    row: &'a Row,
+    cells: &Cells<'a>,
+    watched: &[Watched<'_>],
+) -> Vec<Struck<'a>> {
+    if pass.threads.is_some() {
+        return by_cpu(row, watched);
+    }
+    let of_lane = |&(lane, cell): &(u32, &'a Cell)| {
+        Some(Struck {
+            starts: Cow::Borrowed(&cell.starts.first),
+            later: cell.starts.later.as_deref().map(Cow::Borrowed),
+            events: cell.part.count,
+            window: watched.get(lane as usize)?.window,
+        })
+    };
+    cells.iter().filter_map(of_lane).collect()
+}
+
+/// A program's threads share CPUs. Their events come lane by lane, so what was kept last lacks those of
+/// other lanes.
+fn by_cpu<'a>(row: &'a Row, watched: &[Watched<'_>]) -> Vec<Struck<'a>> {
+    let (from_ns, to_ns) = lanes::ends(watched.iter().map(|watched| watched.window));
+    let window = Window { from_ns, to_ns, known: true };
+    let of_cpu = |(slot, kept): (usize, &Starts)| {
+        let mut starts = kept.first.clone();
+        starts.sort_unstable();
+        let mut later = kept.later.as_deref().cloned();
+        if let Some(later) = &mut later {
+            let certain = starts.len() - starts.len() / 8;
+            starts.split_off(certain).into_iter().for_each(|start| later.add(start));
+        }
+        Struck {
+            starts: Cow::Owned(starts),
+            later: later.map(Cow::Owned),
+            events: row.cpus.get(slot).map_or(0, |part| part.count),
+            window,
+        }
+    };
+    row.starts.iter().enumerate().map(of_cpu).collect()
+}
+
 /// The period of a row: what at least half of the tested lanes agree on. A thread that moves between
 /// CPUs shows no period on them, or a different one on each; its events of all lanes together are
 /// tested then. (Not so for interrupts: the ticks of several CPUs together have no period of their
 /// own.)
-fn row_period(
-    pass: &Summariser,
-    row: &Row,
-    cells: &Cells<'_>,
-    class: Class,
-    finder: &mut Finder,
-) -> Option<Period> {
-    let by_cpu = by_cpu(pass, row);
-    let starts = match pass.threads {
-        Some(_) => by_cpu.iter().map(Vec::as_slice).collect(),
-        None => cells.iter().map(|(_, cell)| cell.starts.as_slice()).collect::<Vec<_>>(),
-    };
-    let all_lists = starts.clone();
-    let mut lanes: Vec<&[u64]> =
-        starts.into_iter().filter(|s| s.len() >= period::MIN_EVENTS).collect();
-    lanes.sort_by_key(|starts| std::cmp::Reverse(starts.len()));
+fn row_period(struck: &[Struck<'_>], moves: bool, finder: &mut Finder) -> Option<Period> {
+    let mut lanes: Vec<&Struck<'_>> =
+        struck.iter().filter(|lane| lane.starts.len() >= period::MIN_EVENTS).collect();
+    lanes.sort_by_key(|lane| std::cmp::Reverse(lane.events));
     lanes.truncate(LANES_TESTED);
     let tested = lanes.len();
     let found: Vec<Period> = lanes
         .iter()
-        .filter_map(|starts| finder.find(starts))
+        .filter_map(|lane| lane.period(finder))
         // A period on any of the lanes would have been taken: the bound covers all of them.
         .map(|p| Period { p_value: (p.p_value * tested as f64).min(1.0), ..p })
         .collect();
@@ -431,34 +484,28 @@ fn row_period(
             return Some(*candidate);
         }
     }
-    let moves = matches!(class, Class::Thread | Class::Kthread);
-    if moves { finder.find(&merged(pass, &all_lists)?) } else { None }
+    if moves && struck.len() > 1 { together(struck).period(finder) } else { None }
 }
 
-/// A row's start times by CPU, where lanes are threads. They come lane by lane, so what was kept last
-/// lacks those of other lanes.
-fn by_cpu(pass: &Summariser, row: &Row) -> Vec<Vec<u64>> {
-    let sorted = |starts: &Vec<u64>| {
-        let mut sorted = starts.clone();
-        sorted.sort_unstable();
-        if pass.budget.is_full(starts) {
-            sorted.truncate(starts.len() - starts.len() / 8);
-        }
-        sorted
-    };
-    row.starts.iter().map(sorted).collect()
-}
-
-/// The start times of a row on all lanes, as far as every lane has kept them. None when there is
-/// but one lane.
-fn merged(pass: &Summariser, lists: &[&[u64]]) -> Option<Vec<u64>> {
-    let lists: Vec<&[u64]> = lists.iter().copied().filter(|s| !s.is_empty()).collect();
-    if lists.len() < 2 {
-        return None;
+/// A row on all lanes, with start times as far as every lane has kept them.
+fn together(struck: &[Struck<'_>]) -> Struck<'static> {
+    let cut = struck.iter().filter(|lane| lane.later.is_some());
+    let until = cut.filter_map(|lane| lane.starts.last().copied()).min();
+    let all = struck.iter().flat_map(|lane| lane.starts.iter().copied());
+    let (mut starts, beyond): (Vec<u64>, Vec<u64>) =
+        all.partition(|&start| until.is_none_or(|until| start <= until));
+    starts.sort_unstable();
+    let later = until.map(|_| {
+        let mut later = Later::default();
+        beyond.into_iter().for_each(|start| later.add(start));
+        struck.iter().filter_map(|lane| lane.later.as_ref()).for_each(|more| later.merge(more));
+        Cow::Owned(later)
+    });
+    let (from_ns, to_ns) = lanes::ends(struck.iter().map(|lane| lane.window));
+    Struck {
+        starts: Cow::Owned(starts),
+        later,
+        events: struck.iter().map(|lane| lane.events).sum(),
+        window: Window { from_ns, to_ns, known: true },
     }
-    let full = lists.iter().filter(|s| pass.budget.is_full(s));
-    let until = full.filter_map(|s| s.last().copied()).min().unwrap_or(u64::MAX);
-    let mut all: Vec<u64> = lists.concat().into_iter().filter(|&s| s <= until).collect();
-    all.sort_unstable();
-    Some(all)
 }

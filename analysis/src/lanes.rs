@@ -7,6 +7,7 @@ use crate::Contents;
 use crate::costs::Distribution;
 use crate::program::{ThreadTime, WaitSum, Walk};
 use crate::rows::Part;
+use crate::starts::Starts;
 use crate::summary::{CostBasis, CpuRow, Latency, ThreadRow, ThreadWait};
 
 /// One source row on one lane.
@@ -16,7 +17,7 @@ pub(crate) struct Cell {
     /// Cost of the latest interruption so far: further records may continue it.
     pub(crate) open: Option<u64>,
     /// Start times for the period test.
-    pub(crate) starts: Vec<u64>,
+    pub(crate) starts: Starts,
 }
 
 #[derive(Default)]

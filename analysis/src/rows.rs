@@ -6,6 +6,7 @@ use trace::{Class, RowKey, Source, SourceId};
 
 use crate::costs::Distribution;
 use crate::program::events::Tally;
+use crate::starts::Starts;
 
 /// Any file can claim any number of sources, lanes and CPUs; the memory must not grow with it. Beyond so
 /// many rows those of one class are one.
@@ -61,7 +62,7 @@ pub(crate) struct Row {
     pub(crate) cpus: Vec<Part>,
     /// Start times of events by CPU slot, where lanes are threads: a regular event hits whichever
     /// thread is there.
-    pub(crate) starts: Vec<Vec<u64>>,
+    pub(crate) starts: Vec<Starts>,
 }
 
 impl Row {

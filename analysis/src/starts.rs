@@ -1,8 +1,10 @@
 //! Start times kept for the period test, within a fixed budget.
 //!
 //! Every (source row, lane) keeps its first start times, contiguous, because a period is a property
-//! of neighbours. When all of them together pass the budget, the cap per pair is halved and every
-//! list cut back to it.
+//! of neighbours; later events are counted in slices of time. When all start times together pass the
+//! budget, the cap per pair is halved and every list cut back to it.
+
+use crate::period::Later;
 
 /// Start times over all rows and lanes: 64 MiB.
 const BUDGET: usize = 8 << 20;
@@ -10,6 +12,20 @@ const BUDGET: usize = 8 << 20;
 const CAP: usize = 1 << 14;
 /// Per row and lane, at least: still far more than the test needs.
 const CAP_MIN: usize = 1 << 8;
+
+/// When one source struck on one lane.
+#[derive(Default)]
+pub(crate) struct Starts {
+    pub(crate) first: Vec<u64>,
+    /// What came after those; None while that is nothing.
+    pub(crate) later: Option<Box<Later>>,
+}
+
+impl Starts {
+    fn count_later(&mut self, start_ns: u64) {
+        self.later.get_or_insert_default().add(start_ns);
+    }
+}
 
 pub(crate) struct Budget {
     cap: usize,
@@ -23,10 +39,12 @@ impl Default for Budget {
 }
 
 impl Budget {
-    pub(crate) fn keep(&mut self, starts: &mut Vec<u64>, start_ns: u64) {
-        if starts.len() < self.cap {
-            starts.push(start_ns);
+    pub(crate) fn keep(&mut self, starts: &mut Starts, start_ns: u64) {
+        if starts.later.is_none() && starts.first.len() < self.cap {
+            starts.first.push(start_ns);
             self.used += 1;
+        } else {
+            starts.count_later(start_ns);
         }
     }
 
@@ -40,14 +58,14 @@ impl Budget {
         over
     }
 
-    pub(crate) fn cut(&mut self, starts: &mut Vec<u64>) {
-        starts.truncate(self.cap);
-        starts.shrink_to_fit();
-        self.used += starts.len();
-    }
-
-    pub(crate) fn is_full(&self, starts: &[u64]) -> bool {
-        starts.len() >= self.cap
+    pub(crate) fn cut(&mut self, starts: &mut Starts) {
+        if starts.first.len() > self.cap {
+            for start_ns in starts.first.split_off(self.cap) {
+                starts.count_later(start_ns);
+            }
+            starts.first.shrink_to_fit();
+        }
+        self.used += starts.first.len();
     }
 }
 
@@ -58,7 +76,7 @@ mod tests {
     #[test]
     fn the_kept_start_times_stay_within_the_budget() {
         let mut budget = Budget::default();
-        let mut lists: Vec<Vec<u64>> = vec![Vec::new(); 1500];
+        let mut lists: Vec<Starts> = (0..1500).map(|_| Starts::default()).collect();
         for start in 0..10_000 {
             for list in &mut lists {
                 budget.keep(list, start);
@@ -69,8 +87,10 @@ mod tests {
                 }
             }
         }
-        let kept: usize = lists.iter().map(Vec::len).sum();
+        let kept: usize = lists.iter().map(|list| list.first.len()).sum();
         assert!(kept <= BUDGET + lists.len(), "{kept}");
-        assert!(lists.iter().all(|l| l.iter().enumerate().all(|(i, &s)| s == i as u64)));
+        let first = |list: &Starts| list.first.iter().enumerate().all(|(i, &s)| s == i as u64);
+        assert!(lists.iter().all(first));
+        assert!(lists.iter().all(|list| list.later.is_some()));
     }
 }

@@ -331,7 +331,22 @@ fn what_is_regular_for_a_moment_of_the_recording_has_no_period() {
         summary_of(&one_cpu(Mode::Attributed), Some(&trailer(recorded_ns)), blocks).sources[0]
             .period_ns
     };
-    assert_eq!((period(2_000_000), period(1_000_000_000)), (Some(4_000), None));
+    assert_eq!((period(2_000_000), period(1_000_000_000)), (None, None));
+}
+
+/// Two busy threads that take turns strictly by time slices: as regular as a daemon, but no period.
+#[test]
+fn time_slices_are_no_period_and_short_runs_at_the_same_times_are_one() {
+    let period = |takes_ns| {
+        let starts = || (0..250).map(|i| i * 8_000_000);
+        let records = starts().map(|t| record(t, DAEMON_A, takes_ns, takes_ns, IN)).collect();
+        let detour =
+            |start_ns| Detour { start_ns, len_ns: takes_ns, records: 1, ..Detour::default() };
+        let blocks = vec![block(starts().map(detour).collect(), records)];
+        summary_of(&one_cpu(Mode::Attributed), Some(&trailer(2_000_000_000)), blocks).sources[0]
+            .period_ns
+    };
+    assert_eq!((period(4_000_000), period(200_000)), (None, Some(8_000_000)));
 }
 
 #[test]

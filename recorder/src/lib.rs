@@ -5,11 +5,12 @@
 //! ([`Feed`]). Recording needs Linux; elsewhere only the
 //! plain values of this crate exist.
 
-mod cpulist;
 mod feed;
 #[cfg(target_os = "linux")]
 mod linux;
 mod options;
+
+use trace::cpulist;
 
 pub use cpulist::{CpuListError, CpuSet, format as format_cpus, parse as parse_cpus};
 pub use feed::{Delivery, Feed, State};

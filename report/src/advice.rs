@@ -4,10 +4,11 @@
 
 use serde::Deserialize;
 use thiserror::Error;
-use trace::Class;
+use trace::{Class, cpulist};
 
+pub use crate::place::{Place, Split};
 use crate::{
-    Options,
+    Options, place,
     words::{safe, wrap},
 };
 
@@ -34,7 +35,39 @@ pub struct Remedy {
     pub run: Vec<String>,
     pub reason: String,
     pub risk: String,
+    /// Where it can be followed.
+    #[serde(default)]
+    pub needs: Option<Need>,
 }
+
+/// What a node must have for a remedy to be of use there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// CPUs that can be kept for the job, and others for the rest.
+    Housekeeping,
+    /// Several hardware threads per core.
+    Smt,
+    /// Several NUMA nodes.
+    Numa,
+    /// A tick of more than 100 Hz.
+    FasterTick,
+}
+
+impl Need {
+    /// False only where it is known not to be there.
+    fn is_met(self, place: &Place) -> bool {
+        match self {
+            Need::Housekeeping => place.can_isolate(),
+            Need::Smt => place.smt != Some(false),
+            Need::Numa => place.numa_nodes.is_none_or(|nodes| nodes > 1),
+            Need::FasterTick => place.tick_hz == 0 || place.tick_hz > SLOW_HZ,
+        }
+    }
+}
+
+/// The slowest tick a kernel can be configured for.
+const SLOW_HZ: u32 = 100;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,13 +115,6 @@ pub struct Subject<'a> {
     pub program: bool,
 }
 
-/// The node, for commands that name its CPUs. Empty where nobody knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    pub cpus: String,
-    pub housekeeping: String,
-}
-
 /// The table.
 #[derive(Clone, Debug)]
 pub struct Advice(Vec<Entry>);
@@ -114,12 +140,19 @@ impl Advice {
 
     /// What can be done about a source, the best first, with names and numbers filled in.
     pub fn remedies(&self, subject: &Subject<'_>, place: &Place) -> Vec<Remedy> {
-        let entry = self.0.iter().find(|entry| entry.matches(subject));
-        let filled = |remedy: &Remedy| Remedy {
-            run: remedy.run.iter().map(|line| fill(line, subject, place)).collect(),
-            ..remedy.clone()
+        let Some(entry) = self.0.iter().find(|entry| entry.matches(subject)) else {
+            return Vec::new();
         };
-        entry.map_or_else(Vec::new, |entry| entry.remedy.iter().map(filled).collect())
+        let met = |remedy: &&Remedy| remedy.needs.is_none_or(|need| need.is_met(place));
+        let filled = |remedy: &Remedy| {
+            let lines = remedy.run.iter().filter(|line| place.can_isolate() || !names_cpus(line));
+            let run: Vec<String> = lines.map(|line| fill(line, subject, place)).collect();
+            let reason = remedy.reason.replace("{slower_tick}", &slower_tick(place.tick_hz));
+            // Nothing is left of a remedy that only moves things to other CPUs where there are none.
+            let left = !run.is_empty() || remedy.run.is_empty();
+            left.then(|| Remedy { run, reason, ..remedy.clone() })
+        };
+        entry.remedy.iter().filter(met).filter_map(filled).collect()
     }
 }
 
@@ -149,6 +182,10 @@ fn parse(file: &str, text: &str) -> Result<Vec<Entry>, AdviceError> {
         if entry.remedy.iter().any(|r| [&r.what, &r.reason, &r.risk].into_iter().any(unsaid)) {
             return wrong("a remedy needs words for what, reason and risk");
         }
+        let foreign = |line: &String| line.starts_with("on the host") && names_cpus(line);
+        if entry.remedy.iter().flat_map(|r| &r.run).any(foreign) {
+            return wrong("a command for the host cannot name CPUs of the guest");
+        }
     }
     Ok(parsed.advice)
 }
@@ -170,6 +207,29 @@ fn glob(pattern: &str, name: &str) -> bool {
     last.map_or(rest.is_empty(), |end| rest.ends_with(end))
 }
 
+/// Whether a line is about CPUs of the node.
+fn names_cpus(line: &str) -> bool {
+    ["{cpus}", "{housekeeping}", "{housekeeping_mask}"].iter().any(|word| line.contains(word))
+}
+
+/// How many ticks fewer a kernel of 100 Hz has, in words.
+fn slower_tick(tick_hz: u32) -> String {
+    let (of, hz) = match tick_hz {
+        0 => ("for example ", 250),
+        hz => ("", hz),
+    };
+    let fewer = 100.0 * (1.0 - f64::from(SLOW_HZ) / f64::from(hz.max(SLOW_HZ)));
+    let (mut a, mut b) = (SLOW_HZ, hz);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    format!(
+        "{of}{SLOW_HZ} Hz instead of {hz} Hz makes {} of {} ticks, {fewer:.0} % fewer",
+        SLOW_HZ / a,
+        hz / a
+    )
+}
+
 fn fill(line: &str, subject: &Subject<'_>, place: &Place) -> String {
     let irq = subject.detail.and_then(|detail| {
         let number = detail.split("irq ").nth(1)?;
@@ -180,12 +240,16 @@ fn fill(line: &str, subject: &Subject<'_>, place: &Place) -> String {
         "" => unknown.to_owned(),
         value => quoted(value),
     };
+    let of_split = |list: &dyn Fn(&Split) -> String, unknown: &str| {
+        place.split.as_ref().map_or_else(|| unknown.to_owned(), list)
+    };
     let words = [
         ("{name}", known(subject.name, "NAME")),
         ("{unit}", known(subject.unit.unwrap_or_default(), "UNIT")),
         ("{irq}", known(irq.unwrap_or_default(), "N")),
-        ("{cpus}", known(&place.cpus, "CPUS")),
-        ("{housekeeping}", known(&place.housekeeping, "HOUSEKEEPING")),
+        ("{cpus}", of_split(&|split| cpulist::format(&split.job), "CPUS")),
+        ("{housekeeping}", of_split(&|split| cpulist::format(&split.housekeeping), "HOUSEKEEPING")),
+        ("{housekeeping_mask}", of_split(&|split| place::mask(&split.housekeeping), "MASK")),
     ];
     // From left to right, so that a name that looks like a word to fill in stays as it is.
     let (mut filled, mut rest) = (String::new(), line);
@@ -270,6 +334,8 @@ fn end(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use trace::cpulist::CpuSet;
+
     use super::*;
 
     fn subject<'a>(class: Class, name: &'a str, unit: Option<&'a str>) -> Subject<'a> {
@@ -277,7 +343,8 @@ mod tests {
     }
 
     fn place() -> Place {
-        Place { cpus: "2-7".into(), housekeeping: "0-1".into() }
+        let split = Split { job: (2..8).collect(), housekeeping: (0..2).collect() };
+        Place { split: Some(split), tick_hz: 250, smt: Some(true), numa_nodes: Some(2) }
     }
 
     fn runs(advice: &Advice, subject: &Subject<'_>) -> String {
@@ -294,7 +361,7 @@ mod tests {
         let service = Some("fakemond.service");
         for (class, name, unit, word) in [
             (Class::Timer, "tick", None, "nohz_full=2-7"),
-            (Class::Timer, "hrtimer: watchdog_timer_fn", None, "kernel.watchdog_cpumask=0-1"),
+            (Class::Timer, "hrtimer: watchdog_timer_fn", None, "kernel.watchdog_cpumask=0,1"),
             (Class::Irq, "virtio0-input", None, "smp_affinity_list"),
             (Class::Kthread, "kworker: vmstat_update", None, "vm.stat_interval"),
             (Class::Kthread, "kworker: something", None, "workqueue/cpumask"),
@@ -302,8 +369,8 @@ mod tests {
             (Class::Kthread, "rcu_preempt", None, "rcu_nocbs=2-7"),
             (Class::Nmi, "NMI", None, "nmi_watchdog"),
             (Class::Thread, "fakemond", service, "systemctl mask --now fakemond.service"),
-            (Class::Thread, "fakemond", service, "CPUAffinity=0-1"),
-            (Class::Thread, "bash", Some("session-1.scope"), "AllowedCPUs=0-1"),
+            (Class::Thread, "fakemond", service, "CPUAffinity=0,1"),
+            (Class::Thread, "bash", Some("session-1.scope"), "AllowedCPUs=0,1"),
             (Class::Thread, "stray", None, "taskset"),
             (Class::PageFault, "fakemond", service, "systemctl mask --now fakemond.service"),
             (Class::PageFault, "stray", None, "taskset"),
@@ -333,7 +400,7 @@ mod tests {
         assert!(runs(&advice, &faults).contains("MAP_POPULATE"));
         assert!(runs(&advice, &faults).contains("MADV_HUGEPAGE"));
         for class in [Class::Thread, Class::PageFault] {
-            assert!(runs(&advice, &of(class, false)).contains("AllowedCPUs=0-1"));
+            assert!(runs(&advice, &of(class, false)).contains("AllowedCPUs=0,1"));
         }
         // What is nobody's program has the same remedy either way.
         let tick = |program| Subject { program, ..subject(Class::Timer, "tick", None) };
@@ -344,13 +411,144 @@ mod tests {
     fn numbers_and_names_are_filled_in_and_cannot_become_commands() {
         let advice = Advice::built_in().unwrap();
         let irq = Subject { detail: Some("irq 24 1000x"), ..subject(Class::Irq, "eth0", None) };
-        assert!(runs(&advice, &irq).contains("echo 0-1 > /proc/irq/24/smp_affinity_list"));
+        assert!(runs(&advice, &irq).contains("echo 0,1 > /proc/irq/24/smp_affinity_list"));
         assert!(runs(&advice, &subject(Class::Irq, "eth0", None)).contains("/proc/irq/N/"));
         let hostile = subject(Class::Thread, "$(reboot) '{unit}'", None);
         let run = runs(&advice, &hostile);
         assert!(run.contains(r"pgrep -wx '$(reboot) '\''{unit}'\'''"), "{run}");
         let nowhere = advice.remedies(&subject(Class::Timer, "tick", None), &Place::default());
         assert!(nowhere[0].run[0].contains("nohz_full=CPUS"));
+    }
+
+    fn node(cpus: u32, smt: bool, tick_hz: u32) -> Place {
+        let cores = if smt { cpus / 2 } else { cpus };
+        let siblings = (0..cores).map(|core| format!("{core},{}", core + cores));
+        let all: CpuSet = (0..cpus).collect();
+        Place::of(&trace::Manifest {
+            tick_hz,
+            topology: trace::Topology {
+                online: cpulist::format(&all),
+                numa_nodes: 1,
+                smt_siblings: if smt { siblings.collect() } else { Vec::new() },
+                ..trace::Topology::default()
+            },
+            isolation: trace::Isolation {
+                measured: cpulist::format(&all),
+                ..trace::Isolation::default()
+            },
+            ..trace::Manifest::default()
+        })
+    }
+
+    /// All lists of CPUs in a command, by what stands before them.
+    fn cpu_lists(line: &str) -> Vec<(&'static str, CpuSet)> {
+        const BEFORE: [&str; 9] = [
+            "nohz_full=",
+            "rcu_nocbs=",
+            "isolcpus=domain,managed_irq,",
+            "isolcpus=managed_irq,",
+            "isolcpus=domain,",
+            "BANNED_CPULIST=",
+            "AllowedCPUs=",
+            "CPUAffinity=",
+            "unbound_cpus=",
+        ];
+        let more = ["watchdog_cpumask=", "taskset -pc ", "rcuop to "];
+        let mut found = Vec::new();
+        for before in BEFORE.into_iter().chain(more) {
+            for rest in line.split(before).skip(1) {
+                let end = rest.find(|c: char| !(c.is_ascii_digit() || ",-".contains(c)));
+                let list = rest[..end.unwrap_or(rest.len())].trim_end_matches(',');
+                if !list.is_empty() {
+                    found.push((
+                        before,
+                        cpulist::parse(list).unwrap_or_else(|e| panic!("{line}: {e}")),
+                    ));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn commands_can_be_followed_on_nodes_of_every_size() {
+        let advice = Advice::built_in().unwrap();
+        let names =
+            ["tick", "eth0", "RCU", "SCHED", "NET_RX", "kworker: x", "rcu_preempt", "fakemond"];
+        for (cpus, smt) in
+            [(1, false), (2, false), (2, true), (16, false), (16, true), (128, false), (128, true)]
+        {
+            let place = node(cpus, smt, 250);
+            let cores = if smt { cpus / 2 } else { cpus };
+            let mut seen = 0;
+            for class in Class::ALL {
+                for name in names {
+                    for unit in [None, Some("fakemond.service"), Some("session-1.scope")] {
+                        let remedies = advice.remedies(&subject(class, name, unit), &place);
+                        for line in remedies.iter().flat_map(|remedy| &remedy.run) {
+                            assert!(!line.contains('{'), "{line}");
+                            assert!(
+                                !["CPUS", "HOUSEKEEPING", "MASK"].iter().any(|w| {
+                                    line.split(|c: char| !c.is_ascii_uppercase())
+                                        .any(|word| word == *w)
+                                }) || line.contains("taskset -c CPUS COMMAND")
+                                    || line.contains("HOST_CPUS"),
+                                "{line}"
+                            );
+                            for (before, list) in cpu_lists(line) {
+                                seen += 1;
+                                let job = ["nohz", "rcu_n", "isol", "BANNED"];
+                                let for_job = job.iter().any(|word| before.contains(word));
+                                let boot = list.contains(&0);
+                                assert!(list.iter().all(|cpu| *cpu < cpus), "{cpus}: {line}");
+                                assert!((list.len() as u32) < cpus, "every CPU: {line}");
+                                assert_eq!(boot, !for_job, "{cpus}: {line}");
+                                // Both threads of a core, or none.
+                                let whole =
+                                    |cpu: &u32| !smt || list.contains(&((cpu + cores) % cpus));
+                                assert!(list.iter().all(whole), "{cpus}: {line}");
+                            }
+                        }
+                    }
+                }
+            }
+            assert_eq!(seen > 0, cores > 1, "{cpus} CPUs");
+        }
+        let tick = |place: &Place| advice.remedies(&subject(Class::Timer, "tick", None), place);
+        let sixteen = tick(&node(16, true, 250));
+        assert_eq!(sixteen[0].run[0], "kernel command line: nohz_full=1-7,9-15 rcu_nocbs=1-7,9-15");
+        assert!(tick(&node(1, false, 250)).iter().all(|r| !r.what.contains("CPUs of the job")));
+    }
+
+    #[test]
+    fn a_slower_tick_is_advised_with_the_right_figures_and_only_where_there_is_one() {
+        let advice = Advice::built_in().unwrap();
+        let slower = |hz| {
+            let remedies =
+                advice.remedies(&subject(Class::Timer, "tick", None), &node(2, false, hz));
+            remedies.into_iter().find(|r| r.run.iter().any(|l| l.contains("CONFIG_HZ=100")))
+        };
+        for (hz, said) in [
+            (250, "100 Hz instead of 250 Hz makes 2 of 5 ticks, 60 % fewer"),
+            (300, "100 Hz instead of 300 Hz makes 1 of 3 ticks, 67 % fewer"),
+            (1000, "100 Hz instead of 1000 Hz makes 1 of 10 ticks, 90 % fewer"),
+            (0, "for example 100 Hz instead of 250 Hz"),
+        ] {
+            let reason = slower(hz).expect("advised").reason;
+            assert!(reason.contains(said), "{reason}");
+        }
+        assert_eq!(slower(100), None);
+    }
+
+    #[test]
+    fn commands_for_the_host_do_not_name_cpus_of_the_guest() {
+        let advice = Advice::built_in().unwrap();
+        let host = runs(&advice, &subject(Class::OutsideKernel, "hypervisor_or_smi", None));
+        assert!(host.contains("on the host") && !host.contains("0,1"), "{host}");
+        let own = "[[advice]]\nclass = 'irq'\n[[advice.remedy]]\nwhat = 'w'\nreason = 'r'\n\
+                   risk = 'k'\nrun = ['on the host: taskset {housekeeping}']\n";
+        let error = advice.extended("own.toml", own).unwrap_err().to_string();
+        assert!(error.contains("CPUs of the guest"), "{error}");
     }
 
     #[test]

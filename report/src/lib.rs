@@ -19,6 +19,7 @@ pub mod html;
 mod nodes;
 mod notes;
 mod openmetrics;
+mod place;
 mod schedule;
 mod schedule_stats;
 mod slowdown;

@@ -124,10 +124,11 @@ pub fn tables(files: &[PathBuf]) -> Result<Advice> {
     Ok(advice)
 }
 
-/// The CPUs that commands name.
+/// The node that commands are written for. Nodes of a job that differ have none in common.
 pub fn place(reader: &AnyReader) -> Place {
-    let isolation = &reader.manifest().isolation;
-    Place { cpus: isolation.measured.clone(), housekeeping: isolation.housekeeping.clone() }
+    let manifest = reader.manifest();
+    let differ = !manifest.nodes.is_empty() && manifest.isolation == trace::Isolation::default();
+    if differ { Place::default() } else { Place::of(manifest) }
 }
 
 /// A source as advice calls it.

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cpulist;
 mod create;
 mod error;
 pub mod export;

@@ -34,6 +34,9 @@ pub struct Manifest {
     pub isolation: Isolation,
     /// What the kernel uses (`tsc`, `kvm-clock`, ...).
     pub clocksource: String,
+    /// Ticks per second (CONFIG_HZ). 0 where unknown.
+    #[serde(skip_serializing_if = "is_none")]
+    pub tick_hz: u32,
     /// What the probe uses (`rdtsc`, `cntvct`, `clock_gettime`).
     pub probe_clock: Option<String>,
     pub lanes: Vec<Lane>,
@@ -135,6 +138,9 @@ pub struct Topology {
     pub numa_nodes: u32,
     /// SMT siblings as CPU lists, one per core that has more than one thread.
     pub smt_siblings: Vec<String>,
+    /// The CPUs of each NUMA node. Empty where unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numa_cpus: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -216,6 +222,10 @@ pub struct LaneTotals {
     /// Time runnable but waiting for a CPU within the window. None as above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<u64>,
+}
+
+fn is_none(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Left out when it is nothing, so that files of before and after look alike.

@@ -54,7 +54,7 @@ fn mode(sorted: &[f64]) -> Option<f64> {
 }
 
 /// How many periods a gap is, if that is a whole number (but zero) within the tolerance.
-fn multiple(gap: f64, period: f64, tolerance: f64) -> Option<f64> {
+pub(super) fn multiple(gap: f64, period: f64, tolerance: f64) -> Option<f64> {
     let n = (gap / period).round();
     (n >= 1.0 && (gap - n * period).abs() <= tolerance * period).then_some(n)
 }

@@ -1,11 +1,13 @@
 //! Does a source come at regular intervals, and at which? A test, not a guess.
 //!
-//! In: the start times of one source on one lane. Out: a [`Period`], or None.
+//! In: the start times of one source on one lane, and what they are a part of ([`Whole`]). Out: a
+//! [`Period`], or None.
 //!
-//! **What counts as periodic.** A period P is reported when the source comes about once per P while it
-//! is active: after events closer than P/10 to the one before are taken as one (a burst, or a run
-//! resumed after an interruption), at most one gap in eight is a pause of more than 4.5 periods, and
-//! at least half of the events keep to the beat, in one of two senses:
+//! **What counts as periodic.** A period P is reported when the source comes about once per P, from the
+//! beginning of the recording to its end: the rate times P is between 0.75 and 1.25, most gaps are one
+//! period long, so they are in each eighth of the recording, which has about as many events as periods
+//! ([`whole`]), and at least half of all events keep to the beat, in one of two senses. (Events closer
+//! than P/10 to the one before are taken as one there: a run resumed after an interruption.)
 //!
 //! - *locally* ([`lattice`]): half of the gaps between neighbours are whole multiples of P, within a
 //!   tolerance w of 2, 5 or 10 % of P. Withstands a phase that wanders (a daemon that sleeps for P
@@ -34,8 +36,11 @@
 
 mod coherent;
 mod lattice;
+mod whole;
 
 use realfft::RealFftPlanner;
+
+pub use whole::{Later, Whole};
 
 /// Fewer events are never called periodic.
 pub const MIN_EVENTS: usize = 8;
@@ -75,22 +80,19 @@ impl Default for Finder {
     }
 }
 
-/// Share of the time that the beats, laid end to end, have to fill.
-const SUSTAINED: f64 = 0.05;
-
 impl Finder {
     #[must_use]
     pub fn new() -> Self {
         Finder { planner: RealFftPlanner::new() }
     }
 
-    /// The period of a list of start times in ascending order, or None.
-    pub fn find(&mut self, starts: &[u64]) -> Option<Period> {
+    /// The period of a source whose first start times are these, in ascending order, or None.
+    pub fn find(&mut self, starts: &[u64], whole: &Whole<'_>) -> Option<Period> {
         if starts.len() < MIN_EVENTS {
             return None;
         }
-        let times = since_first(starts);
-        self.find_in(&times).filter(|period| is_sustained(&times, period.period_ns))
+        let found = self.find_in(&since_first(starts));
+        found.filter(|period| whole.keeps(starts, period.period_ns))
     }
 
     fn find_in(&mut self, times: &[f64]) -> Option<Period> {
@@ -103,13 +105,6 @@ impl Finder {
         let best = fundamental(global.iter().filter_map(|&p| coherent::fit(screen, p)))?;
         coherent::fit(times, best.period_ns)
     }
-}
-
-/// Whether the beat fills a fair part of the time. Page faults of one burst are evenly spaced too;
-/// a source that beats for a thousandth of the time has no period to speak of.
-fn is_sustained(times: &[f64], period: f64) -> bool {
-    let span = times.last().copied().unwrap_or(0.0);
-    times.len() as f64 * period >= SUSTAINED * span
 }
 
 /// The longest period among those that explain about as many events as the best one.

@@ -89,6 +89,7 @@ pub fn manifest(
         topology: machine::topology(),
         isolation: machine::isolation(measured, housekeeping),
         clocksource: machine::clocksource(),
+        tick_hz: machine::tick_hz(),
         probe_clock: (!probes.is_empty()).then(|| counter.to_owned()),
         lanes,
         cpus: probes.iter().map(|probe| probe.ready.settings.clone()).collect(),

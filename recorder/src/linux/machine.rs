@@ -146,6 +146,13 @@ pub fn architecture() -> String {
     rustix::system::uname().machine().to_string_lossy().into_owned()
 }
 
+/// Ticks per second: the coarse clock advances once per tick.
+pub fn tick_hz() -> u32 {
+    let resolution = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    let ns = resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64;
+    if ns == 0 { 0 } else { ((1_000_000_000 + ns / 2) / ns) as u32 }
+}
+
 pub fn clocksource() -> String {
     text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 }
@@ -174,15 +181,19 @@ pub fn topology() -> Topology {
             siblings.insert(threads);
         }
     }
-    let numa_nodes = cpulist::parse(&text("/sys/devices/system/node/online"))
-        .map(|nodes| nodes.len() as u32)
-        .unwrap_or(1);
+    let nodes = cpulist::parse(&text("/sys/devices/system/node/online")).unwrap_or_default();
+    let numa_nodes = nodes.len().max(1) as u32;
+    let numa_cpus =
+        nodes.iter().map(|node| text(format!("/sys/devices/system/node/node{node}/cpulist")));
+    // A node may hold memory and no CPU.
+    let numa_cpus = numa_cpus.filter(|cpus| !cpus.is_empty()).collect();
     Topology {
         online: cpulist::format(&online),
         sockets: sockets.len() as u32,
         cores: cores.len() as u32,
         numa_nodes,
         smt_siblings: siblings.into_iter().collect(),
+        numa_cpus,
     }
 }
 

@@ -250,9 +250,10 @@ mod tests {
                 assert!(gain.low <= gain.value && gain.value <= gain.high, "{gain:?}");
                 covered += usize::from(gain.low <= truth && truth <= gain.high);
             }
-            // 95 % of 400 is 380, with a standard deviation of 4.4; the bootstrap of a median is a
-            // little cautious.
-            assert!((367..=396).contains(&covered), "{hit} {delay}: {covered} of {TRIALS}");
+            println!("{hit} {delay}: {covered} of {TRIALS}");
+            // 95 % of 400 is 380, with a standard deviation of 4.4. The bootstrap of a median errs on the
+            // safe side where many runs do not change.
+            assert!(covered >= 369, "{hit} {delay}: {covered} of {TRIALS}");
         }
     }
 
