@@ -492,3 +492,18 @@ fn a_schedule_that_ends_only_under_noise_has_no_time_without() {
     let text = String::from_utf8_lossy(&text);
     assert!(!text.contains("Without noise"), "{text}");
 }
+
+#[test]
+fn the_speed_of_the_simulator_is_not_a_result() {
+    let file = scratch("speed.goal", message(11));
+    let text = String::from_utf8(stdout(&["simulate", "goal", &file, "--net", NET])).expect("text");
+    assert!(text.contains("the last ends at 1720 ns.\n"), "{text}");
+    assert!(!text.contains("/s"), "{text}");
+    // Those who ask for more are told, but not among the results.
+    let output = detour(&["-v", "simulate", "goal", &file, "--net", NET]).assert().success();
+    assert_eq!(String::from_utf8_lossy(&output.get_output().stdout), text);
+    let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(said.contains("messages per second"), "{said}");
+    let quiet = detour(&["simulate", "goal", &file, "--net", NET]).assert().success();
+    assert!(quiet.get_output().stderr.is_empty());
+}

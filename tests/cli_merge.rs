@@ -419,3 +419,41 @@ fn traces_that_do_not_belong_together_are_refused_by_name() {
     refused(&["merge", "-o", &twice, &out, &files[2]], &["already"]);
     refused(&["merge", &home.file("nowhere")], &["nowhere"]);
 }
+
+#[test]
+fn recordings_that_cannot_be_nodes_of_one_job_need_force() {
+    let home = Directory::new("merge-force");
+    let node = |name: &str, host: &str, start: f64| {
+        let node = made::Node { host: host.to_owned(), job: None, started_unix_s: start };
+        made::recording_of(
+            &format!("merge-force/{name}.detour"),
+            node,
+            Mode::Attributed,
+            2,
+            10,
+            &[TICK],
+        )
+    };
+    let now = 1.7e9;
+    let (one, other) = (node("one", "node0", now), node("other", "node1", now + 9.0));
+    let next_day = node("next-day", "node2", now + 86_400.0);
+    let again = node("again", "node0", now + 5.0);
+    let out = home.file("all.detour");
+    stdout(&["merge", "-q", "-o", &out, &one, &other]);
+
+    let apart = ["one.detour ended 24.0 hours before", "next-day.detour began", "--force"];
+    refused(&["merge", "-o", &home.file("no"), &next_day, &one], &apart);
+    let twice = ["one.detour and", "again.detour", "CPU 0 of node0", "--force"];
+    refused(&["merge", "-o", &home.file("no"), &one, &again], &twice);
+    let copy = home.file("copy.detour");
+    fs::copy(&one, &copy).expect("copied");
+    refused(&["merge", "-o", &home.file("no"), &one, &copy], &["same recording of node0"]);
+    assert!(!fs::exists(home.file("no")).expect("known"));
+
+    for pair in [[&one, &next_day], [&one, &again], [&one, &copy]] {
+        let out = home.file("forced.detour");
+        let said = stdout(&["merge", "--json", "--force", "-o", &out, pair[0], pair[1]]);
+        let said: Value = serde_json::from_str(&said).expect("JSON");
+        assert_eq!(said["nodes"].as_array().map(Vec::len), Some(2));
+    }
+}

@@ -593,4 +593,36 @@ fn large_messages_shake_hands_unless_told_otherwise() {
     let cycle = ["cycle", "--ranks", "2", "--size", "16KiB", "--net", net];
     let output = simulate(&cycle).assert().code(1).get_output().clone();
     assert!(String::from_utf8_lossy(&output.stderr).contains("eager limit"));
+
+#[test]
+fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
+    const NOISE: &str = "periodic:1000Hz,200us";
+    let run = |ranks: &str| {
+        let arguments = ["collective", "--ranks", ranks, "--runs", "20", "--noise", NOISE];
+        (json(&arguments), stdout(&arguments))
+    };
+    let (value, text) = run("65536");
+    assert_eq!(
+        (&value["knee_ranks"], &value["knee_is_upper_bound"]),
+        (&65536.into(), &true.into())
+    );
+    assert!(value["knee_above_ranks"].is_null());
+    assert_eq!(value["knees"][0]["knee_is_upper_bound"], true);
+    assert!(text.contains("noise takes over at or below 65536 ranks"), "{text}");
+    assert!(text.contains("already at 65536, the smallest simulated"), "{text}");
+
+    // Two ranks meet a detour now and then, 1024 nearly always.
+    let (value, text) = run("2,1024,65536");
+    assert_eq!(
+        (&value["knee_ranks"], &value["knee_is_upper_bound"]),
+        (&1024.into(), &false.into())
+    );
+    assert_eq!(value["knee_above_ranks"], 2);
+    assert!(text.contains("noise takes over between 2 and 1024 ranks: from 1024 on"), "{text}");
+
+    let quiet = json(&["collective", "--ranks", "2", "--runs", "5", "--noise", "periodic:1Hz,1us"]);
+    assert_eq!(
+        (&quiet["knee_ranks"], &quiet["knee_is_upper_bound"]),
+        (&Value::Null, &false.into())
+    );
 }

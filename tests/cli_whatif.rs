@@ -307,6 +307,91 @@ fn a_hostile_name_stays_a_name_on_every_view() {
     assert!(!fs::read_to_string(page).unwrap().contains("<script"));
 }
 
+/// Every gain that is printed is the one in JSON, with its own interval around it.
+#[test]
+fn a_gain_is_the_same_figure_in_table_advice_and_json() {
+    // It hits some of the runs only.
+    let rare = Habit { every_ns: 400 * MS, takes_ns: 300 * US, unit: None, ..DAEMON };
+    let trace = recording("figures.detour", Mode::Attributed, 2, 10, &[TICK, DAEMON, rare]);
+    for ranks in ["64", "256", "4096"] {
+        let common = ["whatif", &trace, "--ranks", ranks, "--runs", "60"];
+        let (value, text) = (json(&common), stdout(&common));
+        let (table, advice) = text.split_once("What to do about it").unwrap_or((&text, ""));
+        for source in value["sources"].as_array().unwrap() {
+            let gain = number(source, "gain_pct");
+            let ends = &source["gain_ci95_pct"];
+            let (low, high) = (ends[0].as_f64().unwrap(), ends[1].as_f64().unwrap());
+            assert!(low <= gain && gain <= high, "{source}");
+            let baseline = number(&value["baseline"], "median_us");
+            let medians = 100.0 * (baseline - number(source, "median_us_without")) / baseline;
+            assert!((gain - medians).abs() < 1e-9, "{source}");
+            let keys = source.as_object().unwrap().keys();
+            assert!(keys.into_iter().all(|key| !key.contains("mean")), "{source}");
+            if source["effect"] != "gain" {
+                continue;
+            }
+            let figure = report::words::percent(gain);
+            let interval = [low, high].map(report::words::percent).join(" to ");
+            let name = source["name"].as_str().unwrap();
+            let row = table.lines().find(|line| line.contains(&format!(" {name} "))).unwrap();
+            assert!(row.contains(&figure) && row.contains(&interval), "{figure}: {row}");
+            let advised = advice.lines().find(|line| line.contains(&format!("{name}: up to")));
+            let advised = advised.unwrap_or_else(|| panic!("no advice for {name}:\n{advice}"));
+            assert!(advised.contains(&format!("{figure} to gain ({interval})")), "{advised}");
+        }
+    }
+}
+
+#[test]
+fn diff_refuses_what_cannot_be_compared() {
+    let attributed = recording("cmp-node.detour", Mode::Attributed, 2, 2, &NODE);
+    let program = recording("cmp-program.detour", Mode::Program, 2, 2, &NODE);
+    let kernel = recording("cmp-kernel.detour", Mode::KernelOnly, 2, 2, &NODE);
+    let probe = recording("cmp-probe.detour", Mode::ProbeOnly, 2, 2, &[]);
+    for (other, word) in [(&program, "threads"), (&kernel, "idle"), (&probe, "names")] {
+        for pair in [[&attributed, other], [other, &attributed]] {
+            let said = refused(&["diff", pair[0], pair[1]]);
+            assert!(said.contains("cannot be compared") && said.contains(word), "{said}");
+            assert!(said.contains("different ways"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn diff_compares_the_cpus_and_the_detours_that_both_recorded() {
+    let small = ["--ranks", "16", "--runs", "5"];
+    // The daemon is on CPU 3 alone.
+    let there = Habit { cpu: Some(3), ..DAEMON };
+    let four = recording("cmp-four.detour", Mode::Attributed, 4, 5, &[TICK, there]);
+    let two = recording("cmp-two.detour", Mode::Attributed, 2, 5, &[TICK]);
+    let arguments = [&["diff", &four, &two][..], &small].concat();
+    let (value, text) = (json(&arguments), stdout(&arguments));
+    assert_eq!(value["compared"]["only_cpus"], "0,1");
+    assert!(text.starts_with("Compared: only CPU 0,1, which both recorded. Noise took"), "{text}");
+    assert!(value["verdict"].as_str().unwrap().starts_with("Compared: only CPU 0,1"));
+    let sources = value["sources"].as_array().unwrap();
+    assert!(sources.iter().all(|source| source["name"] == "tick"), "{value}");
+    assert_eq!((&value["before"]["lanes"], &value["after"]["lanes"]), (&2.into(), &2.into()));
+    assert_eq!(source(&value, "tick")["verdict"], "unchanged");
+
+    let alike = [&["diff", &two, &two][..], &small].concat();
+    let value = json(&alike);
+    assert!(
+        value["compared"]["only_cpus"].is_null() && value["compared"]["only_from_ns"].is_null()
+    );
+    assert!(stdout(&alike).starts_with("Noise took"));
+
+    // Recorded with a threshold of 2 us, the network card's interrupts of 1 us make no detour.
+    let low = recording("cmp-low.detour", Mode::Attributed, 1, 5, &[TICK, CARD]);
+    let high = made::with_threshold("cmp-high.detour", 2_000.0, 1, 5, &[TICK]);
+    let arguments = [&["diff", &low, &high][..], &small].concat();
+    let (value, text) = (json(&arguments), stdout(&arguments));
+    assert_eq!(value["compared"]["only_from_ns"], 2_000.0);
+    assert!(text.starts_with("Compared: only detours of 2.00 us and longer"), "{text}");
+    let sources = value["sources"].as_array().unwrap();
+    assert!(sources.iter().all(|source| source["name"] == "tick"), "{value}");
+}
+
 /// Half a minute: `cargo test --release --test cli_whatif -- --ignored`.
 #[test]
 #[ignore = "writes a recording of ten million detours"]

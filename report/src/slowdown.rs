@@ -3,6 +3,7 @@
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
+    words::wrap,
 };
 
 /// One point of a sweep, times in microseconds.
@@ -116,7 +117,7 @@ pub fn slowdown(
     for (series, knee) in knees {
         let which = if series.is_empty() { String::new() } else { format!("{series}: ") };
         let said = knee.map_or_else(|| NO_KNEE.to_owned(), |knee| knee.sentence(|n| n.to_string()));
-        text += &format!("\n{which}{said}\n");
+        text += &format!("\n{}\n", wrap(&format!("{which}{said}"), style.width, ""));
     }
     text
 }

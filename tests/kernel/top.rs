@@ -53,10 +53,19 @@ fn without_a_probe() -> Result<()> {
         shown.contains("no probe") && shown.contains("timer") && shown.contains("% of a CPU, BPF")
     })?;
     ensure!(!shown.contains("for the probe"), "{shown}");
+    // From the first moment on it is a share of the time in which it was taken.
+    let share = bpf_pct(&shown).with_context(|| format!("no share of BPF:\n{shown}"))?;
+    ensure!(share < 50.0, "{share} % of the CPUs:\n{shown}");
     std::thread::sleep(Duration::from_secs(2));
     terminal.press("q")?;
     ensure!(terminal.end()?.success());
     Ok(())
+}
+
+/// The share that is shown, which may be `<0.01%`.
+fn bpf_pct(shown: &str) -> Option<f64> {
+    let (_, rest) = shown.split_once(", BPF ")?;
+    rest.split_once('%')?.0.trim_start_matches('<').parse().ok()
 }
 
 fn a_program() -> Result<()> {

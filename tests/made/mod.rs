@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use trace::{
     Block, Class, CpuSettings, Detour, Isolation, Lane, LaneId, LaneTotals, Manifest, Mode,
-    Overwrite, Record, RecordFlags, Source, SourceId, Trailer, Writer,
+    Overwrite, Record, RecordFlags, Source, SourceId, Topology, Trailer, Writer,
 };
 
 /// How a source behaves on each CPU it is on.
@@ -94,9 +94,24 @@ pub fn recording_of(
     seconds: u64,
     habits: &[Habit],
 ) -> String {
-    let path = scratch(name);
-    let to_ns = seconds * 1_000_000_000;
-    let manifest = Manifest {
+    let manifest = manifest(node, mode, cpus, 180.0);
+    write(name, &manifest, seconds, habits)
+}
+
+/// A recording whose probe saw detours from another length on.
+pub fn with_threshold(
+    name: &str,
+    threshold_ns: f64,
+    cpus: u32,
+    seconds: u64,
+    habits: &[Habit],
+) -> String {
+    let node = Node { host: "node01".into(), job: None, started_unix_s: 0.0 };
+    write(name, &manifest(node, Mode::Attributed, cpus, threshold_ns), seconds, habits)
+}
+
+fn manifest(node: Node, mode: Mode, cpus: u32, threshold_ns: f64) -> Manifest {
+    Manifest {
         host: node.host,
         job_id: node.job,
         started_unix_s: node.started_unix_s,
@@ -104,21 +119,24 @@ pub fn recording_of(
         mode,
         lanes: (0..cpus).map(|cpu| Lane::Cpu { cpu }).collect(),
         cpus: (0..cpus)
-            .map(|cpu| CpuSettings {
-                cpu,
-                t_min_ns: 20.0,
-                threshold_ns: 180.0,
-                ..CpuSettings::default()
-            })
+            .map(|cpu| CpuSettings { cpu, t_min_ns: 20.0, threshold_ns, ..CpuSettings::default() })
             .collect(),
+        // One more CPU than is measured does everything else.
+        topology: Topology { online: format!("0-{cpus}"), ..Topology::default() },
         isolation: Isolation {
-            measured: format!("0-{}", cpus.saturating_sub(1)),
-            housekeeping: "64".into(),
+            measured: format!("1-{cpus}"),
+            housekeeping: "0".into(),
             ..Isolation::default()
         },
         ..Manifest::default()
-    };
-    let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
+    }
+}
+
+fn write(name: &str, manifest: &Manifest, seconds: u64, habits: &[Habit]) -> String {
+    let path = scratch(name);
+    let to_ns = seconds * 1_000_000_000;
+    let cpus = manifest.lanes.len() as u32;
+    let mut writer = Writer::create(&path, Overwrite::Yes, manifest).expect("created");
     for (id, habit) in (0..).zip(habits) {
         let source = Source {
             class: habit.class,
