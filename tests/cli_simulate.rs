@@ -593,6 +593,7 @@ fn large_messages_shake_hands_unless_told_otherwise() {
     let cycle = ["cycle", "--ranks", "2", "--size", "16KiB", "--net", net];
     let output = simulate(&cycle).assert().code(1).get_output().clone();
     assert!(String::from_utf8_lossy(&output.stderr).contains("eager limit"));
+}
 
 #[test]
 fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
