@@ -597,7 +597,7 @@ fn large_messages_shake_hands_unless_told_otherwise() {
 
 #[test]
 fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
-    const NOISE: &str = "periodic:1000Hz,200us";
+    const NOISE: &str = "periodic:100Hz,200us";
     let run = |ranks: &str| {
         let arguments = ["collective", "--ranks", ranks, "--runs", "20", "--noise", NOISE];
         (json(&arguments), stdout(&arguments))

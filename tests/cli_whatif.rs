@@ -311,7 +311,8 @@ fn a_hostile_name_stays_a_name_on_every_view() {
 #[test]
 fn a_gain_is_the_same_figure_in_table_advice_and_json() {
     // It hits some of the runs only.
-    let rare = Habit { every_ns: 400 * MS, takes_ns: 300 * US, unit: None, ..DAEMON };
+    let rare =
+        Habit { name: "rared", every_ns: 400 * MS, takes_ns: 300 * US, unit: None, ..DAEMON };
     let trace = recording("figures.detour", Mode::Attributed, 2, 10, &[TICK, DAEMON, rare]);
     for ranks in ["64", "256", "4096"] {
         let common = ["whatif", &trace, "--ranks", ranks, "--runs", "60"];
