@@ -543,8 +543,10 @@ mod tests {
     #[test]
     fn commands_for_the_host_do_not_name_cpus_of_the_guest() {
         let advice = Advice::built_in().unwrap();
-        let host = runs(&advice, &subject(Class::OutsideKernel, "hypervisor_or_smi", None));
-        assert!(host.contains("on the host") && !host.contains("0,1"), "{host}");
+        for name in ["hypervisor", "hypervisor_or_smi"] {
+            let host = runs(&advice, &subject(Class::OutsideKernel, name, None));
+            assert!(host.contains("on the host") && !host.contains("0,1"), "{host}");
+        }
         let own = "[[advice]]\nclass = 'irq'\n[[advice.remedy]]\nwhat = 'w'\nreason = 'r'\n\
                    risk = 'k'\nrun = ['on the host: taskset {housekeeping}']\n";
         let error = advice.extended("own.toml", own).unwrap_err().to_string();
