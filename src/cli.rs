@@ -116,6 +116,10 @@ pub struct Record {
     /// memory, so they stay out of the file by default
     #[arg(long)]
     pub kernel_addresses: bool,
+    /// Memory for each measured CPU's kernel records on their way to the file: more when records are
+    /// lost, less on machines with little; `detour doctor` says what is usual
+    #[arg(long, value_name = "SIZE", value_parser = units::size, conflicts_with = "no_bpf")]
+    pub buffer: Option<u64>,
     /// Record what the kernel takes from these processes
     #[arg(
         long,

@@ -188,6 +188,7 @@ fn to_options(options: cli::Record) -> recorder::Options {
         stdout_is_taken: options.json || trace::is_stdout(&output),
         output,
         force: options.force,
+        ring_bytes: options.buffer,
         no_bpf: options.no_bpf,
         no_probe: options.no_probe,
         fifo: options.fifo,

@@ -78,7 +78,7 @@ pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary,
         outside_evidence: OutsideEvidence::of(manifest, trailer),
         entry_exit_ns_total: pass.entry_exit_ns,
         lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
-        entries: trailer.and_then(|t| t.entries),
+        entries: trailer.and_then(|t| t.entries.clone()),
         closure_error: trailer.and_then(|t| t.closure_error),
         overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {
             events: Some(t.overhead.events),

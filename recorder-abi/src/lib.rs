@@ -1,5 +1,9 @@
-//! What the BPF programs and the recorder agree on: the records in the ring, the slots in the maps,
+//! What the BPF programs and the recorder agree on: the entries of the rings, the slots in the maps,
 //! the numbers of hooks and flags. No logic lives here.
+//!
+//! Every CPU has a ring of its own. All entries have the same size, so that the kernel's own position
+//! in a ring counts them, and an entry with its header is one cache line. Every entry begins with a
+//! time and has CPU, kind and flags at the same offsets.
 //!
 //! Everything is `repr(C)` without implicit padding; the sizes are asserted, since both sides are
 //! compiled for different targets.
@@ -60,7 +64,16 @@ pub mod flag {
 /// `ORIGIN_INTERRUPT | kind << 16 | id` (id cut to 16 bits).
 pub const ORIGIN_INTERRUPT: u32 = 1 << 31;
 
-/// One finished interruption, 48 bytes.
+/// 64-bit words of a ring entry.
+pub const ENTRY_WORDS: usize = 7;
+
+/// What an entry takes in a ring: the kernel puts a header of eight bytes before it.
+pub const ENTRY_BYTES: usize = 8 * ENTRY_WORDS + 8;
+
+/// Size of a measured CPU's ring, unless told otherwise: 8,192 entries. A power of two.
+pub const RING_BYTES: u32 = 512 << 10;
+
+/// One finished interruption.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -79,6 +92,7 @@ pub struct Record {
     /// [`kind`] in the low four bits, nesting depth in the high four.
     pub kind_depth: u8,
     pub flags: u8,
+    pub spare: u64,
 }
 
 impl Record {
@@ -91,10 +105,12 @@ impl Record {
     }
 }
 
-/// Who a tid is, 48 bytes; the kind stands at the same offset as in [`Record`].
+/// Who a tid is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
+    /// When this was so: CLOCK_MONOTONIC, ns.
+    pub at: u64,
     pub comm: [u64; 2],
     /// Inode of the cgroup v2 directory; [`CGROUP_UNKNOWN`] where it was not asked for.
     pub cgroup: u64,
@@ -102,12 +118,12 @@ pub struct Task {
     pub tgid: u32,
     /// `task_struct.flags` (`PF_KTHREAD` and others).
     pub task_flags: u32,
-    /// For [`kind::FORK`]: tgid of the creator.
-    pub parent: u32,
-    pub spare: u32,
     pub cpu: u16,
     pub kind_depth: u8,
     pub flags: u8,
+    /// For [`kind::FORK`]: tgid of the creator.
+    pub parent: u32,
+    pub spare: u32,
 }
 
 pub const CGROUP_UNKNOWN: u64 = u64::MAX;
@@ -142,17 +158,16 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
     pub record: Record,
-    /// Which of all records that ever went through the slots it is, from 1 on. Written last.
+    /// Which of all records that ever went through the slots it is, counted from 1. Written last.
     pub number: u64,
-    pub rest: u64,
 }
 
 /// Slots of a CPU. A power of two, because the index is masked.
 pub const SLOTS: usize = 32;
 
-/// State of one CPU, a page of its own. Written by BPF programs on that CPU only, but for two words
-/// of user space's. The order is by use: a tick finds all it needs in three cache lines, the first
-/// of these, a frame and a slot. When it comes, whatever it needs is cold.
+/// State of one CPU, a page of its own. Written by BPF programs on that CPU only, except for two words
+/// that user space writes. The order is by use: a tick finds all it needs in three cache lines, the
+/// first of these, a frame and a slot. When it comes, whatever it needs is cold.
 #[repr(C, align(4096))]
 #[derive(Clone, Copy, Debug)]
 pub struct CpuState {
@@ -167,9 +182,12 @@ pub struct CpuState {
     pub interrupted_until: u64,
     /// Records that have gone through the slots.
     pub slot_next: u64,
-    /// Up to here there is room for certain; `slots_taken` is looked at only beyond, because it
-    /// has to be fetched from another CPU.
-    pub slot_limit: u64,
+    /// Low half of the number up to which there is room for certain; `slots_taken` is read only
+    /// beyond it, because it has to be fetched from another CPU.
+    pub slot_limit: u32,
+    /// Programs that have begun on this CPU and not ended. While it is 0, everything that was timed
+    /// before has been sent.
+    pub running: u32,
     /// Program runs on this CPU, by [`hook`]. Those of a tick are still in the first cache line.
     pub hits: [u64; hook::COUNT],
     /// Time of every [`TIMED_RUNS`]th run of each program, measured from inside.
@@ -189,7 +207,9 @@ pub struct CpuState {
     pub nmi_first: u64,
     /// End of the last NMI handler.
     pub nmi_until: u64,
-    pub rest: [u64; 2],
+    /// When this CPU last woke the reader because its ring was filling up.
+    pub reader_woken: u64,
+    pub rest: u64,
     /// Records that the reader has taken out of the slots. Written by user space.
     pub slots_taken: u64,
     pub reader: [u64; 7],
@@ -202,8 +222,7 @@ pub mod watch {
     pub const TRACK: u32 = 1;
     /// Send records.
     pub const EMIT: u32 = 2;
-    /// Send those of interrupt vectors through the CPU's slots, which costs less than the ring
-    /// but says nothing of their order among the others.
+    /// Send those of interrupt vectors through the CPU's slots, which costs less than the ring.
     pub const SLOTS: u32 = 4;
 }
 
@@ -229,14 +248,16 @@ pub struct TaskSlot {
     pub fault_retry: u16,
 }
 
-/// Who last sent this CPU an interrupt.
-#[repr(C)]
+/// Who last sent this CPU an interrupt. A cache line of its own: CPUs that are interrupted at the same
+/// time must not write to the same one.
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sender {
     pub at: u64,
     pub callback: u64,
     pub origin: u32,
     pub spare: u32,
+    pub rest: [u64; 5],
 }
 
 /// Hooks, numbered for the hit counters.
@@ -268,13 +289,16 @@ pub mod hook {
 }
 
 const _: () = {
-    assert!(size_of::<Record>() == 48);
-    assert!(size_of::<Task>() == 48);
+    assert!(size_of::<Record>() == 8 * ENTRY_WORDS);
+    assert!(size_of::<Task>() == 8 * ENTRY_WORDS);
+    assert!(ENTRY_BYTES == 64);
+    assert!(core::mem::offset_of!(Record, cpu) == core::mem::offset_of!(Task, cpu));
     assert!(core::mem::offset_of!(Record, kind_depth) == core::mem::offset_of!(Task, kind_depth));
+    assert!(core::mem::offset_of!(Record, flags) == core::mem::offset_of!(Task, flags));
     assert!(size_of::<Frame>() == 64);
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<TaskSlot>() == 64);
-    assert!(size_of::<Sender>() == 24);
+    assert!(size_of::<Sender>() == 64);
     assert!(size_of::<CpuState>() == 4096);
     assert!(core::mem::offset_of!(CpuState, hits) + 8 * (hook::HRTIMER + 1) == 64);
     assert!(core::mem::offset_of!(CpuState, frames).is_multiple_of(64));

@@ -20,13 +20,12 @@ pub fn nmi(ctx: RawTracePointContext) -> i32 {
         let now = now();
         // Every registered handler is asked, one after the other, and perhaps none takes it; the
         // interrupt is counted where the first is asked.
-        let state = &mut cpu.state;
-        let forgotten = now.wrapping_sub(state.nmi_until) > FORGOTTEN_NS;
-        let first = forgotten || state.nmi_first == handler;
+        let forgotten = now.wrapping_sub(cpu.nmi_until().get()) > FORGOTTEN_NS;
+        let first = forgotten || cpu.nmi_first().get() == handler;
         if first {
-            state.nmi_first = handler;
+            cpu.nmi_first().set(handler);
         }
-        state.nmi_until = now;
+        cpu.nmi_until().set(now);
         let frame = Frame {
             start: now.wrapping_sub(length),
             accounted: 0,

@@ -13,7 +13,9 @@ use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 
 use crate::{
     stack::{close, push},
-    state::{Cpu, FAULT_BRACKET, now, on_watched_cpu, own_task_slot, task_slot},
+    state::{
+        Cpu, FAULT_BRACKET, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot, task_slot,
+    },
     thread::reconcile,
 };
 
@@ -49,7 +51,7 @@ const VM_FAULT_RETRY: u32 = 0x400;
 /// pt_regs *regs)`, where no tracepoint marks the start.
 #[fentry(function = "handle_mm_fault")]
 pub fn fault_handle(ctx: FEntryContext) -> i32 {
-    on_watched_cpu(hook::FAULT_HANDLE, |cpu| {
+    on_watched_cpu_preemptible(hook::FAULT_HANDLE, |cpu| {
         let flags = ctx.arg::<u64>(2) as u32;
         // Without registers nobody faulted: the kernel looks at somebody's memory.
         if ctx.arg::<u64>(3) == 0 || continues(cpu, ctx.arg::<u64>(1)) {
@@ -70,8 +72,8 @@ pub fn fault_handle(ctx: FEntryContext) -> i32 {
 #[inline(always)]
 fn continues(cpu: &mut Cpu, address: u64) -> bool {
     let depth = cpu.depth();
-    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
-        return cpu.frame(depth).aux == retry_mark(address) as u32;
+    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind().get()) {
+        return cpu.frame(depth).aux().get() == retry_mark(address) as u32;
     }
     let tid = bpf_get_current_pid_tgid() as u32;
     match task_slot(tid) {
@@ -92,7 +94,7 @@ fn retry_mark(address: u64) -> u16 {
 /// The return of `handle_mm_fault`; its value stands behind the four arguments.
 #[fexit(function = "handle_mm_fault")]
 pub fn fault_handled(ctx: FExitContext) -> i32 {
-    on_watched_cpu(hook::FAULT_END, |cpu| {
+    on_watched_cpu_preemptible(hook::FAULT_END, |cpu| {
         let flags = ctx.arg::<u64>(2) as u32;
         let result = ctx.arg::<u64>(4) as u32;
         if ctx.arg::<u64>(3) == 0 {
@@ -112,8 +114,8 @@ pub fn fault_handled(ctx: FExitContext) -> i32 {
 #[inline(always)]
 fn will_be_retried(cpu: &mut Cpu, mark: u16) {
     let depth = cpu.depth();
-    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
-        cpu.frame(depth).aux = mark as u32;
+    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind().get()) {
+        cpu.frame(depth).aux().set(mark as u32);
         return;
     }
     let tid = bpf_get_current_pid_tgid() as u32;
@@ -151,9 +153,9 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
         cpu.emit(&frame, 0, 0, 0, depth + 1);
         return;
     }
-    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
+    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind().get()) {
         // The one before was refused (bad address, no mapping) and never reached its end.
-        let frame = Frame { aux: 0, ..*cpu.frame(depth) };
+        let frame = Frame { aux: 0, ..cpu.frame(depth).copy() };
         cpu.emit(&frame, 0, 0, flag::POINT, depth);
         cpu.set_depth(depth - 1);
     }
@@ -187,8 +189,8 @@ pub fn fault_end_major(_ctx: PerfEventContext) -> i32 {
 fn end(cpu: &mut Cpu, flags: u8) {
     let (now, accounted) = cpu.stamp();
     let depth = cpu.depth();
-    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind) {
-        let frame = Frame { aux: 0, ..*cpu.frame(depth) };
+    if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind().get()) {
+        let frame = Frame { aux: 0, ..cpu.frame(depth).copy() };
         close(cpu, &frame, now, accounted, flags, depth);
         cpu.set_depth(depth - 1);
         return;

@@ -55,7 +55,7 @@ fn name_callback(cpu: &mut Cpu, function: u64) {
     if depth == 0 || depth as usize >= MAX_DEPTH {
         return;
     }
-    let kind = cpu.frame(depth).kind;
+    let kind = cpu.frame(depth).kind().get();
     if kind == kind::VECTOR || kind == kind::SOFTIRQ || kind == kind::IRQ {
         split(cpu, depth, function);
     }

@@ -17,76 +17,89 @@ pub fn push(cpu: &mut Cpu, kind: u8, id: u32, other: u32, aux: u32, flags: u8) {
         cpu.count_overflow();
         return;
     }
-    // The slot is claimed first, so that an interrupt that lands here uses the next one.
+    // The frame is claimed first, so that an interrupt that lands here uses the next one.
     cpu.set_depth(depth);
     let frame = cpu.frame(depth);
-    frame.kind = kind;
-    frame.flags = flags;
-    frame.id = id;
-    frame.other = other;
-    frame.aux = aux;
-    frame.detail = 0;
+    frame.kind().set(kind);
+    frame.flags().set(flags);
+    frame.id().set(id);
+    frame.other().set(other);
+    frame.aux().set(aux);
+    frame.detail().set(0);
     let (now, accounted) = cpu.stamp();
-    let frame = cpu.frame(depth);
-    frame.accounted = accounted;
-    frame.start = now;
+    frame.accounted().set(accounted);
+    frame.start().set(now);
 }
 
-/// Ends the innermost interruption, which must be of this kind and id. Returns false otherwise.
+/// Ends an interruption of this kind and id, normally the innermost one. Returns false when none is
+/// open.
 #[inline(always)]
 pub fn pop(cpu: &mut Cpu, kind: u8, id: u32, flags: u8) -> bool {
     let (now, accounted) = cpu.stamp();
     let mut depth = cpu.depth();
-    if depth == 0 || depth as usize >= MAX_DEPTH {
-        cpu.count_unmatched();
-        return false;
-    }
-    let mut frame = *cpu.frame(depth);
-    if frame.kind != kind || frame.id != id {
-        // An exit that was never seen may have left its frame on top of the right one. Its time
-        // goes to the frame below.
-        cpu.count_unmatched();
-        depth -= 1;
+    if depth as usize >= MAX_DEPTH || !cpu.frame(depth).is(kind, id) || depth == 0 {
+        depth = drop_stale(cpu, kind, id);
         if depth == 0 {
             return false;
         }
-        frame = *cpu.frame(depth);
-        if frame.kind != kind || frame.id != id {
-            return false;
-        }
     }
+    let frame = cpu.frame(depth).copy();
     let (gross, net) = charge(cpu, &frame, now, accounted);
     // Of the programs that end something, those of vectors alone run with interrupts disabled.
     if kind != kind::VECTOR || !cpu.emit_in_slot(&frame, gross, net, flags, depth) {
         cpu.emit(&frame, gross, net, flags, depth);
     }
     if depth == 1 {
-        cpu.state.interrupted_until = now;
+        cpu.interrupted_until().set(now);
     }
     cpu.set_depth(depth - 1);
     true
+}
+
+/// Exits that were never seen leave their frames on top of the one that ends now. They go, and their
+/// time is that of the frame below them. Returns the depth of the right one; 0 when there is none: then
+/// it was the entry that was never seen, and the stack stays as it is.
+#[inline(always)]
+fn drop_stale(cpu: &mut Cpu, kind: u8, id: u32) -> u32 {
+    let depth = cpu.depth();
+    let mut below = 1;
+    // Bounded by a constant, for the verifier.
+    while below < MAX_DEPTH as u32 {
+        if below >= depth {
+            break;
+        }
+        let at = depth - below;
+        if cpu.frame(at).is(kind, id) {
+            cpu.unmatched().add(below as u64);
+            return at;
+        }
+        below += 1;
+    }
+    cpu.count_unmatched();
+    0
 }
 
 /// Sends what has passed of the innermost interruption under the detail it had, and goes on under
 /// another: several callbacks run in one softirq, several functions in one IPI.
 #[inline(always)]
 pub fn split(cpu: &mut Cpu, depth: u32, detail: u64) {
-    if cpu.frame(depth).detail == 0 {
-        cpu.frame(depth).detail = detail;
+    let open = cpu.frame(depth);
+    let known = open.detail().get();
+    if known == 0 {
+        open.detail().set(detail);
         return;
     }
-    if cpu.frame(depth).detail == detail {
+    if known == detail {
         return;
     }
     let (now, accounted) = cpu.stamp();
-    let frame = *cpu.frame(depth);
+    let frame = open.copy();
     let net = close(cpu, &frame, now, accounted, 0, depth);
-    let frame = cpu.frame(depth);
-    frame.start = now;
+    open.start().set(now);
     // Not the sum as it is now: what interrupted since `now` belongs to the new part.
-    frame.accounted = accounted.wrapping_add(net);
-    frame.detail = detail;
-    frame.flags |= flag::CONTINUED;
+    open.accounted().set(accounted.wrapping_add(net));
+    open.detail().set(detail);
+    open.flags().set(frame.flags | flag::CONTINUED);
 }
 
 /// Charges a finished frame, sends its record, returns its net time.

@@ -4,17 +4,20 @@ use core::intrinsics::AtomicOrdering;
 
 use aya_ebpf::{
     Global,
-    bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP},
+    bindings::{
+        BPF_F_MMAPABLE, BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, BPF_RB_RING_SIZE,
+    },
+    btf_maps::{ArrayOfMaps, RingBuf},
     helpers::{
-        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns,
+        bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_ringbuf_query,
         generated::bpf_get_current_comm,
     },
-    macros::map,
-    maps::{Array, RingBuf},
+    macros::{btf_map, map},
+    maps::Array,
 };
 use detour_abi::{
-    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, Record, SLOTS, Sender, TASK_SLOTS,
-    TIMED_RUNS, Task, TaskSlot, kind, watch,
+    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, RING_BYTES, Record, SLOTS, Sender, Slot,
+    TASK_SLOTS, TIMED_RUNS, Task, TaskSlot, hook, kind, watch,
 };
 
 /// One entry per possible CPU; the loader sets the sizes. User space maps it into its memory.
@@ -24,8 +27,12 @@ pub static STATE: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 pub static SENDERS: Array<Sender> = Array::with_max_entries(1, 0);
 #[map]
 pub static TASKS: Array<TaskSlot> = Array::with_max_entries(TASK_SLOTS, 0);
-#[map]
-pub static RING: RingBuf = RingBuf::with_byte_size(1 << 24, 0);
+/// A ring for every CPU, so that none waits for another's lock or fetches another's cache line. The
+/// loader creates them; where they may not differ in size from the one named here (before Linux 5.10)
+/// they have this one.
+#[btf_map]
+static RINGS: ArrayOfMaps<Ring, 1> = ArrayOfMaps::new();
+type Ring = RingBuf<Record, { RING_BYTES as usize }>;
 
 /// Field offsets, filled in from the running kernel's BTF before the verifier sees them.
 #[unsafe(no_mangle)]
@@ -60,31 +67,145 @@ pub static MASK_WORDS: Global<u32> = Global::new(1);
 #[unsafe(no_mangle)]
 pub static FAULT_BRACKET: Global<u32> = Global::new(0);
 
-/// Never wake the reader: a wakeup is an IPI to ourselves on the very CPU that is measured.
-const SUBMIT: u64 = BPF_RB_NO_WAKEUP as u64;
+/// The reader polls: a wakeup is an IPI to ourselves on the very CPU that is measured.
+const POLLED: u64 = BPF_RB_NO_WAKEUP as u64;
+/// Unless a ring is half full before the reader comes by. Not again within this time: the reader is
+/// on its way.
+const WAKE_AGAIN_NS: u64 = 2_000_000;
+
+/// A place in a map's memory. Interrupts on this CPU change it between any two instructions, and user
+/// space at any time, so it is never borrowed: every access is one volatile load or store.
+#[derive(Clone, Copy)]
+pub struct Place<T>(*mut T);
+
+impl<T: Copy> Place<T> {
+    #[inline(always)]
+    pub fn get(self) -> T {
+        // SAFETY: points into a map's element, which outlives the program; any bits are a `T`, since
+        // places are made of integer fields only.
+        unsafe { self.0.read_volatile() }
+    }
+
+    #[inline(always)]
+    pub fn set(self, value: T) {
+        // SAFETY: as above. Nothing holds a reference to it.
+        unsafe { self.0.write_volatile(value) }
+    }
+}
+
+impl Place<u64> {
+    /// Interrupts and NMIs on this CPU update the same words; one instruction cannot be torn by them.
+    /// The form without a result is the only one that kernels before 5.12 know.
+    #[inline(always)]
+    pub fn add(self, value: u64) {
+        // SAFETY: points into a map's element, aligned; accessed atomically or volatile by all.
+        unsafe {
+            core::intrinsics::atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(self.0, value);
+        }
+    }
+}
+
+impl Place<u32> {
+    #[inline(always)]
+    fn add(self, value: u32) {
+        // SAFETY: as for 64 bits.
+        unsafe {
+            core::intrinsics::atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(self.0, value);
+        }
+    }
+}
+
+/// Methods that give the places of a structure's fields.
+macro_rules! places {
+    ($owner:ident: $($field:ident: $type:ty),* $(,)?) => {
+        impl $owner {
+            $(
+                #[inline(always)]
+                pub fn $field(&self) -> Place<$type> {
+                    // SAFETY: the pointer is to a whole structure in a map.
+                    Place(unsafe { &raw mut (*self.place).$field })
+                }
+            )*
+        }
+    };
+}
 
 /// This CPU, its state and what is wanted of it.
 pub struct Cpu {
-    pub state: &'static mut CpuState,
+    place: *mut CpuState,
     pub number: u32,
     flags: u32,
+    /// How an entry is handed over.
+    submit: u64,
 }
 
-/// Runs a hook's body on this CPU, if anybody watches it, and times one run in so many.
+places! {
+    Cpu:
+    interrupted_until: u64, slot_next: u64, slot_limit: u32,
+    running: u32, timed_ns: u64, irq_next: u64, irq_chain: u32, lost: u64, lost_ns: u64,
+    unmatched: u64, overflow: u64, nmi_first: u64, nmi_until: u64,
+    slots_taken: u64,
+}
+
+/// A frame of the nesting stack, where it lies.
+#[derive(Clone, Copy)]
+pub struct OpenFrame {
+    place: *mut Frame,
+}
+
+places! {
+    OpenFrame:
+    start: u64, accounted: u64, detail: u64, id: u32, other: u32, aux: u32, kind: u8, flags: u8,
+    before: u32, found: u64,
+}
+
+impl OpenFrame {
+    #[inline(always)]
+    pub fn copy(self) -> Frame {
+        Frame {
+            start: self.start().get(),
+            accounted: self.accounted().get(),
+            detail: self.detail().get(),
+            id: self.id().get(),
+            other: self.other().get(),
+            aux: self.aux().get(),
+            kind: self.kind().get(),
+            flags: self.flags().get(),
+            spare: 0,
+            before: self.before().get(),
+            spare2: 0,
+            found: self.found().get(),
+            rest: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub fn is(self, kind: u8, id: u32) -> bool {
+        self.kind().get() == kind && self.id().get() == id
+    }
+}
+
+/// Runs a hook's body on this CPU, if it is watched, and times one run in [`TIMED_RUNS`]. For programs
+/// that cannot be preempted: what interrupts them ends before they go on.
 #[inline(always)]
 pub fn on_watched_cpu(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
     let Some(mut cpu) = Cpu::current() else { return 0 };
-    // A hook never interrupts itself, so its own counter needs no atomic.
-    let runs = cpu.state.hits[hook] + 1;
-    cpu.state.hits[hook] = runs;
-    let mut start = if runs & (TIMED_RUNS - 1) == TIMED_RUNS / 2 { now() } else { 0 };
-    // Where the compiler knows that it is 0 it makes two of the body, and a function of each: more
-    // code to fetch, and code is cold, too.
-    unsafe { core::arch::asm!("{0} = {0}", inout(reg) start, options(nomem, nostack)) };
-    body(&mut cpu);
-    if start != 0 {
-        atomic_add(&mut cpu.state.timed_ns, now().wrapping_sub(start));
-    }
+    // Whatever comes between the load and the store puts back what it found.
+    let running = cpu.running();
+    running.set(running.get().wrapping_add(1));
+    cpu.run(hook, body);
+    running.set(running.get().wrapping_sub(1));
+    0
+}
+
+/// The same for programs at the entry and the return of functions, which the kernel may preempt.
+#[inline(always)]
+pub fn on_watched_cpu_preemptible(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
+    let Some(mut cpu) = Cpu::current() else { return 0 };
+    let running = cpu.running();
+    running.add(1);
+    cpu.run(hook, body);
+    running.add(u32::MAX);
     0
 }
 
@@ -92,16 +213,56 @@ impl Cpu {
     /// None on a CPU that nobody watches, the cheapest way out.
     #[inline(always)]
     fn current() -> Option<Cpu> {
+        // SAFETY: takes nothing.
         let number = unsafe { bpf_get_smp_processor_id() };
-        // SAFETY: the element belongs to this CPU, programs do not migrate, and whoever interrupts
-        // this one finishes before it goes on.
-        let state = unsafe { &mut *STATE.get_ptr_mut(number)? };
-        // Volatile: user space changes them.
-        let flags = unsafe { core::ptr::read_volatile(&state.flags) };
+        let place = STATE.get_ptr_mut(number)?;
+        // SAFETY: a field of the element.
+        let flags = Place(unsafe { &raw mut (*place).flags }).get();
         if flags & watch::TRACK == 0 {
             return None;
         }
-        Some(Cpu { state, number, flags })
+        Some(Cpu { place, number, flags, submit: POLLED })
+    }
+
+    #[inline(always)]
+    fn run(&mut self, hook: usize, body: impl FnOnce(&mut Cpu)) {
+        let hits = self.hits(hook);
+        let runs = hits.get() + 1;
+        hits.set(runs);
+        let mut start = 0;
+        if runs & (TIMED_RUNS - 1) == TIMED_RUNS / 2 {
+            start = now();
+            self.submit = wake_up(self.number, start);
+        }
+        // Where the compiler knows that it is 0 it makes two of the body, and a function of each: more
+        // code to fetch, and code is cold, too.
+        // SAFETY: changes nothing.
+        unsafe {
+            core::arch::asm!(
+                "{0} = {0}",
+                "{1} = {1}",
+                inout(reg) start,
+                inout(reg) self.submit,
+                options(nomem, nostack)
+            );
+        }
+        body(self);
+        if start != 0 {
+            self.timed_ns().add(now().wrapping_sub(start));
+        }
+    }
+
+    /// How often a hook has run here, this run included.
+    #[inline(always)]
+    pub fn runs(&self, hook: usize) -> u64 {
+        self.hits(hook).get()
+    }
+
+    #[inline(always)]
+    fn hits(&self, hook: usize) -> Place<u64> {
+        const { assert!(hook::COUNT > 0) };
+        // SAFETY: hooks are constants below the array's length.
+        Place(unsafe { (&raw mut (*self.place).hits).cast::<u64>().add(hook) })
     }
 
     #[inline(always)]
@@ -111,24 +272,44 @@ impl Cpu {
 
     #[inline(always)]
     pub fn depth(&self) -> u32 {
-        // Volatile: interrupts change it behind the compiler's back.
-        unsafe { core::ptr::read_volatile(&self.state.depth) }
+        // SAFETY: a field of the state.
+        Place(unsafe { &raw mut (*self.place).depth }).get()
     }
 
     #[inline(always)]
     pub fn set_depth(&mut self, depth: u32) {
-        unsafe { core::ptr::write_volatile(&mut self.state.depth, depth) }
-    }
-
-    #[inline(always)]
-    pub fn frame(&mut self, depth: u32) -> &mut Frame {
-        // SAFETY: the index is masked to the array's length.
-        unsafe { self.state.frames.get_unchecked_mut(masked(depth)) }
+        // SAFETY: a field of the state.
+        Place(unsafe { &raw mut (*self.place).depth }).set(depth);
     }
 
     #[inline(always)]
     pub fn accounted(&self) -> u64 {
-        unsafe { core::ptr::read_volatile(&self.state.accounted) }
+        // SAFETY: a field of the state.
+        Place(unsafe { &raw mut (*self.place).accounted }).get()
+    }
+
+    #[inline(always)]
+    pub fn account(&mut self, net: u64) {
+        // SAFETY: a field of the state.
+        Place(unsafe { &raw mut (*self.place).accounted }).add(net);
+    }
+
+    #[inline(always)]
+    pub fn count_unmatched(&mut self) {
+        self.unmatched().add(1);
+    }
+
+    #[inline(always)]
+    pub fn count_overflow(&mut self) {
+        self.overflow().add(1);
+    }
+
+    #[inline(always)]
+    pub fn frame(&self, depth: u32) -> OpenFrame {
+        // SAFETY: the index is masked to the array's length.
+        let place =
+            unsafe { (&raw mut (*self.place).frames).cast::<Frame>().add(masked(depth)) };
+        OpenFrame { place }
     }
 
     /// The time, and what had been accounted for at that very moment. An interrupt between the two
@@ -142,42 +323,35 @@ impl Cpu {
     }
 
     #[inline(always)]
-    pub fn account(&mut self, net: u64) {
-        atomic_add(&mut self.state.accounted, net);
-    }
-
-    #[inline(always)]
-    pub fn count_unmatched(&mut self) {
-        atomic_add(&mut self.state.unmatched, 1);
-    }
-
-    #[inline(always)]
-    pub fn count_overflow(&mut self) {
-        atomic_add(&mut self.state.overflow, 1);
-    }
-
-    #[inline(always)]
     pub fn emit(&mut self, frame: &Frame, gross: u64, net: u64, flags: u8, depth: u32) {
         if !self.emits() {
             return;
         }
-        match RING.reserve::<Record>(0) {
-            Some(mut entry) => {
-                entry.write(self.record(frame, gross, net, flags, depth));
-                entry.submit(SUBMIT);
-            }
-            None => {
-                atomic_add(&mut self.state.lost, 1);
-                // Adding a constant 0 becomes an atomic OR, which kernels before 5.12 do not know.
-                if net != 0 {
-                    atomic_add(&mut self.state.lost_ns, net);
-                }
+        let record = self.record(frame, gross, net, flags, depth);
+        if !self.send(record) {
+            self.lost().add(1);
+            // Adding a constant 0 becomes an atomic OR, which kernels before 5.12 do not know.
+            if net != 0 {
+                self.lost_ns().add(net);
             }
         }
     }
 
+    /// Puts an entry into this CPU's ring. False when there is no room. Whatever interrupts this may
+    /// do the same: the kernel reserves under a lock with interrupts disabled, and an NMI that finds
+    /// it taken is refused.
+    #[inline(always)]
+    fn send<T: 'static>(&self, content: T) -> bool {
+        const { assert!(size_of::<T>() + 8 == detour_abi::ENTRY_BYTES) };
+        let Some(ring) = RINGS.get(self.number) else { return false };
+        let Some(mut entry) = ring.reserve_untyped::<T>(0) else { return false };
+        entry.write(content);
+        entry.submit(self.submit);
+        true
+    }
+
     /// `emit` through this CPU's own slots, which are in the page that the program works with
-    /// anyway; the ring is five pages and a lock. For programs that run with interrupts disabled
+    /// anyway; a ring is five pages and a lock. For programs that run with interrupts disabled
     /// only: no other may come between. False when that is not wanted, or no slot is free.
     #[inline(always)]
     pub fn emit_in_slot(
@@ -191,24 +365,28 @@ impl Cpu {
         if self.flags & watch::SLOTS == 0 {
             return false;
         }
-        let next = self.state.slot_next;
-        if next == self.state.slot_limit {
-            let taken = unsafe { core::ptr::read_volatile(&self.state.slots_taken) };
-            let limit = taken.wrapping_add(SLOTS as u64);
-            if next == limit {
+        let next = self.slot_next().get();
+        if next as u32 == self.slot_limit().get() {
+            let limit = (self.slots_taken().get() as u32).wrapping_add(SLOTS as u32);
+            if next as u32 == limit {
                 return false;
             }
-            self.state.slot_limit = limit;
+            self.slot_limit().set(limit);
         }
         let record = self.record(frame, gross, net, flags, depth);
         // SAFETY: the index is masked to the array's length.
-        let slot = unsafe { self.state.slots.get_unchecked_mut(next as usize & (SLOTS - 1)) };
-        slot.record = record;
+        let slot = unsafe {
+            (&raw mut (*self.place).slots).cast::<Slot>().add(next as usize & (SLOTS - 1))
+        };
+        // SAFETY: inside the element; the reader takes it only once it is numbered.
+        unsafe { (&raw mut (*slot).record).write(record) };
         // The number says that the record is whole. x86, the only architecture with these hooks,
         // keeps the order of stores; so must the compiler.
+        // SAFETY: does nothing.
         unsafe { core::arch::asm!("", options(nostack)) };
-        unsafe { core::ptr::write_volatile(&mut slot.number, next + 1) };
-        self.state.slot_next = next + 1;
+        // SAFETY: as above.
+        Place(unsafe { &raw mut (*slot).number }).set(next + 1);
+        self.slot_next().set(next + 1);
         true
     }
 
@@ -225,24 +403,18 @@ impl Cpu {
             cpu: self.number as u16,
             kind_depth: frame.kind | ((depth as u8) << 4),
             flags: frame.flags | flags,
+            spare: 0,
         }
     }
 
     /// Sends a task's description. False when the ring was full.
     #[inline(always)]
-    pub fn announce(&mut self, mut task: Task) -> bool {
-        task.cpu = self.number as u16;
-        match RING.reserve::<Task>(0) {
-            Some(mut entry) => {
-                entry.write(task);
-                entry.submit(SUBMIT);
-                true
-            }
-            None => {
-                atomic_add(&mut self.state.lost, 1);
-                false
-            }
+    pub fn announce(&mut self, task: Task) -> bool {
+        let sent = self.send(Task { at: now(), cpu: self.number as u16, ..task });
+        if !sent {
+            self.lost().add(1);
         }
+        sent
     }
 
     /// Who is acting on this CPU right now: the innermost open interrupt, or else the running task,
@@ -251,9 +423,9 @@ impl Cpu {
     pub fn origin(&mut self) -> u32 {
         let depth = self.depth();
         if depth > 0 && depth < detour_abi::MAX_DEPTH as u32 {
-            let frame = self.frame(depth);
-            if frame.kind != kind::FAULT_USER && frame.kind != kind::FAULT_KERNEL {
-                return ORIGIN_INTERRUPT | ((frame.kind as u32) << 16) | (frame.id & 0xffff);
+            let (kind, id) = (self.frame(depth).kind().get(), self.frame(depth).id().get());
+            if kind != kind::FAULT_USER && kind != kind::FAULT_KERNEL {
+                return ORIGIN_INTERRUPT | ((kind as u32) << 16) | (id & 0xffff);
             }
         }
         let ids = bpf_get_current_pid_tgid();
@@ -276,16 +448,17 @@ impl Cpu {
             slot.comm = comm;
             slot.cgroup = CGROUP_UNKNOWN;
             self.announce(Task {
+                at: 0,
                 comm,
                 cgroup: CGROUP_UNKNOWN,
                 tid,
                 tgid: (ids >> 32) as u32,
                 task_flags: 0,
-                parent: 0,
-                spare: 0,
                 cpu: 0,
                 kind_depth: kind::TASK,
                 flags: 0,
+                parent: 0,
+                spare: 0,
             });
         }
         tid
@@ -308,7 +481,34 @@ pub const EMPTY_SLOT: TaskSlot = TaskSlot {
 
 #[inline(always)]
 pub fn now() -> u64 {
+    // SAFETY: takes nothing.
     unsafe { bpf_ktime_get_ns() }
+}
+
+/// How the entries of this run are handed over: polled for, or, when the ring is half full, with a
+/// wakeup.
+#[inline(never)]
+fn wake_up(cpu: u32, now: u64) -> u64 {
+    let Some(ring) = RINGS.get(cpu) else { return POLLED };
+    let ring = (ring as *const Ring).cast_mut().cast();
+    // SAFETY: both only read.
+    let (waiting, size) = unsafe {
+        (
+            bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA as u64),
+            bpf_ringbuf_query(ring, BPF_RB_RING_SIZE as u64),
+        )
+    };
+    if waiting < size / 2 {
+        return POLLED;
+    }
+    let Some(place) = STATE.get_ptr_mut(cpu) else { return POLLED };
+    // SAFETY: a field of the element.
+    let woken = Place(unsafe { &raw mut (*place).reader_woken });
+    if now.wrapping_sub(woken.get()) < WAKE_AGAIN_NS {
+        return POLLED;
+    }
+    woken.set(now);
+    BPF_RB_FORCE_WAKEUP as u64
 }
 
 #[inline(always)]
@@ -342,16 +542,7 @@ pub unsafe fn field<T: Copy>(base: *const u8, offset: u32) -> T {
 fn masked(depth: u32) -> usize {
     const _: () = assert!(detour_abi::MAX_DEPTH == 8);
     let mut index = depth as u64;
+    // SAFETY: changes the register it is given.
     unsafe { core::arch::asm!("{0} &= 7", inout(reg) index, options(pure, nomem, nostack)) };
     index as usize
-}
-
-/// Interrupts and NMIs on this CPU update the same words; one instruction cannot be torn by them.
-/// The form without a result is the only one that kernels before 5.12 know.
-#[inline(always)]
-fn atomic_add(cell: &mut u64, value: u64) {
-    // SAFETY: the cell is aligned and lives in a map.
-    unsafe {
-        core::intrinsics::atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(cell, value);
-    }
 }

@@ -33,7 +33,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::SWITCH, |cpu| {
         if !cpu.emits() {
             cpu.set_depth(0);
-            cpu.frame(0).start = 0;
+            cpu.frame(0).start().set(0);
             // It runs, so it waits no more. A CPU that records may get it next, without a wake-up.
             let next: *const u8 = ctx.arg(2);
             forget_waker(unsafe { field(next, TASK_PID.load()) });
@@ -51,7 +51,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         date_unseen_switch(cpu, prev);
 
         let (mut now, accounted) = cpu.stamp();
-        let frame = *cpu.frame(0);
+        let frame = cpu.frame(0).copy();
         let mut left = accounted;
         if frame.start != 0 {
             let state: u32 = unsafe { field(prev, TASK_STATE.load()) };
@@ -59,7 +59,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
             // From the end of the interrupt that woke the newcomer, the CPU works for it; the
             // kernel charges it so, too.
-            let asked = cpu.state.interrupted_until;
+            let asked = cpu.interrupted_until().get();
             let woken_before = woken_at(next_tid) != 0 && woken_at(next_tid) <= asked;
             if flags != 0 && woken_before && asked > frame.start && now - asked < SWITCH_NS {
                 now = asked;
@@ -85,15 +85,15 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             }
         }
         let frame = cpu.frame(0);
-        frame.kind = kind::THREAD;
-        frame.flags = 0;
-        frame.id = next_tid;
-        frame.other = waker;
-        frame.aux = if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 };
-        frame.detail = work;
-        frame.before = 0;
-        frame.accounted = left;
-        frame.start = now;
+        frame.kind().set(kind::THREAD);
+        frame.flags().set(0);
+        frame.id().set(next_tid);
+        frame.other().set(waker);
+        frame.aux().set(if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 });
+        frame.detail().set(work);
+        frame.before().set(0);
+        frame.accounted().set(left);
+        frame.start().set(now);
     })
 }
 
@@ -120,27 +120,27 @@ fn woken_at(tid: u32) -> u64 {
 /// not: it becomes a point, and the time goes to the one that is found running.
 #[inline(always)]
 pub fn reconcile(cpu: &mut Cpu, tid: u32) {
-    let frame = *cpu.frame(0);
+    let frame = cpu.frame(0).copy();
     if frame.start == 0 || frame.id == tid {
         return;
     }
     cpu.count_unmatched();
     cpu.emit(&frame, 0, 0, flag::POINT, 0);
     let frame = cpu.frame(0);
-    frame.before = frame.id;
-    frame.id = tid;
-    frame.other = 0;
-    frame.aux = 0;
-    frame.detail = 0;
-    frame.flags = flag::CUT_SHORT;
-    frame.found = now();
+    frame.before().set(frame.id().get());
+    frame.id().set(tid);
+    frame.other().set(0);
+    frame.aux().set(0);
+    frame.detail().set(0);
+    frame.flags().set(flag::CUT_SHORT);
+    frame.found().set(now());
 }
 
 /// When the one that was found running leaves, the kernel knows how long it has run: the time
 /// before that goes back to the one before it. Nothing was seen then, so nothing nested in it.
 #[inline(always)]
 fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
-    let frame = *cpu.frame(0);
+    let frame = cpu.frame(0).copy();
     let entity = TASK_SE.load();
     // The idle task's time is not counted.
     if frame.before == 0 || frame.id == 0 || frame.start == 0 || entity == 0 {
@@ -169,8 +169,8 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
     cpu.account(length);
     cpu.emit(&hidden, length, length, 0, 0);
     let frame = cpu.frame(0);
-    frame.start = came;
-    frame.accounted = frame.accounted.wrapping_add(length);
+    frame.start().set(came);
+    frame.accounted().set(frame.accounted().get().wrapping_add(length));
 }
 
 /// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on
@@ -183,7 +183,7 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32) {
         if depth == 0 || depth as usize >= MAX_DEPTH {
             break;
         }
-        let frame = *cpu.frame(depth);
+        let frame = cpu.frame(depth).copy();
         if is_fault(frame.kind) {
             // Its end, if it comes, finds the start in the task's slot. Until then the time is
             // the thread's: a fault that was refused has no end and must not grow one.
@@ -232,16 +232,17 @@ fn comm(task: *const u8) -> [u64; 2] {
 #[inline(always)]
 fn describe(task: *const u8, comm: [u64; 2]) -> Task {
     Task {
+        at: 0,
         comm,
         cgroup: CGROUP_UNKNOWN,
         tid: unsafe { field(task, TASK_PID.load()) },
         tgid: unsafe { field(task, TASK_TGID.load()) },
         task_flags: unsafe { field(task, TASK_FLAGS.load()) },
-        parent: 0,
-        spare: 0,
         cpu: 0,
         kind_depth: kind::TASK,
         flags: 0,
+        parent: 0,
+        spare: 0,
     }
 }
 
@@ -269,7 +270,7 @@ pub fn work_start(ctx: BtfTracePointContext) -> i32 {
         let Some(slot) = own_task_slot(tid) else { return };
         slot.work = function;
         slot.work_done = 0;
-        if cpu.emits() && cpu.frame(0).start != 0 && cpu.depth() == 0 {
+        if cpu.emits() && cpu.frame(0).start().get() != 0 && cpu.depth() == 0 {
             split(cpu, 0, function);
         }
     })

@@ -28,7 +28,7 @@ pub fn vector_entry(ctx: RawTracePointContext) -> i32 {
         let vector = ctx.arg::<u32>(0);
         let origin = if is_ipi(vector) { take_sender(cpu.number) } else { 0 };
         // Ticks come by often enough to see now and then that the thread is the one we think.
-        let due = cpu.state.hits[hook::VECTOR_ENTRY] & (RECONCILE_EVERY - 1) == 0;
+        let due = cpu.runs(hook::VECTOR_ENTRY) & (RECONCILE_EVERY - 1) == 0;
         if due && cpu.depth() == 0 && cpu.emits() {
             reconcile(cpu, bpf_get_current_pid_tgid() as u32);
         }
@@ -75,14 +75,14 @@ pub fn irq_entry(ctx: BtfTracePointContext) -> i32 {
         let action: *const u8 = ctx.arg(1);
         // The next action of a line is the `next` of the one before; a new interrupt starts at the
         // head, which is nobody's `next`.
-        let chain = if cpu.state.irq_next != 0 && cpu.state.irq_next == action as u64 {
-            cpu.state.irq_chain + 1
+        let chain = if cpu.irq_next().get() != 0 && cpu.irq_next().get() == action as u64 {
+            cpu.irq_chain().get() + 1
         } else {
             0
         };
-        cpu.state.irq_chain = chain;
+        cpu.irq_chain().set(chain);
         // SAFETY: the tracepoint's own `struct irqaction`, and the offset of a field of it.
-        cpu.state.irq_next = unsafe { field(action, IRQACTION_NEXT.load()) };
+        cpu.irq_next().set(unsafe { field(action, IRQACTION_NEXT.load()) });
         let flags = if chain > 0 { flag::CONTINUED } else { 0 };
         push(cpu, kind::IRQ, ctx.arg::<u32>(0), 0, chain, flags);
     })
@@ -101,8 +101,8 @@ pub fn irq_exit(ctx: RawTracePointContext) -> i32 {
 pub fn ipi_entry(_ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_ENTRY, |cpu| {
         let depth = cpu.depth();
-        if depth > 0 && (depth as usize) < MAX_DEPTH && cpu.frame(depth).kind == kind::IRQ {
-            cpu.frame(depth).other = take_sender(cpu.number);
+        if depth > 0 && (depth as usize) < MAX_DEPTH && cpu.frame(depth).kind().get() == kind::IRQ {
+            cpu.frame(depth).other().set(take_sender(cpu.number));
         }
     })
 }
@@ -154,7 +154,7 @@ fn remember_senders(first: u32, mut bits: u64, sender: &Sender) {
 /// Who sends from this CPU now, and when: read once, however many CPUs it is sent to.
 #[inline(always)]
 fn sender(cpu: &mut Cpu, callback: u64) -> Sender {
-    Sender { origin: cpu.origin(), at: now(), callback, spare: 0 }
+    Sender { origin: cpu.origin(), at: now(), callback, spare: 0, rest: [0; 5] }
 }
 
 #[inline(always)]
@@ -174,7 +174,7 @@ pub fn csd_function(ctx: RawTracePointContext) -> i32 {
         if depth == 0 || depth as usize >= MAX_DEPTH {
             return;
         }
-        let kind = cpu.frame(depth).kind;
+        let kind = cpu.frame(depth).kind().get();
         if kind == kind::VECTOR || kind == kind::IRQ {
             split(cpu, depth, ctx.arg::<u64>(0));
         }

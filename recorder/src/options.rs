@@ -15,6 +15,8 @@ pub struct Options {
     pub output: PathBuf,
     /// Replace a file that is not a recording.
     pub force: bool,
+    /// Size of each measured CPU's ring; None for the usual.
+    pub ring_bytes: Option<u64>,
     pub no_bpf: bool,
     pub no_probe: bool,
     /// Run the probes under SCHED_FIFO at this priority.

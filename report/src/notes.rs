@@ -130,7 +130,7 @@ fn lost(summary: &Summary) -> String {
             (2.., "entry or exit") => format!("{} entries or exits {why}", count(n)),
             (_, "record") => {
                 let taken = time(lost.records_ns.unwrap_or(0) as f64);
-                format!("{} of {taken} in all {why}", plural(n, what))
+                format!("{} of {taken} in all {why}{}", plural(n, what), where_lost(summary))
             }
             _ => format!("{} {why}", plural(n, what)),
         })
@@ -140,6 +140,24 @@ fn lost(summary: &Summary) -> String {
     } else {
         format!("Lost: {}.", parts.join(", "))
     }
+}
+
+/// The CPUs whose rings were full, the worst first, and what to do about it.
+fn where_lost(summary: &Summary) -> String {
+    const SHOWN: usize = 4;
+    let cpus = summary.entries.iter().flat_map(|entries| &entries.cpus);
+    let mut lossy: Vec<(u64, u32)> =
+        cpus.filter(|cpu| cpu.lost > 0).filter_map(|cpu| Some((cpu.lost, cpu.cpu?))).collect();
+    if lossy.is_empty() {
+        return String::new();
+    }
+    lossy.sort_unstable_by_key(|&(lost, cpu)| (u64::MAX - lost, cpu));
+    let named = lossy.iter().take(SHOWN).map(|(lost, cpu)| format!("CPU {cpu}: {}", count(*lost)));
+    let mut named: Vec<String> = named.collect();
+    if lossy.len() > SHOWN {
+        named.push(format!("{} more", plural((lossy.len() - SHOWN) as u64, "CPU")));
+    }
+    format!(" ({}; record with a larger --buffer)", named.join(", "))
 }
 
 fn damage(summary: &Summary) -> Vec<String> {

@@ -43,11 +43,26 @@ pub struct Manifest {
     pub cpus: Vec<CpuSettings>,
     pub hooks_attached: Vec<String>,
     pub hooks_missing: Vec<MissingHook>,
+    /// None in merged traces and in those of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryTaken>,
     /// Anything that made this recording smaller than asked for, in words.
     pub limits: Vec<String>,
     /// Whose the lanes are, where several nodes' traces were merged: in the order of their lanes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
+}
+
+/// Memory that a recording took and kept: rings in the kernel and locked buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryTaken {
+    /// Ring of each measured CPU; 0 without kernel records.
+    pub ring_bytes: u64,
+    /// Buffer of each probe; 0 without probes.
+    pub probe_bytes: u64,
+    /// Of the whole recording, tables included.
+    pub total_bytes: u64,
 }
 
 impl Manifest {
@@ -268,13 +283,27 @@ impl Lost {
 
 /// What the kernel side sent, records and names of tasks: `emitted` is `read` and [`Lost::records`]
 /// together, or else something went missing unseen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entries {
     /// By the kernel's own count of what went through, and what was lost.
     pub emitted: u64,
     /// By the reader's.
     pub read: u64,
+    /// The same for every CPU. Empty in merged traces and in those of earlier versions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<CpuEntries>,
+}
+
+/// What one CPU sent: `emitted` is `read` and `lost` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuEntries {
+    /// None: all CPUs together that were offline when the recording began.
+    pub cpu: Option<u32>,
+    pub emitted: u64,
+    pub read: u64,
+    pub lost: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -352,10 +352,11 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
     let shares = shares.filter(|shares| !shares.is_empty());
     let runs: Option<Vec<u64>> = overheads.iter().map(|overhead| overhead.bpf_ns_total).collect();
     // Where one node cannot say, nobody can for all.
-    let entries: Option<Vec<Entries>> = trailers().map(|trailer| trailer.entries).collect();
+    let entries: Option<Vec<Entries>> = trailers().map(|trailer| trailer.entries.clone()).collect();
     let entries = entries.filter(|all| !all.is_empty()).map(|all| Entries {
         emitted: all.iter().map(|entries| entries.emitted).fold(0, u64::saturating_add),
         read: all.iter().map(|entries| entries.read).fold(0, u64::saturating_add),
+        cpus: Vec::new(),
     });
     let sum = |of: fn(&Overhead) -> u64| {
         overheads.iter().map(|overhead| of(overhead)).fold(0, u64::saturating_add)

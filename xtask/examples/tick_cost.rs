@@ -87,7 +87,7 @@ mod linux {
 
     fn measure(cpu: u32, housekeeping: u32, pairs: u32) -> Result<Measurement, Box<dyn Error>> {
         let watched = CpuSet::from([cpu]);
-        let options = Options { watched: &watched, ring_bytes: 16 << 20 };
+        let options = Options { watched: &watched, ring_bytes: 16 << 20, other_ring_bytes: 1 << 16 };
         let mut bpf = Bpf::load(&options)?;
         let mut ring = bpf.take_ring()?;
         let shared = bpf.shared();

@@ -1,7 +1,7 @@
 //! What a recording says about itself: the node and the settings before, losses and cost after.
 
 use detour_abi::{CpuState, TIMED_RUNS, hook};
-use trace::{Lane, LaneTotals, Lost, Manifest, Mode, Overhead, STEAL};
+use trace::{CpuEntries, Entries, Lane, LaneTotals, Lost, Manifest, Mode, Overhead, STEAL};
 
 use crate::{
     assemble::Assembled,
@@ -9,6 +9,7 @@ use crate::{
     cpulist::CpuSet,
     hypervisor::{self, Stolen},
     machine,
+    memory::Memory,
     options::Options,
     probes::{Finished, Probe},
 };
@@ -54,8 +55,10 @@ pub fn lanes(
 }
 
 /// The node and the settings.
+#[expect(clippy::too_many_arguments, reason = "a manifest says everything")]
 pub fn manifest(
     options: &Options,
+    memory: &Memory,
     measured: &CpuSet,
     housekeeping: &CpuSet,
     bpf: Option<&Bpf>,
@@ -95,6 +98,11 @@ pub fn manifest(
         cpus: probes.iter().map(|probe| probe.ready.settings.clone()).collect(),
         hooks_attached: bpf.map(|bpf| bpf.attached.clone()).unwrap_or_default(),
         hooks_missing: bpf.map(|bpf| bpf.missing.clone()).unwrap_or_default(),
+        memory: Some(trace::MemoryTaken {
+            ring_bytes: if bpf.is_some() { memory.ring_bytes.into() } else { 0 },
+            probe_bytes: if probes.is_empty() { 0 } else { memory.probe_bytes },
+            total_bytes: memory.total_bytes(bpf.is_some(), !probes.is_empty()),
+        }),
         limits: Vec::new(),
         nodes: Vec::new(),
     }
@@ -128,6 +136,32 @@ impl Counted {
             .filter(|(cpu, _)| measured.contains(&(*cpu as u32)))
             .map(|(_, (before, after))| counter(after).wrapping_sub(counter(before)))
             .sum()
+    }
+
+    /// What the kernel side sent and lost, and what was read of it, by CPU and in total: two counts that
+    /// know nothing of each other. Both are by CPU; None stands for all that were offline when the
+    /// recording began.
+    pub fn entries(&self, sent: &[(Option<u32>, u64)], read: &[(Option<u32>, u64)]) -> Entries {
+        let has_ring = |cpu: u32| sent.iter().any(|(sender, _)| *sender == Some(cpu));
+        let lost = |of: Option<u32>| -> u64 {
+            let pairs = self.before.cpus.iter().zip(&self.after.cpus).zip(0..);
+            let of_it = pairs.filter(|(_, cpu)| of == Some(*cpu).filter(|&cpu| has_ring(cpu)));
+            of_it.map(|((before, after), _)| after.lost.wrapping_sub(before.lost)).sum()
+        };
+        let cpus = sent.iter().map(|&(cpu, sent)| CpuEntries {
+            cpu,
+            emitted: sent + lost(cpu),
+            read: read.iter().filter(|(reader, _)| *reader == cpu).map(|(_, read)| read).sum(),
+            lost: lost(cpu),
+        });
+        // CPUs that were offline throughout have nothing to say.
+        let cpus: Vec<CpuEntries> =
+            cpus.filter(|cpu| cpu.cpu.is_some() || cpu.emitted > 0).collect();
+        Entries {
+            emitted: cpus.iter().map(|cpu| cpu.emitted).sum(),
+            read: cpus.iter().map(|cpu| cpu.read).sum(),
+            cpus,
+        }
     }
 
     pub fn losses(&self, measured: &CpuSet) -> Lost {

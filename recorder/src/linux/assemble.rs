@@ -3,7 +3,7 @@
 //! that are open and the records that wait for their detour.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::Arc,
     time::Instant,
 };
@@ -101,14 +101,16 @@ pub struct Assembler {
     subject: Subject,
     lanes: Vec<Open>,
     probed: Vec<ProbedLane>,
-    /// Out of the slots, and not in its place yet.
-    slotted: VecDeque<detour_abi::Record>,
-    lane_of_cpu: HashMap<u16, usize>,
+    /// By CPU.
+    lane_of_cpu: Vec<Option<usize>>,
     program: Program,
     /// Names of the watched threads, by lane.
     lane_names: Vec<String>,
     clock: ClockLine,
-    closures: HashMap<u16, Closure>,
+    /// By CPU.
+    closures: Vec<Closure>,
+    /// CLOCK_MONOTONIC up to which every entry has come.
+    complete_ns: u64,
     last_flush: Instant,
     own_ns: u64,
     unwritten: u64,
@@ -143,6 +145,11 @@ impl Assembler {
             Subject::Cpus(cpus) => cpus.clone(),
             Subject::Program(_) => Vec::new(),
         };
+        let mut lane_of_cpu = Vec::new();
+        for (lane, &cpu) in cpus.iter().enumerate() {
+            grow(&mut lane_of_cpu, cpu as usize);
+            lane_of_cpu[cpu as usize] = Some(lane);
+        }
         Assembler {
             output,
             names,
@@ -150,12 +157,12 @@ impl Assembler {
             subject,
             lanes: (0..cpus.len()).map(open_lane).collect(),
             probed: cpus.iter().map(|_| ProbedLane::default()).collect(),
-            slotted: VecDeque::new(),
-            lane_of_cpu: cpus.iter().enumerate().map(|(lane, &cpu)| (cpu as u16, lane)).collect(),
+            lane_of_cpu,
             program: Program::default(),
             lane_names: Vec::new(),
             clock,
-            closures: HashMap::new(),
+            closures: Vec::new(),
+            complete_ns: epoch_ns,
             last_flush: Instant::now(),
             own_ns: 0,
             unwritten: 0,
@@ -170,10 +177,16 @@ impl Assembler {
 
     /// With `due`, whatever there is of blocks is written.
     fn accept_and_write(&mut self, batch: &Batch, due: bool) {
-        if let Some(anchor) = batch.anchor {
+        for &anchor in &batch.anchors {
             self.clock.push(anchor);
         }
-        self.accept_entries(batch);
+        self.complete_ns = self.complete_ns.max(batch.complete_ns);
+        for entry in &batch.entries {
+            match decode(entry) {
+                Decoded::Record(record) => self.record(&record),
+                Decoded::Task(task) => self.task(&task),
+            }
+        }
         for &(probe, jump) in &batch.jumps {
             if let Some(lane) = self.probed.get_mut(probe as usize) {
                 match lane.waiting.back_mut() {
@@ -189,39 +202,6 @@ impl Assembler {
         self.write_full_blocks(batch.last || due);
     }
 
-    /// Puts the records out of the slots in their places among those out of the ring, so that they
-    /// find the names of their time. What ended after all of those waits for the next batch.
-    fn accept_entries(&mut self, batch: &Batch) {
-        let waited = self.slotted.len();
-        for entry in &batch.slotted {
-            if let Decoded::Record(record) = decode(entry) {
-                self.slotted.push_back(record);
-            }
-        }
-        // Of several CPUs, one after the other.
-        self.slotted.make_contiguous()[waited..].sort_by_key(end);
-        let mut taken = 0;
-        for entry in &batch.entries {
-            match decode(entry) {
-                Decoded::Record(record) => {
-                    let at = end(&record);
-                    while let Some(slotted) = self.slotted.pop_front_if(|next| end(next) <= at) {
-                        self.record(&slotted);
-                        taken += 1;
-                    }
-                    self.record(&record);
-                }
-                Decoded::Task(task) => self.task(&task),
-            }
-        }
-        while (taken < waited || batch.last)
-            && let Some(slotted) = self.slotted.pop_front()
-        {
-            self.record(&slotted);
-            taken += 1;
-        }
-    }
-
     fn task(&mut self, task: &Task) {
         self.names.learn(task);
         if let Subject::Program(targets) = &mut self.subject {
@@ -233,9 +213,10 @@ impl Assembler {
     }
 
     fn record(&mut self, record: &detour_abi::Record) {
-        self.closures.entry(record.cpu).or_default().add(record);
+        grow(&mut self.closures, usize::from(record.cpu));
+        self.closures[usize::from(record.cpu)].add(record);
         let end = end(record);
-        let lane = self.lane_of_cpu.get(&record.cpu).copied();
+        let lane = self.lane_of_cpu.get(usize::from(record.cpu)).copied().flatten();
         match &self.subject {
             Subject::Probes(probes) => {
                 let Some(lane) = lane else { return };
@@ -403,7 +384,10 @@ impl Assembler {
 
     /// How far detours and records have come.
     fn settled_ns(&self) -> u64 {
-        let settled = self.clock.settled_to().and_then(|ticks| self.clock.ns(ticks));
+        let settled = match self.subject {
+            Subject::Probes(_) => self.clock.settled_to().and_then(|ticks| self.clock.ns(ticks)),
+            Subject::Cpus(_) | Subject::Program(_) => Some(self.complete_ns),
+        };
         settled.unwrap_or(0).saturating_sub(self.epoch_ns)
     }
 
@@ -441,7 +425,7 @@ impl Assembler {
         self.write_full_blocks(true);
         self.unwritten += self.program.dropped;
         let closure_error =
-            self.closures.values().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
+            self.closures.iter().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
         let threads = self.program.watched().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
         Assembled {
             output: self.output,
@@ -457,6 +441,13 @@ impl Assembler {
 
 fn end(record: &detour_abi::Record) -> u64 {
     record.start + record.gross
+}
+
+/// Makes room for an index.
+fn grow<T: Default>(table: &mut Vec<T>, index: usize) {
+    if index >= table.len() {
+        table.resize_with(index + 1, T::default);
+    }
 }
 
 fn open_lane(lane: usize) -> Open {

@@ -1,10 +1,10 @@
 //! Loads the BPF object, attaches what this kernel offers, and talks to the maps.
 
-use std::{fs, io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs, io, sync::Arc, time::Duration};
 
 use aya::{
     Ebpf, EbpfLoader,
-    maps::{Map, MapData, RingBuf},
+    maps::{ArrayOfMaps, Map, MapData},
     programs::{
         BtfTracePoint, FEntry, FExit, PerfEvent, Program, RawTracePoint,
         fentry::FEntryLink,
@@ -14,17 +14,17 @@ use aya::{
         tp_btf::BtfTracePointLink,
     },
 };
-use detour_abi::{CpuState, watch};
+use detour_abi::{CpuState, RING_BYTES, watch};
 use trace::MissingHook;
 
 use crate::{
     bpf_error::{BTF_PATH, Refused, load_error, map_error, no_map, not_permitted},
     btf::Btf,
     cpulist::CpuSet,
-    drain::ENTRY_BYTES,
     hooks::{Attach, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
+    machine,
+    ring::Ring,
     self_test,
-    sent::Sent,
     shared::Shared,
 };
 
@@ -43,7 +43,7 @@ pub struct Bpf {
     /// Dropping a link detaches it.
     links: Vec<Link>,
     shared: Arc<Shared>,
-    sent: Sent,
+    rings: Rings,
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
     /// Missing, but another hook does the same.
@@ -95,7 +95,15 @@ impl Drop for Bpf {
 pub struct Options<'a> {
     /// CPUs whose records are wanted.
     pub watched: &'a CpuSet,
+    /// Size of their rings, and of those of the other CPUs, which send names only. Powers of two.
     pub ring_bytes: u32,
+    pub other_ring_bytes: u32,
+}
+
+/// A ring for every CPU that is online, and one for all others together, should they appear.
+struct Rings {
+    of_cpu: BTreeMap<u32, Arc<Ring>>,
+    of_others: Option<Arc<Ring>>,
 }
 
 /// What the programs are to do on a CPU.
@@ -106,8 +114,6 @@ pub enum Wanted {
     Track,
     /// That, and send records.
     Records,
-    /// The same, all of them through the ring: in the order in which they ended, at a higher cost.
-    RecordsInOrder,
 }
 
 impl Wanted {
@@ -116,7 +122,6 @@ impl Wanted {
             Wanted::Nothing => 0,
             Wanted::Track => watch::TRACK,
             Wanted::Records => watch::TRACK | watch::EMIT | watch::SLOTS,
-            Wanted::RecordsInOrder => watch::TRACK | watch::EMIT,
         }
     }
 }
@@ -202,26 +207,24 @@ impl Bpf {
         for (global, offset) in &offsets {
             loader.override_global(global, offset, true);
         }
-        for map in ["STATE", "SENDERS"] {
+        for map in ["STATE", "SENDERS", "RINGS"] {
             loader.map_max_entries(map, cpus);
         }
-        loader.map_max_entries("RING", options.ring_bytes);
         #[cfg(feature = "bpf-log")]
         let object = &crate::bpf_log::object(OBJECT);
         #[cfg(not(feature = "bpf-log"))]
         let object = OBJECT;
-        let ebpf = loader.load(object).map_err(load_error)?;
+        let mut ebpf = loader.load(object).map_err(load_error)?;
         let Some(Map::Array(array)) = ebpf.map("STATE") else { return Err(no_map()) };
         let cannot_map =
             |error: io::Error| BpfError::Map(format!("cannot map it into memory: {error}"));
         let shared = Shared::map(array.fd(), cpus).map_err(cannot_map)?;
-        let Some(Map::RingBuf(ring)) = ebpf.map("RING") else { return Err(no_map()) };
-        let sent = Sent::map(ring.fd()).map_err(cannot_map)?;
+        let rings = Rings::create(&mut ebpf, cpus, options)?;
         let mut bpf = Bpf {
             ebpf,
             links: Vec::new(),
             shared: Arc::new(shared),
-            sent,
+            rings,
             attached: Vec::new(),
             missing: Vec::new(),
             replaced: Vec::new(),
@@ -363,20 +366,58 @@ impl Bpf {
         (0..self.shared.cpus()).map(|cpu| self.shared.counters(cpu)).collect()
     }
 
-    /// Entries that the programs have sent since they were loaded, by the kernel's count.
-    pub fn sent(&self) -> u64 {
-        let slotted: u64 = self.states().iter().map(|state| state.slot_next).sum();
-        self.sent.bytes() / ENTRY_BYTES as u64 + slotted
+    /// Entries that the programs have sent since they were loaded, by the kernel's own count. CPUs that
+    /// were offline then come together, without a number.
+    pub fn sent(&self) -> Vec<(Option<u32>, u64)> {
+        let slotted = |cpu: Option<u32>| cpu.map_or(0, |cpu| self.shared.counters(cpu).slot_next);
+        let sent = self.rings().into_iter();
+        sent.map(|(cpu, ring)| (cpu, ring.sent() + slotted(cpu))).collect()
     }
 
-    /// Where the records that do not go through the ring are found.
+    /// Where the records that do not go through the rings are found.
     pub fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
-    pub fn take_ring(&mut self) -> Result<RingBuf<MapData>, BpfError> {
-        let map = self.ebpf.take_map("RING").ok_or_else(no_map)?;
-        RingBuf::try_from(map).map_err(map_error)
+    /// The ring of every CPU; that of the ones that were offline in the beginning has no number.
+    pub fn rings(&self) -> Vec<(Option<u32>, Arc<Ring>)> {
+        let of_cpu = self.rings.of_cpu.iter().map(|(&cpu, ring)| (Some(cpu), Arc::clone(ring)));
+        of_cpu.chain(self.rings.of_others.iter().map(|ring| (None, Arc::clone(ring)))).collect()
+    }
+}
+
+impl Rings {
+    fn create(ebpf: &mut Ebpf, cpus: u32, options: &Options) -> Result<Rings, BpfError> {
+        let map = ebpf.map_mut("RINGS").ok_or_else(no_map)?;
+        let mut array: ArrayOfMaps<_, MapData> = ArrayOfMaps::try_from(map).map_err(map_error)?;
+        let online = machine::online();
+        let mut rings = Rings { of_cpu: BTreeMap::new(), of_others: None };
+        for cpu in 0..cpus {
+            let ring = match (online.contains(&cpu), options.watched.contains(&cpu)) {
+                (true, true) => Arc::new(Ring::create(ring_bytes(options.ring_bytes))?),
+                (true, false) => Arc::new(Ring::create(ring_bytes(options.other_ring_bytes))?),
+                (false, _) => match &rings.of_others {
+                    Some(ring) => Arc::clone(ring),
+                    None => Arc::new(Ring::create(ring_bytes(options.other_ring_bytes))?),
+                },
+            };
+            array.set(cpu, ring.map(), 0).map_err(map_error)?;
+            if online.contains(&cpu) {
+                rings.of_cpu.insert(cpu, ring);
+            } else {
+                rings.of_others = Some(ring);
+            }
+        }
+        Ok(rings)
+    }
+}
+
+/// The size of a ring that the kernel accepts in the array.
+pub fn ring_bytes(wanted: u32) -> u32 {
+    match machine::version() {
+        // All maps in an array have the size of the one it was created with.
+        version if version < (5, 10) => RING_BYTES,
+        _ => wanted.next_power_of_two().max(rustix::param::page_size() as u32),
     }
 }
 

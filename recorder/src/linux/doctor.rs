@@ -9,6 +9,7 @@ use crate::{
     cpulist,
     hooks::{Hook, hooks},
     machine,
+    memory::Memory,
     record::best_counter,
     symbols::{Hidden, Symbols},
 };
@@ -53,6 +54,7 @@ pub fn examine() -> Vec<Check> {
         isolation(),
         realtime(),
         counters(),
+        memory(),
         memlock(),
         cgroup(),
     ]);
@@ -106,7 +108,9 @@ fn btf() -> Check {
 
 fn hook_checks() -> Vec<Check> {
     let watched = machine::allowed();
-    let options = bpf::Options { watched: &watched, ring_bytes: 1 << 20 };
+    // Nothing is sent.
+    let options =
+        bpf::Options { watched: &watched, ring_bytes: 1 << 12, other_ring_bytes: 1 << 12 };
     let bpf = match Bpf::load(&options) {
         Ok(bpf) => bpf,
         Err(error) => return vec![check("hooks", State::Missing, error.to_string(), None)],
@@ -205,6 +209,24 @@ fn counters() -> Check {
         "cycles and instructions need a PMU; virtual machines often have none"
     };
     check("perf counters", state, found, Some(remedy))
+}
+
+/// What a recording of all usable CPUs takes and keeps.
+fn memory() -> Check {
+    let (measured, online) = (machine::allowed().len(), machine::online().len());
+    let available = machine::available_memory();
+    let memory = Memory::plan(measured, online, None, available);
+    let found = format!(
+        "a recording takes {} KiB per measured CPU ({} KiB ring, {} KiB probe buffer), {} MiB in total \
+         for {measured} measured of {online} CPUs",
+        memory.per_cpu_bytes(true, true) >> 10,
+        memory.ring_bytes >> 10,
+        memory.probe_bytes >> 10,
+        memory.total_bytes(true, true).div_ceil(1 << 20),
+    );
+    let state = if memory.total_bytes(true, true) <= available / 2 { State::Ok } else { State::Reduced };
+    let remedy = Some("measure fewer CPUs (-c)");
+    check("memory of a recording", state, found, remedy)
 }
 
 fn memlock() -> Check {

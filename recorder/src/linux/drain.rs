@@ -1,26 +1,20 @@
-//! The reader: one thread that empties the kernel's ring and the probes' buffers, and takes the
-//! anchors that join their clocks. It polls; nothing ever wakes it, since a wakeup would be noise.
+//! The reader: empties the kernel's rings and slots and the probes' buffers, puts what all CPUs sent
+//! into one order ([`crate::order`]), and takes the anchors that join the clocks.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, SyncSender},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use aya::maps::{MapData, RingBuf};
-use detour_abi::{Record, Task, kind};
+use detour_abi::{ENTRY_WORDS, Record, Task, kind};
 
 use crate::{
-    clock::Anchor,
+    clock::{Anchor, monotonic_ns},
+    order::{Complete, Entry, Order, Stream},
     probe::{Jump, Jumps},
+    ring::{Reader, Ring},
     shared::Shared,
 };
-
-/// One entry of the ring: a record or a task, told apart by its kind.
-pub type Entry = [u64; 6];
 
 /// What an entry holds.
 pub enum Decoded {
@@ -30,20 +24,21 @@ pub enum Decoded {
 
 /// The layout is asserted where it is defined; BPF objects are little endian here.
 pub fn decode(entry: &Entry) -> Decoded {
-    let [a, b, c, d, e, f] = *entry;
+    let [a, b, c, d, e, f, g] = entry.words;
     let (cpu, kind_depth, flags) = ((f >> 32) as u16, (f >> 48) as u8, (f >> 56) as u8);
     if matches!(kind_depth & 15, kind::TASK | kind::FORK) {
         return Decoded::Task(Task {
-            comm: [a, b],
-            cgroup: c,
-            tid: d as u32,
-            tgid: (d >> 32) as u32,
-            task_flags: e as u32,
-            parent: (e >> 32) as u32,
-            spare: f as u32,
+            at: a,
+            comm: [b, c],
+            cgroup: d,
+            tid: e as u32,
+            tgid: (e >> 32) as u32,
+            task_flags: f as u32,
             cpu,
             kind_depth,
             flags,
+            parent: g as u32,
+            spare: (g >> 32) as u32,
         });
     }
     Decoded::Record(Record {
@@ -57,146 +52,198 @@ pub fn decode(entry: &Entry) -> Decoded {
         cpu,
         kind_depth,
         flags,
+        spare: g,
     })
 }
 
-/// What one look at the ring and the buffers gave. Batches go back and forth between reader and
-/// writer, so that neither allocates, and with it page-faults, while recording.
+/// What one or more looks at the rings and buffers gave. Batches go back and forth between reader and writer,
+/// so that neither allocates, and with it page-faults, while recording.
 #[derive(Default)]
 pub struct Batch {
-    /// Out of the slots, CPU by CPU. They are looked at after the ring, so everything that ended
-    /// before any of `entries` is here or was in a batch before.
-    pub slotted: Vec<Entry>,
-    /// Out of the ring, in the order they were sent.
+    /// Of all CPUs, in the order of their times ([`Entry::time`]); no later batch has an older one.
     pub entries: Vec<Entry>,
     /// Index of the probe, and a detour it saw.
     pub jumps: Vec<(u32, Jump)>,
-    pub anchor: Option<Anchor>,
+    /// They come when every entry up to their times has come.
+    pub anchors: Vec<Anchor>,
+    /// CLOCK_MONOTONIC up to which every entry has come.
+    pub complete_ns: u64,
     /// Nothing follows.
     pub last: bool,
 }
 
 impl Batch {
     pub fn clear(&mut self) {
-        self.slotted.clear();
         self.entries.clear();
         self.jumps.clear();
-        self.anchor = None;
+        self.anchors.clear();
         self.last = false;
-    }
-
-    fn is_empty(&self) -> bool {
-        self.slotted.is_empty()
-            && self.entries.is_empty()
-            && self.jumps.is_empty()
-            && self.anchor.is_none()
     }
 }
 
-/// A batch never grows beyond this, so that the memory between reader and writer is bounded.
-const MAX_ENTRIES: usize = 1 << 16;
-
-/// What an entry takes in the ring: a header of eight bytes goes before it.
-pub const ENTRY_BYTES: usize = size_of::<Entry>() + 8;
+/// Entries that one look takes out of all rings together, so that the memory between reader and writer
+/// is bounded.
+const MAX_ENTRIES: usize = 1 << 15;
+/// Of each ring at least so many, however many rings there are.
+const MIN_ENTRIES: usize = 64;
 
 const ANCHOR_EVERY: Duration = Duration::from_millis(100);
 
-/// An anchor that waits until everything sent before it has been taken out of the ring.
-struct Pending {
-    anchor: Anchor,
-    /// Bytes of the ring that may still hold something older.
-    behind: usize,
+/// How often a CPU is asked whether a program is under way: they take microseconds.
+const TRIES: u32 = 20;
+
+/// What one CPU sends.
+struct Cpu {
+    /// None for the ring that all those share that were offline when the recording began.
+    number: Option<u32>,
+    /// Whether records of interrupt vectors come through slots.
+    measured: bool,
+    reader: Reader,
+    ring: Stream,
+    slots: Stream,
+    complete: Complete,
+    read: u64,
+}
+
+/// How a look went.
+pub struct Look {
+    /// How full the fullest ring or buffer was, 0 to 1.
+    pub fill: f64,
+    /// There is more that could be taken at once.
+    pub more: bool,
+    /// Everything that had been sent was taken.
+    pub reached: bool,
 }
 
 pub struct Drain {
-    pub ring: Option<RingBuf<MapData>>,
-    pub ring_bytes: usize,
-    pub slots: Option<Arc<Shared>>,
-    /// Measured CPUs.
-    pub cpus: Vec<u32>,
-    pub probes: Vec<Arc<Jumps>>,
-    pub anchor: fn() -> Anchor,
-    pub pause: Duration,
+    cpus: Vec<Cpu>,
+    shared: Option<Arc<Shared>>,
+    probes: Vec<Arc<Jumps>>,
+    anchor: fn() -> Anchor,
+    order: Order,
+    last_anchor: Option<Instant>,
+    /// Waits until everything sent before it has been released.
+    pending: Option<Anchor>,
 }
 
 impl Drain {
-    /// Runs until `stop` is set and everything that was there then has been sent. When the writer
-    /// falls behind this waits, the ring fills, and the kernel side counts what it drops. Returns
-    /// how many entries it took.
-    pub fn run(
-        mut self,
-        stop: &AtomicBool,
-        out: &SyncSender<Batch>,
-        used: &Receiver<Batch>,
-    ) -> u64 {
-        let mut read = 0;
-        let mut last_anchor: Option<Instant> = None;
-        let mut pending: Option<Pending> = None;
-        loop {
-            // Read before looking: what was there when it was set is still taken.
-            let stopping = stop.load(Ordering::Acquire);
-            let mut batch = used.try_recv().unwrap_or_default();
-            self.take_jumps(&mut batch.jumps);
-            let due = stopping || last_anchor.is_none_or(|at| at.elapsed() >= ANCHOR_EVERY);
-            if due && pending.is_none() {
-                pending = Some(Pending { anchor: (self.anchor)(), behind: self.ring_bytes });
-                last_anchor = Some(Instant::now());
-            }
-            let more = self.fill(&mut batch.entries);
-            self.take_slots(&mut batch.slotted);
-            read += (batch.entries.len() + batch.slotted.len()) as u64;
-            if let Some(waiting) = &mut pending {
-                let taken = batch.entries.len() * ENTRY_BYTES;
-                waiting.behind = waiting.behind.saturating_sub(taken);
-                if !more || waiting.behind == 0 {
-                    batch.anchor = pending.take().map(|pending| pending.anchor);
-                }
-            }
-            batch.last = stopping && !more;
-            let last = batch.last;
-            // The last one goes even when it is empty: it says that nothing follows.
-            if (last || !batch.is_empty()) && out.send(batch).is_err() {
-                return read;
-            }
-            if last {
-                return read;
-            }
-            if !more {
-                std::thread::sleep(self.pause);
-            }
+    /// Reads the rings of these CPUs (None: of all others), and the slots of those that `measured`
+    /// says.
+    pub fn new(
+        rings: Vec<(Option<u32>, Arc<Ring>)>,
+        measured: impl Fn(u32) -> bool,
+        shared: Option<Arc<Shared>>,
+        probes: Vec<Arc<Jumps>>,
+        anchor: fn() -> Anchor,
+    ) -> Drain {
+        let cpus = rings.into_iter().map(|(number, ring)| Cpu {
+            number,
+            measured: number.is_some_and(&measured),
+            reader: Reader::new(ring),
+            ring: Stream::default(),
+            slots: Stream::default(),
+            complete: Complete::default(),
+            read: 0,
+        });
+        Drain {
+            cpus: cpus.collect(),
+            shared,
+            probes,
+            anchor,
+            order: Order::default(),
+            last_anchor: None,
+            pending: None,
         }
     }
 
-    fn take_slots(&self, slotted: &mut Vec<Entry>) {
-        let Some(slots) = &self.slots else { return };
-        for &cpu in &self.cpus {
-            slots.take_slots(cpu, |entry| slotted.push(entry));
+    pub fn rings(&self) -> impl Iterator<Item = &Ring> {
+        self.cpus.iter().map(|cpu| cpu.reader.ring())
+    }
+
+    /// Entries that were taken, by CPU (None: all that were offline in the beginning).
+    pub fn read(&self) -> Vec<(Option<u32>, u64)> {
+        self.cpus.iter().map(|cpu| (cpu.number, cpu.read)).collect()
+    }
+
+    /// Adds what is there to a batch. With `last`, nothing is sent any more: whatever was
+    /// reached is released, and an anchor is taken for the detours that are left.
+    pub fn look(&mut self, last: bool, batch: &mut Batch) -> Look {
+        let fill = self.fill();
+        // Before the anchor: a detour that ended before it is in this batch or in an earlier one.
+        self.take_jumps(&mut batch.jumps);
+        // Without a probe there is no second clock.
+        let due = last || self.last_anchor.is_none_or(|at| at.elapsed() >= ANCHOR_EVERY);
+        if due && self.pending.is_none() && !self.probes.is_empty() {
+            self.pending = Some((self.anchor)());
+            self.last_anchor = Some(Instant::now());
         }
+        let looked_ns = monotonic_ns();
+        let room = (MAX_ENTRIES / self.cpus.len().max(1)).max(MIN_ENTRIES);
+        let (mut more, mut reached) = (false, true);
+        for cpu in &mut self.cpus {
+            let (taken, all) = cpu.take(self.shared.as_deref(), room, &mut self.order);
+            more |= !all && taken >= room;
+            reached &= all;
+        }
+        let complete = self.cpus.iter().map(|cpu| cpu.complete);
+        let released = self.order.release(complete, last && reached, &mut batch.entries);
+        batch.complete_ns = if self.cpus.is_empty() { looked_ns } else { released };
+        batch.anchors.extend(self.pending.take_if(|anchor| anchor.ns <= batch.complete_ns));
+        batch.last = last && reached;
+        Look { fill, more, reached }
+    }
+
+    fn fill(&self) -> f64 {
+        let rings = self.cpus.iter().map(|cpu| cpu.reader.fill());
+        let jumps = self.probes.iter().map(|probe| probe.fill());
+        rings.chain(jumps).fold(0.0, f64::max)
     }
 
     /// Takes the detours seen so far. Iterations that were slow one after the other, without a fast
     /// one between, are one detour.
     fn take_jumps(&self, jumps: &mut Vec<(u32, Jump)>) {
         for (index, probe) in self.probes.iter().enumerate() {
-            let first = jumps.len();
-            probe.drain(|jump| match jumps[first..].last_mut() {
-                Some((_, last)) if last.to == jump.from => last.to = jump.to,
-                _ => jumps.push((index as u32, jump)),
+            let index = index as u32;
+            probe.drain(|jump| match jumps.last_mut() {
+                Some((of, last)) if *of == index && last.to == jump.from => last.to = jump.to,
+                _ => jumps.push((index, jump)),
             });
         }
     }
+}
 
-    /// Moves entries out of the ring; true when there may be more.
-    fn fill(&mut self, entries: &mut Vec<Entry>) -> bool {
-        let Some(ring) = &mut self.ring else { return false };
-        while entries.len() < MAX_ENTRIES {
-            let Some(item) = ring.next() else { return false };
-            let mut entry = Entry::default();
-            for (word, bytes) in entry.iter_mut().zip(item.chunks_exact(8)) {
-                *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+impl Cpu {
+    /// Takes at most `room` entries out of the ring, and what is in the slots. Returns how many came
+    /// out of the ring, and whether these were all that had been sent. The order of the steps is what
+    /// makes the result complete, see [`crate::order`].
+    fn take(&mut self, shared: Option<&Shared>, room: usize, order: &mut Order) -> (usize, bool) {
+        let (mut now, mut quiet) = (monotonic_ns(), true);
+        if let (Some(shared), Some(cpu)) = (shared, self.number) {
+            let mut tries = 1;
+            quiet = !shared.is_running(cpu);
+            while !quiet && tries < TRIES {
+                std::hint::spin_loop();
+                now = monotonic_ns();
+                quiet = !shared.is_running(cpu);
+                tries += 1;
             }
-            entries.push(entry);
+            // Before the ring: of equal times, an interrupt comes before the thread it interrupted.
+            if self.measured {
+                let (slots, read) = (&mut self.slots, &mut self.read);
+                shared.take_slots(cpu, |words| {
+                    order.push(slots.entry(words));
+                    *read += 1;
+                });
+            }
         }
-        true
+        let to = self.reader.ring().reserved();
+        let (ring, mut taken) = (&mut self.ring, 0);
+        let reached = self.reader.take(to, room, |words: [u64; ENTRY_WORDS]| {
+            order.push(ring.entry(words));
+            taken += 1;
+        });
+        self.read += taken as u64;
+        self.complete.looked(now, quiet, reached, self.ring);
+        (taken, reached)
     }
 }

@@ -110,6 +110,13 @@ impl Jumps {
         self.tail.0.store(head, Ordering::Release);
     }
 
+    /// How full the buffer is, 0 to 1.
+    pub fn fill(&self) -> f64 {
+        let head = self.head.0.load(Ordering::Relaxed);
+        let waiting = head.wrapping_sub(self.tail.0.load(Ordering::Relaxed));
+        waiting as f64 / (self.mask + 1) as f64
+    }
+
     pub fn lost(&self) -> u64 {
         self.lost.0.load(Ordering::Relaxed)
     }

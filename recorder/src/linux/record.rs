@@ -12,7 +12,7 @@ use std::{
 };
 
 use detour_abi::CpuState;
-use trace::{Entries, Manifest, Trailer};
+use trace::{Manifest, Trailer};
 
 use crate::{
     account::{self, Counted, Counters},
@@ -26,11 +26,11 @@ use crate::{
     hypervisor::{Steal, Stolen},
     incidents::Incidents,
     machine,
+    memory::Memory,
     names::Names,
     options::{Options, ProgramOption},
     output::{self, Output},
     privileges,
-    probe::Jump,
     probes::{self, Probe},
     record_error::RecordError,
     start, subject,
@@ -101,9 +101,11 @@ pub fn best_counter() -> &'static str {
 
 /// Half the time in which programs run before anything counts.
 const WARM_UP: Duration = Duration::from_millis(20);
-/// Hours at a thousand detours a second, and 64 MiB.
-const JUMPS_PER_PROBE: usize = 1 << 22;
-const RING_BYTES: u32 = 16 << 20;
+/// How long the reader may sleep while nothing happens. A ring that fills wakes it.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// A probe wakes nobody: half its buffer must do for the pause, at one detour each so often. Interrupts
+/// do not come faster for long.
+const DETOURS_APART: Duration = Duration::from_micros(5);
 
 struct Session {
     measured: CpuSet,
@@ -112,6 +114,7 @@ struct Session {
     probes: Vec<Probe>,
     clock: ClockLine,
     anchor: fn() -> Anchor,
+    memory: Memory,
     remarks: Vec<String>,
     /// What happened meanwhile that the file has to say.
     incidents: Incidents,
@@ -130,6 +133,8 @@ impl Session {
             return Err(RecordError::FifoEverywhere);
         }
         let mut remarks = Vec::new();
+        let (online, available) = (machine::online().len(), machine::available_memory());
+        let memory = Memory::plan(measured.len(), online, options.ring_bytes, available);
         let take_anchor: fn() -> Anchor = || anchor::<C>(200);
         let mut clock = ClockLine::default();
         clock.push(take_anchor());
@@ -137,7 +142,7 @@ impl Session {
             remarks.push("asked for the probe alone (--no-bpf): sources have no names".to_owned());
             None
         } else {
-            load(options, &measured, &mut remarks)?
+            load(options, &measured, &memory, &mut remarks)?
         };
         // Long enough a piece for a slope good to a few parts per million.
         std::thread::sleep(Duration::from_millis(50));
@@ -145,12 +150,10 @@ impl Session {
         let with_probe = !options.no_probe && options.program.is_none();
         let probes = if with_probe {
             let slope = ticks_per_ns(&clock);
-            let budget = machine::available_memory() / 8 / measured.len() as u64;
             let settings = probes::Settings {
                 threshold: options.threshold,
                 fifo: options.fifo,
-                capacity: JUMPS_PER_PROBE
-                    .min(prev_power_of_two(budget as usize / size_of::<Jump>())),
+                capacity: memory.jumps(),
                 ticks_per_ns: slope,
             };
             if options.fifo.is_none() && machine::is_real_time() {
@@ -170,8 +173,15 @@ impl Session {
                     .to_owned(),
             );
         }
-        let manifest =
-            account::manifest(options, &measured, &housekeeping, bpf.as_ref(), &probes, C::NAME);
+        let manifest = account::manifest(
+            options,
+            &memory,
+            &measured,
+            &housekeeping,
+            bpf.as_ref(),
+            &probes,
+            C::NAME,
+        );
         Ok(Session {
             measured,
             housekeeping,
@@ -179,6 +189,7 @@ impl Session {
             probes,
             clock,
             anchor: take_anchor,
+            memory,
             remarks,
             incidents: Incidents::start(),
             told: EverySecond::default(),
@@ -207,6 +218,7 @@ impl Session {
         if let Some(align) = options.align {
             start::wait(align, 2 * WARM_UP, watch.stop);
         }
+        let mut threads = self.start_threads()?;
         self.warm_up();
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
@@ -231,7 +243,7 @@ impl Session {
         self.clock.push((self.anchor)());
         let subject = self.subject(target.clone());
         let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
-        let threads = self.start_threads(assembler, watch.feed.is_some())?;
+        threads.write(assembler);
 
         for probe in &self.probes {
             probe.release();
@@ -315,8 +327,6 @@ impl Session {
     fn wanted(&self, cpu: u32) -> Wanted {
         match self.measured.contains(&cpu) {
             false => Wanted::Track,
-            // Detours are put together by time; where there are none, the order of records tells.
-            true if self.probes.is_empty() => Wanted::RecordsInOrder,
             true => Wanted::Records,
         }
     }
@@ -374,27 +384,19 @@ impl Session {
         }
     }
 
-    fn start_threads(
-        &mut self,
-        assembler: Assembler,
-        watched: bool,
-    ) -> Result<Threads, RecordError> {
-        let ring = self.bpf.as_mut().map(Bpf::take_ring).transpose()?;
-        let drain = Drain {
-            ring,
-            ring_bytes: ring_bytes(&self.measured) as usize,
-            slots: self.bpf.as_ref().map(Bpf::shared),
-            cpus: self.measured.iter().copied().collect(),
-            probes: self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
-            anchor: self.anchor,
-            // With a CPU to itself the reader disturbs nobody; without one it comes rarely, and so
-            // it does for somebody who looks at it twice a second.
-            pause: Duration::from_millis(match self.housekeeping.is_empty() || watched {
-                true => 50,
-                false => 10,
-            }),
+    fn start_threads(&self) -> Result<Threads, RecordError> {
+        let drain = Drain::new(
+            self.bpf.as_ref().map(Bpf::rings).unwrap_or_default(),
+            |cpu| self.measured.contains(&cpu),
+            self.bpf.as_ref().map(Bpf::shared),
+            self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
+            self.anchor,
+        );
+        let longest = match self.probes.is_empty() {
+            true => LONGEST_PAUSE,
+            false => LONGEST_PAUSE.min(DETOURS_APART * (self.memory.jumps() as u32 / 2)),
         };
-        Threads::start(drain, assembler, self.housekeeping.clone()).map_err(RecordError::Thread)
+        Threads::start(drain, &self.housekeeping, longest).map_err(RecordError::Thread)
     }
 
     fn stop_probes(&mut self) -> Vec<(u32, Option<probes::Finished>, u64)> {
@@ -431,10 +433,7 @@ impl Session {
         };
         let times = (epoch_ns, ended_ns);
         let lanes = account::lanes(probes, &unprobed, times, stolen.as_ref(), assembled);
-        let entries = self
-            .bpf
-            .as_ref()
-            .map(|bpf| Entries { emitted: bpf.sent() + lost.records, read: stopped.read });
+        let entries = self.bpf.as_ref().map(|bpf| counted.entries(&bpf.sent(), &stopped.read));
         Trailer {
             lanes,
             lost,
@@ -488,9 +487,14 @@ impl EverySecond {
 fn load(
     options: &Options,
     measured: &CpuSet,
+    memory: &Memory,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Bpf>, RecordError> {
-    let wanted = bpf::Options { watched: measured, ring_bytes: ring_bytes(measured) };
+    let wanted = bpf::Options {
+        watched: measured,
+        ring_bytes: memory.ring_bytes,
+        other_ring_bytes: memory.other_ring_bytes,
+    };
     let loaded = match machine::has_kernels_pids() {
         true => Bpf::load(&wanted).map_err(RecordError::from),
         false => Err(RecordError::PidNamespace),
@@ -505,20 +509,8 @@ fn load(
     }
 }
 
-fn ring_bytes(measured: &CpuSet) -> u32 {
-    let wanted = (measured.len() as u32 * (512 << 10)).next_power_of_two();
-    wanted.clamp(RING_BYTES, 256 << 20)
-}
-
 fn ticks_per_ns(clock: &ClockLine) -> f64 {
     clock.slope().filter(|slope| slope.is_finite() && *slope > 0.0).unwrap_or(1.0)
-}
-
-fn prev_power_of_two(n: usize) -> usize {
-    match n {
-        0 => 1,
-        n => 1 << n.ilog2(),
-    }
 }
 
 #[cfg(test)]

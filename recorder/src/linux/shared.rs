@@ -8,9 +8,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use detour_abi::{CpuState, SLOTS, Slot};
-
-use crate::drain::Entry;
+use detour_abi::{CpuState, ENTRY_WORDS, SLOTS, Slot};
 
 pub struct Shared {
     states: NonNull<CpuState>,
@@ -50,6 +48,13 @@ impl Shared {
         cell.store(flags, Ordering::Release);
     }
 
+    /// Whether a program has begun on a CPU and not ended. What it has timed, it may still have to send.
+    pub fn is_running(&self, cpu: u32) -> bool {
+        // SAFETY: inside the mapping and aligned; programs write the whole word.
+        let cell = unsafe { AtomicU32::from_ptr(&raw mut (*self.state(cpu)).running) };
+        cell.load(Ordering::Acquire) != 0
+    }
+
     /// The counters as they are; programs may be at work on them.
     pub fn counters(&self, cpu: u32) -> CpuState {
         // SAFETY: inside the mapping, and any bits are a state.
@@ -57,7 +62,7 @@ impl Shared {
     }
 
     /// Takes the records out of a CPU's slots. One thread at a time.
-    pub fn take_slots(&self, cpu: u32, mut take: impl FnMut(Entry)) {
+    pub fn take_slots(&self, cpu: u32, mut take: impl FnMut([u64; ENTRY_WORDS])) {
         let state = self.state(cpu);
         // SAFETY: inside the mapping and aligned; nobody else writes it.
         let taken = unsafe { AtomicU64::from_ptr(&raw mut (*state).slots_taken) };
@@ -73,7 +78,7 @@ impl Shared {
             }
             // SAFETY: the number says that it is written; it is not written again before it is
             // given back below. A record is as large as an entry and has no padding.
-            take(unsafe { (&raw const (*slot).record).cast::<Entry>().read_volatile() });
+            take(unsafe { (&raw const (*slot).record).cast::<[u64; ENTRY_WORDS]>().read_volatile() });
             next += 1;
         }
         if next != before {
