@@ -307,8 +307,7 @@ impl Cpu {
     #[inline(always)]
     pub fn frame(&self, depth: u32) -> OpenFrame {
         // SAFETY: the index is masked to the array's length.
-        let place =
-            unsafe { (&raw mut (*self.place).frames).cast::<Frame>().add(masked(depth)) };
+        let place = unsafe { (&raw mut (*self.place).frames).cast::<Frame>().add(masked(depth)) };
         OpenFrame { place }
     }
 

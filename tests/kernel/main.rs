@@ -28,6 +28,8 @@ mod pty;
 #[path = "../reliability/mod.rs"]
 mod reliability;
 #[cfg(target_os = "linux")]
+mod rings;
+#[cfg(target_os = "linux")]
 mod storms;
 #[cfg(target_os = "linux")]
 mod support;
@@ -51,6 +53,7 @@ fn main() {
         counts::TESTS,
         counting::TESTS,
         storms::TESTS,
+        rings::TESTS,
         programs::TESTS,
         threads::TESTS,
         endings::TESTS,

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use trace::{Block, Lane, LaneTotals, Reader, Record, Source};
+use trace::{Block, Lane, LaneTotals, MemoryTaken, Reader, Record, Source};
 
 /// Name, what it needs, and the test.
 pub type Test = (&'static str, Needs, fn() -> Result<()>);
@@ -418,6 +418,7 @@ pub struct Trace {
     lanes: Vec<Lane>,
     totals: Vec<LaneTotals>,
     epoch_ns: u64,
+    pub memory: Option<MemoryTaken>,
 }
 
 impl Trace {
@@ -428,7 +429,8 @@ impl Trace {
         let epoch_ns = reader.manifest().started_monotonic_ns;
         let lanes = reader.lanes().to_vec();
         let totals = reader.trailer().map(|trailer| trailer.lanes.clone()).unwrap_or_default();
-        Ok(Trace { path: path.to_owned(), sources, blocks, lanes, totals, epoch_ns })
+        let memory = reader.manifest().memory;
+        Ok(Trace { path: path.to_owned(), sources, blocks, lanes, totals, epoch_ns, memory })
     }
 
     pub fn records(&self) -> impl Iterator<Item = (&Source, &Record)> {

@@ -244,6 +244,7 @@ fn manifest(parts: &[Part], lanes: Vec<Lane>) -> Manifest {
         lanes,
         // Each node has its own.
         cpus: Vec::new(),
+        memory: None,
         nodes,
         ..first
     }

@@ -42,6 +42,7 @@ mod linux {
         clock::{ClockLine, Counter, anchor},
         machine,
         probe::{Jump, Jumps, assess, run},
+        ring::Reader,
     };
     use serde_json::{Value, json};
 
@@ -87,9 +88,11 @@ mod linux {
 
     fn measure(cpu: u32, housekeeping: u32, pairs: u32) -> Result<Measurement, Box<dyn Error>> {
         let watched = CpuSet::from([cpu]);
-        let options = Options { watched: &watched, ring_bytes: 16 << 20, other_ring_bytes: 1 << 16 };
+        let options =
+            Options { watched: &watched, ring_bytes: 16 << 20, other_ring_bytes: 1 << 16 };
         let mut bpf = Bpf::load(&options)?;
-        let mut ring = bpf.take_ring()?;
+        let mut rings: Vec<Reader> =
+            bpf.rings().into_iter().map(|(_, ring)| Reader::new(ring)).collect();
         let shared = bpf.shared();
         bpf.detach();
         let jumps = Arc::new(Jumps::new(1 << 20)?);
@@ -112,8 +115,8 @@ mod linux {
                 std::thread::sleep(POLL.min(end.saturating_duration_since(Instant::now())));
                 jumps.drain(|jump| seen.push(jump));
                 shared.take_slots(cpu, |_| records += 1);
-                while ring.next().is_some() {
-                    records += 1;
+                for ring in &mut rings {
+                    ring.take(ring.ring().reserved(), usize::MAX, |_| records += 1);
                 }
             }
         };

@@ -80,6 +80,9 @@ struct Bench {
     /// Short runs; the figures are printed but not published in docs/
     #[arg(long)]
     quick: bool,
+    /// Only measurements with this in their name; the figures are printed but not published
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
 }
 
 #[derive(Args)]
@@ -155,7 +158,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Ebpf(Ebpf { log: true, .. }) => ebpf::with_log(&workspace)?,
         Command::Ebpf(_) => ebpf::update(&workspace)?,
         Command::Test(options) => test::run(&workspace, options.all)?,
-        Command::Bench(options) => bench::run(&workspace, options.quick)?,
+        Command::Bench(options) => bench::run(&workspace, options.quick, options.only.as_deref())?,
         Command::Fuzz(options) => {
             fuzz::run(&workspace, &options.targets, options.seconds, |line| println!("{line}"))?
         }

@@ -101,7 +101,7 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
             dist::run(workspace, true, say)
         });
         steps.lines("Slurm", "something went wrong in a job", |say| slurm::run(workspace, say));
-        steps.step("benchmarks, short", |_| match bench::run(workspace, true)? {
+        steps.step("benchmarks, short", |_| match bench::run(workspace, true, None)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),
         });

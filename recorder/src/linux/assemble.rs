@@ -2,11 +2,7 @@
 //! detours, and written block by block. Runs on the writer's thread; memory is bounded by the blocks
 //! that are open and the records that wait for their detour.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use detour_abi::{Task, flag, kind};
 use trace::{Block, Detour, Lane, LaneId, Record, RecordFlags};

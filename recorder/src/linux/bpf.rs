@@ -265,6 +265,10 @@ impl Bpf {
         Ok(bpf)
     }
 
+    pub(crate) fn program(&self, name: &str) -> Option<&Program> {
+        self.ebpf.program(name)
+    }
+
     fn program_mut(&mut self, hook: &Hook) -> Result<&mut Program, Refused> {
         let program = self.ebpf.program_mut(hook.program);
         program.ok_or_else(|| Refused::Missing("not in the object".into()))

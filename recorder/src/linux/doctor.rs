@@ -224,7 +224,8 @@ fn memory() -> Check {
         memory.probe_bytes >> 10,
         memory.total_bytes(true, true).div_ceil(1 << 20),
     );
-    let state = if memory.total_bytes(true, true) <= available / 2 { State::Ok } else { State::Reduced };
+    let state =
+        if memory.total_bytes(true, true) <= available / 2 { State::Ok } else { State::Reduced };
     let remedy = Some("measure fewer CPUs (-c)");
     check("memory of a recording", state, found, remedy)
 }

@@ -38,9 +38,8 @@ impl Memory {
             let share = (total.min(available / 8) / count).clamp(least, most);
             1 << share.ilog2()
         };
-        let ring = ring_bytes.unwrap_or_else(|| {
-            share(RINGS_BYTES, LEAST_RING_BYTES, u64::from(RING_BYTES))
-        });
+        let ring = ring_bytes
+            .unwrap_or_else(|| share(RINGS_BYTES, LEAST_RING_BYTES, u64::from(RING_BYTES)));
         Memory {
             measured: measured as u64,
             others: online.saturating_sub(measured) as u64,

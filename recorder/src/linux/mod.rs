@@ -6,6 +6,7 @@ pub mod bpf;
 pub(crate) mod bpf_error;
 #[cfg(feature = "bpf-log")]
 pub(crate) mod bpf_log;
+mod bpf_run;
 pub(crate) mod btf;
 pub(crate) mod cgroups;
 pub(crate) mod choice;
@@ -15,6 +16,7 @@ pub(crate) mod counters;
 pub mod doctor;
 pub(crate) mod drain;
 pub(crate) mod gaps;
+pub(crate) mod hash;
 pub(crate) mod hooks;
 pub(crate) mod hypervisor;
 pub(crate) mod incidents;

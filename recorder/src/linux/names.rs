@@ -8,6 +8,7 @@ use trace::{Class, Source, SourceId};
 
 use crate::{
     cgroups::{self, Cgroups},
+    hash,
     irqs::{Irq, Irqs},
     machine,
     rules::{
@@ -63,7 +64,7 @@ pub struct Names {
     cgroups: Cgroups,
     irqs: Irqs,
     own_tgid: u32,
-    tasks: HashMap<u32, Known>,
+    tasks: hash::HashMap<u32, Known>,
     /// So many tasks, and the dead are forgotten.
     too_many_tasks: usize,
     who: Vec<Who>,
@@ -71,7 +72,7 @@ pub struct Names {
     sources: Vec<Source>,
     classes: Vec<Class>,
     source_index: HashMap<Source, SourceId>,
-    cache: HashMap<Key, SourceId>,
+    cache: hash::HashMap<Key, SourceId>,
     /// Rows that are new or have changed since they were last taken.
     changed: Vec<SourceId>,
 }
@@ -90,14 +91,14 @@ impl Names {
             cgroups,
             irqs: Irqs::default(),
             own_tgid: std::process::id(),
-            tasks: HashMap::new(),
+            tasks: hash::HashMap::default(),
             too_many_tasks: MANY_TASKS,
             who: Vec::new(),
             who_index: HashMap::new(),
             sources: Vec::new(),
             classes: Vec::new(),
             source_index: HashMap::new(),
-            cache: HashMap::new(),
+            cache: hash::HashMap::default(),
             changed: Vec::new(),
         }
     }

@@ -22,7 +22,8 @@ impl Pace {
     pub fn next(&mut self, passed: Duration, fill: f64) -> Duration {
         let wanted = passed.as_secs_f64() * AIM / fill.max(1e-9);
         let longest = self.longest.min(self.pause * 2);
-        self.pause = Duration::from_secs_f64(wanted.min(1e3)).clamp(SHORTEST, longest.max(SHORTEST));
+        self.pause =
+            Duration::from_secs_f64(wanted.min(1e3)).clamp(SHORTEST, longest.max(SHORTEST));
         self.pause
     }
 }

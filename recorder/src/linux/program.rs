@@ -7,11 +7,14 @@
 //!   up of what that CPU did meanwhile;
 //! - page faults that slept, whole.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use trace::{LaneId, RecordFlags};
 
-use crate::merge::{Composer, Named, Sink};
+use crate::{
+    hash::HashMap,
+    merge::{Composer, Named, Sink},
+};
 
 /// Interruptions closer than this are one detour to the program.
 const TOUCHING_NS: u64 = 2_000;

@@ -78,7 +78,9 @@ impl Shared {
             }
             // SAFETY: the number says that it is written; it is not written again before it is
             // given back below. A record is as large as an entry and has no padding.
-            take(unsafe { (&raw const (*slot).record).cast::<[u64; ENTRY_WORDS]>().read_volatile() });
+            take(unsafe {
+                (&raw const (*slot).record).cast::<[u64; ENTRY_WORDS]>().read_volatile()
+            });
             next += 1;
         }
         if next != before {

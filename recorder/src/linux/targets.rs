@@ -1,11 +1,11 @@
 //! Which threads belong to the program that is recorded: by process, by cgroup, or as the
 //! descendants of a command.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use detour_abi::{Task, kind};
 
-use crate::names::Names;
+use crate::{hash::HashMap, names::Names};
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Targets {
             Target::Pids(pids) => pids.iter().copied().collect(),
             Target::Cgroup(_) | Target::Children => HashSet::new(),
         };
-        Targets { target, own_tgid, processes, decided: HashMap::new() }
+        Targets { target, own_tgid, processes, decided: HashMap::default() }
     }
 
     /// Takes what the kernel side says about a task, in order.

@@ -4,6 +4,7 @@
 //! Ratios and differences are taken within one run, because a machine is never twice the same.
 //! `page` prints the figures and publishes them; the other modules measure.
 
+mod cpus;
 mod file;
 mod node;
 pub mod page;
@@ -109,17 +110,19 @@ impl Bench<'_> {
 
 type Measure = fn(&Bench) -> Result<Vec<Figure>>;
 
-/// Runs everything; false when a target was missed.
-pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
+/// Runs everything, or what has `only` in its name; false when a target was missed.
+pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<bool> {
     workspace.build()?;
     let scratch = workspace.target.join("bench");
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 15] = [
+    let measurements: [(&'static str, Measure); 17] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
+        ("recording by number of CPUs", cpus::by_number),
+        ("recording when nothing happens", cpus::idle),
         ("the live view", view::top),
         ("the trace file", file::throughput),
         ("opening 100 MB", file::open),
@@ -133,7 +136,8 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
         ("schedules", schedules::speed),
         ("memory of schedules", schedules::memory),
     ];
-    for (what, measure) in measurements {
+    let wanted = |what: &str| only.is_none_or(|only| what.contains(only));
+    for (what, measure) in measurements.into_iter().filter(|(what, _)| wanted(what)) {
         eprintln!("measuring: {what}");
         figures.extend(measure(&bench).unwrap_or_else(|error| {
             let verdict = Verdict::Broken(format!("{error:#}"));
@@ -144,7 +148,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     let _ = fs::remove_dir_all(&bench.scratch);
     println!("{}", page::table(&figures));
     // Short runs are good enough to see that all is well, not to be published.
-    if !quick {
+    if !quick && only.is_none() {
         page::write(workspace, &figures)?;
     }
     Ok(figures.iter().all(|f| !matches!(f.verdict, Verdict::Missed | Verdict::Broken(_))))

@@ -1,0 +1,116 @@
+//! From the BPF programs to the reader: every CPU's entries arrive or are counted as lost, within a
+//! mebibyte per CPU, and the nesting stack recovers from exits that were never seen.
+
+use anyhow::{Context, Result, ensure};
+use recorder::{
+    CpuSet,
+    bpf::{Bpf, Options, Wanted},
+    ring::Reader,
+};
+use serde_json::Value;
+
+use crate::support::{LONG, Needs, Recording, Scratch, Test, Trace, load};
+
+pub const TESTS: &[Test] = &[
+    (
+        "what_a_cpu_sends_is_read_or_counted_as_lost_on_that_cpu",
+        Needs::RootAndTwoCpus,
+        what_a_cpu_sends_is_read_or_counted_as_lost_on_that_cpu,
+    ),
+    (
+        "fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each",
+        Needs::RootAndTwoCpus,
+        fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each,
+    ),
+    (
+        "an_exit_drops_all_stale_frames_above_its_own",
+        Needs::Root,
+        an_exit_drops_all_stale_frames_above_its_own,
+    ),
+];
+
+/// Records CPUs 0 and 1 while both fault as fast as they can.
+fn storm(scratch: &Scratch, arguments: &[&str], seconds: &str) -> Result<Trace> {
+    let path = scratch.file("trace.detour");
+    let arguments = [&["-c", "0,1", "--no-probe", "-d", LONG], arguments].concat();
+    let recording = Recording::start(&path, &arguments)?;
+    std::thread::scope(|scope| -> Result<()> {
+        let other = scope.spawn(|| load(&["faults", "--cpu", "1", "--seconds", seconds]));
+        load(&["faults", "--cpu", "0", "--seconds", seconds])?;
+        other.join().ok().context("the load generator's thread broke")??;
+        Ok(())
+    })?;
+    recording.stop()
+}
+
+/// Entries sent, read and lost of each CPU.
+fn entries(report: &Value) -> Result<Vec<[u64; 3]>> {
+    let cpus = report["entries"]["cpus"].as_array().context("no entries by CPU")?;
+    let numbers = ["emitted", "read", "lost"];
+    let of = |cpu: &Value| numbers.map(|key| cpu[key].as_u64().unwrap_or(u64::MAX));
+    Ok(cpus.iter().map(of).collect())
+}
+
+fn what_a_cpu_sends_is_read_or_counted_as_lost_on_that_cpu() -> Result<()> {
+    let scratch = Scratch::new("lossy")?;
+    // 64 entries: no reader is quick enough.
+    let report = storm(&scratch, &["--buffer", "4KiB"], "1")?.report()?;
+    let cpus = entries(&report)?;
+    ensure!(cpus.len() >= 2, "{cpus:?}");
+    for &[emitted, read, lost] in &cpus {
+        ensure!(emitted == read + lost, "{emitted} sent, {read} read, {lost} lost");
+    }
+    let lost: u64 = cpus.iter().map(|[.., lost]| lost).sum();
+    ensure!(lost > 0, "64 entries were enough: {cpus:?}");
+    ensure!(report["lost"]["records"] == lost, "{} and {lost}", report["lost"]);
+    Ok(())
+}
+
+fn fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each() -> Result<()> {
+    let scratch = Scratch::new("mebibyte")?;
+    let trace = storm(&scratch, &[], "2")?;
+    let report = trace.report()?;
+    for [emitted, read, lost] in entries(&report)? {
+        ensure!(emitted == read && lost == 0, "{emitted} sent, {read} read, {lost} lost");
+    }
+    let memory = trace.memory.context("the file does not say what memory it took")?;
+    ensure!(memory.ring_bytes + memory.probe_bytes <= 1 << 20, "{memory:?}");
+    Ok(())
+}
+
+/// The programs are run by hand, with contexts made up, on a CPU where nothing else runs them.
+fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
+    const CPU: u32 = 0;
+    /// `kind::SOFTIRQ` of the programs.
+    const SOFTIRQ: u8 = 3;
+    let watched = CpuSet::from([CPU]);
+    let options = Options { watched: &watched, ring_bytes: 1 << 16, other_ring_bytes: 1 << 12 };
+    let mut bpf = Bpf::load(&options)?;
+    bpf.detach();
+    bpf.watch(|cpu| if cpu == CPU { Wanted::Records } else { Wanted::Nothing });
+    let before = bpf.states()[CPU as usize];
+    let rings = bpf.rings();
+    let ring = rings.iter().find(|(cpu, _)| *cpu == Some(CPU)).context("no ring")?;
+    let mut reader = Reader::new(ring.1.clone());
+    let sent = reader.ring().reserved();
+    reader.take(sent, usize::MAX, |_| {});
+    for number in [1, 2, 3, 4] {
+        bpf.run_raw("softirq_entry", &[number], CPU)?;
+    }
+    let depth = bpf.states()[CPU as usize].depth;
+    bpf.run_raw("softirq_exit", &[2], CPU)?;
+    let after = bpf.states()[CPU as usize];
+    ensure!(after.depth == depth - 3, "{} of {depth} frames are left", after.depth);
+    let unmatched = after.unmatched - before.unmatched;
+    ensure!(unmatched == 2, "{unmatched} of 2 stale frames counted");
+    ensure!(after.running == 0, "{} programs under way", after.running);
+    let mut records = Vec::new();
+    reader.take(reader.ring().reserved(), usize::MAX, |words| records.push(words));
+    ensure!(records.len() == 1, "{records:?}");
+    let (id, kind) = (records[0][4] as u32, (records[0][5] >> 48) as u8 & 15);
+    ensure!((id, kind) == (2, SOFTIRQ), "{records:?}");
+    // An exit of what never began leaves the others alone.
+    bpf.run_raw("softirq_exit", &[9], CPU)?;
+    ensure!(bpf.states()[CPU as usize].depth == after.depth, "an unknown exit took a frame");
+    Ok(())
+}

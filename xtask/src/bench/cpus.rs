@@ -1,0 +1,220 @@
+//! What recording costs by the number of CPUs that have something to record at the same time, and what
+//! it costs when nothing happens at all.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{
+    Bench, Figure,
+    node::{skipped, unfit},
+    number,
+};
+use crate::exec;
+
+/// A recorder's threads that are the measurement itself.
+const PROBE_THREAD: &str = "detour-probe";
+
+/// Page faults on 1, 2, 4, ... CPUs: a BPF run must not cost more because other CPUs record, too.
+pub fn by_number(bench: &Bench) -> Result<Vec<Figure>> {
+    const ALL: &str = "a BPF run with page faults on all CPUs, beyond one with faults on one CPU";
+    const TABLE: &str = "page faults on n CPUs: a BPF run; a fault recorded (and not recorded)";
+    const TARGET: &str = "within 10 %";
+    let there = bench.workspace.binaries.contains("loadgen");
+    let unfit = unfit().or_else(|| (!there).then(|| "there is no load generator".to_owned()));
+    if let Some(why) = unfit {
+        return Ok(vec![skipped(ALL, TARGET, &why)]);
+    }
+    let cpus = std::thread::available_parallelism()?.get() as u32;
+    let mut best: Vec<(u32, Cost)> = Vec::new();
+    // In turns, so that whatever else the machine does hits all of them.
+    for _ in 0..bench.extent.repeats {
+        for (index, count) in counts(cpus).enumerate() {
+            let cost = cost(bench, count, cpus)?;
+            match best.get_mut(index) {
+                Some((_, known)) => *known = known.least(cost),
+                None => best.push((count, cost)),
+            }
+        }
+    }
+    let (Some((_, one)), Some((_, all))) = (best.first(), best.last()) else { return Ok(vec![]) };
+    let more = 100.0 * (all.run_ns / one.run_ns - 1.0);
+    let table = best.iter().map(|(count, cost)| {
+        let Cost { run_ns, recorded_ns, bare_ns } = cost;
+        format!("{count}: {run_ns:.0} ns; {recorded_ns:.0} ({bare_ns:.0}) ns")
+    });
+    let table = table.collect::<Vec<_>>().join(", ");
+    let measured = format!("{more:+.0} % ({:.0} ns against {:.0} ns)", all.run_ns, one.run_ns);
+    Ok(vec![Figure::judged(ALL, TARGET, measured, more <= 10.0), Figure::noted(TABLE, table)])
+}
+
+/// 1, 2, 4, ... and all.
+fn counts(cpus: u32) -> impl Iterator<Item = u32> {
+    let powers = (0..32).map(|power| 1 << power).take_while(move |&count| count < cpus);
+    powers.chain([cpus])
+}
+
+#[derive(Clone, Copy)]
+struct Cost {
+    /// Of one run of a BPF program.
+    run_ns: f64,
+    /// Of one page fault, with and without a recording.
+    recorded_ns: f64,
+    bare_ns: f64,
+}
+
+impl Cost {
+    fn least(self, other: Cost) -> Cost {
+        Cost {
+            run_ns: self.run_ns.min(other.run_ns),
+            recorded_ns: self.recorded_ns.min(other.recorded_ns),
+            bare_ns: self.bare_ns.min(other.bare_ns),
+        }
+    }
+}
+
+/// With faults on the first `count` of all CPUs.
+fn cost(bench: &Bench, count: u32, cpus: u32) -> Result<Cost> {
+    let bare_ns = faults(bench, count)?;
+    let file = bench.file("cpus.detour");
+    let all = format!("0-{}", cpus - 1);
+    let seconds = format!("{}s", bench.extent.load_seconds + 3);
+    let mut record = bench.detour();
+    record.args(["record", "--no-probe", "-c", &all, "-d", &seconds, "-o"]).arg(&file);
+    let recorder = Running::start(record)?;
+    // Attaching takes part of a second, and the load should be seen whole.
+    std::thread::sleep(Duration::from_secs(1));
+    let recorded_ns = faults(bench, count);
+    recorder.wait()?;
+    let report = exec::json(bench.detour().args(["report", "--json"]).arg(&file))?;
+    let (taken, runs) =
+        (number(&report, "/overhead/bpf_ns_total")?, number(&report, "/overhead/events")?);
+    ensure!(runs > 0.0, "no BPF program ran");
+    Ok(Cost { run_ns: taken / runs, recorded_ns: recorded_ns?, bare_ns })
+}
+
+/// What a page fault takes, turn of the loop included, with the load on so many CPUs.
+fn faults(bench: &Bench, count: u32) -> Result<f64> {
+    let seconds = bench.extent.load_seconds.to_string();
+    let load = |cpu: u32| {
+        let cpu = cpu.to_string();
+        let found =
+            exec::json(bench.loadgen().args(["faults", "--cpu", &cpu, "--seconds", &seconds]))?;
+        Ok(1e9 * number(&found, "/seconds")? / number(&found, "/faults")?)
+    };
+    let each: Vec<Result<f64>> = std::thread::scope(|scope| {
+        let loads: Vec<_> = (0..count).map(|cpu| scope.spawn(move || load(cpu))).collect();
+        let join = |load: std::thread::ScopedJoinHandle<_>| {
+            load.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a load's thread broke")))
+        };
+        loads.into_iter().map(join).collect()
+    });
+    let each = each.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(each.iter().sum::<f64>() / each.len().max(1) as f64)
+}
+
+/// What the recorder's own threads take while all CPUs are recorded and nothing happens.
+pub fn idle(bench: &Bench) -> Result<Vec<Figure>> {
+    const WITHOUT: &str = "recording all CPUs without a probe while nothing happens, share of them";
+    const WITH: &str = "the same with a probe on each, whose own time is not counted";
+    const TARGET: &str = "< 0.05 %";
+    if let Some(why) = unfit() {
+        return Ok([WITHOUT, WITH].map(|what| skipped(what, TARGET, &why)).into());
+    }
+    let mut figures = Vec::new();
+    for (what, options) in [(WITHOUT, &["--no-probe"][..]), (WITH, &[])] {
+        let mut best: Option<(f64, f64)> = None;
+        for _ in 0..bench.extent.repeats {
+            let found = idle_share(bench, options)?;
+            best = Some(best.filter(|best| best.0 <= found.0).unwrap_or(found));
+        }
+        let (share, wakeups) = best.context("nothing was measured")?;
+        let measured = format!("{share:.3} % ({wakeups:.0} wake-ups a second)");
+        figures.push(Figure::judged(what, TARGET, measured, share < 0.05));
+    }
+    Ok(figures)
+}
+
+/// Percent of all CPUs, and how often the threads were put on one in a second.
+fn idle_share(bench: &Bench, options: &[&str]) -> Result<(f64, f64)> {
+    let cpus = std::thread::available_parallelism()?.get() as f64;
+    let seconds = f64::from(bench.extent.load_seconds);
+    let mut record = bench.detour();
+    let duration = format!("{}s", bench.extent.load_seconds + 4);
+    record.args(["record", "-d", &duration, "-o"]).arg(bench.file("idle.detour")).args(options);
+    let recorder = Running::start(record)?;
+    // Loading, and the first names, are over by then.
+    std::thread::sleep(Duration::from_secs(2));
+    let before = recorder.own_time()?;
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let after = recorder.own_time()?;
+    recorder.wait()?;
+    let (ns, runs) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    Ok((100.0 * ns as f64 / (seconds * 1e9 * cpus), runs as f64 / seconds))
+}
+
+/// A recorder at work.
+pub struct Running {
+    child: Child,
+    what: String,
+}
+
+impl Running {
+    pub fn start(mut record: Command) -> Result<Running> {
+        let what = exec::describe(&record);
+        let child = record.stdout(Stdio::null()).spawn();
+        Ok(Running { child: child.with_context(|| format!("cannot start `{what}`"))?, what })
+    }
+
+    /// CPU time in ns and number of time slices of all threads but the probes.
+    fn own_time(&self) -> Result<(u64, u64)> {
+        let mut sum = (0, 0);
+        for (name, ns, slices) in self.threads()? {
+            if name != PROBE_THREAD {
+                sum = (sum.0 + ns, sum.1 + slices);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Name, CPU time in ns and number of time slices of each thread.
+    pub fn threads(&self) -> Result<Vec<(String, u64, u64)>> {
+        let directory = format!("/proc/{}/task", self.child.id());
+        let mut threads = Vec::new();
+        for task in fs::read_dir(&directory).with_context(|| format!("cannot read {directory}"))? {
+            let path = task?.path();
+            // One that has just ended has nothing to say.
+            let Ok(times) = fs::read_to_string(path.join("schedstat")) else { continue };
+            let Ok(name) = fs::read_to_string(path.join("comm")) else { continue };
+            let number = |index| -> Option<u64> {
+                times.split_whitespace().nth(index).and_then(|word| word.parse().ok())
+            };
+            let (Some(ns), Some(slices)) = (number(0), number(2)) else { continue };
+            threads.push((name.trim_end().to_owned(), ns, slices));
+        }
+        Ok(threads)
+    }
+
+    pub fn wait(mut self) -> Result<()> {
+        let what = &self.what;
+        let status = self.child.wait().with_context(|| format!("lost `{what}`"))?;
+        ensure!(status.success(), "`{what}` failed ({status})");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_cpus_double_up_to_all() {
+        assert_eq!(counts(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(counts(2).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(counts(12).collect::<Vec<_>>(), [1, 2, 4, 8, 12]);
+    }
+}
