@@ -6,6 +6,7 @@ use std::{env, fs, process::Command};
 use trace::{Manifest, Overwrite, Reader, Trailer, Writer};
 
 use super::*;
+use crate::order::{Entry, Stream};
 
 const CPUS: u32 = 128;
 /// A record of each CPU every quarter of a second, so that it has a block every second.
@@ -127,11 +128,11 @@ fn a_burst_on_every_cpu_takes_no_more_room_than_all_lanes_may_have() {
 }
 
 /// A local timer interrupt as it stands in the ring.
-fn tick(start: u64, cpu: u16) -> crate::drain::Entry {
+fn tick(start: u64, cpu: u16) -> Entry {
     const NET_NS: u64 = 1_500;
     const LOCAL_TIMER: u64 = 0xec;
     let place = u64::from(cpu) << 32 | u64::from(kind::VECTOR) << 48;
-    [start, NET_NS, NET_NS, 0, LOCAL_TIMER, place]
+    Stream::default().entry([start, NET_NS, NET_NS, 0, LOCAL_TIMER, place, 0])
 }
 
 fn peak_kib() -> u64 {
