@@ -14,7 +14,8 @@ use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 use crate::{
     stack::{close, push},
     state::{
-        Cpu, FAULT_BRACKET, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot, task_slot,
+        Cpu, FAULT_BRACKET, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot,
+        task_slot,
     },
     thread::reconcile,
 };
