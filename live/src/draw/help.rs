@@ -64,7 +64,9 @@ pub(super) fn draw(look: &Look, buffer: &mut Buffer, area: Rect) {
     if look.colour {
         let line = pen.line(after + 1);
         line.put("  ", Modifier::empty());
-        for class in Class::ALL.iter().filter(|class| **class != Class::Idle) {
+        for class in
+            Class::ALL.iter().filter(|class| !matches!(class, Class::Idle | Class::Throttled))
+        {
             line.styled(&format!("{} ", class.name()), look.class(*class));
         }
     }
