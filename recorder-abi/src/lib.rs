@@ -42,6 +42,11 @@ pub mod kind {
     pub const TASK: u8 = 8;
     /// Not an interruption: a [`super::Task`] just created; `parent` is who created it.
     pub const FORK: u8 = 9;
+    /// Not an interruption: a [`super::CgroupName`], sent before the first task in that cgroup.
+    pub const CGROUP: u8 = 10;
+    /// Not an interruption: [`super::Numbers`], sent before a task's description where the recorder runs
+    /// in a PID namespace of its own.
+    pub const NUMBERS: u8 = 11;
 }
 
 /// Bits of [`Record::flags`].
@@ -127,6 +132,54 @@ pub struct Task {
 }
 
 pub const CGROUP_UNKNOWN: u64 = u64::MAX;
+
+/// A piece of a cgroup's name. The pieces of a name follow each other, and after the name of a
+/// cgroup come those of its ancestors up to the root.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupName {
+    /// CLOCK_MONOTONIC, ns.
+    pub at: u64,
+    /// Inode of the cgroup v2 directory.
+    pub id: u64,
+    /// The same of the directory above; 0 for the root of the hierarchy.
+    pub parent: u64,
+    /// Filled up with zeros.
+    pub text: [u64; 2],
+    /// Index of the piece, from 0.
+    pub piece: u32,
+    pub cpu: u16,
+    pub kind_depth: u8,
+    /// 1 on the last piece of a name.
+    pub last: u8,
+    pub spare: u64,
+}
+
+/// Bytes of a name in a piece.
+pub const PIECE_BYTES: usize = 16;
+
+/// Slots of the table of cgroups whose names have been sent. A power of two, because the index is masked.
+pub const CGROUP_SLOTS: u32 = 1 << 12;
+
+/// A task's numbers in the PID namespace of the recorder.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// CLOCK_MONOTONIC, ns.
+    pub at: u64,
+    /// The kernel's own numbers.
+    pub tid: u32,
+    pub tgid: u32,
+    /// The numbers in the namespace; 0 for a task outside it.
+    pub tid_here: u32,
+    pub tgid_here: u32,
+    pub spare: [u64; 2],
+    pub spare2: u32,
+    pub cpu: u16,
+    pub kind_depth: u8,
+    pub flags: u8,
+    pub spare3: u64,
+}
 
 /// `PF_KTHREAD` of `task_struct.flags`.
 pub const PF_KTHREAD: u32 = 0x0020_0000;
@@ -285,6 +338,7 @@ pub mod hook {
     pub const RENAME: usize = 20;
     pub const FAULT_HANDLE: usize = 21;
     pub const IPI_ENTRY: usize = 22;
+    pub const CGROUP_ATTACH: usize = 23;
     pub const COUNT: usize = 24;
 }
 
@@ -295,6 +349,14 @@ const _: () = {
     assert!(core::mem::offset_of!(Record, cpu) == core::mem::offset_of!(Task, cpu));
     assert!(core::mem::offset_of!(Record, kind_depth) == core::mem::offset_of!(Task, kind_depth));
     assert!(core::mem::offset_of!(Record, flags) == core::mem::offset_of!(Task, flags));
+    assert!(size_of::<CgroupName>() == 8 * ENTRY_WORDS);
+    assert!(size_of::<Numbers>() == 8 * ENTRY_WORDS);
+    assert!(
+        core::mem::offset_of!(Record, kind_depth) == core::mem::offset_of!(CgroupName, kind_depth)
+    );
+    assert!(
+        core::mem::offset_of!(Record, kind_depth) == core::mem::offset_of!(Numbers, kind_depth)
+    );
     assert!(size_of::<Frame>() == 64);
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<TaskSlot>() == 64);

@@ -17,8 +17,10 @@ use aya_ebpf::{
 };
 use detour_abi::{
     CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, RING_BYTES, Record, SLOTS, Sender, Slot,
-    TASK_SLOTS, TIMED_RUNS, Task, TaskSlot, hook, kind, watch,
+    TASK_SLOTS, TIMED_RUNS, TaskSlot, hook, kind, watch,
 };
+
+use crate::who;
 
 /// One entry per possible CPU; the loader sets the sizes. User space maps it into its memory.
 #[map]
@@ -63,6 +65,35 @@ pub static WORK_FUNC: Global<u32> = Global::new(0);
 /// 64-bit words of a `struct cpumask`: as many as the machine has possible CPUs.
 #[unsafe(no_mangle)]
 pub static MASK_WORDS: Global<u32> = Global::new(1);
+/// From a task to the name of its cgroup.
+#[unsafe(no_mangle)]
+pub static TASK_CGROUPS: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static CSS_SET_CGROUP: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static CGROUP_NODE: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static NODE_ID: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static NODE_PARENT: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static NODE_NAME: Global<u32> = Global::new(0);
+/// From a task to its numbers in each PID namespace.
+#[unsafe(no_mangle)]
+pub static TASK_LEADER: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static TASK_THREAD_PID: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static PID_LEVEL: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static PID_NUMBERS: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static PID_NS_COMMON: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static NS_INUM: Global<u32> = Global::new(0);
+/// Inode of the recorder's PID namespace; 0 when it is the kernel's own.
+#[unsafe(no_mangle)]
+pub static PID_NAMESPACE: Global<u32> = Global::new(0);
 /// 1 where something tells when a page fault ends; elsewhere a fault is a point.
 #[unsafe(no_mangle)]
 pub static FAULT_BRACKET: Global<u32> = Global::new(0);
@@ -406,10 +437,10 @@ impl Cpu {
         }
     }
 
-    /// Sends a task's description. False when the ring was full.
+    /// Sends an entry that is not a record. False when the ring was full.
     #[inline(always)]
-    pub fn announce(&mut self, task: Task) -> bool {
-        let sent = self.send(Task { at: now(), cpu: self.number as u16, ..task });
+    pub fn announce<T: 'static>(&mut self, entry: T) -> bool {
+        let sent = self.send(entry);
         if !sent {
             self.lost().add(1);
         }
@@ -443,22 +474,10 @@ impl Cpu {
             // SAFETY: the buffer is as long as said. The wrapper returns bytes, whose unaligned copy
             // the compiler cannot lower.
             unsafe { bpf_get_current_comm(comm.as_mut_ptr().cast(), 16) };
-            // The cgroup stays unknown, so the task's next switch announces it in full.
+            // The cgroup stays unknown, so the task's next switch announces it again.
             slot.comm = comm;
             slot.cgroup = CGROUP_UNKNOWN;
-            self.announce(Task {
-                at: 0,
-                comm,
-                cgroup: CGROUP_UNKNOWN,
-                tid,
-                tgid: (ids >> 32) as u32,
-                task_flags: 0,
-                cpu: 0,
-                kind_depth: kind::TASK,
-                flags: 0,
-                parent: 0,
-                spare: 0,
-            });
+            who::announce_current(self, ids, comm);
         }
         tid
     }

@@ -18,6 +18,7 @@ use crate::{
         Cpu, EMPTY_SLOT, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_SE,
         TASK_STATE, TASK_TGID, WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
     },
+    who,
 };
 
 /// No interrupt that ended longer ago than this asked for the switch.
@@ -216,7 +217,7 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     if slot.comm[0] == comm[0] && slot.comm[1] == comm[1] && slot.cgroup == cgroup {
         return;
     }
-    if cpu.announce(Task { cgroup, ..describe(task, comm) }) {
+    if who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm) }) {
         slot.comm = comm;
         slot.cgroup = cgroup;
     }
@@ -297,12 +298,33 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
         // SAFETY: the buffer is as long as said; the kernel checks the source.
         unsafe { bpf_probe_read_kernel_str(comm.as_mut_ptr().cast(), 16, name) };
         let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let cgroup = who::cgroup(task as u64);
         if let Some(slot) = own_task_slot(tid) {
             slot.comm = comm;
-            // Its next switch announces it in full: a new program may be in a new cgroup.
-            slot.cgroup = CGROUP_UNKNOWN;
+            slot.cgroup = cgroup;
         }
-        cpu.announce(describe(task, comm));
+        who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm) });
+    })
+}
+
+/// `cgroup:cgroup_attach_task(struct cgroup *to, const char *path, struct task_struct *task, bool
+/// threadgroup)`, once the task has moved; its threads announce themselves when they leave the CPU. Also
+/// called for the hierarchies of cgroup v1, where nothing changes for us.
+#[btf_tracepoint(function = "cgroup_attach_task")]
+pub fn cgroup_attach(ctx: BtfTracePointContext) -> i32 {
+    on_watched_cpu(hook::CGROUP_ATTACH, |cpu| {
+        let task: *const u8 = ctx.arg(2);
+        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let cgroup = who::cgroup(task as u64);
+        let Some(slot) = own_task_slot(tid) else { return };
+        if slot.cgroup == cgroup {
+            return;
+        }
+        let comm = comm(task);
+        if who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm) }) {
+            slot.comm = comm;
+            slot.cgroup = cgroup;
+        }
     })
 }
 
@@ -318,12 +340,13 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
         if let Some(slot) = task_slot(tid) {
             *slot = TaskSlot { tid, ..EMPTY_SLOT };
         }
-        cpu.announce(Task {
-            // The parent is the current task, and its cgroup the child's until that is moved.
-            cgroup: unsafe { bpf_get_current_cgroup_id() },
+        let task = Task {
+            // Its own, which is not the parent's when it was cloned into another.
+            cgroup: who::cgroup(child as u64),
             parent: unsafe { field(parent, TASK_TGID.load()) },
             kind_depth: kind::FORK,
             ..describe(child, comm(child))
-        });
+        };
+        who::announce(cpu, child as u64, task);
     })
 }

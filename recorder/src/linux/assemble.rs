@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
-use detour_abi::{Task, flag, kind};
+use detour_abi::{Numbers, Task, flag, kind};
 use trace::{Block, Detour, Lane, LaneId, Record, RecordFlags};
 
 use crate::{
@@ -181,6 +181,8 @@ impl Assembler {
             match decode(entry) {
                 Decoded::Record(record) => self.record(&record),
                 Decoded::Task(task) => self.task(&task),
+                Decoded::CgroupName(piece) => self.names.learn_cgroup(&piece),
+                Decoded::Numbers(numbers) => self.numbers(&numbers),
             }
         }
         for &(probe, jump) in &batch.jumps {
@@ -208,6 +210,13 @@ impl Assembler {
         }
     }
 
+    fn numbers(&mut self, numbers: &Numbers) {
+        self.names.learn_numbers(numbers);
+        if let Subject::Program(targets) = &mut self.subject {
+            targets.learn_numbers(numbers);
+        }
+    }
+
     fn record(&mut self, record: &detour_abi::Record) {
         grow(&mut self.closures, usize::from(record.cpu));
         self.closures[usize::from(record.cpu)].add(record);
@@ -225,7 +234,8 @@ impl Assembler {
                 if ended.is_some_and(|ended| record.start >= ended) {
                     return;
                 }
-                let is_probe = record.kind() == kind::THREAD && record.id == probes[lane].tid;
+                let is_probe = record.kind() == kind::THREAD
+                    && self.names.tid_here(record.id) == Some(probes[lane].tid);
                 let named = self.named(record, is_probe);
                 self.probed[lane].merge.record(named, &mut self.lanes[lane]);
             }
@@ -275,8 +285,8 @@ impl Assembler {
         if self.lane_names.get(lane.0 as usize) == Some(&name) {
             return lane;
         }
-        let pid = self.names.tgid(tid).unwrap_or(tid);
-        let thread = Lane::Thread { pid, tid, name: name.clone() };
+        let (pid, shown) = self.names.shown(tid);
+        let thread = Lane::Thread { pid, tid: shown, name: name.clone() };
         if let Err(error) = self.output.add_lane(lane, &thread) {
             self.write_error.get_or_insert(error.to_string());
         }

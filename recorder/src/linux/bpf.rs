@@ -22,7 +22,7 @@ use crate::{
     btf::Btf,
     cpulist::CpuSet,
     hooks::{Attach, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
-    machine,
+    machine, pids,
     ring::Ring,
     self_test,
     shared::Shared,
@@ -204,6 +204,8 @@ impl Bpf {
         loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &brackets, true);
         let mask_words = cpus.div_ceil(u64::BITS);
         loader.override_global("MASK_WORDS", &mask_words, true);
+        let namespace = pids::own_namespace().unwrap_or(0);
+        loader.override_global("PID_NAMESPACE", &namespace, true);
         for (global, offset) in &offsets {
             loader.override_global(global, offset, true);
         }

@@ -10,6 +10,7 @@ use crate::{
     hooks::{Hook, hooks},
     machine,
     memory::Memory,
+    pids,
     record::best_counter,
     symbols::{Hidden, Symbols},
 };
@@ -45,7 +46,7 @@ fn check(what: &str, state: State, found: impl Into<String>, remedy: Option<&str
 
 /// Runs every check. Loads and attaches the programs for a moment where that is allowed.
 pub fn examine() -> Vec<Check> {
-    let mut checks = vec![kernel(), privileges(), pids(), btf()];
+    let mut checks = vec![kernel(), privileges(), pid_namespace(), btf()];
     checks.extend(hook_checks());
     checks.extend([
         clock(),
@@ -85,14 +86,14 @@ fn privileges() -> Check {
     )
 }
 
-fn pids() -> Check {
-    match machine::has_kernels_pids() {
-        true => check("PID namespace", State::Ok, "the kernel's own", None),
-        false => check(
+fn pid_namespace() -> Check {
+    match pids::own_namespace() {
+        None => check("PID namespace", State::Ok, "the kernel's own", None),
+        Some(_) => check(
             "PID namespace",
-            State::Missing,
-            "one of its own: the probe works, names do not",
-            Some("start the container with --pid=host"),
+            State::Reduced,
+            "one of its own: processes outside it are listed by the host's numbers",
+            Some("start the container with --pid=host to have one set of numbers"),
         ),
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use detour_abi::{ENTRY_WORDS, Record, Task, kind};
+use detour_abi::{CgroupName, ENTRY_WORDS, Numbers, Record, Task, kind};
 
 use crate::{
     clock::{Anchor, monotonic_ns},
@@ -20,6 +20,8 @@ use crate::{
 pub enum Decoded {
     Record(Record),
     Task(Task),
+    CgroupName(CgroupName),
+    Numbers(Numbers),
 }
 
 /// The layout is asserted where it is defined; BPF objects are little endian here.
@@ -39,6 +41,34 @@ pub fn decode(entry: &Entry) -> Decoded {
             flags,
             parent: g as u32,
             spare: (g >> 32) as u32,
+        });
+    }
+    if kind_depth & 15 == kind::CGROUP {
+        return Decoded::CgroupName(CgroupName {
+            at: a,
+            id: b,
+            parent: c,
+            text: [d, e],
+            piece: f as u32,
+            cpu,
+            kind_depth,
+            last: flags,
+            spare: g,
+        });
+    }
+    if kind_depth & 15 == kind::NUMBERS {
+        return Decoded::Numbers(Numbers {
+            at: a,
+            tid: b as u32,
+            tgid: (b >> 32) as u32,
+            tid_here: c as u32,
+            tgid_here: (c >> 32) as u32,
+            spare: [d, e],
+            spare2: f as u32,
+            cpu,
+            kind_depth,
+            flags,
+            spare3: g,
         });
     }
     Decoded::Record(Record {

@@ -244,6 +244,13 @@ const HOOKS: &[Hook] = &[
         "a task that changes its name keeps the old one until it next leaves a measured CPU",
     )),
     hook(
+        "cgroup_attach_task",
+        "cgroup_attach",
+        Attach::Btf("cgroup_attach_task"),
+        hook::CGROUP_ATTACH,
+        "a task that is moved to another cgroup is listed in the old one until it next leaves a measured CPU",
+    ),
+    hook(
         "timer_expire_entry",
         "timer_expire",
         Attach::Btf("timer_expire_entry"),
@@ -312,30 +319,39 @@ const HOOKS: &[Hook] = &[
     },
 ];
 
+/// An offset that programs run without.
+const fn optional(
+    global: &'static str,
+    structure: &'static str,
+    fields: &'static [&'static str],
+) -> Offset {
+    Offset { global, structure, fields, programs: &[] }
+}
+
 pub const OFFSETS: &[Offset] = &[
     Offset {
         global: "TASK_PID",
         structure: "task_struct",
         fields: &["pid"],
-        programs: &["sched_switch", "sched_waking", "process_fork", "task_rename"],
+        programs: &["sched_switch", "sched_waking", "process_fork", "task_rename", "cgroup_attach"],
     },
     Offset {
         global: "TASK_TGID",
         structure: "task_struct",
         fields: &["tgid"],
-        programs: &["sched_switch", "process_fork", "task_rename"],
+        programs: &["sched_switch", "process_fork", "task_rename", "cgroup_attach"],
     },
     Offset {
         global: "TASK_COMM",
         structure: "task_struct",
         fields: &["comm"],
-        programs: &["sched_switch", "process_fork", "task_rename"],
+        programs: &["sched_switch", "process_fork", "task_rename", "cgroup_attach"],
     },
     Offset {
         global: "TASK_FLAGS",
         structure: "task_struct",
         fields: &["flags"],
-        programs: &["sched_switch", "process_fork", "task_rename"],
+        programs: &["sched_switch", "process_fork", "task_rename", "cgroup_attach"],
     },
     // Renamed in 5.14.
     Offset {
@@ -344,6 +360,21 @@ pub const OFFSETS: &[Offset] = &[
         fields: &["__state", "state"],
         programs: &["sched_switch"],
     },
+    // From a task to the name of its cgroup.
+    optional("TASK_CGROUPS", "task_struct", &["cgroups"]),
+    optional("CSS_SET_CGROUP", "css_set", &["dfl_cgrp"]),
+    optional("CGROUP_NODE", "cgroup", &["kn"]),
+    optional("NODE_ID", "kernfs_node", &["id"]),
+    // Renamed in 6.15.
+    optional("NODE_PARENT", "kernfs_node", &["__parent", "parent"]),
+    optional("NODE_NAME", "kernfs_node", &["name"]),
+    // From a task to its numbers in PID namespaces.
+    optional("TASK_LEADER", "task_struct", &["group_leader"]),
+    optional("TASK_THREAD_PID", "task_struct", &["thread_pid"]),
+    optional("PID_LEVEL", "pid", &["level"]),
+    optional("PID_NUMBERS", "pid", &["numbers"]),
+    optional("PID_NS_COMMON", "pid_namespace", &["ns"]),
+    optional("NS_INUM", "ns_common", &["inum"]),
     // How long a thread has run since it came. Without, a switch that went by unseen has no date.
     Offset { global: "TASK_SE", structure: "task_struct", fields: &["se"], programs: &[] },
     Offset {

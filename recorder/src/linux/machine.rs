@@ -9,7 +9,10 @@ use rustix::{
 };
 use trace::{Isolation, Topology};
 
-use crate::cpulist::{self, CpuSet};
+use crate::{
+    cpulist::{self, CpuSet},
+    memory_limit,
+};
 
 /// A file's text without the final newline; empty where there is none.
 pub fn text(path: impl AsRef<Path>) -> String {
@@ -87,16 +90,8 @@ pub fn is_alive(tid: u32) -> bool {
     task.is_some_and(|task| rustix::process::test_kill_process(task) != Err(Errno::SRCH))
 }
 
-/// Whether the numbers of processes are the kernel's own here. A container has its own, and the kernel
-/// side would name the wrong ones.
-pub fn has_kernels_pids() -> bool {
-    // The number of the first namespace is fixed. Where nobody says, it is the usual case.
-    let here = fs::read_link("/proc/self/ns/pid");
-    here.map_or(true, |here| here.as_os_str() == "pid:[4026531836]")
-}
-
 /// Whether a process has a thread that can run: one that has ended is there until its parent asks, and
-/// a leader that has ended leaves its threads behind.
+/// a leader that has ended leaves its threads behind. By the number that /proc has for it.
 pub fn runs(pid: u32) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return is_alive(pid) };
     let ended = |stat: &str| {
@@ -227,7 +222,7 @@ pub fn available_memory() -> u64 {
         .find_map(|line| line.strip_prefix("MemAvailable:"))
         .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
         .map_or(1 << 30, |kib| kib * 1024)
-        .min(cgroup_headroom())
+        .min(memory_limit::headroom())
         .min(address_space())
 }
 
@@ -238,26 +233,6 @@ fn address_space() -> u64 {
     let pages = pages.split_whitespace().next().and_then(|pages| pages.parse::<u64>().ok());
     let used = pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64);
     limit.map_or(u64::MAX, |limit| limit.saturating_sub(used))
-}
-
-/// What the cgroup of this process may still use; a batch job often gets less than the node has.
-fn cgroup_headroom() -> u64 {
-    let own = text("/proc/self/cgroup");
-    let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    let Some(root) = crate::cgroups::Cgroups::of_this_machine().root().map(Path::to_path_buf)
-    else {
-        return u64::MAX;
-    };
-    let own = root.join(path.trim_start_matches('/'));
-    own.ancestors()
-        .take_while(|directory| directory.starts_with(&root))
-        .filter_map(|directory| {
-            let limit = text(directory.join("memory.max")).parse::<u64>().ok()?;
-            let used = text(directory.join("memory.current")).parse::<u64>().ok()?;
-            Some(limit.saturating_sub(used))
-        })
-        .min()
-        .unwrap_or(u64::MAX)
 }
 
 /// The batch system's name for the job this runs in.

@@ -3,17 +3,17 @@
 
 use std::collections::HashMap;
 
-use detour_abi::{CGROUP_UNKNOWN, ORIGIN_INTERRUPT, PF_KTHREAD, Record, Task, flag, kind};
+use detour_abi::{
+    CGROUP_UNKNOWN, CgroupName, Numbers, ORIGIN_INTERRUPT, PF_KTHREAD, Record, Task, flag, kind,
+};
 use trace::{Class, Source, SourceId};
 
 use crate::{
     cgroups::{self, Cgroups},
     hash,
     irqs::{Irq, Irqs},
-    machine,
-    rules::{
-        fault_kind, from_proc, is_kernel_thread, is_tick, kernel_thread_name, softirq, vector,
-    },
+    machine, pids,
+    rules::{self, fault_kind, is_kernel_thread, is_tick, kernel_thread_name, softirq, vector},
     symbols::Symbols,
 };
 
@@ -57,13 +57,25 @@ struct Known {
     listed: bool,
 }
 
+/// A task's numbers in the recorder's PID namespace.
+#[derive(Clone, Copy)]
+struct Here {
+    tid: u32,
+    tgid: u32,
+}
+
 pub struct Names {
     symbols: Symbols,
     /// Show the addresses of functions without a name.
     addresses: bool,
     cgroups: Cgroups,
     irqs: Irqs,
+    /// The recorder's own number in its PID namespace.
     own_tgid: u32,
+    /// What the kernel's numbers are in that namespace; None where they are the same.
+    numbers: Option<hash::HashMap<u32, Here>>,
+    /// Whether tasks can be looked up in /proc by the kernel's numbers.
+    proc_has_kernels_numbers: bool,
     tasks: hash::HashMap<u32, Known>,
     /// So many tasks, and the dead are forgotten.
     too_many_tasks: usize,
@@ -80,15 +92,21 @@ pub struct Names {
 impl Names {
     /// With `addresses`, functions without a name are shown by their addresses.
     pub fn of_this_machine(addresses: bool) -> Names {
-        let symbols = Symbols::of_this_kernel().unwrap_or_default();
-        Names { addresses, ..Names::new(symbols, Cgroups::of_this_machine()) }
+        Names {
+            addresses,
+            numbers: pids::own_namespace().map(|_| hash::HashMap::default()),
+            proc_has_kernels_numbers: pids::proc_has_kernels_numbers(),
+            ..Names::new(Symbols::of_this_kernel().unwrap_or_default())
+        }
     }
 
-    fn new(symbols: Symbols, cgroups: Cgroups) -> Names {
+    fn new(symbols: Symbols) -> Names {
         Names {
             symbols,
             addresses: false,
-            cgroups,
+            cgroups: Cgroups::default(),
+            numbers: None,
+            proc_has_kernels_numbers: true,
             irqs: Irqs::default(),
             own_tgid: std::process::id(),
             tasks: hash::HashMap::default(),
@@ -124,9 +142,43 @@ impl Names {
         self.tasks.get(&tid).map(|known| known.tgid)
     }
 
-    pub fn cgroup_path(&mut self, tid: u32) -> Option<String> {
-        let cgroup = self.tasks.get(&tid)?.cgroup;
-        self.cgroups.path(cgroup).map(str::to_owned)
+    /// A task's number in the recorder's PID namespace; None for one outside it.
+    pub fn tid_here(&self, tid: u32) -> Option<u32> {
+        match &self.numbers {
+            None => Some(tid),
+            Some(numbers) => numbers.get(&tid).map(|here| here.tid).filter(|here| *here != 0),
+        }
+    }
+
+    /// The number of its process there.
+    pub fn tgid_here(&self, tid: u32) -> Option<u32> {
+        match &self.numbers {
+            None => self.tgid(tid),
+            Some(numbers) => numbers.get(&tid).map(|here| here.tgid).filter(|here| *here != 0),
+        }
+    }
+
+    /// The numbers of process and thread that a user is shown: the kernel's for those outside the PID
+    /// namespace.
+    pub fn shown(&self, tid: u32) -> (u32, u32) {
+        let pid = self.tgid_here(tid).or_else(|| self.tgid(tid)).filter(|pid| *pid != 0);
+        let tid = self.tid_here(tid).unwrap_or(tid);
+        (pid.unwrap_or(tid), tid)
+    }
+
+    /// Whether a task is in a cgroup or below it; None when that is not known.
+    pub fn is_in_cgroup(&self, tid: u32, wanted: u64) -> Option<bool> {
+        self.cgroups.is_below(self.tasks.get(&tid)?.cgroup, wanted)
+    }
+
+    pub fn learn_cgroup(&mut self, piece: &CgroupName) {
+        self.cgroups.learn(piece);
+    }
+
+    pub fn learn_numbers(&mut self, numbers: &Numbers) {
+        if let Some(known) = &mut self.numbers {
+            known.insert(numbers.tid, Here { tid: numbers.tid_here, tgid: numbers.tgid_here });
+        }
     }
 
     pub fn task_name(&self, tid: u32) -> String {
@@ -142,29 +194,31 @@ impl Names {
         let length = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
         let comm = String::from_utf8_lossy(&bytes[..length]).into_owned();
         let before = self.tasks.get(&task.tid).copied();
-        let partial = task.cgroup == CGROUP_UNKNOWN;
-        let (unit, kernel) = match before {
-            // A waker is announced without cgroup and flags; what is known of it stays.
-            Some(known) if partial => {
-                let who = &self.who[known.who as usize];
-                (who.unit.clone(), who.kernel)
+        let (unit, cgroup) = match (self.cgroups.path(task.cgroup), before) {
+            (Some(path), _) => (cgroups::unit(&path), task.cgroup),
+            // Kernels that do not say where a task is: what is known of it stays.
+            (None, Some(known)) if task.cgroup == CGROUP_UNKNOWN => {
+                (self.who[known.who as usize].unit.clone(), known.cgroup)
             }
-            None if partial => match from_proc(task.tid) {
-                Some((_, _, cgroup)) => {
-                    (cgroup.as_deref().and_then(cgroups::unit), is_kernel_thread(task.tid))
-                }
-                None => (None, false),
-            },
-            _ => (
-                self.cgroups.path(task.cgroup).and_then(cgroups::unit),
-                task.task_flags & PF_KTHREAD != 0,
-            ),
+            (None, _) => {
+                let path = self.from_proc(task.tid).and_then(|(_, _, path)| path);
+                (path.as_deref().and_then(cgroups::unit), task.cgroup)
+            }
         };
-        let cgroup = match before {
-            Some(known) if partial => known.cgroup,
-            _ => task.cgroup,
-        };
+        let kernel = task.task_flags & PF_KTHREAD != 0;
         self.know(task.tid, task.tgid, comm, unit, kernel, cgroup);
+    }
+
+    /// What /proc says of a living task; None where it shows other numbers, and this one's is not known.
+    fn from_proc(&self, tid: u32) -> Option<(String, u32, Option<String>)> {
+        rules::from_proc(self.in_proc(tid)?)
+    }
+
+    fn in_proc(&self, tid: u32) -> Option<u32> {
+        match self.proc_has_kernels_numbers {
+            true => Some(tid),
+            false => pids::in_proc(self.tid_here(tid)?),
+        }
     }
 
     fn know(
@@ -176,7 +230,10 @@ impl Names {
         kernel: bool,
         cgroup: u64,
     ) -> u32 {
-        let own = tgid == self.own_tgid;
+        let own = match &self.numbers {
+            None => tgid == self.own_tgid,
+            Some(_) => self.tgid_here(tid) == Some(self.own_tgid),
+        };
         let name = if kernel { kernel_thread_name(&comm) } else { comm };
         let mut who = Who { name, unit: if kernel { None } else { unit }, kernel, own };
         if self.who.len() >= MAX_NAMES && !self.who_index.contains_key(&who) {
@@ -192,7 +249,17 @@ impl Names {
             }
         };
         if self.tasks.len() >= self.too_many_tasks {
-            self.tasks.retain(|&tid, _| machine::is_alive(tid));
+            let numbers = &self.numbers;
+            // Of those outside the PID namespace nobody knows; their numbers are used again.
+            self.tasks.retain(|tid, _| match numbers {
+                None => machine::is_alive(*tid),
+                Some(numbers) => {
+                    numbers.get(tid).is_none_or(|here| here.tid == 0 || machine::is_alive(here.tid))
+                }
+            });
+            if let Some(numbers) = &mut self.numbers {
+                numbers.retain(|tid, _| self.tasks.contains_key(tid));
+            }
             self.too_many_tasks = MANY_TASKS.max(2 * self.tasks.len());
         }
         let listed = self.tasks.get(&tid).is_some_and(|k| k.who == index && k.listed);
@@ -205,12 +272,18 @@ impl Names {
         if let Some(known) = self.tasks.get(&tid) {
             return known.who;
         }
-        match from_proc(tid) {
+        match self.from_proc(tid) {
             Some((comm, tgid, cgroup)) => {
                 let unit = cgroup.as_deref().and_then(cgroups::unit);
-                self.know(tid, tgid, comm, unit, is_kernel_thread(tid), CGROUP_UNKNOWN)
+                let kernel = self.in_proc(tid).is_some_and(is_kernel_thread);
+                // What /proc shows here may be other numbers.
+                let tgid = if self.proc_has_kernels_numbers { tgid } else { 0 };
+                self.know(tid, tgid, comm, unit, kernel, CGROUP_UNKNOWN)
             }
-            None => self.know(tid, 0, "(exited)".to_owned(), None, false, CGROUP_UNKNOWN),
+            None => {
+                let name = if self.numbers.is_some() { "(unknown)" } else { "(exited)" };
+                self.know(tid, 0, name.to_owned(), None, false, CGROUP_UNKNOWN)
+            }
         }
     }
 
@@ -264,7 +337,7 @@ impl Names {
             && !known.listed
         {
             known.listed = true;
-            let pid = if known.tgid == 0 { tid } else { known.tgid };
+            let (pid, _) = self.shown(tid);
             let source = &mut self.sources[id.0 as usize];
             if source.pids.len() < MAX_PIDS && !source.pids.contains(&pid) {
                 source.pids.push(pid);
@@ -394,7 +467,7 @@ mod tests {
 
     fn names() -> Names {
         let symbols = "1000 t tick_nohz_handler\n2000 t hrtimer_wakeup\n3000 t vmstat_update\n";
-        Names::new(Symbols::parse(symbols.as_bytes()).expect("text"), Cgroups::of_this_machine())
+        Names::new(Symbols::parse(symbols.as_bytes()).expect("text"))
     }
 
     fn task(tid: u32, comm: &str, task_flags: u32) -> Task {

@@ -30,7 +30,7 @@ use crate::{
     names::Names,
     options::{Options, ProgramOption},
     output::{self, Output},
-    privileges,
+    pids, privileges,
     probes::{self, Probe},
     record_error::RecordError,
     start, subject,
@@ -252,6 +252,8 @@ impl Session {
             // Whoever has ended it already wants no command to begin.
             Some(ProgramOption::Command(_)) if watch.stop.load(Ordering::Relaxed) => None,
             Some(ProgramOption::Command(command)) => {
+                // Its children are recognised by its number, which only the kernel side knows for certain.
+                pids::announce_self();
                 match subject::start(command, options.stdout_is_taken) {
                     Ok(child) => Some(child),
                     Err(error) => {
@@ -495,12 +497,17 @@ fn load(
         ring_bytes: memory.ring_bytes,
         other_ring_bytes: memory.other_ring_bytes,
     };
-    let loaded = match machine::has_kernels_pids() {
-        true => Bpf::load(&wanted).map_err(RecordError::from),
-        false => Err(RecordError::PidNamespace),
-    };
-    match loaded {
-        Ok(bpf) => Ok(Some(bpf)),
+    match Bpf::load(&wanted).map_err(RecordError::from) {
+        Ok(bpf) => {
+            if pids::own_namespace().is_some() {
+                remarks.push(
+                    "recorded in a PID namespace of its own: processes outside it are listed by the \
+                     host's numbers"
+                        .to_owned(),
+                );
+            }
+            Ok(Some(bpf))
+        }
         Err(error) if options.no_probe || options.program.is_some() => Err(error),
         Err(error) => {
             remarks.push(format!("recorded with the probe alone, sources have no names: {error}"));

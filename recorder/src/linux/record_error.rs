@@ -32,11 +32,6 @@ pub enum RecordError {
         "without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf"
     )]
     NothingToRecord,
-    #[error(
-        "this is a PID namespace of its own, as containers have: the kernel knows the threads in it by \
-         other numbers. Start the container with --pid=host"
-    )]
-    PidNamespace,
     #[error("process {0} does not exist")]
     NoProcess(u32),
     #[error("{0} is not a cgroup: give a directory below the cgroup v2 mount point")]

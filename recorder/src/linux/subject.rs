@@ -5,7 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     io::{self, ErrorKind, Read},
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     process::Child,
     sync::atomic::{AtomicBool, Ordering},
@@ -17,34 +17,21 @@ use rustix::{
     process::{Pid, Signal},
 };
 
-use crate::{
-    cgroups::Cgroups, machine, options::ProgramOption, record_error::RecordError, rules,
-    targets::Target,
-};
+use crate::{cgroups, options::ProgramOption, pids, record_error::RecordError, targets::Target};
 
 /// The threads that were asked for; an error when there are none such.
 pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
     match program {
         ProgramOption::Pids(pids) => {
             // A thread's id stands for its process.
-            let process = |&pid: &u32| match rules::from_proc(pid) {
-                Some((_, tgid, _)) => Ok(tgid),
-                None => Err(RecordError::NoProcess(pid)),
-            };
+            let process = |&pid: &u32| pids::process_of(pid).ok_or(RecordError::NoProcess(pid));
             Ok(Target::Pids(pids.iter().map(process).collect::<Result<_, _>>()?))
         }
         ProgramOption::Cgroup(path) => {
             let no_cgroup = || RecordError::NoCgroup(path.display().to_string());
-            let cgroups = Cgroups::of_this_machine();
-            let root = cgroups.root().ok_or_else(no_cgroup)?;
-            // As the kernel prints it, or as it is mounted.
-            let below = path.strip_prefix(root).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
-            // The kernel knows it by its plain name.
-            let real = fs::canonicalize(root.join(below)).ok().filter(|real| real.is_dir());
-            let root = fs::canonicalize(root).map_err(|_| no_cgroup())?;
-            let real = real.ok_or_else(no_cgroup)?;
-            let below = real.strip_prefix(root).map_err(|_| no_cgroup())?;
-            Ok(Target::Cgroup(format!("/{}", below.display())))
+            let directory = cgroup_directory(path).ok_or_else(no_cgroup)?;
+            let id = fs::metadata(&directory).map_err(|_| no_cgroup())?.ino();
+            Ok(Target::Cgroup { directory, id })
         }
         ProgramOption::Command(command) => {
             let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
@@ -53,6 +40,18 @@ pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
             Ok(Target::Children)
         }
     }
+}
+
+/// A directory of cgroup v2, given as the kernel prints it, or as it is mounted.
+fn cgroup_directory(path: &Path) -> Option<PathBuf> {
+    const CGROUP2_MAGIC: i64 = 0x6367_7270;
+    let is_cgroup = |directory: &PathBuf| {
+        directory.is_dir()
+            && rustix::fs::statfs(directory).is_ok_and(|about| about.f_type as i64 == CGROUP2_MAGIC)
+    };
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let at_root = cgroups::mounted_at().map(|root| root.join(below));
+    [Some(path.to_path_buf()), at_root].into_iter().flatten().find(is_cgroup)
 }
 
 /// Where programs are looked for when nobody says.
@@ -135,12 +134,6 @@ pub fn wait(
     mut child: Option<&mut Child>,
 ) -> Option<i32> {
     let start = Instant::now();
-    let cgroup = match target {
-        Some(Target::Cgroup(path)) => {
-            Cgroups::of_this_machine().root().map(|root| root.join(path.trim_start_matches('/')))
-        }
-        _ => None,
-    };
     loop {
         let passed = start.elapsed();
         let something_left = look(passed);
@@ -150,8 +143,8 @@ pub fn wait(
             return Some(exit_code(status));
         }
         let there = match target {
-            Some(Target::Pids(pids)) => pids.iter().any(|&pid| machine::runs(pid)),
-            Some(Target::Cgroup(_)) => cgroup.as_ref().is_none_or(|cgroup| cgroup.is_dir()),
+            Some(Target::Pids(pids)) => pids.iter().any(|&pid| pids::runs(pid)),
+            Some(Target::Cgroup { directory, .. }) => directory.is_dir(),
             Some(Target::Children) | None => true,
         };
         if !there {

@@ -1,38 +1,56 @@
 //! Which threads belong to the program that is recorded: by process, by cgroup, or as the
 //! descendants of a command.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, path::PathBuf};
 
-use detour_abi::{Task, kind};
+use detour_abi::{Numbers, Task, kind};
 
-use crate::{hash::HashMap, names::Names};
+use crate::{hash::HashMap, names::Names, pids};
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All threads of these processes.
+    /// All threads of these processes, by their numbers in the recorder's PID namespace.
     Pids(Vec<u32>),
-    /// Everything in this cgroup and below; the path below the mount point of cgroup v2.
-    Cgroup(String),
+    /// Everything in this cgroup of v2 and below: its directory, and that one's inode, by which the
+    /// kernel knows it.
+    Cgroup { directory: PathBuf, id: u64 },
     /// Children of this process, that is of the recorder, and their children.
     Children,
 }
 
 pub struct Targets {
     target: Target,
-    own_tgid: u32,
+    /// The recorder's own process in its PID namespace, and by the kernel's number.
+    own_tgid_here: u32,
+    own_tgid: Option<u32>,
+    /// The kernel's numbers; for [`Target::Pids`] those of the PID namespace.
     processes: HashSet<u32>,
     /// What was decided for a tid; dropped when the kernel side says something new about it.
     decided: HashMap<u32, bool>,
 }
 
 impl Targets {
+    /// `own_tgid` is the recorder's own process in its PID namespace.
     pub fn new(target: Target, own_tgid: u32) -> Targets {
         let processes = match &target {
             Target::Pids(pids) => pids.iter().copied().collect(),
-            Target::Cgroup(_) | Target::Children => HashSet::new(),
+            Target::Cgroup { .. } | Target::Children => HashSet::new(),
         };
-        Targets { target, own_tgid, processes, decided: HashMap::default() }
+        Targets {
+            target,
+            own_tgid_here: own_tgid,
+            own_tgid: pids::own_namespace().is_none().then_some(own_tgid),
+            processes,
+            decided: HashMap::default(),
+        }
+    }
+
+    /// Takes what a task is called in the recorder's PID namespace.
+    pub fn learn_numbers(&mut self, numbers: &Numbers) {
+        if numbers.tgid_here == self.own_tgid_here {
+            self.own_tgid = Some(numbers.tgid);
+        }
     }
 
     /// Takes what the kernel side says about a task, in order.
@@ -41,7 +59,7 @@ impl Targets {
         let new_process = task.kind_depth & 15 == kind::FORK && task.tgid != task.parent;
         if new_process {
             let parent_is_ours = self.processes.contains(&task.parent);
-            let is_command = self.target == Target::Children && task.parent == self.own_tgid;
+            let is_command = self.target == Target::Children && Some(task.parent) == self.own_tgid;
             let followed = self.target == Target::Children && (parent_is_ours || is_command);
             if followed {
                 self.processes.insert(task.tgid);
@@ -60,34 +78,17 @@ impl Targets {
             return decided;
         }
         let is_one = match &self.target {
-            Target::Pids(_) | Target::Children => {
-                names.tgid(tid).is_some_and(|tgid| self.processes.contains(&tgid))
+            Target::Pids(_) => {
+                names.tgid_here(tid).is_some_and(|tgid| self.processes.contains(&tgid))
             }
-            Target::Cgroup(wanted) => match names.cgroup_path(tid) {
-                Some(path) => is_below(&path, wanted),
+            Target::Children => names.tgid(tid).is_some_and(|tgid| self.processes.contains(&tgid)),
+            Target::Cgroup { id, .. } => match names.is_in_cgroup(tid, *id) {
+                Some(is_below) => is_below,
                 // Not known yet: the next slice asks again.
                 None => return false,
             },
         };
         self.decided.insert(tid, is_one);
         is_one
-    }
-}
-
-fn is_below(path: &str, wanted: &str) -> bool {
-    let wanted = wanted.trim_end_matches('/');
-    path == wanted || path.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cgroup_holds_what_is_below_it_and_not_its_neighbours() {
-        assert!(is_below("/a/b", "/a"));
-        assert!(is_below("/a", "/a/"));
-        assert!(is_below("/a/b", "/"));
-        assert!(!is_below("/ab", "/a"));
     }
 }

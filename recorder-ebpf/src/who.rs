@@ -1,0 +1,203 @@
+//! Who a task is: its description, before it the name of its cgroup the first time that one is seen, and
+//! where the recorder runs in a PID namespace of its own, the task's numbers in there.
+//!
+//! All of it is read from the kernel's own structures: a cgroup that lives for a millisecond cannot be
+//! looked up afterwards, and what is outside a container cannot be looked up inside.
+
+use aya_ebpf::{
+    helpers::generated::{
+        bpf_get_current_cgroup_id, bpf_get_current_task, bpf_probe_read_kernel,
+        bpf_probe_read_kernel_str,
+    },
+    macros::map,
+    maps::Array,
+};
+use detour_abi::{CGROUP_SLOTS, CGROUP_UNKNOWN, CgroupName, Numbers, PIECE_BYTES, Task, kind};
+
+use crate::state::{
+    CGROUP_NODE, CSS_SET_CGROUP, Cpu, NODE_ID, NODE_NAME, NODE_PARENT, NS_INUM, PID_LEVEL,
+    PID_NAMESPACE, PID_NS_COMMON, PID_NUMBERS, TASK_CGROUPS, TASK_FLAGS, TASK_LEADER,
+    TASK_THREAD_PID, now,
+};
+
+/// Cgroups whose names have been sent, direct-mapped by id. One that was pushed out is sent again.
+#[map]
+static CGROUPS: Array<u64> = Array::with_max_entries(CGROUP_SLOTS, 0);
+
+/// Pieces of one path. The longest usual ones, of containers in pods, have twenty.
+const MAX_PIECES: u32 = 128;
+
+/// Levels of PID namespaces, as in the kernel.
+const MAX_LEVELS: u32 = 32;
+/// Size of `struct upid`: a number and a pointer.
+const UPID_BYTES: u64 = 16;
+
+/// Sends a task's description and what has to be known before it. False when something did not fit into
+/// the ring.
+#[inline(always)]
+pub fn announce(cpu: &mut Cpu, task: u64, mut description: Task) -> bool {
+    description.at = now();
+    description.cpu = cpu.number as u16;
+    if PID_NAMESPACE.load() != 0 {
+        let numbers = Numbers {
+            at: now(),
+            tid: description.tid,
+            tgid: description.tgid,
+            tid_here: number_here(task),
+            tgid_here: number_here(peek(task, TASK_LEADER.load())),
+            spare: [0; 2],
+            spare2: 0,
+            cpu: description.cpu,
+            kind_depth: kind::NUMBERS,
+            flags: 0,
+            spare3: 0,
+        };
+        if !cpu.announce(numbers) {
+            return false;
+        }
+    }
+    if !is_named(description.cgroup) && !name_cgroup(cpu, task) {
+        return false;
+    }
+    cpu.announce(description)
+}
+
+/// The same for the task that is running; `ids` and `comm` are what the kernel says of it.
+#[inline(always)]
+pub fn announce_current(cpu: &mut Cpu, ids: u64, comm: [u64; 2]) {
+    // SAFETY: both take nothing and return numbers.
+    let (task, cgroup) = unsafe { (bpf_get_current_task(), bpf_get_current_cgroup_id()) };
+    let description = Task {
+        at: 0,
+        comm,
+        cgroup,
+        tid: ids as u32,
+        tgid: (ids >> 32) as u32,
+        task_flags: peek(task, TASK_FLAGS.load()) as u32,
+        parent: 0,
+        spare: 0,
+        cpu: 0,
+        kind_depth: kind::TASK,
+        flags: 0,
+    };
+    announce(cpu, task, description);
+}
+
+/// Id of a task's cgroup in the hierarchy of cgroup v2.
+#[inline(always)]
+pub fn cgroup(task: u64) -> u64 {
+    match node(task) {
+        0 => CGROUP_UNKNOWN,
+        node => peek(node, NODE_ID.load()),
+    }
+}
+
+/// The directory of a task's cgroup, a `struct kernfs_node`; 0 where it cannot be found.
+#[inline(always)]
+fn node(task: u64) -> u64 {
+    // A kernel that lacks one of the fields lacks them all.
+    if NODE_ID.load() == 0 {
+        return 0;
+    }
+    let set = peek(task, TASK_CGROUPS.load());
+    let cgroup = peek(set, CSS_SET_CGROUP.load());
+    peek(cgroup, CGROUP_NODE.load())
+}
+
+/// Whether the name of a cgroup has been sent, or cannot be.
+#[inline(always)]
+fn is_named(id: u64) -> bool {
+    if id == CGROUP_UNKNOWN || NODE_ID.load() == 0 {
+        return true;
+    }
+    CGROUPS.get(id as u32 & (CGROUP_SLOTS - 1)).is_some_and(|named| *named == id)
+}
+
+/// Sends the names of a task's cgroup and of all above it. False when they did not fit into the ring:
+/// then they are sent again, all of them, with the next task.
+#[inline(never)]
+fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
+    let mut node = node(task);
+    let own = peek(node, NODE_ID.load());
+    let mut piece = 0;
+    let mut sent = 0;
+    while node != 0 && sent < MAX_PIECES {
+        let parent = peek(node, NODE_PARENT.load());
+        let name = peek(node, NODE_NAME.load());
+        let mut text = [0u64; 3];
+        let from = name + u64::from(piece) * PIECE_BYTES as u64;
+        // SAFETY: the buffer is longer than said; the kernel checks the source, and puts a zero behind
+        // what it copies.
+        let copied = unsafe {
+            bpf_probe_read_kernel_str(
+                text.as_mut_ptr().cast(),
+                PIECE_BYTES as u32 + 1,
+                from as *const _,
+            )
+        };
+        let last = copied <= PIECE_BYTES as i64;
+        let entry = CgroupName {
+            at: now(),
+            id: peek(node, NODE_ID.load()),
+            parent: if parent != 0 { peek(parent, NODE_ID.load()) } else { 0 },
+            text: [text[0], text[1]],
+            piece,
+            cpu: cpu.number as u16,
+            kind_depth: kind::CGROUP,
+            last: u8::from(last),
+            spare: 0,
+        };
+        if !cpu.announce(entry) {
+            return false;
+        }
+        if last {
+            node = parent;
+            piece = 0;
+        } else {
+            piece += 1;
+        }
+        sent += 1;
+    }
+    if let Some(slot) = CGROUPS.get_ptr_mut(own as u32 & (CGROUP_SLOTS - 1)) {
+        // SAFETY: the element outlives the program. Of two CPUs that write it at once one wins; the
+        // other's cgroup is sent again.
+        unsafe { core::ptr::write_volatile(slot, own) };
+    }
+    true
+}
+
+/// A task's number in the recorder's PID namespace; 0 for one outside it.
+#[inline(never)]
+fn number_here(task: u64) -> u32 {
+    let pid = peek(task, TASK_THREAD_PID.load());
+    if pid == 0 {
+        return 0;
+    }
+    let levels = peek(pid, PID_LEVEL.load()) as u32;
+    let mut level = 0;
+    while level < MAX_LEVELS && level <= levels {
+        let number = pid + u64::from(PID_NUMBERS.load()) + u64::from(level) * UPID_BYTES;
+        let namespace = peek(number, 8);
+        if peek(namespace, PID_NS_COMMON.load() + NS_INUM.load()) as u32 == PID_NAMESPACE.load() {
+            return peek(number, 0) as u32;
+        }
+        level += 1;
+    }
+    0
+}
+
+/// A field of a kernel object at any address, as a 64-bit word; 0 where there is nothing.
+#[inline(always)]
+fn peek(base: u64, offset: u32) -> u64 {
+    let mut word = 0u64;
+    // SAFETY: the buffer is as long as said; the kernel checks the source and fills in zeros for what
+    // it cannot read.
+    unsafe {
+        bpf_probe_read_kernel(
+            (&raw mut word).cast(),
+            size_of::<u64>() as u32,
+            base.wrapping_add(u64::from(offset)) as *const _,
+        );
+    }
+    word
+}

@@ -1,0 +1,98 @@
+//! Numbers of processes. The kernel side uses the kernel's own. This process, its user and the system calls
+//! use those of its PID namespace, and /proc those of the namespace that it was mounted for. Outside
+//! containers all three are the same.
+
+use std::{
+    fs,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+use crate::machine;
+
+/// Inode of the first PID namespace, fixed in the kernel.
+const FIRST_NAMESPACE: u32 = 0xefff_fffc;
+
+/// Inode of the PID namespace of this process; None when it is the kernel's own, whose numbers BPF programs
+/// see.
+pub fn own_namespace() -> Option<u32> {
+    namespace("self").filter(|inode| *inode != FIRST_NAMESPACE)
+}
+
+/// Whether /proc shows processes by the kernel's own numbers.
+pub fn proc_has_kernels_numbers() -> bool {
+    own_namespace().is_none() || namespace("1") == Some(FIRST_NAMESPACE)
+}
+
+fn namespace(process: &str) -> Option<u32> {
+    let link = fs::read_link(format!("/proc/{process}/ns/pid")).ok()?;
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// What /proc calls a process of this namespace; None when there is no such process.
+pub fn in_proc(pid: u32) -> Option<u32> {
+    if depth_of_proc() == 1 {
+        return Some(pid);
+    }
+    let descriptor = open(pid, 0).or_else(|| open(pid, PIDFD_THREAD))?;
+    let about = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+    field(&machine::text(about), "Pid:")?.parse().ok()
+}
+
+/// The process that a process or thread of this namespace belongs to, by its number here.
+pub fn process_of(pid: u32) -> Option<u32> {
+    // A user whose /proc is another namespace's may have the number from there.
+    let status = |number: u32| fs::read_to_string(format!("/proc/{number}/status")).ok();
+    let status = in_proc(pid).and_then(status).or_else(|| status(pid))?;
+    let numbers = field(&status, "NStgid:").or_else(|| field(&status, "Tgid:"))?;
+    numbers.split_whitespace().nth(depth_of_proc() - 1)?.parse().ok()
+}
+
+/// Whether a process of this namespace has a thread that can run.
+pub fn runs(pid: u32) -> bool {
+    in_proc(pid).is_some_and(machine::runs)
+}
+
+/// Says this thread's name again, so that the kernel side announces it.
+pub fn announce_self() {
+    if let Ok(name) = rustix::thread::name() {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// How many namespaces deep this process is, seen from the one that /proc shows: 1 when it is the same.
+fn depth_of_proc() -> usize {
+    let status = machine::text("/proc/self/status");
+    field(&status, "NSpid:").map_or(1, |numbers| numbers.split_whitespace().count().max(1))
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// For threads that do not lead their process, from Linux 6.9 on.
+const PIDFD_THREAD: u32 = libc::O_EXCL as u32;
+
+fn open(pid: u32, flags: u32) -> Option<OwnedFd> {
+    // SAFETY: takes two numbers, touches no memory.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
+    // SAFETY: a descriptor that was just made and that nobody else knows.
+    (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_and_its_threads_are_found_and_others_are_not() {
+        let own = std::process::id();
+        assert_eq!(process_of(own), Some(own));
+        let thread = std::thread::spawn(|| {
+            process_of(rustix::thread::gettid().as_raw_nonzero().get() as u32)
+        });
+        assert_eq!(thread.join().expect("ended"), Some(own));
+        // No kernel hands out such numbers.
+        assert_eq!(process_of(5_000_000), None);
+        assert!(runs(own) && !runs(5_000_000));
+    }
+}
