@@ -37,6 +37,11 @@ pub enum Command {
     /// Say what this machine can record, what is missing, and the command that mends it
     Doctor(Doctor),
     /// Measure and attribute detours, write a trace file
+    ///
+    /// Ctrl-C, SIGTERM, SIGHUP (unless ignored, as with nohup), SIGQUIT and SIGXCPU end a recording,
+    /// which is complete then; SIGTERM and SIGHUP also end the recorded command. SIGUSR1 and SIGUSR2 are
+    /// ignored, and a file size limit (SIGXFSZ) is reported like a full disk. A recording that is ended
+    /// while it is still loading writes nothing and exits with 130.
     Record(Record),
     /// Watch who takes the time, live in the terminal
     ///

@@ -8,6 +8,9 @@ use std::{
     process::ExitCode,
 };
 
+#[cfg(target_os = "linux")]
+use std::sync::{Arc, atomic::AtomicBool};
+
 use anyhow::Result;
 
 use crate::{Verbosity, cli};
@@ -61,6 +64,11 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
 /// A command that cannot be run ends this as it would end a shell; everything else is a failure.
 fn cannot(error: anyhow::Error) -> Result<ExitCode> {
     #[cfg(target_os = "linux")]
+    if let Some(recorder::RecordError::Stopped) = error.downcast_ref() {
+        tell!("detour: {error:#}");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    #[cfg(target_os = "linux")]
     if let Some(code) = error
         .downcast_ref::<recorder::RecordError>()
         .and_then(recorder::RecordError::command_exit_code)
@@ -70,6 +78,10 @@ fn cannot(error: anyhow::Error) -> Result<ExitCode> {
     }
     Err(error)
 }
+
+/// Exit code of a recording that was ended before it began.
+#[cfg(target_os = "linux")]
+const INTERRUPTED: u8 = 130;
 
 /// The command line as it is kept in a recording.
 pub fn command_line() -> Vec<String> {
@@ -111,15 +123,9 @@ pub struct Outcome {
 
 #[cfg(target_os = "linux")]
 pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outcome> {
-    use std::sync::{Arc, atomic::AtomicBool};
-
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    // Nobody else tells the command: from Ctrl-C it learns itself.
     let end_command = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&end_command))?;
+    take_signals(&stop, &end_command)?;
     let bar = progress_bar(options, verbosity);
     let progress = |passed: std::time::Duration| bar.set_position(passed.as_millis() as u64);
     let watch =
@@ -135,6 +141,35 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
         write_error: outcome.write_error,
         manifest: outcome.manifest,
     })
+}
+
+/// Signals that end a recording, with its trailer, and signals that do not touch it. The others would lose
+/// what has not been written yet.
+#[cfg(target_os = "linux")]
+fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result<()> {
+    use signal_hook::consts::{
+        SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ,
+    };
+    let register = |signal, flag: &Arc<AtomicBool>| {
+        signal_hook::flag::register(signal, Arc::clone(flag)).map(drop)
+    };
+    for signal in [SIGINT, SIGTERM, SIGQUIT, SIGXCPU] {
+        register(signal, stop)?;
+    }
+    // The keyboard's signals reach the command as well; those of `kill` do not.
+    register(SIGTERM, end_command)?;
+    // nohup(1) asks to be spared by it.
+    if !recorder::machine::ignores_signal(SIGHUP) {
+        register(SIGHUP, stop)?;
+        register(SIGHUP, end_command)?;
+    }
+    // Batch systems warn with them before a job's time is up. A file that reaches its size limit is a
+    // write that fails, as on a full disk. Not ignored: the recorded command would inherit that.
+    let nothing = Arc::new(AtomicBool::new(false));
+    for signal in [SIGUSR1, SIGUSR2, SIGXFSZ] {
+        register(signal, &nothing)?;
+    }
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -86,6 +86,7 @@ fn main() {
         sources: &sources,
         lanes: &lanes,
         trailer: Some(&trailer),
+        cut_off: &[],
         truncated: None,
     };
 

@@ -91,7 +91,7 @@ pub(crate) fn ends(windows: impl Iterator<Item = Window> + Clone) -> (u64, u64) 
 /// What the trailer says of each lane. Looked up once: a program may have 100,000 threads.
 pub(crate) fn totals<'a>(contents: &Contents<'a>) -> Vec<Option<&'a LaneTotals>> {
     let mut by_lane = vec![None; contents.lanes.len()];
-    for totals in contents.trailer.map_or(&[][..], |trailer| &trailer.lanes) {
+    for totals in contents.lane_totals() {
         if let Some(of_lane) = by_lane.get_mut(totals.lane as usize) {
             // The first counts, should a lane be there twice.
             of_lane.get_or_insert(totals);

@@ -40,7 +40,7 @@ pub use program::{ThreadFacts, ThreadTime, Threads, lend_noise};
 pub use rates::{Cell, RateCounter, Rates, SourceRates};
 pub use summary::*;
 
-use trace::{Block, Lane, Manifest, Reader, Source, Trailer};
+use trace::{Block, Lane, LaneTotals, Manifest, Reader, Source, Trailer};
 
 /// Everything of a recording but its events.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,8 @@ pub struct Contents<'a> {
     pub lanes: &'a [Lane],
     /// None when the recording was cut off.
     pub trailer: Option<&'a Trailer>,
+    /// How long lanes were watched, in place of the trailer.
+    pub cut_off: &'a [LaneTotals],
     /// Why the file ends early, in words.
     pub truncated: Option<&'a str>,
 }
@@ -63,8 +65,16 @@ impl<'a> Contents<'a> {
             sources: reader.sources(),
             lanes: reader.lanes(),
             trailer: reader.trailer(),
+            cut_off: reader.cut_off(),
             truncated,
         }
+    }
+}
+
+impl<'a> Contents<'a> {
+    /// What is known of how long lanes were watched.
+    pub(crate) fn lane_totals(&self) -> &'a [LaneTotals] {
+        self.trailer.map_or(self.cut_off, |trailer| &trailer.lanes)
     }
 }
 

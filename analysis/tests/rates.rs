@@ -16,6 +16,7 @@ fn rates(known: u32, nodes: Vec<Node>) -> Rates {
         sources: &[],
         lanes: &lanes,
         trailer: Some(&trailer),
+        cut_off: &[],
         truncated: None,
     };
     let detour = |i| Detour {

@@ -81,8 +81,14 @@ fn trailer(to_ns: u64) -> Trailer {
 
 fn summary_of(manifest: &Manifest, trailer: Option<&Trailer>, blocks: Vec<Block>) -> Summary {
     let sources = sources();
-    let contents =
-        Contents { manifest, sources: &sources, lanes: &manifest.lanes, trailer, truncated: None };
+    let contents = Contents {
+        manifest,
+        sources: &sources,
+        lanes: &manifest.lanes,
+        trailer,
+        cut_off: &[],
+        truncated: None,
+    };
     let Ok(summary) = summarise(&contents, blocks.into_iter().map(Ok::<_, Infallible>));
     summary
 }

@@ -73,6 +73,7 @@ fn viewed() -> (Summary, Views) {
         sources: &sources,
         lanes: &lanes,
         trailer: Some(&trailer),
+        cut_off: &[],
         truncated: None,
     };
     let mut summariser = Summariser::new(manifest.mode);

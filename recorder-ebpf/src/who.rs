@@ -5,10 +5,7 @@
 //! looked up afterwards, and what is outside a container cannot be looked up inside.
 
 use aya_ebpf::{
-    helpers::generated::{
-        bpf_get_current_cgroup_id, bpf_get_current_task, bpf_probe_read_kernel,
-        bpf_probe_read_kernel_str,
-    },
+    helpers::generated::{bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_kernel_str},
     macros::map,
     maps::Array,
 };
@@ -62,15 +59,17 @@ pub fn announce(cpu: &mut Cpu, task: u64, mut description: Task) -> bool {
     cpu.announce(description)
 }
 
-/// The same for the task that is running; `ids` and `comm` are what the kernel says of it.
+/// The same for the task that is running, without its cgroup, which its next switch tells; `ids` and
+/// `comm` are what the kernel says of it. Called from loops, in which names would take the verifier too
+/// long.
 #[inline(always)]
 pub fn announce_current(cpu: &mut Cpu, ids: u64, comm: [u64; 2]) {
-    // SAFETY: both take nothing and return numbers.
-    let (task, cgroup) = unsafe { (bpf_get_current_task(), bpf_get_current_cgroup_id()) };
+    // SAFETY: takes nothing and returns a number.
+    let task = unsafe { bpf_get_current_task() };
     let description = Task {
         at: 0,
         comm,
-        cgroup,
+        cgroup: CGROUP_UNKNOWN,
         tid: ids as u32,
         tgid: (ids >> 32) as u32,
         task_flags: peek(task, TASK_FLAGS.load()) as u32,

@@ -173,8 +173,14 @@ fn summary(
     blocks: Vec<Block>,
 ) -> Summary {
     let sources = sources();
-    let contents =
-        Contents { manifest, sources: &sources, lanes: &manifest.lanes, trailer, truncated };
+    let contents = Contents {
+        manifest,
+        sources: &sources,
+        lanes: &manifest.lanes,
+        trailer,
+        cut_off: &[],
+        truncated,
+    };
     let Ok(summary) = summarise(&contents, blocks.into_iter().map(Ok::<_, Infallible>));
     summary
 }

@@ -210,7 +210,7 @@ impl Options {
         let mut end = 0;
         let detours = run.detours.iter().map(|&(start, length)| {
             // Rounding to picoseconds must not make neighbours overlap.
-            let start = ps(start).max(end);
+            let start = ps(start - run.from_ns).max(end);
             let length = ps(length).max(0);
             end = start.saturating_add(length);
             (start, length)

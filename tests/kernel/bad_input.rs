@@ -26,11 +26,6 @@ pub const TESTS: &[Test] = &[
         without_privileges_the_probe_records_alone_and_says_so,
     ),
     ("with_cap_bpf_alone_the_probe_records_and_says_so", Needs::RootAndSetpriv, with_cap_bpf_alone),
-    (
-        "where_threads_have_other_numbers_the_probe_records_and_says_so",
-        Needs::RootAndSetpriv,
-        where_threads_have_other_numbers,
-    ),
     ("a_threshold_below_t_min_is_refused", Needs::Nothing, a_threshold_below_t_min_is_refused),
     ("a_missing_process_or_command_is_named", Needs::Root, a_missing_process_or_command_is_named),
 ];
@@ -131,24 +126,6 @@ fn with_cap_bpf_alone() -> Result<()> {
     let (said, report) = record_as("+bpf", "cap-bpf")?;
     ensure!(said.contains("CAP_PERFMON"), "{said}");
     ensure!(report["mode"] == "probe_only", "{}", report["mode"]);
-    Ok(())
-}
-
-/// As in a container.
-fn where_threads_have_other_numbers() -> Result<()> {
-    let scratch = Scratch::new("pid-namespace")?;
-    let path = scratch.file("trace.detour");
-    let inside = || {
-        let mut command = Command::new("unshare");
-        command.args(["--pid", "--fork", "--mount-proc"]).arg(detour().get_program());
-        command.args(["record", "-d", "300ms", "-o"]).arg(&path);
-        command
-    };
-    fails(inside().args(["--", "true"]), 1, &["--pid=host"])?;
-    let output = inside().output()?;
-    let said = text(&output.stderr);
-    ensure!(output.status.success() && said.contains("--pid=host"), "{said}");
-    ensure!(report(&path)?["mode"] == "probe_only", "{said}");
     Ok(())
 }
 

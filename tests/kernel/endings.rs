@@ -2,16 +2,18 @@
 
 use std::{
     fs,
-    process::Command,
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use trace::Reader;
 
 use crate::{
     reliability,
-    support::{Needs, Recording, Scratch, Test, detour, patience, report, text},
+    support::{Needs, Recording, Scratch, Test, detour, monotonic_ns, patience, report, text},
 };
 
 pub const TESTS: &[Test] = &[
@@ -26,7 +28,197 @@ pub const TESTS: &[Test] = &[
         a_full_disk_ends_in_an_error_and_a_readable_file,
     ),
     ("ctrl_c_ends_a_whole_recording_with_exit_code_0", Needs::Nothing, ctrl_c_ends_a_recording),
+    (
+        "signals_end_a_recording_with_its_trailer_or_leave_it_alone",
+        Needs::Nothing,
+        signals_end_a_recording_with_its_trailer_or_leave_it_alone,
+    ),
+    (
+        "hanging_up_ends_no_recording_that_was_started_with_nohup",
+        Needs::Nothing,
+        hanging_up_ends_no_recording_that_was_started_with_nohup,
+    ),
+    ("hanging_up_ends_the_recorded_command", Needs::Root, hanging_up_ends_the_recorded_command),
+    (
+        "a_recorder_that_is_loading_can_be_stopped",
+        Needs::Root,
+        a_recorder_that_is_loading_can_be_stopped,
+    ),
+    (
+        "a_file_that_reaches_its_size_limit_is_reported_as_a_full_disk_is",
+        Needs::Nothing,
+        a_file_that_reaches_its_size_limit_is_reported,
+    ),
+    (
+        "a_killed_recording_of_a_quiet_cpu_is_as_long_as_it_was",
+        Needs::Nothing,
+        a_killed_recording_of_a_quiet_cpu_is_as_long_as_it_was,
+    ),
 ];
+
+/// Whether a recording ends by itself after a signal, with exit code 0 and a trailer.
+fn ends_whole(mut recording: Recording, signal: Signal) -> Result<()> {
+    recording.signal(signal)?;
+    let output = recording.output()?;
+    ensure!(output.status.code() == Some(0), "{signal:?}: {:?}", output.status);
+    let reader = Reader::open(&recording.path)?;
+    ensure!(reader.truncated().is_none() && reader.trailer().is_some(), "{signal:?}: cut off");
+    Ok(())
+}
+
+fn signals_end_a_recording_with_its_trailer_or_leave_it_alone() -> Result<()> {
+    let scratch = Scratch::new("signals")?;
+    for signal in [Signal::HUP, Signal::TERM, Signal::QUIT, Signal::XCPU] {
+        let path = scratch.file(&format!("{}.detour", signal.as_raw()));
+        ends_whole(Recording::start(&path, &["--no-bpf", "-d", "1h"])?, signal)?;
+    }
+    let path = scratch.file("trace.detour");
+    let recording = Recording::start(&path, &["--no-bpf", "-d", "1h"])?;
+    for signal in [Signal::USR1, Signal::USR2, Signal::XFSZ] {
+        recording.signal(signal)?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ends_whole(recording, Signal::INT)
+}
+
+fn hanging_up_ends_no_recording_that_was_started_with_nohup() -> Result<()> {
+    let scratch = Scratch::new("nohup")?;
+    let path = scratch.file("trace.detour");
+    let mut command = detour();
+    let ignore = || {
+        // SAFETY: takes numbers only.
+        match unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) } {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(ignore) };
+    let recording = Recording::start_with(command, &path, &["--no-bpf", "-d", "1h"])?;
+    recording.signal(Signal::HUP)?;
+    std::thread::sleep(Duration::from_millis(300));
+    ensure!(Reader::open(&path)?.trailer().is_none(), "it has ended");
+    ends_whole(recording, Signal::INT)
+}
+
+fn hanging_up_ends_the_recorded_command() -> Result<()> {
+    let scratch = Scratch::new("hang-up")?;
+    let path = scratch.file("trace.detour");
+    let mut recording = Recording::start(&path, &["--", "sleep", "3600"])?;
+    recording.signal(Signal::HUP)?;
+    let output = recording.output()?;
+    let expected = 128 + Signal::TERM.as_raw();
+    ensure!(output.status.code() == Some(expected), "{:?}", output.status);
+    ensure!(Reader::open(&path)?.trailer().is_some(), "no trailer");
+    Ok(())
+}
+
+fn a_recorder_that_is_loading_can_be_stopped() -> Result<()> {
+    let scratch = Scratch::new("loading")?;
+    let path = scratch.file("trace.detour");
+    // A machine may be so busy that it is loaded before it gets the signal.
+    for _ in 0..5 {
+        let mut command = detour();
+        command.args(["record", "--no-probe", "-d", "1h", "-o"]).arg(&path);
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
+        let catches = |pid: u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+            mask.is_some_and(|mask| mask >> (libc::SIGTERM - 1) & 1 == 1)
+        };
+        let start = Instant::now();
+        while !catches(child.id()) && start.elapsed() < patience() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // In the midst of a program that the kernel looks at.
+        std::thread::sleep(Duration::from_millis(20));
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).context("no pid")?;
+        rustix::process::kill_process(pid, Signal::TERM)?;
+        let start = Instant::now();
+        while child.try_wait()?.is_none() {
+            if start.elapsed() > patience() {
+                child.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let output = child.wait_with_output()?;
+        let said = text(&output.stderr);
+        match output.status.code() {
+            Some(130) => {
+                ensure!(said.contains("stopped before the recording began"), "{said}");
+                ensure!(!path.exists(), "a file was written");
+                return Ok(());
+            }
+            Some(0) => ensure!(Reader::open(&path)?.trailer().is_some(), "no trailer"),
+            _ => anyhow::bail!("{:?}: {said}", output.status),
+        }
+        fs::remove_file(&path)?;
+    }
+    anyhow::bail!("it was never stopped while it was loading")
+}
+
+fn a_file_that_reaches_its_size_limit_is_reported() -> Result<()> {
+    const LIMIT: u64 = 8 << 10;
+    let scratch = Scratch::new("size")?;
+    let path = scratch.file("trace.detour");
+    let mut command = detour();
+    let prepare = || {
+        let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
+        // SAFETY: the pointer is to a live value.
+        match unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+    // A threshold just above the loop: more detours than there is room for.
+    command.args(["record", "--no-bpf", "-T", "3x", "-d", "5s", "-o"]).arg(&path);
+    let output = command.output()?;
+    let said = text(&output.stderr);
+    ensure!(output.status.code() == Some(1), "{:?}: {said}", output.status);
+    ensure!(said.contains("incomplete") && said.contains("too large"), "{said}");
+    let reader = Reader::open(&path)?;
+    for block in reader.blocks() {
+        block?;
+    }
+    ensure!(fs::metadata(&path)?.len() <= LIMIT, "larger than the limit");
+    Ok(())
+}
+
+fn a_killed_recording_of_a_quiet_cpu_is_as_long_as_it_was() -> Result<()> {
+    let scratch = Scratch::new("quiet")?;
+    let path = scratch.file("trace.detour");
+    // Hardly anything takes so long.
+    let recording = Recording::start(&path, &["--no-bpf", "-T", "2s", "-d", "1h"])?;
+    let windows = || -> Result<Vec<(u64, u64)>> {
+        let reader = Reader::open(&path)?;
+        let lanes = 0..reader.lanes().len() as u32;
+        let totals = lanes.filter_map(|lane| reader.totals(trace::LaneId(lane)));
+        Ok(totals.map(|totals| (totals.from_ns, totals.to_ns)).collect())
+    };
+    let start = Instant::now();
+    let mut last = Vec::new();
+    while last.is_empty() || last.iter().any(|(_, to)| *to < 3_000_000_000) {
+        ensure!(start.elapsed() < 2 * patience(), "after {:?}: {last:?}", start.elapsed());
+        std::thread::sleep(Duration::from_millis(100));
+        last = windows()?;
+    }
+    let epoch_ns = Reader::open(&path)?.manifest().started_monotonic_ns;
+    // Dropping it kills it.
+    drop(recording);
+    let killed_ns = monotonic_ns() - epoch_ns;
+    let left = windows()?;
+    ensure!(left.len() == last.len() && !left.is_empty(), "{last:?}, then {left:?}");
+    for ((from, to), (_, before)) in left.into_iter().zip(last) {
+        ensure!(from > 0 && from < 1_000_000_000, "watched from {from} ns on");
+        ensure!(to >= before && to <= killed_ns, "killed at {killed_ns} ns, watched to {to} ns");
+    }
+    let seconds = report(&path)?["duration_s"].as_f64().context("no duration")?;
+    ensure!(seconds > 2.0 && seconds * 1e9 <= killed_ns as f64, "{seconds} s");
+    Ok(())
+}
 
 fn a_killed_recorder_leaves_a_readable_file_and_no_programs() -> Result<()> {
     let scratch = Scratch::new("killed")?;

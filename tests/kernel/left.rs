@@ -14,7 +14,7 @@ use crate::support::{Needs, patience};
 /// Kinds of programs that the object holds, as the kernel calls them.
 const KINDS: [&str; 3] = ["_RAW_TRACEPOINT", "_TRACING", "_PERF_EVENT"];
 /// Maps of the object.
-const MAPS: [&str; 4] = ["STATE", "SENDERS", "TASKS", "RING"];
+const MAPS: [&str; 5] = ["STATE", "SENDERS", "TASKS", "CGROUPS", "RING"];
 const PINS: &str = "/sys/fs/bpf";
 
 /// Everything of our kinds that is loaded, by the kernel's numbers.

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeSet,
     fs,
     os::unix::process::CommandExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -28,6 +28,11 @@ pub const TESTS: &[Test] = &[
         "a_low_limit_of_locked_memory_is_raised_or_the_remedy_said",
         Needs::Root,
         a_low_limit_of_locked_memory_is_raised_or_the_remedy_said,
+    ),
+    (
+        "a_memory_limit_of_cgroup_v1_is_kept",
+        Needs::RootAndMemoryOfV1,
+        a_memory_limit_of_cgroup_v1_is_kept,
     ),
     (
         "probes_go_before_others_only_if_asked_to",
@@ -131,6 +136,55 @@ fn limited(path: &Path, may_raise: bool) -> Command {
     // SAFETY: two system calls, nothing else, between fork and exec.
     unsafe { command.pre_exec(prepare) };
     command
+}
+
+/// Where cgroup v1 limits memory.
+pub fn memory_of_v1() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let limits_memory = |line: &&str| {
+        line.contains(" - cgroup ")
+            && line.rsplit(' ').next().is_some_and(|o| o.split(',').any(|o| o == "memory"))
+    };
+    let line = mounts.lines().find(limits_memory)?;
+    line.split(' ').nth(4).map(PathBuf::from)
+}
+
+/// A cgroup that goes away with the test.
+struct Limited(PathBuf);
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        for _ in 0..50 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// What buffers take is taken from what the job may use: a recorder that does not look is killed.
+fn a_memory_limit_of_cgroup_v1_is_kept() -> Result<()> {
+    const LIMIT: u64 = 128 << 20;
+    let scratch = Scratch::new("memory-v1")?;
+    let root = memory_of_v1().context("no cgroup v1 for memory")?;
+    let limited = Limited(root.join(format!("detour-test-{}", std::process::id())));
+    fs::create_dir(&limited.0)?;
+    // The limit is that of the cgroup above.
+    fs::write(limited.0.join("memory.limit_in_bytes"), LIMIT.to_string())?;
+    let below = Limited(limited.0.join("job"));
+    fs::create_dir(&below.0)?;
+    let mut procs = fs::File::options().write(true).open(below.0.join("cgroup.procs"))?;
+    let path = scratch.file("trace.detour");
+    let mut command = detour();
+    command.args(["record", "-d", "2s", "-o"]).arg(&path);
+    // SAFETY: a write between fork and exec.
+    unsafe { command.pre_exec(move || std::io::Write::write_all(&mut procs, b"0")) };
+    let output = command.output()?;
+    ensure!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
+    let report = report(&path)?;
+    ensure!(report["mode"] == "attributed", "{}: {}", report["mode"], text(&output.stderr));
+    Ok(())
 }
 
 /// A loop that goes before all others, on every CPU, is the end of the machine: it must not come from

@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 mod bad_input;
 #[cfg(target_os = "linux")]
+mod cgroups;
+#[cfg(target_os = "linux")]
 mod counting;
 #[cfg(target_os = "linux")]
 mod counts;
@@ -17,6 +19,8 @@ mod faults;
 mod left;
 #[cfg(target_os = "linux")]
 mod machine;
+#[cfg(target_os = "linux")]
+mod namespaces;
 #[cfg(target_os = "linux")]
 mod privileges;
 #[cfg(target_os = "linux")]
@@ -56,6 +60,8 @@ fn main() {
         rings::TESTS,
         programs::TESTS,
         threads::TESTS,
+        cgroups::TESTS,
+        namespaces::TESTS,
         endings::TESTS,
         machine::TESTS,
         faults::TESTS,

@@ -47,6 +47,10 @@ pub enum Needs {
     RootAndSetpriv,
     /// The same, and a kernel that shows its symbols to those with CAP_SYSLOG.
     RootSetprivAndSymbols,
+    /// Root, and util-linux's unshare.
+    RootAndUnshare,
+    /// Root, and a hierarchy of cgroup v1 that limits memory.
+    RootAndMemoryOfV1,
     /// A virtual machine of `cargo xtask vm`, of which nothing is left afterwards.
     Vm,
     /// One whose host can inject NMIs.
@@ -80,6 +84,10 @@ impl Needs {
                 let hidden = recorder::machine::text("/proc/sys/kernel/kptr_restrict") == "2";
                 Needs::RootAndSetpriv.are_met() && !hidden
             }
+            Needs::RootAndUnshare => {
+                root && Command::new("unshare").arg("--version").output().is_ok()
+            }
+            Needs::RootAndMemoryOfV1 => root && crate::machine::memory_of_v1().is_some(),
             Needs::Vm => root && in_vm(),
             Needs::VmWithNmis => root && in_vm() && cfg!(target_arch = "x86_64"),
             Needs::RootAndTracefs => root && crate::machine::tracepoints().is_some(),

@@ -176,6 +176,26 @@ impl<W: Write> Writer<W> {
         self.send_frame(packed)
     }
 
+    /// Says that a lane is watched from here on. Matters when the recording is cut off.
+    pub fn watched_from(&mut self, lane: LaneId, from_ns: u64) -> Result<(), TraceError> {
+        self.write_progress(Summary::watched(lane.0, from_ns))
+    }
+
+    /// Says that everything that ended before `to_ns` has been written. Matters when the recording is cut
+    /// off: it lasted until then, however quiet the end of it was.
+    pub fn settled(&mut self, to_ns: u64) -> Result<(), TraceError> {
+        self.write_progress(Summary::settled(to_ns))
+    }
+
+    fn write_progress(&mut self, summary: Summary) -> Result<(), TraceError> {
+        let packed = pack(&mut self.compressor, &mut self.frame, Kind::Settled, &[], &[], summary);
+        packed.map_err(|source| self.io_error(source))?;
+        let frame = std::mem::take(&mut self.frame);
+        let sent = self.send(&frame);
+        self.frame = frame;
+        sent
+    }
+
     /// Hands everything to the output: sources and lanes still waiting, and what the output buffers.
     pub fn flush(&mut self) -> Result<(), TraceError> {
         self.write_tables()?;

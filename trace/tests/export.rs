@@ -9,7 +9,10 @@ use std::io::Cursor;
 
 use trace::export::{ExportError, ExportFormat, export};
 use trace::import::{ImportOptions, Imported, import_bytes, runs_to_trace};
-use trace::{CpuSettings, Detour, LaneId, Manifest, Merge, Reader, SourceId, Writer};
+use trace::{
+    Block, CpuSettings, Detour, LaneId, LaneTotals, Manifest, Merge, Reader, SourceId, Trailer,
+    Writer,
+};
 
 const LANES: u32 = 3;
 const SPAN: u64 = 60_000_000_000;
@@ -79,11 +82,87 @@ fn netgauge_and_json_exports_read_back_the_same_lane_by_lane() {
 fn a_csv_export_reads_back_the_same() {
     let reader = trace();
     let imported = reimported(&reader, ExportFormat::Csv, None);
-    assert_eq!(imported.runs.len(), 2, "the lane without detours has no row");
+    assert_eq!(imported.runs.len(), LANES as usize);
     for (lane, run) in (0..).zip(&imported.runs) {
         assert_eq!(run.detours, detours(&reader, lane));
         assert_eq!(run.header["lane"], format!("cpu{lane}"));
     }
+}
+
+/// Watched for other times than from 0 to the last detour, and one of them without a detour.
+#[test]
+fn export_and_import_keep_the_window_of_every_lane() {
+    let mut writer = Writer::new(Cursor::new(Vec::new()), &common::manifest(3)).unwrap();
+    let block = |lane, start_ns| Block {
+        detours: vec![Detour { start_ns, len_ns: 10, outside_ns: 10, ..Detour::default() }],
+        ..Block::new(LaneId(lane))
+    };
+    writer.write_block(&block(0, 9_000)).unwrap();
+    writer.write_block(&block(1, 2_000_000_000)).unwrap();
+    let windows = [(7_000, 5_000_000_123), (1_999_999_999, 3_000_000_001), (5, 4_000_000_000)];
+    let lanes = (0..).zip(windows).map(|(lane, (from_ns, to_ns))| LaneTotals {
+        lane,
+        from_ns,
+        to_ns,
+        ..LaneTotals::default()
+    });
+    let trailer = Trailer { lanes: lanes.collect(), ..Trailer::default() };
+    let reader = Reader::new(writer.finish(trailer).unwrap()).unwrap();
+    let window = |totals: &LaneTotals| (totals.from_ns, totals.to_ns);
+    for format in [ExportFormat::Netgauge, ExportFormat::Json, ExportFormat::Csv] {
+        let parts = runs_to_trace(&reimported(&reader, format, None).runs).unwrap();
+        let imported: Vec<_> = parts.trailer.lanes.iter().map(window).collect();
+        assert_eq!(imported, windows, "{format:?}");
+    }
+    let formats =
+        [ExportFormat::Netgauge, ExportFormat::Json, ExportFormat::Csv, ExportFormat::LogGopSim];
+    for (format, lane) in formats.into_iter().flat_map(|f| [(f, 0), (f, 1)]) {
+        let parts = runs_to_trace(&reimported(&reader, format, Some(lane)).runs).unwrap();
+        let imported = window(&parts.trailer.lanes[0]);
+        assert_eq!(imported, windows[lane as usize], "{format:?}, lane {lane}");
+    }
+}
+
+/// CPU time of this thread, ns.
+#[cfg(target_os = "linux")]
+fn cpu_ns() -> u64 {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    times.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// As many detours on ten lanes and on two thousand: the least of several attempts.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_cost_of_a_loggopsim_export_does_not_grow_with_lanes_times_detours() {
+    const DETOURS: u64 = 100_000;
+    let cost = |lanes: u64| {
+        let mut writer =
+            Writer::new(Cursor::new(Vec::new()), &common::manifest(lanes as u32)).unwrap();
+        for lane in 0..lanes {
+            let detour = |n| Detour {
+                start_ns: (n * lanes + lane) * 1_000,
+                len_ns: 10,
+                outside_ns: 10,
+                ..Detour::default()
+            };
+            let detours = (0..DETOURS / lanes).map(detour).collect();
+            writer.write_block(&Block { detours, ..Block::new(LaneId(lane as u32)) }).unwrap();
+        }
+        let reader =
+            Reader::new(writer.finish(common::trailer(lanes as u32, SPAN)).unwrap()).unwrap();
+        let attempt = |_| {
+            let start = cpu_ns();
+            assert_eq!(
+                exported(&reader, ExportFormat::LogGopSim, None).lines().count() as u64,
+                DETOURS + 5
+            );
+            cpu_ns() - start
+        };
+        (0..5).map(attempt).min().unwrap()
+    };
+    let (few, many) = (cost(10), cost(2_000));
+    // Looking at all lanes for each detour takes a hundred times as long.
+    assert!(many < 10 * few, "{few} ns for 10 lanes, {many} ns for 2,000");
 }
 
 #[test]

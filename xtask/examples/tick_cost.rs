@@ -26,7 +26,7 @@ mod linux {
     use std::{
         collections::BTreeMap,
         error::Error,
-        sync::Arc,
+        sync::{Arc, atomic::AtomicBool},
         time::{Duration, Instant},
     };
 
@@ -88,8 +88,13 @@ mod linux {
 
     fn measure(cpu: u32, housekeeping: u32, pairs: u32) -> Result<Measurement, Box<dyn Error>> {
         let watched = CpuSet::from([cpu]);
-        let options =
-            Options { watched: &watched, ring_bytes: 16 << 20, other_ring_bytes: 1 << 16 };
+        let stop = AtomicBool::new(false);
+        let options = Options {
+            watched: &watched,
+            ring_bytes: 16 << 20,
+            other_ring_bytes: 1 << 16,
+            stop: &stop,
+        };
         let mut bpf = Bpf::load(&options)?;
         let mut rings: Vec<Reader> =
             bpf.rings().into_iter().map(|(_, ring)| Reader::new(ring)).collect();

@@ -150,7 +150,7 @@ impl Viewer {
 
 /// What the trailer says, or, where it says nothing, from the first event to the last.
 fn watched(contents: &Contents<'_>, ends: (u64, u64)) -> (u64, u64) {
-    let totals = contents.trailer.map_or(&[][..], |t| &t.lanes);
+    let totals = contents.lane_totals();
     let windows = || totals.iter().filter(|t| t.to_ns > t.from_ns);
     match (windows().map(|t| t.from_ns).min(), windows().map(|t| t.to_ns).max()) {
         (Some(from), Some(to)) => (from, to),

@@ -88,6 +88,8 @@ struct ProbedLane {
     merge: Merge,
     /// Jumps that are not settled yet.
     waiting: VecDeque<Turns>,
+    /// The file says from when on it is watched.
+    started_is_said: bool,
 }
 
 pub struct Assembler {
@@ -381,10 +383,26 @@ impl Assembler {
         }
         if all {
             self.last_flush = Instant::now();
+            self.say_from_when();
             let settled_ns = self.settled_ns();
             if let Err(error) = self.output.flush(settled_ns, self.unwritten) {
                 self.write_error.get_or_insert(error.to_string());
             }
+        }
+    }
+
+    /// Says from when on lanes are watched, once that is known.
+    fn say_from_when(&mut self) {
+        let Subject::Probes(probes) = &self.subject else { return };
+        for (lane, (probe, probed)) in (0..).zip(probes.iter().zip(&mut self.probed)) {
+            if probed.started_is_said {
+                continue;
+            }
+            let Some(first) = probe.jumps.first().and_then(|ticks| self.clock.ns(ticks)) else {
+                continue;
+            };
+            probed.started_is_said = true;
+            self.output.watched_from(LaneId(lane), first.saturating_sub(self.epoch_ns));
         }
     }
 

@@ -1,6 +1,14 @@
 //! Loads the BPF object, attaches what this kernel offers, and talks to the maps.
 
-use std::{collections::BTreeMap, fs, io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use aya::{
     Ebpf, EbpfLoader,
@@ -21,7 +29,7 @@ use crate::{
     bpf_error::{BTF_PATH, Refused, load_error, map_error, no_map, not_permitted},
     btf::Btf,
     cpulist::CpuSet,
-    hooks::{Attach, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
+    hooks::{Attach, CGROUP_OFFSETS, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
     machine, pids,
     ring::Ring,
     self_test,
@@ -98,6 +106,8 @@ pub struct Options<'a> {
     /// Size of their rings, and of those of the other CPUs, which send names only. Powers of two.
     pub ring_bytes: u32,
     pub other_ring_bytes: u32,
+    /// Set from outside to give up loading.
+    pub stop: &'a AtomicBool,
 }
 
 /// A ring for every CPU that is online, and one for all others together, should they appear.
@@ -204,6 +214,10 @@ impl Bpf {
         loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &brackets, true);
         let mask_words = cpus.div_ceil(u64::BITS);
         loader.override_global("MASK_WORDS", &mask_words, true);
+        // Programs ask for the id only; the way there is no use without one of its steps.
+        if CGROUP_OFFSETS.iter().any(|step| !offsets.iter().any(|(global, _)| global == step)) {
+            offsets.retain(|(global, _)| *global != "NODE_ID");
+        }
         let namespace = pids::own_namespace().unwrap_or(0);
         loader.override_global("PID_NAMESPACE", &namespace, true);
         for (global, offset) in &offsets {
@@ -241,9 +255,12 @@ impl Bpf {
             let result = match impossible.iter().find(|(program, _)| *program == hook.program) {
                 Some((_, why)) => Err(Refused::Missing(why.clone())),
                 None => bpf
-                    .load_program(hook, &kernel)
+                    .load_despite_signals(hook, &kernel, options.stop)
                     .and_then(|()| bpf.attach_program(hook, options.watched)),
             };
+            if options.stop.load(Ordering::Relaxed) {
+                return Err(BpfError::Stopped);
+            }
             match result {
                 Ok(()) => bpf.attached.push(hook.name.to_owned()),
                 Err(Refused::NotPermitted(why)) if hook.required => {
@@ -274,6 +291,21 @@ impl Bpf {
     fn program_mut(&mut self, hook: &Hook) -> Result<&mut Program, Refused> {
         let program = self.ebpf.program_mut(hook.program);
         program.ok_or_else(|| Refused::Missing("not in the object".into()))
+    }
+
+    /// Signals that do not end the recording make the kernel look at a program once more.
+    fn load_despite_signals(
+        &mut self,
+        hook: &Hook,
+        btf: &aya::Btf,
+        stop: &AtomicBool,
+    ) -> Result<(), Refused> {
+        loop {
+            match self.load_program(hook, btf) {
+                Err(Refused::Interrupted) if !stop.load(Ordering::Relaxed) => {}
+                result => return result,
+            }
+        }
     }
 
     fn load_program(&mut self, hook: &Hook, btf: &aya::Btf) -> Result<(), Refused> {

@@ -36,10 +36,14 @@ pub enum BpfError {
     Load(String),
     #[error("cannot access a BPF map: {0}")]
     Map(String),
+    #[error("stopped while the BPF programs were being loaded")]
+    Stopped,
 }
 
 /// Why a hook is not there.
 pub enum Refused {
+    /// A signal came while the kernel was looking at the program.
+    Interrupted,
     NotPermitted(String),
     Missing(String),
 }
@@ -47,6 +51,7 @@ pub enum Refused {
 impl Refused {
     pub fn why(self) -> String {
         match self {
+            Refused::Interrupted => "interrupted by a signal".to_owned(),
             Refused::NotPermitted(why) | Refused::Missing(why) => why,
         }
     }
@@ -55,6 +60,10 @@ impl Refused {
 impl From<ProgramError> for Refused {
     fn from(error: ProgramError) -> Self {
         let why = innermost(&error);
+        // The verifier gives up with EAGAIN when a signal is pending.
+        if let Some(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) = io_kind(&error) {
+            return Refused::Interrupted;
+        }
         if let ProgramError::LoadError { verifier_log, .. } = &error
             && let Some(objection) = objection(&verifier_log.to_string())
         {

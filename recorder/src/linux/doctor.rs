@@ -1,6 +1,6 @@
 //! What this machine can record: every requirement, its state, and the command that mends it.
 
-use std::{fs, io};
+use std::{fs, io, sync::atomic::AtomicBool};
 
 use serde::Serialize;
 
@@ -109,9 +109,14 @@ fn btf() -> Check {
 
 fn hook_checks() -> Vec<Check> {
     let watched = machine::allowed();
+    let stop = AtomicBool::new(false);
     // Nothing is sent.
-    let options =
-        bpf::Options { watched: &watched, ring_bytes: 1 << 12, other_ring_bytes: 1 << 12 };
+    let options = bpf::Options {
+        watched: &watched,
+        ring_bytes: 1 << 12,
+        other_ring_bytes: 1 << 12,
+        stop: &stop,
+    };
     let bpf = match Bpf::load(&options) {
         Ok(bpf) => bpf,
         Err(error) => return vec![check("hooks", State::Missing, error.to_string(), None)],

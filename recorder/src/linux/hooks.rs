@@ -328,6 +328,10 @@ const fn optional(
     Offset { global, structure, fields, programs: &[] }
 }
 
+/// From a task to the name of its cgroup.
+pub const CGROUP_OFFSETS: [&str; 6] =
+    ["TASK_CGROUPS", "CSS_SET_CGROUP", "CGROUP_NODE", "NODE_ID", "NODE_PARENT", "NODE_NAME"];
+
 pub const OFFSETS: &[Offset] = &[
     Offset {
         global: "TASK_PID",

@@ -252,6 +252,14 @@ fn variable(names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
+/// Whether this process was started with a signal ignored, as nohup(1) does.
+pub fn ignores_signal(signal: i32) -> bool {
+    let status = text("/proc/self/status");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    (1..=64).contains(&signal) && mask >> (signal - 1) & 1 == 1
+}
+
 /// Effective capabilities of this process, as the kernel's bit mask.
 pub fn capabilities() -> u64 {
     text("/proc/self/status")

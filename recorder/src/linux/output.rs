@@ -79,10 +79,22 @@ impl Output {
         }
     }
 
+    /// Says that a lane is watched from here on.
+    pub fn watched_from(&mut self, lane: LaneId, from_ns: u64) {
+        match self {
+            // Of use only if the recording is cut off: no reason to call it incomplete.
+            Output::File(writer) => drop(writer.watched_from(lane, from_ns)),
+            Output::Feed(_) => {}
+        }
+    }
+
     /// `settled_ns` is how far everything has come, and `unwritten` what was lost so far.
     pub fn flush(&mut self, settled_ns: u64, unwritten: u64) -> Result<(), TraceError> {
         match self {
-            Output::File(writer) => writer.flush(),
+            Output::File(writer) => {
+                drop(writer.settled(settled_ns));
+                writer.flush()
+            }
             Output::Feed(feed) => {
                 feed.settled(settled_ns);
                 feed.unwritten(unwritten);

@@ -82,10 +82,10 @@ pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> 
     }
     let session = match best_counter() {
         #[cfg(target_arch = "x86_64")]
-        "rdtsc" => Session::prepare::<crate::clock::Tsc>(options),
+        "rdtsc" => Session::prepare::<crate::clock::Tsc>(options, watch.stop),
         #[cfg(target_arch = "aarch64")]
-        "cntvct" => Session::prepare::<crate::clock::VirtualCounter>(options),
-        _ => Session::prepare::<Monotonic>(options),
+        "cntvct" => Session::prepare::<crate::clock::VirtualCounter>(options, watch.stop),
+        _ => Session::prepare::<Monotonic>(options, watch.stop),
     };
     session?.run(options, target, watch)
 }
@@ -123,7 +123,7 @@ struct Session {
 }
 
 impl Session {
-    fn prepare<C: Counter>(options: &Options) -> Result<Session, RecordError> {
+    fn prepare<C: Counter>(options: &Options, stop: &AtomicBool) -> Result<Session, RecordError> {
         let (measured, housekeeping) = match options.program {
             // A program's threads may run anywhere.
             Some(_) => (machine::online(), CpuSet::new()),
@@ -142,7 +142,7 @@ impl Session {
             remarks.push("asked for the probe alone (--no-bpf): sources have no names".to_owned());
             None
         } else {
-            load(options, &measured, &memory, &mut remarks)?
+            load(options, &measured, &memory, stop, &mut remarks)?
         };
         // Long enough a piece for a slope good to a few parts per million.
         std::thread::sleep(Duration::from_millis(50));
@@ -220,6 +220,9 @@ impl Session {
         }
         let mut threads = self.start_threads()?;
         self.warm_up();
+        if watch.stop.load(Ordering::Relaxed) {
+            return Err(RecordError::Stopped);
+        }
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let before = self.counters();
@@ -490,12 +493,14 @@ fn load(
     options: &Options,
     measured: &CpuSet,
     memory: &Memory,
+    stop: &AtomicBool,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Bpf>, RecordError> {
     let wanted = bpf::Options {
         watched: measured,
         ring_bytes: memory.ring_bytes,
         other_ring_bytes: memory.other_ring_bytes,
+        stop,
     };
     match Bpf::load(&wanted).map_err(RecordError::from) {
         Ok(bpf) => {
@@ -508,6 +513,7 @@ fn load(
             }
             Ok(Some(bpf))
         }
+        Err(RecordError::Bpf(bpf::BpfError::Stopped)) => Err(RecordError::Stopped),
         Err(error) if options.no_probe || options.program.is_some() => Err(error),
         Err(error) => {
             remarks.push(format!("recorded with the probe alone, sources have no names: {error}"));

@@ -32,6 +32,8 @@ pub enum RecordError {
         "without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf"
     )]
     NothingToRecord,
+    #[error("stopped before the recording began: nothing was written")]
+    Stopped,
     #[error("process {0} does not exist")]
     NoProcess(u32),
     #[error("{0} is not a cgroup: give a directory below the cgroup v2 mount point")]

@@ -1,5 +1,7 @@
 //! What exports need to know about lanes, and their detours as one stream.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{Read, Seek};
 
 use crate::error::TraceError;
@@ -37,38 +39,47 @@ impl<R: Read + Seek> Iterator for Detours<'_, R> {
 
 /// The time any of the lanes lost: intervals that overlap or touch become one.
 pub(super) struct Union<'a, R> {
-    lanes: Vec<(Option<Detour>, Detours<'a, R>)>,
+    lanes: Vec<Detours<'a, R>>,
+    /// The next detour of each lane that has one: start, lane, length.
+    heads: BinaryHeap<Reverse<(u64, usize, u64)>>,
 }
 
 impl<'a, R: Read + Seek> Union<'a, R> {
     pub(super) fn of(reader: &'a Reader<R>, lanes: &[LaneId]) -> Result<Self, TraceError> {
-        let open = |&lane| {
-            let mut detours = Detours::of(reader, lane);
-            Ok((detours.next().transpose()?, detours))
-        };
-        Ok(Union { lanes: lanes.iter().map(open).collect::<Result<_, TraceError>>()? })
+        let lanes: Vec<_> = lanes.iter().map(|&lane| Detours::of(reader, lane)).collect();
+        let mut union = Union { heads: BinaryHeap::with_capacity(lanes.len()), lanes };
+        for lane in 0..union.lanes.len() {
+            union.advance(lane)?;
+        }
+        Ok(union)
     }
 
-    /// The detour that starts first; lanes are few, so they are simply all looked at.
-    fn earliest(&mut self, before: u64) -> Result<Option<Detour>, TraceError> {
-        let waiting =
-            self.lanes.iter_mut().filter(|(head, _)| head.is_some_and(|d| d.start_ns <= before));
-        let Some((head, rest)) = waiting.min_by_key(|(head, _)| head.map(|d| d.start_ns)) else {
+    fn advance(&mut self, lane: usize) -> Result<(), TraceError> {
+        let next = self.lanes.get_mut(lane).and_then(Iterator::next).transpose()?;
+        if let Some(detour) = next {
+            self.heads.push(Reverse((detour.start_ns, lane, detour.len_ns)));
+        }
+        Ok(())
+    }
+
+    /// Start and end of the detour that starts first, if that is no later than `latest`.
+    fn earliest(&mut self, latest: u64) -> Result<Option<(u64, u64)>, TraceError> {
+        let starts_in_time = |head: &Reverse<(u64, usize, u64)>| head.0.0 <= latest;
+        if !self.heads.peek().is_some_and(starts_in_time) {
             return Ok(None);
-        };
-        let taken = head.take();
-        *head = rest.next().transpose()?;
-        Ok(taken)
+        }
+        let Some(Reverse((start, lane, length))) = self.heads.pop() else { return Ok(None) };
+        self.advance(lane)?;
+        Ok(Some((start, start.saturating_add(length))))
     }
 
     /// Start and length of the next interval.
     pub(super) fn next(&mut self) -> Result<Option<(u64, u64)>, TraceError> {
-        let Some(first) = self.earliest(u64::MAX)? else { return Ok(None) };
-        let mut end = first.start_ns.saturating_add(first.len_ns);
-        while let Some(more) = self.earliest(end)? {
-            end = end.max(more.start_ns.saturating_add(more.len_ns));
+        let Some((start, mut end)) = self.earliest(u64::MAX)? else { return Ok(None) };
+        while let Some((_, more)) = self.earliest(end)? {
+            end = end.max(more);
         }
-        Ok(Some((first.start_ns, end - first.start_ns)))
+        Ok(Some((start, end - start)))
     }
 }
 

@@ -100,7 +100,7 @@ pub fn export<R: Read + Seek>(
     let rows = match format {
         ExportFormat::Netgauge => text::netgauge(reader, &lanes, &mut out),
         ExportFormat::LogGopSim => text::loggopsim(reader, &lanes, &mut out),
-        ExportFormat::Csv => text::csv(reader, lane, &mut out),
+        ExportFormat::Csv => text::csv(reader, lane, &lanes, &mut out),
         ExportFormat::RecordsCsv => text::records_csv(reader, lane, &mut out),
         ExportFormat::Json => text::json(reader, &lanes, &mut out),
         ExportFormat::HistogramLog => histogram::log(reader, &lanes, &mut out),

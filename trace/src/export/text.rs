@@ -23,7 +23,9 @@ pub(super) fn netgauge<R: Read + Seek>(
         writeln!(out, "# Nodename: {}", one_line(host))?;
         writeln!(out, "# Release : {}", one_line(kernel))?;
         writeln!(out, "# Machine : {}", one_line(&reader.manifest().arch))?;
+        let (from, to) = lanes::span(reader, lane);
         writeln!(out, "# Lane : {}", one_line(&lanes::name(reader, lane)))?;
+        writeln!(out, "# Watched [ns]: {from} {to}")?;
         writeln!(out, "# Selfish Benchmark")?;
         if let Some(settings) = lanes::settings(reader, lane) {
             let pct = 100.0 * settings.threshold_ns / settings.t_min_ns;
@@ -39,7 +41,6 @@ pub(super) fn netgauge<R: Read + Seek>(
             lost += detour.len_ns as f64;
             rows += 1;
         }
-        let (from, to) = lanes::span(reader, lane);
         let span = (to - from) as f64;
         let base = lanes::wanted(reader, lane).map_or(span, |wanted| (wanted as f64).max(lost));
         let pct = if base > 0.0 { 100.0 * lost / base } else { 0.0 };
@@ -57,6 +58,10 @@ pub(super) fn loggopsim<R: Read + Seek>(
     let names: Vec<String> = all.iter().map(|&lane| lanes::name(reader, lane)).collect();
     writeln!(out, "# host: {}", one_line(&reader.manifest().host))?;
     writeln!(out, "# lanes: {}", one_line(&names.join(" ")))?;
+    // Of several, from the first moment that one of them was watched to the last.
+    let spans = || all.iter().map(|&lane| lanes::span(reader, lane));
+    let (from, to) = (spans().map(|s| s.0).min(), spans().map(|s| s.1).max());
+    writeln!(out, "# Watched [ns]: {} {}", from.unwrap_or(0), to.unwrap_or(0))?;
     if all.len() > 1 {
         writeln!(out, "# the time that any of these lanes lost")?;
     }
@@ -73,18 +78,35 @@ pub(super) fn loggopsim<R: Read + Seek>(
 pub(super) fn csv<R: Read + Seek>(
     reader: &Reader<R>,
     lane: Option<LaneId>,
+    all: &[LaneId],
     out: &mut impl Write,
 ) -> Rows {
-    writeln!(out, "lane,start_ns,length_ns,outside_ns,records,wait")?;
+    writeln!(out, "lane,start_ns,length_ns,outside_ns,records,wait,watched_from_ns,watched_to_ns")?;
     let mut rows = 0;
+    // The first row of a lane says how long it was watched; one without detours has a row for that.
+    let mut new = vec![true; reader.lanes().len()];
+    let mut watched = |lane: LaneId| {
+        let new = new.get_mut(lane.0 as usize)?;
+        std::mem::take(new).then(|| {
+            let (from, to) = lanes::span(reader, lane);
+            format!("{from},{to}")
+        })
+    };
     for block in blocks(reader, lane) {
         let block = block?;
         let name = lane_cell(reader, block.lane);
         for d in &block.detours {
             let (start, length, outside) = (d.start_ns, d.len_ns, d.outside_ns);
             let wait = d.wait.name();
-            writeln!(out, "{name},{start},{length},{outside},{},{wait}", d.records)?;
+            let watched = watched(block.lane);
+            let watched = watched.as_deref().unwrap_or(",");
+            writeln!(out, "{name},{start},{length},{outside},{},{wait},{watched}", d.records)?;
             rows += 1;
+        }
+    }
+    for &lane in all {
+        if let Some(watched) = watched(lane) {
+            writeln!(out, "{},,,,,,{watched}", lane_cell(reader, lane))?;
         }
     }
     Ok(rows)
@@ -141,7 +163,8 @@ pub(super) fn json<R: Read + Seek>(
         let threshold = serde_json::json!(settings.map(|s| s.threshold_ns));
         let comma = if n > 0 { "," } else { "" };
         write!(out, "{comma}\n{{\"header\":{header},\"t_min_ns\":{t_min},")?;
-        write!(out, "\"threshold_ns\":{threshold},\"span_ns\":{},\"detours\":[", to - from)?;
+        write!(out, "\"threshold_ns\":{threshold},\"from_ns\":{from},")?;
+        write!(out, "\"span_ns\":{},\"detours\":[", to - from)?;
         let mut comma = "";
         for detour in Detours::of(reader, lane) {
             let detour = detour?;

@@ -65,6 +65,9 @@ pub(crate) enum Kind {
     Nodes,
     /// A part of the index in the midst of the frames it describes, see [`FrameHeader::part_before`].
     IndexPart,
+    /// How far the recording has come, see [`Summary::settled`]. Not in the index: the trailer says it
+    /// better, where there is one.
+    Settled,
     /// Of a later minor revision: skipped.
     Other(u8),
 }
@@ -81,6 +84,7 @@ impl Kind {
             Kind::Totals => 7,
             Kind::Nodes => 8,
             Kind::IndexPart => 9,
+            Kind::Settled => 10,
             Kind::Other(byte) => byte,
         }
     }
@@ -96,6 +100,7 @@ impl Kind {
             7 => Kind::Totals,
             8 => Kind::Nodes,
             9 => Kind::IndexPart,
+            10 => Kind::Settled,
             other => Kind::Other(other),
         }
     }
@@ -111,6 +116,7 @@ impl Kind {
             Kind::Totals => "lanes' totals",
             Kind::Nodes => "nodes",
             Kind::IndexPart => "index",
+            Kind::Settled => "progress",
             Kind::Other(_) => "unknown kind",
         }
     }
@@ -128,10 +134,23 @@ pub(crate) struct Summary {
     pub(crate) records: u32,
 }
 
+/// In the summary of a [`Kind::Settled`] frame: it is about all lanes.
+pub(crate) const ALL_LANES: u32 = u32::MAX;
+
 impl Summary {
     /// Of a part of the index: where the part before it starts.
     pub(crate) fn of_part(before: u64) -> Summary {
         Summary { first_ns: before, ..Summary::default() }
+    }
+
+    /// Everything that ended before `to_ns` is in the file.
+    pub(crate) fn settled(to_ns: u64) -> Summary {
+        Summary { lane: ALL_LANES, last_ns: to_ns, ..Summary::default() }
+    }
+
+    /// A lane is watched from here on.
+    pub(crate) fn watched(lane: u32, from_ns: u64) -> Summary {
+        Summary { lane, first_ns: from_ns, last_ns: from_ns, ..Summary::default() }
     }
 }
 

@@ -14,6 +14,8 @@ struct Columns {
     start: (usize, f64),
     length: (usize, f64),
     lane: Option<usize>,
+    /// From when to when the row's lane was watched, as our own exports have it.
+    window: Option<(usize, usize)>,
 }
 
 pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
@@ -40,10 +42,23 @@ pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
             }
         };
         if let Some(run) = runs.get_mut(current) {
+            if let Some((from, to)) = window(&cells, &columns) {
+                (run.from_ns, run.span_ns) = (from, to - from);
+                let is_empty = |at: usize| cells.get(at).is_some_and(String::is_empty);
+                if is_empty(columns.start.0) && is_empty(columns.length.0) {
+                    continue;
+                }
+            }
             push_line(text, number, run, row(&cells, &columns))?;
         }
     }
     Ok(runs)
+}
+
+fn window(cells: &[String], columns: &Columns) -> Option<(f64, f64)> {
+    let (from, to) = columns.window?;
+    let value = |at: usize| cells.get(at).and_then(|cell| number(cell).ok());
+    value(from).zip(value(to)).filter(|(from, to)| from <= to)
 }
 
 fn row(cells: &[String], columns: &Columns) -> Result<(f64, f64), String> {
@@ -61,7 +76,13 @@ fn columns(header: &str) -> Result<Columns, String> {
         .find(|&c| header.contains(c))
         .ok_or("it has one column only")?;
     let (mut start, mut length, mut lane) = (None, None, None);
+    let (mut from, mut to) = (None, None);
     for (at, cell) in split(header, separator).iter().enumerate() {
+        match cell.as_str() {
+            "watched_from_ns" => from = Some(at),
+            "watched_to_ns" => to = Some(at),
+            _ => {}
+        }
         let (name, scale) = name_and_unit(cell)?;
         match name.as_str() {
             "start" | "time" | "timestamp" | "begin" => start = start.or(Some((at, scale))),
@@ -76,6 +97,7 @@ fn columns(header: &str) -> Result<Columns, String> {
         start: start.ok_or_else(|| missing("start"))?,
         length: length.ok_or_else(|| missing("length"))?,
         lane,
+        window: from.zip(to),
     })
 }
 

@@ -46,6 +46,7 @@ fn one(text: &Text<'_>, object: &Map<String, Value>) -> Result<ImportedRun, Impo
     let number = |key| object.get(key).and_then(Value::as_f64).filter(|number| *number >= 0.0);
     run.t_min_ns = number("t_min_ns");
     run.threshold_ns = number("threshold_ns");
+    run.from_ns = number("from_ns").unwrap_or(0.0);
     run.span_ns = number("span_ns").unwrap_or(0.0);
     if let Some(Value::Object(header)) = object.get("header") {
         run.header = header

@@ -8,7 +8,8 @@
 //!
 //! JSON is read in these shapes, and [`crate::export`] writes the last:
 //! `[[start, length], …]`, `[{"start_ns": …, "len_ns": …}, …]`, `{"detours": […]}` and
-//! `{"runs": [{"t_min_ns": …, "threshold_ns": …, "span_ns": …, "header": {…}, "detours": […]}, …]}`.
+//! `{"runs": [{"t_min_ns": …, "threshold_ns": …, "from_ns": …, "span_ns": …, "header": {…}, "detours": […]},
+//! …]}`.
 
 mod check;
 mod clock_step;
@@ -52,6 +53,8 @@ pub struct ImportedRun {
     pub threshold_ns: Option<f64>,
     /// The clock's step, where all lengths are multiples of one that is coarse.
     pub clock_step_ns: Option<f64>,
+    /// When the measurement began, on the clock of the detours' starts; 0 where the file does not say.
+    pub from_ns: f64,
     /// How long was measured: as the file says, or else up to the end of the last detour.
     pub span_ns: f64,
     /// Start and length, nanoseconds, in time order, without overlap. Empty where the file holds a
@@ -217,7 +220,8 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
         let (file, lines) = (file.to_owned(), skipped + read);
         return Err(ImportError::MostlyUnreadable { file, format, skipped, lines });
     }
-    if runs.iter().all(|run| run.count() == 0) {
+    // A recording without a detour is one, where the file says how long it was.
+    if runs.iter().all(|run| run.count() == 0 && run.span_ns <= 0.0) {
         return Err(ImportError::Empty { file: file.to_owned() });
     }
     for run in &mut runs {
@@ -229,8 +233,10 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
 /// What every format has in common once its detours are known.
 fn finish(run: &mut ImportedRun) {
     let end = run.detours.last().map_or(0.0, |(start, length)| start + length);
+    // A window that detours lie before is none.
+    run.from_ns = run.detours.first().map_or(run.from_ns, |(start, _)| run.from_ns.min(*start));
     // Periods are often given to the hundredth of a second only: the last detour knows better.
-    run.span_ns = run.span_ns.max(end);
+    run.span_ns = run.span_ns.max(end - run.from_ns);
     run.clock_step_ns = clock_step::detect(&run.detours);
     if let Some(step) = run.clock_step_ns {
         run.remarks.push(format!(

@@ -53,6 +53,7 @@ pub(super) fn read_loggopsim(text: &Text<'_>) -> Result<Vec<ImportedRun>, Import
             }
         }
     }
+    read_window(&mut run);
     Ok(vec![run])
 }
 
@@ -88,6 +89,18 @@ fn read_header(run: &mut ImportedRun) {
     run.t_min_ns = t_min;
     run.threshold_ns = t_min.zip(threshold_pct).map(|(t_min, pct)| t_min * pct / 100.0);
     run.span_ns = period_s.map_or(0.0, |seconds| seconds * 1e9);
+    read_window(run);
+}
+
+/// As our own exports have it; other tools' clocks start with the measurement.
+fn read_window(run: &mut ImportedRun) {
+    let words = run.header.get("Watched [ns]").map(|value| value.split_whitespace());
+    let mut numbers = words.into_iter().flatten().map_while(|word| word.parse::<u64>().ok());
+    if let (Some(from), Some(to)) = (numbers.next(), numbers.next())
+        && from <= to
+    {
+        (run.from_ns, run.span_ns) = (from as f64, (to - from) as f64);
+    }
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ pub fn runs_to_trace(runs: &[ImportedRun]) -> Result<ImportedTrace, ImportError>
         }
         trailer.lanes.push(LaneTotals {
             lane: id,
-            from_ns: 0,
-            to_ns: (run.span_ns.round() as u64).max(end),
+            from_ns: run.from_ns.round() as u64,
+            to_ns: ((run.from_ns + run.span_ns).round() as u64).max(end),
             ..LaneTotals::default()
         });
     }

@@ -5,6 +5,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, binary_heap::PeekMut};
 
+use super::progress::Progress;
 use crate::format::v1::{IndexEntry, Kind, Summary};
 use crate::format::varint::{Column, Values};
 
@@ -12,8 +13,9 @@ use crate::format::varint::{Column, Values};
 #[derive(Default)]
 pub(super) struct Found {
     events: HashMap<u32, LaneBlocks>,
-    /// All frames that hold no events.
+    /// All frames that hold neither events nor progress.
     pub(super) others: Vec<IndexEntry>,
+    pub(super) progress: Progress,
     numbers: Column,
 }
 
@@ -24,6 +26,7 @@ impl Found {
                 let lane = self.events.entry(entry.summary.lane).or_default();
                 lane.push(&entry, &mut self.numbers);
             }
+            Kind::Settled => self.progress.add(&entry),
             _ => self.others.push(entry),
         }
     }

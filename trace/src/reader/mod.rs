@@ -9,6 +9,7 @@ mod blocks;
 mod frames;
 mod index;
 mod open;
+mod progress;
 mod tables;
 mod totals;
 
@@ -41,6 +42,8 @@ pub struct Reader<R = File> {
     lanes: Vec<Lane>,
     index: Index,
     totals: Totals,
+    /// What is known of the lanes without a trailer.
+    cut_off: Vec<LaneTotals>,
     truncated: Option<String>,
     damage: Mutex<BTreeMap<u64, Damage>>,
 }
@@ -158,9 +161,18 @@ impl<R> Reader<R> {
         self.trailer.as_ref()
     }
 
-    /// What the trailer says of a lane.
+    /// What the trailer says of a lane; of a recording that was cut off, how long it is known to have been
+    /// watched.
     pub fn totals(&self, lane: LaneId) -> Option<&LaneTotals> {
-        self.trailer.as_ref()?.lanes.get(self.totals.place(lane)?)
+        match &self.trailer {
+            Some(trailer) => trailer.lanes.get(self.totals.place(lane)?),
+            None => self.cut_off.iter().find(|totals| totals.lane == lane.0),
+        }
+    }
+
+    /// The lanes of a recording that was cut off, as far as it noted how long they were watched.
+    pub fn cut_off(&self) -> &[LaneTotals] {
+        &self.cut_off
     }
 
     /// The source table; every `SourceId` of every block is an index into it.

@@ -172,8 +172,13 @@ impl<R: Read + Seek> Opening<R> {
         Ok((found, at, None))
     }
 
-    fn finish(mut self, found: Found, truncated: Option<String>) -> Result<Reader<R>, TraceError> {
+    fn finish(
+        mut self,
+        mut found: Found,
+        truncated: Option<String>,
+    ) -> Result<Reader<R>, TraceError> {
         let parts = self.load_parts(&found.others)?;
+        let progress = std::mem::take(&mut found.progress);
         let Some(mut manifest) = parts.manifest else {
             let why = "it holds no intact manifest: the recording stopped before it began, \
                        or the beginning is damaged";
@@ -203,6 +208,10 @@ impl<R: Read + Seek> Opening<R> {
         });
         let lanes = lanes.finish(tables::unknown_lane);
         let totals = Totals::new(lanes.len(), trailer.as_ref());
+        let cut_off = match trailer {
+            Some(_) => Vec::new(),
+            None => progress.windows(&lanes, &events),
+        };
         Ok(Reader {
             input: Mutex::new(self.input),
             file: self.file,
@@ -213,6 +222,7 @@ impl<R: Read + Seek> Opening<R> {
             lanes,
             index: Index::new(events),
             totals,
+            cut_off,
             truncated,
             damage: Mutex::new(self.damage),
         })
@@ -282,7 +292,7 @@ impl Parts {
             Kind::Lanes => self.lanes.add_json(raw),
             Kind::Totals => self.totals.add_json(raw),
             Kind::Nodes => self.nodes.add_json(raw),
-            Kind::Events | Kind::Index | Kind::IndexPart | Kind::Other(_) => Ok(()),
+            Kind::Events | Kind::Index | Kind::IndexPart | Kind::Settled | Kind::Other(_) => Ok(()),
         }
     }
 }

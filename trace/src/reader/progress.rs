@@ -1,0 +1,48 @@
+//! How far a recording without a trailer came: what it noted while it went on.
+
+use std::collections::HashMap;
+
+use super::index::LaneBlocks;
+use crate::format::v1::{ALL_LANES, IndexEntry, MAX_ROWS};
+use crate::manifest::LaneTotals;
+use crate::model::Lane;
+
+/// What the frames about progress say.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Everything that ended before is in the file.
+    settled_ns: Option<u64>,
+    watched_from: HashMap<u32, u64>,
+}
+
+impl Progress {
+    /// Takes a frame about progress.
+    pub(super) fn add(&mut self, entry: &IndexEntry) {
+        if entry.summary.lane == ALL_LANES {
+            self.settled_ns = self.settled_ns.max(Some(entry.summary.last_ns));
+        } else if entry.summary.lane < MAX_ROWS {
+            self.watched_from.insert(entry.summary.lane, entry.summary.first_ns);
+        }
+    }
+
+    /// From when to when each CPU was watched. Nothing of threads, which may have ended long before, and
+    /// nothing of recordings that noted no progress.
+    pub(super) fn windows(&self, lanes: &[Lane], events: &[(u32, LaneBlocks)]) -> Vec<LaneTotals> {
+        let Some(settled_ns) = self.settled_ns else { return Vec::new() };
+        let mut last_ns = vec![0; lanes.len()];
+        for (lane, blocks) in events {
+            if let Some(last) = last_ns.get_mut(*lane as usize) {
+                *last = blocks.entries(*lane).map(|entry| entry.summary.last_ns).max().unwrap_or(0);
+            }
+        }
+        let cpus = (0..).zip(lanes).zip(last_ns);
+        let cpus = cpus.filter(|((_, lane), _)| matches!(lane, Lane::Cpu { .. }));
+        cpus.map(|((lane, _), last_ns)| LaneTotals {
+            lane,
+            from_ns: self.watched_from.get(&lane).copied().unwrap_or(0),
+            to_ns: settled_ns.max(last_ns),
+            ..LaneTotals::default()
+        })
+        .collect()
+    }
+}
