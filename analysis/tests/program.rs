@@ -91,6 +91,7 @@ impl Program {
             sources: &sources(),
             lanes: &self.lanes,
             trailer: Some(&trailer),
+            cut_off: &[],
             truncated: None,
         };
         let Ok(summary) = summarise(&contents, self.blocks.into_iter().map(Ok::<_, Infallible>));

@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn functions_without_a_name_are_one_row_and_show_no_address() {
-        let mut names = Names::new(Symbols::default(), Cgroups::of_this_machine());
+        let mut names = Names::new(Symbols::default());
         names.learn(&task(70_000_001, "kworker/1:0", PF_KTHREAD));
         let all = [(kind::VECTOR, 0xec), (kind::SOFTIRQ, 1), (kind::VECTOR, 0xfb), (kind::NMI, 0)];
         for (kind, id) in all.into_iter().chain([(kind::THREAD, 70_000_001)]) {
@@ -514,8 +514,7 @@ mod tests {
         assert!(names.sources.iter().any(|source| source.name == "hrtimer: unknown function"));
         assert!(!format!("{:?}", names.sources).contains("0x"), "{:?}", names.sources);
 
-        let mut asked =
-            Names { addresses: true, ..Names::new(Symbols::default(), Cgroups::of_this_machine()) };
+        let mut asked = Names { addresses: true, ..Names::new(Symbols::default()) };
         let timer = named(&mut asked, &Record { detail: 0xabcd, ..record(kind::VECTOR, 0xec) });
         assert_eq!(timer.name, "hrtimer: 0xabcd");
     }
