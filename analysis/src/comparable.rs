@@ -227,7 +227,7 @@ mod tests {
 
     fn of(manifest: &Manifest) -> Contents<'_> {
         let lanes = &manifest.lanes;
-        Contents { manifest, sources: &[], lanes, trailer: None, truncated: None }
+        Contents { manifest, sources: &[], lanes, trailer: None, cut_off: &[], truncated: None }
     }
 
     fn between(before: &Manifest, after: &Manifest) -> Result<Scope, Incomparable> {
