@@ -84,7 +84,9 @@ fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
     /// `kind::SOFTIRQ` of the programs.
     const SOFTIRQ: u8 = 3;
     let watched = CpuSet::from([CPU]);
-    let options = Options { watched: &watched, ring_bytes: 1 << 16, other_ring_bytes: 1 << 12 };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let options =
+        Options { watched: &watched, ring_bytes: 1 << 16, other_ring_bytes: 1 << 12, stop: &stop };
     let mut bpf = Bpf::load(&options)?;
     bpf.detach();
     bpf.watch(|cpu| if cpu == CPU { Wanted::Records } else { Wanted::Nothing });
