@@ -7,10 +7,11 @@ use anyhow::{Context, Result, ensure};
 use super::nothing_unaccounted;
 use crate::{
     reliability,
-    support::{Hidden, Recording, Scratch, cpus, load},
+    support::{Hidden, LONG, Recording, Scratch, cpus, load},
 };
 
 const NAMES: u64 = 64;
+const FEWEST: u64 = 1_000;
 /// A task and its end take longer.
 const APART_NS: u64 = 50_000;
 /// What the recorder may grow by: buffers that fill up, not what every task adds.
@@ -19,20 +20,28 @@ const GROWTH_KIB: u64 = 64 << 10;
 pub fn short_tasks_keep_their_names() -> Result<()> {
     let (cpu, housekeeping) = cpus();
     let scratch = Scratch::new("forks")?;
-    let arguments = ["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", "60s"];
+    let arguments = ["-c", &cpu.to_string(), "-H", &housekeeping.to_string(), "-d", LONG];
     let path = scratch.file("trace.detour");
     let recording = Recording::start(&path, &arguments)?;
     let before = memory_kib(recording.pid())?;
     let hidden = Hidden::start();
     let names = NAMES.to_string();
-    let counted = load(&["forks", "--cpu", &cpu.to_string(), "--seconds", "4", "--names", &names])?;
+    // On a busy machine a few seconds are not enough for many tasks.
+    let mut forks = 0;
+    for seconds in ["4", "12", "36"] {
+        let on = cpu.to_string();
+        let counted = load(&["forks", "--cpu", &on, "--seconds", seconds, "--names", &names])?;
+        forks += counted["forks"].as_u64().context("no count of forks")?;
+        if forks > FEWEST {
+            break;
+        }
+    }
     let hidden = hidden.stop();
     let after = memory_kib(recording.pid())?;
     let trace = recording.stop()?;
     let report = trace.report()?;
     let lost = nothing_unaccounted(&report)?;
-    let forks = counted["forks"].as_u64().context("no count of forks")?;
-    ensure!(forks > 1_000, "only {forks} tasks");
+    ensure!(forks > FEWEST, "only {forks} tasks");
     ensure!(after < before + GROWTH_KIB, "{before} KiB before, {after} KiB after {forks} tasks");
     let short = |name: &str| name.starts_with("short-");
     let ours = trace.records().filter(|(s, _)| s.class == trace::Class::Thread && short(&s.name));
@@ -52,7 +61,7 @@ pub fn short_tasks_keep_their_names() -> Result<()> {
     let nameless = trace.records().filter(|(source, _)| source.name == "(exited)").count() as u64;
     ensure!(nameless <= forks / 100 + lost, "{nameless} records of {forks} tasks without a name");
     reliability::note(
-        &format!("short tasks, {forks} within four seconds"),
+        &format!("short tasks, {forks} within seconds"),
         1,
         &format!(
             "all of them accounted for, {lost} records lost; the recorder's memory grew by {} MiB at most",
