@@ -33,8 +33,7 @@ pub fn softirq_exit(ctx: RawTracePointContext) -> i32 {
 pub fn timer_expire(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::TIMER, |cpu| {
         let timer: *const u8 = ctx.arg(0);
-        // SAFETY: the tracepoint's own `struct timer_list`, and the offset of a field of it.
-        name_callback(cpu, unsafe { field(timer, TIMER_FUNCTION.load()) });
+        name_callback(cpu, field(timer, TIMER_FUNCTION.load()));
     })
 }
 
@@ -43,8 +42,7 @@ pub fn timer_expire(ctx: BtfTracePointContext) -> i32 {
 pub fn hrtimer_expire(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::HRTIMER, |cpu| {
         let timer: *const u8 = ctx.arg(0);
-        // SAFETY: the tracepoint's own `struct hrtimer`, and the offset of a field of it.
-        name_callback(cpu, unsafe { field(timer, HRTIMER_FUNCTION.load()) });
+        name_callback(cpu, field(timer, HRTIMER_FUNCTION.load()));
     })
 }
 

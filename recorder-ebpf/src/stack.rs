@@ -115,7 +115,7 @@ pub fn close(cpu: &mut Cpu, frame: &Frame, now: u64, accounted: u64, flags: u8, 
 fn charge(cpu: &mut Cpu, frame: &Frame, now: u64, accounted: u64) -> (u64, u64) {
     let gross = now.wrapping_sub(frame.start);
     let nested = accounted.wrapping_sub(frame.accounted);
-    let net = if gross > nested { gross - nested } else { 0 };
+    let net = gross.saturating_sub(nested);
     cpu.account(net);
     (gross, net)
 }

@@ -545,13 +545,14 @@ pub fn own_task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
     Some(slot)
 }
 
-/// A field of a kernel object behind a BTF pointer.
-///
-/// # Safety
-/// `base` must be a trusted pointer that the verifier accepts at this offset.
+/// A field of a kernel object behind a BTF pointer. Safe to call with any pointer and offset: the
+/// verifier refuses a program that does not read a field of an object whose type it knows.
 #[inline(always)]
-pub unsafe fn field<T: Copy>(base: *const u8, offset: u32) -> T {
-    unsafe { core::ptr::read_volatile(base.add(offset as usize).cast()) }
+pub fn field<T: Copy>(base: *const u8, offset: u32) -> T {
+    // SAFETY: the verifier accepts the load only through a pointer of known type and within the object;
+    // where the object is gone, the kernel catches the fault and the value is 0. Every `T` in use is a
+    // number or an address, for which any bits are valid.
+    unsafe { core::ptr::read_volatile(base.wrapping_add(offset as usize).cast()) }
 }
 
 /// Masks where LLVM cannot see it: it would prove the mask redundant from an earlier comparison,

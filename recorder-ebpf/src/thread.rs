@@ -37,13 +37,13 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             cpu.frame(0).start().set(0);
             // It runs, so it waits no more. A CPU that records may get it next, without a wake-up.
             let next: *const u8 = ctx.arg(2);
-            forget_waker(unsafe { field(next, TASK_PID.load()) });
+            forget_waker(field(next, TASK_PID.load()));
             return;
         }
         let prev: *const u8 = ctx.arg(1);
         let next: *const u8 = ctx.arg(2);
-        let prev_tid: u32 = unsafe { field(prev, TASK_PID.load()) };
-        let next_tid: u32 = unsafe { field(next, TASK_PID.load()) };
+        let prev_tid: u32 = field(prev, TASK_PID.load());
+        let next_tid: u32 = field(next, TASK_PID.load());
 
         close_open_frames(cpu, prev_tid);
         announce_if_new(cpu, prev, prev_tid);
@@ -55,7 +55,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         let frame = cpu.frame(0).copy();
         let mut left = accounted;
         if frame.start != 0 {
-            let state: u32 = unsafe { field(prev, TASK_STATE.load()) };
+            let state: u32 = field(prev, TASK_STATE.load());
             let wants_to_run = ctx.arg::<u64>(0) & 1 != 0 || state == 0;
             let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
             // From the end of the interrupt that woke the newcomer, the CPU works for it; the
@@ -77,7 +77,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         {
             if slot.woken_at != 0 {
                 waker = slot.waker;
-                waited = if now > slot.woken_at { now - slot.woken_at } else { 0 };
+                waited = now.saturating_sub(slot.woken_at);
                 slot.woken_at = 0;
             }
             // A worker that was interrupted in an item goes on with it; an idle one has none yet.
@@ -147,8 +147,8 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
     if frame.before == 0 || frame.id == 0 || frame.start == 0 || entity == 0 {
         return;
     }
-    let ran: u64 = unsafe { field(prev, entity + SE_RAN.load()) };
-    let ran_before: u64 = unsafe { field(prev, entity + SE_RAN_BEFORE.load()) };
+    let ran: u64 = field(prev, entity + SE_RAN.load());
+    let ran_before: u64 = field(prev, entity + SE_RAN_BEFORE.load());
     let now = now();
     let mut came = now.wrapping_sub(ran.wrapping_sub(ran_before));
     // Kernels that charge interrupts to nobody say less than has passed.
@@ -212,6 +212,7 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     }
     let comm = comm(task);
     // The outgoing task is still the current one.
+    // SAFETY: the helper takes nothing and returns a number.
     let cgroup = unsafe { bpf_get_current_cgroup_id() };
     let Some(slot) = own_task_slot(tid) else { return };
     if slot.comm[0] == comm[0] && slot.comm[1] == comm[1] && slot.cgroup == cgroup {
@@ -226,7 +227,7 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
 #[inline(always)]
 fn comm(task: *const u8) -> [u64; 2] {
     let offset = TASK_COMM.load();
-    unsafe { [field(task, offset), field(task, offset + 8)] }
+    [field(task, offset), field(task, offset + 8)]
 }
 
 /// What a `task_struct` says of itself; a renamed task's name is not yet in there.
@@ -236,9 +237,9 @@ fn describe(task: *const u8, comm: [u64; 2]) -> Task {
         at: 0,
         comm,
         cgroup: CGROUP_UNKNOWN,
-        tid: unsafe { field(task, TASK_PID.load()) },
-        tgid: unsafe { field(task, TASK_TGID.load()) },
-        task_flags: unsafe { field(task, TASK_FLAGS.load()) },
+        tid: field(task, TASK_PID.load()),
+        tgid: field(task, TASK_TGID.load()),
+        task_flags: field(task, TASK_FLAGS.load()),
         cpu: 0,
         kind_depth: kind::TASK,
         flags: 0,
@@ -252,7 +253,7 @@ fn describe(task: *const u8, comm: [u64; 2]) -> Task {
 pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WAKING, |cpu| {
         let task: *const u8 = ctx.arg(0);
-        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let tid: u32 = field(task, TASK_PID.load());
         let waker = cpu.origin();
         if let Some(slot) = own_task_slot(tid) {
             slot.waker = waker;
@@ -266,7 +267,7 @@ pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
 pub fn work_start(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WORK_START, |cpu| {
         let work: *const u8 = ctx.arg(0);
-        let function: u64 = unsafe { field(work, WORK_FUNC.load()) };
+        let function: u64 = field(work, WORK_FUNC.load());
         let tid = bpf_get_current_pid_tgid() as u32;
         let Some(slot) = own_task_slot(tid) else { return };
         slot.work = function;
@@ -297,7 +298,7 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
         let mut comm = [0u64; 2];
         // SAFETY: the buffer is as long as said; the kernel checks the source.
         unsafe { bpf_probe_read_kernel_str(comm.as_mut_ptr().cast(), 16, name) };
-        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let tid: u32 = field(task, TASK_PID.load());
         let cgroup = who::cgroup(task as u64);
         if let Some(slot) = own_task_slot(tid) {
             slot.comm = comm;
@@ -314,7 +315,7 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
 pub fn cgroup_attach(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::CGROUP_ATTACH, |cpu| {
         let task: *const u8 = ctx.arg(2);
-        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let tid: u32 = field(task, TASK_PID.load());
         let cgroup = who::cgroup(task as u64);
         let Some(slot) = own_task_slot(tid) else { return };
         if slot.cgroup == cgroup {
@@ -335,7 +336,7 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::FORK, |cpu| {
         let parent: *const u8 = ctx.arg(0);
         let child: *const u8 = ctx.arg(1);
-        let tid: u32 = unsafe { field(child, TASK_PID.load()) };
+        let tid: u32 = field(child, TASK_PID.load());
         // Whoever had the number before has nothing to do with it.
         if let Some(slot) = task_slot(tid) {
             *slot = TaskSlot { tid, ..EMPTY_SLOT };
@@ -343,7 +344,7 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
         let task = Task {
             // Its own, which is not the parent's when it was cloned into another.
             cgroup: who::cgroup(child as u64),
-            parent: unsafe { field(parent, TASK_TGID.load()) },
+            parent: field(parent, TASK_TGID.load()),
             kind_depth: kind::FORK,
             ..describe(child, comm(child))
         };

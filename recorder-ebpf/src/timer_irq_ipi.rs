@@ -81,8 +81,7 @@ pub fn irq_entry(ctx: BtfTracePointContext) -> i32 {
             0
         };
         cpu.irq_chain().set(chain);
-        // SAFETY: the tracepoint's own `struct irqaction`, and the offset of a field of it.
-        cpu.irq_next().set(unsafe { field(action, IRQACTION_NEXT.load()) });
+        cpu.irq_next().set(field(action, IRQACTION_NEXT.load()));
         let flags = if chain > 0 { flag::CONTINUED } else { 0 };
         push(cpu, kind::IRQ, ctx.arg::<u32>(0), 0, chain, flags);
     })
@@ -124,8 +123,7 @@ pub fn ipi_send_mask(ctx: BtfTracePointContext) -> i32 {
         let sender = sender(cpu, ctx.arg::<u64>(2));
         let mut word = 0;
         while word < MASK_WORDS.load() && word < MOST_MASK_WORDS {
-            // SAFETY: the pointer is the tracepoint's, and the word lies within the mask.
-            let bits: u64 = unsafe { field(mask, 8 * word) };
+            let bits: u64 = field(mask, 8 * word);
             remember_senders(64 * word, bits, &sender);
             word += 1;
         }
