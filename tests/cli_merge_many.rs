@@ -27,7 +27,8 @@ impl Job {
             let node = made::Node {
                 host: format!("node{number:04}"),
                 job: Some("4711".to_owned()),
-                started_unix_s: 1000.0 + number as f64 / 1000.0,
+                // All overlap: they last a second.
+                started_unix_s: 1000.0 + number as f64 / 10_000.0,
             };
             let name = format!("{name}/{number}.detour");
             made::recording_of(&name, node, Mode::Attributed, 2, 1, &[made::TICK, made::DAEMON])

@@ -300,7 +300,7 @@ fn kinds_of_waits_policies_and_wakeup_latencies_stand_in_every_output() {
         assert!(html.contains(wanted), "no {wanted}");
     }
     for (format, wanted) in [
-        ("csv", &["outside_ns,records,wait", ",preempted\n", ",woken\n"][..]),
+        ("csv", &["outside_ns,records,wait", ",preempted,", ",woken,"][..]),
         ("records-csv", &["detail,policy,repeated,wait", ",SCHED_FIFO 60,false,woken\n"]),
         (
             "openmetrics",

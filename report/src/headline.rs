@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(said("smi", Some(0), Some(7)), "SMI (7 counted)");
         assert_eq!(said("unexplained", None, None), "unexplained");
         assert_eq!(said("unexplained", Some(0), Some(0)), "unexplained (no SMI counted)");
-        let both = "hypervisor or SMI (steal time 10 ms, 1 SMI counted)";
+        let both = "hypervisor or SMI (steal time 10.0 ms, 1 SMI counted)";
         assert_eq!(said("hypervisor_or_smi", Some(10_000_000), Some(1)), both);
         assert_eq!(said("unattributed_long", None, None), "");
     }

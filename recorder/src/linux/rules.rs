@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_name_full_of_spaces_and_parentheses_does_not_move_the_flags() {
-        let stat = "2 (a) R (b) 0 S 0 0 0 0 -1 2129984 0 0";
+        let stat = "2 (a) R (b) S 0 0 0 0 -1 2129984 0 0";
         assert_eq!(task_flags(stat), Some(2_129_984));
         assert!(task_flags("2 (cut off) S 0").is_none());
     }

@@ -82,7 +82,7 @@ fn found(detours: &[(f64, f64)], position: f64) -> Option<usize> {
     if position <= detours[0].0 {
         return None;
     }
-    let (mut low, mut high, mut at) = (0, last, 0);
+    let (mut low, mut high, mut at) = (0, detours.len(), 0);
     while low < high {
         at = (low + high) / 2;
         if position == detours[at].0 {
@@ -91,7 +91,7 @@ fn found(detours: &[(f64, f64)], position: f64) -> Option<usize> {
         if position > detours[at].0 {
             low = at + 1;
         } else {
-            high = at.saturating_sub(1);
+            high = at;
         }
     }
     loop {
