@@ -55,7 +55,6 @@ pub fn lanes(
 }
 
 /// The node and the settings.
-#[expect(clippy::too_many_arguments, reason = "a manifest says everything")]
 pub fn manifest(
     options: &Options,
     memory: &Memory,

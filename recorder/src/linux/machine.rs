@@ -151,7 +151,7 @@ pub fn architecture() -> String {
 pub fn tick_hz() -> u32 {
     let resolution = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     let ns = resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64;
-    if ns == 0 { 0 } else { ((1_000_000_000 + ns / 2) / ns) as u32 }
+    (1_000_000_000 + ns / 2).checked_div(ns).unwrap_or(0) as u32
 }
 
 pub fn clocksource() -> String {

@@ -201,7 +201,7 @@ impl Names {
                 (self.who[known.who as usize].unit.clone(), known.cgroup)
             }
             (None, _) => {
-                let path = self.from_proc(task.tid).and_then(|(_, _, path)| path);
+                let path = self.look_up_in_proc(task.tid).and_then(|(_, _, path)| path);
                 (path.as_deref().and_then(cgroups::unit), task.cgroup)
             }
         };
@@ -210,7 +210,7 @@ impl Names {
     }
 
     /// What /proc says of a living task; None where it shows other numbers, and this one's is not known.
-    fn from_proc(&self, tid: u32) -> Option<(String, u32, Option<String>)> {
+    fn look_up_in_proc(&self, tid: u32) -> Option<(String, u32, Option<String>)> {
         rules::from_proc(self.in_proc(tid)?)
     }
 
@@ -272,7 +272,7 @@ impl Names {
         if let Some(known) = self.tasks.get(&tid) {
             return known.who;
         }
-        match self.from_proc(tid) {
+        match self.look_up_in_proc(tid) {
             Some((comm, tgid, cgroup)) => {
                 let unit = cgroup.as_deref().and_then(cgroups::unit);
                 let kernel = self.in_proc(tid).is_some_and(is_kernel_thread);

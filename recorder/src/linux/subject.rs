@@ -47,7 +47,7 @@ fn cgroup_directory(path: &Path) -> Option<PathBuf> {
     const CGROUP2_MAGIC: i64 = 0x6367_7270;
     let is_cgroup = |directory: &PathBuf| {
         directory.is_dir()
-            && rustix::fs::statfs(directory).is_ok_and(|about| about.f_type as i64 == CGROUP2_MAGIC)
+            && rustix::fs::statfs(directory).is_ok_and(|about| about.f_type == CGROUP2_MAGIC)
     };
     let below = path.strip_prefix("/").unwrap_or(path);
     let at_root = cgroups::mounted_at().map(|root| root.join(below));

@@ -84,8 +84,10 @@ impl Threads {
 
     /// Begins to write.
     pub fn write(&mut self, assembler: Assembler) {
-        // A thread that is gone shows when it is joined.
-        let _ = self.assembler.take().map(|threads| threads.send(assembler));
+        if let Some(threads) = self.assembler.take() {
+            // A thread that is gone shows when it is joined.
+            let _ = threads.send(assembler);
+        }
     }
 
     /// Reads what is left, writes it and ends. None when a thread broke.
