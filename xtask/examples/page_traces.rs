@@ -143,17 +143,19 @@ fn lane(mode: Mode, number: u32) -> Lane {
     }
 }
 
-/// The i-th detour of a CPU: mostly ticks, every tenth something else, and a long tail.
+/// The i-th detour of a CPU: every other one a tick, which comes regularly, the rest something else with a
+/// long tail.
 fn detour(shape: &Shape, cpu: u32, i: u64, gap: u64, block: &mut Block) {
     let bits = scattered(i * 64 + u64::from(cpu));
-    let kind = match bits % 100 {
-        0..60 => 0,
-        60..64 => 1,
-        64..74 => 2,
-        74..80 => 3,
-        80..82 => 4,
-        82..84 => 5,
-        84..86 => 6 + (bits >> 8) as u32 % 30,
+    let is_tick = i.is_multiple_of(2);
+    let kind = match bits % 50 {
+        _ if is_tick => 0,
+        0..4 => 1,
+        4..14 => 2,
+        14..20 => 3,
+        20..22 => 4,
+        22..24 => 5,
+        24..26 => 6 + (bits >> 8) as u32 % 30,
         _ => u32::MAX,
     };
     let named = kind != u32::MAX && shape.mode != Mode::ProbeOnly;
@@ -162,7 +164,8 @@ fn detour(shape: &Shape, cpu: u32, i: u64, gap: u64, block: &mut Block) {
     let typical = if named { usual.get(kind as usize).copied().unwrap_or(15_000.0) } else { 250.0 };
     let wide = (((bits >> 40) % 1024) as f64 / 512.0 - 1.0) * 0.9;
     let len_ns = ((typical * stretch * wide.exp()) as u64).min(gap * 2 / 3).max(120);
-    let start_ns = i * gap + (bits >> 50) % (gap / 5).max(1);
+    let late = if is_tick { gap / 50 } else { gap / 5 };
+    let start_ns = i * gap + (bits >> 50) % late.max(1);
     let only_records = shape.mode == Mode::KernelOnly;
     if named {
         let flags = if only_records { RecordFlags::default() } else { RecordFlags::IN_DETOUR };
