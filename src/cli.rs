@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
 use simulate::loggops::Params;
 
@@ -94,9 +94,9 @@ pub struct Record {
     /// CPUs for the recorder's own threads [default: those that are not measured]
     #[arg(short = 'H', long, value_parser = units::cpus)]
     pub housekeeping: Option<recorder::CpuSet>,
-    /// What counts as a detour: times t_min (9x), or a time (1us)
-    #[arg(short = 'T', long, default_value = "9x", value_parser = units::threshold)]
-    pub threshold: recorder::Threshold,
+    /// What counts as a detour: times t_min (9x), or a time (1us) [default: 9x]
+    #[arg(short = 'T', long, value_parser = units::threshold)]
+    pub threshold: Option<recorder::Threshold>,
     /// Trace file to write; %h, %j, %r and %t become host, job, rank and time
     /// [default: detour-%h-%t.detour; in a job detour-%j-%h-%r-%t.detour]
     #[arg(short, long)]
@@ -129,13 +129,13 @@ pub struct Record {
     #[arg(
         long,
         value_delimiter = ',',
-        conflicts_with_all = ["cgroup", "command", "no_bpf", "no_probe", "cpus", "housekeeping", "threshold", "fifo"]
+        conflicts_with_all = ["cgroup", "command", "no_bpf", "no_probe", "fifo"]
     )]
     pub pid: Vec<u32>,
     /// Record what the kernel takes from everything in this cgroup
     #[arg(
         long,
-        conflicts_with_all = ["command", "no_bpf", "no_probe", "cpus", "housekeeping", "threshold", "fifo"]
+        conflicts_with_all = ["command", "no_bpf", "no_probe", "fifo"]
     )]
     pub cgroup: Option<PathBuf>,
     /// Say how it went as JSON on standard output
@@ -144,9 +144,28 @@ pub struct Record {
     /// Record what the kernel takes from this command; ends with it and exits with its code
     #[arg(
         last = true,
-        conflicts_with_all = ["no_bpf", "no_probe", "cpus", "housekeeping", "threshold", "fifo"]
+        conflicts_with_all = ["no_bpf", "no_probe", "fifo"]
     )]
     pub command: Vec<OsString>,
+}
+
+impl Record {
+    /// Options that mean nothing where a program is recorded, and what to do instead. Ends the process.
+    pub fn refuse_what_programs_lack(&self) {
+        if self.pid.is_empty() && self.cgroup.is_none() && self.command.is_empty() {
+            return;
+        }
+        let why = if self.cpus.is_some() {
+            "-c does not apply to a program: its threads are recorded on whichever CPU they run. Pin the \
+             program itself (taskset -c CPUS), and send the recorder's threads elsewhere with -H"
+        } else if self.threshold.is_some() {
+            "-T does not apply to a program: it is the threshold of the probe, and a program is recorded \
+             without a probe, every interruption and every wait"
+        } else {
+            return;
+        };
+        Cli::command().error(ErrorKind::ArgumentConflict, why).exit()
+    }
 }
 
 #[derive(Args)]
@@ -176,11 +195,11 @@ pub struct Top {
     #[arg(
         long,
         value_delimiter = ',',
-        conflicts_with_all = ["cgroup", "probe", "no_bpf", "cpus", "housekeeping", "threshold"]
+        conflicts_with_all = ["cgroup", "probe", "no_bpf", "cpus", "threshold"]
     )]
     pub pid: Vec<u32>,
     /// Watch what the kernel takes from everything in this cgroup
-    #[arg(long, conflicts_with_all = ["probe", "no_bpf", "cpus", "housekeeping", "threshold"])]
+    #[arg(long, conflicts_with_all = ["probe", "no_bpf", "cpus", "threshold"])]
     pub cgroup: Option<PathBuf>,
     /// Time between two pictures
     #[arg(short, long, default_value = "500ms", value_parser = units::interval)]

@@ -16,6 +16,7 @@ use anyhow::Result;
 use crate::{Verbosity, cli};
 
 pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
+    options.refuse_what_programs_lack();
     let json = options.json;
     let quiet = verbosity.quiet;
     let options = to_options(options);
@@ -219,7 +220,7 @@ fn to_options(options: cli::Record) -> recorder::Options {
         duration,
         cpus: options.cpus,
         housekeeping: options.housekeeping,
-        threshold: options.threshold,
+        threshold: options.threshold.unwrap_or_default(),
         stdout_is_taken: options.json || trace::is_stdout(&output),
         output,
         force: options.force,

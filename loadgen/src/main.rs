@@ -15,6 +15,8 @@ mod net;
 mod os;
 #[cfg(target_os = "linux")]
 mod threads;
+#[cfg(target_os = "linux")]
+mod waits;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -33,7 +35,7 @@ mod linux {
 
     use clap::{Parser, Subcommand};
 
-    use crate::{daemon, faults, forks, ipi, net, os, threads};
+    use crate::{daemon, faults, forks, ipi, net, os, threads, waits};
 
     #[derive(Parser)]
     #[command(about = "Disturbances of known size, for tests and benchmarks")]
@@ -129,6 +131,46 @@ mod linux {
             seconds: f64,
             #[arg(long, default_value_t = 0)]
             exit_code: i32,
+            /// With this real-time priority
+            #[arg(long)]
+            fifo: Option<i32>,
+        },
+        /// Burn in threads, and say what the kernel counted for each
+        Work {
+            #[arg(long, default_value_t = 1)]
+            threads: u32,
+            #[arg(long, default_value_t = 2.0)]
+            seconds: f64,
+            /// On this CPU only
+            #[arg(long)]
+            cpu: Option<u32>,
+            /// Go to CPU 0 and 1 in turn
+            #[arg(long)]
+            migrate: bool,
+            /// Sleep half of the time
+            #[arg(long)]
+            sleep: bool,
+        },
+        /// Fork children that wait behind their parent
+        Children {
+            #[arg(long)]
+            cpu: u32,
+            #[arg(long, default_value_t = 60)]
+            count: u32,
+            #[arg(long, default_value_t = 10)]
+            burn_ms: u64,
+        },
+        /// Wait for a line, touch fresh pages and end at once
+        Brief {
+            #[arg(long, default_value_t = 100)]
+            pages: usize,
+        },
+        /// Fork children that touch memory they do not have
+        Refused {
+            #[arg(long)]
+            cpu: u32,
+            #[arg(long, default_value_t = 50)]
+            count: u32,
         },
     }
 
@@ -155,9 +197,20 @@ mod linux {
                 let time = Duration::from_secs_f64(seconds);
                 threads::run(&cpus, threads, sleepers, time, &name)
             }
-            Load::Burn { cpu, seconds, exit_code } => {
+            Load::Work { threads, seconds, cpu, migrate, sleep } => {
+                waits::work(threads, seconds, waits::Manner { cpu, migrate, sleep })
+            }
+            Load::Children { cpu, count, burn_ms } => {
+                waits::children(cpu, count, Duration::from_millis(burn_ms))
+            }
+            Load::Brief { pages } => waits::touch_and_end(pages),
+            Load::Refused { cpu, count } => waits::refused(cpu, count),
+            Load::Burn { cpu, seconds, exit_code, fifo } => {
                 os::name("burn");
                 os::pin(cpu)?;
+                if let Some(priority) = fifo {
+                    os::fifo(priority)?;
+                }
                 let cpu_ns = os::thread_cpu_ns();
                 os::burn(Duration::from_secs_f64(seconds));
                 println!("{}", serde_json::json!({ "cpu_ns": os::thread_cpu_ns() - cpu_ns }));

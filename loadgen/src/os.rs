@@ -18,6 +18,17 @@ pub(crate) fn pin_to(cpus: &[u32]) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpus:?}"))
 }
 
+/// Gives the calling thread real-time priority; children do not get it.
+pub(crate) fn fifo(priority: i32) -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the pointer is to a live value.
+    match unsafe { libc::sched_setscheduler(0, policy, &parameters) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()).context("cannot get real-time priority"),
+    }
+}
+
 pub(crate) fn name(name: &str) {
     if let Ok(name) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&name);

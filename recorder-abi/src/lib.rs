@@ -47,6 +47,14 @@ pub mod kind {
     /// Not an interruption: [`super::Numbers`], sent before a task's description where the recorder runs
     /// in a PID namespace of its own.
     pub const NUMBERS: u8 = 11;
+    /// Not an interruption: the runnable task `id` moves to another CPU, at the end of the record. From
+    /// which to which stands in `aux` (see [`super::Record::moved`]), who is on the CPU that it leaves in
+    /// `other`, and since when in `detail`. The record begins when the task was woken; it has no
+    /// length when the task was preempted.
+    pub const MIGRATE: u8 = 12;
+    /// Not an interruption: bandwidth control of the CPU's run queue with the address in `detail`, see
+    /// [`super::throttle`].
+    pub const THROTTLE: u8 = 13;
 }
 
 /// Bits of [`Record::flags`].
@@ -63,6 +71,20 @@ pub mod flag {
     pub const MAJOR: u8 = 16;
     /// The time of a thread that left unseen, found out later; nothing seen nests in it.
     pub const UNSEEN: u8 = 32;
+    /// A thread that ran for the first time: what it waited, it waited since it was created.
+    pub const NEW: u8 = 64;
+    /// A thread that has ended.
+    pub const DEAD: u8 = 128;
+}
+
+/// In `aux` of a [`kind::THROTTLE`].
+pub mod throttle {
+    /// The task `id` left the CPU because its cgroup's quota was used up. Without this bit: the run queue
+    /// has got new quota.
+    pub const BEGINS: u32 = 1;
+    /// The kernel throttles tasks one by one, as they return to user mode (Linux 6.18 and later).
+    /// Without this bit all tasks of the run queue are stopped at once.
+    pub const ONE_TASK: u32 = 2;
 }
 
 /// Set in `other` when the waker or sender was an interrupt, not a task:
@@ -108,6 +130,33 @@ impl Record {
     pub const fn depth(&self) -> u8 {
         self.kind_depth >> 4
     }
+
+    /// Of a [`kind::THREAD`]: how long it waited between being woken and running, ns.
+    pub const fn waited(&self) -> u64 {
+        match self.aux & LONG_WAIT {
+            0 => self.aux as u64,
+            _ => ((self.aux & !LONG_WAIT) as u64) << LONG_WAIT_SHIFT,
+        }
+    }
+
+    /// Of a [`kind::MIGRATE`]: the CPU that the task leaves, and the one it goes to.
+    pub const fn moved(&self) -> (u16, u16) {
+        ((self.aux >> 16) as u16, self.aux as u16)
+    }
+}
+
+/// Set in `aux` of a thread that waited for longer than 31 bits of nanoseconds can say; the others are
+/// then in units of 2^16 ns, which suffices for 39 hours.
+pub const LONG_WAIT: u32 = 1 << 31;
+pub const LONG_WAIT_SHIFT: u32 = 16;
+
+/// A wait as it stands in `aux`.
+pub const fn wait_code(ns: u64) -> u32 {
+    if ns < LONG_WAIT as u64 {
+        return ns as u32;
+    }
+    let units = ns >> LONG_WAIT_SHIFT;
+    LONG_WAIT | if units < LONG_WAIT as u64 { units as u32 } else { LONG_WAIT - 1 }
 }
 
 /// Who a tid is.
@@ -128,7 +177,8 @@ pub struct Task {
     pub flags: u8,
     /// For [`kind::FORK`]: tgid of the creator.
     pub parent: u32,
-    pub spare: u32,
+    /// Scheduling policy and priority, see [`sched`].
+    pub sched: u32,
 }
 
 pub const CGROUP_UNKNOWN: u64 = u64::MAX;
@@ -179,6 +229,18 @@ pub struct Numbers {
     pub kind_depth: u8,
     pub flags: u8,
     pub spare3: u64,
+}
+
+/// Scheduling policy and priority of a task in 16 bits: `policy << 8 | level`, where the level is the
+/// real-time priority, or the nice value plus 20 for policies that have one.
+pub mod sched {
+    /// Set where the two are known.
+    pub const KNOWN: u32 = 1 << 15;
+    pub const FIFO: u32 = 1;
+    pub const RR: u32 = 2;
+    pub const DEADLINE: u32 = 6;
+    /// `task_struct.static_prio` of nice -20.
+    pub const NICE_FLOOR: u32 = 100;
 }
 
 /// `PF_KTHREAD` of `task_struct.flags`.
@@ -249,7 +311,9 @@ pub struct CpuState {
     pub irq_next: u64,
     /// Place on a shared IRQ line of the action that runs.
     pub irq_chain: u32,
-    pub spare: u32,
+    /// Page faults that have left the CPU open, less those that have ended here. Summed over all CPUs:
+    /// those that are open.
+    pub faults_open: u32,
     pub frames: [Frame; MAX_DEPTH],
     pub lost: u64,
     /// Net time of the lost records: what the account lacks.
@@ -279,7 +343,25 @@ pub mod watch {
     pub const SLOTS: u32 = 4;
 }
 
-/// What is known of a task, direct-mapped by tid.
+/// How many places in the task table a task may have: its tid's own and, where another task has that, the
+/// next few behind a place that depends on all bits of the tid. Where tids go up to 4 million, any two
+/// tasks may want the same place.
+pub const TASK_PLACES: u32 = 8;
+
+/// A task's place in the table other than its first.
+pub const fn task_place(tid: u32, attempt: u32) -> u32 {
+    (tid.wrapping_mul(0x9e37_79b1) >> 8).wrapping_add(attempt) & (TASK_SLOTS - 1)
+}
+
+/// Bits of [`TaskSlot::marks`].
+pub mod mark {
+    /// The work item has ended.
+    pub const WORK_DONE: u8 = 1;
+    /// It was created and has not run.
+    pub const NEW: u8 = 2;
+}
+
+/// What is known of a task, by tid. User space maps the table into its memory.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskSlot {
@@ -291,14 +373,27 @@ pub struct TaskSlot {
     pub woken_at: u64,
     /// Start of a page fault during which it went to sleep.
     pub fault_start: u64,
+    /// 0 for a free slot.
     pub tid: u32,
     pub waker: u32,
-    pub fault_id: u32,
+    /// Policy and priority as they were announced.
+    pub sched: u16,
+    pub fault_id: u16,
     pub fault_kind: u8,
-    /// The work item has ended.
-    pub work_done: u8,
+    /// See [`mark`].
+    pub marks: u8,
     /// Set when the fault during which it went to sleep will be tried again; tells which page it was.
     pub fault_retry: u16,
+}
+
+/// Run queues without quota that a CPU can watch at the same time.
+pub const THROTTLED_QUEUES: usize = 8;
+
+/// The run queues of a CPU that have no quota left, by address; 0 for none.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Throttled {
+    pub queues: [u64; THROTTLED_QUEUES],
 }
 
 /// Who last sent this CPU an interrupt. A cache line of its own: CPUs that are interrupted at the same
@@ -339,7 +434,10 @@ pub mod hook {
     pub const FAULT_HANDLE: usize = 21;
     pub const IPI_ENTRY: usize = 22;
     pub const CGROUP_ATTACH: usize = 23;
-    pub const COUNT: usize = 24;
+    pub const WAKEUP_NEW: usize = 24;
+    pub const MIGRATE: usize = 25;
+    pub const UNTHROTTLE: usize = 26;
+    pub const COUNT: usize = 32;
 }
 
 const _: () = {
@@ -360,6 +458,7 @@ const _: () = {
     assert!(size_of::<Frame>() == 64);
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<TaskSlot>() == 64);
+    assert!(size_of::<Throttled>() == 64);
     assert!(size_of::<Sender>() == 64);
     assert!(size_of::<CpuState>() == 4096);
     assert!(core::mem::offset_of!(CpuState, hits) + 8 * (hook::HRTIMER + 1) == 64);

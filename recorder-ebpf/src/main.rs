@@ -13,6 +13,7 @@ mod stack;
 mod state;
 mod thread;
 mod timer_irq_ipi;
+mod wait;
 mod who;
 
 /// A line in the log when an exit finds no entry; compiled in with the feature `log` only.

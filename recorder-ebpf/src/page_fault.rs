@@ -9,7 +9,7 @@ use aya_ebpf::{
     macros::{fentry, fexit, perf_event, raw_tracepoint},
     programs::{FEntryContext, FExitContext, PerfEventContext, RawTracePointContext},
 };
-use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
+use detour_abi::{Frame, MAX_DEPTH, TaskSlot, flag, hook, kind};
 
 use crate::{
     stack::{close, push},
@@ -129,7 +129,8 @@ fn will_be_retried(cpu: &mut Cpu, mark: u16) {
 
 #[inline(always)]
 fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
-    let tid = bpf_get_current_pid_tgid() as u32;
+    // A task that is older than the recording and ends at once can say nowhere else who it is.
+    let tid = cpu.current_task();
     let depth = cpu.depth();
     if depth == 0 && cpu.emits() {
         // A program that has just come by unseen faults at once: its pages were not the last used.
@@ -160,13 +161,43 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
         cpu.emit(&frame, 0, 0, flag::POINT, depth);
         cpu.set_depth(depth - 1);
     }
-    if let Some(slot) = task_slot(tid)
-        && slot.tid == tid
-    {
-        slot.fault_start = 0;
-        slot.fault_retry = 0;
-    }
+    refuse_sleeping_fault(cpu, tid);
     push(cpu, kind, error, tid, 0, 0);
+}
+
+/// A fault that left the CPU and has no end by the time of the task's next one was refused, like the
+/// one that ends the task: it happened, and has no length.
+#[inline(always)]
+pub fn refuse_sleeping_fault(cpu: &mut Cpu, tid: u32) {
+    let Some(slot) = task_slot(tid) else { return };
+    if slot.fault_start == 0 {
+        return;
+    }
+    let frame = slept(tid, slot);
+    slot.fault_start = 0;
+    slot.fault_retry = 0;
+    cpu.count_open_fault(-1);
+    cpu.emit(&frame, 0, 0, flag::POINT, 1);
+}
+
+/// The frame of a fault that left the CPU open.
+#[inline(always)]
+fn slept(tid: u32, slot: &TaskSlot) -> Frame {
+    Frame {
+        start: slot.fault_start,
+        accounted: 0,
+        detail: 0,
+        id: slot.fault_id as u32,
+        other: tid,
+        aux: 0,
+        kind: slot.fault_kind,
+        flags: 0,
+        spare: 0,
+        before: 0,
+        spare2: 0,
+        found: 0,
+        rest: 0,
+    }
 }
 
 #[inline(always)]
@@ -203,22 +234,9 @@ fn end(cpu: &mut Cpu, flags: u8) {
     if slot.fault_start == 0 {
         return;
     }
-    let frame = Frame {
-        start: slot.fault_start,
-        accounted: 0,
-        detail: 0,
-        id: slot.fault_id,
-        other: tid,
-        aux: 0,
-        kind: slot.fault_kind,
-        flags: flag::CUT_SHORT,
-        spare: 0,
-        before: 0,
-        spare2: 0,
-        found: 0,
-        rest: 0,
-    };
+    let frame = slept(tid, slot);
+    cpu.count_open_fault(-1);
     slot.fault_start = 0;
     slot.fault_retry = 0;
-    cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags, depth + 1);
+    cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags | flag::CUT_SHORT, depth + 1);
 }

@@ -17,7 +17,7 @@ use aya_ebpf::{
 };
 use detour_abi::{
     CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, RING_BYTES, Record, SLOTS, Sender, Slot,
-    TASK_SLOTS, TIMED_RUNS, TaskSlot, hook, kind, watch,
+    TASK_PLACES, TASK_SLOTS, TIMED_RUNS, TaskSlot, Throttled, hook, kind, task_place, watch,
 };
 
 use crate::who;
@@ -28,7 +28,10 @@ pub static STATE: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 pub static SENDERS: Array<Sender> = Array::with_max_entries(1, 0);
 #[map]
-pub static TASKS: Array<TaskSlot> = Array::with_max_entries(TASK_SLOTS, 0);
+pub static TASKS: Array<TaskSlot> = Array::with_max_entries(TASK_SLOTS, BPF_F_MMAPABLE);
+/// One entry per possible CPU.
+#[map]
+pub static THROTTLED: Array<Throttled> = Array::with_max_entries(1, 0);
 /// A ring for every CPU, so that none waits for another's lock or fetches another's cache line. The
 /// loader creates them; where they may not differ in size from the one named here (before Linux 5.10)
 /// they have this one.
@@ -94,6 +97,33 @@ pub static NS_INUM: Global<u32> = Global::new(0);
 /// Inode of the recorder's PID namespace; 0 when it is the kernel's own.
 #[unsafe(no_mangle)]
 pub static PID_NAMESPACE: Global<u32> = Global::new(0);
+/// Policy and priority.
+#[unsafe(no_mangle)]
+pub static TASK_POLICY: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static TASK_STATIC_PRIO: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static TASK_RT_PRIORITY: Global<u32> = Global::new(0);
+/// Whether a task is queued, and on which CPU, which kernels keep in one of two places.
+#[unsafe(no_mangle)]
+pub static TASK_ON_RQ: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static TASK_CPU: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static TASK_THREAD_INFO: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static THREAD_INFO_CPU: Global<u32> = Global::new(0);
+/// Bandwidth control: the run queue of a task's cgroup, whether it or one above it has no quota left,
+/// and, where the kernel throttles tasks one by one, whether the task is. 0 where there is no such.
+#[unsafe(no_mangle)]
+pub static SE_CFS_RQ: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static CFS_RQ_THROTTLE_COUNT: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static TASK_THROTTLED: Global<u32> = Global::new(0);
+/// 1 when the threads of a program are recorded, and it matters what they wait for.
+#[unsafe(no_mangle)]
+pub static PROGRAM: Global<u32> = Global::new(0);
 /// 1 where something tells when a page fault ends; elsewhere a fault is a point.
 #[unsafe(no_mangle)]
 pub static FAULT_BRACKET: Global<u32> = Global::new(0);
@@ -175,7 +205,7 @@ places! {
     interrupted_until: u64, slot_next: u64, slot_limit: u32,
     running: u32, timed_ns: u64, irq_next: u64, irq_chain: u32, lost: u64, lost_ns: u64,
     unmatched: u64, overflow: u64, nmi_first: u64, nmi_until: u64,
-    slots_taken: u64,
+    faults_open: u32, slots_taken: u64,
 }
 
 /// A frame of the nesting stack, where it lies.
@@ -458,15 +488,18 @@ impl Cpu {
                 return ORIGIN_INTERRUPT | ((kind as u32) << 16) | (id & 0xffff);
             }
         }
+        self.current_task()
+    }
+
+    /// The running task, which is announced if nobody has heard of it.
+    #[inline(always)]
+    pub fn current_task(&mut self) -> u32 {
         let ids = bpf_get_current_pid_tgid();
         let tid = ids as u32;
         if tid == 0 {
             return 0;
         }
-        let Some(slot) = task_slot(tid) else { return tid };
-        if slot.tid != tid {
-            *slot = TaskSlot { tid, ..EMPTY_SLOT };
-        }
+        let Some(slot) = own_task_slot(tid) else { return tid };
         // What else is known of a task without a name stays: a kworker that has not left the CPU since
         // the recording began has a function, and a task that was woken a waker.
         if slot.comm[0] == 0 {
@@ -481,6 +514,12 @@ impl Cpu {
         }
         tid
     }
+
+    /// A page fault that leaves the CPU before it ends (1), or one that has left one and ends (-1).
+    #[inline(always)]
+    pub fn count_open_fault(&mut self, change: i32) {
+        self.faults_open().add(change as u32);
+    }
 }
 
 pub const EMPTY_SLOT: TaskSlot = TaskSlot {
@@ -491,9 +530,10 @@ pub const EMPTY_SLOT: TaskSlot = TaskSlot {
     fault_start: 0,
     tid: 0,
     waker: 0,
+    sched: 0,
     fault_id: 0,
     fault_kind: 0,
-    work_done: 0,
+    marks: 0,
     fault_retry: 0,
 };
 
@@ -530,18 +570,58 @@ fn wake_up(cpu: u32, now: u64) -> u64 {
 }
 
 #[inline(always)]
-pub fn task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
-    // SAFETY: the element outlives the program. Two tasks may share a slot; the tid inside tells.
-    TASKS.get_ptr_mut(tid & (TASK_SLOTS - 1)).map(|slot| unsafe { &mut *slot })
+fn slot_at(place: u32) -> Option<&'static mut TaskSlot> {
+    // SAFETY: the element outlives the program; the tid inside tells whose it is.
+    TASKS.get_ptr_mut(place).map(|slot| unsafe { &mut *slot })
 }
 
-/// `task_slot`, emptied when it holds another task.
+/// The slot of a task that has one.
+#[inline(always)]
+pub fn task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
+    let slot = slot_at(tid & (TASK_SLOTS - 1))?;
+    if tid == 0 {
+        return None;
+    }
+    if slot.tid == tid { Some(slot) } else { other_slot(tid, false) }
+}
+
+/// The slot of a task, which gets one if it has none. None when all its places are taken: what a slot
+/// would have told is then not known of this task.
 #[inline(always)]
 pub fn own_task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
-    let slot = task_slot(tid)?;
-    if slot.tid != tid {
-        *slot = TaskSlot { tid, ..EMPTY_SLOT };
+    let slot = slot_at(tid & (TASK_SLOTS - 1))?;
+    if tid == 0 {
+        return None;
     }
+    if slot.tid == tid { Some(slot) } else { other_slot(tid, true) }
+}
+
+/// Looks in all places but the first. Two CPUs that claim the same one at the same time leave it to the
+/// second; the first finds another when it comes back.
+#[inline(never)]
+fn other_slot(tid: u32, claim: bool) -> Option<&'static mut TaskSlot> {
+    let mut free = None;
+    if let Some(slot) = slot_at(tid & (TASK_SLOTS - 1))
+        && slot.tid == 0
+    {
+        free = Some(slot);
+    }
+    let mut attempt = 1;
+    while attempt < TASK_PLACES {
+        let slot = slot_at(task_place(tid, attempt))?;
+        if slot.tid == tid {
+            return Some(slot);
+        }
+        if slot.tid == 0 && free.is_none() {
+            free = Some(slot);
+        }
+        attempt += 1;
+    }
+    if !claim {
+        return None;
+    }
+    let slot = free?;
+    *slot = TaskSlot { tid, ..EMPTY_SLOT };
     Some(slot)
 }
 

@@ -9,15 +9,19 @@ use aya_ebpf::{
     macros::btf_tracepoint,
     programs::BtfTracePointContext,
 };
-use detour_abi::{CGROUP_UNKNOWN, Frame, MAX_DEPTH, Task, TaskSlot, flag, hook, kind};
+use detour_abi::{
+    CGROUP_UNKNOWN, Frame, MAX_DEPTH, Task, TaskSlot, flag, hook, kind, mark, wait_code,
+};
 
 use crate::{
-    page_fault::is_fault,
+    page_fault::{is_fault, refuse_sleeping_fault},
     stack::{close, split},
     state::{
-        Cpu, EMPTY_SLOT, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID, TASK_SE,
-        TASK_STATE, TASK_TGID, WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
+        Cpu, EMPTY_SLOT, PROGRAM, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID,
+        TASK_POLICY, TASK_RT_PRIORITY, TASK_SE, TASK_STATE, TASK_STATIC_PRIO, TASK_TGID, WORK_FUNC,
+        field, now, on_watched_cpu, own_task_slot, task_slot,
     },
+    wait,
     who,
 };
 
@@ -38,59 +42,84 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             // It runs, so it waits no more. A CPU that records may get it next, without a wake-up.
             let next: *const u8 = ctx.arg(2);
             forget_waker(field(next, TASK_PID.load()));
+            let prev: *const u8 = ctx.arg(1);
+            if is_dead(prev) {
+                forget(field(prev, TASK_PID.load()));
+            }
             return;
         }
         let prev: *const u8 = ctx.arg(1);
         let next: *const u8 = ctx.arg(2);
         let prev_tid: u32 = field(prev, TASK_PID.load());
         let next_tid: u32 = field(next, TASK_PID.load());
+        let dead = is_dead(prev);
 
-        close_open_frames(cpu, prev_tid);
+        close_open_frames(cpu, prev_tid, dead);
         announce_if_new(cpu, prev, prev_tid);
 
         reconcile(cpu, prev_tid);
         date_unseen_switch(cpu, prev);
 
         let (mut now, accounted) = cpu.stamp();
-        let frame = cpu.frame(0).copy();
+        let mut frame = cpu.frame(0).copy();
         let mut left = accounted;
+        if PROGRAM.load() != 0 && frame.start == 0 && prev_tid != 0 {
+            // It came before this CPU was watched. That it leaves, and may want to stay, matters for
+            // what it does next.
+            frame = Frame { start: now, id: prev_tid, ..found_running(accounted) };
+        }
         if frame.start != 0 {
             let state: u32 = field(prev, TASK_STATE.load());
-            let wants_to_run = ctx.arg::<u64>(0) & 1 != 0 || state == 0;
-            let flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
+            let wants_to_run = (ctx.arg::<u64>(0) & 1 != 0 || state == 0) && !dead;
+            let mut flags = if wants_to_run && prev_tid != 0 { flag::RUNNABLE } else { 0 };
+            if dead {
+                flags |= flag::DEAD;
+            }
             // From the end of the interrupt that woke the newcomer, the CPU works for it; the
             // kernel charges it so, too.
             let asked = cpu.interrupted_until().get();
             let woken_before = woken_at(next_tid) != 0 && woken_at(next_tid) <= asked;
-            if flags != 0 && woken_before && asked > frame.start && now - asked < SWITCH_NS {
+            if flags & flag::RUNNABLE != 0
+                && woken_before
+                && asked > frame.start
+                && now - asked < SWITCH_NS
+            {
                 now = asked;
             }
             left = left.wrapping_add(close(cpu, &frame, now, accounted, flags, 0));
+            if PROGRAM.load() != 0 && flags & flag::RUNNABLE != 0 {
+                wait::left_runnable(cpu, prev, prev_tid, now);
+            }
+        }
+        if dead {
+            forget(prev_tid);
         }
 
         let mut waker = 0;
         let mut waited = 0;
         let mut work = 0;
-        if let Some(slot) = task_slot(next_tid)
-            && slot.tid == next_tid
-            && next_tid != 0
-        {
+        let mut came = 0;
+        if let Some(slot) = task_slot(next_tid) {
             if slot.woken_at != 0 {
                 waker = slot.waker;
                 waited = now.saturating_sub(slot.woken_at);
                 slot.woken_at = 0;
             }
+            if slot.marks & mark::NEW != 0 {
+                slot.marks &= !mark::NEW;
+                came = flag::NEW;
+            }
             // A worker that was interrupted in an item goes on with it; an idle one has none yet.
-            if slot.work_done == 0 {
+            if slot.marks & mark::WORK_DONE == 0 {
                 work = slot.work;
             }
         }
         let frame = cpu.frame(0);
         frame.kind().set(kind::THREAD);
-        frame.flags().set(0);
+        frame.flags().set(came);
         frame.id().set(next_tid);
         frame.other().set(waker);
-        frame.aux().set(if waited > u32::MAX as u64 { u32::MAX } else { waited as u32 });
+        frame.aux().set(wait_code(waited));
         frame.detail().set(work);
         frame.before().set(0);
         frame.accounted().set(left);
@@ -111,8 +140,46 @@ fn forget_waker(tid: u32) {
 #[inline(always)]
 fn woken_at(tid: u32) -> u64 {
     match task_slot(tid) {
-        Some(slot) if slot.tid == tid => slot.woken_at,
-        _ => 0,
+        Some(slot) => slot.woken_at,
+        None => 0,
+    }
+}
+
+/// `TASK_DEAD` of `task_struct.state`: it leaves the CPU for the last time.
+const TASK_DEAD: u32 = 0x80;
+
+#[inline(always)]
+fn is_dead(task: *const u8) -> bool {
+    let state: u32 = field(task, TASK_STATE.load());
+    state & TASK_DEAD != 0
+}
+
+/// Frees the slot of a task that has ended.
+#[inline(always)]
+fn forget(tid: u32) {
+    if let Some(slot) = task_slot(tid) {
+        *slot = EMPTY_SLOT;
+    }
+}
+
+/// The frame of a thread that was found on the CPU, without length: what is known of it is that it
+/// leaves.
+#[inline(always)]
+fn found_running(accounted: u64) -> Frame {
+    Frame {
+        start: 0,
+        accounted,
+        detail: 0,
+        id: 0,
+        other: 0,
+        aux: 0,
+        kind: kind::THREAD,
+        flags: flag::CONTINUED,
+        spare: 0,
+        before: 0,
+        spare2: 0,
+        found: 0,
+        rest: 0,
     }
 }
 
@@ -177,7 +244,7 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
 /// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on
 /// real-time kernels inside a softirq, too.
 #[inline(always)]
-fn close_open_frames(cpu: &mut Cpu, tid: u32) {
+fn close_open_frames(cpu: &mut Cpu, tid: u32, dead: bool) {
     let mut tries = 0;
     while tries < 3 {
         let depth = cpu.depth();
@@ -185,14 +252,18 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32) {
             break;
         }
         let frame = cpu.frame(depth).copy();
-        if is_fault(frame.kind) {
+        if is_fault(frame.kind) && dead {
+            // It was refused, and the task ends for it.
+            cpu.emit(&Frame { aux: 0, ..frame }, 0, 0, flag::POINT, depth);
+        } else if is_fault(frame.kind) {
             // Its end, if it comes, finds the start in the task's slot. Until then the time is
             // the thread's: a fault that was refused has no end and must not grow one.
             if let Some(slot) = own_task_slot(tid) {
                 slot.fault_start = frame.start;
-                slot.fault_id = frame.id;
+                slot.fault_id = frame.id as u16;
                 slot.fault_kind = frame.kind;
                 slot.fault_retry = frame.aux as u16;
+                cpu.count_open_fault(1);
             }
         } else {
             let (now, accounted) = cpu.stamp();
@@ -202,9 +273,12 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32) {
         tries += 1;
     }
     cpu.set_depth(0);
+    if dead {
+        refuse_sleeping_fault(cpu, tid);
+    }
 }
 
-/// Tells user space who a tid is, once per tid, name and cgroup.
+/// Tells user space who a tid is, once per tid, name, cgroup and priority.
 #[inline(always)]
 fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     if tid == 0 {
@@ -215,12 +289,18 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     // SAFETY: the helper takes nothing and returns a number.
     let cgroup = unsafe { bpf_get_current_cgroup_id() };
     let Some(slot) = own_task_slot(tid) else { return };
-    if slot.comm[0] == comm[0] && slot.comm[1] == comm[1] && slot.cgroup == cgroup {
+    let sched = sched(task);
+    if slot.comm[0] == comm[0]
+        && slot.comm[1] == comm[1]
+        && slot.cgroup == cgroup
+        && slot.sched == sched as u16
+    {
         return;
     }
     if who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm) }) {
         slot.comm = comm;
         slot.cgroup = cgroup;
+        slot.sched = sched as u16;
     }
 }
 
@@ -228,6 +308,26 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
 fn comm(task: *const u8) -> [u64; 2] {
     let offset = TASK_COMM.load();
     [field(task, offset), field(task, offset + 8)]
+}
+
+/// Policy and priority, see [`detour_abi::sched`].
+#[inline(always)]
+fn sched(task: *const u8) -> u32 {
+    use detour_abi::sched::{DEADLINE, FIFO, KNOWN, NICE_FLOOR, RR};
+    if TASK_POLICY.load() == 0 || TASK_STATIC_PRIO.load() == 0 || TASK_RT_PRIORITY.load() == 0 {
+        return 0;
+    }
+    let policy: u32 = field(task, TASK_POLICY.load());
+    let policy = policy & 0x7f;
+    let level: u32 = if policy == FIFO || policy == RR {
+        field(task, TASK_RT_PRIORITY.load())
+    } else if policy == DEADLINE {
+        0
+    } else {
+        let priority: u32 = field(task, TASK_STATIC_PRIO.load());
+        priority.wrapping_sub(NICE_FLOOR)
+    };
+    KNOWN | policy << 8 | level & 0xff
 }
 
 /// What a `task_struct` says of itself; a renamed task's name is not yet in there.
@@ -244,7 +344,7 @@ fn describe(task: *const u8, comm: [u64; 2]) -> Task {
         kind_depth: kind::TASK,
         flags: 0,
         parent: 0,
-        spare: 0,
+        sched: sched(task),
     }
 }
 
@@ -271,7 +371,7 @@ pub fn work_start(ctx: BtfTracePointContext) -> i32 {
         let tid = bpf_get_current_pid_tgid() as u32;
         let Some(slot) = own_task_slot(tid) else { return };
         slot.work = function;
-        slot.work_done = 0;
+        slot.marks &= !mark::WORK_DONE;
         if cpu.emits() && cpu.frame(0).start().get() != 0 && cpu.depth() == 0 {
             split(cpu, 0, function);
         }
@@ -284,7 +384,7 @@ pub fn work_end(_ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WORK_END, |_| {
         let tid = bpf_get_current_pid_tgid() as u32;
         if let Some(slot) = own_task_slot(tid) {
-            slot.work_done = 1;
+            slot.marks |= mark::WORK_DONE;
         }
     })
 }
@@ -338,7 +438,7 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
         let child: *const u8 = ctx.arg(1);
         let tid: u32 = field(child, TASK_PID.load());
         // Whoever had the number before has nothing to do with it.
-        if let Some(slot) = task_slot(tid) {
+        if let Some(slot) = own_task_slot(tid) {
             *slot = TaskSlot { tid, ..EMPTY_SLOT };
         }
         let task = Task {

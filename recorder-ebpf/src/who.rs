@@ -74,7 +74,7 @@ pub fn announce_current(cpu: &mut Cpu, ids: u64, comm: [u64; 2]) {
         tgid: (ids >> 32) as u32,
         task_flags: peek(task, TASK_FLAGS.load()) as u32,
         parent: 0,
-        spare: 0,
+        sched: 0,
         cpu: 0,
         kind_depth: kind::TASK,
         flags: 0,

@@ -42,6 +42,8 @@ mod threads;
 #[cfg(target_os = "linux")]
 mod top;
 #[cfg(target_os = "linux")]
+mod waits;
+#[cfg(target_os = "linux")]
 mod whatif;
 
 #[cfg(not(target_os = "linux"))]
@@ -62,6 +64,7 @@ fn main() {
         threads::TESTS,
         cgroups::TESTS,
         namespaces::TESTS,
+        waits::TESTS,
         endings::TESTS,
         machine::TESTS,
         faults::TESTS,

@@ -47,8 +47,15 @@ pub fn lanes(
             ..LaneTotals::default()
         }));
     }
-    for &(lane, from_ns, to_ns) in &assembled.threads {
-        lanes.push(LaneTotals { lane: lane.0, from_ns, to_ns, ..LaneTotals::default() });
+    for thread in &assembled.threads {
+        lanes.push(LaneTotals {
+            lane: thread.lane.0,
+            from_ns: thread.from_ns,
+            to_ns: thread.to_ns,
+            run_ns: Some(thread.run_ns),
+            wait_ns: Some(thread.wait_ns),
+            ..LaneTotals::default()
+        });
     }
     lanes.sort_by_key(|totals| totals.lane);
     lanes
@@ -163,12 +170,22 @@ impl Counted {
         }
     }
 
+    /// Page faults that began and have not ended. A CPU may see more ends than beginnings.
+    fn faults_open(&self) -> u64 {
+        let pairs = self.before.cpus.iter().zip(&self.after.cpus);
+        let growth = |(before, after): (&CpuState, &CpuState)| {
+            i64::from(after.faults_open.wrapping_sub(before.faults_open) as i32)
+        };
+        pairs.map(growth).sum::<i64>().max(0) as u64
+    }
+
     pub fn losses(&self, measured: &CpuSet) -> Lost {
         Lost {
             // What is sent from elsewhere is about the measured ones, too: who wakes and interrupts.
             records: self.growth_everywhere(|s| s.lost),
             records_ns: self.growth(measured, |s| s.lost_ns),
-            unmatched: self.growth(measured, |s| s.unmatched),
+            // Faults that left a CPU and came to an end on none: refused, or going on.
+            unmatched: self.growth(measured, |s| s.unmatched) + self.faults_open(),
             overflow: self.growth(measured, |s| s.overflow),
             ..Lost::default()
         }

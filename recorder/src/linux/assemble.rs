@@ -2,10 +2,12 @@
 //! detours, and written block by block. Runs on the writer's thread; memory is bounded by the blocks
 //! that are open and the records that wait for their detour.
 
+mod threads;
+
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use detour_abi::{Numbers, Task, flag, kind};
-use trace::{Block, Detour, Lane, LaneId, Record, RecordFlags};
+use trace::{Block, Detour, LaneId, Record, RecordFlags};
 
 use crate::{
     clock::ClockLine,
@@ -15,9 +17,10 @@ use crate::{
     names::Names,
     output::Output,
     probe::{Jump, Jumps},
-    program::{Program, Slice},
-    targets::Targets,
+    program::ThreadTotals,
 };
+
+pub use threads::{Recorded, Runnable};
 
 /// Events of a lane before its block is written.
 const BLOCK_EVENTS: usize = 1 << 15;
@@ -34,7 +37,7 @@ pub enum Subject {
     /// Kernel records of CPUs, no probe. CPU numbers by lane.
     Cpus(Vec<u32>),
     /// The threads of a program.
-    Program(Targets),
+    Program(Box<Recorded>),
 }
 
 pub struct Probed {
@@ -101,9 +104,6 @@ pub struct Assembler {
     probed: Vec<ProbedLane>,
     /// By CPU.
     lane_of_cpu: Vec<Option<usize>>,
-    program: Program,
-    /// Names of the watched threads, by lane.
-    lane_names: Vec<String>,
     clock: ClockLine,
     /// By CPU.
     closures: Vec<Closure>,
@@ -124,8 +124,10 @@ pub struct Assembled {
     pub own_ns: u64,
     pub unwritten: u64,
     pub write_error: Option<String>,
-    /// Lane, from and to of each watched thread.
-    pub threads: Vec<(LaneId, u64, u64)>,
+    /// What each watched thread comes to.
+    pub threads: Vec<ThreadTotals>,
+    /// Threads of the program that got no lane, because there are too many.
+    pub unlisted: u64,
 }
 
 impl Assembler {
@@ -156,8 +158,6 @@ impl Assembler {
             lanes: (0..cpus.len()).map(open_lane).collect(),
             probed: cpus.iter().map(|_| ProbedLane::default()).collect(),
             lane_of_cpu,
-            program: Program::default(),
-            lane_names: Vec::new(),
             clock,
             closures: Vec::new(),
             complete_ns: epoch_ns,
@@ -204,22 +204,23 @@ impl Assembler {
 
     fn task(&mut self, task: &Task) {
         self.names.learn(task);
-        if let Subject::Program(targets) = &mut self.subject {
-            targets.learn(task);
-            if task.kind_depth & 15 == kind::FORK {
-                self.program.forked(task.tid);
-            }
+        if let Subject::Program(recorded) = &mut self.subject {
+            recorded.task(task, &mut self.names);
         }
     }
 
     fn numbers(&mut self, numbers: &Numbers) {
         self.names.learn_numbers(numbers);
-        if let Subject::Program(targets) = &mut self.subject {
-            targets.learn_numbers(numbers);
+        if let Subject::Program(recorded) = &mut self.subject {
+            recorded.numbers(numbers);
         }
     }
 
     fn record(&mut self, record: &detour_abi::Record) {
+        if matches!(record.kind(), kind::MIGRATE | kind::THROTTLE) {
+            self.program_event(record);
+            return;
+        }
         grow(&mut self.closures, usize::from(record.cpu));
         self.closures[usize::from(record.cpu)].add(record);
         let end = end(record);
@@ -252,59 +253,10 @@ impl Assembler {
         }
     }
 
-    fn program_record(&mut self, record: &detour_abi::Record) {
-        if record.start + record.gross <= self.epoch_ns {
-            return;
-        }
-        let named = self.named(record, false);
-        if record.kind() != kind::THREAD {
-            self.program.record(named);
-            return;
-        }
-        let slice = Slice {
-            named,
-            tid: record.id,
-            runnable: record.flags & flag::RUNNABLE != 0,
-            waited_ns: u64::from(record.aux),
-            unseen: record.flags & (flag::POINT | flag::UNSEEN) != 0,
-        };
-        let Subject::Program(targets) = &mut self.subject else { return };
-        let watched = !slice.unseen && targets.contains(record.id, &mut self.names);
-        if !watched {
-            self.program.slice(slice, None::<(LaneId, &mut Open)>);
-            return;
-        }
-        let lane = self.thread_lane(record.id);
-        self.program.slice(slice, Some((lane, &mut self.lanes[lane.0 as usize])));
-    }
-
-    /// The lane of a watched thread. Programs rename their threads and execute others; the lane
-    /// bears the last name.
-    fn thread_lane(&mut self, tid: u32) -> LaneId {
-        let known = self.program.threads.get(&tid).map(|thread| thread.lane);
-        let lane = known.unwrap_or(LaneId(self.lanes.len() as u32));
-        let name = self.names.task_name(tid);
-        if self.lane_names.get(lane.0 as usize) == Some(&name) {
-            return lane;
-        }
-        let (pid, shown) = self.names.shown(tid);
-        let thread = Lane::Thread { pid, tid: shown, name: name.clone() };
-        if let Err(error) = self.output.add_lane(lane, &thread) {
-            self.write_error.get_or_insert(error.to_string());
-        }
-        match self.lane_names.get_mut(lane.0 as usize) {
-            Some(known) => *known = name,
-            None => {
-                self.lane_names.push(name);
-                self.lanes.push(open_lane(lane.0 as usize));
-            }
-        }
-        lane
-    }
-
     /// Gives a record its source and the recording's clock.
     fn named(&mut self, record: &detour_abi::Record, baseline: bool) -> Named {
         let (class, source) = self.names.source(record);
+        let source = self.renamed(class, source);
         if !baseline && self.names.is_own(source) {
             self.own_ns += record.net;
         }
@@ -374,13 +326,15 @@ impl Assembler {
     }
 
     fn write_full_blocks(&mut self, all: bool) {
-        let all = all || self.lanes.iter().map(Open::events).sum::<usize>() >= OPEN_EVENTS;
+        let of_cpus = self.lanes.iter().map(Open::events).sum::<usize>();
+        let all = all || of_cpus + self.open_thread_events() >= OPEN_EVENTS;
         for lane in 0..self.lanes.len() {
             let events = self.lanes[lane].events();
             if events >= BLOCK_EVENTS || (all && events > 0) {
                 self.write_block(lane);
             }
         }
+        self.write_thread_blocks(all);
         if all {
             self.last_flush = Instant::now();
             self.say_from_when();
@@ -416,13 +370,24 @@ impl Assembler {
     }
 
     fn write_block(&mut self, lane: usize) {
+        let mut block = std::mem::replace(&mut self.lanes[lane].block, Block::new(LaneId(0)));
+        self.write(&block);
+        // Emptied, not dropped: the next one needs the same room. What a burst took beyond the lane's
+        // share is given back.
+        let share = OPEN_EVENTS / self.lanes.len();
+        block.detours.clear();
+        block.records.clear();
+        block.detours.shrink_to(share);
+        block.records.shrink_to(share);
+        self.lanes[lane].block = block;
+    }
+
+    fn write(&mut self, block: &Block) {
         for (id, source) in self.names.take_changed() {
             if let Err(error) = self.output.add_source(id, &source) {
                 self.write_error.get_or_insert(error.to_string());
             }
         }
-        let share = OPEN_EVENTS / self.lanes.len();
-        let block = &mut self.lanes[lane].block;
         let parts = pieces(block);
         let whole = std::slice::from_ref(block);
         for part in parts.as_deref().unwrap_or(whole) {
@@ -431,26 +396,21 @@ impl Assembler {
                 self.write_error.get_or_insert(error.to_string());
             }
         }
-        if matches!(self.subject, Subject::Program(_)) {
-            // Threads come and go by the thousand; most never need a second block.
-            *block = Block::new(block.lane);
-        } else {
-            // Emptied, not dropped: the next one needs the same room. What a burst took beyond the
-            // lane's share is given back.
-            block.detours.clear();
-            block.records.clear();
-            block.detours.shrink_to(share);
-            block.records.shrink_to(share);
-        }
     }
 
     pub fn finish(mut self) -> Assembled {
         self.settle_jumps(true);
+        self.close_open_waits();
         self.write_full_blocks(true);
-        self.unwritten += self.program.dropped;
+        let (threads, unlisted) = match &self.subject {
+            Subject::Program(recorded) => {
+                self.unwritten += recorded.dropped();
+                (recorded.totals(), recorded.unlisted)
+            }
+            _ => (Vec::new(), 0),
+        };
         let closure_error =
             self.closures.iter().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
-        let threads = self.program.watched().map(|t| (t.lane, t.from_ns, t.to_ns)).collect();
         Assembled {
             output: self.output,
             clock: self.clock,
@@ -459,6 +419,7 @@ impl Assembler {
             unwritten: self.unwritten,
             write_error: self.write_error,
             threads,
+            unlisted,
         }
     }
 }

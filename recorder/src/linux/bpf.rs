@@ -34,6 +34,7 @@ use crate::{
     ring::Ring,
     self_test,
     shared::Shared,
+    task_table::TaskTable,
 };
 
 pub use crate::bpf_error::BpfError;
@@ -108,6 +109,8 @@ pub struct Options<'a> {
     pub other_ring_bytes: u32,
     /// Set from outside to give up loading.
     pub stop: &'a AtomicBool,
+    /// The threads of a program are recorded, not CPUs.
+    pub program: bool,
 }
 
 /// A ring for every CPU that is online, and one for all others together, should they appear.
@@ -220,10 +223,12 @@ impl Bpf {
         }
         let namespace = pids::own_namespace().unwrap_or(0);
         loader.override_global("PID_NAMESPACE", &namespace, true);
+        let program = u32::from(options.program);
+        loader.override_global("PROGRAM", &program, true);
         for (global, offset) in &offsets {
             loader.override_global(global, offset, true);
         }
-        for map in ["STATE", "SENDERS", "RINGS"] {
+        for map in ["STATE", "SENDERS", "THROTTLED", "RINGS"] {
             loader.map_max_entries(map, cpus);
         }
         #[cfg(feature = "bpf-log")]
@@ -249,7 +254,10 @@ impl Bpf {
             log: None,
         };
         for hook in hooks() {
-            if !bracket.allows(hook) || hook.instead_of.is_some_and(|better| bpf.has(better)) {
+            if (hook.for_programs && !options.program)
+                || !bracket.allows(hook)
+                || hook.instead_of.is_some_and(|better| bpf.has(better))
+            {
                 continue;
             }
             let result = match impossible.iter().find(|(program, _)| *program == hook.program) {
@@ -415,6 +423,14 @@ impl Bpf {
     /// Where the records that do not go through the rings are found.
     pub fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
+    }
+
+    /// The kernel side's table of tasks.
+    pub fn tasks(&self) -> io::Result<TaskTable> {
+        match self.ebpf.map("TASKS") {
+            Some(Map::Array(array)) => TaskTable::map(array.fd()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     /// The ring of every CPU; that of the ones that were offline in the beginning has no number.

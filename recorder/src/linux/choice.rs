@@ -9,24 +9,12 @@ use crate::{
 
 /// CPUs to measure and CPUs for the recorder's own threads.
 pub fn choose_cpus(options: &Options) -> Result<(CpuSet, CpuSet), RecordError> {
-    let (allowed, online) = (machine::allowed(), machine::online());
-    let check = |cpus: &CpuSet| {
-        for &cpu in cpus {
-            if !online.contains(&cpu) {
-                return Err(RecordError::UnknownCpu { cpu, online: cpulist::format(&online) });
-            }
-            if !allowed.contains(&cpu) {
-                let allowed = cpulist::format(&allowed);
-                return Err(RecordError::OutsideCpuset { cpu, allowed });
-            }
-        }
-        Ok(())
-    };
+    let allowed = machine::allowed();
     let asked = options.housekeeping.clone().unwrap_or_default();
-    check(&asked)?;
+    check(&asked, &allowed)?;
     let measured = match &options.cpus {
         Some(cpus) => {
-            check(cpus)?;
+            check(cpus, &allowed)?;
             if let Some(&both) = cpus.intersection(&asked).next() {
                 return Err(RecordError::BothWays(both));
             }
@@ -42,4 +30,24 @@ pub fn choose_cpus(options: &Options) -> Result<(CpuSet, CpuSet), RecordError> {
         None => allowed.difference(&measured).copied().collect(),
     };
     Ok((measured, housekeeping))
+}
+
+/// CPUs for the recorder's own threads beside a program; none when nobody says.
+pub fn housekeeping(options: &Options) -> Result<CpuSet, RecordError> {
+    let asked = options.housekeeping.clone().unwrap_or_default();
+    check(&asked, &machine::allowed())?;
+    Ok(asked)
+}
+
+fn check(cpus: &CpuSet, allowed: &CpuSet) -> Result<(), RecordError> {
+    let online = machine::online();
+    for &cpu in cpus {
+        if !online.contains(&cpu) {
+            return Err(RecordError::UnknownCpu { cpu, online: cpulist::format(&online) });
+        }
+        if !allowed.contains(&cpu) {
+            return Err(RecordError::OutsideCpuset { cpu, allowed: cpulist::format(allowed) });
+        }
+    }
+    Ok(())
 }

@@ -116,6 +116,7 @@ fn hook_checks() -> Vec<Check> {
         ring_bytes: 1 << 12,
         other_ring_bytes: 1 << 12,
         stop: &stop,
+        program: true,
     };
     let bpf = match Bpf::load(&options) {
         Ok(bpf) => bpf,

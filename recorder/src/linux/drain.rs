@@ -40,7 +40,7 @@ pub fn decode(entry: &Entry) -> Decoded {
             kind_depth,
             flags,
             parent: g as u32,
-            spare: (g >> 32) as u32,
+            sched: (g >> 32) as u32,
         });
     }
     if kind_depth & 15 == kind::CGROUP {

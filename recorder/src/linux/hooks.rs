@@ -44,6 +44,8 @@ pub struct Hook {
     pub on: On,
     /// Not attached where this hook is, which does the same better.
     pub instead_of: Option<&'static str>,
+    /// Attached only where the threads of a program are recorded.
+    pub for_programs: bool,
     /// What is lost without it, in words.
     pub without: &'static str,
 }
@@ -92,8 +94,13 @@ const fn hook(
         provoked: false,
         on: On::All,
         instead_of: None,
+        for_programs: false,
         without,
     }
+}
+
+const fn for_programs(hook: Hook) -> Hook {
+    Hook { for_programs: true, ..hook }
 }
 
 const fn required(hook: Hook) -> Hook {
@@ -317,6 +324,40 @@ const HOOKS: &[Hook] = &[
             "children of the watched program are not followed, and processes that end at once have no name",
         )
     },
+    for_programs(provoked(hook(
+        "sched_wakeup_new",
+        "wakeup_new",
+        Attach::Btf("sched_wakeup_new"),
+        hook::WAKEUP_NEW,
+        "how long a new thread waits before it first runs is not known",
+    ))),
+    for_programs(hook(
+        "sched_migrate_task",
+        "migrate_task",
+        Attach::Btf("sched_migrate_task"),
+        hook::MIGRATE,
+        "what a thread waited for on a CPU that it left without running is not known",
+    )),
+    // The kernel hands out new quota in a timer interrupt, or has the CPU called for it.
+    for_programs(x86(provoked(hook(
+        "irq_vectors exit (quota)",
+        "unthrottle",
+        Attach::Raw(&[
+            "local_timer_exit",
+            "call_function_single_exit",
+            "reschedule_exit",
+            "irq_work_exit",
+        ]),
+        hook::UNTHROTTLE,
+        "a thread that was throttled counts as such until it runs",
+    )))),
+    for_programs(others(hook(
+        "irq_handler_exit (quota)",
+        "unthrottle",
+        Attach::Raw(&["irq_handler_exit", "ipi_exit"]),
+        hook::UNTHROTTLE,
+        "a thread that was throttled counts as such until it runs",
+    ))),
 ];
 
 /// An offset that programs run without.
@@ -337,7 +378,15 @@ pub const OFFSETS: &[Offset] = &[
         global: "TASK_PID",
         structure: "task_struct",
         fields: &["pid"],
-        programs: &["sched_switch", "sched_waking", "process_fork", "task_rename", "cgroup_attach"],
+        programs: &[
+            "sched_switch",
+            "sched_waking",
+            "process_fork",
+            "task_rename",
+            "cgroup_attach",
+            "wakeup_new",
+            "migrate_task",
+        ],
     },
     Offset {
         global: "TASK_TGID",
@@ -391,6 +440,48 @@ pub const OFFSETS: &[Offset] = &[
         global: "SE_RAN_BEFORE",
         structure: "sched_entity",
         fields: &["prev_sum_exec_runtime"],
+        programs: &[],
+    },
+    Offset { global: "TASK_POLICY", structure: "task_struct", fields: &["policy"], programs: &[] },
+    Offset {
+        global: "TASK_STATIC_PRIO",
+        structure: "task_struct",
+        fields: &["static_prio"],
+        programs: &[],
+    },
+    Offset {
+        global: "TASK_RT_PRIORITY",
+        structure: "task_struct",
+        fields: &["rt_priority"],
+        programs: &[],
+    },
+    Offset {
+        global: "TASK_ON_RQ",
+        structure: "task_struct",
+        fields: &["on_rq"],
+        programs: &["migrate_task"],
+    },
+    // Before Linux 5.16 in the first of the two, since then in the second.
+    Offset { global: "TASK_CPU", structure: "task_struct", fields: &["cpu"], programs: &[] },
+    Offset {
+        global: "TASK_THREAD_INFO",
+        structure: "task_struct",
+        fields: &["thread_info"],
+        programs: &[],
+    },
+    Offset { global: "THREAD_INFO_CPU", structure: "thread_info", fields: &["cpu"], programs: &[] },
+    // Bandwidth control, where the kernel has it; from Linux 6.18 it throttles single tasks.
+    Offset { global: "SE_CFS_RQ", structure: "sched_entity", fields: &["cfs_rq"], programs: &[] },
+    Offset {
+        global: "CFS_RQ_THROTTLE_COUNT",
+        structure: "cfs_rq",
+        fields: &["throttle_count"],
+        programs: &[],
+    },
+    Offset {
+        global: "TASK_THROTTLED",
+        structure: "task_struct",
+        fields: &["throttled"],
         programs: &[],
     },
     Offset {

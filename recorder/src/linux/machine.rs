@@ -90,6 +90,16 @@ pub fn is_alive(tid: u32) -> bool {
     task.is_some_and(|task| rustix::process::test_kill_process(task) != Err(Errno::SRCH))
 }
 
+/// Whether a task wants to run, and on which CPU it is, waits or was last. None when it has ended.
+pub fn placed(tid: u32) -> Option<(bool, u16)> {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    // The name may contain anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    let cpu = fields.nth(35)?.trim().parse().ok()?;
+    Some((state == "R", cpu))
+}
+
 /// Whether a process has a thread that can run: one that has ended is there until its parent asks, and
 /// a leader that has ended leaves its threads behind. By the number that /proc has for it.
 pub fn runs(pid: u32) -> bool {

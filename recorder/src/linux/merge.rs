@@ -12,9 +12,9 @@
 //! A detour becomes visible only after all its records were sent, since the same CPU did both; so a
 //! record is settled as soon as a later detour is known.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use trace::{Class, Detour, Record, RecordFlags};
+use trace::{Class, Detour, Record, RecordFlags, SourceId, Wait};
 
 use crate::gaps::{Edge, GapModel};
 
@@ -48,6 +48,9 @@ const SLOP_NS: u64 = 100;
 
 /// Records waiting for a detour. With a high threshold nearly all are in none; then the oldest go.
 const MAX_PENDING: usize = 1 << 20;
+
+/// Records of one detour, beyond which those that stand on other lanes already are joined by source.
+const MAX_COMPOSED: usize = 1 << 12;
 
 #[derive(Default)]
 pub struct Merge {
@@ -137,16 +140,50 @@ impl Composer {
 
     /// Composes the records added since the last call into a detour from `start` to `end`.
     pub fn compose(&mut self, start: u64, end: u64, sink: &mut impl Sink) {
+        self.compose_wait(start, end, Wait::None, sink);
+    }
+
+    /// The same for a wait of this kind.
+    pub fn compose_wait(&mut self, start: u64, end: u64, wait: Wait, sink: &mut impl Sink) {
         let outside_ns = self.lay(start, end);
+        if self.composed.len() > MAX_COMPOSED {
+            self.join_repeated();
+        }
         let detour = Detour {
             start_ns: start,
             len_ns: end - start,
             outside_ns,
             records: self.composed.len() as u32,
-            ..Detour::default()
+            wait,
         };
         sink.detour(detour, &self.composed);
         self.chosen.clear();
+    }
+
+    /// Makes one record per source of those that stand on another lane: hundreds of threads that wait for
+    /// the same CPU would write everything that happens there hundreds of times.
+    fn join_repeated(&mut self) {
+        let mut first: HashMap<SourceId, usize> = HashMap::new();
+        let mut kept: Vec<Record> = Vec::new();
+        for record in self.composed.drain(..) {
+            if !record.flags.contains(RecordFlags::REPEATED) {
+                kept.push(record);
+                continue;
+            }
+            match first.get(&record.source) {
+                Some(&at) => {
+                    let sum = &mut kept[at];
+                    sum.gross_ns = sum.gross_ns.saturating_add(record.gross_ns);
+                    sum.net_ns = sum.net_ns.saturating_add(record.net_ns);
+                    sum.cost_ns = sum.cost_ns.saturating_add(record.cost_ns);
+                }
+                None => {
+                    first.insert(record.source, kept.len());
+                    kept.push(record);
+                }
+            }
+        }
+        self.composed = kept;
     }
 
     /// Returns what no record explains.

@@ -35,6 +35,7 @@ pub(crate) mod privileges;
 pub mod probe;
 pub(crate) mod probes;
 pub(crate) mod program;
+pub(crate) mod quotas;
 pub(crate) mod record;
 pub(crate) mod record_error;
 pub mod ring;
@@ -47,6 +48,7 @@ pub(crate) mod subject;
 pub(crate) mod switcher;
 pub(crate) mod symbols;
 pub(crate) mod targets;
+pub(crate) mod task_table;
 pub(crate) mod threads;
 
 pub use own_cost::OwnCost;

@@ -13,7 +13,9 @@ use crate::{
     hash,
     irqs::{Irq, Irqs},
     machine, pids,
-    rules::{self, fault_kind, is_kernel_thread, is_tick, kernel_thread_name, softirq, vector},
+    rules::{
+        self, fault_kind, is_kernel_thread, is_tick, kernel_thread_name, policy, softirq, vector,
+    },
     symbols::Symbols,
 };
 
@@ -47,6 +49,8 @@ struct Who {
     unit: Option<String>,
     kernel: bool,
     own: bool,
+    /// Policy and priority as the kernel side sends them; 0 where they are not known.
+    sched: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -207,6 +211,20 @@ impl Names {
         };
         let kernel = task.task_flags & PF_KTHREAD != 0;
         self.know(task.tid, task.tgid, comm, unit, kernel, cgroup);
+        if task.sched != 0 {
+            self.set_sched(task.tid, task.sched);
+        }
+    }
+
+    fn set_sched(&mut self, tid: u32, sched: u32) {
+        let Some(known) = self.tasks.get(&tid).copied() else { return };
+        let who = &self.who[known.who as usize];
+        if who.sched == sched {
+            return;
+        }
+        let who = Who { sched, ..who.clone() };
+        let index = self.index_of(who);
+        self.tasks.insert(tid, Known { who: index, listed: false, ..known });
     }
 
     /// What /proc says of a living task; None where it shows other numbers, and this one's is not known.
@@ -214,7 +232,8 @@ impl Names {
         rules::from_proc(self.in_proc(tid)?)
     }
 
-    fn in_proc(&self, tid: u32) -> Option<u32> {
+    /// The number that /proc has for a task; None where that is not known.
+    pub fn in_proc(&self, tid: u32) -> Option<u32> {
         match self.proc_has_kernels_numbers {
             true => Some(tid),
             false => pids::in_proc(self.tid_here(tid)?),
@@ -235,19 +254,10 @@ impl Names {
             Some(_) => self.tgid_here(tid) == Some(self.own_tgid),
         };
         let name = if kernel { kernel_thread_name(&comm) } else { comm };
-        let mut who = Who { name, unit: if kernel { None } else { unit }, kernel, own };
-        if self.who.len() >= MAX_NAMES && !self.who_index.contains_key(&who) {
-            who = Who { name: TOO_MANY.to_owned(), unit: None, kernel, own };
-        }
-        let index = match self.who_index.get(&who) {
-            Some(&index) => index,
-            None => {
-                let index = self.who.len() as u32;
-                self.who.push(who.clone());
-                self.who_index.insert(who, index);
-                index
-            }
-        };
+        // Not every announcement says it; what is known stays.
+        let sched = self.tasks.get(&tid).map_or(0, |known| self.who[known.who as usize].sched);
+        let who = Who { name, unit: if kernel { None } else { unit }, kernel, own, sched };
+        let index = self.index_of(who);
         if self.tasks.len() >= self.too_many_tasks {
             let numbers = &self.numbers;
             // Of those outside the PID namespace nobody knows; their numbers are used again.
@@ -265,6 +275,36 @@ impl Names {
         let listed = self.tasks.get(&tid).is_some_and(|k| k.who == index && k.listed);
         self.tasks.insert(tid, Known { who: index, tgid, cgroup, listed });
         index
+    }
+
+    fn index_of(&mut self, mut who: Who) -> u32 {
+        if self.who.len() >= MAX_NAMES && !self.who_index.contains_key(&who) {
+            who = Who { name: TOO_MANY.to_owned(), unit: None, sched: 0, ..who };
+        }
+        match self.who_index.get(&who) {
+            Some(&index) => index,
+            None => {
+                let index = self.who.len() as u32;
+                self.who.push(who.clone());
+                self.who_index.insert(who, index);
+                index
+            }
+        }
+    }
+
+    /// Makes sure that a task of which nothing was said is known.
+    pub fn look_up(&mut self, tid: u32) {
+        self.who(tid);
+    }
+
+    /// Stands for the idle CPU that a thread which could run waits for.
+    pub fn idle_while_runnable(&mut self) -> SourceId {
+        self.intern(plain(Class::Idle, "idle while runnable".into(), None))
+    }
+
+    /// Stands for a cgroup's CPU quota that is used up.
+    pub fn quota(&mut self, cgroup: Option<String>) -> SourceId {
+        self.intern(Source { unit: cgroup, ..plain(Class::Throttled, "CPU quota".into(), None) })
     }
 
     /// Index of a task's name; one that was never announced is looked up in /proc.
@@ -385,6 +425,7 @@ impl Names {
                 Source {
                     unit: who.unit.clone(),
                     own: who.own,
+                    policy: policy(who.sched),
                     ..plain(if who.kernel { Class::Kthread } else { Class::Thread }, name, woken)
                 }
             }
@@ -463,6 +504,8 @@ fn plain(class: Class, name: String, detail: Option<String>) -> Source {
 
 #[cfg(test)]
 mod tests {
+    use detour_abi::sched;
+
     use super::*;
 
     fn names() -> Names {
@@ -571,6 +614,24 @@ mod tests {
         }
         assert!(names.sources.len() <= MAX_SOURCES);
         assert!(names.sources.iter().any(|s| s.name.starts_with("(too many")));
+    }
+
+    #[test]
+    fn a_thread_source_has_the_policy_of_its_time() {
+        let mut names = names();
+        let fifo = sched::KNOWN | sched::FIFO << 8 | 60;
+        let tid = 70_000_090;
+        names.learn(&Task { sched: fifo, ..task(tid, "hog", 0) });
+        let first = named(&mut names, &record(kind::THREAD, tid));
+        assert_eq!(first.policy.as_deref(), Some("SCHED_FIFO 60"));
+        // A waker's announcement does not say.
+        names.learn(&Task { cgroup: CGROUP_UNKNOWN, ..task(tid, "hog", 0) });
+        assert_eq!(named(&mut names, &record(kind::THREAD, tid)).policy, first.policy);
+        names.learn(&Task { sched: sched::KNOWN | 25, ..task(tid, "hog", 0) });
+        let later = named(&mut names, &record(kind::THREAD, tid));
+        assert_eq!(later.policy.as_deref(), Some("SCHED_OTHER nice 5"));
+        let fault = Record { other: tid, ..record(kind::FAULT_USER, 6) };
+        assert_eq!(named(&mut names, &fault).policy, None);
     }
 
     #[test]

@@ -50,7 +50,10 @@ impl Stream {
 /// When an entry ended; those that are no interruption have a moment only.
 fn time(words: &[u64; ENTRY_WORDS]) -> u64 {
     let kind = (words[5] >> 48) as u8 & 15;
-    if kind < kind::TASK { words[0].wrapping_add(words[1]) } else { words[0] }
+    match kind {
+        kind::TASK..kind::MIGRATE => words[0],
+        _ => words[0].wrapping_add(words[1]),
+    }
 }
 
 /// Up to which time a CPU is complete.

@@ -1,15 +1,20 @@
 //! A program's threads as they experience the node: what interrupted each while it ran, and what it
 //! waited for while it wanted to run. No probe; the account is drawn from switches alone.
 //!
-//! In: the records of all CPUs in the order they were sent. Out: detours on the threads' lanes:
+//! In: the records of all CPUs in the order in which they ended, moves between CPUs and throttling
+//! included. Out: detours on the threads' lanes:
 //! - interrupts, softirqs and page faults inside a time slice, those that touch taken together;
-//! - the wait before a slice: from being preempted, or from being woken, until running again, made
-//!   up of what that CPU did meanwhile;
-//! - page faults that slept, whole.
+//! - the wait before a slice: from being preempted, woken or created until running, made up of what
+//!   the CPU did on which the thread waited. A wait that goes on elsewhere, or is throttled for a
+//!   while, is several detours, one after the other;
+//! - page faults that slept, without the wait for a CPU at their end.
+//!
+//! A record that stands on several lanes, because several threads waited meanwhile, is flagged as
+//! repeated on all but the first.
 
 use std::collections::VecDeque;
 
-use trace::{LaneId, RecordFlags};
+use trace::{Class, LaneId, Record, RecordFlags, SourceId, Wait};
 
 use crate::{
     hash::HashMap,
@@ -18,12 +23,17 @@ use crate::{
 
 /// Interruptions closer than this are one detour to the program.
 const TOUCHING_NS: u64 = 2_000;
-/// Shorter waits are the switch itself.
+/// Shorter waits are the switch itself: counted as waiting, but no detour of their own.
 const SHORTEST_WAIT_NS: u64 = 1_000;
-/// How much of a CPU's past is kept to explain a wait.
-const PAST: usize = 8_192;
+/// How much of the CPUs' past is kept to explain waits, together. A wait that began before what is
+/// kept is explained by nothing up to there.
+const PAST: usize = 1 << 18;
+/// And at least this much of each.
+const PAST_OF_CPU: usize = 1 << 11;
 /// Records inside one time slice that are kept; beyond, they are counted as unwritten.
 const MAX_INSIDE: usize = 1 << 20;
+/// Throttled intervals of a CPU that are kept.
+const MAX_THROTTLES: usize = 1 << 10;
 
 /// A finished time slice.
 #[derive(Clone, Copy, Debug)]
@@ -32,231 +42,613 @@ pub struct Slice {
     pub tid: u32,
     /// Left the CPU although it wanted to run.
     pub runnable: bool,
-    /// From being woken to running, 0 when it was not woken.
+    /// From being woken, or created, to running; 0 when it was neither.
     pub waited_ns: u64,
+    /// It ran for the first time.
+    pub new: bool,
+    /// It was on the CPU when watching began: nothing is known of what was before.
+    pub found: bool,
     /// It left unseen: whatever was seen is somebody else's.
     pub unseen: bool,
 }
 
+/// A runnable thread moves to another CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    pub tid: u32,
+    pub at: u64,
+    /// Since when it has waited, if it was woken; a preempted one has said so itself.
+    pub woken_at: Option<u64>,
+    pub new: bool,
+    pub from: u16,
+    pub to: u16,
+}
+
+/// Who is on a CPU, and has been since its record's start.
+#[derive(Clone, Copy, Debug)]
+pub struct Occupant {
+    pub tid: u32,
+    pub named: Named,
+}
+
+/// A cgroup whose quota is used up, and the source that stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    pub group: u32,
+    pub source: SourceId,
+}
+
+/// A thread of the program begins or ends to be throttled.
+#[derive(Clone, Copy, Debug)]
+pub struct Throttling {
+    pub cpu: u16,
+    /// Address of the run queue; 0 when its end will not be seen.
+    pub queue: u64,
+    pub at: u64,
+}
+
+struct Past {
+    /// 0 for an interrupt.
+    tid: u32,
+    named: Named,
+    /// Stands on a lane already.
+    used: bool,
+}
+
+impl Past {
+    /// For one more lane.
+    fn take(&mut self) -> Named {
+        let mut named = self.named;
+        if std::mem::replace(&mut self.used, true) {
+            named.record.flags = named.record.flags.with(RecordFlags::REPEATED);
+        }
+        named
+    }
+}
+
+/// From when to when a run queue had no quota.
+struct Throttle {
+    queue: u64,
+    quota: Quota,
+    from: u64,
+    /// None while it lasts.
+    to: Option<u64>,
+    /// All tasks of the cgroup were stopped, not only those that say so.
+    all: bool,
+    used: bool,
+}
+
 #[derive(Default)]
 struct Cpu {
-    inside: Vec<Named>,
-    /// Thread (0 for an interrupt) and record.
-    past: VecDeque<(u32, Named)>,
+    /// What ended since the last slice did.
+    inside: Vec<Past>,
+    /// In the order of their ends.
+    past: VecDeque<Past>,
+    /// The slice that goes on, by its start, stands on a lane already.
+    open_used: Option<u64>,
+    throttles: VecDeque<Throttle>,
+}
+
+/// A wait that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub from: u64,
+    pub cpu: u16,
+    pub kind: Wait,
+    /// Throttled since then, in this run queue.
+    throttled: Option<(u64, u64)>,
+}
+
+impl Waiting {
+    pub fn new(from: u64, cpu: u16, kind: Wait) -> Waiting {
+        Waiting { from, cpu, kind, throttled: None }
+    }
 }
 
 /// What is known of a watched thread.
-pub struct Thread {
-    pub lane: LaneId,
-    /// When it was preempted, if that is how it left.
-    preempted_at: Option<u64>,
+#[derive(Default)]
+struct Thread {
+    lane: Option<LaneId>,
+    waiting: Option<Waiting>,
+    /// Runnable, by /proc, at the time, when the recording began; and on which CPU.
+    at_start: Option<(u64, u16)>,
     /// The end of the last event sent on its lane.
     settled: u64,
-    pub from_ns: u64,
-    pub to_ns: u64,
+    from_ns: Option<u64>,
+    to_ns: u64,
+    run_ns: u64,
+    wait_ns: u64,
 }
 
-#[derive(Default)]
+/// What a lane comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadTotals {
+    pub lane: LaneId,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub run_ns: u64,
+    pub wait_ns: u64,
+}
+
+impl Thread {
+    fn totals(&self) -> Option<ThreadTotals> {
+        let &Thread { to_ns, run_ns, wait_ns, .. } = self;
+        let from_ns = self.from_ns.unwrap_or(to_ns);
+        Some(ThreadTotals { lane: self.lane?, from_ns, to_ns, run_ns, wait_ns })
+    }
+
+    fn covers(&mut self, from: u64, to: u64) {
+        self.from_ns = Some(self.from_ns.map_or(from, |first| first.min(from)));
+        self.to_ns = self.to_ns.max(to);
+    }
+}
+
 pub struct Program {
-    cpus: HashMap<u16, Cpu>,
-    pub threads: HashMap<u32, Thread>,
-    /// Those whose numbers have others now.
-    over: Vec<Thread>,
-    composer: Composer,
+    explainer: Explainer,
+    threads: HashMap<u32, Thread>,
+    /// Those that have ended.
+    over: Vec<ThreadTotals>,
+    /// The recording ends here; what happens later is left out.
+    pub end_ns: u64,
     pub dropped: u64,
 }
 
+impl Default for Program {
+    fn default() -> Program {
+        Program {
+            explainer: Explainer::default(),
+            threads: HashMap::default(),
+            over: Vec::new(),
+            end_ns: u64::MAX,
+            dropped: 0,
+        }
+    }
+}
+
 impl Program {
-    /// A new thread bears this number: one that had it before is over.
-    pub fn forked(&mut self, tid: u32) {
-        self.over.extend(self.threads.remove(&tid));
+    /// A thread of the program that was there when the recording began, and wanted to run.
+    pub fn runnable_at_start(&mut self, tid: u32, at: u64, cpu: u16) {
+        self.threads.entry(tid).or_default().at_start = Some((at, cpu));
     }
 
-    /// All threads that were ever watched.
-    pub fn watched(&self) -> impl Iterator<Item = &Thread> {
-        self.threads.values().chain(&self.over)
+    /// A new thread has this number: one that had it before is over. A thread of the program is known from
+    /// here on, whether it ever runs or not.
+    pub fn forked(&mut self, tid: u32, watched: bool) {
+        self.ended(tid);
+        if watched {
+            self.threads.insert(tid, Thread::default());
+        }
+    }
+
+    /// The thread is over.
+    pub fn ended(&mut self, tid: u32) {
+        let totals = self.threads.remove(&tid).and_then(|thread| thread.totals());
+        self.over.extend(totals);
+    }
+
+    pub fn lane(&self, tid: u32) -> Option<LaneId> {
+        self.threads.get(&tid)?.lane
+    }
+
+    pub fn set_lane(&mut self, tid: u32, lane: LaneId) {
+        self.threads.entry(tid).or_default().lane = Some(lane);
+    }
+
+    /// The lanes of all threads that were ever watched.
+    pub fn totals(&self) -> Vec<ThreadTotals> {
+        let living = self.threads.values().filter_map(Thread::totals);
+        living.chain(self.over.iter().copied()).collect()
+    }
+
+    /// Whether anything is throttled on a CPU, or was in the time that is remembered.
+    pub fn throttles(&self, cpu: u16) -> bool {
+        self.explainer.cpus.get(&cpu).is_some_and(|cpu| !cpu.throttles.is_empty())
     }
 
     /// Takes anything but a slice.
     pub fn record(&mut self, named: Named) {
-        let cpu = self.cpus.entry(named.record.cpu).or_default();
+        let cpu = self.explainer.cpus.entry(named.record.cpu).or_default();
         if cpu.inside.len() < MAX_INSIDE {
-            cpu.inside.push(named);
+            cpu.inside.push(Past { tid: 0, named, used: false });
         } else {
             self.dropped += 1;
         }
     }
 
-    /// Takes a slice; of a watched thread, with its lane and where its events go.
-    pub fn slice<S: Sink>(&mut self, slice: Slice, watched: Option<(LaneId, &mut S)>) {
-        let cpu = self.cpus.entry(slice.named.record.cpu).or_default();
+    /// Takes a slice; of a watched thread with its cgroup, if that has a quota, and where its events go.
+    pub fn slice<S: Sink>(&mut self, slice: Slice, group: Option<u32>, watched: Option<&mut S>) {
+        let number = slice.named.record.cpu;
         if slice.unseen {
             // What happened since it came belongs to whoever is found running.
-            cpu.past.push_back((slice.tid, slice.named));
+            self.explainer.remember(number, Vec::new(), slice.tid, slice.named);
+            if let Some(thread) = self.threads.get_mut(&slice.tid) {
+                thread.waiting = None;
+            }
             return;
         }
+        let cpu = self.explainer.cpus.entry(number).or_default();
         let mut inside = std::mem::take(&mut cpu.inside);
-        if let Some((lane, out)) = watched {
-            inside.sort_by_key(|named| named.record.start_ns);
-            let start = slice.named.record.start_ns;
-            let thread = self.threads.entry(slice.tid).or_insert_with(|| Thread {
-                lane,
-                preempted_at: None,
-                settled: start.saturating_sub(slice.waited_ns),
-                from_ns: start.saturating_sub(slice.waited_ns),
-                to_ns: start,
-            });
-            let wait_from = thread
-                .preempted_at
-                .or((slice.waited_ns > 0).then(|| start.saturating_sub(slice.waited_ns)));
-            let slept = inside.iter().position(|n| n.record.start_ns < start && is_fault(n));
+        if let Some(out) = watched {
+            let end_ns = self.end_ns;
+            let start = slice.named.record.start_ns.min(end_ns);
+            let end = slice.named.end().min(end_ns);
+            let thread = self.threads.entry(slice.tid).or_default();
+            let wait = thread.begun(&slice, number);
+            inside.sort_by_key(|past| past.named.record.start_ns);
+            let slept = inside
+                .iter()
+                .position(|past| past.named.record.start_ns < start && slept_in_fault(&past.named));
+            let mut fault = slept.map(|index| inside.remove(index).named);
             // Preempted inside a fault, it waited for the CPU; the fault is counted and costs nothing.
-            let slept = match (slept, thread.preempted_at) {
-                (Some(index), Some(_)) => {
-                    out.lone(inside.remove(index).record);
-                    None
-                }
-                (slept, _) => slept,
-            };
-            match (slept, wait_from) {
-                (Some(index), _) => {
-                    let fault = inside.remove(index);
-                    let from = fault.record.start_ns.max(thread.settled);
-                    let to = fault.end().max(from);
-                    self.composer.add(fault);
-                    self.composer.compose(from, to, out);
-                    thread.settled = to;
-                }
-                (None, Some(from)) if start.saturating_sub(from) >= SHORTEST_WAIT_NS => {
-                    let from = from.max(thread.settled).min(start);
-                    // Its own slices are not what it waited for, whatever the clocks say.
-                    let recent = cpu.past.iter().rev().take_while(|(_, n)| n.end() > from);
-                    for (_, named) in recent.filter(|(tid, _)| *tid != slice.tid) {
-                        self.composer.add(*named);
-                    }
-                    self.composer.compose(from, start, out);
-                    thread.settled = start;
-                }
-                _ => {}
+            if wait.is_some_and(|wait| wait.kind != Wait::Woken)
+                && let Some(fault) = fault.take()
+            {
+                out.lone(fault.record);
             }
-            self.composer.interruptions(&inside, thread, out);
-            let mut own = slice.named.record;
-            own.flags = own.flags.with(RecordFlags::BASELINE);
-            out.lone(own);
-            thread.to_ns = slice.named.end();
-            thread.preempted_at = slice.runnable.then(|| slice.named.end());
+            let mut sent = false;
+            if let Some(fault) = fault {
+                let woken = wait.map_or(start, |wait| wait.from.min(start));
+                sent = self.explainer.fault(thread, fault, woken, out);
+            }
+            if let Some(wait) = wait {
+                self.explainer.wait(thread, slice.tid, wait, start, group, None, out);
+            }
+            if let Some(fault) = fault {
+                let mut rest = fault;
+                if sent {
+                    rest.record.flags = rest.record.flags.with(RecordFlags::CONTINUED);
+                }
+                self.explainer.fault(thread, rest, fault.end().min(end_ns), out);
+            }
+            inside.retain(|past| past.named.record.start_ns < end_ns);
+            self.explainer.interruptions(&mut inside, thread, out);
+            if start < end_ns {
+                let mut own = slice.named.record;
+                own.flags = own.flags.with(RecordFlags::BASELINE);
+                out.lone(own);
+                thread.covers(start, end);
+                thread.run_ns += end - start;
+            }
+            thread.waiting = slice.runnable.then(|| Waiting::new(end, number, Wait::Preempted));
         }
-        cpu.past.extend(inside.iter().map(|named| (0, *named)).chain([(slice.tid, slice.named)]));
-        while cpu.past.len() > PAST {
-            cpu.past.pop_front();
+        self.explainer.remember(number, inside, slice.tid, slice.named);
+    }
+
+    /// A watched thread that waits goes on doing so on another CPU.
+    pub fn moved<S: Sink>(
+        &mut self,
+        moved: Move,
+        occupant: Option<Occupant>,
+        group: Option<u32>,
+        out: &mut S,
+    ) {
+        let at = moved.at.min(self.end_ns);
+        let thread = self.threads.entry(moved.tid).or_default();
+        let at_start = thread.at_start.take();
+        let kind = if moved.new { Wait::New } else { Wait::Woken };
+        let begun = thread.waiting.take();
+        let wait = begun
+            .or_else(|| Some(Waiting::new(moved.woken_at?, moved.from, kind)))
+            .or_else(|| at_start.map(|(_, cpu)| Waiting::new(0, cpu, Wait::Preempted)));
+        if let Some(wait) = wait {
+            self.explainer.wait(thread, moved.tid, wait, at, group, occupant, out);
         }
-        inside.clear();
-        cpu.inside = inside;
+        let mut on = Waiting::new(at, moved.to, Wait::Migrated);
+        if let Some(wait) = wait {
+            on.throttled = self.explainer.still_throttled(wait, moved.to).map(|queue| (queue, at));
+        }
+        thread.waiting = Some(on);
+    }
+
+    /// A task has left the CPU because its cgroup's quota is used up: `all` tasks of the cgroup are
+    /// stopped with it, or only those that say so.
+    pub fn throttled(&mut self, tid: u32, throttling: Throttling, quota: Quota, all: bool) {
+        let Throttling { cpu, queue, at } = throttling;
+        let of_cpu = self.explainer.cpus.entry(cpu).or_default();
+        let open = |t: &Throttle| t.queue == queue && t.to.is_none() && queue != 0;
+        if !of_cpu.throttles.iter().any(open) {
+            if of_cpu.throttles.len() == MAX_THROTTLES {
+                of_cpu.throttles.pop_front();
+            }
+            let begun = Throttle { queue, quota, from: at, to: None, all, used: false };
+            of_cpu.throttles.push_back(begun);
+        }
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && let Some(waiting) = &mut thread.waiting
+        {
+            waiting.throttled = Some((queue, at));
+        }
+    }
+
+    /// The run queue has quota again.
+    pub fn unthrottled(&mut self, throttling: Throttling) {
+        let Throttling { cpu, queue, at } = throttling;
+        let Some(cpu) = self.explainer.cpus.get_mut(&cpu) else { return };
+        for throttle in &mut cpu.throttles {
+            if throttle.queue == queue && throttle.to.is_none() {
+                throttle.to = Some(at);
+            }
+        }
+    }
+
+    /// The waits that go on at the end of the recording. `woken` tells since when a thread that has not
+    /// run since has been awake, and whether it is new; `placed` whether a thread wants to run, and on
+    /// which CPU.
+    pub fn open_waits(
+        &self,
+        woken: impl Fn(u32) -> Option<(u64, bool)>,
+        placed: impl Fn(u32) -> Option<(bool, u16)>,
+    ) -> Vec<(u32, Waiting)> {
+        let open = |(&tid, thread): (&u32, &Thread)| {
+            let wait = thread.waiting.or_else(|| {
+                if let Some((at, new)) = woken(tid)
+                    && at >= thread.to_ns
+                {
+                    let kind = if new { Wait::New } else { Wait::Woken };
+                    // One that has ended since waited on a CPU that nobody knows.
+                    let cpu = placed(tid).map_or(u16::MAX, |(_, cpu)| cpu);
+                    return Some(Waiting::new(at, cpu, kind));
+                }
+                // Never seen since the recording began.
+                thread.at_start?;
+                let (_, cpu) = placed(tid).filter(|(runnable, _)| *runnable)?;
+                Some(Waiting::new(0, cpu, Wait::Preempted))
+            })?;
+            (wait.from < self.end_ns).then_some((tid, wait))
+        };
+        let mut open: Vec<_> = self.threads.iter().filter_map(open).collect();
+        open.sort_by_key(|&(tid, wait)| (wait.from, tid));
+        open
+    }
+
+    /// Ends a wait where the recording does.
+    pub fn close<S: Sink>(
+        &mut self,
+        tid: u32,
+        wait: Waiting,
+        group: Option<u32>,
+        occupant: Option<Occupant>,
+        out: &mut S,
+    ) {
+        let thread = self.threads.entry(tid).or_default();
+        thread.waiting = None;
+        self.explainer.wait(thread, tid, wait, self.end_ns, group, occupant, out);
     }
 }
 
-impl Composer {
-    /// Sends what interrupted a slice, touching ones as one detour.
-    fn interruptions(&mut self, inside: &[Named], thread: &mut Thread, out: &mut impl Sink) {
-        let settled = thread.settled;
-        let mut rest = inside.iter().filter(|n| n.record.start_ns >= settled).peekable();
-        while let Some(first) = rest.next() {
-            let from = first.record.start_ns;
-            let mut to = first.end();
-            self.add(*first);
-            while let Some(next) =
-                rest.next_if(|next| next.record.start_ns <= to.saturating_add(TOUCHING_NS))
-            {
-                to = to.max(next.end());
-                self.add(*next);
+impl Thread {
+    /// The wait that ends with this slice.
+    fn begun(&mut self, slice: &Slice, cpu: u16) -> Option<Waiting> {
+        let start = slice.named.record.start_ns;
+        let at_start = self.at_start.take();
+        if slice.found {
+            self.waiting = None;
+            return None;
+        }
+        let kind = if slice.new { Wait::New } else { Wait::Woken };
+        let woken = (slice.waited_ns > 0)
+            .then(|| Waiting::new(start.saturating_sub(slice.waited_ns), cpu, kind));
+        // It wanted to run when /proc was read, and ran on no CPU then.
+        let since_start = at_start
+            .filter(|&(at, _)| start > at)
+            .map(|(_, cpu)| Waiting::new(0, cpu, Wait::Preempted));
+        self.waiting.take().or(woken).or(since_start)
+    }
+}
+
+/// What the CPUs did, and how that makes up the detours of threads.
+#[derive(Default)]
+struct Explainer {
+    cpus: HashMap<u16, Cpu>,
+    composer: Composer,
+}
+
+impl Explainer {
+    /// Keeps a finished slice and what interrupted it.
+    fn remember(&mut self, number: u16, inside: Vec<Past>, tid: u32, slice: Named) {
+        let room = (PAST / self.cpus.len().max(1)).clamp(PAST_OF_CPU, PAST / 2);
+        let cpu = self.cpus.entry(number).or_default();
+        // A fault that slept has no time of its own on the CPU.
+        for past in inside.into_iter().filter(|past| !slept_in_fault(&past.named)) {
+            cpu.push(past);
+        }
+        let used = cpu.open_used.take_if(|start| *start <= slice.record.start_ns).is_some();
+        cpu.push(Past { tid, named: slice, used });
+        while cpu.past.len() > room {
+            cpu.past.pop_front();
+        }
+    }
+
+    /// Sends a wait, which ends at `to`, and adds it to what the thread waited.
+    #[expect(clippy::too_many_arguments, reason = "what a wait is made of")]
+    fn wait<S: Sink>(
+        &mut self,
+        thread: &mut Thread,
+        tid: u32,
+        wait: Waiting,
+        to: u64,
+        group: Option<u32>,
+        occupant: Option<Occupant>,
+        out: &mut S,
+    ) {
+        // Woken while it was still on its way off the CPU, it waits from then on.
+        let from = wait.from.max(thread.to_ns).min(to);
+        thread.wait_ns += to - from;
+        thread.covers(from, to);
+        let from = from.max(thread.settled).min(to);
+        if to - from < SHORTEST_WAIT_NS {
+            return;
+        }
+        let mut at = from;
+        for (index, begin, end) in self.throttled_between(wait, group, from, to) {
+            self.piece(tid, wait.cpu, (at, begin), wait.kind, occupant, out);
+            self.throttled_piece(wait.cpu, index, (begin, end), out);
+            at = end;
+        }
+        self.piece(tid, wait.cpu, (at, to), wait.kind, occupant, out);
+        thread.settled = to;
+    }
+
+    /// The run queue on another CPU of the same cgroup as the one in which a thread waits throttled, if that
+    /// has no quota either.
+    fn still_throttled(&self, wait: Waiting, to: u16) -> Option<u64> {
+        let (queue, _) = wait.throttled?;
+        let here = self.cpus.get(&wait.cpu)?.throttles.iter().rev();
+        let here = here.into_iter().find(|throttle| throttle.queue == queue)?;
+        let there = self.cpus.get(&to)?.throttles.iter();
+        let mut there = there.filter(|t| t.to.is_none() && t.quota.group == here.quota.group);
+        there.next().map(|throttle| throttle.queue)
+    }
+
+    /// The parts of a wait during which the thread was throttled: which of the CPU's intervals, from when
+    /// to when.
+    fn throttled_between(
+        &self,
+        wait: Waiting,
+        group: Option<u32>,
+        from: u64,
+        to: u64,
+    ) -> Vec<(usize, u64, u64)> {
+        let Some(cpu) = self.cpus.get(&wait.cpu) else { return Vec::new() };
+        let mut parts: Vec<(usize, u64, u64)> = Vec::new();
+        for (index, throttle) in cpu.throttles.iter().enumerate() {
+            let until = throttle.to.unwrap_or(u64::MAX);
+            let since = match wait.throttled {
+                Some((queue, since)) if queue == throttle.queue && since < until => since,
+                _ if throttle.all && group == Some(throttle.quota.group) => throttle.from,
+                _ => continue,
+            };
+            let begin = since.max(throttle.from).clamp(from, to);
+            let begin = parts.last().map_or(begin, |last| begin.max(last.2));
+            let end = until.min(to);
+            if begin < end {
+                parts.push((index, begin, end));
             }
-            self.compose(from, to, out);
+        }
+        parts
+    }
+
+    fn throttled_piece<S: Sink>(
+        &mut self,
+        number: u16,
+        index: usize,
+        (from, to): (u64, u64),
+        out: &mut S,
+    ) {
+        let Some(cpu) = self.cpus.get_mut(&number) else { return };
+        let throttle = &mut cpu.throttles[index];
+        let mut flags = RecordFlags::default();
+        if std::mem::replace(&mut throttle.used, true) {
+            flags = RecordFlags::REPEATED;
+        }
+        let gross_ns = throttle.to.unwrap_or(to).max(to) - throttle.from;
+        let record = Record {
+            start_ns: throttle.from,
+            gross_ns,
+            net_ns: gross_ns,
+            cost_ns: gross_ns,
+            source: throttle.quota.source,
+            cpu: number,
+            depth: 0,
+            flags,
+        };
+        self.composer.add(Named { class: Class::Throttled, record });
+        self.composer.compose_wait(from, to, Wait::Throttled, out);
+    }
+
+    /// Sends a part of a wait that other threads on the CPU explain.
+    fn piece<S: Sink>(
+        &mut self,
+        tid: u32,
+        number: u16,
+        (from, to): (u64, u64),
+        kind: Wait,
+        occupant: Option<Occupant>,
+        out: &mut S,
+    ) {
+        if from >= to {
+            return;
+        }
+        if let Some(cpu) = self.cpus.get_mut(&number) {
+            let overlaps = |past: &Past| {
+                past.named.end() > from && past.named.record.start_ns < to
+                    // Its own slices are not what it waited for, whatever the clocks say.
+                    && past.tid != tid
+                    && !slept_in_fault(&past.named)
+            };
+            let first = cpu.past.partition_point(|past| past.named.end() <= from);
+            for past in cpu.past.range_mut(first..).filter(|past| overlaps(past)) {
+                self.composer.add(past.take());
+            }
+            let mut nested = 0;
+            for past in cpu.inside.iter_mut().filter(|past| overlaps(past)) {
+                nested += past.named.record.net_ns;
+                self.composer.add(past.take());
+            }
+            if let Some(mut occupant) = occupant.filter(|occupant| occupant.tid != tid)
+                && occupant.named.record.start_ns < to
+            {
+                let record = &mut occupant.named.record;
+                record.gross_ns = to - record.start_ns;
+                record.net_ns = record.gross_ns.saturating_sub(nested);
+                if cpu.open_used.replace(record.start_ns) == Some(record.start_ns) {
+                    record.flags = record.flags.with(RecordFlags::REPEATED);
+                }
+                self.composer.add(occupant.named);
+            }
+        }
+        self.composer.compose_wait(from, to, kind, out);
+    }
+
+    /// Sends the part of a fault up to `to` that has not been sent. False when there is none.
+    fn fault<S: Sink>(&mut self, thread: &mut Thread, fault: Named, to: u64, out: &mut S) -> bool {
+        let from = fault.record.start_ns.max(thread.settled);
+        if from < to {
+            self.composer.add(fault);
+            self.composer.compose(from, to, out);
+            thread.settled = to;
+        }
+        from < to
+    }
+
+    /// Sends what interrupted a slice, touching ones as one detour.
+    fn interruptions(&mut self, inside: &mut [Past], thread: &mut Thread, out: &mut impl Sink) {
+        let settled = thread.settled;
+        let mut rest =
+            inside.iter_mut().filter(|past| past.named.record.start_ns >= settled).peekable();
+        while let Some(first) = rest.next() {
+            let from = first.named.record.start_ns;
+            let mut to = first.named.end();
+            self.composer.add(first.take());
+            while let Some(next) =
+                rest.next_if(|next| next.named.record.start_ns <= to.saturating_add(TOUCHING_NS))
+            {
+                to = to.max(next.named.end());
+                self.composer.add(next.take());
+            }
+            self.composer.compose(from, to, out);
             thread.settled = to;
         }
     }
 }
 
-fn is_fault(named: &Named) -> bool {
-    named.class == trace::Class::PageFault && named.record.flags.contains(RecordFlags::CUT_SHORT)
+impl Cpu {
+    /// In the order of their ends, which is nearly always that of their coming.
+    fn push(&mut self, past: Past) {
+        let end = past.named.end();
+        if self.past.back().is_none_or(|last| last.named.end() <= end) {
+            self.past.push_back(past);
+        } else {
+            let at = self.past.partition_point(|other| other.named.end() <= end);
+            self.past.insert(at, past);
+        }
+    }
+}
+
+fn slept_in_fault(named: &Named) -> bool {
+    named.class == Class::PageFault && named.record.flags.contains(RecordFlags::CUT_SHORT)
 }
 
 #[cfg(test)]
-mod tests {
-    use trace::Class;
-
-    use super::*;
-    use crate::merge::tests::{Collect as Lane, named};
-
-    fn slice(start: u64, gross: u64, net: u64, tid: u32, runnable: bool, waited_ns: u64) -> Slice {
-        let named = named(Class::Thread, start, gross, net, 0);
-        Slice { named, tid, runnable, waited_ns, unseen: false }
-    }
-
-    #[test]
-    fn being_preempted_is_a_detour_made_of_whoever_ran() {
-        let (mut program, mut lane) = (Program::default(), Lane::default());
-        program.slice(slice(0, 100_000, 100_000, 7, true, 0), Some((LaneId(0), &mut lane)));
-        program.record(named(Class::Timer, 150_000, 2_000, 2_000, 1));
-        program.slice(slice(100_000, 80_000, 78_000, 9, false, 30), None::<(LaneId, &mut Lane)>);
-        program.slice(slice(180_000, 50_000, 50_000, 7, false, 0), Some((LaneId(0), &mut lane)));
-        let (detour, records) = &lane.detours[0];
-        assert_eq!((detour.start_ns, detour.len_ns, detour.outside_ns), (100_000, 80_000, 0));
-        let costs: Vec<u64> = records.iter().map(|r| r.cost_ns).collect();
-        assert_eq!(costs, [78_000, 2_000]);
-        assert_eq!(lane.lone.len(), 2);
-    }
-
-    #[test]
-    fn a_number_that_is_used_again_is_another_thread() {
-        let (mut program, mut lane) = (Program::default(), Lane::default());
-        program.slice(slice(0, 1_000, 1_000, 7, true, 0), Some((LaneId(0), &mut lane)));
-        program.forked(7);
-        let mut next = Lane::default();
-        program.slice(slice(900_000, 1_000, 1_000, 7, false, 0), Some((LaneId(1), &mut next)));
-        assert!(
-            lane.detours.is_empty() && next.detours.is_empty(),
-            "nobody waited between the two"
-        );
-        let mut windows: Vec<_> =
-            program.watched().map(|t| (t.lane.0, t.from_ns, t.to_ns)).collect();
-        windows.sort_unstable();
-        assert_eq!(windows, [(0, 0, 1_000), (1, 900_000, 901_000)]);
-    }
-
-    #[test]
-    fn an_interrupt_and_its_softirq_are_one_detour() {
-        let (mut program, mut lane) = (Program::default(), Lane::default());
-        program.record(named(Class::Timer, 10_000, 2_000, 2_000, 1));
-        program.record(named(Class::Softirq, 12_300, 1_000, 1_000, 1));
-        program.record(named(Class::Timer, 50_000, 2_000, 2_000, 1));
-        program.slice(slice(0, 100_000, 95_000, 7, false, 0), Some((LaneId(0), &mut lane)));
-        assert_eq!(lane.detours.len(), 2);
-        assert_eq!(lane.detours[0].0.len_ns, 3_300);
-        assert_eq!(lane.detours[0].0.records, 2);
-    }
-
-    #[test]
-    fn a_thread_that_left_unseen_takes_nothing_along() {
-        let (mut program, mut lane) = (Program::default(), Lane::default());
-        program.record(named(Class::PageFault, 10_000, 800, 800, 1));
-        for gross in [0, 4_000] {
-            let unseen = Slice { unseen: true, ..slice(5_000, gross, gross, 9, false, 0) };
-            program.slice(unseen, None::<(LaneId, &mut Lane)>);
-        }
-        program.slice(slice(9_000, 16_000, 15_200, 7, false, 0), Some((LaneId(0), &mut lane)));
-        assert_eq!(lane.detours.len(), 1);
-    }
-
-    #[test]
-    fn blocking_is_no_detour_but_waiting_after_a_wakeup_is() {
-        let (mut program, mut lane) = (Program::default(), Lane::default());
-        program.slice(slice(0, 1_000, 1_000, 7, false, 0), Some((LaneId(0), &mut lane)));
-        program.slice(slice(1_000, 90_000, 90_000, 9, false, 0), None::<(LaneId, &mut Lane)>);
-        // Woken at 61,000 while 9 was running.
-        program.slice(slice(91_000, 1_000, 1_000, 7, false, 30_000), Some((LaneId(0), &mut lane)));
-        assert_eq!(lane.detours.len(), 1);
-        let (detour, records) = &lane.detours[0];
-        assert_eq!((detour.start_ns, detour.len_ns), (61_000, 30_000));
-        assert_eq!(records[0].cost_ns, 30_000);
-    }
-}
+#[path = "program_tests.rs"]
+mod tests;

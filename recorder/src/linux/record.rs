@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -16,7 +16,7 @@ use trace::{Manifest, Trailer};
 
 use crate::{
     account::{self, Counted, Counters},
-    assemble::{Assembled, Assembler, Probed, Subject},
+    assemble::{Assembled, Assembler, Probed, Recorded, Runnable, Subject},
     bpf::{self, Bpf, Wanted},
     choice,
     clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
@@ -125,8 +125,8 @@ struct Session {
 impl Session {
     fn prepare<C: Counter>(options: &Options, stop: &AtomicBool) -> Result<Session, RecordError> {
         let (measured, housekeeping) = match options.program {
-            // A program's threads may run anywhere.
-            Some(_) => (machine::online(), CpuSet::new()),
+            // A program's threads may run anywhere; the recorder's go where they are sent.
+            Some(_) => (machine::online(), choice::housekeeping(options)?),
             None => choice::choose_cpus(options)?,
         };
         if options.fifo.is_some() && housekeeping.is_empty() {
@@ -211,6 +211,7 @@ impl Session {
                  {remedy}"
             ));
         }
+        let home = machine::allowed();
         if !self.housekeeping.is_empty() {
             machine::pin(&self.housekeeping);
         }
@@ -230,6 +231,7 @@ impl Session {
         let epoch_ns = before.at_ns;
         self.manifest.started_monotonic_ns = epoch_ns;
         let output = Output::open(options, watch.feed, &self.manifest)?;
+        let at_start = target.as_ref().map(subject::runnable).unwrap_or_default();
         let switcher = match self.probes.is_empty() && self.bpf.is_some() {
             true => Some(Switcher::start().map_err(RecordError::Thread)?),
             false => None,
@@ -244,7 +246,8 @@ impl Session {
             }
         }
         self.clock.push((self.anchor)());
-        let subject = self.subject(target.clone());
+        let ended = Arc::new(AtomicU64::new(u64::MAX));
+        let subject = self.subject(target.clone(), at_start, &ended);
         let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
         threads.write(assembler);
 
@@ -255,9 +258,15 @@ impl Session {
             // Whoever has ended it already wants no command to begin.
             Some(ProgramOption::Command(_)) if watch.stop.load(Ordering::Relaxed) => None,
             Some(ProgramOption::Command(command)) => {
+                // The command does not belong where the recorder's threads are.
+                machine::pin(&home);
                 // Its children are recognised by its number, which only the kernel side knows for certain.
                 pids::announce_self();
-                match subject::start(command, options.stdout_is_taken) {
+                let started = subject::start(command, options.stdout_is_taken);
+                if !self.housekeeping.is_empty() {
+                    machine::pin(&self.housekeeping);
+                }
+                match started {
                     Ok(child) => Some(child),
                     Err(error) => {
                         let _ = threads.stop();
@@ -285,6 +294,8 @@ impl Session {
             subject::wait(target.as_ref(), options.duration, watch.stop, &look, child.as_mut());
 
         let finished = self.stop_probes();
+        // What the last switches do to a program's threads is no part of its recording.
+        ended.store(monotonic_ns(), Ordering::Release);
         if let Some(switcher) = switcher {
             switcher.switch(&self.measured);
             switcher.stop();
@@ -307,7 +318,16 @@ impl Session {
         let mut trailer = Trailer { overhead, ..totals };
         trailer.remarks.extend(incidents);
         if options.program.is_some() && stopped.assembled.threads.is_empty() {
-            self.remarks.push("no thread of the program ran while it was recorded".to_owned());
+            let none = "no thread of the program ran or waited for a CPU while it was recorded";
+            self.remarks.push(none.to_owned());
+        }
+        if stopped.assembled.unlisted > 0 {
+            let remark = format!(
+                "the program has too many threads: {} time slices of those beyond the limit are left out",
+                stopped.assembled.unlisted
+            );
+            trailer.remarks.push(remark.clone());
+            self.remarks.push(remark);
         }
         let mut outcome = self.close(options, stopped.assembled, trailer, None);
         // Time is up before the command is: the recording is whole, the command goes on.
@@ -369,9 +389,21 @@ impl Session {
         self.bpf.as_ref().map(Bpf::states).unwrap_or_default()
     }
 
-    fn subject(&self, target: Option<Target>) -> Subject {
+    fn subject(
+        &self,
+        target: Option<Target>,
+        at_start: Vec<Runnable>,
+        ended: &Arc<AtomicU64>,
+    ) -> Subject {
         match target {
-            Some(target) => Subject::Program(Targets::new(target, std::process::id())),
+            Some(target) => Subject::Program(Box::new(Recorded::new(
+                Targets::new(target, std::process::id()),
+                at_start,
+                self.bpf.as_ref().map(Bpf::shared),
+                // Without it, waits of woken threads that are open at the end are not seen.
+                self.bpf.as_ref().and_then(|bpf| bpf.tasks().ok()),
+                Arc::clone(ended),
+            ))),
             None if self.probes.is_empty() => {
                 Subject::Cpus(self.measured.iter().copied().collect())
             }
@@ -501,6 +533,7 @@ fn load(
         ring_bytes: memory.ring_bytes,
         other_ring_bytes: memory.other_ring_bytes,
         stop,
+        program: options.program.is_some(),
     };
     match Bpf::load(&wanted).map_err(RecordError::from) {
         Ok(bpf) => {

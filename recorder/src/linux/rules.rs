@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use detour_abi::{PF_KTHREAD, Record, flag, kind};
+use detour_abi::{PF_KTHREAD, Record, flag, kind, sched};
 use trace::Class;
 
 const SOFTIRQS: [&str; 10] =
@@ -48,6 +48,29 @@ pub fn kernel_thread_name(comm: &str) -> String {
         }
         _ => comm.to_owned(),
     }
+}
+
+/// Scheduling policy and priority as the kernel side sends them: `SCHED_FIFO 60`, `SCHED_OTHER nice 0`.
+pub fn policy(code: u32) -> Option<String> {
+    if code & sched::KNOWN == 0 {
+        return None;
+    }
+    let (policy, level) = ((code & !sched::KNOWN) >> 8, code & 0xff);
+    let name = match policy {
+        0 => "SCHED_OTHER",
+        sched::FIFO => "SCHED_FIFO",
+        sched::RR => "SCHED_RR",
+        3 => "SCHED_BATCH",
+        5 => "SCHED_IDLE",
+        sched::DEADLINE => "SCHED_DEADLINE",
+        7 => "SCHED_EXT",
+        _ => return Some(format!("policy {policy}")),
+    };
+    Some(match policy {
+        sched::FIFO | sched::RR => format!("{name} {level}"),
+        sched::DEADLINE => name.to_owned(),
+        _ => format!("{name} nice {}", i64::from(level) - 20),
+    })
 }
 
 /// Bits of the x86 error code: 1 protection, 2 write, 16 instruction fetch.

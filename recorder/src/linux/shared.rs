@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use detour_abi::{CpuState, ENTRY_WORDS, SLOTS, Slot};
+use detour_abi::{CpuState, ENTRY_WORDS, Record, SLOTS, Slot, kind};
 
 pub struct Shared {
     states: NonNull<CpuState>,
@@ -59,6 +59,28 @@ impl Shared {
     pub fn counters(&self, cpu: u32) -> CpuState {
         // SAFETY: inside the mapping, and any bits are a state.
         unsafe { self.state(cpu).read_volatile() }
+    }
+
+    /// The threads that are on the CPUs at this moment, as records that end there. For programs that are
+    /// not at work any more.
+    pub fn running(&self, now: u64) -> Vec<Record> {
+        let of_cpu = |cpu| {
+            let frame = self.counters(cpu).frames[0];
+            let gross = now.saturating_sub(frame.start);
+            (frame.start != 0).then(|| Record {
+                start: frame.start,
+                gross,
+                net: gross,
+                id: frame.id,
+                other: frame.other,
+                aux: frame.aux,
+                cpu: cpu as u16,
+                kind_depth: kind::THREAD,
+                flags: frame.flags,
+                ..Record::default()
+            })
+        };
+        (0..self.cpus).filter_map(of_cpu).collect()
     }
 
     /// Takes the records out of a CPU's slots. One thread at a time.

@@ -17,7 +17,10 @@ use rustix::{
     process::{Pid, Signal},
 };
 
-use crate::{cgroups, options::ProgramOption, pids, record_error::RecordError, targets::Target};
+use crate::{
+    assemble::Runnable, cgroups, clock::monotonic_ns, machine, options::ProgramOption, pids,
+    record_error::RecordError, targets::Target,
+};
 
 /// The threads that were asked for; an error when there are none such.
 pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
@@ -52,6 +55,44 @@ fn cgroup_directory(path: &Path) -> Option<PathBuf> {
     let below = path.strip_prefix("/").unwrap_or(path);
     let at_root = cgroups::mounted_at().map(|root| root.join(below));
     [Some(path.to_path_buf()), at_root].into_iter().flatten().find(is_cgroup)
+}
+
+/// The threads of a program that want to run now, and where. Which of them are on a CPU is not known.
+pub fn runnable(target: &Target) -> Vec<Runnable> {
+    let processes: Vec<u32> = match target {
+        // Where /proc has other numbers than the kernel, nobody knows whose they are.
+        _ if !pids::proc_has_kernels_numbers() => Vec::new(),
+        Target::Pids(pids) => pids.clone(),
+        Target::Cgroup { directory, .. } => processes_below(directory),
+        // Those of a command are not there yet.
+        Target::Children => Vec::new(),
+    };
+    let mut runnable = Vec::new();
+    for process in processes.into_iter().filter_map(pids::in_proc) {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
+        for task in tasks.flatten() {
+            let Some(tid) = task.file_name().to_str().and_then(|tid| tid.parse().ok()) else {
+                continue;
+            };
+            if let Some((true, cpu)) = machine::placed(tid) {
+                runnable.push(Runnable { tid, at: monotonic_ns(), cpu });
+            }
+        }
+    }
+    runnable
+}
+
+/// The processes in a cgroup and below it.
+fn processes_below(directory: &Path) -> Vec<u32> {
+    let mut open = vec![directory.to_path_buf()];
+    let mut processes = Vec::new();
+    while let Some(directory) = open.pop() {
+        let listed = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+        processes.extend(listed.lines().filter_map(|pid| pid.parse::<u32>().ok()));
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        open.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+    }
+    processes
 }
 
 /// Where programs are looked for when nobody says.

@@ -1,0 +1,211 @@
+//! What a program's threads wait for: the first wait of a new one (`sched:sched_wakeup_new`), from which
+//! CPU to which a waiting one moves (`sched:sched_migrate_task`), and from when to when the quota of a
+//! cgroup is used up. No tracepoint marks the latter: that a thread leaves the CPU for it stands in its
+//! structures, and that its run queue goes on is seen after the next interrupt on that CPU, by which
+//! the kernel brings it there.
+
+use aya_ebpf::{
+    helpers::bpf_probe_read_kernel,
+    macros::{btf_tracepoint, raw_tracepoint},
+    programs::{BtfTracePointContext, RawTracePointContext},
+};
+use detour_abi::{Frame, THROTTLED_QUEUES, Throttled, flag, hook, kind, mark, throttle};
+
+use crate::state::{
+    CFS_RQ_THROTTLE_COUNT, Cpu, SE_CFS_RQ, STATE, TASK_CPU, TASK_ON_RQ, TASK_PID, TASK_SE,
+    TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, THROTTLED, field, now, on_watched_cpu,
+    own_task_slot, task_slot,
+};
+
+/// `sched:sched_wakeup_new(struct task_struct *p)`: a new task is queued, on the CPU of its parent.
+#[btf_tracepoint(function = "sched_wakeup_new")]
+pub fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
+    on_watched_cpu(hook::WAKEUP_NEW, |cpu| {
+        let task: *const u8 = ctx.arg(0);
+        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let waker = cpu.origin();
+        if let Some(slot) = own_task_slot(tid) {
+            slot.waker = waker;
+            slot.woken_at = now();
+            slot.marks |= mark::NEW;
+        }
+    })
+}
+
+/// `TASK_ON_RQ_MIGRATING`: it is queued and on its way. A task that is placed as it is woken is not.
+const MIGRATING: u32 = 2;
+
+/// `sched:sched_migrate_task(struct task_struct *p, int dest_cpu)`, on whichever CPU does it.
+#[btf_tracepoint(function = "sched_migrate_task")]
+pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
+    on_watched_cpu(hook::MIGRATE, |cpu| {
+        let task: *const u8 = ctx.arg(0);
+        let on_rq: u32 = unsafe { field(task, TASK_ON_RQ.load()) };
+        if on_rq != MIGRATING {
+            return;
+        }
+        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let at = if TASK_CPU.load() != 0 {
+            TASK_CPU.load()
+        } else {
+            TASK_THREAD_INFO.load() + THREAD_INFO_CPU.load()
+        };
+        let from: u32 = unsafe { field(task, at) };
+        let to = ctx.arg::<u64>(1) as u32;
+        let now = now();
+        let (mut start, mut flags) = (now, 0);
+        if let Some(slot) = task_slot(tid) {
+            if slot.woken_at != 0 && slot.woken_at < now {
+                start = slot.woken_at;
+                // From here on it waits on the other CPU.
+                slot.woken_at = now;
+            }
+            if slot.marks & mark::NEW != 0 {
+                slot.marks &= !mark::NEW;
+                flags = flag::NEW;
+            }
+        }
+        let (other, detail) = occupant(from);
+        let frame = Frame {
+            start,
+            accounted: 0,
+            detail,
+            id: tid,
+            other,
+            aux: (from & 0xffff) << 16 | to & 0xffff,
+            kind: kind::MIGRATE,
+            flags,
+            spare: 0,
+            before: 0,
+            spare2: 0,
+            found: 0,
+            rest: 0,
+        };
+        cpu.emit(&frame, now - start, 0, 0, 0);
+    })
+}
+
+/// Who is on a CPU, and since when. It may change under our eyes; then two answers are mixed, and one
+/// of both is a moment old.
+#[inline(always)]
+fn occupant(cpu: u32) -> (u32, u64) {
+    let Some(state) = STATE.get_ptr_mut(cpu) else { return (0, 0) };
+    // SAFETY: fields of the element, read as they are.
+    unsafe {
+        let frame = &raw const (*state).frames[0];
+        let id = core::ptr::read_volatile(&raw const (*frame).id);
+        (id, core::ptr::read_volatile(&raw const (*frame).start))
+    }
+}
+
+/// A task has left the CPU and wants to run. Says so when it may not, because its cgroup's quota is used
+/// up; and looks whether others have got new quota meanwhile.
+#[inline(always)]
+pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
+    if let Some(slot) = task_slot(tid) {
+        // A wake-up that found it on the CPU was none.
+        slot.woken_at = 0;
+    }
+    if SE_CFS_RQ.load() == 0 || CFS_RQ_THROTTLE_COUNT.load() == 0 || TASK_SE.load() == 0 {
+        return;
+    }
+    let queue: *const u8 = unsafe { field(task, TASK_SE.load() + SE_CFS_RQ.load()) };
+    if queue.is_null() {
+        return;
+    }
+    let mut how = throttle::BEGINS;
+    if TASK_THROTTLED.load() != 0 {
+        let throttled: u8 = unsafe { field(task, TASK_THROTTLED.load()) };
+        if throttled & 1 == 0 {
+            return;
+        }
+        how |= throttle::ONE_TASK;
+    } else {
+        let count: u32 = unsafe { field(queue, CFS_RQ_THROTTLE_COUNT.load()) };
+        if count == 0 {
+            return;
+        }
+    }
+    let queue = queue as u64;
+    let watched = watch_queue(cpu.number, queue);
+    report(cpu, tid, if watched { queue } else { 0 }, how, now);
+}
+
+#[inline(always)]
+fn report(cpu: &mut Cpu, tid: u32, queue: u64, how: u32, now: u64) {
+    let frame = Frame {
+        start: now,
+        accounted: 0,
+        detail: queue,
+        id: tid,
+        other: 0,
+        aux: how,
+        kind: kind::THROTTLE,
+        flags: 0,
+        spare: 0,
+        before: 0,
+        spare2: 0,
+        found: 0,
+        rest: 0,
+    };
+    cpu.emit(&frame, 0, 0, 0, 0);
+}
+
+#[inline(always)]
+fn throttled(cpu: u32) -> Option<&'static mut Throttled> {
+    // SAFETY: the element belongs to this CPU; the programs that use it run with interrupts disabled.
+    THROTTLED.get_ptr_mut(cpu).map(|throttled| unsafe { &mut *throttled })
+}
+
+/// Remembers a run queue until it has quota again. False when there are too many.
+#[inline(always)]
+fn watch_queue(cpu: u32, queue: u64) -> bool {
+    let Some(throttled) = throttled(cpu) else { return false };
+    let mut free = THROTTLED_QUEUES;
+    let mut at = 0;
+    while at < THROTTLED_QUEUES {
+        if throttled.queues[at] == queue {
+            return true;
+        }
+        if throttled.queues[at] == 0 && free == THROTTLED_QUEUES {
+            free = at;
+        }
+        at += 1;
+    }
+    let mut at = 0;
+    while at < THROTTLED_QUEUES {
+        if at == free {
+            throttled.queues[at] = queue;
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Attached to the end of the interrupts by which the kernel hands out new quota, and to the tick. Where
+/// it does so from another CPU (before Linux 6.3) a busy CPU notices at its next tick.
+#[raw_tracepoint]
+pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
+    on_watched_cpu(hook::UNTHROTTLE, |cpu| {
+        if !cpu.emits() || CFS_RQ_THROTTLE_COUNT.load() == 0 {
+            return;
+        }
+        let Some(throttled) = throttled(cpu.number) else { return };
+        let mut at = 0;
+        while at < THROTTLED_QUEUES {
+            let queue = throttled.queues[at];
+            if queue != 0 {
+                let count = queue.wrapping_add(CFS_RQ_THROTTLE_COUNT.load() as u64) as *const u32;
+                // SAFETY: the kernel checks the address. The run queue of a cgroup that is gone reads as
+                // anything, and no task waits in it.
+                let count = unsafe { bpf_probe_read_kernel(count) }.unwrap_or(0);
+                if count == 0 {
+                    throttled.queues[at] = 0;
+                    report(cpu, 0, queue, 0, now());
+                }
+            }
+            at += 1;
+        }
+    })
+}

@@ -1,0 +1,332 @@
+//! The threads of a recorded program: which they are, their lanes, and what happens to them, handed to
+//! [`Program`] in order.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use detour_abi::{Numbers, Record, Task, flag, kind, mark, throttle};
+use trace::{Block, Class, Lane, LaneId};
+
+use super::{Assembler, BLOCK_EVENTS, Open, Subject};
+use crate::{
+    machine,
+    names::Names,
+    program::{Move, Occupant, Program, Quota, Slice, ThreadTotals, Throttling},
+    quotas::Quotas,
+    shared::Shared,
+    targets::Targets,
+    task_table::TaskTable,
+};
+
+/// Threads that get a lane. The file has room for four times as many, and each costs some memory until
+/// the end.
+const MAX_LANES: u32 = 1 << 18;
+
+/// A thread that wanted to run when the recording began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runnable {
+    pub tid: u32,
+    /// When that was found out, CLOCK_MONOTONIC.
+    pub at: u64,
+    /// Where it ran last, or waits.
+    pub cpu: u16,
+}
+
+/// A recorded program.
+pub struct Recorded {
+    targets: Targets,
+    at_start: Vec<Runnable>,
+    program: Program,
+    lanes: HashMap<u32, ThreadLane>,
+    next_lane: u32,
+    /// Threads without a lane, because there are too many.
+    pub unlisted: u64,
+    quotas: Quotas,
+    /// What the kernel side knows when it has stopped.
+    shared: Option<Arc<Shared>>,
+    tasks: Option<TaskTable>,
+    /// When the recording ends, CLOCK_MONOTONIC; `u64::MAX` until that is known, which is before
+    /// anything that happens later is sent.
+    ended: Arc<AtomicU64>,
+}
+
+struct ThreadLane {
+    open: Open,
+    name: String,
+    /// The thread has ended: nothing follows.
+    over: bool,
+}
+
+impl Recorded {
+    pub fn new(
+        targets: Targets,
+        at_start: Vec<Runnable>,
+        shared: Option<Arc<Shared>>,
+        tasks: Option<TaskTable>,
+        ended: Arc<AtomicU64>,
+    ) -> Recorded {
+        Recorded {
+            targets,
+            at_start,
+            program: Program::default(),
+            lanes: HashMap::new(),
+            next_lane: 0,
+            unlisted: 0,
+            quotas: Quotas::of_this_machine(),
+            shared,
+            tasks,
+            ended,
+        }
+    }
+
+    pub fn task(&mut self, task: &Task, names: &mut Names) {
+        self.targets.learn(task);
+        if task.kind_depth & 15 == kind::FORK {
+            self.end_thread(task.tid);
+            let watched = self.targets.contains(task.tid, names);
+            self.program.forked(task.tid, watched);
+        }
+    }
+
+    pub fn numbers(&mut self, numbers: &Numbers) {
+        self.targets.learn_numbers(numbers);
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.program.dropped
+    }
+
+    pub fn totals(&self) -> Vec<ThreadTotals> {
+        self.program.totals()
+    }
+
+    fn end_thread(&mut self, tid: u32) {
+        let lane = self.program.lane(tid).and_then(|lane| self.lanes.get_mut(&lane.0));
+        if let Some(lane) = lane {
+            lane.over = true;
+        }
+        self.program.ended(tid);
+    }
+
+    /// The quota that a thread's cgroup is under, where that matters.
+    fn group(&mut self, tid: u32, cpu: u16, names: &mut Names) -> Option<u32> {
+        match self.program.throttles(cpu) {
+            true => self.quotas.of(tid, names).map(|quota| quota.group),
+            false => None,
+        }
+    }
+}
+
+impl Assembler {
+    pub(super) fn program_record(&mut self, record: &Record) {
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        if !recorded.at_start.is_empty() {
+            for runnable in std::mem::take(&mut recorded.at_start) {
+                self.names.look_up(runnable.tid);
+                let at = runnable.at.saturating_sub(self.epoch_ns);
+                recorded.program.runnable_at_start(runnable.tid, at, runnable.cpu);
+            }
+        }
+        recorded.program.end_ns =
+            recorded.ended.load(Ordering::Acquire).saturating_sub(self.epoch_ns);
+        let before = record.start + record.gross <= self.epoch_ns;
+        if record.kind() != kind::THREAD {
+            if !before {
+                let named = self.named(record, false);
+                let Subject::Program(recorded) = &mut self.subject else { return };
+                recorded.program.record(named);
+            }
+            return;
+        }
+        let named = self.named(record, false);
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        let slice = Slice {
+            named,
+            tid: record.id,
+            runnable: record.flags & flag::RUNNABLE != 0,
+            waited_ns: record.waited(),
+            new: record.flags & flag::NEW != 0,
+            found: record.gross == 0 && record.flags & flag::CONTINUED != 0,
+            unseen: record.flags & (flag::POINT | flag::UNSEEN) != 0,
+        };
+        let watched = !slice.unseen && recorded.targets.contains(record.id, &mut self.names);
+        // Of a slice before the recording it only matters that the thread then wants to run.
+        let lane = (watched && !before).then(|| self.thread_lane(record.id)).flatten();
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        match lane.and_then(|lane| recorded.lanes.get_mut(&lane.0)) {
+            Some(_) => {
+                let group = recorded.group(record.id, record.cpu, &mut self.names);
+                let out = lane.and_then(|lane| recorded.lanes.get_mut(&lane.0));
+                recorded.program.slice(slice, group, out.map(|lane| &mut lane.open));
+            }
+            None if watched && before => {
+                recorded.program.slice(slice, None, Some(&mut Nowhere));
+            }
+            None => recorded.program.slice(slice, None, None::<&mut Open>),
+        }
+        if record.flags & flag::DEAD != 0 {
+            recorded.end_thread(record.id);
+        }
+    }
+
+    /// A move between CPUs, or throttling.
+    pub(super) fn program_event(&mut self, record: &Record) {
+        let at = (record.start + record.gross).saturating_sub(self.epoch_ns);
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        let (throttling, tid) =
+            (Throttling { cpu: record.cpu, queue: record.detail, at }, record.id);
+        match record.kind() {
+            kind::THROTTLE if record.aux & throttle::BEGINS == 0 => {
+                recorded.program.unthrottled(throttling);
+            }
+            kind::THROTTLE => {
+                let all = record.aux & throttle::ONE_TASK == 0;
+                let quota = match recorded.quotas.of(tid, &mut self.names) {
+                    Some(quota) => quota,
+                    None => Quota { group: u32::MAX, source: self.names.quota(None) },
+                };
+                recorded.program.throttled(tid, throttling, quota, all);
+            }
+            _ => self.moved(record, at),
+        }
+    }
+
+    fn moved(&mut self, record: &Record, at: u64) {
+        let tid = record.id;
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        if !recorded.targets.contains(tid, &mut self.names) {
+            return;
+        }
+        let (from, to) = record.moved();
+        let woken_at = (record.gross > 0).then(|| record.start.saturating_sub(self.epoch_ns));
+        let moved = Move { tid, at, woken_at, new: record.flags & flag::NEW != 0, from, to };
+        let occupant = self.occupant(from, record.other, record.detail);
+        let Some(lane) = self.thread_lane(tid) else { return };
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        let group = recorded.group(tid, from, &mut self.names);
+        if let Some(lane) = recorded.lanes.get_mut(&lane.0) {
+            recorded.program.moved(moved, occupant, group, &mut lane.open);
+        }
+    }
+
+    /// The slice of a thread that is on a CPU since `start`, as far as it has got.
+    fn occupant(&mut self, cpu: u16, tid: u32, start: u64) -> Option<Occupant> {
+        if start == 0 {
+            return None;
+        }
+        let record = Record { start, id: tid, cpu, kind_depth: kind::THREAD, ..Record::default() };
+        Some(Occupant { tid, named: self.named(&record, false) })
+    }
+
+    /// The lane of a watched thread. Programs rename their threads and execute others; the lane
+    /// bears the last name. None when there are too many.
+    fn thread_lane(&mut self, tid: u32) -> Option<LaneId> {
+        let Subject::Program(recorded) = &mut self.subject else { return None };
+        let known = recorded.program.lane(tid);
+        if known.is_none() && recorded.next_lane == MAX_LANES {
+            recorded.unlisted += 1;
+            return None;
+        }
+        let lane = known.unwrap_or(LaneId(recorded.next_lane));
+        let name = self.names.task_name(tid);
+        if recorded.lanes.get(&lane.0).is_some_and(|lane| lane.name == name) {
+            return Some(lane);
+        }
+        let (pid, shown) = self.names.shown(tid);
+        let thread = Lane::Thread { pid, tid: shown, name: name.clone() };
+        if let Err(error) = self.output.add_lane(lane, &thread) {
+            self.write_error.get_or_insert(error.to_string());
+        }
+        match recorded.lanes.get_mut(&lane.0) {
+            Some(known) => known.name = name,
+            None => {
+                recorded.next_lane += 1;
+                recorded.program.set_lane(tid, lane);
+                let open = Open { block: Block::new(lane) };
+                recorded.lanes.insert(lane.0, ThreadLane { open, name, over: false });
+            }
+        }
+        Some(lane)
+    }
+
+    pub(super) fn open_thread_events(&self) -> usize {
+        match &self.subject {
+            Subject::Program(recorded) => {
+                recorded.lanes.values().map(|lane| lane.open.events()).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Writes the blocks that are full, or `all`, and forgets the lanes that are over.
+    pub(super) fn write_thread_blocks(&mut self, all: bool) {
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        let mut full = Vec::new();
+        recorded.lanes.retain(|&number, lane| {
+            let events = lane.open.events();
+            if events >= BLOCK_EVENTS || (all && events > 0) {
+                // Threads come and go by the thousand; most never need a second block.
+                let next = Block::new(LaneId(number));
+                full.push(std::mem::replace(&mut lane.open.block, next));
+            }
+            !(lane.over && all)
+        });
+        full.sort_by_key(|block| block.lane);
+        for block in full {
+            self.write(&block);
+        }
+    }
+
+    /// What goes on at the end of the recording: threads that are on a CPU, and threads that wait.
+    pub(super) fn close_open_waits(&mut self) {
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        let ended = recorded.ended.load(Ordering::Acquire);
+        if ended == u64::MAX {
+            return;
+        }
+        let end_ns = ended.saturating_sub(self.epoch_ns);
+        recorded.program.end_ns = end_ns;
+        let running = recorded.shared.as_ref().map(|shared| shared.running(ended));
+        for record in running.unwrap_or_default() {
+            self.program_record(&record);
+        }
+        let Subject::Program(recorded) = &mut self.subject else { return };
+        let slot = |tid| recorded.tasks.as_ref().and_then(|tasks| tasks.slot(tid));
+        let woken = |tid| {
+            let slot = slot(tid)?;
+            let at = slot.woken_at.checked_sub(self.epoch_ns)?;
+            (slot.woken_at != 0).then_some((at, slot.marks & mark::NEW != 0))
+        };
+        let placed = |tid| machine::placed(self.names.in_proc(tid)?);
+        for (tid, wait) in recorded.program.open_waits(woken, placed) {
+            let Some(lane) = self.thread_lane(tid) else { continue };
+            let Subject::Program(recorded) = &mut self.subject else { return };
+            let group = recorded.group(tid, wait.cpu, &mut self.names);
+            if let Some(lane) = recorded.lanes.get_mut(&lane.0) {
+                recorded.program.close(tid, wait, group, None, &mut lane.open);
+            }
+        }
+    }
+
+    /// In a program's recording, an idle CPU is there only where a thread waits: a name of its own.
+    pub(super) fn renamed(&mut self, class: Class, source: trace::SourceId) -> trace::SourceId {
+        match self.subject {
+            Subject::Program(_) if class == Class::Idle => self.names.idle_while_runnable(),
+            _ => source,
+        }
+    }
+}
+
+/// For events before the recording.
+struct Nowhere;
+
+impl crate::merge::Sink for Nowhere {
+    fn lone(&mut self, _: trace::Record) {}
+
+    fn detour(&mut self, _: trace::Detour, _: &[trace::Record]) {}
+}

@@ -1,0 +1,476 @@
+//! What the threads of a program waited for a CPU, held against the kernel's own figures: `run_delay` of
+//! schedstat, and `cpu.stat` for throttling.
+//!
+//! The kernel reads its clock a little before the tracepoint of a switch, and after the one of a
+//! wake-up. So the two may differ by 1 % and by [`EDGE_NS`] for each wait.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use trace::{Class, Detour, Lane, LaneId, LaneTotals, Reader, Wait};
+
+use crate::support::{
+    Load, Needs, Recording, Scratch, Test, cpus, detour, in_vm, load, loadgen, text,
+};
+
+pub const TESTS: &[Test] = &[
+    (
+        "pinned_threads_waited_what_the_kernel_says",
+        Needs::Root,
+        pinned_threads_waited_what_the_kernel_says,
+    ),
+    (
+        "threads_that_migrate_and_sleep_waited_what_the_kernel_says",
+        Needs::RootAndTwoCpus,
+        threads_that_migrate_and_sleep_waited_what_the_kernel_says,
+    ),
+    (
+        "500_threads_waited_what_the_kernel_says",
+        Needs::Root,
+        five_hundred_threads_waited_what_the_kernel_says,
+    ),
+    (
+        "the_first_wait_of_a_new_process_is_recorded",
+        Needs::Root,
+        the_first_wait_of_a_new_process_is_recorded,
+    ),
+    ("a_quota_is_blamed_on_nobody_else", Needs::Root, a_quota_is_blamed_on_nobody_else),
+    (
+        "a_wait_is_recorded_to_the_end_of_the_recording",
+        Needs::RootAndTwoCpus,
+        a_wait_is_recorded_to_the_end_of_the_recording,
+    ),
+    (
+        "a_thread_that_never_ran_has_a_lane",
+        Needs::RootAndTwoCpus,
+        a_thread_that_never_ran_has_a_lane,
+    ),
+    (
+        "a_wait_is_blamed_on_the_cpu_where_it_was",
+        Needs::RootAndTwoCpus,
+        a_wait_is_blamed_on_the_cpu_where_it_was,
+    ),
+    (
+        "a_task_that_faults_and_ends_at_once_has_a_name",
+        Needs::Root,
+        a_task_that_faults_and_ends_at_once_has_a_name,
+    ),
+    ("refused_faults_are_counted", Needs::Root, refused_faults_are_counted),
+    (
+        "the_recorders_threads_go_where_they_are_sent",
+        Needs::RootAndTwoCpus,
+        the_recorders_threads_go_where_they_are_sent,
+    ),
+];
+
+/// Of a switch at either end of a wait, and of the way from a wake-up to the run queue of another CPU.
+const EDGE_NS: u64 = if cfg!(debug_assertions) { 20_000 } else { 10_000 };
+
+/// A recorded program.
+struct Program {
+    reader: Reader,
+    epoch_ns: u64,
+}
+
+impl Program {
+    fn read(path: &std::path::Path) -> Result<Program> {
+        let reader = Reader::open(path)?;
+        let lost = reader.trailer().context("no trailer")?.lost;
+        ensure!(lost.records == 0 && lost.unwritten == 0, "{lost:?}");
+        let epoch_ns = reader.manifest().started_monotonic_ns;
+        Ok(Program { reader, epoch_ns })
+    }
+
+    fn lane(&self, wanted: u64) -> Result<LaneId> {
+        let is_it =
+            |lane: &Lane| matches!(lane, Lane::Thread { tid, .. } if u64::from(*tid) == wanted);
+        let lane = self.reader.lanes().iter().position(is_it);
+        Ok(LaneId(lane.with_context(|| format!("thread {wanted} has no lane"))? as u32))
+    }
+
+    fn totals(&self, tid: u64) -> Result<&LaneTotals> {
+        self.reader.totals(self.lane(tid)?).context("a lane without totals")
+    }
+
+    /// The waits of a thread that began before a moment on CLOCK_MONOTONIC.
+    fn waits(&self, tid: u64, before: u64) -> Result<Vec<Detour>> {
+        let mut waits = Vec::new();
+        for block in self.reader.blocks_of(self.lane(tid)?) {
+            let early = |d: &Detour| self.epoch_ns + d.start_ns < before;
+            waits.extend(block?.detours.into_iter().filter(|d| d.wait != Wait::None && early(d)));
+        }
+        Ok(waits)
+    }
+
+    /// Time that detours lost to sources of a class, and to those of a name.
+    fn cost(&self, class: Class, name: &str) -> Result<u64> {
+        let mut cost = 0;
+        for block in self.reader.blocks() {
+            for record in block?.records {
+                let source = &self.reader.sources()[record.source.0 as usize];
+                if source.class == class && (name.is_empty() || source.name == name) {
+                    cost += record.cost_ns;
+                }
+            }
+        }
+        Ok(cost)
+    }
+}
+
+fn number(value: &Value, key: &str) -> Result<u64> {
+    value[key].as_u64().with_context(|| format!("no {key} in {value}"))
+}
+
+/// Records a load and holds what its threads waited against what they read themselves.
+fn agrees_with_the_kernel(name: &str, arguments: &[&str], list: &str) -> Result<u64> {
+    let scratch = Scratch::new(name)?;
+    let path = scratch.file("trace.detour");
+    let output = detour()
+        .args(["record", "--quiet", "-o"])
+        .arg(&path)
+        .arg("--")
+        .arg(loadgen()?.get_program())
+        .args(arguments)
+        .output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout)?;
+    let program = Program::read(&path)?;
+    let (mut recorded, mut counted, mut edges) = (0, 0, 0);
+    let threads = said[list].as_array().context("no threads")?;
+    for thread in threads {
+        let (tid, at) = (number(thread, "tid")?, number(thread, "at_ns")?);
+        let waits = program.waits(tid, at)?;
+        recorded += waits.iter().map(|wait| wait.len_ns).sum::<u64>();
+        counted += number(thread, "delay_ns")?;
+        edges += number(thread, "waits")?;
+    }
+    let allowed = counted / 100 + edges * EDGE_NS;
+    ensure!(
+        recorded.abs_diff(counted) <= allowed,
+        "{name}: {} threads waited {recorded} ns as recorded and {counted} ns by schedstat, in {edges} \
+         waits",
+        threads.len()
+    );
+    println!("{name}: recorded {recorded} ns, schedstat {counted} ns, {edges} waits");
+    Ok(counted)
+}
+
+fn pinned_threads_waited_what_the_kernel_says() -> Result<()> {
+    let (cpu, _) = cpus();
+    let work = ["work", "--threads", "4", "--seconds", "2", "--cpu", &cpu.to_string()];
+    let counted = agrees_with_the_kernel("pinned", &work, "threads")?;
+    ensure!(counted > 4_000_000_000, "they hardly waited: {counted} ns");
+    Ok(())
+}
+
+fn threads_that_migrate_and_sleep_waited_what_the_kernel_says() -> Result<()> {
+    let work = ["work", "--threads", "4", "--seconds", "2", "--migrate"];
+    agrees_with_the_kernel("migrating", &work, "threads")?;
+    let work = ["work", "--threads", "6", "--seconds", "2", "--sleep"];
+    agrees_with_the_kernel("sleeping", &work, "threads")?;
+    Ok(())
+}
+
+fn five_hundred_threads_waited_what_the_kernel_says() -> Result<()> {
+    let threads = if in_vm() { "50" } else { "500" };
+    let work = ["work", "--threads", threads, "--seconds", "3"];
+    agrees_with_the_kernel("500", &work, "threads")?;
+    Ok(())
+}
+
+fn the_first_wait_of_a_new_process_is_recorded() -> Result<()> {
+    let (cpu, _) = cpus();
+    let children = ["children", "--cpu", &cpu.to_string(), "--count", "60"];
+    let counted = agrees_with_the_kernel("children", &children, "children")?;
+    ensure!(counted > 500_000_000, "they hardly waited: {counted} ns");
+    Ok(())
+}
+
+/// A cgroup with a CPU quota, removed at the end.
+struct Limited {
+    directory: PathBuf,
+    v2: bool,
+}
+
+impl Limited {
+    /// None where there is no CPU controller to be had.
+    fn new(quota_us: u32, period_us: u32) -> Option<Limited> {
+        let v1 = PathBuf::from("/sys/fs/cgroup/cpu");
+        let v2 = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control");
+        let v2 = v2.is_ok_and(|controllers| controllers.split_whitespace().any(|c| c == "cpu"));
+        let root = if v2 { PathBuf::from("/sys/fs/cgroup") } else { v1 };
+        let directory = root.join(format!("detour-test-{}", std::process::id()));
+        let limited = Limited { directory, v2 };
+        fs::create_dir(&limited.directory).ok()?;
+        let set = |file: &str, value: String| fs::write(limited.directory.join(file), value).ok();
+        match v2 {
+            true => set("cpu.max", format!("{quota_us} {period_us}"))?,
+            false => {
+                set("cpu.cfs_period_us", period_us.to_string())?;
+                set("cpu.cfs_quota_us", quota_us.to_string())?;
+            }
+        }
+        Some(limited)
+    }
+
+    fn throttled_ns(&self) -> Result<u64> {
+        let stat = fs::read_to_string(self.directory.join("cpu.stat"))?;
+        let (key, unit) = if self.v2 { ("throttled_usec ", 1000) } else { ("throttled_time ", 1) };
+        let value = stat.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
+        Ok(value.trim().parse::<u64>()? * unit)
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.directory).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn a_quota_is_blamed_on_nobody_else() -> Result<()> {
+    let (cpu, _) = cpus();
+    for (quota, period) in [(20_000, 100_000), (5_000, 10_000)] {
+        let Some(limited) = Limited::new(quota, period) else {
+            println!("no cgroup with a CPU quota can be made here: not tried");
+            return Ok(());
+        };
+        let scratch = Scratch::new("quota")?;
+        let path = scratch.file("trace.detour");
+        let procs = limited.directory.join("cgroup.procs");
+        let work = loadgen()?.get_program().to_owned();
+        let script = format!(
+            "echo $$ > {}; exec {} work --seconds 3 --cpu {cpu}",
+            procs.display(),
+            work.display()
+        );
+        let output = detour()
+            .args(["record", "--quiet", "-o"])
+            .arg(&path)
+            .args(["--", "sh", "-c", &script])
+            .output()?;
+        ensure!(output.status.success(), "{}", text(&output.stderr));
+        let said: Value = serde_json::from_slice(&output.stdout)?;
+        let thread = &said["threads"][0];
+        let program = Program::read(&path)?;
+        let waits = program.waits(number(thread, "tid")?, number(thread, "at_ns")?)?;
+        let waited: u64 = waits.iter().map(|wait| wait.len_ns).sum();
+        let throttled = waits.iter().filter(|wait| wait.wait == Wait::Throttled);
+        let throttled: u64 = throttled.map(|wait| wait.len_ns).sum();
+        let (stat, delay) = (limited.throttled_ns()?, number(thread, "delay_ns")?);
+        println!(
+            "quota {quota}: throttled {throttled} ns, cpu.stat {stat} ns; waited {waited} of {delay} ns"
+        );
+        let edges = number(thread, "waits")? * EDGE_NS;
+        ensure!(
+            waited.abs_diff(delay) <= delay / 100 + edges,
+            "waited {waited}, run_delay {delay}"
+        );
+        // The shell and the first thread count, too, and the clock of cpu.stat starts with the first task
+        // that is stopped.
+        let slack = stat / 50 + edges + u64::from(period) * 1000;
+        ensure!(throttled.abs_diff(stat) <= slack, "throttled {throttled}, cpu.stat {stat}");
+        let quota = program.cost(Class::Throttled, "CPU quota")?;
+        ensure!(quota >= throttled, "{quota} of {throttled} ns are the quota's");
+        let unit = program.reader.sources().iter().find(|s| s.class == Class::Throttled);
+        let unit = unit.and_then(|source| source.unit.clone()).unwrap_or_default();
+        ensure!(limited.directory.ends_with(unit.trim_start_matches('/')), "{unit}");
+    }
+    Ok(())
+}
+
+/// A thread that never sleeps runs or waits all the time that it is watched.
+fn runs_or_waits(totals: &LaneTotals) -> Result<(u64, u64, u64)> {
+    let window = totals.to_ns - totals.from_ns;
+    let (run, wait) = (totals.run_ns.context("no run_ns")?, totals.wait_ns.context("no wait_ns")?);
+    ensure!(
+        (run + wait).abs_diff(window) <= window / 100 + 200_000,
+        "{run} + {wait} of {window} ns"
+    );
+    Ok((window, run, wait))
+}
+
+fn hog(cpu: u32, seconds: &str) -> Result<Load> {
+    let mut hog = loadgen()?;
+    hog.args(["burn", "--fifo", "60", "--cpu", &cpu.to_string(), "--seconds", seconds]);
+    Ok(Load(hog.stdout(Stdio::null()).spawn()?))
+}
+
+/// A process of one thread that spins on a CPU, and its number.
+fn spinning(cpu: u32) -> Result<(Load, u64)> {
+    let load = Load::burn(cpu)?;
+    let tid = u64::from(load.0.id());
+    std::thread::sleep(Duration::from_millis(200));
+    Ok((load, tid))
+}
+
+fn a_wait_is_recorded_to_the_end_of_the_recording() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("end")?;
+    let (_victim, tid) = spinning(cpu)?;
+    let recording =
+        Recording::start(&scratch.file("trace.detour"), &["--pid", &tid.to_string(), "-d", "1s"])?;
+    std::thread::sleep(Duration::from_millis(400));
+    // It begins within the recording and ends after it.
+    let _hog = hog(cpu, "0.8")?;
+    let trace = recording.wait()?;
+    let program = Program::read(&trace.path)?;
+    let totals = program.totals(tid)?;
+    let (window, _, wait) = runs_or_waits(totals)?;
+    ensure!(window > 900_000_000, "it was watched for {window} ns of a second");
+    ensure!(wait > 100_000_000, "it waited {wait} ns");
+    let last = program.waits(tid, u64::MAX)?.last().copied().context("it did not wait")?;
+    ensure!(last.start_ns + last.len_ns == totals.to_ns, "{last:?} {totals:?}");
+    let blamed = program.cost(Class::Thread, "burn")?;
+    ensure!(blamed > 100_000_000, "burn: {blamed} ns");
+    let policy =
+        |s: &trace::Source| s.name == "burn" && s.policy.as_deref() == Some("SCHED_FIFO 60");
+    ensure!(program.reader.sources().iter().any(policy), "{:?}", program.reader.sources());
+    Ok(())
+}
+
+fn a_thread_that_never_ran_has_a_lane() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("starved")?;
+    let (_victim, tid) = spinning(cpu)?;
+    // The kernel lets others run for a moment in every second; some tries may meet that.
+    for _ in 0..8 {
+        let _hog = hog(cpu, "3")?;
+        std::thread::sleep(Duration::from_millis(300));
+        let path = scratch.file("trace.detour");
+        let recording = Recording::start(&path, &["--pid", &tid.to_string(), "-d", "300ms"])?;
+        let trace = recording.wait()?;
+        let program = Program::read(&trace.path)?;
+        let totals = program.totals(tid)?;
+        let (window, run, wait) = runs_or_waits(totals)?;
+        ensure!(window > 250_000_000, "it was watched for {window} ns of 300 ms: {run} {wait}");
+        if run == 0 {
+            ensure!(totals.from_ns == 0 && wait == window, "{totals:?}");
+            return Ok(());
+        }
+    }
+    anyhow::bail!("it ran in every recording")
+}
+
+fn a_wait_is_blamed_on_the_cpu_where_it_was() -> Result<()> {
+    let (cpu, other) = cpus();
+    let scratch = Scratch::new("moved")?;
+    let (victim, tid) = spinning(cpu)?;
+    let recording =
+        Recording::start(&scratch.file("trace.detour"), &["--pid", &tid.to_string(), "-d", "2s"])?;
+    let pid = rustix::process::Pid::from_raw(victim.0.id() as i32);
+    let pin = |cpu: u32| {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu as usize);
+        rustix::thread::sched_setaffinity(pid, &set)
+    };
+    for _ in 0..5 {
+        let mut hog = hog(cpu, "0.1")?;
+        std::thread::sleep(Duration::from_millis(60));
+        pin(other)?;
+        hog.0.wait()?;
+        pin(cpu)?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let program = Program::read(&recording.wait()?.path)?;
+    runs_or_waits(program.totals(tid)?)?;
+    let (mut on_its_cpu, mut elsewhere, mut moved) = (0, 0, 0);
+    for block in program.reader.blocks_of(program.lane(tid)?) {
+        let block = block?;
+        for (detour, records) in block.composed() {
+            moved += u32::from(detour.wait == Wait::Migrated);
+            // The hog is on one CPU only: what it took, it took there.
+            for record in records {
+                let source = &program.reader.sources()[record.source.0 as usize];
+                if source.policy.as_deref() == Some("SCHED_FIFO 60") {
+                    on_its_cpu += record.cost_ns;
+                } else if detour.wait == Wait::Preempted && record.cpu != cpu as u16 {
+                    elsewhere += record.cost_ns;
+                }
+            }
+        }
+    }
+    ensure!(moved >= 1, "no wait after a move");
+    ensure!(
+        on_its_cpu > 100_000_000,
+        "the hog took {on_its_cpu} ns, others on the other CPU {elsewhere}"
+    );
+    Ok(())
+}
+
+fn a_task_that_faults_and_ends_at_once_has_a_name() -> Result<()> {
+    let scratch = Scratch::new("brief")?;
+    let mut brief = loadgen()?
+        .args(["brief", "--pages", "200"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(brief.stdout.take().context("no output")?).read_line(&mut line)?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["--no-probe", "-d", "300s"])?;
+    brief.stdin.take().context("no input")?.write_all(b"\n")?;
+    brief.wait()?;
+    let trace = recording.stop()?;
+    let faults = trace.records().filter(|(s, _)| s.class == Class::PageFault && s.name == "brief");
+    let faults = faults.count();
+    ensure!(faults >= 200, "{faults} of 200 faults have its name");
+    Ok(())
+}
+
+fn refused_faults_are_counted() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("refused")?;
+    let recording = Recording::start(&scratch.file("trace.detour"), &["--no-probe", "-d", "300s"])?;
+    let said = load(&["refused", "--cpu", &cpu.to_string(), "--count", "50"])?;
+    let trace = recording.stop()?;
+    let refused = number(&said, "refused")?;
+    ensure!(refused == 50, "{said}");
+    // A fault without an end is a point, and says neither minor nor major.
+    let point = |detail: &str| !detail.ends_with("minor") && !detail.ends_with("major");
+    let recorded = trace.records().filter(|(source, _)| {
+        source.class == Class::PageFault
+            && source.name == "refused"
+            && source.detail.as_deref().is_some_and(point)
+    });
+    let recorded = recorded.count() as u64;
+    ensure!(recorded >= refused, "{recorded} of {refused} refused faults");
+    Ok(())
+}
+
+fn the_recorders_threads_go_where_they_are_sent() -> Result<()> {
+    let (cpu, other) = cpus();
+    let scratch = Scratch::new("housekeeping")?;
+    let path = scratch.file("trace.detour");
+    let allowed = "grep Cpus_allowed_list /proc/self/status";
+    let recorders = "for t in /proc/$PPID/task/*; do grep Cpus_allowed_list $t/status; done";
+    let output = detour()
+        .args(["record", "--quiet", "-H", &other.to_string(), "-o"])
+        .arg(&path)
+        .args(["--", "sh", "-c", &format!("sleep 0.2; {allowed}; {recorders}")])
+        .output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let mut lists = said.lines().filter_map(|line| line.split_whitespace().last());
+    let own = lists.next().context("nothing was said")?;
+    ensure!(own != other.to_string(), "the command was sent to CPU {own}, too");
+    let placed = lists.filter(|list| *list == other.to_string()).count();
+    ensure!(placed >= 3, "{said}");
+    for (option, value, why) in [("-c", cpu.to_string(), "taskset"), ("-T", "1us".into(), "probe")]
+    {
+        let output = detour().args(["record", option, &value, "--", "true"]).output()?;
+        ensure!(output.status.code() == Some(2), "{:?}", output.status);
+        ensure!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+    Ok(())
+}
