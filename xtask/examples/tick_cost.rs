@@ -94,6 +94,7 @@ mod linux {
             ring_bytes: 16 << 20,
             other_ring_bytes: 1 << 16,
             stop: &stop,
+            program: false,
         };
         let mut bpf = Bpf::load(&options)?;
         let mut rings: Vec<Reader> =
