@@ -21,8 +21,7 @@ use crate::{
         TASK_POLICY, TASK_RT_PRIORITY, TASK_SE, TASK_STATE, TASK_STATIC_PRIO, TASK_TGID, WORK_FUNC,
         field, now, on_watched_cpu, own_task_slot, task_slot,
     },
-    wait,
-    who,
+    wait, who,
 };
 
 /// No interrupt that ended longer ago than this asked for the switch.

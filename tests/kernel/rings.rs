@@ -85,8 +85,13 @@ fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
     const SOFTIRQ: u8 = 3;
     let watched = CpuSet::from([CPU]);
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let options =
-        Options { watched: &watched, ring_bytes: 1 << 16, other_ring_bytes: 1 << 12, stop: &stop };
+    let options = Options {
+        watched: &watched,
+        ring_bytes: 1 << 16,
+        other_ring_bytes: 1 << 12,
+        stop: &stop,
+        program: false,
+    };
     let mut bpf = Bpf::load(&options)?;
     bpf.detach();
     bpf.watch(|cpu| if cpu == CPU { Wanted::Records } else { Wanted::Nothing });
