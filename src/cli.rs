@@ -150,17 +150,16 @@ pub struct Record {
 }
 
 impl Record {
-    /// Options that mean nothing where a program is recorded, and what to do instead. Ends the process.
+    /// Ends the process with an error where an option means nothing for a program.
     pub fn refuse_what_programs_lack(&self) {
         if self.pid.is_empty() && self.cgroup.is_none() && self.command.is_empty() {
             return;
         }
-        let why = if self.cpus.is_some() {
-            "-c does not apply to a program: its threads are recorded on whichever CPU they run. Pin the \
-             program itself (taskset -c CPUS), and send the recorder's threads elsewhere with -H"
-        } else if self.threshold.is_some() {
-            "-T does not apply to a program: it is the threshold of the probe, and a program is recorded \
-             without a probe, every interruption and every wait"
+        let why = if self.cpus.is_some() && self.command.is_empty() {
+            "-c is for a command, which then runs on these CPUs; the threads of a program that runs \
+             already are recorded wherever they are. Keep the recorder's own threads away with -H"
+        } else if matches!(self.threshold, Some(recorder::Threshold::Relative(_))) {
+            "without a probe there is no t_min: give the threshold as a time, such as -T 5us"
         } else {
             return;
         };

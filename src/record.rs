@@ -98,7 +98,7 @@ fn say_settings(manifest: &trace::Manifest) {
     if !isolation.housekeeping.is_empty() {
         tell!("recorder on CPUs {}", isolation.housekeeping);
     }
-    for cpu in &manifest.cpus {
+    for cpu in manifest.cpus.iter().filter(|cpu| cpu.t_min_ns > 0.0) {
         let (t_min, threshold) = (cpu.t_min_ns, cpu.threshold_ns);
         let resolution = report::words::frequency(cpu.resolution_hz().unwrap_or(0.0));
         tell!(

@@ -168,15 +168,24 @@ fn words(cpus: &BTreeSet<(String, u32)>) -> String {
 
 /// From what length on both saw detours, where that is not the same.
 fn common_threshold(before: &Contents<'_>, after: &Contents<'_>, scope: &Scope) -> Option<f64> {
-    let (a, b) = (threshold_ns(before, &scope.before)?, threshold_ns(after, &scope.after)?);
+    // A program is recorded without a probe, and without a threshold unless somebody gives one.
+    let threshold = |contents: &Contents<'_>, part: &Part| match contents.manifest.mode {
+        Mode::Program => Some(threshold_ns(contents, part).unwrap_or(0.0)),
+        _ => threshold_ns(contents, part),
+    };
+    let (a, b) = (threshold(before, &scope.before)?, threshold(after, &scope.after)?);
     (a.max(b) > SAME_THRESHOLD * a.min(b)).then_some(a.max(b))
 }
 
-/// From what length on detours were seen on all CPUs of the part, where that is known.
+/// From what length on detours were seen on all CPUs of the part, or by all threads, where that is known.
 pub(crate) fn threshold_ns(contents: &Contents<'_>, part: &Part) -> Option<f64> {
     let of_lane = |(id, lane): (u32, &Lane)| {
-        let &Lane::Cpu { cpu } = lane else { return None };
-        let settings = contents.manifest.cpus_of(id).iter().find(|settings| settings.cpu == cpu);
+        let mut settings = contents.manifest.cpus_of(id).iter();
+        let settings = match *lane {
+            Lane::Cpu { cpu } => settings.find(|settings| settings.cpu == cpu),
+            // A program's is the same everywhere.
+            Lane::Thread { .. } => settings.next(),
+        };
         settings.map(|settings| settings.threshold_ns).filter(|ns| *ns > 0.0)
     };
     let lanes = (0..).zip(contents.lanes).filter(|(id, _)| part.has(*id));

@@ -130,7 +130,7 @@ fn will_be_retried(cpu: &mut Cpu, mark: u16) {
 #[inline(always)]
 fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
     // A task that is older than the recording and ends at once can say nowhere else who it is.
-    let tid = cpu.current_task();
+    let tid = cpu.current_task(true);
     let depth = cpu.depth();
     if depth == 0 && cpu.emits() {
         // A program that has just come by unseen faults at once: its pages were not the last used.

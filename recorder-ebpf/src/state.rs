@@ -488,12 +488,13 @@ impl Cpu {
                 return ORIGIN_INTERRUPT | ((kind as u32) << 16) | (id & 0xffff);
             }
         }
-        self.current_task()
+        self.current_task(false)
     }
 
-    /// The running task, which is announced if nobody has heard of it.
+    /// The running task, which is announced if nobody has heard of it; `with_cgroup` where the program
+    /// has room for the names of cgroups.
     #[inline(always)]
-    pub fn current_task(&mut self) -> u32 {
+    pub fn current_task(&mut self, with_cgroup: bool) -> u32 {
         let ids = bpf_get_current_pid_tgid();
         let tid = ids as u32;
         if tid == 0 {
@@ -507,10 +508,10 @@ impl Cpu {
             // SAFETY: the buffer is as long as said. The wrapper returns bytes, whose unaligned copy
             // the compiler cannot lower.
             unsafe { bpf_get_current_comm(comm.as_mut_ptr().cast(), 16) };
-            // The cgroup stays unknown, so the task's next switch announces it again.
+            // Priority and perhaps the cgroup stay unknown, so the task's next switch announces it again.
             slot.comm = comm;
             slot.cgroup = CGROUP_UNKNOWN;
-            who::announce_current(self, ids, comm);
+            who::announce_current(self, ids, comm, with_cgroup);
         }
         tid
     }

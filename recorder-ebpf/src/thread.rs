@@ -309,22 +309,26 @@ fn comm(task: *const u8) -> [u64; 2] {
     [field(task, offset), field(task, offset + 8)]
 }
 
-/// Policy and priority, see [`detour_abi::sched`].
+/// Policy and priority of a task, see [`detour_abi::sched`].
 #[inline(always)]
 fn sched(task: *const u8) -> u32 {
+    sched_code(|offset| field(task, offset))
+}
+
+/// Policy and priority of a task whose field at an offset is `of`.
+#[inline(always)]
+pub fn sched_code(of: impl Fn(u32) -> u32) -> u32 {
     use detour_abi::sched::{DEADLINE, FIFO, KNOWN, NICE_FLOOR, RR};
     if TASK_POLICY.load() == 0 || TASK_STATIC_PRIO.load() == 0 || TASK_RT_PRIORITY.load() == 0 {
         return 0;
     }
-    let policy: u32 = field(task, TASK_POLICY.load());
-    let policy = policy & 0x7f;
+    let policy = of(TASK_POLICY.load()) & 0x7f;
     let level: u32 = if policy == FIFO || policy == RR {
-        field(task, TASK_RT_PRIORITY.load())
+        of(TASK_RT_PRIORITY.load())
     } else if policy == DEADLINE {
         0
     } else {
-        let priority: u32 = field(task, TASK_STATIC_PRIO.load());
-        priority.wrapping_sub(NICE_FLOOR)
+        of(TASK_STATIC_PRIO.load()).wrapping_sub(NICE_FLOOR)
     };
     KNOWN | policy << 8 | level & 0xff
 }

@@ -5,16 +5,20 @@
 //! the kernel brings it there.
 
 use aya_ebpf::{
-    helpers::bpf_probe_read_kernel,
+    helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_get_current_task},
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use detour_abi::{Frame, THROTTLED_QUEUES, Throttled, flag, hook, kind, mark, throttle};
+use detour_abi::{Frame, THROTTLED_QUEUES, Task, Throttled, flag, hook, kind, mark, throttle};
 
-use crate::state::{
-    CFS_RQ_THROTTLE_COUNT, Cpu, SE_CFS_RQ, STATE, TASK_CPU, TASK_ON_RQ, TASK_PID, TASK_SE,
-    TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, THROTTLED, field, now, on_watched_cpu,
-    own_task_slot, task_slot,
+use crate::{
+    state::{
+        CFS_RQ_THROTTLE_COUNT, Cpu, SE_CFS_RQ, STATE, TASK_CPU, TASK_ON_RQ, TASK_PID, TASK_SE,
+        TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, THROTTLED, field, now, on_watched_cpu,
+        own_task_slot, task_slot,
+    },
+    thread::sched_code,
+    who,
 };
 
 /// `sched:sched_wakeup_new(struct task_struct *p)`: a new task is queued, on the CPU of its parent.
@@ -22,7 +26,7 @@ use crate::state::{
 pub fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WAKEUP_NEW, |cpu| {
         let task: *const u8 = ctx.arg(0);
-        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let tid: u32 = field(task, TASK_PID.load());
         let waker = cpu.origin();
         if let Some(slot) = own_task_slot(tid) {
             slot.waker = waker;
@@ -40,17 +44,17 @@ const MIGRATING: u32 = 2;
 pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::MIGRATE, |cpu| {
         let task: *const u8 = ctx.arg(0);
-        let on_rq: u32 = unsafe { field(task, TASK_ON_RQ.load()) };
+        let on_rq: u32 = field(task, TASK_ON_RQ.load());
         if on_rq != MIGRATING {
             return;
         }
-        let tid: u32 = unsafe { field(task, TASK_PID.load()) };
+        let tid: u32 = field(task, TASK_PID.load());
         let at = if TASK_CPU.load() != 0 {
             TASK_CPU.load()
         } else {
             TASK_THREAD_INFO.load() + THREAD_INFO_CPU.load()
         };
-        let from: u32 = unsafe { field(task, at) };
+        let from: u32 = field(task, at);
         let to = ctx.arg::<u64>(1) as u32;
         let now = now();
         let (mut start, mut flags) = (now, 0);
@@ -109,19 +113,19 @@ pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
     if SE_CFS_RQ.load() == 0 || CFS_RQ_THROTTLE_COUNT.load() == 0 || TASK_SE.load() == 0 {
         return;
     }
-    let queue: *const u8 = unsafe { field(task, TASK_SE.load() + SE_CFS_RQ.load()) };
+    let queue: *const u8 = field(task, TASK_SE.load() + SE_CFS_RQ.load());
     if queue.is_null() {
         return;
     }
     let mut how = throttle::BEGINS;
     if TASK_THROTTLED.load() != 0 {
-        let throttled: u8 = unsafe { field(task, TASK_THROTTLED.load()) };
+        let throttled: u8 = field(task, TASK_THROTTLED.load());
         if throttled & 1 == 0 {
             return;
         }
         how |= throttle::ONE_TASK;
     } else {
-        let count: u32 = unsafe { field(queue, CFS_RQ_THROTTLE_COUNT.load()) };
+        let count: u32 = field(queue, CFS_RQ_THROTTLE_COUNT.load());
         if count == 0 {
             return;
         }
@@ -188,14 +192,15 @@ fn watch_queue(cpu: u32, queue: u64) -> bool {
 #[raw_tracepoint]
 pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::UNTHROTTLE, |cpu| {
-        if !cpu.emits() || CFS_RQ_THROTTLE_COUNT.load() == 0 {
+        if !cpu.emits() {
             return;
         }
+        announce_new_priority(cpu);
         let Some(throttled) = throttled(cpu.number) else { return };
         let mut at = 0;
         while at < THROTTLED_QUEUES {
             let queue = throttled.queues[at];
-            if queue != 0 {
+            if queue != 0 && CFS_RQ_THROTTLE_COUNT.load() != 0 {
                 let count = queue.wrapping_add(CFS_RQ_THROTTLE_COUNT.load() as u64) as *const u32;
                 // SAFETY: the kernel checks the address. The run queue of a cgroup that is gone reads as
                 // anything, and no task waits in it.
@@ -208,4 +213,22 @@ pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
             at += 1;
         }
     })
+}
+
+/// A thread that has changed its own priority may not leave the CPU for long, and others wait behind it:
+/// the tick finds out.
+#[inline(always)]
+fn announce_new_priority(cpu: &mut Cpu) {
+    // SAFETY: takes nothing and returns a number.
+    let task = unsafe { bpf_get_current_task() };
+    let ids = bpf_get_current_pid_tgid();
+    let Some(slot) = task_slot(ids as u32) else { return };
+    let sched = sched_code(|offset| who::peek(task, offset) as u32);
+    if slot.sched == sched as u16 || slot.comm[0] == 0 {
+        return;
+    }
+    let known = Task { comm: slot.comm, cgroup: slot.cgroup, sched, ..who::current(task, ids) };
+    if who::announce(cpu, task, known) {
+        slot.sched = sched as u16;
+    }
 }

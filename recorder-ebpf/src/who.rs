@@ -5,7 +5,10 @@
 //! looked up afterwards, and what is outside a container cannot be looked up inside.
 
 use aya_ebpf::{
-    helpers::generated::{bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_kernel_str},
+    helpers::generated::{
+        bpf_get_current_cgroup_id, bpf_get_current_task, bpf_probe_read_kernel,
+        bpf_probe_read_kernel_str,
+    },
     macros::map,
     maps::Array,
 };
@@ -59,16 +62,28 @@ pub fn announce(cpu: &mut Cpu, task: u64, mut description: Task) -> bool {
     cpu.announce(description)
 }
 
-/// The same for the task that is running, without its cgroup, which its next switch tells; `ids` and
-/// `comm` are what the kernel says of it. Called from loops, in which names would take the verifier too
-/// long.
+/// The same for the task that is running; `ids` and `comm` are what the kernel says of it. Without its
+/// cgroup, which its next switch tells, where it is called from loops: names would take the verifier
+/// too long there.
 #[inline(always)]
-pub fn announce_current(cpu: &mut Cpu, ids: u64, comm: [u64; 2]) {
+pub fn announce_current(cpu: &mut Cpu, ids: u64, comm: [u64; 2], with_cgroup: bool) {
     // SAFETY: takes nothing and returns a number.
     let task = unsafe { bpf_get_current_task() };
-    let description = Task {
+    let cgroup = match with_cgroup {
+        // SAFETY: takes nothing and returns a number.
+        true => unsafe { bpf_get_current_cgroup_id() },
+        false => CGROUP_UNKNOWN,
+    };
+    announce(cpu, task, Task { comm, cgroup, ..current(task, ids) });
+}
+
+/// What is known of the task that is running, whose numbers are `ids`, but for its name, its cgroup and
+/// its priority.
+#[inline(always)]
+pub fn current(task: u64, ids: u64) -> Task {
+    Task {
         at: 0,
-        comm,
+        comm: [0; 2],
         cgroup: CGROUP_UNKNOWN,
         tid: ids as u32,
         tgid: (ids >> 32) as u32,
@@ -78,8 +93,7 @@ pub fn announce_current(cpu: &mut Cpu, ids: u64, comm: [u64; 2]) {
         cpu: 0,
         kind_depth: kind::TASK,
         flags: 0,
-    };
-    announce(cpu, task, description);
+    }
 }
 
 /// Id of a task's cgroup in the hierarchy of cgroup v2.
@@ -187,7 +201,7 @@ fn number_here(task: u64) -> u32 {
 
 /// A field of a kernel object at any address, as a 64-bit word; 0 where there is nothing.
 #[inline(always)]
-fn peek(base: u64, offset: u32) -> u64 {
+pub fn peek(base: u64, offset: u32) -> u64 {
     let mut word = 0u64;
     // SAFETY: the buffer is as long as said; the kernel checks the source and fills in zeros for what
     // it cannot read.

@@ -32,7 +32,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// Both kinds of /proc.
-const PROC: [&[&str]; 2] = [&["--mount-proc"], &[]];
+pub const PROC: [&[&str]; 2] = [&["--mount-proc"], &[]];
 
 /// A shell script in a PID namespace of its own; `$detour`, `$loadgen` and `$trace` are set.
 fn inside(proc: &[&str], trace: &Path, script: &str) -> Result<Command> {
@@ -44,7 +44,7 @@ fn inside(proc: &[&str], trace: &Path, script: &str) -> Result<Command> {
     Ok(command)
 }
 
-fn run(proc: &[&str], trace: &Path, script: &str) -> Result<(Option<i32>, String, String)> {
+pub fn run(proc: &[&str], trace: &Path, script: &str) -> Result<(Option<i32>, String, String)> {
     let output = inside(proc, trace, script)?.stdin(Stdio::null()).output()?;
     Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
 }

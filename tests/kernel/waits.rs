@@ -16,8 +16,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trace::{Class, Detour, Lane, LaneId, LaneTotals, Reader, Wait};
 
-use crate::support::{
-    Load, Needs, Recording, Scratch, Test, cpus, detour, in_vm, load, loadgen, text,
+use crate::{
+    namespaces,
+    support::{Load, Needs, Recording, Scratch, Test, cpus, detour, in_vm, load, loadgen, text},
 };
 
 pub const TESTS: &[Test] = &[
@@ -51,6 +52,11 @@ pub const TESTS: &[Test] = &[
         "a_thread_that_never_ran_has_a_lane",
         Needs::RootAndTwoCpus,
         a_thread_that_never_ran_has_a_lane,
+    ),
+    (
+        "in_a_pid_namespace_a_wait_begins_with_the_recording",
+        Needs::RootAndUnshare,
+        in_a_pid_namespace_a_wait_begins_with_the_recording,
     ),
     (
         "a_wait_is_blamed_on_the_cpu_where_it_was",
@@ -363,6 +369,26 @@ fn a_thread_that_never_ran_has_a_lane() -> Result<()> {
     anyhow::bail!("it ran in every recording")
 }
 
+/// A thread is starved when the recording begins and runs before it ends.
+fn in_a_pid_namespace_a_wait_begins_with_the_recording() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("ns-starved")?;
+    let path = scratch.file("trace.detour");
+    for proc in namespaces::PROC {
+        let _hog = hog(cpu, "4")?;
+        let script = "$loadgen burn --cpu $cpu --seconds 60 >/dev/null & burn=$!
+            $detour record -q --pid $burn -d 5s -o $trace || exit; kill $burn; echo $burn";
+        let (code, said, errors) = namespaces::run(proc, &path, script)?;
+        ensure!(code == Some(0), "{proc:?}: {code:?} {errors}");
+        let program = Program::read(&path)?;
+        let totals = program.totals(said.trim().parse().context("its number")?)?;
+        let (_, run, wait) = runs_or_waits(totals)?;
+        ensure!(totals.from_ns < 1_000_000, "{proc:?}: {totals:?}");
+        ensure!(run > 1_000_000_000 && wait > 1_000_000_000, "{proc:?}: {totals:?}");
+    }
+    Ok(())
+}
+
 fn a_wait_is_blamed_on_the_cpu_where_it_was() -> Result<()> {
     let (cpu, other) = cpus();
     let scratch = Scratch::new("moved")?;
@@ -466,9 +492,28 @@ fn the_recorders_threads_go_where_they_are_sent() -> Result<()> {
     ensure!(own != other.to_string(), "the command was sent to CPU {own}, too");
     let placed = lists.filter(|list| *list == other.to_string()).count();
     ensure!(placed >= 3, "{said}");
-    for (option, value, why) in [("-c", cpu.to_string(), "taskset"), ("-T", "1us".into(), "probe")]
-    {
-        let output = detour().args(["record", option, &value, "--", "true"]).output()?;
+    // Sent to one CPU, the command leaves the others to the recorder.
+    let output = detour()
+        .args(["record", "--quiet", "-c", &cpu.to_string(), "-T", "20us", "-o"])
+        .arg(&path)
+        .args(["--", "sh", "-c", &format!("sleep 0.2; {allowed}; {recorders}")])
+        .output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let lists: Vec<_> = said.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    ensure!(lists[0] == cpu.to_string(), "the command was sent to CPU {}", lists[0]);
+    ensure!(lists[1..].iter().all(|list| *list != lists[0]), "{said}");
+    let reader = Reader::open(&path)?;
+    for block in reader.blocks() {
+        let block = block?;
+        let short = block.detours.iter().find(|detour| detour.len_ns < 20_000);
+        ensure!(short.is_none(), "shorter than the threshold: {short:?}");
+    }
+    for (arguments, why) in [
+        (["-c", "0", "--pid", "1"], "-c is for a command"),
+        (["-T", "9x", "--", "true"], "no t_min"),
+    ] {
+        let output = detour().arg("record").args(arguments).output()?;
         ensure!(output.status.code() == Some(2), "{:?}", output.status);
         ensure!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     }

@@ -1,7 +1,9 @@
 //! What a recording says about itself: the node and the settings before, losses and cost after.
 
 use detour_abi::{CpuState, TIMED_RUNS, hook};
-use trace::{CpuEntries, Entries, Lane, LaneTotals, Lost, Manifest, Mode, Overhead, STEAL};
+use trace::{
+    CpuEntries, CpuSettings, Entries, Lane, LaneTotals, Lost, Manifest, Mode, Overhead, STEAL,
+};
 
 use crate::{
     assemble::Assembled,
@@ -10,7 +12,7 @@ use crate::{
     hypervisor::{self, Stolen},
     machine,
     memory::Memory,
-    options::Options,
+    options::{Options, Threshold},
     probes::{Finished, Probe},
 };
 
@@ -61,6 +63,14 @@ pub fn lanes(
     lanes
 }
 
+/// From what length on interruptions and waits of a program are detours, where somebody has said.
+pub fn program_threshold_ns(options: &Options) -> Option<f64> {
+    match (&options.program, options.threshold) {
+        (Some(_), Threshold::Absolute(ns)) => Some(ns),
+        _ => None,
+    }
+}
+
 /// The node and the settings.
 pub fn manifest(
     options: &Options,
@@ -101,7 +111,14 @@ pub fn manifest(
         tick_hz: machine::tick_hz(),
         probe_clock: (!probes.is_empty()).then(|| counter.to_owned()),
         lanes,
-        cpus: probes.iter().map(|probe| probe.ready.settings.clone()).collect(),
+        cpus: match program_threshold_ns(options) {
+            Some(threshold_ns) => {
+                let cpus = measured.iter();
+                cpus.map(|&cpu| CpuSettings { cpu, threshold_ns, ..CpuSettings::default() })
+                    .collect()
+            }
+            None => probes.iter().map(|probe| probe.ready.settings.clone()).collect(),
+        },
         hooks_attached: bpf.map(|bpf| bpf.attached.clone()).unwrap_or_default(),
         hooks_missing: bpf.map(|bpf| bpf.missing.clone()).unwrap_or_default(),
         memory: Some(trace::MemoryTaken {

@@ -128,6 +128,8 @@ pub struct Assembled {
     pub threads: Vec<ThreadTotals>,
     /// Threads of the program that got no lane, because there are too many.
     pub unlisted: u64,
+    /// Threads of the program that waited throughout and have no lane, because only /proc knows of them.
+    pub unheard_waiting: u64,
 }
 
 impl Assembler {
@@ -212,7 +214,7 @@ impl Assembler {
     fn numbers(&mut self, numbers: &Numbers) {
         self.names.learn_numbers(numbers);
         if let Subject::Program(recorded) = &mut self.subject {
-            recorded.numbers(numbers);
+            recorded.numbers(numbers, self.epoch_ns, &mut self.names);
         }
     }
 
@@ -402,12 +404,12 @@ impl Assembler {
         self.settle_jumps(true);
         self.close_open_waits();
         self.write_full_blocks(true);
-        let (threads, unlisted) = match &self.subject {
+        let (threads, unlisted, unheard_waiting) = match &self.subject {
             Subject::Program(recorded) => {
                 self.unwritten += recorded.dropped();
-                (recorded.totals(), recorded.unlisted)
+                (recorded.totals(), recorded.unlisted, recorded.unheard_waiting)
             }
-            _ => (Vec::new(), 0),
+            _ => (Vec::new(), 0, 0),
         };
         let closure_error =
             self.closures.iter().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
@@ -420,6 +422,7 @@ impl Assembler {
             write_error: self.write_error,
             threads,
             unlisted,
+            unheard_waiting,
         }
     }
 }

@@ -32,11 +32,17 @@ pub fn choose_cpus(options: &Options) -> Result<(CpuSet, CpuSet), RecordError> {
     Ok((measured, housekeeping))
 }
 
-/// CPUs for the recorder's own threads beside a program; none when nobody says.
+/// CPUs for the recorder's own threads beside a program: those that were asked for, or else those that the
+/// program has not been given. None when it has them all.
 pub fn housekeeping(options: &Options) -> Result<CpuSet, RecordError> {
-    let asked = options.housekeeping.clone().unwrap_or_default();
-    check(&asked, &machine::allowed())?;
-    Ok(asked)
+    match (&options.cpus, &options.housekeeping) {
+        (Some(_), _) => Ok(choose_cpus(options)?.1),
+        (None, asked) => {
+            let asked = asked.clone().unwrap_or_default();
+            check(&asked, &machine::allowed())?;
+            Ok(asked)
+        }
+    }
 }
 
 fn check(cpus: &CpuSet, allowed: &CpuSet) -> Result<(), RecordError> {

@@ -2,7 +2,7 @@
 //! the probes' locked buffers. Bounded for the machine as a whole, and at most a mebibyte for each CPU
 //! that is measured.
 
-use detour_abi::{CpuState, RING_BYTES, Sender, TASK_SLOTS, TaskSlot};
+use detour_abi::{CpuState, RING_BYTES, Sender, TASK_SLOTS, TaskSlot, Throttled};
 
 use crate::{bpf, probe::Jump, ring};
 
@@ -70,7 +70,8 @@ impl Memory {
 }
 
 /// What the programs keep of a CPU.
-const STATE_BYTES: u64 = (size_of::<CpuState>() + size_of::<Sender>()) as u64;
+const STATE_BYTES: u64 =
+    (size_of::<CpuState>() + size_of::<Sender>() + size_of::<Throttled>()) as u64;
 
 #[cfg(test)]
 mod tests {

@@ -130,6 +130,8 @@ pub struct Composer {
     gaps: GapModel,
     chosen: Vec<Named>,
     composed: Vec<Record>,
+    /// What is shorter is no detour; its records stand alone.
+    pub shortest_ns: u64,
 }
 
 impl Composer {
@@ -145,6 +147,12 @@ impl Composer {
 
     /// The same for a wait of this kind.
     pub fn compose_wait(&mut self, start: u64, end: u64, wait: Wait, sink: &mut impl Sink) {
+        if end - start < self.shortest_ns {
+            for named in self.chosen.drain(..) {
+                sink.lone(Record { cost_ns: 0, ..named.record });
+            }
+            return;
+        }
         let outside_ns = self.lay(start, end);
         if self.composed.len() > MAX_COMPOSED {
             self.join_repeated();

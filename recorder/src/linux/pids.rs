@@ -47,6 +47,12 @@ pub fn process_of(pid: u32) -> Option<u32> {
     numbers.split_whitespace().nth(depth_of_proc() - 1)?.parse().ok()
 }
 
+/// The number in this namespace of a thread that /proc calls `tid`.
+pub fn here(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    field(&status, "NSpid:")?.split_whitespace().nth(depth_of_proc() - 1)?.parse().ok()
+}
+
 /// Whether a process of this namespace has a thread that can run.
 pub fn runs(pid: u32) -> bool {
     in_proc(pid).is_some_and(machine::runs)
@@ -93,6 +99,7 @@ mod tests {
         assert_eq!(thread.join().expect("ended"), Some(own));
         // No kernel hands out such numbers.
         assert_eq!(process_of(5_000_000), None);
+        assert_eq!(in_proc(own).and_then(here), Some(own));
         assert!(runs(own) && !runs(5_000_000));
     }
 }

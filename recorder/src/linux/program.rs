@@ -206,6 +206,13 @@ impl Default for Program {
 }
 
 impl Program {
+    /// Interruptions and waits below this length are no detours.
+    pub fn with_threshold(shortest_ns: u64) -> Program {
+        let mut program = Program::default();
+        program.explainer.composer.shortest_ns = shortest_ns;
+        program
+    }
+
     /// A thread of the program that was there when the recording began, and wanted to run.
     pub fn runnable_at_start(&mut self, tid: u32, at: u64, cpu: u16) {
         self.threads.entry(tid).or_default().at_start = Some((at, cpu));

@@ -276,3 +276,24 @@ fn what_is_forgotten_explains_nothing() {
     assert!(records.len() <= PAST / 2 && detour.outside_ns >= slices / 2 * 1_000 - 10_000);
     adds_up(&lane);
 }
+
+#[test]
+fn what_is_shorter_than_the_threshold_is_no_detour_and_still_waiting() {
+    let (mut program, mut lane) = (Program::with_threshold(10_000), Lane::default());
+    program.set_lane(7, LaneId(0));
+    program.record(named(Class::Timer, 20_000, 2_000, 2_000, 1));
+    program.slice(slice(0, 100_000, 98_000, 7, true, 0), None, Some(&mut lane));
+    program.slice(slice(100_000, 8_000, 8_000, 9, false, 0), None, NOBODY);
+    program.slice(slice(108_000, 10_000, 10_000, 7, true, 0), None, Some(&mut lane));
+    program.slice(slice(118_000, 12_000, 12_000, 9, false, 0), None, NOBODY);
+    program.slice(slice(130_000, 10_000, 10_000, 7, false, 0), None, Some(&mut lane));
+    assert_eq!(kinds(&lane), [(118_000, 12_000, Wait::Preempted)]);
+    adds_up(&lane);
+    assert_eq!(program.totals()[0].wait_ns, 20_000);
+    // The tick and the first preemptor stand alone, and cost nothing.
+    let lone = lane.lone.iter().filter(|record| !record.flags.contains(RecordFlags::BASELINE));
+    assert_eq!(
+        lone.map(|record| (record.start_ns, record.cost_ns)).collect::<Vec<_>>(),
+        [(20_000, 0), (100_000, 0)]
+    );
+}

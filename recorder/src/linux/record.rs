@@ -247,7 +247,7 @@ impl Session {
         }
         self.clock.push((self.anchor)());
         let ended = Arc::new(AtomicU64::new(u64::MAX));
-        let subject = self.subject(target.clone(), at_start, &ended);
+        let subject = self.subject(options, target.clone(), at_start, &ended);
         let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
         threads.write(assembler);
 
@@ -259,13 +259,11 @@ impl Session {
             Some(ProgramOption::Command(_)) if watch.stop.load(Ordering::Relaxed) => None,
             Some(ProgramOption::Command(command)) => {
                 // The command does not belong where the recorder's threads are.
-                machine::pin(&home);
+                machine::pin(options.cpus.as_ref().unwrap_or(&home));
                 // Its children are recognised by its number, which only the kernel side knows for certain.
                 pids::announce_self();
                 let started = subject::start(command, options.stdout_is_taken);
-                if !self.housekeeping.is_empty() {
-                    machine::pin(&self.housekeeping);
-                }
+                machine::pin(if self.housekeeping.is_empty() { &home } else { &self.housekeeping });
                 match started {
                     Ok(child) => Some(child),
                     Err(error) => {
@@ -320,6 +318,15 @@ impl Session {
         if options.program.is_some() && stopped.assembled.threads.is_empty() {
             let none = "no thread of the program ran or waited for a CPU while it was recorded";
             self.remarks.push(none.to_owned());
+        }
+        if stopped.assembled.unheard_waiting > 0 {
+            let remark = format!(
+                "{} threads of the program waited for a CPU throughout and are left out: the kernel's \
+                 numbers for them are not known in this PID namespace",
+                stopped.assembled.unheard_waiting
+            );
+            trailer.remarks.push(remark.clone());
+            self.remarks.push(remark);
         }
         if stopped.assembled.unlisted > 0 {
             let remark = format!(
@@ -391,6 +398,7 @@ impl Session {
 
     fn subject(
         &self,
+        options: &Options,
         target: Option<Target>,
         at_start: Vec<Runnable>,
         ended: &Arc<AtomicU64>,
@@ -398,6 +406,7 @@ impl Session {
         match target {
             Some(target) => Subject::Program(Box::new(Recorded::new(
                 Targets::new(target, std::process::id()),
+                account::program_threshold_ns(options).unwrap_or(0.0) as u64,
                 at_start,
                 self.bpf.as_ref().map(Bpf::shared),
                 // Without it, waits of woken threads that are open at the end are not seen.

@@ -57,11 +57,10 @@ fn cgroup_directory(path: &Path) -> Option<PathBuf> {
     [Some(path.to_path_buf()), at_root].into_iter().flatten().find(is_cgroup)
 }
 
-/// The threads of a program that want to run now, and where. Which of them are on a CPU is not known.
+/// The threads of a program that want to run now, and where, by their numbers in /proc. Which of them are
+/// on a CPU is not known.
 pub fn runnable(target: &Target) -> Vec<Runnable> {
     let processes: Vec<u32> = match target {
-        // Where /proc has other numbers than the kernel, nobody knows whose they are.
-        _ if !pids::proc_has_kernels_numbers() => Vec::new(),
         Target::Pids(pids) => pids.clone(),
         Target::Cgroup { directory, .. } => processes_below(directory),
         // Those of a command are not there yet.

@@ -3,7 +3,7 @@
 
 use std::{env, fs, process::Command};
 
-use trace::{Manifest, Overwrite, Reader, Trailer, Writer};
+use trace::{Lane, Manifest, Overwrite, Reader, Trailer, Writer};
 
 use super::*;
 use crate::order::{Entry, Stream};

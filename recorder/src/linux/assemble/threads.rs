@@ -16,6 +16,7 @@ use super::{Assembler, BLOCK_EVENTS, Open, Subject};
 use crate::{
     machine,
     names::Names,
+    pids,
     program::{Move, Occupant, Program, Quota, Slice, ThreadTotals, Throttling},
     quotas::Quotas,
     shared::Shared,
@@ -30,6 +31,7 @@ const MAX_LANES: u32 = 1 << 18;
 /// A thread that wanted to run when the recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runnable {
+    /// As in /proc.
     pub tid: u32,
     /// When that was found out, CLOCK_MONOTONIC.
     pub at: u64,
@@ -41,11 +43,17 @@ pub struct Runnable {
 pub struct Recorded {
     targets: Targets,
     at_start: Vec<Runnable>,
+    /// Those of `at_start`, by their numbers here, that the kernel side has not been heard from yet, where
+    /// /proc does not have the kernel's numbers.
+    unheard: HashMap<u32, Runnable>,
     program: Program,
     lanes: HashMap<u32, ThreadLane>,
     next_lane: u32,
     /// Threads without a lane, because there are too many.
     pub unlisted: u64,
+    /// Threads that waited throughout and cannot have a lane, because only /proc knows of them, by
+    /// another number than the kernel's.
+    pub unheard_waiting: u64,
     quotas: Quotas,
     /// What the kernel side knows when it has stopped.
     shared: Option<Arc<Shared>>,
@@ -65,6 +73,7 @@ struct ThreadLane {
 impl Recorded {
     pub fn new(
         targets: Targets,
+        shortest_ns: u64,
         at_start: Vec<Runnable>,
         shared: Option<Arc<Shared>>,
         tasks: Option<TaskTable>,
@@ -73,10 +82,12 @@ impl Recorded {
         Recorded {
             targets,
             at_start,
-            program: Program::default(),
+            unheard: HashMap::new(),
+            program: Program::with_threshold(shortest_ns),
             lanes: HashMap::new(),
             next_lane: 0,
             unlisted: 0,
+            unheard_waiting: 0,
             quotas: Quotas::of_this_machine(),
             shared,
             tasks,
@@ -93,8 +104,28 @@ impl Recorded {
         }
     }
 
-    pub fn numbers(&mut self, numbers: &Numbers) {
+    /// The threads that wanted to run when the recording began, which is `epoch_ns`.
+    fn begin(&mut self, epoch_ns: u64, names: &mut Names) {
+        let numbers_are_the_kernels = pids::proc_has_kernels_numbers();
+        for runnable in std::mem::take(&mut self.at_start) {
+            if numbers_are_the_kernels {
+                names.look_up(runnable.tid);
+                let at = runnable.at.saturating_sub(epoch_ns);
+                self.program.runnable_at_start(runnable.tid, at, runnable.cpu);
+            } else {
+                let here = pids::here(runnable.tid).unwrap_or(runnable.tid);
+                self.unheard.insert(here, runnable);
+            }
+        }
+    }
+
+    pub fn numbers(&mut self, numbers: &Numbers, epoch_ns: u64, names: &mut Names) {
+        self.begin(epoch_ns, names);
         self.targets.learn_numbers(numbers);
+        if let Some(runnable) = self.unheard.remove(&numbers.tid_here) {
+            let at = runnable.at.saturating_sub(epoch_ns);
+            self.program.runnable_at_start(numbers.tid, at, runnable.cpu);
+        }
     }
 
     pub fn dropped(&self) -> u64 {
@@ -125,13 +156,7 @@ impl Recorded {
 impl Assembler {
     pub(super) fn program_record(&mut self, record: &Record) {
         let Subject::Program(recorded) = &mut self.subject else { return };
-        if !recorded.at_start.is_empty() {
-            for runnable in std::mem::take(&mut recorded.at_start) {
-                self.names.look_up(runnable.tid);
-                let at = runnable.at.saturating_sub(self.epoch_ns);
-                recorded.program.runnable_at_start(runnable.tid, at, runnable.cpu);
-            }
-        }
+        recorded.begin(self.epoch_ns, &mut self.names);
         recorded.program.end_ns =
             recorded.ended.load(Ordering::Acquire).saturating_sub(self.epoch_ns);
         let before = record.start + record.gross <= self.epoch_ns;
@@ -296,6 +321,9 @@ impl Assembler {
             self.program_record(&record);
         }
         let Subject::Program(recorded) = &mut self.subject else { return };
+        let waits =
+            |thread: &&Runnable| machine::placed(thread.tid).is_some_and(|(waits, _)| waits);
+        recorded.unheard_waiting = recorded.unheard.values().filter(waits).count() as u64;
         let slot = |tid| recorded.tasks.as_ref().and_then(|tasks| tasks.slot(tid));
         let woken = |tid| {
             let slot = slot(tid)?;
