@@ -55,6 +55,7 @@ fn hostile(name: &str) -> String {
         detail: Some(text()),
         pids: vec![1],
         own: false,
+        program: false,
         policy: None,
     };
     writer.add_source(SourceId(0), &source).expect("added");
@@ -310,6 +311,7 @@ fn a_million_sources_take_bounded_memory() {
             detail: None,
             pids: Vec::new(),
             own: false,
+            program: false,
             policy: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");

@@ -55,6 +55,7 @@ fn write(path: &Path, thread: &str, detours: &[(u64, u64)]) {
         detail: Some(thread.to_owned()),
         pids: vec![7],
         own: false,
+        program: false,
         policy: None,
     };
     writer.add_source(SourceId(0), &source).unwrap();

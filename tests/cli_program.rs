@@ -46,7 +46,16 @@ fn program(name: &str) -> String {
     for (id, (class, name, unit, pid, ..)) in (0..).zip(HABITS) {
         let (name, unit) = (name.to_owned(), unit.map(str::to_owned));
         let pids = pid.into_iter().collect();
-        let source = Source { class, name, unit, detail: None, pids, own: false, policy: None };
+        let source = Source {
+            class,
+            name,
+            unit,
+            detail: None,
+            pids,
+            own: false,
+            program: false,
+            policy: None,
+        };
         writer.add_source(SourceId(id), &source).expect("added");
     }
     let mut totals = Vec::new();

@@ -31,6 +31,7 @@ fn source(class: Class, name: &str, policy: Option<&str>) -> Source {
         detail: None,
         pids: Vec::new(),
         own: false,
+        program: false,
         policy: policy.map(Into::into),
     }
 }

@@ -29,6 +29,7 @@ fn source(id: u64) -> Source {
         detail: Some(format!("detail {id}")),
         pids: Vec::new(),
         own: false,
+        program: false,
         policy: None,
     }
 }

@@ -186,7 +186,7 @@ fn change(
             _ => Verdict::Unchanged,
         },
     };
-    let RowKey { class, name, unit, own } = key.clone();
+    let RowKey { class, name, unit, own, program: _ } = key.clone();
     Change { class, name, unit, own, verdict, before, after, rate_change_hz, time_change_pct }
 }
 
@@ -299,7 +299,13 @@ mod tests {
             sources: sources
                 .into_iter()
                 .map(|(name, counts)| SourceRates {
-                    key: RowKey { class: Class::Thread, name: name.into(), unit: None, own: false },
+                    key: RowKey {
+                        class: Class::Thread,
+                        name: name.into(),
+                        unit: None,
+                        own: false,
+                        program: false,
+                    },
                     cells: cells(&counts),
                 })
                 .collect(),

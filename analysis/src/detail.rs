@@ -122,6 +122,7 @@ mod tests {
             detail: Some(detail.into()),
             pids: pids.to_vec(),
             own: false,
+            program: false,
             policy: None,
         }
     }

@@ -309,7 +309,7 @@ fn sources(
         let period = row_period(&struck(pass, row, cells, watched), thread, &mut finder)
             .filter(|p| !takes_turns(p));
         let per_lane = per_lane(cells);
-        let RowKey { class, name, unit, own } = row.key(first);
+        let RowKey { class, name, unit, own, program: known_program } = row.key(first);
         let source = SourceRow {
             class,
             name,
@@ -317,6 +317,7 @@ fn sources(
             detail: detail::describe(row, &pass.rows, contents),
             policy: policy(row, &pass.rows, contents.sources),
             program: is_program(row, contents, facts),
+            known_program,
             count: row.count,
             hits: row.hits,
             continued: row.continued,

@@ -73,7 +73,7 @@ impl Row {
 }
 
 fn crowd(class: Class) -> RowKey {
-    RowKey { class, name: TOO_MANY.to_owned(), unit: None, own: false }
+    RowKey { class, name: TOO_MANY.to_owned(), unit: None, own: false, program: false }
 }
 
 #[derive(Default)]
@@ -188,6 +188,7 @@ mod tests {
             detail: None,
             pids: Vec::new(),
             own: false,
+            program: false,
             policy: None,
         };
         let sources: Vec<Source> = (0..MAX_ROWS + 1_000).map(source).collect();

@@ -259,6 +259,9 @@ pub struct SourceRow {
     pub policy: Option<String>,
     /// The recorded program itself.
     pub program: bool,
+    /// The recording says so. For those that do not, it was found out.
+    #[serde(skip)]
+    pub known_program: bool,
     /// Interruptions: a record that continues another is not counted, and one that hits several
     /// threads is counted once.
     pub count: u64,
@@ -289,7 +292,7 @@ impl SourceRow {
     #[must_use]
     pub fn row_key(&self) -> RowKey {
         let (name, unit) = (self.name.clone(), self.unit.clone());
-        RowKey { class: self.class, name, unit, own: self.own }
+        RowKey { class: self.class, name, unit, own: self.own, program: self.known_program }
     }
 }
 

@@ -24,6 +24,7 @@ fn source(class: Class, name: &str, policy: Option<&str>) -> Source {
         detail: None,
         pids: Vec::new(),
         own: false,
+        program: false,
         policy: policy.map(Into::into),
     }
 }
@@ -84,11 +85,15 @@ impl Program {
     }
 
     fn summary(self) -> Summary {
+        self.summary_with(&sources())
+    }
+
+    fn summary_with(self, sources: &[Source]) -> Summary {
         let manifest = Manifest { mode: Mode::Program, ..Manifest::default() };
         let trailer = Trailer { lanes: self.totals, ..Trailer::default() };
         let contents = Contents {
             manifest: &manifest,
-            sources: &sources(),
+            sources,
             lanes: &self.lanes,
             trailer: Some(&trailer),
             cut_off: &[],
@@ -270,4 +275,22 @@ fn a_program_is_known_by_its_lanes_and_its_competition_with_itself_is_found() {
     let other = one_busy_thread(0, true).summary();
     assert_eq!(other.self_competition, None);
     assert!(other.sources.iter().all(|row| !row.program));
+}
+
+#[test]
+fn another_process_of_the_same_name_is_not_the_program() {
+    let mut sources = sources();
+    sources[SPINNER as usize].program = true;
+    let other = sources.len() as u32;
+    sources.push(source(Class::Thread, "spin", Some("SCHED_FIFO 60")));
+    let mut program = Program::of(1, 30 * MS);
+    let block = &mut program.blocks[0];
+    slice(block, SPINNER, 0, (0, 10 * MS));
+    wait(block, other, 0, (10 * MS, 10 * MS), Wait::Preempted);
+    slice(block, SPINNER, 0, (20 * MS, 10 * MS));
+    let summary = program.summary_with(&sources);
+    let rows =
+        summary.sources.iter().map(|row| (row.name.as_str(), row.program, row.cost_ns_total));
+    assert_eq!(rows.collect::<Vec<_>>(), [("spin", false, 10 * MS)]);
+    assert!(summary.self_competition.is_none());
 }

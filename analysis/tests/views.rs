@@ -18,6 +18,7 @@ fn source(class: Class, name: &str) -> Source {
         detail: None,
         pids: Vec::new(),
         own: false,
+        program: false,
         policy: None,
     }
 }

@@ -55,7 +55,7 @@ impl Rows {
             return row;
         }
         if self.rows.len() >= MAX_ROWS {
-            key = RowKey { name: OTHERS.to_owned(), unit: None, own: false, ..key };
+            key = RowKey { name: OTHERS.to_owned(), unit: None, own: false, program: false, ..key };
             if let Some(&row) = self.index.get(&key) {
                 return row;
             }

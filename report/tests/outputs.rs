@@ -19,6 +19,7 @@ fn source(class: Class, name: &str, unit: Option<&str>, detail: Option<&str>) ->
         detail: detail.map(Into::into),
         pids: Vec::new(),
         own: false,
+        program: false,
         policy: None,
     }
 }

@@ -145,6 +145,7 @@ fn write(name: &str, manifest: &Manifest, seconds: u64, habits: &[Habit]) -> Str
             detail: (habit.class == Class::Irq).then(|| "irq 24".into()),
             pids: Vec::new(),
             own: false,
+            program: false,
             policy: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");

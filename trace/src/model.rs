@@ -81,6 +81,10 @@ pub struct Source {
     /// True for the recorder's own threads: shown, never hidden, but told apart.
     #[serde(default)]
     pub own: bool,
+    /// True for the threads of the recorded program, and what they do. False throughout in recordings
+    /// made before it was recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub program: bool,
     /// Scheduling policy and priority of a thread: `SCHED_FIFO 60`, `SCHED_OTHER nice 0`. None for
     /// anything but a thread, and in recordings made before it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,25 +95,32 @@ impl Source {
     #[must_use]
     pub fn row_key(&self) -> RowKey {
         let (name, unit) = (self.name.clone(), self.unit.clone());
-        RowKey { class: self.class, name, unit, own: self.own }
+        RowKey { class: self.class, name, unit, own: self.own, program: self.program }
     }
 }
 
 /// What sets the rows of a report apart. The recorder's own threads are not those of another program
-/// that bears its name: they end with the recording, the others stay.
+/// that bears its name: they end with the recording, the others stay. Nor are those of the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowKey {
     pub class: Class,
     pub name: String,
     pub unit: Option<String>,
     pub own: bool,
+    pub program: bool,
 }
 
 impl RowKey {
     /// Of what no record explains.
     #[must_use]
     pub fn outside(name: &str) -> RowKey {
-        RowKey { class: Class::OutsideKernel, name: name.to_owned(), unit: None, own: false }
+        RowKey {
+            class: Class::OutsideKernel,
+            name: name.to_owned(),
+            unit: None,
+            own: false,
+            program: false,
+        }
     }
 }
 

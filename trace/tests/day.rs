@@ -78,6 +78,7 @@ fn write_and_read(name: &str, seconds: u64) {
             detail: None,
             pids: Vec::new(),
             own: false,
+            program: false,
             policy: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");

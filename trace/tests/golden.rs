@@ -46,6 +46,7 @@ fn sources() -> Vec<Source> {
         unit: (i % 2 == 0).then(|| format!("unit{i}.service")),
         detail: (i % 3 == 0).then(|| format!("detail {i}")),
         pids: (0..i % 4).collect(),
+        program: false,
         own: i == 7,
         policy: None,
     };
@@ -150,6 +151,7 @@ fn waits_sources() -> Vec<Source> {
         detail: None,
         pids: Vec::new(),
         own: false,
+        program: false,
         policy: policy.map(str::to_owned),
     };
     vec![

@@ -77,6 +77,7 @@ fn sources(hostile: bool) -> Vec<Source> {
         detail: Some(if hostile { HOSTILE.repeat(50) } else { "woken by timer".to_owned() }),
         pids: vec![42],
         own: false,
+        program: false,
         policy: None,
     };
     let mut all = vec![

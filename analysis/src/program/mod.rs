@@ -74,7 +74,12 @@ impl Threads {
 
     /// For each source, whether it is the program itself: one whose slices stand on its lanes, or whose
     /// process or thread is one of them. Its page faults are those of the same name and unit.
+    ///
+    /// The recorder says itself what belongs to the program, by process, since the version that marks it.
     fn program(&self, contents: &Contents<'_>) -> Vec<bool> {
+        if contents.sources.iter().any(|source| source.program) {
+            return contents.sources.iter().map(|source| source.program).collect();
+        }
         let mut numbers: HashSet<u32> = HashSet::new();
         for lane in contents.lanes {
             if let Lane::Thread { pid, tid, .. } = lane {

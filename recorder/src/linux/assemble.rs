@@ -257,6 +257,9 @@ impl Assembler {
 
     /// Gives a record its source and the recording's clock.
     fn named(&mut self, record: &detour_abi::Record, baseline: bool) -> Named {
+        if let Subject::Program(recorded) = &mut self.subject {
+            recorded.mark(record, &mut self.names);
+        }
         let (class, source) = self.names.source(record);
         let source = self.renamed(class, source);
         if !baseline && self.names.is_own(source) {

@@ -49,6 +49,8 @@ struct Who {
     unit: Option<String>,
     kernel: bool,
     own: bool,
+    /// A thread of the recorded program.
+    program: bool,
     /// Policy and priority as the kernel side sends them; 0 where they are not known.
     sched: u32,
 }
@@ -216,6 +218,18 @@ impl Names {
         }
     }
 
+    /// Says whether a task belongs to the recorded program.
+    pub fn set_program(&mut self, tid: u32, program: bool) {
+        let Some(known) = self.tasks.get(&tid).copied() else { return };
+        let who = &self.who[known.who as usize];
+        if who.program == program {
+            return;
+        }
+        let who = Who { program, ..who.clone() };
+        let index = self.index_of(who);
+        self.tasks.insert(tid, Known { who: index, listed: false, ..known });
+    }
+
     fn set_sched(&mut self, tid: u32, sched: u32) {
         let Some(known) = self.tasks.get(&tid).copied() else { return };
         let who = &self.who[known.who as usize];
@@ -255,8 +269,9 @@ impl Names {
         };
         let name = if kernel { kernel_thread_name(&comm) } else { comm };
         // Not every announcement says it; what is known stays.
-        let sched = self.tasks.get(&tid).map_or(0, |known| self.who[known.who as usize].sched);
-        let who = Who { name, unit: if kernel { None } else { unit }, kernel, own, sched };
+        let known = self.tasks.get(&tid).map(|known| &self.who[known.who as usize]);
+        let (sched, program) = known.map_or((0, false), |known| (known.sched, known.program));
+        let who = Who { name, unit: if kernel { None } else { unit }, kernel, own, program, sched };
         let index = self.index_of(who);
         if self.tasks.len() >= self.too_many_tasks {
             let numbers = &self.numbers;
@@ -425,6 +440,7 @@ impl Names {
                 Source {
                     unit: who.unit.clone(),
                     own: who.own,
+                    program: who.program,
                     policy: policy(who.sched),
                     ..plain(if who.kernel { Class::Kthread } else { Class::Thread }, name, woken)
                 }
@@ -435,6 +451,7 @@ impl Names {
                 Source {
                     unit: who.unit.clone(),
                     own: who.own,
+                    program: who.program,
                     ..plain(Class::PageFault, who.name.clone(), detail)
                 }
             }
@@ -499,7 +516,16 @@ impl Names {
 
 /// A source of the kernel's own.
 fn plain(class: Class, name: String, detail: Option<String>) -> Source {
-    Source { class, name, unit: None, detail, pids: Vec::new(), own: false, policy: None }
+    Source {
+        class,
+        name,
+        unit: None,
+        detail,
+        pids: Vec::new(),
+        own: false,
+        program: false,
+        policy: None,
+    }
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ pub(super) fn unknown_source() -> Source {
         detail: Some("its row was lost with a damaged part of the file".to_owned()),
         pids: Vec::new(),
         own: false,
+        program: false,
         policy: None,
     }
 }

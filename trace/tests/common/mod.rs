@@ -56,6 +56,7 @@ pub(crate) fn sources() -> Vec<Source> {
         detail: detail.map(str::to_owned),
         pids: if unit.is_some() { vec![1234] } else { Vec::new() },
         own: false,
+        program: false,
         policy: None,
     };
     let mut sources = vec![

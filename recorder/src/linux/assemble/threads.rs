@@ -128,6 +128,18 @@ impl Recorded {
         }
     }
 
+    /// Tells the names whether a record is of one of the program's threads.
+    pub fn mark(&mut self, record: &Record, names: &mut Names) {
+        let task = match record.kind() {
+            kind::THREAD => record.id,
+            kind::FAULT_USER | kind::FAULT_KERNEL => record.other,
+            _ => return,
+        };
+        names.look_up(task);
+        let of_program = self.targets.contains(task, names);
+        names.set_program(task, of_program);
+    }
+
     pub fn dropped(&self) -> u64 {
         self.program.dropped
     }
