@@ -20,10 +20,11 @@ pub(crate) fn pin_to(cpus: &[u32]) -> Result<()> {
 
 /// Gives the calling thread real-time priority; children do not get it.
 pub(crate) fn fifo(priority: i32) -> Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the pointer is to a live value.
-    match unsafe { libc::sched_setscheduler(0, policy, &parameters) } {
+    // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
+    let call = libc::SYS_sched_setscheduler;
+    // SAFETY: the pointer is to a live value; 0 is the calling thread.
+    match unsafe { libc::syscall(call, 0, policy, &raw const priority) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()).context("cannot get real-time priority"),
     }

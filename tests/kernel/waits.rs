@@ -420,6 +420,8 @@ fn a_wait_is_blamed_on_the_cpu_where_it_was() -> Result<()> {
             for record in records {
                 let source = &program.reader.sources()[record.source.0 as usize];
                 if source.policy.as_deref() == Some("SCHED_FIFO 60") {
+                    // It bears the victim's name and is another process.
+                    ensure!(source.name == "burn" && !source.program, "{source:?}");
                     on_its_cpu += record.cost_ns;
                 } else if detour.wait == Wait::Preempted && record.cpu != cpu as u16 {
                     elsewhere += record.cost_ns;
