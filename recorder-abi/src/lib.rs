@@ -348,9 +348,12 @@ pub mod watch {
 /// tasks may want the same place.
 pub const TASK_PLACES: u32 = 8;
 
-/// A task's place in the table other than its first.
+/// A task's place in the table at an attempt, from 0.
 pub const fn task_place(tid: u32, attempt: u32) -> u32 {
-    (tid.wrapping_mul(0x9e37_79b1) >> 8).wrapping_add(attempt) & (TASK_SLOTS - 1)
+    // All bits when there is one, without a branch, which costs the verifier.
+    let later = 0u32.wrapping_sub((attempt + TASK_PLACES - 1) / TASK_PLACES);
+    let hash = (tid.wrapping_mul(0x9e37_79b1) >> 8).wrapping_add(attempt);
+    (tid & !later | hash & later) & (TASK_SLOTS - 1)
 }
 
 /// Bits of [`TaskSlot::marks`].

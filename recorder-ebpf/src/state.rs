@@ -597,33 +597,40 @@ pub fn own_task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
     if slot.tid == tid { Some(slot) } else { other_slot(tid, true) }
 }
 
-/// Looks in all places but the first. Two CPUs that claim the same one at the same time leave it to the
+/// Looks in all places of a task. Two CPUs that claim the same one at the same time leave it to the
 /// second; the first finds another when it comes back.
+///
+/// Without branches but the last: the verifier would follow every combination of places that are taken
+/// and free, from each of the many callers.
 #[inline(never)]
 fn other_slot(tid: u32, claim: bool) -> Option<&'static mut TaskSlot> {
-    let mut free = None;
-    if let Some(slot) = slot_at(tid & (TASK_SLOTS - 1))
-        && slot.tid == 0
-    {
-        free = Some(slot);
-    }
-    let mut attempt = 1;
+    let (mut own, mut free) = (0, 0);
+    let mut attempt = 0;
     while attempt < TASK_PLACES {
-        let slot = slot_at(task_place(tid, attempt))?;
-        if slot.tid == tid {
-            return Some(slot);
-        }
-        if slot.tid == 0 && free.is_none() {
-            free = Some(slot);
-        }
+        let there = slot_at(task_place(tid, attempt))?.tid;
+        own |= is_zero(there ^ tid) << attempt;
+        free |= is_zero(there) << attempt;
         attempt += 1;
     }
-    if !claim {
+    if own == 0 && (!claim || free == 0) {
         return None;
     }
-    let slot = free?;
-    *slot = TaskSlot { tid, ..EMPTY_SLOT };
+    let bits = if own != 0 { own } else { free };
+    let slot = slot_at(task_place(tid, (bits & bits.wrapping_neg()).wrapping_sub(1).count_ones()))?;
+    if own == 0 {
+        *slot = TaskSlot { tid, ..EMPTY_SLOT };
+    }
     Some(slot)
+}
+
+/// 1 for 0, and 0 for anything else, by arithmetic that the compiler does not see through: it would make
+/// it a branch.
+#[inline(always)]
+fn is_zero(number: u32) -> u32 {
+    let mut sign = u64::from(number).wrapping_neg();
+    // SAFETY: shifts a register.
+    unsafe { core::arch::asm!("{0} >>= 63", inout(reg) sign, options(pure, nomem, nostack)) };
+    1 - sign as u32
 }
 
 /// A field of a kernel object behind a BTF pointer. Safe to call with any pointer and offset: the

@@ -25,7 +25,7 @@ use crate::state::{
 static CGROUPS: Array<u64> = Array::with_max_entries(CGROUP_SLOTS, 0);
 
 /// Pieces of one path. The longest usual ones, of containers in pods, have twenty.
-const MAX_PIECES: u32 = 128;
+const MAX_PIECES: u32 = 48;
 
 /// Levels of PID namespaces, as in the kernel.
 const MAX_LEVELS: u32 = 32;
@@ -132,13 +132,13 @@ fn is_named(id: u64) -> bool {
 fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
     let mut node = node(task);
     let own = peek(node, NODE_ID.load());
-    let mut piece = 0;
+    // What the loop carries is read from memory: to the verifier all ways through a turn end alike.
+    let mut from = peek(node, NODE_NAME.load());
     let mut sent = 0;
     while node != 0 && sent < MAX_PIECES {
         let parent = peek(node, NODE_PARENT.load());
         let name = peek(node, NODE_NAME.load());
         let mut text = [0u64; 3];
-        let from = name + u64::from(piece) * PIECE_BYTES as u64;
         // SAFETY: the buffer is longer than said; the kernel checks the source, and puts a zero behind
         // what it copies.
         let copied = unsafe {
@@ -152,9 +152,10 @@ fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
         let entry = CgroupName {
             at: now(),
             id: peek(node, NODE_ID.load()),
-            parent: if parent != 0 { peek(parent, NODE_ID.load()) } else { 0 },
+            // 0 where there is none.
+            parent: peek(parent, NODE_ID.load()),
             text: [text[0], text[1]],
-            piece,
+            piece: (from.wrapping_sub(name) / PIECE_BYTES as u64) as u32,
             cpu: cpu.number as u16,
             kind_depth: kind::CGROUP,
             last: u8::from(last),
@@ -165,9 +166,9 @@ fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
         }
         if last {
             node = parent;
-            piece = 0;
+            from = peek(parent, NODE_NAME.load());
         } else {
-            piece += 1;
+            from = from.wrapping_add(PIECE_BYTES as u64);
         }
         sent += 1;
     }

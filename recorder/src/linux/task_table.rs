@@ -24,8 +24,7 @@ impl TaskTable {
 
     /// What is known of a task.
     pub fn slot(&self, tid: u32) -> Option<TaskSlot> {
-        let places = (1..TASK_PLACES).map(|attempt| task_place(tid, attempt));
-        [tid & (TASK_SLOTS - 1)].into_iter().chain(places).find_map(|place| {
+        (0..TASK_PLACES).map(|attempt| task_place(tid, attempt)).find_map(|place| {
             // SAFETY: inside the mapping, since places are below the number of slots; any bits are a
             // slot, and programs may be at work on it.
             let slot = unsafe { self.slots.as_ptr().add(place as usize).read_volatile() };
