@@ -294,3 +294,27 @@ fn another_process_of_the_same_name_is_not_the_program() {
     assert_eq!(rows.collect::<Vec<_>>(), [("spin", false, 10 * MS)]);
     assert!(summary.self_competition.is_none());
 }
+
+/// The thread faults at the end of a slice, sleeps, is woken, waits, and runs again.
+#[test]
+fn what_a_thread_slept_in_a_page_fault_it_wanted_to_run() {
+    for interruptions in [0, 20] {
+        let mut program = Program::of(1, 30 * MS);
+        let block = &mut program.blocks[0];
+        let mut detour = |source, (start_ns, len_ns): (u64, u64)| {
+            block.detours.push(Detour { start_ns, len_ns, records: 1, ..Detour::default() });
+            block.records.push(record(source, 0, (start_ns, len_ns), RecordFlags::IN_DETOUR));
+        };
+        for tick in 0..interruptions {
+            detour(TICK, (tick * 100_000, 1_000));
+        }
+        detour(FAULT, (9 * MS, 11 * MS));
+        slice(block, SPINNER, 0, (0, 10 * MS));
+        wait(block, DAEMON, 0, (20 * MS, 2 * MS), Wait::Woken);
+        slice(block, SPINNER, 0, (22 * MS, 8 * MS));
+        let summary = program.summary();
+        let threads: Vec<_> = summary.threads.iter().map(|thread| thread.wanted_ns).collect();
+        // 18 ms on a CPU, 2 ms waiting for one, 10 ms asleep.
+        assert_eq!(threads, [Some(30 * MS)], "{interruptions} interruptions");
+    }
+}

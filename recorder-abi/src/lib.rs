@@ -53,7 +53,8 @@ pub mod kind {
     /// length when the task was preempted.
     pub const MIGRATE: u8 = 12;
     /// Not an interruption: bandwidth control of the CPU's run queue with the address in `detail`, see
-    /// [`super::throttle`].
+    /// [`super::throttle`]. `other` has the low bits of the inode of the cgroup whose quota is used up, or 0
+    /// where the kernel does not say.
     pub const THROTTLE: u8 = 13;
 }
 

@@ -9,13 +9,13 @@ use aya_ebpf::{
     macros::{fentry, fexit, perf_event, raw_tracepoint},
     programs::{FEntryContext, FExitContext, PerfEventContext, RawTracePointContext},
 };
-use detour_abi::{Frame, MAX_DEPTH, TaskSlot, flag, hook, kind};
+use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 
 use crate::{
     stack::{close, push},
     state::{
-        Cpu, FAULT_BRACKET, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot,
-        task_slot,
+        Cpu, FAULT_BRACKET, TaskPlace, now, on_watched_cpu, on_watched_cpu_preemptible,
+        own_task_slot, task_slot,
     },
     thread::reconcile,
 };
@@ -78,8 +78,8 @@ fn continues(cpu: &mut Cpu, address: u64) -> bool {
     }
     let tid = bpf_get_current_pid_tgid() as u32;
     match task_slot(tid) {
-        Some(slot) if slot.tid == tid && slot.fault_start != 0 => {
-            slot.fault_retry == retry_mark(address)
+        Some(slot) if slot.fault_start().get() != 0 => {
+            slot.fault_retry().get() == retry_mark(address)
         }
         _ => false,
     }
@@ -120,10 +120,8 @@ fn will_be_retried(cpu: &mut Cpu, mark: u16) {
         return;
     }
     let tid = bpf_get_current_pid_tgid() as u32;
-    if let Some(slot) = task_slot(tid)
-        && slot.tid == tid
-    {
-        slot.fault_retry = mark;
+    if let Some(slot) = task_slot(tid) {
+        slot.fault_retry().set(mark);
     }
 }
 
@@ -170,27 +168,27 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
 #[inline(always)]
 pub fn refuse_sleeping_fault(cpu: &mut Cpu, tid: u32) {
     let Some(slot) = task_slot(tid) else { return };
-    if slot.fault_start == 0 {
+    if slot.fault_start().get() == 0 {
         return;
     }
     let frame = slept(tid, slot);
-    slot.fault_start = 0;
-    slot.fault_retry = 0;
+    slot.fault_start().set(0);
+    slot.fault_retry().set(0);
     cpu.count_open_fault(-1);
     cpu.emit(&frame, 0, 0, flag::POINT, 1);
 }
 
 /// The frame of a fault that left the CPU open.
 #[inline(always)]
-fn slept(tid: u32, slot: &TaskSlot) -> Frame {
+fn slept(tid: u32, slot: TaskPlace) -> Frame {
     Frame {
-        start: slot.fault_start,
+        start: slot.fault_start().get(),
         accounted: 0,
         detail: 0,
-        id: slot.fault_id as u32,
+        id: slot.fault_id().get() as u32,
         other: tid,
         aux: 0,
-        kind: slot.fault_kind,
+        kind: slot.fault_kind().get(),
         flags: 0,
         spare: 0,
         before: 0,
@@ -231,12 +229,12 @@ fn end(cpu: &mut Cpu, flags: u8) {
     // length is what the task waited.
     let tid = bpf_get_current_pid_tgid() as u32;
     let Some(slot) = own_task_slot(tid) else { return };
-    if slot.fault_start == 0 {
+    if slot.fault_start().get() == 0 {
         return;
     }
     let frame = slept(tid, slot);
     cpu.count_open_fault(-1);
-    slot.fault_start = 0;
-    slot.fault_retry = 0;
+    slot.fault_start().set(0);
+    slot.fault_retry().set(0);
     cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags | flag::CUT_SHORT, depth + 1);
 }

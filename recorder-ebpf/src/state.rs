@@ -121,6 +121,17 @@ pub static SE_CFS_RQ: Global<u32> = Global::new(0);
 pub static CFS_RQ_THROTTLE_COUNT: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_THROTTLED: Global<u32> = Global::new(0);
+/// From a task's run queue upwards to the one that has no quota left itself, and to its cgroup.
+#[unsafe(no_mangle)]
+pub static SE_PARENT: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static CFS_RQ_THROTTLED: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static CFS_RQ_GROUP: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static GROUP_CSS: Global<u32> = Global::new(0);
+#[unsafe(no_mangle)]
+pub static CSS_CGROUP: Global<u32> = Global::new(0);
 /// 1 when the threads of a program are recorded, and it matters what they wait for.
 #[unsafe(no_mangle)]
 pub static PROGRAM: Global<u32> = Global::new(0);
@@ -206,6 +217,38 @@ places! {
     running: u32, timed_ns: u64, irq_next: u64, irq_chain: u32, lost: u64, lost_ns: u64,
     unmatched: u64, overflow: u64, nmi_first: u64, nmi_until: u64,
     faults_open: u32, slots_taken: u64,
+}
+
+/// A task's slot, where it lies. Other CPUs may be at work on it: one wakes the task, one runs it, one
+/// moves it. Each field is one word of its own; the tid inside tells whose they are.
+#[derive(Clone, Copy)]
+pub struct TaskPlace {
+    place: *mut TaskSlot,
+}
+
+places! {
+    TaskPlace:
+    comm: [u64; 2], work: u64, cgroup: u64, woken_at: u64, fault_start: u64, tid: u32, waker: u32,
+    sched: u16, fault_id: u16, fault_kind: u8, marks: u8, fault_retry: u16,
+}
+
+impl TaskPlace {
+    #[inline(always)]
+    pub fn fill(self, slot: TaskSlot) {
+        self.comm().set(slot.comm);
+        self.work().set(slot.work);
+        self.cgroup().set(slot.cgroup);
+        self.woken_at().set(slot.woken_at);
+        self.fault_start().set(slot.fault_start);
+        self.waker().set(slot.waker);
+        self.sched().set(slot.sched);
+        self.fault_id().set(slot.fault_id);
+        self.fault_kind().set(slot.fault_kind);
+        self.marks().set(slot.marks);
+        self.fault_retry().set(slot.fault_retry);
+        // Whoever finds its number finds the rest.
+        self.tid().set(slot.tid);
+    }
 }
 
 /// A frame of the nesting stack, where it lies.
@@ -503,14 +546,14 @@ impl Cpu {
         let Some(slot) = own_task_slot(tid) else { return tid };
         // What else is known of a task without a name stays: a kworker that has not left the CPU since
         // the recording began has a function, and a task that was woken a waker.
-        if slot.comm[0] == 0 {
+        if slot.comm().get()[0] == 0 {
             let mut comm = [0u64; 2];
             // SAFETY: the buffer is as long as said. The wrapper returns bytes, whose unaligned copy
             // the compiler cannot lower.
             unsafe { bpf_get_current_comm(comm.as_mut_ptr().cast(), 16) };
             // Priority and perhaps the cgroup stay unknown, so the task's next switch announces it again.
-            slot.comm = comm;
-            slot.cgroup = CGROUP_UNKNOWN;
+            slot.comm().set(comm);
+            slot.cgroup().set(CGROUP_UNKNOWN);
             who::announce_current(self, ids, comm, with_cgroup);
         }
         tid
@@ -546,9 +589,15 @@ pub fn now() -> u64 {
 
 /// How the entries of this run are handed over: polled for, or, when the ring is half full, with a
 /// wakeup.
+///
+/// Whichever way it ends, the verifier learns the same of the result, by arithmetic instead of branches:
+/// otherwise it would follow the whole program once for each.
 #[inline(never)]
 fn wake_up(cpu: u32, now: u64) -> u64 {
-    let Some(ring) = RINGS.get(cpu) else { return POLLED };
+    const { assert!(BPF_RB_FORCE_WAKEUP as u64 == POLLED + 1) };
+    let neither = POLLED + sign(now);
+    let Some(ring) = RINGS.get(cpu) else { return neither };
+    let Some(place) = STATE.get_ptr_mut(cpu) else { return neither };
     let ring = (ring as *const Ring).cast_mut().cast();
     // SAFETY: both only read.
     let (waiting, size) = unsafe {
@@ -557,44 +606,47 @@ fn wake_up(cpu: u32, now: u64) -> u64 {
             bpf_ringbuf_query(ring, BPF_RB_RING_SIZE as u64),
         )
     };
-    if waiting < size / 2 {
-        return POLLED;
-    }
-    let Some(place) = STATE.get_ptr_mut(cpu) else { return POLLED };
     // SAFETY: a field of the element.
     let woken = Place(unsafe { &raw mut (*place).reader_woken });
-    if now.wrapping_sub(woken.get()) < WAKE_AGAIN_NS {
-        return POLLED;
-    }
-    woken.set(now);
-    BPF_RB_FORCE_WAKEUP as u64
+    let ago = now.wrapping_sub(woken.get());
+    let too_early = sign(waiting.wrapping_sub(size / 2)) | sign(ago.wrapping_sub(WAKE_AGAIN_NS));
+    let wake = 1 - too_early;
+    woken.set(woken.get().wrapping_add(ago.wrapping_mul(wake)));
+    POLLED + wake
+}
+
+/// The sign bit, in a way that the compiler does not make a branch of.
+#[inline(always)]
+pub fn sign(mut number: u64) -> u64 {
+    // SAFETY: shifts a register.
+    unsafe { core::arch::asm!("{0} >>= 63", inout(reg) number, options(pure, nomem, nostack)) };
+    number
 }
 
 #[inline(always)]
-fn slot_at(place: u32) -> Option<&'static mut TaskSlot> {
-    // SAFETY: the element outlives the program; the tid inside tells whose it is.
-    TASKS.get_ptr_mut(place).map(|slot| unsafe { &mut *slot })
+fn slot_at(place: u32) -> Option<TaskPlace> {
+    TASKS.get_ptr_mut(place).map(|place| TaskPlace { place })
 }
 
 /// The slot of a task that has one.
 #[inline(always)]
-pub fn task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
+pub fn task_slot(tid: u32) -> Option<TaskPlace> {
     let slot = slot_at(tid & (TASK_SLOTS - 1))?;
     if tid == 0 {
         return None;
     }
-    if slot.tid == tid { Some(slot) } else { other_slot(tid, false) }
+    if slot.tid().get() == tid { Some(slot) } else { other_slot(tid, false) }
 }
 
 /// The slot of a task, which gets one if it has none. None when all its places are taken: what a slot
 /// would have told is then not known of this task.
 #[inline(always)]
-pub fn own_task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
+pub fn own_task_slot(tid: u32) -> Option<TaskPlace> {
     let slot = slot_at(tid & (TASK_SLOTS - 1))?;
     if tid == 0 {
         return None;
     }
-    if slot.tid == tid { Some(slot) } else { other_slot(tid, true) }
+    if slot.tid().get() == tid { Some(slot) } else { other_slot(tid, true) }
 }
 
 /// Looks in all places of a task. Two CPUs that claim the same one at the same time leave it to the
@@ -603,11 +655,11 @@ pub fn own_task_slot(tid: u32) -> Option<&'static mut TaskSlot> {
 /// Without branches but the last: the verifier would follow every combination of places that are taken
 /// and free, from each of the many callers.
 #[inline(never)]
-fn other_slot(tid: u32, claim: bool) -> Option<&'static mut TaskSlot> {
+fn other_slot(tid: u32, claim: bool) -> Option<TaskPlace> {
     let (mut own, mut free) = (0, 0);
     let mut attempt = 0;
     while attempt < TASK_PLACES {
-        let there = slot_at(task_place(tid, attempt))?.tid;
+        let there = slot_at(task_place(tid, attempt))?.tid().get();
         own |= is_zero(there ^ tid) << attempt;
         free |= is_zero(there) << attempt;
         attempt += 1;
@@ -618,19 +670,15 @@ fn other_slot(tid: u32, claim: bool) -> Option<&'static mut TaskSlot> {
     let bits = if own != 0 { own } else { free };
     let slot = slot_at(task_place(tid, (bits & bits.wrapping_neg()).wrapping_sub(1).count_ones()))?;
     if own == 0 {
-        *slot = TaskSlot { tid, ..EMPTY_SLOT };
+        slot.fill(TaskSlot { tid, ..EMPTY_SLOT });
     }
     Some(slot)
 }
 
-/// 1 for 0, and 0 for anything else, by arithmetic that the compiler does not see through: it would make
-/// it a branch.
+/// 1 for 0, and 0 for anything else.
 #[inline(always)]
-fn is_zero(number: u32) -> u32 {
-    let mut sign = u64::from(number).wrapping_neg();
-    // SAFETY: shifts a register.
-    unsafe { core::arch::asm!("{0} >>= 63", inout(reg) sign, options(pure, nomem, nostack)) };
-    1 - sign as u32
+pub fn is_zero(number: u32) -> u32 {
+    1 - sign(u64::from(number).wrapping_neg()) as u32
 }
 
 /// A field of a kernel object behind a BTF pointer. Safe to call with any pointer and offset: the

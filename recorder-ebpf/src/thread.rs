@@ -58,6 +58,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 
         reconcile(cpu, prev_tid);
         date_unseen_switch(cpu, prev);
+        recall_wait(cpu, prev_tid);
 
         let (mut now, accounted) = cpu.stamp();
         let mut frame = cpu.frame(0).copy();
@@ -99,18 +100,18 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         let mut work = 0;
         let mut came = 0;
         if let Some(slot) = task_slot(next_tid) {
-            if slot.woken_at != 0 {
-                waker = slot.waker;
-                waited = now.saturating_sub(slot.woken_at);
-                slot.woken_at = 0;
+            if slot.woken_at().get() != 0 {
+                waker = slot.waker().get();
+                waited = now.saturating_sub(slot.woken_at().get());
+                slot.woken_at().set(0);
             }
-            if slot.marks & mark::NEW != 0 {
-                slot.marks &= !mark::NEW;
+            if slot.marks().get() & mark::NEW != 0 {
+                slot.marks().set(slot.marks().get() & !mark::NEW);
                 came = flag::NEW;
             }
             // A worker that was interrupted in an item goes on with it; an idle one has none yet.
-            if slot.marks & mark::WORK_DONE == 0 {
-                work = slot.work;
+            if slot.marks().get() & mark::WORK_DONE == 0 {
+                work = slot.work().get();
             }
         }
         let frame = cpu.frame(0);
@@ -128,10 +129,8 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 
 #[inline(always)]
 fn forget_waker(tid: u32) {
-    if let Some(slot) = task_slot(tid)
-        && slot.tid == tid
-    {
-        slot.woken_at = 0;
+    if let Some(slot) = task_slot(tid) {
+        slot.woken_at().set(0);
     }
 }
 
@@ -139,7 +138,7 @@ fn forget_waker(tid: u32) {
 #[inline(always)]
 fn woken_at(tid: u32) -> u64 {
     match task_slot(tid) {
-        Some(slot) => slot.woken_at,
+        Some(slot) => slot.woken_at().get(),
         None => 0,
     }
 }
@@ -157,7 +156,7 @@ fn is_dead(task: *const u8) -> bool {
 #[inline(always)]
 fn forget(tid: u32) {
     if let Some(slot) = task_slot(tid) {
-        *slot = EMPTY_SLOT;
+        slot.fill(EMPTY_SLOT);
     }
 }
 
@@ -240,6 +239,27 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
     frame.accounted().set(frame.accounted().get().wrapping_add(length));
 }
 
+/// What a thread that came unseen had waited for, since it was woken or created.
+#[inline(always)]
+fn recall_wait(cpu: &mut Cpu, tid: u32) {
+    let frame = cpu.frame(0);
+    if frame.before().get() == 0 {
+        return;
+    }
+    let Some(slot) = task_slot(tid) else { return };
+    // A later wake-up found it on the CPU, and was none.
+    let came = frame.start().get();
+    if slot.woken_at().get() != 0 && slot.woken_at().get() < came {
+        frame.aux().set(wait_code(came - slot.woken_at().get()));
+        frame.other().set(slot.waker().get());
+    }
+    slot.woken_at().set(0);
+    if slot.marks().get() & mark::NEW != 0 {
+        slot.marks().set(slot.marks().get() & !mark::NEW);
+        frame.flags().set(frame.flags().get() | flag::NEW);
+    }
+}
+
 /// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on
 /// real-time kernels inside a softirq, too.
 #[inline(always)]
@@ -258,10 +278,10 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32, dead: bool) {
             // Its end, if it comes, finds the start in the task's slot. Until then the time is
             // the thread's: a fault that was refused has no end and must not grow one.
             if let Some(slot) = own_task_slot(tid) {
-                slot.fault_start = frame.start;
-                slot.fault_id = frame.id as u16;
-                slot.fault_kind = frame.kind;
-                slot.fault_retry = frame.aux as u16;
+                slot.fault_start().set(frame.start);
+                slot.fault_id().set(frame.id as u16);
+                slot.fault_kind().set(frame.kind);
+                slot.fault_retry().set(frame.aux as u16);
                 cpu.count_open_fault(1);
             }
         } else {
@@ -289,17 +309,17 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     let cgroup = unsafe { bpf_get_current_cgroup_id() };
     let Some(slot) = own_task_slot(tid) else { return };
     let sched = sched(task);
-    if slot.comm[0] == comm[0]
-        && slot.comm[1] == comm[1]
-        && slot.cgroup == cgroup
-        && slot.sched == sched as u16
+    if slot.comm().get()[0] == comm[0]
+        && slot.comm().get()[1] == comm[1]
+        && slot.cgroup().get() == cgroup
+        && slot.sched().get() == sched as u16
     {
         return;
     }
     if who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm) }) {
-        slot.comm = comm;
-        slot.cgroup = cgroup;
-        slot.sched = sched as u16;
+        slot.comm().set(comm);
+        slot.cgroup().set(cgroup);
+        slot.sched().set(sched as u16);
     }
 }
 
@@ -359,8 +379,8 @@ pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
         let tid: u32 = field(task, TASK_PID.load());
         let waker = cpu.origin();
         if let Some(slot) = own_task_slot(tid) {
-            slot.waker = waker;
-            slot.woken_at = now();
+            slot.waker().set(waker);
+            slot.woken_at().set(now());
         }
     })
 }
@@ -373,8 +393,8 @@ pub fn work_start(ctx: BtfTracePointContext) -> i32 {
         let function: u64 = field(work, WORK_FUNC.load());
         let tid = bpf_get_current_pid_tgid() as u32;
         let Some(slot) = own_task_slot(tid) else { return };
-        slot.work = function;
-        slot.marks &= !mark::WORK_DONE;
+        slot.work().set(function);
+        slot.marks().set(slot.marks().get() & !mark::WORK_DONE);
         if cpu.emits() && cpu.frame(0).start().get() != 0 && cpu.depth() == 0 {
             split(cpu, 0, function);
         }
@@ -387,7 +407,7 @@ pub fn work_end(_ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WORK_END, |_| {
         let tid = bpf_get_current_pid_tgid() as u32;
         if let Some(slot) = own_task_slot(tid) {
-            slot.marks |= mark::WORK_DONE;
+            slot.marks().set(slot.marks().get() | mark::WORK_DONE);
         }
     })
 }
@@ -404,8 +424,8 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
         let tid: u32 = field(task, TASK_PID.load());
         let cgroup = who::cgroup(task as u64);
         if let Some(slot) = own_task_slot(tid) {
-            slot.comm = comm;
-            slot.cgroup = cgroup;
+            slot.comm().set(comm);
+            slot.cgroup().set(cgroup);
         }
         who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm) });
     })
@@ -421,13 +441,13 @@ pub fn cgroup_attach(ctx: BtfTracePointContext) -> i32 {
         let tid: u32 = field(task, TASK_PID.load());
         let cgroup = who::cgroup(task as u64);
         let Some(slot) = own_task_slot(tid) else { return };
-        if slot.cgroup == cgroup {
+        if slot.cgroup().get() == cgroup {
             return;
         }
         let comm = comm(task);
         if who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm) }) {
-            slot.comm = comm;
-            slot.cgroup = cgroup;
+            slot.comm().set(comm);
+            slot.cgroup().set(cgroup);
         }
     })
 }
@@ -442,7 +462,7 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
         let tid: u32 = field(child, TASK_PID.load());
         // Whoever had the number before has nothing to do with it.
         if let Some(slot) = own_task_slot(tid) {
-            *slot = TaskSlot { tid, ..EMPTY_SLOT };
+            slot.fill(TaskSlot { tid, ..EMPTY_SLOT });
         }
         let task = Task {
             // Its own, which is not the parent's when it was cloned into another.

@@ -13,9 +13,10 @@ use detour_abi::{Frame, THROTTLED_QUEUES, Task, Throttled, flag, hook, kind, mar
 
 use crate::{
     state::{
-        CFS_RQ_THROTTLE_COUNT, Cpu, SE_CFS_RQ, STATE, TASK_CPU, TASK_ON_RQ, TASK_PID, TASK_SE,
-        TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, THROTTLED, field, now, on_watched_cpu,
-        own_task_slot, task_slot,
+        CFS_RQ_GROUP, CFS_RQ_THROTTLE_COUNT, CFS_RQ_THROTTLED, CGROUP_NODE, CSS_CGROUP, Cpu,
+        GROUP_CSS, NODE_ID, SE_CFS_RQ, SE_PARENT, STATE, TASK_CPU, TASK_ON_RQ, TASK_PID, TASK_SE,
+        TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, THROTTLED, field, is_zero, now,
+        on_watched_cpu, own_task_slot, task_slot,
     },
     thread::sched_code,
     who,
@@ -29,9 +30,9 @@ pub fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
         let tid: u32 = field(task, TASK_PID.load());
         let waker = cpu.origin();
         if let Some(slot) = own_task_slot(tid) {
-            slot.waker = waker;
-            slot.woken_at = now();
-            slot.marks |= mark::NEW;
+            slot.waker().set(waker);
+            slot.woken_at().set(now());
+            slot.marks().set(slot.marks().get() | mark::NEW);
         }
     })
 }
@@ -59,13 +60,13 @@ pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
         let now = now();
         let (mut start, mut flags) = (now, 0);
         if let Some(slot) = task_slot(tid) {
-            if slot.woken_at != 0 && slot.woken_at < now {
-                start = slot.woken_at;
+            if slot.woken_at().get() != 0 && slot.woken_at().get() < now {
+                start = slot.woken_at().get();
                 // From here on it waits on the other CPU.
-                slot.woken_at = now;
+                slot.woken_at().set(now);
             }
-            if slot.marks & mark::NEW != 0 {
-                slot.marks &= !mark::NEW;
+            if slot.marks().get() & mark::NEW != 0 {
+                slot.marks().set(slot.marks().get() & !mark::NEW);
                 flags = flag::NEW;
             }
         }
@@ -108,7 +109,7 @@ fn occupant(cpu: u32) -> (u32, u64) {
 pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
     if let Some(slot) = task_slot(tid) {
         // A wake-up that found it on the CPU was none.
-        slot.woken_at = 0;
+        slot.woken_at().set(0);
     }
     if SE_CFS_RQ.load() == 0 || CFS_RQ_THROTTLE_COUNT.load() == 0 || TASK_SE.load() == 0 {
         return;
@@ -132,17 +133,43 @@ pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
     }
     let queue = queue as u64;
     let watched = watch_queue(cpu.number, queue);
-    report(cpu, tid, if watched { queue } else { 0 }, how, now);
+    let group = throttled_group(task as u64 + u64::from(TASK_SE.load()));
+    report(cpu, tid, if watched { queue } else { 0 }, how, group, now);
+}
+
+/// Cgroups above each other that are looked at.
+const MAX_LEVELS: u32 = 8;
+
+/// The cgroup whose quota keeps a scheduling entity from running: its own or one above it. Low bits of
+/// the inode of its directory; 0 where that cannot be found.
+#[inline(never)]
+fn throttled_group(mut entity: u64) -> u32 {
+    if SE_PARENT.load() == 0 || CFS_RQ_THROTTLED.load() == 0 || CFS_RQ_GROUP.load() == 0 {
+        return 0;
+    }
+    let mut found = 0;
+    let mut level = 0;
+    while level < MAX_LEVELS {
+        let queue = who::peek(entity, SE_CFS_RQ.load());
+        let throttled = who::peek(queue, CFS_RQ_THROTTLED.load()) as u32;
+        let first = is_zero((found | found >> 32) as u32) & (1 - is_zero(throttled));
+        found = who::choose(u64::from(first), queue, found);
+        entity = who::peek(entity, SE_PARENT.load());
+        level += 1;
+    }
+    let group = who::peek(found, CFS_RQ_GROUP.load());
+    let cgroup = who::peek(group, GROUP_CSS.load() + CSS_CGROUP.load());
+    who::peek(who::peek(cgroup, CGROUP_NODE.load()), NODE_ID.load()) as u32
 }
 
 #[inline(always)]
-fn report(cpu: &mut Cpu, tid: u32, queue: u64, how: u32, now: u64) {
+fn report(cpu: &mut Cpu, tid: u32, queue: u64, how: u32, group: u32, now: u64) {
     let frame = Frame {
         start: now,
         accounted: 0,
         detail: queue,
         id: tid,
-        other: 0,
+        other: group,
         aux: how,
         kind: kind::THROTTLE,
         flags: 0,
@@ -207,7 +234,7 @@ pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
                 let count = unsafe { bpf_probe_read_kernel(count) }.unwrap_or(0);
                 if count == 0 {
                     throttled.queues[at] = 0;
-                    report(cpu, 0, queue, 0, now());
+                    report(cpu, 0, queue, 0, 0, now());
                 }
             }
             at += 1;
@@ -224,11 +251,16 @@ fn announce_new_priority(cpu: &mut Cpu) {
     let ids = bpf_get_current_pid_tgid();
     let Some(slot) = task_slot(ids as u32) else { return };
     let sched = sched_code(|offset| who::peek(task, offset) as u32);
-    if slot.sched == sched as u16 || slot.comm[0] == 0 {
+    if slot.sched().get() == sched as u16 || slot.comm().get()[0] == 0 {
         return;
     }
-    let known = Task { comm: slot.comm, cgroup: slot.cgroup, sched, ..who::current(task, ids) };
+    let known = Task {
+        comm: slot.comm().get(),
+        cgroup: slot.cgroup().get(),
+        sched,
+        ..who::current(task, ids)
+    };
     if who::announce(cpu, task, known) {
-        slot.sched = sched as u16;
+        slot.sched().set(sched as u16);
     }
 }

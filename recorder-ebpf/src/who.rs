@@ -17,7 +17,7 @@ use detour_abi::{CGROUP_SLOTS, CGROUP_UNKNOWN, CgroupName, Numbers, PIECE_BYTES,
 use crate::state::{
     CGROUP_NODE, CSS_SET_CGROUP, Cpu, NODE_ID, NODE_NAME, NODE_PARENT, NS_INUM, PID_LEVEL,
     PID_NAMESPACE, PID_NS_COMMON, PID_NUMBERS, TASK_CGROUPS, TASK_FLAGS, TASK_LEADER,
-    TASK_THREAD_PID, now,
+    TASK_THREAD_PID, now, sign,
 };
 
 /// Cgroups whose names have been sent, direct-mapped by id. One that was pushed out is sent again.
@@ -132,7 +132,8 @@ fn is_named(id: u64) -> bool {
 fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
     let mut node = node(task);
     let own = peek(node, NODE_ID.load());
-    // What the loop carries is read from memory: to the verifier all ways through a turn end alike.
+    // What the loop carries is read from memory and chosen by arithmetic: to the verifier every turn ends
+    // alike, in one way.
     let mut from = peek(node, NODE_NAME.load());
     let mut sent = 0;
     while node != 0 && sent < MAX_PIECES {
@@ -148,7 +149,7 @@ fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
                 from as *const _,
             )
         };
-        let last = copied <= PIECE_BYTES as i64;
+        let last = 1 - sign((PIECE_BYTES as i64 - copied) as u64);
         let entry = CgroupName {
             at: now(),
             id: peek(node, NODE_ID.load()),
@@ -158,18 +159,15 @@ fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
             piece: (from.wrapping_sub(name) / PIECE_BYTES as u64) as u32,
             cpu: cpu.number as u16,
             kind_depth: kind::CGROUP,
-            last: u8::from(last),
+            last: last as u8,
             spare: 0,
         };
         if !cpu.announce(entry) {
             return false;
         }
-        if last {
-            node = parent;
-            from = peek(parent, NODE_NAME.load());
-        } else {
-            from = from.wrapping_add(PIECE_BYTES as u64);
-        }
+        let next = peek(parent, NODE_NAME.load());
+        node = choose(last, parent, node);
+        from = choose(last, next, from.wrapping_add(PIECE_BYTES as u64));
         sent += 1;
     }
     if let Some(slot) = CGROUPS.get_ptr_mut(own as u32 & (CGROUP_SLOTS - 1)) {
@@ -178,6 +176,12 @@ fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
         unsafe { core::ptr::write_volatile(slot, own) };
     }
     true
+}
+
+/// The first of two numbers where `which` is 1, the second where it is 0.
+#[inline(always)]
+pub fn choose(which: u64, first: u64, second: u64) -> u64 {
+    second ^ (first ^ second) & which.wrapping_neg()
 }
 
 /// A task's number in the recorder's PID namespace; 0 for one outside it.

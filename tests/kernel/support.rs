@@ -43,6 +43,10 @@ pub enum Needs {
     RootAndIpiMasks,
     /// Root, two CPUs, and a file or block device whose pages can be dropped from the page cache.
     RootAndStorage,
+    /// Root, and cgroups that can have a CPU quota.
+    RootAndQuotas,
+    /// Root, and a say in what number the next process gets.
+    RootAndNumbers,
     /// Root, and util-linux's setpriv to give it up with.
     RootAndSetpriv,
     /// The same, and a kernel that shows its symbols to those with CAP_SYSLOG.
@@ -77,6 +81,8 @@ impl Needs {
                 root && machine.0 >= 3 && machine.1 >= (6, 4)
             }
             Needs::RootAndStorage => Needs::RootAndTwoCpus.are_met() && Storage::is_there(),
+            Needs::RootAndQuotas => root && crate::waits::quotas_can_be_made(),
+            Needs::RootAndNumbers => root && Path::new(crate::waits::LAST_NUMBER).exists(),
             Needs::RootAndSetpriv => {
                 root && Command::new("setpriv").arg("--version").output().is_ok()
             }

@@ -7,8 +7,8 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    path::PathBuf,
-    process::Stdio,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -42,7 +42,17 @@ pub const TESTS: &[Test] = &[
         Needs::Root,
         the_first_wait_of_a_new_process_is_recorded,
     ),
-    ("a_quota_is_blamed_on_nobody_else", Needs::Root, a_quota_is_blamed_on_nobody_else),
+    (
+        "threads_whose_numbers_collide_are_kept_apart",
+        Needs::RootAndNumbers,
+        threads_whose_numbers_collide_are_kept_apart,
+    ),
+    ("a_quota_is_blamed_on_nobody_else", Needs::RootAndQuotas, a_quota_is_blamed_on_nobody_else),
+    (
+        "the_cgroup_whose_quota_is_used_up_is_named",
+        Needs::RootAndQuotas,
+        the_cgroup_whose_quota_is_used_up_is_named,
+    ),
     (
         "a_wait_is_recorded_to_the_end_of_the_recording",
         Needs::RootAndTwoCpus,
@@ -136,34 +146,38 @@ fn number(value: &Value, key: &str) -> Result<u64> {
 
 /// Records a load and holds what its threads waited against what they read themselves.
 fn agrees_with_the_kernel(name: &str, arguments: &[&str], list: &str) -> Result<u64> {
+    command_agrees_with_the_kernel(name, loadgen()?.args(arguments), list)
+}
+
+fn command_agrees_with_the_kernel(name: &str, command: &Command, list: &str) -> Result<u64> {
     let scratch = Scratch::new(name)?;
     let path = scratch.file("trace.detour");
     let output = detour()
         .args(["record", "--quiet", "-o"])
         .arg(&path)
         .arg("--")
-        .arg(loadgen()?.get_program())
-        .args(arguments)
+        .arg(command.get_program())
+        .args(command.get_args())
         .output()?;
     ensure!(output.status.success(), "{}", text(&output.stderr));
-    let said: Value = serde_json::from_slice(&output.stdout)?;
+    let said = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+    let said = said.collect::<Result<Vec<_>, _>>()?;
     let program = Program::read(&path)?;
     let (mut recorded, mut counted, mut edges) = (0, 0, 0);
-    let threads = said[list].as_array().context("no threads")?;
-    for thread in threads {
+    for thread in said.iter().flat_map(|said| said[list].as_array().into_iter().flatten()) {
         let (tid, at) = (number(thread, "tid")?, number(thread, "at_ns")?);
         let waits = program.waits(tid, at)?;
-        recorded += waits.iter().map(|wait| wait.len_ns).sum::<u64>();
-        counted += number(thread, "delay_ns")?;
-        edges += number(thread, "waits")?;
+        let waited = waits.iter().map(|wait| wait.len_ns).sum::<u64>();
+        let (delay, times) = (number(thread, "delay_ns")?, number(thread, "waits")?);
+        ensure!(
+            waited.abs_diff(delay) <= delay / 100 + times * EDGE_NS,
+            "{name}: thread {tid} waited {waited} ns as recorded and {delay} ns by schedstat, in {times} \
+             waits: {waits:?}"
+        );
+        recorded += waited;
+        counted += delay;
+        edges += times;
     }
-    let allowed = counted / 100 + edges * EDGE_NS;
-    ensure!(
-        recorded.abs_diff(counted) <= allowed,
-        "{name}: {} threads waited {recorded} ns as recorded and {counted} ns by schedstat, in {edges} \
-         waits",
-        threads.len()
-    );
     println!("{name}: recorded {recorded} ns, schedstat {counted} ns, {edges} waits");
     Ok(counted)
 }
@@ -199,6 +213,52 @@ fn the_first_wait_of_a_new_process_is_recorded() -> Result<()> {
     Ok(())
 }
 
+/// The number that the process before had, and how large they may be.
+pub const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
+const LARGEST_NUMBER: &str = "/proc/sys/kernel/pid_max";
+
+/// Lets processes have large numbers, until it is dropped.
+struct LargeNumbers(String);
+
+impl LargeNumbers {
+    fn allow() -> Result<LargeNumbers> {
+        let before = fs::read_to_string(LARGEST_NUMBER)?;
+        fs::write(LARGEST_NUMBER, "4194304")?;
+        Ok(LargeNumbers(before))
+    }
+}
+
+impl Drop for LargeNumbers {
+    fn drop(&mut self) {
+        // Those that follow have small numbers again.
+        let _ = fs::write(LAST_NUMBER, "1000");
+        let _ = fs::write(LARGEST_NUMBER, self.0.trim());
+    }
+}
+
+/// Numbers that have the same first place in the kernel side's table of tasks.
+fn threads_whose_numbers_collide_are_kept_apart() -> Result<()> {
+    let (cpu, _) = cpus();
+    let _numbers = LargeNumbers::allow()?;
+    // Whoever is first to ask gets the number that follows; somebody else may be.
+    let script = format!(
+        "work() {{ {} work --seconds 1.5 --cpu {cpu}; }}
+         for i in 1 2 3 4; do
+             work & first=$!
+             for at in 1 2 3; do
+                 echo $((first + at * 65536 - 1)) > {LAST_NUMBER}; work &
+             done
+             wait; [ $! = $((first + 3 * 65536)) ] && exit 0
+         done; exit 9",
+        loadgen()?.get_program().display()
+    );
+    let mut shell = Command::new("sh");
+    let counted =
+        command_agrees_with_the_kernel("colliding", shell.args(["-c", &script]), "threads")?;
+    ensure!(counted > 4_000_000_000, "they hardly waited: {counted} ns");
+    Ok(())
+}
+
 /// A cgroup with a CPU quota, removed at the end.
 struct Limited {
     directory: PathBuf,
@@ -208,12 +268,25 @@ struct Limited {
 impl Limited {
     /// None where there is no CPU controller to be had.
     fn new(quota_us: u32, period_us: u32) -> Option<Limited> {
+        let root = Limited::root();
+        Limited::below(
+            &root.0.join(format!("detour-test-{}", std::process::id())),
+            root.1,
+            quota_us,
+            period_us,
+        )
+    }
+
+    /// Where the CPU controller is, and whether it is that of version 2.
+    fn root() -> (PathBuf, bool) {
         let v1 = PathBuf::from("/sys/fs/cgroup/cpu");
         let v2 = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control");
         let v2 = v2.is_ok_and(|controllers| controllers.split_whitespace().any(|c| c == "cpu"));
-        let root = if v2 { PathBuf::from("/sys/fs/cgroup") } else { v1 };
-        let directory = root.join(format!("detour-test-{}", std::process::id()));
-        let limited = Limited { directory, v2 };
+        (if v2 { PathBuf::from("/sys/fs/cgroup") } else { v1 }, v2)
+    }
+
+    fn below(directory: &Path, v2: bool, quota_us: u32, period_us: u32) -> Option<Limited> {
+        let limited = Limited { directory: directory.to_path_buf(), v2 };
         fs::create_dir(&limited.directory).ok()?;
         let set = |file: &str, value: String| fs::write(limited.directory.join(file), value).ok();
         match v2 {
@@ -245,13 +318,62 @@ impl Drop for Limited {
     }
 }
 
+/// Whether cgroups can have a CPU quota here.
+pub fn quotas_can_be_made() -> bool {
+    Limited::new(100_000, 100_000).is_some()
+}
+
+/// A cgroup has used up its quota before, and now the one in it does.
+fn the_cgroup_whose_quota_is_used_up_is_named() -> Result<()> {
+    let (cpu, _) = cpus();
+    let outer = Limited::new(30_000, 100_000).context("no cgroup with a quota")?;
+    let run = |limited: &Limited, seconds: &str| -> Result<Command> {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!(
+            "echo $$ > {}/cgroup.procs; exec {} work --seconds {seconds} --cpu {cpu}",
+            limited.directory.display(),
+            loadgen()?.get_program().display()
+        ));
+        Ok(shell)
+    };
+    ensure!(run(&outer, "1")?.stdout(Stdio::null()).status()?.success(), "no work");
+    if outer.v2 {
+        fs::write(outer.directory.join("cgroup.subtree_control"), "+cpu")?;
+    }
+    let inner = Limited::below(&outer.directory.join("inner"), outer.v2, 10_000, 100_000)
+        .context("no cgroup in the cgroup")?;
+    let scratch = Scratch::new("quotas")?;
+    let path = scratch.file("trace.detour");
+    let command = run(&inner, "2")?;
+    let output = detour()
+        .args(["record", "--quiet", "-o"])
+        .arg(&path)
+        .arg("--")
+        .arg(command.get_program())
+        .args(command.get_args())
+        .output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let program = Program::read(&path)?;
+    let mut costs = std::collections::BTreeMap::<_, u64>::new();
+    for block in program.reader.blocks() {
+        for record in block?.records {
+            let source = &program.reader.sources()[record.source.0 as usize];
+            if source.class == Class::Throttled {
+                *costs.entry(source.unit.clone().unwrap_or_default()).or_default() +=
+                    record.cost_ns;
+            }
+        }
+    }
+    let inside: u64 = costs.iter().filter(|(u, _)| u.ends_with("/inner")).map(|(_, ns)| ns).sum();
+    let all: u64 = costs.values().sum();
+    ensure!(inside > 1_000_000_000 && inside >= all / 100 * 99, "{costs:?}");
+    Ok(())
+}
+
 fn a_quota_is_blamed_on_nobody_else() -> Result<()> {
     let (cpu, _) = cpus();
     for (quota, period) in [(20_000, 100_000), (5_000, 10_000)] {
-        let Some(limited) = Limited::new(quota, period) else {
-            println!("no cgroup with a CPU quota can be made here: not tried");
-            return Ok(());
-        };
+        let limited = Limited::new(quota, period).context("no cgroup with a quota")?;
         let scratch = Scratch::new("quota")?;
         let path = scratch.file("trace.detour");
         let procs = limited.directory.join("cgroup.procs");

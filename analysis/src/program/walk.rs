@@ -32,8 +32,8 @@ pub(crate) struct Walk {
     slept_ns: u64,
     /// End of the last slice.
     last_end: u64,
-    /// The first detours since then that are not marked as waits. Whether they lie before the next
-    /// slice or inside it is known when that has ended.
+    /// The first detours since then that are not marked as waits, and the last. Whether they lie before
+    /// the next slice, inside it or after it is known when that has ended.
     first_since: Vec<(u64, u64)>,
     /// All detours.
     lost_ns: u64,
@@ -103,6 +103,9 @@ impl Walk {
         if detour.wait == Wait::None {
             if self.first_since.len() < FIRST {
                 self.first_since.push((start, end));
+            } else if let Some(last) = self.first_since.last_mut().filter(|last| last.1 < end) {
+                // One that outlasts the slice in which it begins is the last of that slice.
+                *last = (start, end);
             }
             return;
         }
@@ -127,7 +130,9 @@ impl Walk {
     fn slice(&mut self, slice: &Record, mut competition: Option<&mut Competition>) {
         let (start, end) = (slice.start_ns, slice.start_ns.saturating_add(slice.gross_ns));
         let mut last_end = self.last_end;
-        for (from, to) in self.first_since.drain(..) {
+        // A page fault begins in a slice, and the thread sleeps after that: it lies before the next slice.
+        let outlasting = self.first_since.iter().copied().filter(|&(_, to)| to > end).collect();
+        for (from, to) in std::mem::replace(&mut self.first_since, outlasting) {
             let (from, to) = (from.max(last_end), to.min(start));
             last_end = last_end.max(to);
             self.slept_ns = self.slept_ns.saturating_add(to.saturating_sub(from));

@@ -484,6 +484,11 @@ pub const OFFSETS: &[Offset] = &[
         fields: &["throttled"],
         programs: &[],
     },
+    optional("SE_PARENT", "sched_entity", &["parent"]),
+    optional("CFS_RQ_THROTTLED", "cfs_rq", &["throttled"]),
+    optional("CFS_RQ_GROUP", "cfs_rq", &["tg"]),
+    optional("GROUP_CSS", "task_group", &["css"]),
+    optional("CSS_CGROUP", "cgroup_subsys_state", &["cgroup"]),
     Offset {
         global: "IRQACTION_NEXT",
         structure: "irqaction",

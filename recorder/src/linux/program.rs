@@ -262,8 +262,9 @@ impl Program {
         }
     }
 
-    /// Takes a slice; of a watched thread with its cgroup, if that has a quota, and where its events go.
-    pub fn slice<S: Sink>(&mut self, slice: Slice, group: Option<u32>, watched: Option<&mut S>) {
+    /// Takes a slice; of a watched thread with its cgroups, where some may be throttled, and where its
+    /// events go.
+    pub fn slice<S: Sink>(&mut self, slice: Slice, groups: &[u32], watched: Option<&mut S>) {
         let number = slice.named.record.cpu;
         if slice.unseen {
             // What happened since it came belongs to whoever is found running.
@@ -298,7 +299,7 @@ impl Program {
                 sent = self.explainer.fault(thread, fault, woken, out);
             }
             if let Some(wait) = wait {
-                self.explainer.wait(thread, slice.tid, wait, start, group, None, out);
+                self.explainer.wait(thread, slice.tid, wait, start, groups, None, out);
             }
             if let Some(fault) = fault {
                 let mut rest = fault;
@@ -326,7 +327,7 @@ impl Program {
         &mut self,
         moved: Move,
         occupant: Option<Occupant>,
-        group: Option<u32>,
+        groups: &[u32],
         out: &mut S,
     ) {
         let at = moved.at.min(self.end_ns);
@@ -338,7 +339,7 @@ impl Program {
             .or_else(|| Some(Waiting::new(moved.woken_at?, moved.from, kind)))
             .or_else(|| at_start.map(|(_, cpu)| Waiting::new(0, cpu, Wait::Preempted)));
         if let Some(wait) = wait {
-            self.explainer.wait(thread, moved.tid, wait, at, group, occupant, out);
+            self.explainer.wait(thread, moved.tid, wait, at, groups, occupant, out);
         }
         let mut on = Waiting::new(at, moved.to, Wait::Migrated);
         if let Some(wait) = wait {
@@ -413,13 +414,13 @@ impl Program {
         &mut self,
         tid: u32,
         wait: Waiting,
-        group: Option<u32>,
+        groups: &[u32],
         occupant: Option<Occupant>,
         out: &mut S,
     ) {
         let thread = self.threads.entry(tid).or_default();
         thread.waiting = None;
-        self.explainer.wait(thread, tid, wait, self.end_ns, group, occupant, out);
+        self.explainer.wait(thread, tid, wait, self.end_ns, groups, occupant, out);
     }
 }
 
@@ -474,7 +475,7 @@ impl Explainer {
         tid: u32,
         wait: Waiting,
         to: u64,
-        group: Option<u32>,
+        groups: &[u32],
         occupant: Option<Occupant>,
         out: &mut S,
     ) {
@@ -487,7 +488,7 @@ impl Explainer {
             return;
         }
         let mut at = from;
-        for (index, begin, end) in self.throttled_between(wait, group, from, to) {
+        for (index, begin, end) in self.throttled_between(wait, groups, from, to) {
             self.piece(tid, wait.cpu, (at, begin), wait.kind, occupant, out);
             self.throttled_piece(wait.cpu, index, (begin, end), out);
             at = end;
@@ -512,7 +513,7 @@ impl Explainer {
     fn throttled_between(
         &self,
         wait: Waiting,
-        group: Option<u32>,
+        groups: &[u32],
         from: u64,
         to: u64,
     ) -> Vec<(usize, u64, u64)> {
@@ -522,7 +523,7 @@ impl Explainer {
             let until = throttle.to.unwrap_or(u64::MAX);
             let since = match wait.throttled {
                 Some((queue, since)) if queue == throttle.queue && since < until => since,
-                _ if throttle.all && group == Some(throttle.quota.group) => throttle.from,
+                _ if throttle.all && groups.contains(&throttle.quota.group) => throttle.from,
                 _ => continue,
             };
             let begin = since.max(throttle.from).clamp(from, to);

@@ -3,57 +3,108 @@
 use std::{
     collections::HashMap,
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{names::Names, program::Quota};
 
+/// Directories that are looked at for a cgroup whose tasks are gone.
+const MAX_SEARCHED: usize = 10_000;
+
 pub struct Quotas {
     /// Where the cgroups of the CPU controller are, and whether they are those of version 2.
     mount: Option<(PathBuf, bool)>,
-    /// By process.
-    known: HashMap<u32, Option<Quota>>,
-    groups: HashMap<String, Quota>,
+    /// The cgroups that each process is in, from its own upwards.
+    chains: HashMap<u32, Arc<[u32]>>,
+    known: HashMap<u32, Quota>,
 }
 
 impl Quotas {
     pub fn of_this_machine() -> Quotas {
         let mount = mount(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
-        Quotas { mount, known: HashMap::new(), groups: HashMap::new() }
+        Quotas { mount, chains: HashMap::new(), known: HashMap::new() }
     }
 
-    /// The quota that a task is under: its cgroup's, or that of one above it. Looked up once per process.
-    pub fn of(&mut self, tid: u32, names: &mut Names) -> Option<Quota> {
+    /// The cgroups that a task is in, by the low bits of their inodes. Looked up once per process.
+    pub fn groups(&mut self, tid: u32, names: &mut Names) -> Arc<[u32]> {
         let process = names.tgid(tid).unwrap_or(tid);
-        if let Some(&known) = self.known.get(&process) {
+        if let Some(known) = self.chains.get(&process) {
+            return Arc::clone(known);
+        }
+        let chain: Arc<[u32]> =
+            self.directories(tid, names).iter().filter_map(|directory| id(directory)).collect();
+        self.chains.insert(process, Arc::clone(&chain));
+        chain
+    }
+
+    /// The quota that a task has used up: that of the cgroup with this number, or where the kernel does
+    /// not say (0), of the one above the task that has been throttled most often.
+    pub fn used_up(&mut self, number: u32, tid: u32, names: &mut Names) -> Quota {
+        if let Some(&known) = self.known.get(&number).filter(|_| number != 0) {
             return known;
         }
-        let path = names.in_proc(tid).and_then(|tid| self.limited(tid));
-        let quota = path.map(|path| match self.groups.get(&path) {
-            Some(&quota) => quota,
-            None => {
-                let source = names.quota(Some(path.clone()));
-                let quota = Quota { group: self.groups.len() as u32, source };
-                self.groups.insert(path, quota);
-                quota
-            }
-        });
-        self.known.insert(process, quota);
+        let directories = self.directories(tid, names);
+        let found = match number {
+            0 => self.likely(&directories),
+            _ => directories.into_iter().find(|directory| id(directory) == Some(number)),
+        };
+        let found = found.or_else(|| self.search(number));
+        let group = found.as_deref().and_then(id).unwrap_or(number);
+        if let Some(&known) = self.known.get(&group) {
+            return known;
+        }
+        let quota = Quota { group, source: names.quota(found.and_then(|path| self.shown(&path))) };
+        self.known.insert(group, quota);
         quota
     }
 
-    fn limited(&self, tid: u32) -> Option<String> {
-        let (root, v2) = self.mount.as_ref()?;
-        let path = path(&fs::read_to_string(format!("/proc/{tid}/cgroup")).ok()?, *v2)?;
+    /// The directories of the cgroups that a task is in, from its own upwards, without the root.
+    fn directories(&self, tid: u32, names: &mut Names) -> Vec<PathBuf> {
+        let Some((root, v2)) = self.mount.as_ref() else { return Vec::new() };
+        let text = names
+            .in_proc(tid)
+            .and_then(|tid| fs::read_to_string(format!("/proc/{tid}/cgroup")).ok());
+        let Some(path) = text.and_then(|text| path(&text, *v2)) else { return Vec::new() };
         let directory = root.join(path.trim_start_matches('/'));
-        // Of several, the one that stops its tasks most often.
-        let limited = directory
-            .ancestors()
-            .take_while(|directory| directory.starts_with(root) && *directory != root)
-            .filter(|directory| has_quota(directory, *v2))
-            .max_by_key(|directory| (throttled(directory), directory.as_os_str().len()))?;
-        Some(format!("/{}", limited.strip_prefix(root).ok()?.display()))
+        let above = directory.ancestors().take_while(|d| d.starts_with(root) && d != root);
+        above.map(Path::to_path_buf).collect()
     }
+
+    fn likely(&self, directories: &[PathBuf]) -> Option<PathBuf> {
+        let (_, v2) = self.mount.as_ref()?;
+        let limited = directories.iter().filter(|directory| has_quota(directory, *v2));
+        limited.max_by_key(|d| (throttled(d), d.as_os_str().len())).cloned()
+    }
+
+    /// A cgroup whose task has ended before anybody could ask where it was.
+    fn search(&self, number: u32) -> Option<PathBuf> {
+        let (root, _) = self.mount.as_ref().filter(|_| number != 0)?;
+        let mut open = vec![root.clone()];
+        for _ in 0..MAX_SEARCHED {
+            let directory = open.pop()?;
+            if id(&directory) == Some(number) {
+                return Some(directory);
+            }
+            let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+            open.extend(
+                entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()),
+            );
+        }
+        None
+    }
+
+    /// Its path from the root of the hierarchy.
+    fn shown(&self, directory: &Path) -> Option<String> {
+        let (root, _) = self.mount.as_ref()?;
+        Some(format!("/{}", directory.strip_prefix(root).ok()?.display()))
+    }
+}
+
+/// What the kernel side calls the cgroup of a directory.
+fn id(directory: &Path) -> Option<u32> {
+    Some(fs::metadata(directory).ok()?.ino() as u32)
 }
 
 /// Where the CPU controller is mounted, from the text of /proc/self/mountinfo.

@@ -17,7 +17,7 @@ use crate::{
     machine,
     names::Names,
     pids,
-    program::{Move, Occupant, Program, Quota, Slice, ThreadTotals, Throttling},
+    program::{Move, Occupant, Program, Slice, ThreadTotals, Throttling},
     quotas::Quotas,
     shared::Shared,
     targets::Targets,
@@ -156,11 +156,11 @@ impl Recorded {
         self.program.ended(tid);
     }
 
-    /// The quota that a thread's cgroup is under, where that matters.
-    fn group(&mut self, tid: u32, cpu: u16, names: &mut Names) -> Option<u32> {
+    /// The cgroups that a thread is in, where that matters.
+    fn groups(&mut self, tid: u32, cpu: u16, names: &mut Names) -> Arc<[u32]> {
         match self.program.throttles(cpu) {
-            true => self.quotas.of(tid, names).map(|quota| quota.group),
-            false => None,
+            true => self.quotas.groups(tid, names),
+            false => Arc::from([]),
         }
     }
 }
@@ -197,14 +197,14 @@ impl Assembler {
         let Subject::Program(recorded) = &mut self.subject else { return };
         match lane.and_then(|lane| recorded.lanes.get_mut(&lane.0)) {
             Some(_) => {
-                let group = recorded.group(record.id, record.cpu, &mut self.names);
+                let groups = recorded.groups(record.id, record.cpu, &mut self.names);
                 let out = lane.and_then(|lane| recorded.lanes.get_mut(&lane.0));
-                recorded.program.slice(slice, group, out.map(|lane| &mut lane.open));
+                recorded.program.slice(slice, &groups, out.map(|lane| &mut lane.open));
             }
             None if watched && before => {
-                recorded.program.slice(slice, None, Some(&mut Nowhere));
+                recorded.program.slice(slice, &[], Some(&mut Nowhere));
             }
-            None => recorded.program.slice(slice, None, None::<&mut Open>),
+            None => recorded.program.slice(slice, &[], None::<&mut Open>),
         }
         if record.flags & flag::DEAD != 0 {
             recorded.end_thread(record.id);
@@ -223,10 +223,7 @@ impl Assembler {
             }
             kind::THROTTLE => {
                 let all = record.aux & throttle::ONE_TASK == 0;
-                let quota = match recorded.quotas.of(tid, &mut self.names) {
-                    Some(quota) => quota,
-                    None => Quota { group: u32::MAX, source: self.names.quota(None) },
-                };
+                let quota = recorded.quotas.used_up(record.other, tid, &mut self.names);
                 recorded.program.throttled(tid, throttling, quota, all);
             }
             _ => self.moved(record, at),
@@ -245,9 +242,9 @@ impl Assembler {
         let occupant = self.occupant(from, record.other, record.detail);
         let Some(lane) = self.thread_lane(tid) else { return };
         let Subject::Program(recorded) = &mut self.subject else { return };
-        let group = recorded.group(tid, from, &mut self.names);
+        let groups = recorded.groups(tid, from, &mut self.names);
         if let Some(lane) = recorded.lanes.get_mut(&lane.0) {
-            recorded.program.moved(moved, occupant, group, &mut lane.open);
+            recorded.program.moved(moved, occupant, &groups, &mut lane.open);
         }
     }
 
@@ -346,9 +343,9 @@ impl Assembler {
         for (tid, wait) in recorded.program.open_waits(woken, placed) {
             let Some(lane) = self.thread_lane(tid) else { continue };
             let Subject::Program(recorded) = &mut self.subject else { return };
-            let group = recorded.group(tid, wait.cpu, &mut self.names);
+            let groups = recorded.groups(tid, wait.cpu, &mut self.names);
             if let Some(lane) = recorded.lanes.get_mut(&lane.0) {
-                recorded.program.close(tid, wait, group, None, &mut lane.open);
+                recorded.program.close(tid, wait, &groups, None, &mut lane.open);
             }
         }
     }
