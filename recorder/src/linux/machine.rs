@@ -122,6 +122,14 @@ pub fn suspended_ns() -> u64 {
     ns(rustix::time::ClockId::Boottime).saturating_sub(monotonic)
 }
 
+/// The calling thread goes before all ordinary ones, those of other cgroups and sessions included, where
+/// that is permitted; for one that never runs for long.
+pub fn go_before_all() {
+    if set_policy(libc::SCHED_FIFO, 1).is_err() {
+        go_first();
+    }
+}
+
 /// The calling thread goes before others when it is woken, where that is permitted.
 pub fn go_first() {
     // Refused without CAP_SYS_NICE; then it waits its turn.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use detour_abi::CpuState;
-use trace::{Manifest, Trailer};
+use trace::{Manifest, Mode, Trailer};
 
 use crate::{
     account::{self, Counted, Counters},
@@ -442,7 +442,8 @@ impl Session {
             true => LONGEST_PAUSE,
             false => LONGEST_PAUSE.min(DETOURS_APART * (self.memory.jumps() as u32 / 2)),
         };
-        Threads::start(drain, &self.housekeeping, longest).map_err(RecordError::Thread)
+        Threads::start(drain, &self.housekeeping, longest, self.manifest.mode == Mode::Program)
+            .map_err(RecordError::Thread)
     }
 
     fn stop_probes(&mut self) -> Vec<(u32, Option<probes::Finished>, u64)> {

@@ -1,6 +1,7 @@
 //! The recorder's own threads: one reads, one names, merges and writes, on the housekeeping CPUs. Where
 //! there are none one thread does both, since every wakeup disturbs what is measured; it shows up as a
-//! source under its name.
+//! source under its name. Beside a program there are always two: the waits of hundreds of threads take
+//! long to explain.
 
 use std::{
     io,
@@ -62,22 +63,28 @@ pub struct Stopped {
 
 impl Threads {
     /// Begins to read, so that no ring fills up while everything else gets ready. `cpus` are those that
-    /// the threads have to themselves; `longest` is how long the reader may sleep.
-    pub fn start(drain: Drain, cpus: &CpuSet, longest: Duration) -> io::Result<Threads> {
+    /// the threads have to themselves; `longest` is how long the reader may sleep. With `busy`, what is read
+    /// takes long to work out, and the rings must not fill up meanwhile.
+    pub fn start(
+        drain: Drain,
+        cpus: &CpuSet,
+        longest: Duration,
+        busy: bool,
+    ) -> io::Result<Threads> {
         let sleep = Arc::new(Sleep::new(drain.rings())?);
         let sleeping = Arc::clone(&sleep);
         let (assembler, assemblers) = sync_channel(1);
         let pace = Pace::new(longest);
-        let threads = if cpus.is_empty() {
+        let threads = if cpus.is_empty() && !busy {
             let both = move || read_and_write(drain, pace, &sleeping, &assemblers);
-            vec![spawn("detour-read", cpus, true, both)?]
+            vec![spawn("detour-read", cpus, machine::go_first, both)?]
         } else {
             let (out, batches) = sync_channel(BATCHES);
             let (give_back, used) = sync_channel(BATCHES);
             let write = move || write(&assemblers, &batches, &give_back);
-            let writer = spawn("detour-write", cpus, false, write)?;
+            let writer = spawn("detour-write", cpus, machine::go_first, write)?;
             let read = move || read(drain, pace, &sleeping, &out, &used);
-            vec![spawn("detour-read", cpus, true, read)?, writer]
+            vec![spawn("detour-read", cpus, machine::go_before_all, read)?, writer]
         };
         Ok(Threads { sleep, assembler: Some(assembler), threads })
     }
@@ -221,11 +228,11 @@ fn look_until_over(
     }
 }
 
-/// `urgent` is for a thread that must not wait when it is woken: a ring is filling up.
+/// `urgency` is for a thread that must not wait when it is woken: a ring is filling up.
 fn spawn(
     name: &str,
     cpus: &CpuSet,
-    urgent: bool,
+    urgency: fn(),
     body: impl FnOnce() -> Option<Done> + Send + 'static,
 ) -> io::Result<JoinHandle<Option<Done>>> {
     let cpus = cpus.clone();
@@ -233,9 +240,7 @@ fn spawn(
         if !cpus.is_empty() {
             machine::pin(&cpus);
         }
-        if urgent {
-            machine::go_first();
-        }
+        urgency();
         privileges::give_up();
         body()
     })

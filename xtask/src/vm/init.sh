@@ -7,6 +7,7 @@ mount -t sysfs none /sys
 mount -t devtmpfs none /dev
 mount -t tmpfs none /tmp
 mount -t cgroup2 none /sys/fs/cgroup
+echo +cpu > /sys/fs/cgroup/cgroup.subtree_control
 mount -t debugfs none /sys/kernel/debug
 mount -t tracefs none /sys/kernel/tracing
 mkdir -p /dev/pts && mount -t devpts none /dev/pts

@@ -13,8 +13,9 @@ const KERNEL: &str = "6.12";
 const NAME: &str = "many-cpus";
 
 /// The measured CPU of these tests is the last one.
-const TESTS: &[&str] = &[
-    "an_ipi_storm_is_recorded_to_the_last_with_its_sender",
+pub(super) const TESTS: &[&str] = &[
+    "an_ipi_storm_is_recorded_to_the_last",
+    "an_ipi_storm_is_recorded_with_its_sender",
     "the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it",
     "every_hit_of_a_daemon_is_attributed_to_it_by_name",
     "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",

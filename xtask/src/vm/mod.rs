@@ -51,6 +51,10 @@ const TESTS: &[&str] = &[
     "major_page_faults_are_as_many_as_the_kernel_counts",
     "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",
     "a_low_limit_of_locked_memory_is_raised_or_the_remedy_said",
+    "pinned_threads_waited_what_the_kernel_says",
+    "the_first_wait_of_a_new_process_is_recorded",
+    "a_wait_is_blamed_on_the_cpu_where_it_was",
+    "a_quota_is_blamed_on_nobody_else",
     "injected_nmis_are_counted_one_by_one",
     "a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else",
 ];
@@ -211,4 +215,27 @@ fn script() -> String {
         script.push_str(&format!("one_test {test}\n"));
     }
     script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_of_the_guests_exist() {
+        fn text_below(directory: &Path) -> String {
+            let mut text = String::new();
+            for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => text += &text_below(&entry.path()),
+                    false => text += &fs::read_to_string(entry.path()).unwrap(),
+                }
+            }
+            text
+        }
+        let text = text_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/kernel"));
+        for test in TESTS.iter().chain(many_cpus::TESTS) {
+            assert!(text.contains(&format!("\"{test}\"")), "no kernel test is called {test}");
+        }
+    }
 }
