@@ -86,6 +86,9 @@ pub mod throttle {
     /// The kernel throttles tasks one by one, as they return to user mode (Linux 6.18 and later).
     /// Without this bit all tasks of the run queue are stopped at once.
     pub const ONE_TASK: u32 = 2;
+    /// The CPU of the run queue plus one, of a task that was throttled before it was watched: found by
+    /// looking, not when it left the CPU.
+    pub const FOUND_ON: u32 = 16;
 }
 
 /// Set in `other` when the waker or sender was an interrupt, not a task:
@@ -441,6 +444,7 @@ pub mod hook {
     pub const WAKEUP_NEW: usize = 24;
     pub const MIGRATE: usize = 25;
     pub const UNTHROTTLE: usize = 26;
+    pub const TASKS: usize = 27;
     pub const COUNT: usize = 32;
 }
 

@@ -121,6 +121,9 @@ pub static SE_CFS_RQ: Global<u32> = Global::new(0);
 pub static CFS_RQ_THROTTLE_COUNT: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_THROTTLED: Global<u32> = Global::new(0);
+/// Asleep and still queued; 0 before Linux 6.12.
+#[unsafe(no_mangle)]
+pub static SE_DELAYED: Global<u32> = Global::new(0);
 /// From a task's run queue upwards to the one that has no quota left itself, and to its cgroup.
 #[unsafe(no_mangle)]
 pub static SE_PARENT: Global<u32> = Global::new(0);
@@ -248,6 +251,25 @@ impl TaskPlace {
         self.fault_retry().set(slot.fault_retry);
         // Whoever finds its number finds the rest.
         self.tid().set(slot.tid);
+    }
+}
+
+/// The run queues of a CPU without quota, where they lie.
+#[derive(Clone, Copy)]
+pub struct Queues {
+    place: *mut Throttled,
+}
+
+impl Queues {
+    #[inline(always)]
+    pub fn of(cpu: u32) -> Option<Queues> {
+        THROTTLED.get_ptr_mut(cpu).map(|place| Queues { place })
+    }
+
+    #[inline(always)]
+    pub fn at(self, index: usize) -> Place<u64> {
+        // SAFETY: callers count up to the array's length, which the verifier checks.
+        Place(unsafe { (&raw mut (*self.place).queues).cast::<u64>().add(index) })
     }
 }
 

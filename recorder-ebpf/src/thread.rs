@@ -329,6 +329,13 @@ fn comm(task: *const u8) -> [u64; 2] {
     [field(task, offset), field(task, offset + 8)]
 }
 
+/// Tells user space who a task is.
+#[inline(always)]
+pub fn announce(cpu: &mut Cpu, task: *const u8) {
+    let cgroup = who::cgroup(task as u64);
+    who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm(task)) });
+}
+
 /// Policy and priority of a task, see [`detour_abi::sched`].
 #[inline(always)]
 fn sched(task: *const u8) -> u32 {

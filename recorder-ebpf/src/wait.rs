@@ -9,16 +9,16 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use detour_abi::{Frame, THROTTLED_QUEUES, Task, Throttled, flag, hook, kind, mark, throttle};
+use detour_abi::{Frame, THROTTLED_QUEUES, Task, flag, hook, kind, mark, throttle};
 
 use crate::{
     state::{
         CFS_RQ_GROUP, CFS_RQ_THROTTLE_COUNT, CFS_RQ_THROTTLED, CGROUP_NODE, CSS_CGROUP, Cpu,
-        GROUP_CSS, NODE_ID, SE_CFS_RQ, SE_PARENT, STATE, TASK_CPU, TASK_ON_RQ, TASK_PID, TASK_SE,
-        TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, THROTTLED, field, is_zero, now,
-        on_watched_cpu, own_task_slot, task_slot,
+        GROUP_CSS, NODE_ID, Queues, SE_CFS_RQ, SE_DELAYED, SE_PARENT, STATE, TASK_CPU, TASK_ON_RQ,
+        TASK_PID, TASK_SE, TASK_STATE, TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, field,
+        is_zero, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot, task_slot,
     },
-    thread::sched_code,
+    thread::{announce, sched_code},
     who,
 };
 
@@ -37,6 +37,16 @@ pub fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
+/// From Linux 6.12 on, a task that has gone to sleep may stay queued until it would have had its turn.
+#[inline(always)]
+fn is_asleep(task: *const u8) -> bool {
+    if SE_DELAYED.load() == 0 || TASK_SE.load() == 0 {
+        return false;
+    }
+    let delayed: u8 = field(task, TASK_SE.load() + SE_DELAYED.load());
+    delayed != 0
+}
+
 /// `TASK_ON_RQ_MIGRATING`: it is queued and on its way. A task that is placed as it is woken is not.
 const MIGRATING: u32 = 2;
 
@@ -46,16 +56,11 @@ pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::MIGRATE, |cpu| {
         let task: *const u8 = ctx.arg(0);
         let on_rq: u32 = field(task, TASK_ON_RQ.load());
-        if on_rq != MIGRATING {
+        if on_rq != MIGRATING || is_asleep(task) {
             return;
         }
         let tid: u32 = field(task, TASK_PID.load());
-        let at = if TASK_CPU.load() != 0 {
-            TASK_CPU.load()
-        } else {
-            TASK_THREAD_INFO.load() + THREAD_INFO_CPU.load()
-        };
-        let from: u32 = field(task, at);
+        let from = cpu_of(task);
         let to = ctx.arg::<u64>(1) as u32;
         let now = now();
         let (mut start, mut flags) = (now, 0);
@@ -90,6 +95,19 @@ pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
+/// The CPU on which a task runs or waits.
+#[inline(always)]
+fn cpu_of(task: *const u8) -> u32 {
+    field(
+        task,
+        if TASK_CPU.load() != 0 {
+            TASK_CPU.load()
+        } else {
+            TASK_THREAD_INFO.load() + THREAD_INFO_CPU.load()
+        },
+    )
+}
+
 /// Who is on a CPU, and since when. It may change under our eyes; then two answers are mixed, and one
 /// of both is a moment old.
 #[inline(always)]
@@ -111,30 +129,57 @@ pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
         // A wake-up that found it on the CPU was none.
         slot.woken_at().set(0);
     }
+    if let Some((queue, how)) = throttled_queue(task) {
+        let watched = watch_queue(cpu.number, queue);
+        let group = throttled_group(task as u64 + u64::from(TASK_SE.load()));
+        report(cpu, tid, if watched { queue } else { 0 }, how, group, now);
+    }
+}
+
+/// The run queue of a task that wants to run and may not, because its cgroup's quota is used up.
+#[inline(always)]
+fn throttled_queue(task: *const u8) -> Option<(u64, u32)> {
     if SE_CFS_RQ.load() == 0 || CFS_RQ_THROTTLE_COUNT.load() == 0 || TASK_SE.load() == 0 {
-        return;
+        return None;
     }
     let queue: *const u8 = field(task, TASK_SE.load() + SE_CFS_RQ.load());
     if queue.is_null() {
-        return;
+        return None;
     }
-    let mut how = throttle::BEGINS;
     if TASK_THROTTLED.load() != 0 {
         let throttled: u8 = field(task, TASK_THROTTLED.load());
-        if throttled & 1 == 0 {
-            return;
-        }
-        how |= throttle::ONE_TASK;
-    } else {
-        let count: u32 = field(queue, CFS_RQ_THROTTLE_COUNT.load());
-        if count == 0 {
-            return;
-        }
+        return (throttled & 1 != 0)
+            .then_some((queue as u64, throttle::BEGINS | throttle::ONE_TASK));
     }
-    let queue = queue as u64;
-    let watched = watch_queue(cpu.number, queue);
-    let group = throttled_group(task as u64 + u64::from(TASK_SE.load()));
-    report(cpu, tid, if watched { queue } else { 0 }, how, group, now);
+    let count: u32 = field(queue, CFS_RQ_THROTTLE_COUNT.load());
+    (count != 0).then_some((queue as u64, throttle::BEGINS))
+}
+
+/// Iterator over all tasks, `struct bpf_iter__task`: those that are throttled already when the recording
+/// begins.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub extern "C" fn throttled_at_start(ctx: *const *const u8) -> i32 {
+    // SAFETY: the second of the context's pointers.
+    let task = unsafe { *ctx.add(1) };
+    // After the last task there is none.
+    if task.is_null() {
+        return 0;
+    }
+    on_watched_cpu_preemptible(hook::TASKS, |cpu| {
+        let state: u32 = field(task, TASK_STATE.load());
+        if state != 0 {
+            return;
+        }
+        let Some((queue, how)) = throttled_queue(task) else { return };
+        let on = cpu_of(task);
+        let watched = watch_queue(on, queue);
+        let tid: u32 = field(task, TASK_PID.load());
+        let group = throttled_group(task as u64 + u64::from(TASK_SE.load()));
+        announce(cpu, task);
+        let how = how | (on + 1) << throttle::FOUND_ON;
+        report(cpu, tid, if watched { queue } else { 0 }, how, group, now());
+    })
 }
 
 /// Cgroups above each other that are looked at.
@@ -182,23 +227,18 @@ fn report(cpu: &mut Cpu, tid: u32, queue: u64, how: u32, group: u32, now: u64) {
     cpu.emit(&frame, 0, 0, 0, 0);
 }
 
-#[inline(always)]
-fn throttled(cpu: u32) -> Option<&'static mut Throttled> {
-    // SAFETY: the element belongs to this CPU; the programs that use it run with interrupts disabled.
-    THROTTLED.get_ptr_mut(cpu).map(|throttled| unsafe { &mut *throttled })
-}
-
 /// Remembers a run queue until it has quota again. False when there are too many.
 #[inline(always)]
 fn watch_queue(cpu: u32, queue: u64) -> bool {
-    let Some(throttled) = throttled(cpu) else { return false };
+    let Some(queues) = Queues::of(cpu) else { return false };
     let mut free = THROTTLED_QUEUES;
     let mut at = 0;
     while at < THROTTLED_QUEUES {
-        if throttled.queues[at] == queue {
+        let there = queues.at(at).get();
+        if there == queue {
             return true;
         }
-        if throttled.queues[at] == 0 && free == THROTTLED_QUEUES {
+        if there == 0 && free == THROTTLED_QUEUES {
             free = at;
         }
         at += 1;
@@ -206,7 +246,7 @@ fn watch_queue(cpu: u32, queue: u64) -> bool {
     let mut at = 0;
     while at < THROTTLED_QUEUES {
         if at == free {
-            throttled.queues[at] = queue;
+            queues.at(at).set(queue);
             return true;
         }
         at += 1;
@@ -223,17 +263,17 @@ pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
             return;
         }
         announce_new_priority(cpu);
-        let Some(throttled) = throttled(cpu.number) else { return };
+        let Some(queues) = Queues::of(cpu.number) else { return };
         let mut at = 0;
         while at < THROTTLED_QUEUES {
-            let queue = throttled.queues[at];
+            let queue = queues.at(at).get();
             if queue != 0 && CFS_RQ_THROTTLE_COUNT.load() != 0 {
                 let count = queue.wrapping_add(CFS_RQ_THROTTLE_COUNT.load() as u64) as *const u32;
                 // SAFETY: the kernel checks the address. The run queue of a cgroup that is gone reads as
                 // anything, and no task waits in it.
                 let count = unsafe { bpf_probe_read_kernel(count) }.unwrap_or(0);
                 if count == 0 {
-                    throttled.queues[at] = 0;
+                    queues.at(at).set(0);
                     report(cpu, 0, queue, 0, 0, now());
                 }
             }

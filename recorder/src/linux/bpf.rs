@@ -14,7 +14,7 @@ use aya::{
     Ebpf, EbpfLoader,
     maps::{ArrayOfMaps, Map, MapData},
     programs::{
-        BtfTracePoint, FEntry, FExit, PerfEvent, Program, RawTracePoint,
+        BtfTracePoint, FEntry, FExit, Iter, PerfEvent, Program, RawTracePoint,
         fentry::FEntryLink,
         fexit::FExitLink,
         perf_event::{PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent},
@@ -29,7 +29,9 @@ use crate::{
     bpf_error::{BTF_PATH, Refused, load_error, map_error, no_map, not_permitted},
     btf::Btf,
     cpulist::CpuSet,
-    hooks::{Attach, CGROUP_OFFSETS, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, hooks},
+    hooks::{
+        Attach, CGROUP_OFFSETS, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, TASK_ITERATOR, hooks,
+    },
     machine, pids,
     ring::Ring,
     self_test,
@@ -321,6 +323,7 @@ impl Bpf {
             (Program::BtfTracePoint(program), Attach::Btf(name)) => program.load(name, btf)?,
             (Program::FEntry(program), Attach::Entry(name)) => program.load(name, btf)?,
             (Program::FExit(program), Attach::Return(name)) => program.load(name, btf)?,
+            (Program::Iter(program), Attach::Tasks) => program.load("task", btf)?,
             (Program::RawTracePoint(program), _) => program.load()?,
             (Program::PerfEvent(program), _) => program.load()?,
             _ => return Err(Refused::Missing("of another kind in the object".into())),
@@ -358,6 +361,8 @@ impl Bpf {
                 let link = program.attach()?;
                 links.push(Link::Return(program.take_link(link)?));
             }
+            // Attached when it is run.
+            Attach::Tasks => {}
             Attach::PerfMinorFaults => {
                 attach_faults(program, SoftwareEvent::PageFaultsMin, watched, &mut links)?;
             }
@@ -367,6 +372,28 @@ impl Bpf {
         }
         self.links.append(&mut links);
         Ok(())
+    }
+
+    /// Has the kernel side look at all tasks. What it finds comes through the rings.
+    pub fn look_at_tasks(&mut self) {
+        let look = |program: &mut Iter| -> Result<(), String> {
+            let link = program.attach().map_err(|error| error.to_string())?;
+            let link = program.take_link(link).map_err(|error| error.to_string())?;
+            let mut file = link.into_file().map_err(|error| error.to_string())?;
+            // It prints nothing.
+            io::copy(&mut file, &mut io::sink()).map_err(|error| error.to_string())?;
+            Ok(())
+        };
+        let Some(hook) = hooks().find(|hook| hook.program == TASK_ITERATOR) else { return };
+        if !self.has(hook.name) {
+            return;
+        }
+        let Some(Program::Iter(program)) = self.ebpf.program_mut(TASK_ITERATOR) else { return };
+        if let Err(why) = look(program) {
+            self.attached.retain(|attached| attached != hook.name);
+            let lost = hook.without.to_owned();
+            self.missing.push(MissingHook { hook: hook.name.to_owned(), lost, why });
+        }
     }
 
     /// Takes the programs off their hooks; they stay loaded.

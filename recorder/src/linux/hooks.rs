@@ -16,7 +16,12 @@ pub enum Attach {
     /// A software perf event on each watched CPU.
     PerfMinorFaults,
     PerfMajorFaults,
+    /// An iterator over all tasks, run once at the beginning.
+    Tasks,
 }
+
+/// The program that looks at all tasks.
+pub const TASK_ITERATOR: &str = "throttled_at_start";
 
 /// Processors that have a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -358,6 +363,13 @@ const HOOKS: &[Hook] = &[
         hook::UNTHROTTLE,
         "a thread that was throttled counts as such until it runs",
     ))),
+    for_programs(hook(
+        "task iterator",
+        TASK_ITERATOR,
+        Attach::Tasks,
+        hook::TASKS,
+        "that a thread was throttled before the recording began is not known",
+    )),
 ];
 
 /// An offset that programs run without.
@@ -484,6 +496,7 @@ pub const OFFSETS: &[Offset] = &[
         fields: &["throttled"],
         programs: &[],
     },
+    optional("SE_DELAYED", "sched_entity", &["sched_delayed"]),
     optional("SE_PARENT", "sched_entity", &["parent"]),
     optional("CFS_RQ_THROTTLED", "cfs_rq", &["throttled"]),
     optional("CFS_RQ_GROUP", "cfs_rq", &["tg"]),

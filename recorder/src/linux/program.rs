@@ -145,13 +145,31 @@ impl Waiting {
     }
 }
 
+/// A thread that wanted to run when the recording began.
+#[derive(Clone, Copy, Debug)]
+struct AtStart {
+    /// When that was found out.
+    at: u64,
+    /// Where it waited, if it did not run.
+    cpu: u16,
+    /// It was throttled, in this run queue.
+    throttled: Option<u64>,
+}
+
+impl AtStart {
+    fn waiting(self) -> Waiting {
+        let throttled = self.throttled.map(|queue| (queue, 0));
+        Waiting { throttled, ..Waiting::new(0, self.cpu, Wait::Preempted) }
+    }
+}
+
 /// What is known of a watched thread.
 #[derive(Default)]
 struct Thread {
     lane: Option<LaneId>,
     waiting: Option<Waiting>,
     /// Runnable, by /proc, at the time, when the recording began; and on which CPU.
-    at_start: Option<(u64, u16)>,
+    at_start: Option<AtStart>,
     /// The end of the last event sent on its lane.
     settled: u64,
     from_ns: Option<u64>,
@@ -215,7 +233,7 @@ impl Program {
 
     /// A thread of the program that was there when the recording began, and wanted to run.
     pub fn runnable_at_start(&mut self, tid: u32, at: u64, cpu: u16) {
-        self.threads.entry(tid).or_default().at_start = Some((at, cpu));
+        self.threads.entry(tid).or_default().at_start = Some(AtStart { at, cpu, throttled: None });
     }
 
     /// A new thread has this number: one that had it before is over. A thread of the program is known from
@@ -337,7 +355,7 @@ impl Program {
         let begun = thread.waiting.take();
         let wait = begun
             .or_else(|| Some(Waiting::new(moved.woken_at?, moved.from, kind)))
-            .or_else(|| at_start.map(|(_, cpu)| Waiting::new(0, cpu, Wait::Preempted)));
+            .or_else(|| at_start.map(AtStart::waiting));
         if let Some(wait) = wait {
             self.explainer.wait(thread, moved.tid, wait, at, groups, occupant, out);
         }
@@ -361,10 +379,11 @@ impl Program {
             let begun = Throttle { queue, quota, from: at, to: None, all, used: false };
             of_cpu.throttles.push_back(begun);
         }
-        if let Some(thread) = self.threads.get_mut(&tid)
-            && let Some(waiting) = &mut thread.waiting
-        {
-            waiting.throttled = Some((queue, at));
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        match (&mut thread.waiting, &mut thread.at_start) {
+            (Some(waiting), _) => waiting.throttled = Some((queue, at)),
+            (None, Some(at_start)) => at_start.throttled = Some(queue),
+            (None, None) => {}
         }
     }
 
@@ -398,9 +417,9 @@ impl Program {
                     return Some(Waiting::new(at, cpu, kind));
                 }
                 // Never seen since the recording began.
-                thread.at_start?;
+                let at_start = thread.at_start?;
                 let (_, cpu) = placed(tid).filter(|(runnable, _)| *runnable)?;
-                Some(Waiting::new(0, cpu, Wait::Preempted))
+                Some(AtStart { cpu, ..at_start }.waiting())
             })?;
             (wait.from < self.end_ns).then_some((tid, wait))
         };
@@ -437,9 +456,7 @@ impl Thread {
         let woken = (slice.waited_ns > 0)
             .then(|| Waiting::new(start.saturating_sub(slice.waited_ns), cpu, kind));
         // It wanted to run when /proc was read, and ran on no CPU then.
-        let since_start = at_start
-            .filter(|&(at, _)| start > at)
-            .map(|(_, cpu)| Waiting::new(0, cpu, Wait::Preempted));
+        let since_start = at_start.filter(|known| start > known.at).map(AtStart::waiting);
         self.waiting.take().or(woken).or(since_start)
     }
 }

@@ -232,6 +232,9 @@ impl Session {
         self.manifest.started_monotonic_ns = epoch_ns;
         let output = Output::open(options, watch.feed, &self.manifest)?;
         let at_start = target.as_ref().map(subject::runnable).unwrap_or_default();
+        if let Some(bpf) = self.bpf.as_mut().filter(|_| !at_start.is_empty()) {
+            bpf.look_at_tasks();
+        }
         let switcher = match self.probes.is_empty() && self.bpf.is_some() {
             true => Some(Switcher::start().map_err(RecordError::Thread)?),
             false => None,

@@ -223,6 +223,12 @@ impl Assembler {
             }
             kind::THROTTLE => {
                 let all = record.aux & throttle::ONE_TASK == 0;
+                recorded.begin(self.epoch_ns, &mut self.names);
+                let throttling = match record.aux >> throttle::FOUND_ON {
+                    0 => throttling,
+                    // It was so when the recording began, on another CPU than the one that looked.
+                    on => Throttling { cpu: (on - 1) as u16, at: 0, ..throttling },
+                };
                 let quota = recorded.quotas.used_up(record.other, tid, &mut self.names);
                 recorded.program.throttled(tid, throttling, quota, all);
             }
