@@ -88,13 +88,13 @@ pub struct Record {
     /// How long to record (10s, 5m, 1h) [default: 10s; with a program, until it ends]
     #[arg(short, long, value_parser = units::duration)]
     pub duration: Option<Duration>,
-    /// CPUs to measure (1,3-5) [default: all that this process may use]
+    /// CPUs to measure, or for the command to run on (1,3-5) [default: all that this process may use]
     #[arg(short, long, value_parser = units::cpus)]
     pub cpus: Option<recorder::CpuSet>,
     /// CPUs for the recorder's own threads [default: those that are not measured]
     #[arg(short = 'H', long, value_parser = units::cpus)]
     pub housekeeping: Option<recorder::CpuSet>,
-    /// What counts as a detour: times t_min (9x), or a time (1us) [default: 9x]
+    /// What counts as a detour: times t_min (9x), or a time (1us) [default: 9x; with a program, all]
     #[arg(short = 'T', long, value_parser = units::threshold)]
     pub threshold: Option<recorder::Threshold>,
     /// Trace file to write; %h, %j, %r and %t become host, job, rank and time
