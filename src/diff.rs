@@ -167,7 +167,7 @@ impl Options {
         let recorded = Recorded::new(reader);
         let lanes = recorded.lanes_of(reader, part)?;
         if lanes.is_empty() {
-            bail!("{} watched nothing: record for longer", reader.name());
+            bail!("{}", open::watched_nothing(reader));
         }
         let lanes: Vec<_> = lanes.into_iter().map(|(_, lane)| lane).collect();
         let node = Node {

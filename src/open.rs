@@ -94,6 +94,14 @@ pub fn not_whole<R>(reader: &Reader<R>) -> Option<String> {
     }
 }
 
+/// Why there is no noise to take from a recording none of whose lanes was watched for any time.
+pub fn watched_nothing<R>(reader: &Reader<R>) -> String {
+    match reader.truncated() {
+        Some(why) => format!("{} holds no time at all: {why}", reader.name()),
+        None => format!("{} watched nothing: record for longer", reader.name()),
+    }
+}
+
 /// Says so, where the output has no place for it.
 pub fn warn_if_not_whole(reader: &AnyReader) {
     if let Some(why) = not_whole(reader) {

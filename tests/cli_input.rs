@@ -8,7 +8,7 @@ use std::fs;
 
 use command::{detour, refused, stdout};
 use made::{DAEMON, TICK, recording, scratch};
-use trace::{Mode, Reader};
+use trace::{Mode, Overwrite, Reader, SourceId, Writer};
 
 /// A recording with one byte changed in a block of events.
 fn damaged(name: &str) -> String {
@@ -22,6 +22,37 @@ fn damaged(name: &str) -> String {
     path
 }
 
+/// A recording of which nothing after its first seconds could be written.
+fn half_written(name: &str) -> String {
+    const WRITTEN_NS: u64 = 5_000_000_000;
+    let whole = recording(&format!("whole-{name}"), Mode::Attributed, 2, 20, &[TICK, DAEMON]);
+    let whole = Reader::open(&whole).expect("a trace");
+    let path = scratch(name);
+    let created = Writer::create(&path, Overwrite::Yes, whole.manifest());
+    let mut writer = created.expect("created");
+    for (id, source) in (0..).zip(whole.sources()) {
+        writer.add_source(SourceId(id), source).expect("added");
+    }
+    for block in whole.blocks() {
+        let mut block = block.expect("a block");
+        block.detours.retain(|detour| detour.start_ns + detour.len_ns <= WRITTEN_NS);
+        block.records.retain(|record| record.start_ns + record.gross_ns <= WRITTEN_NS);
+        writer.write_block(&block).expect("written");
+    }
+    let mut trailer = whole.trailer().expect("a trailer").clone();
+    for totals in &mut trailer.lanes {
+        totals.to_ns = WRITTEN_NS;
+    }
+    trailer.lost.unwritten = 4_321;
+    trailer.cut_off = Some("cannot write it: No space left on device".into());
+    writer.finish(trailer).expect("finished");
+    path.display().to_string()
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&stdout(arguments)).expect("JSON")
+}
+
 fn said(arguments: &[&str]) -> String {
     let output = detour(arguments).output().expect("ran");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -32,21 +63,45 @@ fn said(arguments: &[&str]) -> String {
 #[test]
 fn every_command_tells_that_a_recording_is_damaged() {
     let whole = recording("input-whole.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
-    let damaged = damaged("input-damaged.detour");
     let csv = scratch("input-damaged.csv").display().to_string();
-    for arguments in [
-        &["simulate", "collective", "--ranks", "4", "--runs", "2", "-q", "--noise", &damaged][..],
-        &["whatif", &damaged, "--ranks", "4", "--runs", "2", "-q"],
-        &["export", &damaged, "--to", "csv", "-o", &csv],
+    for (broken, why) in [
+        (damaged("input-damaged.detour"), "1 damaged block was left out"),
+        (
+            half_written("input-half.detour"),
+            "a write failed, and nothing after that is in the file",
+        ),
     ] {
-        let told = said(arguments);
-        assert!(told.contains("is not whole: 1 damaged block was left out"), "{told}");
+        for arguments in [
+            &["simulate", "collective", "--ranks", "4", "--runs", "2", "-q", "--noise", &broken][..],
+            &["whatif", &broken, "--ranks", "4", "--runs", "2", "-q"],
+            &["export", &broken, "--to", "csv", "-o", &csv],
+        ] {
+            let told = said(arguments);
+            assert!(told.contains(&format!("is not whole: {why}")), "{told}");
+        }
+        let report = stdout(&["report", &broken]).replace('\n', " ");
+        assert!(report.contains(&format!("This recording is not whole: {why}")), "{report}");
+        let report = json(&["report", &broken, "--json"]);
+        let truncated = report["truncated"].as_str();
+        assert!(truncated.is_some_and(|said| said.contains(why)), "{truncated:?}");
+        let diff = stdout(&["diff", &whole, &broken, "--ranks", "4", "--runs", "2", "-q"]);
+        let said = "The recording after, or a part of it, is cut off or damaged";
+        assert!(diff.contains(said), "{diff}");
     }
-    assert!(stdout(&["report", &damaged]).contains("This recording is not whole: 1 damaged block"));
-    let diff = stdout(&["diff", &whole, &damaged, "--ranks", "4", "--runs", "2", "-q"]);
-    assert!(diff.contains("The recording after, or a part of it, is cut off or damaged"), "{diff}");
     let told = said(&["export", &whole, "--to", "csv", "-o", &csv]);
     assert!(!told.contains("not whole"), "{told}");
+}
+
+#[test]
+fn a_recording_that_could_not_be_written_on_has_the_rates_of_what_was_written() {
+    let whole = recording("input-rates.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
+    let half = half_written("input-rates-half.detour");
+    let noise =
+        |path: &str| json(&["report", path, "--json"])["noise_pct"].as_f64().expect("a share");
+    let (whole_pct, half_pct) = (noise(&whole), noise(&half));
+    assert!((half_pct / whole_pct - 1.0).abs() < 0.1, "{whole_pct} % and {half_pct} %");
+    let report = stdout(&["report", &half]).replace('\n', " ");
+    assert!(report.contains("4321 events not written"), "{report}");
 }
 
 #[test]

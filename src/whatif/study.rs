@@ -199,7 +199,7 @@ fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<Lanes> {
         });
     }
     if all.lanes.is_empty() {
-        bail!("{} watched nothing: record for longer", reader.name());
+        bail!("{}", open::watched_nothing(reader));
     }
     Ok(all)
 }

@@ -179,11 +179,34 @@ fn a_file_that_reaches_its_size_limit_is_reported() -> Result<()> {
     let said = text(&output.stderr);
     ensure!(output.status.code() == Some(1), "{:?}: {said}", output.status);
     ensure!(said.contains("incomplete") && said.contains("too large"), "{said}");
-    let reader = Reader::open(&path)?;
-    for block in reader.blocks() {
-        block?;
-    }
+    ends_where_writing_did(&path)?;
     ensure!(fs::metadata(&path)?.len() <= LIMIT, "larger than the limit");
+    Ok(())
+}
+
+/// A recording of which not everything could be written is read up to there, says so, and calls no time
+/// quiet whose events are missing.
+fn ends_where_writing_did(path: &std::path::Path) -> Result<()> {
+    let reader = Reader::open(path)?;
+    ensure!(reader.truncated().is_some(), "it looks complete");
+    for lane in (0..reader.lanes().len() as u32).map(trace::LaneId) {
+        let mut last_ns = 0;
+        for block in reader.blocks_of(lane) {
+            let block = block?;
+            let ends = block.detours.iter().map(|detour| detour.start_ns + detour.len_ns);
+            last_ns = ends.fold(last_ns, u64::max);
+            let ends = block.records.iter().map(|record| record.start_ns + record.gross_ns);
+            last_ns = ends.fold(last_ns, u64::max);
+        }
+        let Some(totals) = reader.totals(lane) else { continue };
+        // What was known to be complete: a second is the longest time between two writes.
+        let quiet_ns = totals.to_ns.saturating_sub(last_ns.max(totals.from_ns));
+        ensure!(
+            quiet_ns < 1_500_000_000,
+            "{lane:?} is quiet for {quiet_ns} ns after its last event"
+        );
+    }
+    ensure!(!report(path)?["truncated"].is_null(), "the report does not say so");
     Ok(())
 }
 
@@ -271,11 +294,7 @@ fn a_full_disk_ends_in_an_error_and_a_readable_file() -> Result<()> {
     let said = text(&output.stderr);
     ensure!(output.status.code() == Some(1), "{:?}: {said}", output.status);
     ensure!(said.contains("incomplete") && said.contains("space"), "{said}");
-    let reader = Reader::open(&path)?;
-    for block in reader.blocks() {
-        block?;
-    }
-    drop(reader);
+    ends_where_writing_did(&path)?;
     count_once_there_is_room(&disk)?;
     reliability::note("a full disk", 2, FULL_DISK);
     Ok(())
@@ -313,6 +332,10 @@ fn count_once_there_is_room(disk: &SmallDisk) -> Result<()> {
     let trailer = reader.trailer().with_context(|| format!("no trailer: {said}"))?;
     let unwritten = trailer.lost.unwritten;
     ensure!(unwritten > 0, "nothing is said to be unwritten");
+    ends_where_writing_did(&path)?;
+    let windows = trailer.lanes.iter().map(|totals| totals.to_ns - totals.from_ns);
+    let (watched, ended) = (windows.max().unwrap_or(0), start.elapsed());
+    ensure!(u128::from(watched) < ended.as_nanos(), "watched {watched} ns in {ended:?}");
     Ok(())
 }
 

@@ -16,6 +16,7 @@ pub mod model;
 mod outside;
 mod reader;
 mod writer;
+mod written;
 
 pub use create::{
     NewFile, Overwrite, append, can_create, can_record, create, create_trace, discard, is_stdout,

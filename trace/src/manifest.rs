@@ -214,6 +214,10 @@ pub struct Trailer {
     pub overhead: Overhead,
     /// Anything that went wrong while recording, in words.
     pub remarks: Vec<String>,
+    /// Why the events end before the recording did: a write failed. Lanes end where their last written
+    /// events do. None where everything was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_off: Option<String>,
 }
 
 /// Name of the counter of a CPU's steal time, ns.

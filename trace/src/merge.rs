@@ -375,6 +375,10 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
             reader_cpu_ns: sum(|overhead| overhead.reader_cpu_ns),
         },
         remarks: said(parts, remarks),
+        cut_off: parts.iter().find_map(|part| {
+            let why = part.trailer.as_ref()?.cut_off.as_ref()?;
+            Some(format!("{}: {why}", part.manifest.host))
+        }),
     }
 }
 

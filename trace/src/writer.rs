@@ -5,6 +5,10 @@
 //! output allows it (a file), so that the trailer can still be tried; elsewhere the writer refuses
 //! to go on, since what followed could not be found again.
 //!
+//! Once a block could not be written, no later one is: a hole would read as a time without noise. The
+//! trailer then says that the recording is cut off, and ends its lanes where their events end
+//! (`written.rs`).
+//!
 //! Memory does not grow with the recording: the index leaves in parts.
 
 use std::fs::File;
@@ -20,6 +24,7 @@ use crate::format::v1::{self, Footer, FrameHeader, IndexEntry, Kind, Summary};
 use crate::format::waits;
 use crate::manifest::{LaneTotals, Manifest, Node, Trailer};
 use crate::model::{Block, Lane, LaneId, Source, SourceId};
+use crate::written::Written;
 
 /// Events per block that give good compression; blocks of up to four times as many are accepted.
 pub const BLOCK_EVENTS: usize = 1 << 16;
@@ -51,6 +56,9 @@ pub struct Writer<W: Write> {
     /// Ids below these have been announced.
     sources: u32,
     lanes: u32,
+    written: Written,
+    /// Why a block could not be written.
+    cut_off: Option<String>,
 }
 
 /// The parts of the index that are in the file already.
@@ -113,6 +121,8 @@ impl<W: Write> Writer<W> {
             pending_lanes: Vec::new(),
             sources: 0,
             lanes,
+            written: Written::default(),
+            cut_off: None,
         };
         writer.send(&v1::header())?;
         writer.write_manifest(manifest)?;
@@ -152,7 +162,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes one block. After an error nothing of the block is in the file.
+    /// Writes one block. After an error nothing of the block is in the file; after one of the output,
+    /// no later block is either.
     pub fn write_block(&mut self, block: &Block) -> Result<(), TraceError> {
         let (detours, records) = (block.detours.len(), block.records.len());
         if detours.saturating_add(records) > v1::MAX_EVENTS {
@@ -163,6 +174,17 @@ impl<W: Write> Writer<W> {
         }
         columns::check(block)
             .map_err(|why| TraceError::InconsistentBlock { why: why.to_owned() })?;
+        if self.cut_off.is_some() {
+            return Err(TraceError::AlreadyFailed { file: self.file.clone() });
+        }
+        let sent = self.send_block(block);
+        if let Err(error @ (TraceError::Io { .. } | TraceError::AlreadyFailed { .. })) = &sent {
+            self.cut_off = Some(error.to_string());
+        }
+        sent
+    }
+
+    fn send_block(&mut self, block: &Block) -> Result<(), TraceError> {
         self.write_tables()?;
         let encoded = self.encoder.encode(block);
         if let Some(id) = encoded.max_source.filter(|&id| id >= self.sources) {
@@ -173,7 +195,14 @@ impl<W: Write> Writer<W> {
             let waits = waits.unwrap_or_default();
             pack(&mut self.compressor, &mut self.frame, Kind::Events, raw, &waits, summary)
         });
-        self.send_frame(packed)
+        self.send_frame(packed)?;
+        self.written.block(block.lane, summary.last_ns);
+        Ok(())
+    }
+
+    /// Why the events end before the recording does: the first block that could not be written.
+    pub fn cut_off(&self) -> Option<&str> {
+        self.cut_off.as_deref()
     }
 
     /// Says that a lane is watched from here on. Matters when the recording is cut off.
@@ -184,6 +213,11 @@ impl<W: Write> Writer<W> {
     /// Says that everything that ended before `to_ns` has been written. Matters when the recording is cut
     /// off: it lasted until then, however quiet the end of it was.
     pub fn settled(&mut self, to_ns: u64) -> Result<(), TraceError> {
+        if self.cut_off.is_some() {
+            // It would not be true.
+            return Err(TraceError::AlreadyFailed { file: self.file.clone() });
+        }
+        self.written.settled(to_ns);
         self.write_progress(Summary::settled(to_ns))
     }
 
@@ -208,7 +242,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// The same, with how many bytes the whole trace has: a pipe cannot be asked afterwards.
-    pub fn finish_and_count(mut self, trailer: Trailer) -> Result<(W, u64), TraceError> {
+    pub fn finish_and_count(mut self, mut trailer: Trailer) -> Result<(W, u64), TraceError> {
+        if let Some(why) = self.cut_off.take() {
+            self.written.cut(&mut trailer, why);
+        }
         self.write_tables()?;
         self.write_trailer(trailer)?;
         let footer = self.write_index()?;
@@ -421,11 +458,12 @@ mod tests {
     }
 
     #[test]
-    fn where_a_failed_write_can_be_taken_back_the_trace_goes_on_once_there_is_room() {
+    fn after_a_failed_write_the_trace_ends_where_it_failed_whatever_room_there_is_later() {
         let disk = Disk { content: Vec::new(), room: 1 << 20 };
-        let manifest = Manifest { lanes: vec![Lane::Cpu { cpu: 0 }], ..Manifest::default() };
+        let lanes = (0..3).map(|cpu| Lane::Cpu { cpu }).collect();
+        let manifest = Manifest { lanes, ..Manifest::default() };
         let mut writer = Writer::start(disk, "disk".to_owned(), Some(cut_back), &manifest).unwrap();
-        let block = |start_ns| Block {
+        let block = |lane, start_ns| Block {
             detours: vec![Detour {
                 start_ns,
                 len_ns: 10,
@@ -433,18 +471,34 @@ mod tests {
                 records: 0,
                 ..Detour::default()
             }],
-            ..Block::new(LaneId(0))
+            ..Block::new(LaneId(lane))
         };
-        writer.write_block(&block(1)).unwrap();
+        writer.write_block(&block(0, 100)).unwrap();
+        writer.settled(150).unwrap();
+        writer.write_block(&block(1, 200)).unwrap();
         writer.out.room = writer.out.content.len() + v1::FRAME_HEADER_LEN + 1;
-        assert!(writer.write_block(&block(2)).is_err());
-        assert!(writer.write_block(&block(3)).is_err());
+        assert!(writer.write_block(&block(0, 300)).is_err());
         writer.out.room = 1 << 20;
-        writer.write_block(&block(4)).unwrap();
-        let disk = writer.finish(Trailer::default()).unwrap();
+        // A block after a hole, or word that everything has come, would read as a time without noise.
+        assert!(writer.write_block(&block(1, 400)).is_err());
+        assert!(writer.settled(500).is_err());
+        assert!(writer.cut_off().is_some_and(|why| why.contains("cannot write disk")));
+        let totals =
+            |lane, from_ns, to_ns| LaneTotals { lane, from_ns, to_ns, ..LaneTotals::default() };
+        let trailer = Trailer {
+            lanes: vec![totals(0, 20, 1_000), totals(1, 20, 1_000), totals(2, 180, 1_000)],
+            ..Trailer::default()
+        };
+        let disk = writer.finish(trailer).unwrap();
         let reader = Reader::new(io::Cursor::new(disk.content)).unwrap();
-        assert_eq!(reader.truncated(), None);
-        assert!(reader.blocks().map(Result::unwrap).eq([block(1), block(4)]));
+        assert!(reader.truncated().is_some_and(|why| why.contains("a write failed")));
+        assert!(reader.blocks().map(Result::unwrap).eq([block(0, 100), block(1, 200)]));
+        // Where events end, or where everything was known to have come; never before the beginning.
+        let windows: Vec<_> = (0..3)
+            .filter_map(|lane| reader.totals(LaneId(lane)))
+            .map(|totals| (totals.from_ns, totals.to_ns))
+            .collect();
+        assert_eq!(windows, [(20, 150), (20, 210), (180, 180)]);
     }
 
     fn in_parts(rows: usize, blocks: u64) -> Vec<u8> {

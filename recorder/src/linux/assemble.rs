@@ -396,7 +396,7 @@ impl Assembler {
         let parts = pieces(block);
         let whole = std::slice::from_ref(block);
         for part in parts.as_deref().unwrap_or(whole) {
-            // The recording goes on: space may come back, and what is lost is counted.
+            // The recording goes on, so that what the file lacks is counted.
             if let Err(error) = self.output.write_block(part, &mut self.unwritten) {
                 self.write_error.get_or_insert(error.to_string());
             }

@@ -79,6 +79,14 @@ impl Output {
         }
     }
 
+    /// Why the file ends before the recording does.
+    pub fn cut_off(&self) -> Option<&str> {
+        match self {
+            Output::File(writer) => writer.cut_off(),
+            Output::Feed(_) => None,
+        }
+    }
+
     /// Says that a lane is watched from here on.
     pub fn watched_from(&mut self, lane: LaneId, from_ns: u64) {
         match self {

@@ -190,7 +190,7 @@ impl<R> Reader<R> {
         &self.file
     }
 
-    /// Why the file ends early, if it does.
+    /// Why the events end early, if they do: the file is cut off, or a write failed while recording.
     pub fn truncated(&self) -> Option<&str> {
         self.truncated.as_deref()
     }

@@ -208,6 +208,10 @@ impl<R: Read + Seek> Opening<R> {
         });
         let lanes = lanes.finish(tables::unknown_lane);
         let totals = Totals::new(lanes.len(), trailer.as_ref());
+        let truncated = truncated.or_else(|| {
+            let why = trailer.as_ref()?.cut_off.as_ref()?;
+            Some(format!("a write failed, and nothing after that is in the file: {why}"))
+        });
         let cut_off = match trailer {
             Some(_) => Vec::new(),
             None => progress.windows(&lanes, &events),
