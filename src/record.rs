@@ -41,6 +41,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
             "bytes": outcome.bytes,
             "exit_code": outcome.exit_code,
             "remarks": outcome.remarks,
+            "lost": outcome.lost,
             "write_error": outcome.write_error,
         });
         writeln!(std::io::stdout(), "{said:#}")?;
@@ -119,7 +120,31 @@ pub struct Outcome {
     pub exit_code: Option<i32>,
     pub remarks: Vec<String>,
     pub write_error: Option<String>,
+    pub lost: trace::Lost,
     pub manifest: trace::Manifest,
+}
+
+/// What was lost while recording, and what to do about it.
+fn said_of_losses(lost: &trace::Lost) -> Vec<String> {
+    use report::words::{plural, time};
+    let mut said = Vec::new();
+    if lost.records > 0 {
+        said.push(format!(
+            "{} lost to a full ring ({} of kernel time): raise --buffer",
+            plural(lost.records, "record"),
+            time(lost.records_ns as f64)
+        ));
+    }
+    if lost.detours > 0 {
+        said.push(format!(
+            "{} lost to a full probe buffer: raise the threshold (-T)",
+            plural(lost.detours, "detour")
+        ));
+    }
+    if lost.unwritten > 0 {
+        said.push(format!("{} not written", plural(lost.unwritten, "event")));
+    }
+    said
 }
 
 #[cfg(target_os = "linux")]
@@ -133,13 +158,15 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
         recorder::Watch { stop: &stop, end_command: &end_command, progress: &progress, feed: None };
     let outcome = recorder::record(options, &watch);
     bar.finish_and_clear();
-    let outcome = outcome?;
+    let mut outcome = outcome?;
+    outcome.remarks.extend(said_of_losses(&outcome.lost));
     Ok(Outcome {
         output: outcome.output,
         bytes: outcome.bytes,
         exit_code: outcome.exit_code,
         remarks: outcome.remarks,
         write_error: outcome.write_error,
+        lost: outcome.lost,
         manifest: outcome.manifest,
     })
 }
@@ -346,6 +373,22 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
         let name = fill_in(Path::new(OsStr::from_bytes(b"\xff-%j-%\xfe%")), Some("7"));
         assert_eq!(name.as_os_str().as_bytes(), b"\xff-7-%\xfe%");
+    }
+
+    #[test]
+    fn losses_are_said_with_what_helps() {
+        assert!(said_of_losses(&trace::Lost::default()).is_empty());
+        let lost = trace::Lost {
+            records: 181_000,
+            records_ns: 754_000_000,
+            unwritten: 3,
+            ..trace::Lost::default()
+        };
+        let said = [
+            "181k records lost to a full ring (754 ms of kernel time): raise --buffer",
+            "3 events not written",
+        ];
+        assert_eq!(said_of_losses(&lost), said);
     }
 
     #[test]

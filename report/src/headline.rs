@@ -97,6 +97,9 @@ pub(crate) fn outside_label_with_evidence(
     };
     let said = match class {
         "hypervisor" => steal(),
+        "unexplained" if evidence.lost_records_ns > 0 => {
+            Some(format!("records of {} lost", time(evidence.lost_records_ns as f64)))
+        }
         "smi" | "unexplained" => smi(),
         "hypervisor_or_smi" => {
             let smi = evidence.smi.map(|n| plural(n, "SMI") + " counted");
@@ -111,10 +114,48 @@ pub(crate) fn outside_label_with_evidence(
     })
 }
 
-/// What has to be known before anything else.
+/// What has to be known before anything else: that the recording is cut off or damaged, and that events
+/// are missing.
 pub(crate) fn warning(summary: &Summary) -> Option<String> {
-    let reason = summary.truncated.as_ref()?;
-    Some(format!("This recording is not whole: {}. What could be read is good.", safe(reason)))
+    let cut_off = summary.truncated.as_ref().map(|reason| {
+        format!("This recording is not whole: {}. What could be read is good.", safe(reason))
+    });
+    let all: Vec<String> = cut_off.into_iter().chain(missing(summary)).collect();
+    (!all.is_empty()).then(|| all.join(" "))
+}
+
+/// Events that were lost, one sentence for each kind.
+fn missing(summary: &Summary) -> Vec<String> {
+    let lost = &summary.lost;
+    let some = |count: Option<u64>| count.filter(|&count| count > 0);
+    let mut said = Vec::new();
+    if let Some(records) = some(lost.records) {
+        // A probe sees the time all the same, but not whose it is.
+        let without = match summary.mode {
+            Mode::Attributed => "the time they took is not named",
+            _ => "the time they took is missing here",
+        };
+        said.push(format!(
+            "{} ({} of kernel time) lost to a full ring: {without}; record with a larger --buffer.",
+            plural(records, "record"),
+            time(lost.records_ns.unwrap_or(0) as f64)
+        ));
+    }
+    if let Some(detours) = some(lost.detours) {
+        said.push(format!(
+            "{} lost to a full probe buffer: there was more noise than this.",
+            plural(detours, "detour")
+        ));
+    }
+    if let Some(events) = some(lost.unwritten) {
+        said.push(match summary.truncated {
+            Some(_) => format!("{} not written.", plural(events, "event")),
+            None => {
+                format!("{} not written: there was more noise than this.", plural(events, "event"))
+            }
+        });
+    }
+    said
 }
 
 /// A program whose threads wait for each other, from this share of the time they wanted to run on.
@@ -167,6 +208,9 @@ fn place(summary: &Summary) -> String {
 
 fn verdict(summary: &Summary) -> String {
     let noise = percent_said(summary.noise_pct);
+    if summary.taken_ns_total == 0 && summary.duration_s == 0.0 {
+        return "nothing is in this recording.".to_owned();
+    }
     if summary.taken_ns_total == 0 {
         return "nothing took any time.".to_owned();
     }
@@ -214,7 +258,7 @@ mod tests {
     #[test]
     fn a_label_says_what_the_evidence_says() {
         let said = |class: &str, steal_ns, smi| {
-            let evidence = OutsideEvidence { hypervisor: None, steal_ns, smi };
+            let evidence = OutsideEvidence { hypervisor: None, steal_ns, smi, lost_records_ns: 0 };
             outside_label_with_evidence(class, &evidence).unwrap_or_default()
         };
         assert_eq!(said("hypervisor", Some(120_000_000), None), "hypervisor (steal time 120 ms)");
@@ -226,5 +270,8 @@ mod tests {
         let both = "hypervisor or SMI (steal time 10.0 ms, 1 SMI counted)";
         assert_eq!(said("hypervisor_or_smi", Some(10_000_000), Some(1)), both);
         assert_eq!(said("unattributed_long", None, None), "");
+        let lossy = OutsideEvidence { lost_records_ns: 754_000_000, ..OutsideEvidence::default() };
+        let said = outside_label_with_evidence("unexplained", &lossy);
+        assert_eq!(said.as_deref(), Some("unexplained (records of 754 ms lost)"));
     }
 }

@@ -51,7 +51,7 @@ pub fn count(n: u64) -> String {
 }
 
 /// `1 detour`, `2 detours`.
-pub(crate) fn plural(n: u64, what: &str) -> String {
+pub fn plural(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 

@@ -23,6 +23,8 @@ pub struct OutsideEvidence {
     pub steal_ns: Option<u64>,
     /// System management interrupts on all measured CPUs. None where the machine does not count them.
     pub smi: Option<u64>,
+    /// Net time of kernel records that were lost: the detours they were in seem to be outside the kernel.
+    pub lost_records_ns: u64,
 }
 
 impl OutsideEvidence {
@@ -34,11 +36,19 @@ impl OutsideEvidence {
             hypervisor: manifest.hypervisor.clone(),
             steal_ns: trailer.and_then(|trailer| trailer.steal_ns),
             smi: counted.reduce(u64::saturating_add),
+            lost_records_ns: trailer.map_or(0, |trailer| trailer.lost.records_ns),
         }
     }
 
     /// What that says of the long kind, as one of [`LONG_NAMES`].
+    ///
+    /// A guest without steal time is still a guest: a host need not count it, and none counts how long it
+    /// takes to handle a VM exit. Lost records are another matter. Their time is in the long kind too, and
+    /// where it is more than the hypervisor admits to, nothing says who took most of it.
     pub fn name(&self) -> &'static str {
+        if self.lost_records_ns > self.steal_ns.unwrap_or(0) {
+            return "unexplained";
+        }
         let guest = self.hypervisor.is_some() || self.steal_ns.is_some_and(|ns| ns > 0);
         match (guest, self.smi.is_some_and(|count| count > 0)) {
             (true, false) => "hypervisor",
@@ -73,7 +83,7 @@ mod tests {
     fn the_name_is_what_the_evidence_says() {
         let name = |hypervisor: Option<&str>, steal_ns, smi| {
             let hypervisor = hypervisor.map(str::to_owned);
-            OutsideEvidence { hypervisor, steal_ns, smi }.name()
+            OutsideEvidence { hypervisor, steal_ns, smi, lost_records_ns: 0 }.name()
         };
         assert_eq!(name(Some("KVM"), Some(0), None), "hypervisor");
         assert_eq!(name(Some("KVM"), Some(120_000_000), Some(0)), "hypervisor");
@@ -82,5 +92,27 @@ mod tests {
         assert_eq!(name(Some("KVM"), Some(0), Some(3)), "hypervisor_or_smi");
         assert_eq!(name(None, Some(0), Some(0)), "unexplained");
         assert_eq!(name(None, None, None), "unexplained");
+    }
+    #[test]
+    fn time_that_lost_records_may_have_taken_is_not_called_the_hypervisor() {
+        let name = |steal_ns, lost_records_ns| {
+            let hypervisor = Some("KVM".to_owned());
+            OutsideEvidence { hypervisor, steal_ns, smi: Some(2), lost_records_ns }.name()
+        };
+        assert_eq!(name(Some(100_000_000), 754_000_000), "unexplained");
+        assert_eq!(name(Some(0), 1), "unexplained");
+        assert_eq!(name(None, 1), "unexplained");
+        // Most of it was stolen.
+        assert_eq!(name(Some(754_000_000), 100_000_000), "hypervisor_or_smi");
+    }
+
+    #[test]
+    fn the_evidence_includes_the_records_that_were_lost() {
+        let manifest = Manifest { hypervisor: Some("KVM".to_owned()), ..Manifest::default() };
+        let mut trailer = Trailer { steal_ns: Some(10_000_000), ..Trailer::default() };
+        assert_eq!(outside_names(&manifest, Some(&trailer))[1], "hypervisor");
+        trailer.lost.records = 5;
+        trailer.lost.records_ns = 20_000_000;
+        assert_eq!(outside_names(&manifest, Some(&trailer))[1], "unexplained");
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use detour_abi::CpuState;
-use trace::{Manifest, Mode, Trailer};
+use trace::{Lost, Manifest, Mode, Trailer};
 
 use crate::{
     account::{self, Counted, Counters},
@@ -51,6 +51,7 @@ pub struct Outcome {
     pub remarks: Vec<String>,
     /// Set when not everything could be written.
     pub write_error: Option<String>,
+    pub lost: Lost,
     /// What was recorded with.
     pub manifest: Manifest,
 }
@@ -490,7 +491,11 @@ impl Session {
             entries,
             closure_error: self.bpf.as_ref().and(assembled.closure_error),
             steal_ns: stolen.map(|stolen| stolen.on_all(&self.measured)),
-            remarks: assembled.write_error.iter().cloned().collect(),
+            // A file that is cut off says why itself.
+            remarks: match assembled.output.cut_off() {
+                Some(_) => Vec::new(),
+                None => assembled.write_error.iter().cloned().collect(),
+            },
             ..Trailer::default()
         }
     }
@@ -504,6 +509,7 @@ impl Session {
         exit_code: Option<i32>,
     ) -> Outcome {
         let mut write_error = assembled.write_error;
+        let lost = trailer.lost;
         let mut bytes = 0;
         if let Output::File(writer) = assembled.output {
             bytes = writer.bytes_written();
@@ -516,7 +522,7 @@ impl Session {
         }
         let output = options.output.clone();
         let Session { remarks, manifest, .. } = self;
-        Outcome { output, bytes, exit_code, remarks, write_error, manifest }
+        Outcome { output, bytes, exit_code, remarks, write_error, lost, manifest }
     }
 }
 
