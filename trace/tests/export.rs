@@ -10,8 +10,8 @@ use std::io::Cursor;
 use trace::export::{ExportError, ExportFormat, export};
 use trace::import::{ImportOptions, Imported, import_bytes, runs_to_trace};
 use trace::{
-    Block, CpuSettings, Detour, LaneId, LaneTotals, Manifest, Merge, Reader, SourceId, Trailer,
-    Writer,
+    Block, CpuSettings, Detour, LaneId, LaneTotals, Manifest, Merge, Mode, Reader, SourceId,
+    Trailer, Wait, Writer,
 };
 
 const LANES: u32 = 3;
@@ -76,6 +76,24 @@ fn netgauge_and_json_exports_read_back_the_same_lane_by_lane() {
         assert_eq!(one.runs.len(), 1);
         assert_eq!(one.runs[0].detours, detours(&reader, 1));
     }
+}
+
+#[test]
+fn a_json_export_of_a_program_names_what_its_threads_waited_for() {
+    let manifest = Manifest { mode: Mode::Program, ..common::manifest(1) };
+    let mut writer = Writer::new(Cursor::new(Vec::new()), &manifest).unwrap();
+    let detour = |start_ns, wait| Detour { start_ns, len_ns: 10, outside_ns: 10, records: 0, wait };
+    let detours =
+        vec![detour(100, Wait::Woken), detour(200, Wait::None), detour(300, Wait::Preempted)];
+    writer.write_block(&Block { detours, ..Block::new(LaneId(0)) }).unwrap();
+    let reader = Reader::new(writer.finish(Trailer::default()).unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    export(&reader, ExportFormat::Json, None, &mut bytes).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let run = &value["runs"][0];
+    assert_eq!(run["detours"], serde_json::json!([[100, 10], [200, 10], [300, 10]]));
+    assert_eq!(run["waits"], serde_json::json!(["woken", "none", "preempted"]));
+    assert_eq!(reimported(&reader, ExportFormat::Json, None).runs[0].detours.len(), 3);
 }
 
 #[test]

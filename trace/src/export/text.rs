@@ -4,6 +4,7 @@ use std::io::{Read, Seek, Write};
 
 use super::ExportError;
 use super::lanes::{self, Detours, Union};
+use crate::manifest::Mode;
 use crate::model::{LaneId, RecordFlags, Source, Wait};
 use crate::reader::{Blocks, Reader};
 
@@ -172,10 +173,31 @@ pub(super) fn json<R: Read + Seek>(
             comma = ",";
             rows += 1;
         }
-        write!(out, "]}}")?;
+        write!(out, "]")?;
+        if reader.manifest().mode == Mode::Program {
+            waits(reader, lane, out)?;
+        }
+        write!(out, "}}")?;
     }
     writeln!(out, "]}}")?;
     Ok(rows)
+}
+
+/// Why a thread of a program waited, for each of its detours in turn. Beside them rather than in them:
+/// a detour stays a pair of numbers for those who read it.
+fn waits<R: Read + Seek>(
+    reader: &Reader<R>,
+    lane: LaneId,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    write!(out, ",\"waits\":[")?;
+    let mut comma = "";
+    for detour in Detours::of(reader, lane) {
+        write!(out, "{comma}\n\"{}\"", detour?.wait.name())?;
+        comma = ",";
+    }
+    write!(out, "]")?;
+    Ok(())
 }
 
 fn blocks<R: Read + Seek>(reader: &Reader<R>, lane: Option<LaneId>) -> Blocks<'_, R> {
