@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use trace::{Class, Mode, OutsideEvidence, RowKey, Source, Trailer, Wait, outside_names};
 
+use crate::comparable;
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
 use crate::lanes::{self, Cell, Watched, Window, pct};
@@ -47,6 +48,7 @@ pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary,
     let (sources, costs) = sources(pass, contents, &facts, taken_ns, &watched, &durations);
     let trailer = contents.trailer;
     let nodes = nodes::rows(&manifest.nodes, &watched, basis);
+    let wakeup_latency = pass.threads.as_ref().and_then(wakeup_latency);
     let summary = Summary {
         host: manifest.host.clone(),
         kernel: manifest.kernel.clone(),
@@ -68,7 +70,8 @@ pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary,
         cpus: watched.iter().filter_map(|w| w.cpu_row(basis)).collect(),
         threads: threads(contents, &watched, basis),
         waits: waits(pass, base_ns),
-        wakeup_latency: pass.threads.as_ref().and_then(wakeup_latency),
+        wakeup_latency,
+        wakeup_latency_from_ns: wakeup_latency.map(|_| shortest_wait_ns(contents)),
         self_competition: self_competition(&sources, crowd, base_ns),
         units: units(&sources, taken_ns),
         sources,
@@ -181,6 +184,13 @@ fn waits(pass: &Summariser, base_ns: u64) -> Vec<WaitRow> {
     let mut rows: Vec<WaitRow> = kinds.map(row).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.wait_ns_total));
     rows
+}
+
+/// From what length on waits are in the file: [`trace::SHORTEST_WAIT_NS`], or the threshold if that is
+/// longer.
+fn shortest_wait_ns(contents: &Contents<'_>) -> u64 {
+    let threshold = comparable::threshold_ns(contents, &comparable::Part::default()).unwrap_or(0.0);
+    trace::SHORTEST_WAIT_NS.max(threshold.ceil() as u64)
 }
 
 fn wakeup_latency(threads: &Threads) -> Option<Latency> {

@@ -45,6 +45,10 @@ pub struct Summary {
     /// Of all threads of a program together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wakeup_latency: Option<Latency>,
+    /// `wakeup_latency`, here and of each thread, is of waits of this length and longer: shorter ones are
+    /// not in the file, and not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup_latency_from_ns: Option<u64>,
     /// A program whose threads wait for each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_competition: Option<SelfCompetition>,
@@ -83,6 +87,16 @@ pub enum CostBasis {
     Detours,
     /// There were no detours to compare with: cost is the net time of the kernel records.
     Records,
+}
+
+/// What shares of time are shares of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharesOf {
+    /// The time of the watched CPUs.
+    CpuTime,
+    /// The time that a program's threads wanted to run.
+    WantedTime,
 }
 
 /// Records that are in no detour: too short for the threshold, or recorded without a probe.

@@ -5,8 +5,8 @@ use std::convert::Infallible;
 
 use analysis::{Contents, Summary, summarise};
 use trace::{
-    Block, Class, Detour, Lane, LaneId, LaneTotals, Manifest, Mode, Record, RecordFlags, Source,
-    SourceId, Trailer, Wait,
+    Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Manifest, Mode, Record,
+    RecordFlags, Source, SourceId, Trailer, Wait,
 };
 
 const MS: u64 = 1_000_000;
@@ -71,6 +71,8 @@ struct Program {
     lanes: Vec<Lane>,
     totals: Vec<LaneTotals>,
     blocks: Vec<Block>,
+    /// Waits and interruptions from this length on were recorded; 0 where nobody said.
+    threshold_ns: f64,
 }
 
 impl Program {
@@ -81,6 +83,7 @@ impl Program {
             lanes: (0..threads).map(thread).collect(),
             totals: (0..threads).map(totals).collect(),
             blocks: (0..threads).map(|lane| Block::new(LaneId(lane))).collect(),
+            threshold_ns: 0.0,
         }
     }
 
@@ -89,7 +92,9 @@ impl Program {
     }
 
     fn summary_with(self, sources: &[Source]) -> Summary {
-        let manifest = Manifest { mode: Mode::Program, ..Manifest::default() };
+        let settings = CpuSettings { threshold_ns: self.threshold_ns, ..CpuSettings::default() };
+        let cpus = if self.threshold_ns > 0.0 { vec![settings] } else { Vec::new() };
+        let manifest = Manifest { mode: Mode::Program, cpus, ..Manifest::default() };
         let trailer = Trailer { lanes: self.totals, ..Trailer::default() };
         let contents = Contents {
             manifest: &manifest,
@@ -231,8 +236,24 @@ fn kinds_of_waits_and_policies_are_told() {
     assert_eq!((latency.count, latency.ns_max), (2, 3 * MS));
     assert!(latency.ns_p50.abs_diff(MS) < MS / 500, "{latency:?}");
     assert_eq!(summary.wakeup_latency, thread.wakeup_latency);
+    assert_eq!(summary.wakeup_latency_from_ns, Some(1_000));
     let daemon = summary.sources.iter().find(|row| row.name == "daemon").expect("it took time");
     assert_eq!(daemon.policy.as_deref(), Some("SCHED_FIFO 60"));
+}
+
+/// Shorter waits are not in the file: the latencies are of the others.
+#[test]
+fn wakeup_latencies_are_of_waits_from_the_threshold_on() {
+    let from_ns = |threshold_ns| {
+        let mut program = one_busy_thread(0, true);
+        program.threshold_ns = threshold_ns;
+        wait(&mut program.blocks[0], DAEMON, 0, (SECOND + 100, 2 * MS), Wait::Woken);
+        program.summary().wakeup_latency_from_ns
+    };
+    assert_eq!(from_ns(0.0), Some(1_000));
+    assert_eq!(from_ns(500.0), Some(1_000));
+    assert_eq!(from_ns(50_000.0), Some(50_000));
+    assert_eq!(one_busy_thread(0, true).summary().wakeup_latency_from_ns, None);
 }
 
 /// Three threads take turns on two CPUs.

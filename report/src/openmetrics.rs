@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use analysis::{SourceRow, Summary};
 use trace::Class;
 
-use crate::words::harmless;
+use crate::words::{harmless, time};
 
 /// The longest label; paths of containers' cgroups are longer.
 const LONGEST: usize = 64;
@@ -152,6 +152,10 @@ fn cpus(summary: &Summary, out: &mut Text) {
 
 /// What a recorded program waited for. Threads are not told apart: their numbers change with every run.
 fn program(summary: &Summary, out: &mut Text) {
+    let shortest = time(summary.wakeup_latency_from_ns.unwrap_or(0) as f64);
+    let woken = format!(
+        "How often threads of a program were woken and then waited {shortest} or longer for a CPU."
+    );
     let plain: [(&str, &str, &str, Option<f64>); 4] = [
         (
             "detour_program_wanted_seconds",
@@ -174,7 +178,7 @@ fn program(summary: &Summary, out: &mut Text) {
         (
             "detour_program_wakeups",
             "",
-            "How often threads of a program were woken and did not run at once.",
+            &woken,
             summary.wakeup_latency.map(|latency| latency.count as f64),
         ),
     ];
@@ -186,7 +190,10 @@ fn program(summary: &Summary, out: &mut Text) {
     }
     if let Some(latency) = summary.wakeup_latency {
         let name = "detour_program_wakeup_latency_seconds";
-        out.family(name, "seconds", "From being woken to running: quantiles over all threads.");
+        let help = format!(
+            "From being woken to running: quantiles over all threads, of waits of {shortest} or longer."
+        );
+        out.family(name, "seconds", &help);
         let quantiles = [("0.5", latency.ns_p50), ("0.99", latency.ns_p99), ("1", latency.ns_max)];
         for (quantile, ns) in quantiles {
             out.sample(name, &[("q", quantile)], seconds(ns));

@@ -73,10 +73,18 @@ pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
 /// What the columns of threads mean, as far as they are there.
 fn columns_of_threads(summary: &Summary) -> Option<String> {
     let wanted = "wanted: running, or kept from it; share: of that";
-    let woken = "woken: how often, and the time until it ran (p50, p99, max)";
-    let parts = [summary.wanted_ns_total.map(|_| wanted), summary.wakeup_latency.map(|_| woken)];
-    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    let parts = [summary.wanted_ns_total.map(|_| wanted.to_owned()), woken(summary)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What the columns about being woken are of: shorter waits are not in the file.
+pub(crate) fn woken(summary: &Summary) -> Option<String> {
+    let from = time(summary.wakeup_latency_from_ns? as f64);
+    Some(format!(
+        "woken: how often it then waited {from} or longer, and how long until it ran (p50, p99, max of \
+         these waits)"
+    ))
 }
 
 /// What threads of a program waited for a CPU, by kind.

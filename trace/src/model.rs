@@ -151,6 +151,9 @@ pub struct Detour {
     pub wait: Wait,
 }
 
+/// Shorter waits of a program's threads are the switch itself: they are no detours, and not in the file.
+pub const SHORTEST_WAIT_NS: u64 = 1_000;
+
 /// Why a thread of a recorded program waited for a CPU. The order is that of the file format: append
 /// only.
 #[derive(

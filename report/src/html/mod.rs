@@ -91,6 +91,8 @@ struct Page<'a> {
     no_projection: Option<String>,
     cpus: Vec<Vec<String>>,
     threads: Vec<Vec<String>>,
+    /// What the columns of threads about being woken are of.
+    woken: Option<String>,
     waits: Vec<Vec<String>>,
     notes: Vec<String>,
     manifest: Vec<(String, String)>,
@@ -133,6 +135,7 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         no_projection: projection.err().map(tables::limited),
         cpus: tables::cpus(summary),
         threads: tables::threads(summary),
+        woken: crate::tables::woken(summary).map(|text| tables::micro(&text)),
         waits: tables::waits(summary),
         notes: notes::lines(summary)
             .iter()
