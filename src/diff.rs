@@ -77,19 +77,21 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
+    let projected = projection.as_ref().map_err(String::as_str);
     if let Some(path) = &options.html {
-        let page = report::diff_html(&comparison, projection.as_ref());
+        let page = report::diff_html(&comparison, projected);
         results::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
     }
     let mut out = std::io::stdout().lock();
     if options.json {
         let mut value = serde_json::to_value(&comparison)?;
-        value["projected"] = json!(projection);
+        value["projected"] = json!(projected.ok());
+        value["not_projected"] = json!(projected.err());
         value["verdict"] = json!(report::diff_headline(&comparison));
         writeln!(out, "{}", report::json_value_text(&value)?)?;
     } else {
         let layout = layout::layout(options.all);
-        write!(out, "{}", report::diff(&comparison, projection.as_ref(), layout))?;
+        write!(out, "{}", report::diff(&comparison, projected, layout))?;
         if let (Some(path), false) = (&options.html, verbosity.quiet) {
             tell!("the page is in {}", path.display());
         }
@@ -110,59 +112,66 @@ fn rates(reader: &AnyReader, part: &Part) -> Result<Rates> {
 }
 
 impl Options {
-    /// None where one of the recordings has no probe, and so no detours.
+    /// What the noise of both does to the job, or why that cannot be said: the recordings are compared
+    /// all the same.
     fn project(
         &self,
         workload: &Workload,
         [before, after]: [(&AnyReader, &Part); 2],
         progress: &work::Progress,
-    ) -> Result<Option<Projection>> {
-        let (Some((noise_before, left_before)), Some((noise_after, left_after))) =
-            (self.noise(workload, before)?, self.noise(workload, after)?)
-        else {
-            return Ok(None);
-        };
+    ) -> Result<Result<Projection, String>> {
+        let noise = |side| self.noise(workload, side).map_err(|error| crate::in_words(&error));
+        let ((noise_before, left_before), (noise_after, left_after)) =
+            match (noise(before), noise(after)) {
+                (Ok(before), Ok(after)) => (before, after),
+                (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+            };
         let advance = |messages| progress.advance(messages);
         let plan = self.work.plan(self.runs, &advance);
         let noiseless = workload.noiseless()? as f64;
-        let side = |noise: &Noise, path: &Path| -> Result<Projected> {
+        let side = |noise: &Noise, path: &Path| -> Result<Result<Projected, String>> {
             let times = match workload.times(noise, &plan) {
                 Err(error) if error != SweepError::Stopped => {
                     let what = format!("cannot simulate the noise of {}", path.display());
-                    return Err(anyhow::Error::new(error).context(what));
+                    return Ok(Err(crate::in_words(&anyhow::Error::new(error).context(what))));
                 }
                 times => times?,
             };
             let median = Sample::new(times)?.estimate(0.5);
             let us = |ps: f64| ps / 1e6;
             let slowdown = if noiseless > 0.0 { median.value / noiseless } else { 1.0 };
-            Ok(Projected {
+            Ok(Ok(Projected {
                 median_us: us(median.value),
                 median_ci95_us: [us(median.low), us(median.high)],
                 slowdown_median: slowdown,
-            })
+            }))
         };
-        Ok(Some(Projection {
+        let (before, after) =
+            match (side(&noise_before, &self.before)?, side(&noise_after, &self.after)?) {
+                (Ok(before), Ok(after)) => (before, after),
+                (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+            };
+        Ok(Ok(Projection {
             job: workload.words.clone(),
             net: workload.net().to_owned(),
             ranks: workload.ranks(),
             runs: self.runs,
             seed: self.work.seed,
             noiseless_us: noiseless / 1e6,
-            before: side(&noise_before, &self.before)?,
-            after: side(&noise_after, &self.after)?,
+            before,
+            after,
             remarks: left_before.into_iter().chain(left_after).collect(),
         }))
     }
 
-    /// The noise of a recording, and what is to be said of it; None where there is none.
+    /// The noise of a recording, and what is to be said of it.
     fn noise(
         &self,
         workload: &Workload,
         (reader, part): (&AnyReader, &Part),
-    ) -> Result<Option<(Noise, Option<String>)>> {
+    ) -> Result<(Noise, Option<String>)> {
         if reader.manifest().mode == trace::Mode::KernelOnly {
-            return Ok(None);
+            bail!("a recording without detours says nothing about a job");
         }
         let recorded = Recorded::new(reader);
         let lanes = recorded.lanes_of(reader, part)?;
@@ -179,6 +188,6 @@ impl Options {
         let noise = node.without(&[]);
         let noise = noise.with_context(|| format!("cannot take noise from {}", reader.name()))?;
         let left_out = recorded.left_out().map(|words| format!("{}: {words}", reader.name()));
-        Ok(Some((noise, left_out)))
+        Ok((noise, left_out))
     }
 }

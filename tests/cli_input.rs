@@ -104,6 +104,20 @@ fn a_recording_that_could_not_be_written_on_has_the_rates_of_what_was_written() 
     assert!(report.contains("4321 events not written"), "{report}");
 }
 
+/// The job of the report may be longer than a short recording, or than a noisy one lets it be.
+#[test]
+fn recordings_too_short_for_the_job_are_compared_without_it() {
+    let short = recording("input-short.detour", Mode::Attributed, 2, 2, &[TICK, DAEMON]);
+    let long = ["--ranks", "4", "--runs", "2", "--compute", "1s", "--iterations", "5", "-q"];
+    let diff = json(&[&["diff", &short, &short, "--json"], &long[..]].concat());
+    assert!(diff["projected"].is_null(), "{diff}");
+    let why = diff["not_projected"].as_str().expect("a reason");
+    assert!(why.contains("longer than the noise trace"), "{why}");
+    let text = stdout(&[&["diff", &short, &short], &long[..]].concat()).replace("\n    ", " ");
+    assert!(text.contains("No projection: cannot simulate the noise of"), "{text}");
+    assert!(text.starts_with("Noise took"), "{text}");
+}
+
 #[test]
 fn nothing_but_a_recording_goes_over_a_recording() {
     let path = recording("input-kept.detour", Mode::Attributed, 1, 2, &[TICK]);

@@ -174,6 +174,9 @@ fn sleeping_threads_dilute_no_percentage() {
     let diff = json(&["diff", &trace, &trace, "--ranks", "64", "--runs", "10"]);
     let before = diff["before"]["noise_pct"]["value"].as_f64();
     assert!(before.is_some_and(|pct| (pct - 49.0).abs() < 0.1), "{}", diff["before"]);
+    let verdict = diff["verdict"].as_str().expect("a sentence");
+    assert!(verdict.contains("of the time its threads wanted to run before"), "{verdict}");
+    assert_eq!(diff["shares_of"], "wanted_time");
 }
 
 #[test]
@@ -293,6 +296,15 @@ fn kinds_of_waits_policies_and_wakeup_latencies_stand_in_every_output() {
     assert_eq!((&latency["count"], &latency["ns_max"]), (&1.into(), &50_000.into()), "{latency}");
     assert_eq!(value["sources"][0]["policy"], "SCHED_FIFO 60");
     let text = stdout(&["report", &trace]);
+    assert_eq!(value["wakeup_latency_from_ns"], 1_000);
+    let joined = text.replace('\n', " ");
+    assert!(joined.contains("woken: how often it then waited 1.00 us or longer"), "{text}");
+    assert!(page(&trace, "kinds-from.html").contains("how often it then waited 1.00"));
+    let metrics = stdout(&["export", &trace, "--to", "openmetrics"]);
+    assert!(
+        metrics.contains("were woken and then waited 1.00 us or longer for a CPU"),
+        "{metrics}"
+    );
     for wanted in ["preempted  another thread took the CPU", "FIFO 60", "50.0us"] {
         assert!(text.contains(wanted), "no {wanted}: {text}");
     }

@@ -200,6 +200,15 @@ fn warnings(before: &Contents<'_>, after: &Contents<'_>) -> Vec<String> {
             warnings.push(format!("The {what} differs: {a} before, {b} after."));
         }
     }
+    if (a.mode, b.mode) == (Mode::Program, Mode::Program) && before.lanes.len() != after.lanes.len()
+    {
+        warnings.push(format!(
+            "The number of threads differs: {} before, {} after. Rates are of all threads together, and \
+             differ for that reason alone.",
+            before.lanes.len(),
+            after.lanes.len()
+        ));
+    }
     let hooks = |of: &[String], other: &[String]| -> Vec<String> {
         of.iter().filter(|hook| !other.contains(hook)).cloned().collect()
     };
@@ -232,6 +241,23 @@ mod tests {
             cpus: cpus.iter().map(settings).collect(),
             ..Manifest::default()
         }
+    }
+
+    #[test]
+    fn programs_with_different_numbers_of_threads_are_compared_with_a_warning() {
+        let program = |threads: u32| {
+            let thread = |tid| Lane::Thread { pid: 1, tid, name: "work".into() };
+            Manifest {
+                lanes: (0..threads).map(thread).collect(),
+                ..manifest(Mode::Program, &[], 0.0)
+            }
+        };
+        let warned = |before: &Manifest, after: &Manifest| {
+            scope(&of(before), &of(after)).expect("comparable").warnings.join(" ")
+        };
+        let said = warned(&program(3), &program(5));
+        assert!(said.contains("The number of threads differs: 3 before, 5 after"), "{said}");
+        assert_eq!(warned(&program(3), &program(3)), "");
     }
 
     fn of(manifest: &Manifest) -> Contents<'_> {

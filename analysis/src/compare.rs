@@ -11,6 +11,7 @@ use trace::{Class, RowKey, is_long_outside};
 
 use crate::comparable::Scope;
 use crate::rates::{Cell, Rates, SourceRates};
+use crate::summary::SharesOf;
 
 /// A figure and its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -69,7 +70,9 @@ pub struct Comparison {
     pub after: Recording,
     /// Which part of the recordings is compared.
     pub compared: Scope,
-    /// All that was lost, as a share of the watched CPUs' time: after less before.
+    /// What all shares are shares of.
+    pub shares_of: SharesOf,
+    /// All that was lost, as a share: after less before.
     pub noise_change_pct: Interval,
     /// Largest change of time first.
     pub sources: Vec<Change>,
@@ -122,6 +125,7 @@ pub fn compare(before: &Rates, after: &Rates, compared: Scope, seed: u64) -> Com
         before: recording(before, interval(&noise_before)),
         after: recording(after, interval(&noise_after)),
         compared,
+        shares_of: before.shares_of,
         noise_change_pct: difference(&noise_before, &noise_after),
         sources,
     }
@@ -294,6 +298,7 @@ mod tests {
             duration_s: 10.0,
             watched_s: 20.0,
             lanes: 2,
+            shares_of: SharesOf::CpuTime,
             cost_basis: CostBasis::Detours,
             total: cells(&[5; 100]),
             sources: sources

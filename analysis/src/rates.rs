@@ -11,7 +11,7 @@ use crate::finish::basis;
 use crate::lanes::{self, Window};
 use crate::program::{Threads, events::Events};
 use crate::rows::{Rows, at};
-use crate::summary::CostBasis;
+use crate::summary::{CostBasis, SharesOf};
 
 /// Blocks of time: a tenth of a second each, at least so many and at most so many.
 const BLOCK_NS: u64 = 100_000_000;
@@ -50,6 +50,8 @@ pub struct Rates {
     /// Watched time of all lanes; of a program, the time its threads wanted to run.
     pub watched_s: f64,
     pub lanes: usize,
+    /// What shares are shares of: the time threads wanted to run, or that of the watched CPUs.
+    pub shares_of: SharesOf,
     pub cost_basis: CostBasis,
     /// Everything that was lost.
     pub total: Vec<Cell>,
@@ -202,6 +204,10 @@ impl RateCounter {
             duration_s: span_ns as f64 / 1e9,
             watched_s: watched_ns as f64 / 1e9,
             lanes: (0..).zip(contents.lanes).filter(|(id, _)| self.part.has(*id)).count(),
+            shares_of: match manifest.mode {
+                Mode::Program => SharesOf::WantedTime,
+                _ => SharesOf::CpuTime,
+            },
             cost_basis,
             total,
             sources,

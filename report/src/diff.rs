@@ -1,7 +1,7 @@
 //! Two recordings side by side: which sources appeared, vanished, changed or stayed, and what a job
 //! makes of it.
 
-use analysis::{Change, Comparison, Interval, Recording, Scope, Verdict};
+use analysis::{Change, Comparison, Interval, Recording, Scope, SharesOf, Verdict};
 use serde::Serialize;
 
 use crate::{
@@ -63,14 +63,19 @@ pub(crate) fn changed(change: &Change) -> bool {
     !matches!(change.verdict, Verdict::Unchanged | Verdict::TooRare)
 }
 
+/// The comparison as text, with the projection or why there is none.
 #[must_use]
-pub fn diff(comparison: &Comparison, projection: Option<&Projection>, options: Options) -> String {
+pub fn diff(
+    comparison: &Comparison,
+    projection: Result<&Projection, &str>,
+    options: Options,
+) -> String {
     let style = options.style();
     let mut sections = vec![style.title(&wrap(&headline(comparison), style.width, ""))];
     sections.extend(table(comparison, options));
     sections.push(match projection {
-        Some(projection) => wrap(&projected(projection), style.width, "    "),
-        None => "No projection: a recording without detours says nothing about a job.".to_owned(),
+        Ok(projection) => wrap(&projected(projection), style.width, "    "),
+        Err(why) => wrap(&not_projected(why), style.width, "    "),
     });
     sections.push(
         notes(comparison)
@@ -121,8 +126,12 @@ pub fn headline(comparison: &Comparison) -> String {
         false => format!(" Of its sources, {}.", counts.join(", ")),
     };
     let only = only(&comparison.compared).map_or_else(String::new, |only| only + " ");
+    let whole = match comparison.shares_of {
+        SharesOf::CpuTime => "CPU time",
+        SharesOf::WantedTime => "the time its threads wanted to run",
+    };
     format!(
-        "{only}Noise took {} of CPU time before and takes {} after: {verdict} (change {}).{sources}",
+        "{only}Noise took {} of {whole} before and takes {} after: {verdict} (change {}).{sources}",
         with_interval(&comparison.before.noise_pct),
         with_interval(&comparison.after.noise_pct),
         signed_interval(change),
@@ -219,6 +228,11 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
     Some(text)
 }
 
+/// Why nothing is said of a job.
+pub(crate) fn not_projected(why: &str) -> String {
+    format!("No projection: {}.", safe(why))
+}
+
 pub(crate) fn projected(projection: &Projection) -> String {
     let us = |us: f64| time(us * 1e3);
     let side = |p: &Projected| {
@@ -245,14 +259,18 @@ pub(crate) fn projected(projection: &Projection) -> String {
 }
 
 pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
-    let mut lines = vec![
-        "Times are shares of the watched CPUs' time; changes are after less before, as 95 % \
-         intervals of a bootstrap over blocks of time. Appeared and vanished: in one recording only, \
-         and so often that the other would have seen it."
-            .to_owned(),
-    ];
+    let whole = match comparison.shares_of {
+        SharesOf::CpuTime => "the watched CPUs' time",
+        SharesOf::WantedTime => "the time that the program's threads wanted to run",
+    };
+    let mut lines = vec![format!(
+        "Times are shares of {whole}; changes are after less before, as 95 % intervals of a bootstrap \
+         over blocks of time. Appeared and vanished: in one recording only, and so often that the other \
+         would have seen it."
+    )];
     let (before, after) = (&comparison.before, &comparison.after);
-    if before.lanes != after.lanes {
+    // Of threads a warning says so.
+    if before.lanes != after.lanes && comparison.shares_of == SharesOf::CpuTime {
         lines.push(format!(
             "CPUs or threads watched: {} before, {} after. Rates are of all watched ones together, and \
              differ for that reason alone.",

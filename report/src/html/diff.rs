@@ -7,7 +7,7 @@ use super::{
     tables::{LINES, NAME, ROWS, limited},
 };
 use crate::{
-    diff::{Projection, changed, headline, notes, projected, signed, word},
+    diff::{Projection, changed, headline, not_projected, notes, projected, signed, word},
     words::{cut, percent, plural, rate, safe},
 };
 
@@ -31,7 +31,7 @@ tr.more td.v,tr.appeared td.v{color:#ff7b72}tr.less td.v,tr.vanished td.v{color:
 
 /// The whole page.
 #[must_use]
-pub fn diff_html(comparison: &Comparison, projection: Option<&Projection>) -> String {
+pub fn diff_html(comparison: &Comparison, projection: Result<&Projection, &str>) -> String {
     let mut page =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     page += &format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">");
@@ -45,9 +45,8 @@ pub fn diff_html(comparison: &Comparison, projection: Option<&Projection>) -> St
         },
         sentence(&headline(comparison))
     );
-    if let Some(projection) = projection {
-        page += &format!("<p>{}</p>\n", sentence(&projected(projection)));
-    }
+    let job = projection.map_or_else(not_projected, projected);
+    page += &format!("<p>{}</p>\n", sentence(&job));
     page += "<h2>Sources, by the change of time</h2>\n<table>\n<tr><th>class</th><th>name</th>\
              <th>unit</th><th>verdict</th><th class=n>/s before</th><th class=n>/s after</th>\
              <th class=n>time before</th><th class=n>time after</th>\
@@ -129,7 +128,7 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use analysis::{Recording, Scope, Side, Verdict};
+    use analysis::{Recording, Scope, SharesOf, Side, Verdict};
     use trace::Class;
 
     use super::*;
@@ -164,10 +163,11 @@ mod tests {
                 before: Recording { kernel: String::new(), ..recording.clone() },
                 after: recording,
                 compared: Scope::default(),
+                shares_of: SharesOf::CpuTime,
                 noise_change_pct: Interval::default(),
                 sources: vec![change; 1000],
             },
-            None,
+            Err(&long),
         );
         assert!(page.len() < 100_000, "{}", page.len());
         assert!(page.contains("960 more sources") && page.contains("http-equiv"));
