@@ -2,6 +2,7 @@
 //! run of a file that holds several.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{Cursor, Read, Seek},
     path::{Path, PathBuf},
@@ -161,12 +162,21 @@ pub fn split_run(path: &Path) -> (PathBuf, Option<usize>) {
     }
 }
 
+/// The paths of a list, `A,B`. Names need not be text.
+pub fn split_list(list: &OsStr) -> Vec<PathBuf> {
+    list.as_encoded_bytes().split(|&byte| byte == b',').map(path_of).collect()
+}
+
 /// A path without its last bytes, which are text; the rest need not be.
 fn shortened(path: &Path, by: usize) -> PathBuf {
     let bytes = path.as_os_str().as_encoded_bytes();
-    let kept = &bytes[..bytes.len().saturating_sub(by)];
+    path_of(&bytes[..bytes.len().saturating_sub(by)])
+}
+
+/// Bytes of a path, cut where there was text.
+fn path_of(bytes: &[u8]) -> PathBuf {
     #[cfg(unix)]
-    return PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(kept));
+    return PathBuf::from(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes));
     #[cfg(not(unix))]
-    return PathBuf::from(String::from_utf8_lossy(kept).into_owned());
+    return PathBuf::from(String::from_utf8_lossy(bytes).into_owned());
 }

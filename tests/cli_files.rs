@@ -218,29 +218,6 @@ fn pipes_with_a_name_are_outputs_and_are_waited_for() {
 }
 
 #[test]
-fn process_substitution_is_an_output_and_an_input() {
-    let directory = directory("files-substituted");
-    let path = directory.join("copy");
-    let script = r#"set -e; "$@" -o >(cat > "$0"); wait $!"#;
-    let mut bash = Command::new("bash");
-    bash.args(["-c", script, text(&path), env!("CARGO_BIN_EXE_detour")]).args(EXPORT);
-    let Ok(status) = bash.status() else {
-        println!("skipped: there is no bash");
-        return;
-    };
-    assert!(status.success());
-    assert_eq!(fs::read_to_string(&path).unwrap(), stdout(&EXPORT));
-    let script = r#""$0" report --json <(cat "$1")"#;
-    let arguments = ["-c", script, env!("CARGO_BIN_EXE_detour"), DEMO];
-    let report = Command::new("bash").args(arguments).output().unwrap();
-    assert!(report.status.success(), "{}", said(&report));
-    // The name is another.
-    let count =
-        |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap()["sources"].clone();
-    assert_eq!(count(&report.stdout), count(stdout(&["report", "--json", DEMO]).as_bytes()));
-}
-
-#[test]
 fn links_are_still_not_followed() {
     let directory = directory("files-links");
     let (target, link) = (directory.join("target"), directory.join("link"));
@@ -367,6 +344,13 @@ fn names_that_are_not_text_are_names() {
     let csv = odd(b"\xfe.csv");
     run(&[&words("export --to csv")[..], &[trace.as_ref(), output, csv.as_ref()]].concat());
     run(&[&words("import --json")[..], &[odd(b"\xfe.csv#1").as_ref()]].concat());
+    let noise = [OsStr::new("--noise"), trace.as_ref()];
+    run(&[&words("simulate collective --ranks 2 --runs 2 -q --json --repeat-trace")[..], &noise]
+        .concat());
+    let times = odd(b"\xfd.txt");
+    fs::write(&times, "150\n151\n").unwrap();
+    let exchange = [OsStr::new("--exchange"), times.as_ref()];
+    run(&[&words("simulate exchange --samples 10 --json")[..], &exchange].concat());
     // A command may be anything.
     let bad = OsStr::from_bytes(b"/bin/\xff");
     let output = start(&[&words("record -o never --")[..], &[bad]].concat()).output().unwrap();

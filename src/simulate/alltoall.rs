@@ -35,7 +35,7 @@ pub struct Options {
     samples: u64,
     /// An uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
     /// round trips, .hlog, .hgrm, CSV)
-    #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parse)]
+    #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parser())]
     exchange: Spec,
     /// Measured exchanges, noise and all, to draw from: a file as for --exchange
     #[arg(

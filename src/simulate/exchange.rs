@@ -25,7 +25,7 @@ use crate::{Verbosity, report as layout, results};
 pub struct Options {
     /// An uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
     /// round trips, .hlog, .hgrm, CSV)
-    #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parse)]
+    #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parser())]
     exchange: Spec,
     #[command(flatten)]
     noise: noise::Options,

@@ -1,6 +1,9 @@
 //! `--noise` and what belongs to it: which detours the ranks meet, and what these do.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -23,7 +26,7 @@ use crate::{
 pub struct Options {
     /// none, a trace (or several: A,B), or periodic:1000Hz,200us; given twice, both at once
     #[arg(long, value_name = "NOISE", default_value = "none")]
-    noise: Vec<String>,
+    noise: Vec<OsString>,
     /// What a detour does to work [default: preempt; loggopsim with --model loggopsim]
     #[arg(long, value_enum)]
     noise_model: Option<ModelName>,
@@ -104,7 +107,7 @@ impl Options {
         let mut wishes = Wishes { without, sources: attributed.then(Sources::default) };
         for spec in self.noise.iter().filter(|spec| *spec != "none") {
             layers.push(self.layer(spec, seed, &mut wishes)?);
-            words.push(spec.clone());
+            words.push(spec.to_string_lossy().into_owned());
         }
         wishes.without.check()?;
         let sources = wishes.sources.unwrap_or_default();
@@ -150,7 +153,7 @@ impl Options {
     /// Everything that decides the noise, the content of its files included.
     pub fn settings(&self) -> Result<Settings> {
         let value = json!({
-            "noise": self.noise,
+            "noise": self.noise.iter().map(|spec| spec.to_string_lossy()).collect::<Vec<_>>(),
             "noise_files": self.files().iter().map(|path| shard::file(path)).collect::<Result<Vec<_>>>()?,
             "noise_model": self.noise_model.map(|model| model.model().name()),
             "coscheduled": self.coscheduled,
@@ -163,21 +166,20 @@ impl Options {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let specs = self.noise.iter().filter(|s| *s != "none" && !s.starts_with("periodic:"));
-        let paths = specs.flat_map(|spec| spec.split(','));
-        paths.map(|path| open::split_run(Path::new(path)).0).collect()
+        let specs = self.noise.iter().filter(|s| *s != "none" && periodic(s).is_none());
+        let paths = specs.flat_map(|spec| open::split_list(spec));
+        paths.map(|path| open::split_run(&path).0).collect()
     }
 
     /// One `--noise`: its timelines are those of different nodes.
-    fn layer(&self, spec: &str, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
-        if let Some(periodic) = spec.strip_prefix("periodic:") {
-            return Ok(vec![wishes.named(parse_periodic(periodic)?, spec)]);
+    fn layer(&self, spec: &OsStr, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+        if let Some(periodic) = periodic(spec) {
+            return Ok(vec![wishes.named(parse_periodic(periodic)?, &spec.to_string_lossy())]);
         }
         let mut timelines = Vec::new();
-        for path in spec.split(',') {
-            let path = Path::new(path);
+        for path in open::split_list(spec) {
             timelines.extend(
-                self.file(path, seed, wishes)
+                self.file(&path, seed, wishes)
                     .with_context(|| format!("cannot take noise from {}", path.display()))?,
             );
         }
@@ -217,6 +219,11 @@ impl Options {
         });
         Ok(Timeline::new(detours.collect::<Vec<_>>(), ps(run.span_ns))?)
     }
+}
+
+/// What follows `periodic:`, if that is what it is. File names need not be text.
+fn periodic(spec: &OsStr) -> Option<&str> {
+    spec.to_str()?.strip_prefix("periodic:")
 }
 
 impl Wishes<'_> {
@@ -289,6 +296,9 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
             None => composed.without(&dropped),
         };
         timelines.push(timeline.with_context(|| format!("{}, its detours", lane_words(lane)))?);
+    }
+    if timelines.is_empty() && reader.truncated().is_some() {
+        bail!("{}", open::watched_nothing(reader));
     }
     if timelines.is_empty() {
         bail!("it holds no detours: record with the probe, without --no-probe");

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde_json::Value;
 use simulate::resample::{Exchange, LONGEST, Sampler};
 use trace::import::{self, ImportOptions, ImportedRun};
@@ -18,8 +19,16 @@ pub enum Spec {
     File(PathBuf),
 }
 
+/// Of an argument: a file's name need not be text.
+pub fn parser() -> impl TypedValueParser<Value = Spec> {
+    OsStringValueParser::new().try_map(|argument| match argument.to_str() {
+        Some(text) => parse(text),
+        None => Ok(Spec::File(PathBuf::from(argument))),
+    })
+}
+
 /// What starts like a number is a time, unless there is a file of that name.
-pub fn parse(text: &str) -> Result<Spec, String> {
+fn parse(text: &str) -> Result<Spec, String> {
     let path = Path::new(text);
     match units::picoseconds(text) {
         Ok(time) if time <= LONGEST => Ok(Spec::Constant(time)),
