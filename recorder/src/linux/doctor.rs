@@ -137,9 +137,23 @@ fn hook_check(hook: &Hook, bpf: &Bpf) -> Check {
     if let Some(replaced) = bpf.replaced.iter().find(|m| m.hook == hook.name) {
         return check(&what, State::Ok, format!("{}: {}", replaced.why, hook.without), None);
     }
-    match bpf.hits.get(hook.counter).copied().unwrap_or(0) {
-        0 => check(&what, State::Ok, "attached; nothing to see in the self-test", None),
-        n => check(&what, State::Ok, format!("attached, {n} hits in the self-test"), None),
+    let hits = bpf.hits.get(hook.counter).copied().unwrap_or(0);
+    let counted_with = hooks().filter(|other| {
+        other.counter == hook.counter && other.name != hook.name && bpf.has(other.name)
+    });
+    let counted_with: Vec<&str> = counted_with.map(|other| other.name).collect();
+    check(&what, State::Ok, hits_in_words(hits, &counted_with), None)
+}
+
+/// Some hooks share a counter, which does not tell whose hits they were.
+fn hits_in_words(hits: u64, counted_with: &[&str]) -> String {
+    match (hits, counted_with) {
+        (0, _) => "attached; nothing to see in the self-test".to_owned(),
+        (n, []) => format!("attached, {n} hits in the self-test"),
+        (n, others) => {
+            let others = others.join(" and ");
+            format!("attached, {n} hits in the self-test together with {others}")
+        }
     }
 }
 
@@ -264,4 +278,20 @@ fn cgroup() -> Check {
     }
     let remedy = Some("sudo mount -t cgroup2 none /sys/fs/cgroup");
     check("cgroup v2", State::Reduced, "not mounted: daemons have no units", remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_that_hooks_count_together_are_not_called_the_hits_of_each() {
+        assert_eq!(
+            hits_in_words(0, &["major-faults"]),
+            "attached; nothing to see in the self-test"
+        );
+        assert_eq!(hits_in_words(7, &[]), "attached, 7 hits in the self-test");
+        let together = "attached, 279 hits in the self-test together with major-faults";
+        assert_eq!(hits_in_words(279, &["major-faults"]), together);
+    }
 }
