@@ -333,6 +333,9 @@ pub struct Demo {
     /// Page to write
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub html: PathBuf,
+    /// Page: how messages of more than S bytes wait for their receiver
+    #[arg(long, value_enum, default_value_t)]
+    pub rendezvous: RendezvousName,
 }
 
 #[derive(Args)]

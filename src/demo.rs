@@ -59,7 +59,8 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
     if !verbosity.quiet {
         tell!("\nprojecting to a million ranks ...");
     }
-    let settings = Settings::usual(verbosity.quiet)?;
+    let usual = Settings::usual(verbosity.quiet)?;
+    let settings = Settings { rendezvous: options.rendezvous, ..usual };
     let page = page::Options { projection: Some(settings) };
     if !page::write(&options.html, reader, &summarised, &page)? {
         return Ok(ExitCode::from(130));
