@@ -61,6 +61,12 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let scope = scope
         .with_context(|| format!("{} and {} cannot be compared", before.name(), after.name()))?;
     let rates = (rates(&before, &scope.before)?, rates(&after, &scope.after)?);
+    // No time is not a time without noise.
+    for (reader, rates) in [(&before, &rates.0), (&after, &rates.1)] {
+        if rates.watched_s == 0.0 {
+            bail!("{}", open::watched_nothing(reader));
+        }
+    }
     let comparison = analysis::compare(&rates.0, &rates.1, scope, options.work.seed);
     let workload = options.workload.workload()?;
     let progress =

@@ -24,7 +24,11 @@ fn damaged(name: &str) -> String {
 
 /// A recording of which nothing after its first seconds could be written.
 fn half_written(name: &str) -> String {
-    const WRITTEN_NS: u64 = 5_000_000_000;
+    written_to(name, 5_000_000_000)
+}
+
+/// The same with the time up to which everything was written.
+fn written_to(name: &str, written_ns: u64) -> String {
     let whole = recording(&format!("whole-{name}"), Mode::Attributed, 2, 20, &[TICK, DAEMON]);
     let whole = Reader::open(&whole).expect("a trace");
     let path = scratch(name);
@@ -35,13 +39,15 @@ fn half_written(name: &str) -> String {
     }
     for block in whole.blocks() {
         let mut block = block.expect("a block");
-        block.detours.retain(|detour| detour.start_ns + detour.len_ns <= WRITTEN_NS);
-        block.records.retain(|record| record.start_ns + record.gross_ns <= WRITTEN_NS);
-        writer.write_block(&block).expect("written");
+        block.detours.retain(|detour| detour.start_ns + detour.len_ns <= written_ns);
+        block.records.retain(|record| record.start_ns + record.gross_ns <= written_ns);
+        if !block.detours.is_empty() {
+            writer.write_block(&block).expect("written");
+        }
     }
     let mut trailer = whole.trailer().expect("a trailer").clone();
     for totals in &mut trailer.lanes {
-        totals.to_ns = WRITTEN_NS;
+        totals.to_ns = written_ns;
     }
     trailer.lost.unwritten = 4_321;
     trailer.cut_off = Some("cannot write it: No space left on device".into());
@@ -90,6 +96,18 @@ fn every_command_tells_that_a_recording_is_damaged() {
     }
     let told = said(&["export", &whole, "--to", "csv", "-o", &csv]);
     assert!(!told.contains("not whole"), "{told}");
+}
+
+#[test]
+fn noise_does_not_vanish_because_nothing_of_it_was_written() {
+    let whole = recording("input-some.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
+    let nothing = written_to("input-nothing.detour", 0);
+    let why = "input-nothing.detour holds no time at all: a write failed";
+    refused(&["diff", &whole, &nothing, "--ranks", "4", "--runs", "2", "-q"], &[why]);
+    refused(&["whatif", &nothing, "--ranks", "4", "--runs", "2", "-q"], &[why]);
+    let simulate = ["simulate", "collective", "--ranks", "4", "--runs", "2", "-q", "--noise"];
+    refused(&[&simulate[..], &[&nothing]].concat(), &[why]);
+    assert!(stdout(&["report", &nothing]).contains("nothing is in this recording"));
 }
 
 #[test]
