@@ -355,7 +355,7 @@ pub const TASK_PLACES: u32 = 8;
 /// A task's place in the table at an attempt, from 0.
 pub const fn task_place(tid: u32, attempt: u32) -> u32 {
     // All bits when there is one, without a branch, which costs the verifier.
-    let later = 0u32.wrapping_sub((attempt + TASK_PLACES - 1) / TASK_PLACES);
+    let later = 0u32.wrapping_sub((attempt + TASK_PLACES - 1) >> TASK_PLACES.ilog2());
     let hash = (tid.wrapping_mul(0x9e37_79b1) >> 8).wrapping_add(attempt);
     (tid & !later | hash & later) & (TASK_SLOTS - 1)
 }

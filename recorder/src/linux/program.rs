@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use trace::{Class, LaneId, Record, RecordFlags, SourceId, Wait};
+use trace::{Class, LaneId, Record, RecordFlags, SHORTEST_WAIT_NS, SourceId, Wait};
 
 use crate::{
     hash::HashMap,
@@ -23,8 +23,6 @@ use crate::{
 
 /// Interruptions closer than this are one detour to the program.
 const TOUCHING_NS: u64 = 2_000;
-/// Shorter waits are the switch itself: counted as waiting, but no detour of their own.
-const SHORTEST_WAIT_NS: u64 = 1_000;
 /// How much of the CPUs' past is kept to explain waits, together. A wait that began before what is
 /// kept is explained by nothing up to there.
 const PAST: usize = 1 << 18;

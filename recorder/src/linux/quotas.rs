@@ -115,7 +115,9 @@ fn mount(mountinfo: &str) -> Option<(PathBuf, bool)> {
         let Some(place) = mount.split(' ').nth(4).map(PathBuf::from) else { continue };
         let mut words = filesystem.split(' ');
         match words.next() {
-            Some("cgroup") if words.last().is_some_and(|o| o.split(',').any(|o| o == "cpu")) => {
+            Some("cgroup")
+                if words.next_back().is_some_and(|o| o.split(',').any(|o| o == "cpu")) =>
+            {
                 return Some((place, false));
             }
             Some("cgroup2") => unified = unified.or(Some((place, true))),
