@@ -66,11 +66,28 @@ fn ends_whole(mut recording: Recording, signal: Signal) -> Result<()> {
     Ok(())
 }
 
+/// The command, with this answer to hanging up, whatever the tests were started with.
+fn that_hangs_up(answer: libc::sighandler_t) -> Command {
+    let mut command = detour();
+    let set = move || {
+        // SAFETY: takes numbers only.
+        match unsafe { libc::signal(libc::SIGHUP, answer) } {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(set) };
+    command
+}
+
 fn signals_end_a_recording_with_its_trailer_or_leave_it_alone() -> Result<()> {
     let scratch = Scratch::new("signals")?;
     for signal in [Signal::HUP, Signal::TERM, Signal::QUIT, Signal::XCPU] {
         let path = scratch.file(&format!("{}.detour", signal.as_raw()));
-        ends_whole(Recording::start(&path, &["--no-bpf", "-d", "1h"])?, signal)?;
+        let command = that_hangs_up(libc::SIG_DFL);
+        let recording = Recording::start_with(command, &path, &["--no-bpf", "-d", "1h"])?;
+        ends_whole(recording, signal)?;
     }
     let path = scratch.file("trace.detour");
     let recording = Recording::start(&path, &["--no-bpf", "-d", "1h"])?;
@@ -84,16 +101,7 @@ fn signals_end_a_recording_with_its_trailer_or_leave_it_alone() -> Result<()> {
 fn hanging_up_ends_no_recording_that_was_started_with_nohup() -> Result<()> {
     let scratch = Scratch::new("nohup")?;
     let path = scratch.file("trace.detour");
-    let mut command = detour();
-    let ignore = || {
-        // SAFETY: takes numbers only.
-        match unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) } {
-            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
-            _ => Ok(()),
-        }
-    };
-    // SAFETY: one system call between fork and exec.
-    unsafe { command.pre_exec(ignore) };
+    let command = that_hangs_up(libc::SIG_IGN);
     let recording = Recording::start_with(command, &path, &["--no-bpf", "-d", "1h"])?;
     recording.signal(Signal::HUP)?;
     std::thread::sleep(Duration::from_millis(300));
@@ -104,7 +112,8 @@ fn hanging_up_ends_no_recording_that_was_started_with_nohup() -> Result<()> {
 fn hanging_up_ends_the_recorded_command() -> Result<()> {
     let scratch = Scratch::new("hang-up")?;
     let path = scratch.file("trace.detour");
-    let mut recording = Recording::start(&path, &["--", "sleep", "3600"])?;
+    let command = that_hangs_up(libc::SIG_DFL);
+    let mut recording = Recording::start_with(command, &path, &["--", "sleep", "3600"])?;
     recording.signal(Signal::HUP)?;
     let output = recording.output()?;
     let expected = 128 + Signal::TERM.as_raw();

@@ -180,6 +180,16 @@ impl Assembler {
             }
             return;
         }
+        // One that is found on a CPU has been there since before the recording: nobody was seen coming.
+        let found = record.gross == 0 && record.flags & flag::CONTINUED != 0;
+        let since_start = record.start.saturating_sub(self.epoch_ns);
+        let record = &match found && since_start > 0 {
+            true => {
+                let (start, gross) = (self.epoch_ns, since_start);
+                Record { start, gross, net: gross, ..*record }
+            }
+            false => *record,
+        };
         let named = self.named(record, false);
         let Subject::Program(recorded) = &mut self.subject else { return };
         let slice = Slice {
@@ -188,7 +198,7 @@ impl Assembler {
             runnable: record.flags & flag::RUNNABLE != 0,
             waited_ns: record.waited(),
             new: record.flags & flag::NEW != 0,
-            found: record.gross == 0 && record.flags & flag::CONTINUED != 0,
+            found,
             unseen: record.flags & (flag::POINT | flag::UNSEEN) != 0,
         };
         let watched = !slice.unseen && recorded.targets.contains(record.id, &mut self.names);
