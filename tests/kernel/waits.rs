@@ -556,7 +556,7 @@ fn in_a_pid_namespace_a_wait_begins_with_the_recording() -> Result<()> {
     let scratch = Scratch::new("ns-starved")?;
     let path = scratch.file("trace.detour");
     for proc in namespaces::PROC {
-        // While it runs, loading may take seconds.
+        // It is there until the end, however long loading takes.
         let _hog = hog(cpu, "60")?;
         let script = "$loadgen burn --cpu $cpu --seconds 60 >/dev/null & burn=$!
             $detour record -q --pid $burn -d 5s -o $trace || exit; kill $burn; echo $burn";

@@ -28,6 +28,9 @@ use crate::{
 /// the end.
 const MAX_LANES: u32 = 1 << 18;
 
+/// A thread that makes every CPU switch visits all of them within this time.
+const FOUND_WITHIN_NS: u64 = 500_000_000;
+
 /// A thread that wanted to run when the recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runnable {
@@ -180,10 +183,11 @@ impl Assembler {
             }
             return;
         }
-        // One that is found on a CPU has been there since before the recording: nobody was seen coming.
+        // One that is found on a CPU has been there since before the recording: nobody was seen coming. Later,
+        // when every CPU has been visited, it means that switches went by unseen, and nothing is known.
         let found = record.gross == 0 && record.flags & flag::CONTINUED != 0;
         let since_start = record.start.saturating_sub(self.epoch_ns);
-        let record = &match found && since_start > 0 {
+        let record = &match found && (1..FOUND_WITHIN_NS).contains(&since_start) {
             true => {
                 let (start, gross) = (self.epoch_ns, since_start);
                 Record { start, gross, net: gross, ..*record }
