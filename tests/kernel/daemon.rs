@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use trace::{Class, RecordFlags};
 
 use crate::support::{
     self, Burst, LONG, Needs, Recording, Scratch, Test, bursts, cpus, load, separate, skip,
+    stolen_ticks,
 };
 
 pub const TESTS: &[Test] = &[
@@ -170,15 +171,6 @@ impl Account {
         let taken = f64::midpoint(self.net, self.cost);
         0.98 * self.used - self.stolen_on_way <= taken && taken <= 1.02 * self.used + self.stolen
     }
-}
-
-/// Time that a hypervisor took from a CPU, as the kernel counts it.
-fn stolen_ticks(cpu: u32) -> Result<u64> {
-    let stat = fs::read_to_string("/proc/stat")?;
-    let name = format!("cpu{cpu}");
-    let line = stat.lines().find(|line| line.split(' ').next() == Some(&name));
-    let field = line.and_then(|line| line.split(' ').nth(8)).context("no steal in /proc/stat")?;
-    Ok(field.parse()?)
 }
 
 fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
