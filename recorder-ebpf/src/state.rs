@@ -671,8 +671,8 @@ pub fn own_task_slot(tid: u32) -> Option<TaskPlace> {
     if slot.tid().get() == tid { Some(slot) } else { other_slot(tid, true) }
 }
 
-/// Looks in all places of a task. Two CPUs that claim the same one at the same time leave it to the
-/// second; the first finds another when it comes back.
+/// Searches every place that a task may have. If two CPUs claim the same one at once, the second keeps
+/// it; the first claims another on its next run.
 ///
 /// Without branches but the last: the verifier would follow every combination of places that are taken
 /// and free, from each of the many callers.

@@ -18,8 +18,8 @@ use crate::{
     stack::{close, split},
     state::{
         Cpu, EMPTY_SLOT, PROGRAM, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID,
-        TASK_POLICY, TASK_RT_PRIORITY, TASK_SE, TASK_STATE, TASK_STATIC_PRIO, TASK_TGID, WORK_FUNC,
-        field, now, on_watched_cpu, own_task_slot, task_slot,
+        TASK_POLICY, TASK_RT_PRIORITY, TASK_SE, TASK_STATE, TASK_STATIC_PRIO, TASK_TGID, TaskPlace,
+        WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
     },
     wait, who,
 };
@@ -382,14 +382,19 @@ fn describe(task: *const u8, comm: [u64; 2]) -> Task {
 #[btf_tracepoint(function = "sched_waking")]
 pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WAKING, |cpu| {
-        let task: *const u8 = ctx.arg(0);
-        let tid: u32 = field(task, TASK_PID.load());
-        let waker = cpu.origin();
-        if let Some(slot) = own_task_slot(tid) {
-            slot.waker().set(waker);
-            slot.woken_at().set(now());
-        }
+        note_wakeup(cpu, ctx.arg(0));
     })
+}
+
+/// Notes who wakes a task, and when; returns the task's slot.
+#[inline(always)]
+pub fn note_wakeup(cpu: &mut Cpu, task: *const u8) -> Option<TaskPlace> {
+    let tid: u32 = field(task, TASK_PID.load());
+    let waker = cpu.origin();
+    let slot = own_task_slot(tid)?;
+    slot.waker().set(waker);
+    slot.woken_at().set(now());
+    Some(slot)
 }
 
 /// `workqueue:workqueue_execute_start(struct work_struct *work)`.

@@ -16,9 +16,9 @@ use crate::{
         CFS_RQ_GROUP, CFS_RQ_THROTTLE_COUNT, CFS_RQ_THROTTLED, CGROUP_NODE, CSS_CGROUP, Cpu,
         GROUP_CSS, NODE_ID, Queues, SE_CFS_RQ, SE_DELAYED, SE_PARENT, STATE, TASK_CPU, TASK_ON_RQ,
         TASK_PID, TASK_SE, TASK_STATE, TASK_THREAD_INFO, TASK_THROTTLED, THREAD_INFO_CPU, field,
-        is_zero, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot, task_slot,
+        is_zero, now, on_watched_cpu, on_watched_cpu_preemptible, task_slot,
     },
-    thread::{announce, sched_code},
+    thread::{announce, note_wakeup, sched_code},
     who,
 };
 
@@ -26,12 +26,7 @@ use crate::{
 #[btf_tracepoint(function = "sched_wakeup_new")]
 pub fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WAKEUP_NEW, |cpu| {
-        let task: *const u8 = ctx.arg(0);
-        let tid: u32 = field(task, TASK_PID.load());
-        let waker = cpu.origin();
-        if let Some(slot) = own_task_slot(tid) {
-            slot.waker().set(waker);
-            slot.woken_at().set(now());
+        if let Some(slot) = note_wakeup(cpu, ctx.arg(0)) {
             slot.marks().set(slot.marks().get() | mark::NEW);
         }
     })
@@ -122,7 +117,7 @@ fn occupant(cpu: u32) -> (u32, u64) {
 }
 
 /// A task has left the CPU and wants to run. Says so when it may not, because its cgroup's quota is used
-/// up; and looks whether others have got new quota meanwhile.
+/// up.
 #[inline(always)]
 pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
     if let Some(slot) = task_slot(tid) {

@@ -1,4 +1,4 @@
-//! cgroups that come and go: whoever runs in one is listed under its unit, however short it lives.
+//! Short-lived cgroups: a task in one is listed under its unit, however briefly the cgroup exists.
 
 use std::{
     fs::{self, File},
@@ -150,7 +150,7 @@ fn a_cgroup_is_recorded_with_all_that_come_and_go_below_it() -> Result<()> {
     let threads = report["threads"].as_array().context("no threads")?;
     let ours = threads.iter().filter(|thread| thread["name"] == "true").count();
     ensure!(ours == SERVICES && threads.len() == SERVICES, "{ours} of {SERVICES}: {threads:?}");
-    // By its path in the hierarchy, too.
+    // Its path in the hierarchy works as well.
     let name = parent.path.file_name().and_then(|name| name.to_str()).context("no name")?;
     let path = scratch.file("again.detour");
     let recording = Recording::start(&path, &["--cgroup", &format!("/{name}"), "-d", LONG])?;

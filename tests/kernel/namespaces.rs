@@ -86,7 +86,7 @@ fn a_node_is_recorded_with_all_names() -> Result<()> {
         ensure!(pids("fakemond").contains(&host), "{host} not in {:?}", pids("fakemond"));
         let limits = recorded["limits"].to_string() + &errors;
         ensure!(limits.contains("PID namespace") && limits.contains("host's numbers"), "{limits}");
-        // With a probe: it is told from all others, and everything has a name.
+        // With a probe: its lane is separate, and everything has a name.
         let (code, _, errors) = run(proc, &trace, "$detour record -d 1s -c $cpu -o $trace")?;
         ensure!(code == Some(0), "{proc:?}: {code:?} {errors}");
         let recorded = report(&trace)?;

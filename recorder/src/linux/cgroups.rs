@@ -5,14 +5,14 @@
 use std::{
     collections::{HashMap, HashSet},
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use detour_abi::{CgroupName, PIECE_BYTES};
 
 /// Cgroups that are remembered. The kernel side remembers fewer, so what is forgotten here is sent again.
 const MANY: usize = 1 << 16;
-/// Deeper than the kernel lets them nest by default is no path.
+/// Paths deeper than the kernel's default nesting limit are not followed.
 const MAX_DEPTH: usize = 1 << 12;
 
 struct Node {
@@ -121,6 +121,17 @@ pub fn unit(path: &str) -> Option<String> {
     }
 }
 
+/// A cgroup's directory and all below it.
+pub fn directories(top: &Path) -> impl Iterator<Item = PathBuf> {
+    let mut open = vec![top.to_path_buf()];
+    std::iter::from_fn(move || {
+        let directory = open.pop()?;
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        open.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+        Some(directory)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,7 +200,7 @@ mod tests {
             assert_eq!(cgroups.path(30), Some(format!("/system.slice/{name}")));
             assert_eq!(cgroups.path(1).as_deref(), Some("/"));
         }
-        // Without its parent a name is no path.
+        // Without its parent, a name does not make a path.
         assert_eq!(known(&[(30, 20, "cron.service")]).path(30), None);
     }
 

@@ -130,7 +130,7 @@ pub struct Composer {
     gaps: GapModel,
     chosen: Vec<Named>,
     composed: Vec<Record>,
-    /// What is shorter is no detour; its records stand alone.
+    /// Shorter intervals are not detours; their records stand alone.
     pub shortest_ns: u64,
 }
 

@@ -220,23 +220,23 @@ impl Names {
 
     /// Says whether a task belongs to the recorded program.
     pub fn set_program(&mut self, tid: u32, program: bool) {
-        let Some(known) = self.tasks.get(&tid).copied() else { return };
-        let who = &self.who[known.who as usize];
-        if who.program == program {
-            return;
-        }
-        let who = Who { program, ..who.clone() };
-        let index = self.index_of(who);
-        self.tasks.insert(tid, Known { who: index, listed: false, ..known });
+        self.change(tid, |who| who.program != program, |who| who.program = program);
     }
 
     fn set_sched(&mut self, tid: u32, sched: u32) {
+        self.change(tid, |who| who.sched != sched, |who| who.sched = sched);
+    }
+
+    /// Changes what is known of a task, where it `differs`. Called for every time slice: nothing is cloned
+    /// where it does not.
+    fn change(&mut self, tid: u32, differs: impl Fn(&Who) -> bool, change: impl FnOnce(&mut Who)) {
         let Some(known) = self.tasks.get(&tid).copied() else { return };
         let who = &self.who[known.who as usize];
-        if who.sched == sched {
+        if !differs(who) {
             return;
         }
-        let who = Who { sched, ..who.clone() };
+        let mut who = who.clone();
+        change(&mut who);
         let index = self.index_of(who);
         self.tasks.insert(tid, Known { who: index, listed: false, ..known });
     }

@@ -222,7 +222,7 @@ impl Default for Program {
 }
 
 impl Program {
-    /// Interruptions and waits below this length are no detours.
+    /// Interruptions and waits below this length are not detours.
     pub fn with_threshold(shortest_ns: u64) -> Program {
         let mut program = Program::default();
         program.explainer.composer.shortest_ns = shortest_ns;

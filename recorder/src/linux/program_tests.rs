@@ -190,7 +190,7 @@ fn throttling_is_a_cause_of_its_own() {
             [(10_000, 70_000, Wait::Throttled), (80_000, 5_000, Wait::Preempted)]
         );
         assert_eq!(one.detours[0].1[0].source, SourceId(77));
-        // Where the kernel stops all of them, 8 is throttled, too.
+        // Where the kernel stops all of them, 8 is throttled as well.
         let throttled = kinds(&two).iter().filter(|(.., wait)| *wait == Wait::Throttled).count();
         assert_eq!(throttled + 1, waits);
         if all {
@@ -218,7 +218,7 @@ fn waits_are_open_at_both_ends_of_the_recording() {
     program.slice(slice(40_000, 10_000, 10_000, 7, true, 0), &[], Some(&mut second));
     assert_eq!(kinds(&second), [(0, 40_000, Wait::Preempted)]);
     program.end_ns = 100_000;
-    // The switch at the end is no part of it.
+    // The switch at the end does not belong to it.
     program.slice(slice(50_000, 60_000, 60_000, 9, true, 0), &[], NOBODY);
     program.slice(slice(110_000, 10_000, 10_000, 7, true, 0), &[], Some(&mut second));
     assert_eq!(kinds(&second)[1], (50_000, 50_000, Wait::Preempted));

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{names::Names, program::Quota};
+use crate::{cgroups, names::Names, program::Quota};
 
 /// Directories that are looked at for a cgroup whose tasks are gone.
 const MAX_SEARCHED: usize = 10_000;
@@ -81,18 +81,8 @@ impl Quotas {
     /// A cgroup whose task has ended before anybody could ask where it was.
     fn search(&self, number: u32) -> Option<PathBuf> {
         let (root, _) = self.mount.as_ref().filter(|_| number != 0)?;
-        let mut open = vec![root.clone()];
-        for _ in 0..MAX_SEARCHED {
-            let directory = open.pop()?;
-            if id(&directory) == Some(number) {
-                return Some(directory);
-            }
-            let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-            open.extend(
-                entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()),
-            );
-        }
-        None
+        let mut directories = cgroups::directories(root).take(MAX_SEARCHED);
+        directories.find(|directory| id(directory) == Some(number))
     }
 
     /// Its path from the root of the hierarchy.

@@ -296,7 +296,7 @@ impl Session {
             subject::wait(target.as_ref(), options.duration, watch.stop, &look, child.as_mut());
 
         let finished = self.stop_probes();
-        // What the last switches do to a program's threads is no part of its recording.
+        // What the last switches do to a program's threads does not belong to its recording.
         ended.store(monotonic_ns(), Ordering::Release);
         if let Some(switcher) = switcher {
             switcher.switch(&self.measured);

@@ -83,13 +83,10 @@ pub fn runnable(target: &Target) -> Vec<Runnable> {
 
 /// The processes in a cgroup and below it.
 fn processes_below(directory: &Path) -> Vec<u32> {
-    let mut open = vec![directory.to_path_buf()];
     let mut processes = Vec::new();
-    while let Some(directory) = open.pop() {
+    for directory in cgroups::directories(directory) {
         let listed = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         processes.extend(listed.lines().filter_map(|pid| pid.parse::<u32>().ok()));
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        open.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
     }
     processes
 }
