@@ -76,14 +76,14 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         exec::watch(&mut command, |line| tally.look(line))?
     });
     if all {
-        steps.lines("other kernels", "a kernel failed", |say| vm::run(workspace, &[], false, say));
+        steps.lines("other kernels", "a kernel failed", |say| vm::run(workspace, &[], true, say));
         steps.lines("more than 64 CPUs", "an answer is wrong there", |say| {
             vm::many_cpus::run(workspace, say)
         });
         steps.lines("exact answers", "an answer is not exact", |say| {
-            vm::accuracy::run(workspace, false, say)
+            vm::accuracy::run(workspace, true, say)
         });
-        steps.lines("beside rtla", "osnoise saw more", |say| vm::rtla::run(workspace, false, say));
+        steps.lines("beside rtla", "osnoise saw more", |say| vm::rtla::run(workspace, true, say));
         steps.step("a day's recording", |tally| {
             for filter in reliability::DAY {
                 let mut command = test_command(workspace);
