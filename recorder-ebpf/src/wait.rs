@@ -43,14 +43,15 @@ fn is_asleep(task: *const u8) -> bool {
 }
 
 /// `TASK_ON_RQ_MIGRATING`: it is queued and on its way. A task that is placed as it is woken is not.
-const MIGRATING: u32 = 2;
+const MIGRATING: u8 = 2;
 
 /// `sched:sched_migrate_task(struct task_struct *p, int dest_cpu)`, on whichever CPU does it.
 #[btf_tracepoint(function = "sched_migrate_task")]
 pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::MIGRATE, |cpu| {
         let task: *const u8 = ctx.arg(0);
-        let on_rq: u32 = field(task, TASK_ON_RQ.load());
+        // The lowest byte of an `int`, and all of it from Linux 7 on.
+        let on_rq: u8 = field(task, TASK_ON_RQ.load());
         if on_rq != MIGRATING || is_asleep(task) {
             return;
         }
@@ -191,7 +192,8 @@ fn throttled_group(mut entity: u64) -> u32 {
     let mut level = 0;
     while level < MAX_LEVELS {
         let queue = who::peek(entity, SE_CFS_RQ.load());
-        let throttled = who::peek(queue, CFS_RQ_THROTTLED.load()) as u32;
+        // From Linux 6.18 on a bit, beside one that says whether its clock stands.
+        let throttled = who::peek(queue, CFS_RQ_THROTTLED.load()) as u32 & 1;
         let first = is_zero((found | found >> 32) as u32) & (1 - is_zero(throttled));
         found = who::choose(u64::from(first), queue, found);
         entity = who::peek(entity, SE_PARENT.load());

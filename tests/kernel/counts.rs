@@ -6,14 +6,13 @@ use anyhow::{Context, Result, ensure};
 use trace::{Class, RecordFlags};
 
 use crate::support::{
-    Hidden, LONG, Needs, Recording, Scratch, Test, Trace, cpus, load, monotonic_ns,
+    Hidden, LONG, Needs, Recording, Scratch, Test, Trace, cpus, load, monotonic_ns, undisturbed,
 };
 
-pub const TESTS: &[Test] = &[(
-    "counts_equal_those_of_proc_interrupts_and_proc_softirqs",
-    Needs::RootAndTwoCpus,
-    counts_equal_those_of_proc_interrupts_and_proc_softirqs,
-)];
+pub const TESTS: &[Test] =
+    &[("counts_equal_those_of_proc_interrupts_and_proc_softirqs", Needs::RootAndTwoCpus, || {
+        undisturbed(counts_equal_those_of_proc_interrupts_and_proc_softirqs)
+    })];
 
 /// No load below interrupts its CPU more often.
 const APART_NS: u64 = 50_000;

@@ -53,50 +53,39 @@ fn main() {}
 fn main() {
     use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-    /// Whether time that a hypervisor takes changes what the tests of a module compare.
-    #[derive(Clone, Copy, PartialEq)]
-    enum Stolen {
-        Matters,
-        No,
-    }
-
-    let modules = [
-        (daemon::TESTS, Stolen::No),
-        (whatif::TESTS, Stolen::No),
-        (counts::TESTS, Stolen::Matters),
-        (counting::TESTS, Stolen::No),
-        (storms::TESTS, Stolen::Matters),
-        (rings::TESTS, Stolen::Matters),
-        (programs::TESTS, Stolen::No),
-        (threads::TESTS, Stolen::Matters),
-        (cgroups::TESTS, Stolen::No),
-        (namespaces::TESTS, Stolen::No),
-        (waits::TESTS, Stolen::Matters),
-        (endings::TESTS, Stolen::No),
-        (machine::TESTS, Stolen::No),
-        (faults::TESTS, Stolen::No),
-        (privileges::TESTS, Stolen::No),
-        (bad_input::TESTS, Stolen::No),
-        (top::TESTS, Stolen::No),
-    ];
+    let tests: Vec<support::Test> = [
+        daemon::TESTS,
+        whatif::TESTS,
+        counts::TESTS,
+        counting::TESTS,
+        storms::TESTS,
+        rings::TESTS,
+        programs::TESTS,
+        threads::TESTS,
+        cgroups::TESTS,
+        namespaces::TESTS,
+        waits::TESTS,
+        endings::TESTS,
+        machine::TESTS,
+        faults::TESTS,
+        privileges::TESTS,
+        bad_input::TESTS,
+        top::TESTS,
+    ]
+    .concat();
     let mut arguments = Arguments::from_args();
     // They measure the machine; two at once would measure each other.
     arguments.test_threads = Some(1);
-    let trials = modules
+    let trials = tests
         .into_iter()
-        .flat_map(|(tests, stolen)| tests.iter().map(move |test| (*test, stolen)))
-        .map(|((name, needs, test), stolen)| {
+        .map(|(name, needs, test)| {
             Trial::ignorable_test(name, move || {
                 if !needs.are_met() {
                     return Ok(Completion::ignored_with(format!("needs {needs:?}")));
                 }
                 let failed = |error: anyhow::Error| Failed::from(format!("{error:#}"));
                 let before = left::Loaded::now();
-                let outcome = match stolen {
-                    Stolen::Matters => support::undisturbed(test),
-                    Stolen::No => test(),
-                };
-                let outcome = match outcome {
+                let outcome = match test() {
                     Ok(()) => Completion::Completed,
                     Err(error) => match error.downcast_ref::<support::Skip>() {
                         Some(why) => Completion::ignored_with(why),

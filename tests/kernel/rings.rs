@@ -1,15 +1,19 @@
 //! From the BPF programs to the reader: every CPU's entries arrive or are counted as lost, within a
-//! mebibyte per CPU, and the nesting stack recovers from exits that were never seen.
+//! mebibyte per CPU; the nesting stack recovers from exits that were never seen; and what is known of a
+//! task stays, or goes, when it should.
+
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use recorder::{
     CpuSet,
     bpf::{Bpf, Options, Wanted},
     ring::Reader,
+    task_table::TaskTable,
 };
 use serde_json::Value;
 
-use crate::support::{LONG, Needs, Recording, Scratch, Test, Trace, load};
+use crate::support::{LONG, Needs, Recording, Scratch, Test, Trace, cpus, load, undisturbed};
 
 pub const TESTS: &[Test] = &[
     (
@@ -17,15 +21,23 @@ pub const TESTS: &[Test] = &[
         Needs::RootAndTwoCpus,
         what_a_cpu_sends_is_read_or_counted_as_lost_on_that_cpu,
     ),
-    (
-        "fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each",
-        Needs::RootAndTwoCpus,
-        fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each,
-    ),
+    ("fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each", Needs::RootAndTwoCpus, || {
+        undisturbed(fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each)
+    }),
     (
         "an_exit_drops_all_stale_frames_above_its_own",
         Needs::Root,
         an_exit_drops_all_stale_frames_above_its_own,
+    ),
+    (
+        "a_task_that_runs_on_a_cpu_that_only_tracks_no_longer_waits",
+        Needs::RootAndTwoCpus,
+        a_task_that_runs_on_a_cpu_that_only_tracks_no_longer_waits,
+    ),
+    (
+        "what_is_known_of_a_task_stays_when_it_gets_a_name",
+        Needs::RootAndTwoCpus,
+        what_is_known_of_a_task_stays_when_it_gets_a_name,
     ),
 ];
 
@@ -78,12 +90,9 @@ fn fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each() -> Result<()> {
     Ok(())
 }
 
-/// The programs are run by hand, with contexts made up, on a CPU where nothing else runs them.
-fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
-    const CPU: u32 = 0;
-    /// `kind::SOFTIRQ` of the programs.
-    const SOFTIRQ: u8 = 3;
-    let watched = CpuSet::from([CPU]);
+/// The programs, attached for one CPU.
+fn programs(cpu: u32) -> Result<Bpf> {
+    let watched = CpuSet::from([cpu]);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let options = Options {
         watched: &watched,
@@ -92,7 +101,15 @@ fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
         stop: &stop,
         program: false,
     };
-    let mut bpf = Bpf::load(&options)?;
+    Ok(Bpf::load(&options)?)
+}
+
+/// The programs are run by hand, with contexts made up, on a CPU where nothing else runs them.
+fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
+    const CPU: u32 = 0;
+    /// `kind::SOFTIRQ` of the programs.
+    const SOFTIRQ: u8 = 3;
+    let mut bpf = programs(CPU)?;
     bpf.detach();
     bpf.watch(|cpu| if cpu == CPU { Wanted::Records } else { Wanted::Nothing });
     let before = bpf.states()[CPU as usize];
@@ -120,4 +137,59 @@ fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
     bpf.run_raw("softirq_exit", &[9], CPU)?;
     ensure!(bpf.states()[CPU as usize].depth == after.depth, "an unknown exit took a frame");
     Ok(())
+}
+
+/// A thread that sleeps and wakes on a CPU that sends no records, so that nobody has asked for its name.
+struct Woken {
+    tid: u32,
+    table: TaskTable,
+}
+
+/// Runs a test as such a thread.
+fn as_woken(test: impl FnOnce(&Woken) -> Result<()> + Send) -> Result<()> {
+    let (cpu, other) = cpus();
+    let bpf = programs(cpu)?;
+    // In a thread of its own: loading has made this one known.
+    let run = || {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(other as usize);
+        rustix::thread::sched_setaffinity(None, &set)?;
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let table = bpf.tasks()?;
+        // A page fault would tell its name: only this first look into the table is one.
+        ensure!(table.slot(tid).is_none(), "it is known already");
+        bpf.watch(|which| if which == cpu { Wanted::Records } else { Wanted::Track });
+        // The timer's interrupt wakes it.
+        std::thread::sleep(Duration::from_millis(20));
+        test(&Woken { tid, table })
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).ok().context("the thread broke")?
+}
+
+fn a_task_that_runs_on_a_cpu_that_only_tracks_no_longer_waits() -> Result<()> {
+    as_woken(|woken| {
+        let slot = woken.table.slot(woken.tid).context("nobody saw it wake")?;
+        ensure!(slot.waker != 0, "nobody woke it");
+        ensure!(slot.woken_at == 0, "it runs, and waits since {}", slot.woken_at);
+        Ok(())
+    })
+}
+
+fn what_is_known_of_a_task_stays_when_it_gets_a_name() -> Result<()> {
+    as_woken(|woken| {
+        let before = woken.table.slot(woken.tid).context("nobody saw it wake")?;
+        ensure!(before.comm == [0; 2], "it has a name already");
+        // Whoever wakes somebody is asked for its name. To wait for the other thread would be to be woken.
+        let other = std::thread::spawn(|| ());
+        let after = woken.table.slot(woken.tid).context("it is forgotten")?;
+        other.join().ok().context("the other thread broke")?;
+        ensure!(after.comm != [0; 2], "it woke somebody and has no name");
+        ensure!(
+            after.waker != 0 && (after.waker, after.work) == (before.waker, before.work),
+            "the timer's interrupt, {:#x}, became {:#x}",
+            before.waker,
+            after.waker
+        );
+        Ok(())
+    })
 }

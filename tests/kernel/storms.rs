@@ -7,45 +7,33 @@ use trace::{Class, RecordFlags};
 
 use crate::support::{
     Hidden, LONG, Needs, Recording, Scratch, Storage, Test, Trace, cpus, in_vm, load, scaled, skip,
-    sum,
+    sum, undisturbed,
 };
 
 pub const TESTS: &[Test] = &[
-    (
-        "an_ipi_storm_is_recorded_to_the_last",
-        Needs::RootAndTwoCpus,
-        an_ipi_storm_is_recorded_to_the_last,
-    ),
-    (
-        "an_ipi_storm_is_recorded_with_its_sender",
-        Needs::RootAndTwoCpus,
-        an_ipi_storm_is_recorded_with_its_sender,
-    ),
-    (
-        "a_page_fault_storm_is_recorded_to_the_last",
-        Needs::RootAndTwoCpus,
-        a_page_fault_storm_is_recorded_to_the_last,
-    ),
-    (
-        "major_page_faults_are_as_many_as_the_kernel_counts",
-        Needs::RootAndStorage,
-        major_page_faults_are_as_many_as_the_kernel_counts,
-    ),
+    ("an_ipi_storm_is_recorded_to_the_last", Needs::RootAndTwoCpus, || {
+        undisturbed(an_ipi_storm_is_recorded_to_the_last)
+    }),
+    ("an_ipi_storm_is_recorded_with_its_sender", Needs::RootAndTwoCpus, || {
+        undisturbed(an_ipi_storm_is_recorded_with_its_sender)
+    }),
+    ("a_page_fault_storm_is_recorded_to_the_last", Needs::RootAndTwoCpus, || {
+        undisturbed(a_page_fault_storm_is_recorded_to_the_last)
+    }),
+    ("major_page_faults_are_as_many_as_the_kernel_counts", Needs::RootAndStorage, || {
+        undisturbed(major_page_faults_are_as_many_as_the_kernel_counts)
+    }),
     (
         "the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it",
         Needs::RootAndIpiMasks,
         the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it,
     ),
-    (
-        "packets_are_recorded_as_net_rx_and_the_account_closes",
-        Needs::RootAndTwoCpus,
-        packets_are_recorded_as_net_rx_and_the_account_closes,
-    ),
-    (
-        "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",
-        Needs::Root,
-        detour_time_is_attributed_or_outside_the_kernel_and_adds_up,
-    ),
+    ("packets_are_recorded_as_net_rx_and_the_account_closes", Needs::RootAndTwoCpus, || {
+        undisturbed(packets_are_recorded_as_net_rx_and_the_account_closes)
+    }),
+    ("detour_time_is_attributed_or_outside_the_kernel_and_adds_up", Needs::Root, || {
+        undisturbed(detour_time_is_attributed_or_outside_the_kernel_and_adds_up)
+    }),
 ];
 
 fn start(scratch: &Scratch) -> Result<Recording> {

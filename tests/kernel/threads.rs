@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::support::{self, Load, Needs, Scratch, Test, cpus, detour, loadgen, text};
+use crate::support::{self, Load, Needs, Scratch, Test, cpus, detour, loadgen, text, undisturbed};
 
 pub const TESTS: &[Test] = &[
     (
@@ -12,15 +12,18 @@ pub const TESTS: &[Test] = &[
         Needs::Root,
         ticks_are_counted_once_however_many_threads_they_hit,
     ),
-    (
-        "a_busy_thread_beside_sleepers_loses_what_the_kernel_says",
-        Needs::Root,
-        a_busy_thread_beside_sleepers_loses_what_the_kernel_says,
-    ),
+    ("a_busy_thread_beside_sleepers_loses_what_the_kernel_says", Needs::Root, || {
+        undisturbed(a_busy_thread_beside_sleepers_loses_what_the_kernel_says)
+    }),
     (
         "a_program_of_more_threads_than_cpus_is_in_its_own_way",
         Needs::RootAndTwoCpus,
         a_program_of_more_threads_than_cpus_is_in_its_own_way,
+    ),
+    (
+        "a_cpu_that_idles_while_a_thread_could_run_is_named_so",
+        Needs::RootAndTwoCpus,
+        a_cpu_that_idles_while_a_thread_could_run_is_named_so,
     ),
 ];
 
@@ -148,5 +151,29 @@ fn a_program_of_more_threads_than_cpus_is_in_its_own_way() -> Result<()> {
     let spin = spin.context("no spin")?;
     ensure!(spin["program"] == true, "{spin}");
     ensure!(!spin["advice"].to_string().contains("taskset -pc"), "{spin}");
+    Ok(())
+}
+
+/// A thread that a timer wakes on an idle CPU waits until that CPU is out of its idle state. Nobody else
+/// took that time.
+fn a_cpu_that_idles_while_a_thread_could_run_is_named_so() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("idle")?;
+    let path = scratch.file("trace.detour");
+    let output = detour()
+        .args(["record", "--quiet", "-T", "1ns", "-o"])
+        .arg(&path)
+        .arg("--")
+        .arg(loadgen()?.get_program())
+        .args(["daemon", "--cpu", &cpu.to_string(), "--seconds", "2"])
+        .output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let report = support::report(&path)?;
+    let sources = report["sources"].as_array().context("sources")?;
+    let idle: Vec<&Value> = sources.iter().filter(|source| source["class"] == "idle").collect();
+    ensure!(idle.len() == 1 && idle[0]["name"] == "idle while runnable", "{idle:?}");
+    // Once for each of its bursts, a hundred a second.
+    let count = idle[0]["count"].as_u64().context("count")?;
+    ensure!(count > 100, "{idle:?}");
     Ok(())
 }

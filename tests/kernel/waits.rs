@@ -18,55 +18,48 @@ use trace::{Class, Detour, Lane, LaneId, LaneTotals, Reader, Wait};
 
 use crate::{
     namespaces,
-    support::{Load, Needs, Recording, Scratch, Test, cpus, detour, in_vm, load, loadgen, text},
+    support::{
+        Load, Needs, Recording, Scratch, Test, cpus, detour, in_vm, load, loadgen, text,
+        undisturbed,
+    },
 };
 
 pub const TESTS: &[Test] = &[
-    (
-        "pinned_threads_waited_what_the_kernel_says",
-        Needs::Root,
-        pinned_threads_waited_what_the_kernel_says,
-    ),
-    (
-        "threads_that_migrate_and_sleep_waited_what_the_kernel_says",
-        Needs::RootAndTwoCpus,
-        threads_that_migrate_and_sleep_waited_what_the_kernel_says,
-    ),
-    (
-        "500_threads_waited_what_the_kernel_says",
-        Needs::Root,
-        five_hundred_threads_waited_what_the_kernel_says,
-    ),
-    (
-        "the_first_wait_of_a_new_process_is_recorded",
-        Needs::Root,
-        the_first_wait_of_a_new_process_is_recorded,
-    ),
-    (
-        "threads_whose_numbers_collide_are_kept_apart",
-        Needs::RootAndNumbers,
-        threads_whose_numbers_collide_are_kept_apart,
-    ),
+    ("pinned_threads_waited_what_the_kernel_says", Needs::Root, || {
+        undisturbed(pinned_threads_waited_what_the_kernel_says)
+    }),
+    ("threads_that_migrate_and_sleep_waited_what_the_kernel_says", Needs::RootAndTwoCpus, || {
+        undisturbed(threads_that_migrate_and_sleep_waited_what_the_kernel_says)
+    }),
+    ("500_threads_waited_what_the_kernel_says", Needs::Root, || {
+        undisturbed(five_hundred_threads_waited_what_the_kernel_says)
+    }),
+    ("the_first_wait_of_a_new_process_is_recorded", Needs::Root, || {
+        undisturbed(the_first_wait_of_a_new_process_is_recorded)
+    }),
+    ("threads_whose_numbers_collide_are_kept_apart", Needs::RootAndNumbers, || {
+        undisturbed(threads_whose_numbers_collide_are_kept_apart)
+    }),
     ("a_quota_is_blamed_on_nobody_else", Needs::RootAndQuotas, || {
-        complete(a_quota_is_blamed_on_nobody_else)
+        undisturbed(|| complete(a_quota_is_blamed_on_nobody_else))
     }),
     ("a_thread_that_is_throttled_at_the_start_is_known_as_such", Needs::RootAndQuotas, || {
-        complete(a_thread_that_is_throttled_at_the_start_is_known_as_such)
+        undisturbed(|| complete(a_thread_that_is_throttled_at_the_start_is_known_as_such))
     }),
     ("the_cgroup_whose_quota_is_used_up_is_named", Needs::RootAndQuotas, || {
-        complete(the_cgroup_whose_quota_is_used_up_is_named)
+        undisturbed(|| complete(the_cgroup_whose_quota_is_used_up_is_named))
     }),
     ("a_wait_is_recorded_to_the_end_of_the_recording", Needs::RootAndTwoCpus, || {
-        complete(a_wait_is_recorded_to_the_end_of_the_recording)
+        undisturbed(|| complete(a_wait_is_recorded_to_the_end_of_the_recording))
     }),
     ("a_thread_that_never_ran_has_a_lane", Needs::RootAndTwoCpus, || {
-        complete(a_thread_that_never_ran_has_a_lane)
+        undisturbed(|| complete(a_thread_that_never_ran_has_a_lane))
     }),
     ("in_a_pid_namespace_a_wait_begins_with_the_recording", Needs::RootAndUnshare, || {
-        complete(in_a_pid_namespace_a_wait_begins_with_the_recording)
+        undisturbed(|| complete(in_a_pid_namespace_a_wait_begins_with_the_recording))
     }),
     ("a_wait_is_blamed_on_the_cpu_where_it_was", Needs::RootAndTwoCpus, || {
-        complete(a_wait_is_blamed_on_the_cpu_where_it_was)
+        undisturbed(|| complete(a_wait_is_blamed_on_the_cpu_where_it_was))
     }),
     (
         "a_task_that_faults_and_ends_at_once_has_a_name",

@@ -78,7 +78,9 @@ impl From<ProgramError> for Refused {
 
 /// The kernel's reason to refuse a program, which its verifier says last; statistics follow.
 fn objection(log: &str) -> Option<&str> {
-    const STATISTICS: [&str; 3] = ["processed ", "verification time", "stack depth"];
+    // Worded in another order from Linux 7 on.
+    const STATISTICS: [&str; 4] =
+        ["processed ", "insns processed", "verification time", "stack depth"];
     let mut lines = log.lines().map(str::trim);
     lines.rfind(|line| !line.is_empty() && !STATISTICS.iter().any(|word| line.starts_with(word)))
 }
@@ -138,6 +140,9 @@ mod tests {
         let log = "0: (bf) r6 = r1\n1: (85) call unknown#999\nunknown func #999\n\
                    verification time 12 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
         assert_eq!(objection(log), Some("unknown func #999"));
+        let log = "access beyond struct at member on_rq\nverification time 12 usec\nstack depth 96\n\
+                   insns processed 85\n";
+        assert_eq!(objection(log), Some("access beyond struct at member on_rq"));
         assert_eq!(objection("\n"), None);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) mod subject;
 pub(crate) mod switcher;
 pub(crate) mod symbols;
 pub(crate) mod targets;
-pub(crate) mod task_table;
+pub mod task_table;
 pub(crate) mod threads;
 
 pub use own_cost::OwnCost;
