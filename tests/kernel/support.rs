@@ -83,6 +83,17 @@ pub fn stolen_ticks(cpu: u32) -> Result<u64> {
     stolen(&cpu_ticks(&format!("cpu{cpu}"))?)
 }
 
+/// The share of a CPU's time in which it had nothing to do, while `work` was under way.
+pub fn idle_share<T>(cpu: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    const IDLE: usize = 3;
+    let name = format!("cpu{cpu}");
+    let before = cpu_ticks(&name)?;
+    let done = work()?;
+    let after = cpu_ticks(&name)?;
+    let passed = after.iter().sum::<u64>() - before.iter().sum::<u64>();
+    Ok((done, (after[IDLE] - before[IDLE]) as f64 / passed.max(1) as f64))
+}
+
 fn stolen(ticks: &[u64]) -> Result<u64> {
     ticks.last().copied().context("no steal time in /proc/stat")
 }
