@@ -451,13 +451,14 @@ fn a_quota_is_blamed_on_nobody_else() -> Result<()> {
             waited.abs_diff(delay) <= delay / 100 + edges,
             "waited {waited}, run_delay {delay}"
         );
-        // The shell and the first thread count, too, and the clock of cpu.stat starts with the first task
-        // that is stopped.
-        let slack = stat / 50 + edges + u64::from(period) * 1000;
+        // The shell and the first thread count as well, and the clock of cpu.stat starts with the first
+        // task that is stopped. Where instructions are translated, they use up the quota several times.
+        let periods = if in_vm() { 4 } else { 1 };
+        let slack = stat / 50 + edges + periods * u64::from(period) * 1000;
         // Older kernels also count run queues that have no quota and no task.
         let (least, most) = match recorder::machine::version() >= (6, 6) {
             true => (stat.saturating_sub(slack), stat + slack),
-            false => (delay / 10 * 8, stat + slack),
+            false => (delay / 10 * 7, stat + slack),
         };
         ensure!((least..=most).contains(&throttled), "throttled {throttled}, cpu.stat {stat}");
         let quota = program.cost(Class::Throttled, "CPU quota")?;
