@@ -109,7 +109,21 @@ pub fn fault_handled(ctx: FExitContext) -> i32 {
         // memory, so its result no longer says that the fault was a major one.
         let major = result & VM_FAULT_MAJOR != 0 || flags & FAULT_FLAG_TRIED != 0;
         end(cpu, if major { flag::MAJOR } else { 0 });
+        forget_slept(cpu);
     })
+}
+
+/// If this program was preempted between the look at the frame and its removal, the switch has moved the
+/// frame to the task's slot, and the task's next fault would report it again as refused.
+#[inline(always)]
+fn forget_slept(cpu: &mut Cpu) {
+    let tid = bpf_get_current_pid_tgid() as u32;
+    let Some(slot) = task_slot(tid) else { return };
+    if slot.fault_start().get() != 0 {
+        slot.fault_start().set(0);
+        slot.fault_retry().set(0);
+        cpu.count_open_fault(-1);
+    }
 }
 
 #[inline(always)]
@@ -219,15 +233,18 @@ pub fn fault_end_major(_ctx: PerfEventContext) -> i32 {
 fn end(cpu: &mut Cpu, flags: u8) {
     let (now, accounted) = cpu.stamp();
     let depth = cpu.depth();
+    let tid = bpf_get_current_pid_tgid() as u32;
     if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind().get()) {
         let frame = Frame { aux: 0, ..cpu.frame(depth).copy() };
-        close(cpu, &frame, now, accounted, flags, depth);
-        cpu.set_depth(depth - 1);
-        return;
+        // Another task's, if this one was preempted here.
+        if frame.other == tid {
+            close(cpu, &frame, now, accounted, flags, depth);
+            cpu.set_depth(depth - 1);
+            return;
+        }
     }
     // It slept, and the frame went with the switch. Its CPU time is in the thread's records; the
     // length is what the task waited.
-    let tid = bpf_get_current_pid_tgid() as u32;
     let Some(slot) = own_task_slot(tid) else { return };
     if slot.fault_start().get() == 0 {
         return;

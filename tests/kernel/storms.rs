@@ -164,7 +164,15 @@ fn a_page_fault_storm_is_recorded_to_the_last() -> Result<()> {
     let faults = counted["faults"].as_u64().unwrap_or(0);
     let recorded = sum(&report, "page_fault", "pfgen", "count");
     ensure!(faults > scaled(10_000), "only {faults} faults");
-    ensure!(recorded.abs_diff(faults) <= 2, "{recorded} of {faults} recorded");
+    let details = || {
+        let records = trace.records().filter(|(source, _)| source.class == Class::PageFault);
+        let mut counts = std::collections::BTreeMap::new();
+        for (source, record) in records {
+            *counts.entry((&source.name, &source.detail, record.flags.0)).or_insert(0u64) += 1;
+        }
+        counts
+    };
+    ensure!(recorded.abs_diff(faults) <= 2, "{recorded} of {faults} recorded: {:?}", details());
     all_in_detours(&trace, |source| source.class == Class::PageFault && source.name == "pfgen")
 }
 
