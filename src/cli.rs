@@ -1,4 +1,4 @@
-//! The command line. Words and options here are a contract: scripts use them.
+//! The command line. Command and option names are a stable interface: scripts use them.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::{
 #[command(
     name = "detour",
     version,
-    about = "Who took the time on this node, and what it costs a parallel job",
+    about = "Record OS noise, attribute it, and simulate what it costs parallel jobs",
     max_term_width = 100
 )]
 pub struct Cli {
-    /// Say less
+    /// Print less
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more: settings, hooks
+    /// Print more: settings, attached hooks
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub verbose: bool,
     #[command(subcommand)]
@@ -34,45 +34,45 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Say what this machine can record, what is missing, and the command that mends it
+    /// Check what this machine can record and how to enable what is missing
     Doctor(Doctor),
-    /// Measure and attribute detours, write a trace file
+    /// Record detours and their sources to a trace file
     ///
-    /// Ctrl-C, SIGTERM, SIGHUP (unless ignored, as with nohup), SIGQUIT and SIGXCPU end a recording,
-    /// which is complete then; SIGTERM and SIGHUP also end the recorded command. SIGUSR1 and SIGUSR2 are
-    /// ignored, and a file size limit (SIGXFSZ) is reported like a full disk. A recording that is ended
-    /// while it is still loading writes nothing and exits with 130.
+    /// Ctrl-C, SIGTERM, SIGHUP (unless ignored, as under nohup), SIGQUIT and SIGXCPU stop the recording;
+    /// the trace file is complete. SIGTERM and SIGHUP also terminate the recorded command. SIGUSR1 and
+    /// SIGUSR2 are ignored. Exceeding the file size limit (SIGXFSZ) is reported like a full disk. If
+    /// interrupted while still loading, it writes nothing and exits with status 130.
     Record(Record),
-    /// Watch who takes the time, live in the terminal
+    /// Show sources of noise live in the terminal
     ///
-    /// Shows the kernel's records of all CPUs, which costs little. A probe measures what is lost to
-    /// the nanosecond, but takes a CPU whole: it runs only with --probe. Without the right to load
-    /// BPF programs a single probe runs in their place. The key ? shows all keys.
+    /// Shows kernel records of all CPUs, at low overhead. The probe measures lost time to the
+    /// nanosecond, but occupies every CPU it runs on, so it runs only with --probe. Without the
+    /// privileges to load BPF programs, it falls back to a single probe. Press ? for all keys.
     Top(Top),
-    /// Say who took the time in a recording
+    /// Report the sources of noise in a recording
     Report(Report),
-    /// Read another tool's noise file
+    /// Import another tool's noise file
     Import(Import),
-    /// Write a recording in another tool's format
+    /// Export a recording to another tool's format
     Export(Export),
-    /// What the detours of a recording do to a parallel job
+    /// Simulate what noise costs a parallel job
     Simulate(crate::simulate::Simulate),
-    /// Schedules for `simulate goal`: make, convert, check, count
+    /// Generate, convert and check GOAL schedules for `simulate goal`
     Goal(crate::goal::Goal),
-    /// Did it help? Two recordings compared, source by source
+    /// Compare two recordings source by source, for example before and after tuning
     Diff(Box<crate::diff::Options>),
-    /// What removing each source of a recording would gain at scale
+    /// Simulate what removing each source of noise would gain at scale
     Whatif(Box<crate::whatif::Options>),
-    /// Join the shares of a simulation, or the traces of a job's nodes
+    /// Merge the shards of a simulation, or the traces of a job's nodes
     ///
-    /// Shares, as `detour simulate --shard` writes them, are joined exactly: what is printed is what
-    /// one machine would have printed. Traces become one trace file, whose report has the nodes, too.
+    /// Shards, as written by `detour simulate --shard`, merge exactly: the output is identical to that
+    /// of a single machine. Traces are merged into one trace file, whose report also lists the nodes.
     Merge(Merge),
-    /// All of it in one go on this machine: record 10 s, attribute, project, write report.html
+    /// Record this machine for 10 s, print a report and write report.html with projections
     Demo(Demo),
-    /// Write the manual pages
+    /// Generate man pages
     Man(Man),
-    /// Write what a shell needs to complete this command
+    /// Generate shell completions
     Completions(Completions),
 }
 
@@ -85,63 +85,63 @@ pub struct Doctor {
 
 #[derive(Args)]
 pub struct Record {
-    /// How long to record (10s, 5m, 1h) [default: 10s; with a program, until it ends]
+    /// How long to record (10s, 5m, 1h) [default: 10s; with a program, until it exits]
     #[arg(short, long, value_parser = units::duration)]
     pub duration: Option<Duration>,
-    /// CPUs to measure, or for the command to run on (1,3-5) [default: all that this process may use]
+    /// CPUs to measure, or to run the command on (1,3-5) [default: all this process may use]
     #[arg(short, long, value_parser = units::cpus)]
     pub cpus: Option<recorder::CpuSet>,
-    /// CPUs for the recorder's own threads [default: those that are not measured]
+    /// CPUs for the recorder's own threads [default: those not measured]
     #[arg(short = 'H', long, value_parser = units::cpus)]
     pub housekeeping: Option<recorder::CpuSet>,
-    /// What counts as a detour: times t_min (9x), or a time (1us) [default: 9x; with a program, all]
+    /// Minimum length of a detour: a multiple of t_min (9x) or a time (1us) [default: 9x; with a
+    /// program, none]
     #[arg(short = 'T', long, value_parser = units::threshold)]
     pub threshold: Option<recorder::Threshold>,
-    /// Trace file to write; %h, %j, %r and %t become host, job, rank and time
-    /// [default: detour-%h-%t.detour; in a job detour-%j-%h-%r-%t.detour]
+    /// Trace file to write; %h, %j, %r and %t expand to host, job, rank and time
+    /// [default: detour-%h-%t.detour; within a job, detour-%j-%h-%r-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Replace a file that is not a recording; an older recording is kept as FILE.old
+    /// Overwrite a file that is not a recording; an older recording is kept as FILE.old
     #[arg(long)]
     pub force: bool,
-    /// Start at the next multiple of this on the wall clock, so that all nodes of a job start together
+    /// Start at the next multiple of TIME on the wall clock, so that all nodes of a job start together
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub align: Option<Duration>,
-    /// The probe alone: detours without names, no privileges needed
+    /// Probe only: detours without sources; needs no privileges
     #[arg(long, conflicts_with = "no_probe")]
     pub no_bpf: bool,
-    /// Kernel records alone: names without detours
+    /// Kernel records only: sources without detours
     #[arg(long, conflicts_with = "fifo")]
     pub no_probe: bool,
-    /// Run the probes under SCHED_FIFO at this priority; real-time throttling then makes noise of
-    /// its own
+    /// Run the probes under SCHED_FIFO at this priority; real-time throttling may then add noise
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub fifo: Option<u32>,
-    /// Show kernel functions that have no name by their addresses; they tell where the kernel lies in
-    /// memory, so they stay out of the file by default
+    /// Record the addresses of kernel functions without symbols; omitted by default, since they reveal
+    /// the kernel's memory layout (KASLR)
     #[arg(long)]
     pub kernel_addresses: bool,
-    /// Memory for each measured CPU's kernel records on their way to the file: more when records are
-    /// lost, less on machines with little; `detour doctor` says what is usual
+    /// Ring buffer size per measured CPU: increase it if records are lost, decrease it if memory is
+    /// short; `detour doctor` shows the default
     #[arg(long, value_name = "SIZE", value_parser = units::size, conflicts_with = "no_bpf")]
     pub buffer: Option<u64>,
-    /// Record what the kernel takes from these processes
+    /// Record the noise these processes see
     #[arg(
         long,
         value_delimiter = ',',
         conflicts_with_all = ["cgroup", "command", "no_bpf", "no_probe", "fifo"]
     )]
     pub pid: Vec<u32>,
-    /// Record what the kernel takes from everything in this cgroup
+    /// Record the noise all processes in this cgroup see
     #[arg(
         long,
         conflicts_with_all = ["command", "no_bpf", "no_probe", "fifo"]
     )]
     pub cgroup: Option<PathBuf>,
-    /// Say how it went as JSON on standard output
+    /// Print a summary of the recording as JSON to stdout
     #[arg(long)]
     pub json: bool,
-    /// Record what the kernel takes from this command; ends with it and exits with its code
+    /// Run this command and record the noise it sees; exits with its status
     #[arg(
         last = true,
         conflicts_with_all = ["no_bpf", "no_probe", "fifo"]
@@ -150,16 +150,16 @@ pub struct Record {
 }
 
 impl Record {
-    /// Ends the process with an error where an option means nothing for a program.
+    /// Exits with an error if an option does not apply to recording a program.
     pub fn refuse_what_programs_lack(&self) {
         if self.pid.is_empty() && self.cgroup.is_none() && self.command.is_empty() {
             return;
         }
         let why = if self.cpus.is_some() && self.command.is_empty() {
-            "-c is for a command, which then runs on these CPUs; the threads of a program that runs \
-             already are recorded wherever they are. Keep the recorder's own threads away with -H"
+            "-c requires a command to run on these CPUs; the threads of a running program are \
+             recorded on any CPU (use -H to place the recorder's own threads)"
         } else if matches!(self.threshold, Some(recorder::Threshold::Relative(_))) {
-            "without a probe there is no t_min: give the threshold as a time, such as -T 5us"
+            "a threshold relative to t_min requires the probe; use a time instead, such as -T 5us"
         } else {
             return;
         };
@@ -172,39 +172,39 @@ pub struct Top {
     /// How long to watch (10s, 5m, 1h) [default: until q is pressed]
     #[arg(short, long, value_parser = units::duration)]
     pub duration: Option<Duration>,
-    /// CPUs to watch (1,3-5) [default: all that this process may use]
+    /// CPUs to watch (1,3-5) [default: all this process may use]
     #[arg(short, long, value_parser = units::cpus)]
     pub cpus: Option<recorder::CpuSet>,
-    /// CPUs for the recorder's own threads [default: those that are not watched]
+    /// CPUs for the recorder's own threads [default: those not watched]
     #[arg(short = 'H', long, value_parser = units::cpus)]
     pub housekeeping: Option<recorder::CpuSet>,
-    /// Run the probe, too, on every CPU watched: it takes them whole
+    /// Also run the probe on every watched CPU, which it occupies completely
     #[arg(long)]
     pub probe: bool,
-    /// Kernel records or nothing: no probe where they cannot be had
+    /// Kernel records only: fail instead of falling back to the probe
     #[arg(long, conflicts_with_all = ["probe", "no_bpf"])]
     pub no_probe: bool,
-    /// The probe alone: detours without names, no privileges needed
+    /// Probe only: detours without sources; needs no privileges
     #[arg(long)]
     pub no_bpf: bool,
-    /// What the probe counts as a detour: times t_min (9x), or a time (1us)
+    /// Minimum length of a detour: a multiple of t_min (9x) or a time (1us)
     #[arg(short = 'T', long, default_value = "9x", value_parser = units::threshold)]
     pub threshold: recorder::Threshold,
-    /// Watch what the kernel takes from these processes
+    /// Watch the noise these processes see
     #[arg(
         long,
         value_delimiter = ',',
         conflicts_with_all = ["cgroup", "probe", "no_bpf", "cpus", "threshold"]
     )]
     pub pid: Vec<u32>,
-    /// Watch what the kernel takes from everything in this cgroup
+    /// Watch the noise all processes in this cgroup see
     #[arg(long, conflicts_with_all = ["probe", "no_bpf", "cpus", "threshold"])]
     pub cgroup: Option<PathBuf>,
-    /// Time between two pictures
+    /// Refresh interval
     #[arg(short, long, default_value = "500ms", value_parser = units::interval)]
     pub interval: Duration,
-    /// Trace file that w writes; %h, %j, %r and %t become host, job, rank and time
-    /// [default: detour-%h-%t.detour; in a job detour-%j-%h-%r-%t.detour]
+    /// Trace file the w key writes; %h, %j, %r and %t expand to host, job, rank and time
+    /// [default: detour-%h-%t.detour; within a job, detour-%j-%h-%r-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
 }
@@ -217,25 +217,25 @@ pub struct Report {
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,
-    /// All sources, not only the largest, and their whole names
+    /// Show all sources, with full names
     #[arg(short, long)]
     pub all: bool,
-    /// Write a page with figures, and what this noise costs parallel jobs, to this file
+    /// Write an HTML report with figures and projections for parallel jobs to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Page: rank counts, 1000,5000 or 2..1Mi (the powers of two)
+    /// HTML report: rank counts, as 1000,5000 or 2..1Mi (powers of two)
     #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks, requires = "html")]
     pub ranks: std::vec::Vec<u64>,
-    /// Page: simulated runs per point; fewer beyond 32 Ki ranks
+    /// HTML report: simulated runs per point; fewer beyond 32 Ki ranks
     #[arg(long, default_value_t = projection::RUNS, value_parser = clap::value_parser!(u64).range(1..=100_000), requires = "html")]
     pub runs: u64,
-    /// Page: a network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
+    /// HTML report: network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
     #[arg(long, default_value = projection::NET, value_parser = network::parse, requires = "html")]
     pub net: Params,
-    /// Page: how messages of more than S bytes wait for their receiver
+    /// HTML report: rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t, requires = "html")]
     pub rendezvous: RendezvousName,
-    /// Page: leave the simulations out
+    /// HTML report: skip the simulations
     #[arg(long, requires = "html")]
     pub no_projection: bool,
     #[command(flatten)]
@@ -244,12 +244,12 @@ pub struct Report {
 
 #[derive(Args)]
 pub struct Import {
-    /// A netgauge or LogGOPSim noise file, CSV, JSON, .hlog or .hgrm
+    /// Noise file of netgauge or LogGOPSim, CSV, JSON, .hlog or .hgrm
     pub file: PathBuf,
-    /// Write the run as a trace; FILE#2 picks the second run of a file that holds several
+    /// Trace file to write; FILE#2 selects the second run of a file with several runs
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Skip lines that cannot be read, and count them; fails if they are more than half
+    /// Skip and count malformed lines; fails if more than half are malformed
     #[arg(long)]
     pub lenient: bool,
     /// Machine-readable output
@@ -259,62 +259,62 @@ pub struct Import {
 
 #[derive(Args)]
 pub struct Export {
-    /// A trace, or any file that import reads
+    /// Trace file, or any file `detour import` reads
     pub trace: PathBuf,
-    /// The format to write
+    /// Output format
     #[arg(long, value_enum)]
     pub to: Format,
-    /// File to write [default: standard output]
+    /// Output file [default: stdout]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Only this CPU's detours [default: all]
+    /// Export only this CPU's detours [default: all]
     #[arg(short, long)]
     pub cpu: Option<u32>,
-    /// Work per quantum (fwq), or length of a quantum (ftq)
+    /// Amount of work per quantum (fwq) or length of a quantum (ftq)
     #[arg(long, default_value = "1ms", value_parser = units::duration)]
     pub quantum: Duration,
-    /// Sources that bear their names in openmetrics; the rest is `other`
+    /// Number of sources listed by name (openmetrics); the rest are summed as `other`
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub top: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// netgauge's noise benchmark
+    /// Output of netgauge's noise benchmark
     Netgauge,
-    /// LogGOPSim's --noise-trace
+    /// Noise trace for LogGOPSim's --noise-trace
     Loggopsim,
     /// One line per detour
     Csv,
     /// One line per kernel record
     RecordsCsv,
-    /// Detours and what they are made of
+    /// Detours and the records they consist of
     Json,
     /// HdrHistogram log of detour lengths
     Hlog,
     /// HdrHistogram percentiles of detour lengths
     Hgrm,
-    /// Fixed work quanta: how long each took
+    /// Fixed work quantum: time taken by each quantum
     Fwq,
-    /// Fixed time quanta: how much work fitted in each
+    /// Fixed time quantum: work done in each quantum
     Ftq,
-    /// A trace that ui.perfetto.dev opens: tracks per CPU, class and source
+    /// Trace for ui.perfetto.dev, with tracks per CPU, class and source
     Perfetto,
-    /// Metrics for a node exporter's text-file collector
+    /// Metrics for the textfile collector of Prometheus node_exporter
     Openmetrics,
-    /// A table for data frames and SQL: one row per part of a detour and per record in none
+    /// Table for data frames and SQL: one row per part of a detour and per record outside detours
     Parquet,
 }
 
 #[derive(Args)]
 pub struct Merge {
-    /// All shares of one simulation, or the traces of one job's nodes
+    /// All shards of one simulation, or the traces of one job's nodes
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// Traces: the trace file to write; %j becomes the job
+    /// Traces: trace file to write; %j expands to the job
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Traces: merge them even if they do not overlap in time, or if a CPU or thread is in two of them
+    /// Traces: merge even if they do not overlap in time, or if two contain the same CPU or thread
     #[arg(long)]
     pub force: bool,
     /// Machine-readable output
@@ -330,20 +330,20 @@ pub struct Demo {
     /// Trace file to write [default: detour-%h-%t.detour]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Page to write
+    /// HTML report to write
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub html: PathBuf,
-    /// Page: how messages of more than S bytes wait for their receiver
+    /// HTML report: rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t)]
     pub rendezvous: RendezvousName,
 }
 
 #[derive(Args)]
 pub struct Man {
-    /// Directory for one page per command [default: this command's own, to standard output]
+    /// Directory for one page per subcommand [default: print the page of `detour` to stdout]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// The whole command line as Markdown, to standard output
+    /// Print the whole command line as Markdown to stdout
     #[arg(long, hide = true, conflicts_with = "output")]
     pub markdown: bool,
 }

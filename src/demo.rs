@@ -1,5 +1,5 @@
-//! `detour demo`: the main job in one go. Where this machine cannot record, a recording that comes
-//! with the program takes its place.
+//! `detour demo`: record, report and project in one command. On machines that cannot record, it uses a
+//! bundled recording.
 
 use std::{
     io::{Cursor, Write},
@@ -22,14 +22,14 @@ static BUNDLED: &[u8] = include_bytes!("../fixtures/demo.detour");
 
 pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     if !cfg!(target_os = "linux") {
-        tell!("detour: recording needs Linux; this is a recording that comes with the program");
+        tell!("detour: recording requires Linux; showing a bundled recording instead");
         let input = Box::new(Cursor::new(BUNDLED)) as Box<dyn Input>;
         let reader = Reader::named(input, "the bundled recording".to_owned())?;
         return show(&reader, options, verbosity);
     }
     let seconds = options.duration.as_secs_f64();
     if !verbosity.quiet {
-        tell!("recording this machine for {seconds} s on every CPU this process may use ...");
+        tell!("recording all CPUs available to this process for {seconds} s ...");
     }
     let recording = recorder::Options {
         duration: Some(options.duration),
@@ -66,15 +66,15 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
         return Ok(ExitCode::from(130));
     }
     if !verbosity.quiet {
-        tell!("The page with figures and projections is {}.", options.html.display());
+        tell!("HTML report: {}", options.html.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn next_steps(trace: &Path) {
     let trace = trace.display();
-    tell!("\nThe recording is in {trace}. Next:");
-    tell!("  detour report {trace} --all --json   everything, for scripts");
-    tell!("  detour record -- COMMAND             what the node takes from one program");
-    tell!("  detour doctor                        what this machine could record better");
+    tell!("\nRecording: {trace}\nNext steps:");
+    tell!("  detour report {trace} --all --json   full report for scripts");
+    tell!("  detour record -- COMMAND             noise seen by one program");
+    tell!("  detour doctor                        what limits recording on this machine");
 }

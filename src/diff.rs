@@ -1,4 +1,4 @@
-//! `detour diff`: did the tuning help, source by source, and what does a job make of it?
+//! `detour diff`: compares two recordings source by source, and what their noise costs a job.
 
 use std::{
     io::Write,
@@ -32,19 +32,19 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// The recording before
+    /// Recording before the change
     before: PathBuf,
-    /// The recording after
+    /// Recording after the change
     after: PathBuf,
     #[command(flatten)]
     workload: workload::Options,
-    /// Runs of the job under the noise of each
+    /// Simulated runs of the job per recording
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     runs: u64,
-    /// Sources that did not change, too
+    /// Also show sources that did not change
     #[arg(short, long)]
     all: bool,
-    /// Write a page to this file
+    /// Write an HTML report to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -58,10 +58,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     results::check([&options.html])?;
     let (before, after) = (open::open(&options.before)?, open::open(&options.after)?);
     let scope = analysis::scope(&Contents::of(&before, None), &Contents::of(&after, None));
-    let scope = scope
-        .with_context(|| format!("{} and {} cannot be compared", before.name(), after.name()))?;
+    let scope =
+        scope.with_context(|| format!("cannot compare {} and {}", before.name(), after.name()))?;
     let rates = (rates(&before, &scope.before)?, rates(&after, &scope.after)?);
-    // No time is not a time without noise.
+    // Zero watched time does not mean zero noise.
     for (reader, rates) in [(&before, &rates.0), (&after, &rates.1)] {
         if rates.watched_s == 0.0 {
             bail!("{}", open::watched_nothing(reader));
@@ -99,13 +99,13 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         let layout = layout::layout(options.all);
         write!(out, "{}", report::diff(&comparison, projected, layout))?;
         if let (Some(path), false) = (&options.html, verbosity.quiet) {
-            tell!("the page is in {}", path.display());
+            tell!("wrote {}", path.display());
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Counts a part of a recording by blocks of time.
+/// Counts the events of a part of a recording in blocks of time.
 fn rates(reader: &AnyReader, part: &Part) -> Result<Rates> {
     let contents = Contents::of(reader, None);
     let mut counter = RateCounter::new(&contents, reader.block_infos(), part);
@@ -118,8 +118,8 @@ fn rates(reader: &AnyReader, part: &Part) -> Result<Rates> {
 }
 
 impl Options {
-    /// What the noise of both does to the job, or why that cannot be said: the recordings are compared
-    /// all the same.
+    /// What the noise of both recordings costs the job, or why that cannot be simulated; the recordings are
+    /// still compared.
     fn project(
         &self,
         workload: &Workload,
@@ -170,14 +170,14 @@ impl Options {
         }))
     }
 
-    /// The noise of a recording, and what is to be said of it.
+    /// The noise of a recording, and a remark about omitted noise.
     fn noise(
         &self,
         workload: &Workload,
         (reader, part): (&AnyReader, &Part),
     ) -> Result<(Noise, Option<String>)> {
         if reader.manifest().mode == trace::Mode::KernelOnly {
-            bail!("a recording without detours says nothing about a job");
+            bail!("recordings without detours (--no-probe) cannot be simulated");
         }
         let recorded = Recorded::new(reader);
         let lanes = recorded.lanes_of(reader, part)?;
@@ -192,7 +192,7 @@ impl Options {
             repeat: self.workload.repeat_trace,
         };
         let noise = node.without(&[]);
-        let noise = noise.with_context(|| format!("cannot take noise from {}", reader.name()))?;
+        let noise = noise.with_context(|| format!("cannot read noise from {}", reader.name()))?;
         let left_out = recorded.left_out().map(|words| format!("{}: {words}", reader.name()));
         Ok((noise, left_out))
     }

@@ -1,4 +1,4 @@
-//! `detour doctor`: what this machine can record and what would mend the rest.
+//! `detour doctor`: what this machine can record, and how to enable what is missing.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
     for check in &checks {
         let state = match check.state {
             State::Ok => "ok",
-            State::Reduced => "less",
+            State::Reduced => "limited",
             State::Missing => "MISSING",
         };
         writeln!(out, "{state:8}{:30} {}", check.what, check.found)?;
@@ -36,8 +36,8 @@ pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
         "\n{}",
         match (missing, reduced) {
             (0, 0) => "This machine can record everything.".to_owned(),
-            (0, n) => format!("This machine can record; {n} things could be better."),
-            (n, _) => format!("{n} things are missing: recordings are smaller, or need them."),
+            (0, n) => format!("This machine can record, with limitations ({n})."),
+            (n, _) => format!("Missing requirements: {n}. Only the probe can record."),
         }
     )?;
     Ok(ExitCode::SUCCESS)
@@ -45,5 +45,5 @@ pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
 
 #[cfg(not(target_os = "linux"))]
 pub fn run(_options: &cli::Doctor) -> Result<ExitCode> {
-    anyhow::bail!("recording needs Linux; reports, imports and simulations work here")
+    anyhow::bail!("recording requires Linux; report, import and simulate work on this system")
 }

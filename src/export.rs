@@ -1,4 +1,4 @@
-//! `detour export`: a recording in another tool's format.
+//! `detour export`: writes a recording in another tool's format.
 
 use std::{io::Write, process::ExitCode};
 
@@ -31,7 +31,7 @@ fn lane_of(reader: &AnyReader, cpu: u32) -> Result<LaneId> {
         [] => bail!("{} has no CPU {cpu}", reader.name()),
         [lane] => Ok(LaneId(lane)),
         _ => bail!(
-            "{} has a CPU {cpu} on each of {} nodes: leave -c out, or export the trace of one node",
+            "{} has a CPU {cpu} on each of {} nodes: omit -c, or export the trace of a single node",
             reader.name(),
             lanes.len()
         ),
@@ -61,7 +61,7 @@ fn write(
     Ok(())
 }
 
-/// Sums over the whole recording: a part of it would say something else under the same names.
+/// Metrics cover the whole recording: a part of it would have other values under the same names.
 fn metrics(
     reader: &AnyReader,
     options: &cli::Export,
@@ -69,7 +69,7 @@ fn metrics(
     out: &mut dyn Write,
 ) -> Result<()> {
     if lane.is_some() {
-        bail!("metrics are about a whole recording, CPU by CPU: leave -c out");
+        bail!("-c does not apply to openmetrics, which covers all CPUs of a recording: omit -c");
     }
     let (summary, _) = crate::report::summarise(reader);
     let bounds = report::Bounds { sources: options.top as usize };
@@ -77,7 +77,7 @@ fn metrics(
     Ok(())
 }
 
-/// Fixed work and fixed time quanta, one lane after the other.
+/// Fixed work and fixed time quanta, lane by lane.
 fn series(
     reader: &AnyReader,
     options: &cli::Export,
@@ -86,7 +86,7 @@ fn series(
 ) -> Result<()> {
     let quantum_ns = options.quantum.as_nanos() as u64;
     if reader.lanes().is_empty() {
-        bail!("{} has no lanes to derive a series from", reader.name());
+        bail!("{} has no CPUs or threads to export", reader.name());
     }
     let fwq = options.to == Format::Fwq;
     writeln!(out, "{}", if fwq { "lane,start_ns,took_ns" } else { "lane,start_ns,work_ns" })?;
@@ -99,7 +99,7 @@ fn series(
             detours.extend(block?.detours.iter().map(|d| (d.start_ns, d.len_ns)));
         }
         let detours = Detours::new(detours).with_context(|| {
-            format!("lane {index} of {} cannot be laid over work", reader.name())
+            format!("cannot compute quanta for lane {index} of {}", reader.name())
         })?;
         let (from, to) = match reader.totals(LaneId(index)) {
             Some(totals) => (totals.from_ns, totals.to_ns),

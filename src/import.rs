@@ -1,4 +1,4 @@
-//! `detour import`: what another tool's noise file holds, and the file as a trace.
+//! `detour import`: summarises another tool's noise file and converts it to a trace.
 
 use std::{io::Write, process::ExitCode};
 
@@ -19,7 +19,7 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
     let skipped: u64 = imported.runs.iter().map(|run| run.skipped_lines).sum();
     if skipped > 0 {
         let lines = skipped + imported.runs.iter().map(import::ImportedRun::rows).sum::<u64>();
-        tell!("detour: warning: {skipped} of {lines} lines could not be read and were left out");
+        tell!("detour: warning: skipped {skipped} of {lines} lines that could not be parsed");
     }
     if let Some(output) = &options.output {
         results::not_over(std::slice::from_ref(&file), output)?;
@@ -27,7 +27,7 @@ pub fn run(options: &cli::Import) -> Result<ExitCode> {
         let mut file = trace::create_trace(output)?;
         let written = open::write(&imported.runs, &mut file).and_then(|()| Ok(file.commit()?));
         written.with_context(|| format!("cannot write {}", output.display()))?;
-        // What is said about the file would be in it.
+        // A summary on stdout would corrupt the trace.
         if trace::is_stdout(output) {
             return Ok(ExitCode::SUCCESS);
         }

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-/// For people, on standard error. Not `eprintln!`, which panics where nobody can read it any more: that
-/// would cost a recorded command's exit code.
+/// Prints a message to stderr. Unlike `eprintln!`, it does not panic if stderr is closed: a panic would
+/// lose the exit code of a recorded command.
 macro_rules! tell {
     ($($said:tt)*) => {{
         use std::io::Write as _;
@@ -56,10 +56,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // `detour report | head` is no failure.
+        // `detour report | head` is not a failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // It may quote a file of somebody else's.
+            // The message may quote the contents of an untrusted file.
             let said = ::report::message_safe(&in_words(&error));
             tell!("detour: {said}");
             ExitCode::FAILURE
@@ -73,7 +73,7 @@ struct Verbosity {
     verbose: bool,
 }
 
-/// With its causes, each once: some messages name theirs, with what to do about it behind.
+/// The error with its causes, each once: some messages already contain their cause and a hint.
 fn in_words(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
         if said.is_empty() {

@@ -1,4 +1,5 @@
-//! `detour merge`: shares of a simulation become one result, traces of a job's nodes one trace.
+//! `detour merge`: merges shards of a simulation into one result, or traces of a job's nodes into one
+//! trace.
 
 use std::{
     io::Write,
@@ -20,12 +21,12 @@ pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     }
     match (shares.first(), others.first()) {
         (Some(share), Some(other)) => bail!(
-            "{} holds results of a simulation, {} does not: merge one kind at a time",
+            "{} holds simulation results, {} does not: merge one kind at a time",
             share.display(),
             other.display()
         ),
         (Some(_), None) if options.output.is_some() => {
-            bail!("results of a simulation go to standard output: leave out -o")
+            bail!("simulation results are written to stdout: omit -o")
         }
         (Some(_), None) => shard::merge(&options.files, options.json)?,
         _ => traces(options, verbosity)?,
@@ -42,7 +43,7 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     let path = output(options.output.as_deref(), merge.manifest().job_id.as_deref());
     results::not_over(&options.files, &path)?;
     if options.json && trace::is_stdout(&path) {
-        bail!("the trace and --json would both go to standard output: give a file with -o");
+        bail!("both the trace and --json would go to stdout: specify a file with -o");
     }
     let cannot = || format!("cannot merge into {}", path.display());
     let _reader = trace::wait_for_reader(&path, &|| false)?;
@@ -65,15 +66,15 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     } else if !verbosity.quiet {
         let name = path.display();
         tell!(
-            "wrote {name}: {} nodes that started within {skew_s:.3} s of each other; see it with: \
-             detour report {name}",
+            "wrote {name}: {} nodes, started within {skew_s:.3} s of each other; view with: detour \
+             report {name}",
             manifest.nodes.len()
         );
     }
     Ok(())
 }
 
-/// From the first start to the last, by the nodes' own clocks.
+/// Time from the first start to the last, by the nodes' own clocks.
 fn skew(manifest: &Manifest) -> f64 {
     manifest.nodes.iter().map(|node| node.offset_ns as f64 / 1e9).fold(0.0, f64::max)
 }

@@ -1,5 +1,5 @@
-//! Opens whatever holds detours: a trace, or any file that `import` reads. `FILE#2` picks the second
-//! run of a file that holds several.
+//! Opens any file with detours: a trace, or a file that `import` reads. `FILE#2` selects the second run
+//! of a file with several runs.
 
 use std::{
     ffi::OsStr,
@@ -19,7 +19,7 @@ pub type AnyReader = Reader<Box<dyn Input>>;
 /// What a file turned out to be.
 pub enum Opened {
     Trace(Box<AnyReader>),
-    /// Runs of another tool's file.
+    /// Runs imported from another tool's file.
     Runs(Vec<import::ImportedRun>),
 }
 
@@ -36,18 +36,18 @@ pub fn open_as_it_is(path: &Path) -> Result<Opened> {
     let input = File::open(&file).with_context(cannot)?;
     let name = file.display().to_string();
     let kind = input.metadata().with_context(cannot)?.file_type();
-    // A pipe cannot be read twice, and a directory says itself that it is one.
+    // A pipe cannot be read twice; reading a directory gives a clear error anyway.
     if !kind.is_file() && !kind.is_dir() {
         return from_pipe(input, name, run);
     }
     match Reader::named(Box::new(input) as Box<dyn Input>, name.clone()) {
         Ok(_) if run.is_some() => {
-            bail!("{name} is a recording, which has no runs to pick from: leave out #N")
+            bail!("{name} is a recording, which has no runs to select: omit #N")
         }
         Ok(reader) => Ok(Opened::Trace(Box::new(reader))),
         Err(not_a_trace @ TraceError::NotATrace { .. }) => {
             let imported = import::import_file(&file, &import::ImportOptions::default());
-            // What it is not says more than how reading it as something else failed.
+            // That it is not a trace is more helpful than why the import failed.
             let imported = imported
                 .map_err(|error| anyhow::Error::new(error).context(not_a_trace.to_string()))?;
             Ok(Opened::Runs(match run {
@@ -59,16 +59,16 @@ pub fn open_as_it_is(path: &Path) -> Result<Opened> {
     }
 }
 
-/// What may come through a pipe: it is kept in memory, since a trace is read from its end.
+/// Limit for input from a pipe: it is buffered in memory, since a trace is read from its end.
 const MOST_FROM_A_PIPE: u64 = 1 << 30;
 
-/// The same from what can be read once only: a pipe, or standard input.
+/// The same for input that can be read only once: a pipe or stdin.
 fn from_pipe(input: File, name: String, run: Option<usize>) -> Result<Opened> {
     let mut bytes = Vec::new();
     let cannot = || format!("cannot read {name}");
     input.take(MOST_FROM_A_PIPE + 1).read_to_end(&mut bytes).with_context(cannot)?;
     if bytes.len() as u64 > MOST_FROM_A_PIPE {
-        bail!("{name} gives more than {MOST_FROM_A_PIPE} bytes: write them into a file first");
+        bail!("{name} is larger than {MOST_FROM_A_PIPE} bytes: save it to a file first");
     }
     if trace::is_trace(&bytes) {
         let input = Box::new(Cursor::new(bytes)) as Box<dyn Input>;
@@ -81,36 +81,36 @@ fn from_pipe(input: File, name: String, run: Option<usize>) -> Result<Opened> {
     }))
 }
 
-/// Why a trace does not hold all that was recorded; known once every block was read.
+/// Why a trace is incomplete; known once every block has been read.
 pub fn not_whole<R>(reader: &Reader<R>) -> Option<String> {
     let damaged = reader.damaged_blocks();
     let count = damaged.len();
     match damaged.first() {
         Some(first) => Some(format!(
-            "{count} damaged block{} left out, so there was more noise than this; the first: {}",
-            if count == 1 { " was" } else { "s were" },
+            "{count} damaged block{} skipped, so noise is underestimated; first: {}",
+            if count == 1 { "" } else { "s" },
             first.why
         )),
         None => reader.truncated().map(str::to_owned),
     }
 }
 
-/// Why there is no noise to take from a recording none of whose lanes was watched for any time.
+/// Why a recording without any watched time has no noise to simulate.
 pub fn watched_nothing<R>(reader: &Reader<R>) -> String {
     match reader.truncated() {
-        Some(why) => format!("{} holds no time at all: {why}", reader.name()),
-        None => format!("{} watched nothing: record for longer", reader.name()),
+        Some(why) => format!("{} covers no time: {why}", reader.name()),
+        None => format!("{} covers no time: record for longer", reader.name()),
     }
 }
 
-/// Says so, where the output has no place for it.
+/// Warns about an incomplete trace where the output has no field for it.
 pub fn warn_if_not_whole(reader: &AnyReader) {
     if let Some(why) = not_whole(reader) {
-        tell!("detour: {} is not whole: {}", reader.name(), report::message_safe(&why));
+        tell!("detour: {} is incomplete: {}", reader.name(), report::message_safe(&why));
     }
 }
 
-/// Runs of another tool's file as a trace that lives in memory.
+/// Imported runs as a trace in memory.
 pub fn in_memory(runs: &[import::ImportedRun], name: String) -> Result<AnyReader> {
     let mut bytes = Cursor::new(Vec::new());
     write(runs, &mut bytes)?;
@@ -147,10 +147,10 @@ pub fn pick(
         .checked_sub(1)
         .and_then(|index| runs.get(index))
         .cloned()
-        .with_context(|| format!("{name} holds {} runs; there is no #{number}", runs.len()))
+        .with_context(|| format!("{name} has {} runs, but no #{number}", runs.len()))
 }
 
-/// The file and the run asked for. A file that really is called so goes first.
+/// The file and the requested run. A file whose name really ends in `#N` takes precedence.
 pub fn split_run(path: &Path) -> (PathBuf, Option<usize>) {
     let text = path.to_string_lossy();
     match text.rsplit_once('#') {
@@ -162,18 +162,18 @@ pub fn split_run(path: &Path) -> (PathBuf, Option<usize>) {
     }
 }
 
-/// The paths of a list, `A,B`. Names need not be text.
+/// The paths of a list, `A,B`. They need not be UTF-8.
 pub fn split_list(list: &OsStr) -> Vec<PathBuf> {
     list.as_encoded_bytes().split(|&byte| byte == b',').map(path_of).collect()
 }
 
-/// A path without its last bytes, which are text; the rest need not be.
+/// A path without its last `by` bytes, which are ASCII; the rest need not be UTF-8.
 fn shortened(path: &Path, by: usize) -> PathBuf {
     let bytes = path.as_os_str().as_encoded_bytes();
     path_of(&bytes[..bytes.len().saturating_sub(by)])
 }
 
-/// Bytes of a path, cut where there was text.
+/// A path from its bytes, split at ASCII characters.
 fn path_of(bytes: &[u8]) -> PathBuf {
     #[cfg(unix)]
     return PathBuf::from(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes));

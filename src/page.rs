@@ -1,4 +1,4 @@
-//! The report as a page: reads the recording a second time for the figures, simulates, and writes one
+//! The HTML report: reads the recording a second time for the figures, simulates, and writes a single
 //! file.
 
 use std::{io::Write, path::Path};
@@ -20,13 +20,13 @@ use crate::{
     whatif,
 };
 
-/// What goes on the page besides the recording.
+/// What the page shows besides the recording.
 pub struct Options {
-    /// None to leave the projection out.
+    /// None omits the projection.
     pub projection: Option<Settings>,
 }
 
-/// False when it was interrupted; then nothing is written.
+/// Returns false if interrupted, in which case nothing is written.
 pub fn write(
     path: &Path,
     reader: &AnyReader,
@@ -39,7 +39,7 @@ pub fn write(
         .fold((u64::MAX, 0), |(from, to), block| (block.first_ns.min(from), block.last_ns.max(to)));
     let ends = if ends.0 > ends.1 { (0, 0) } else { ends };
     let mut viewer = Viewer::new(summary, &contents, ends);
-    // What cannot be read ends the summary, too, which says so.
+    // The summary stops at the same unreadable block and reports it.
     for block in reader.blocks() {
         let Ok(block) = block else { break };
         viewer.add(&block);
@@ -47,7 +47,7 @@ pub fn write(
     let views = viewer.finish();
     let projected = match &options.projection {
         Some(settings) => project(reader, summary, settings)?,
-        None => Err("Left out by --no-projection.".to_owned()),
+        None => Err("Omitted (--no-projection).".to_owned()),
     };
     let projection = match &projected {
         Ok(Some(projection)) => Ok(projection.as_ref()),
@@ -70,11 +70,11 @@ pub fn write(
     Ok(true)
 }
 
-/// The simulator holds detours in memory; a small file can claim very many.
+/// The simulator holds detours in memory, and a small file can claim a huge number.
 const MOST_PROJECTED: u64 = 1 << 25;
 
-/// The projection, None when it was interrupted, or why there is none. A recording that is too damaged
-/// to be simulated still has a page.
+/// The projection, None if interrupted, or why there is none. A recording too damaged to simulate still
+/// gets a page.
 fn project(
     reader: &AnyReader,
     summary: &Summary,
@@ -84,19 +84,19 @@ fn project(
     let detours: u64 = reader.block_infos().map(|block| u64::from(block.detours)).sum();
     if detours > MOST_PROJECTED {
         return Ok(Err(format!(
-            "{detours} detours are too many to be projected here: `detour simulate` takes any number \
-             that memory holds."
+            "{detours} detours are too many to project here; `detour simulate` is limited only by \
+             memory."
         )));
     }
     Ok(match projection::project(reader, summary, settings) {
         Ok(Projected::Done(projection)) => Ok(Some(projection)),
         Ok(Projected::Stopped) => Ok(None),
         Ok(Projected::Nothing(reason)) => Err(reason),
-        Err(error) => Err(format!("This recording cannot be simulated: {error:#}.")),
+        Err(error) => Err(format!("Cannot simulate this recording: {error:#}.")),
     })
 }
 
-/// For the sources, and for what lies outside the kernel.
+/// For the sources, and for the rows outside the kernel.
 type Remedies = (Vec<Vec<Remedy>>, Vec<Vec<Remedy>>);
 
 fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Remedies> {
@@ -113,7 +113,7 @@ fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Remedies> {
             detail: row.detail.as_deref(),
             program: recorded.sources.iter().find(same).is_some_and(|source| source.program),
         };
-        // Nobody needs to do anything about the recorder: it ends by itself.
+        // The recorder needs no remedy: it ends with the recording.
         if row.own { Vec::new() } else { advice.remedies(&subject, &place) }
     };
     let outside = |row: &analysis::OutsideRow| {
@@ -125,14 +125,14 @@ fn remedies(reader: &AnyReader, summary: &Summary) -> Result<Remedies> {
     Ok((named, summary.outside_kernel.iter().map(outside).collect()))
 }
 
-/// How to get this page, and what is on it, again.
+/// The commands that reproduce this page and its figures.
 fn commands(path: &Path, reader: &AnyReader, options: &Options, projected: bool) -> Vec<Command> {
     let trace = quoted(reader.name());
     let mut commands = Vec::new();
     let recorded = &reader.manifest().command_line;
     if !recorded.is_empty() {
         let words: Vec<String> = recorded.iter().take(100).map(|word| quoted(word)).collect();
-        commands.push(Command { what: "The recording".to_owned(), line: words.join(" ") });
+        commands.push(Command { what: "Recording".to_owned(), line: words.join(" ") });
     }
     let mut line = format!("detour report {trace} --html {}", quoted(&path.display().to_string()));
     match &options.projection {
@@ -141,20 +141,20 @@ fn commands(path: &Path, reader: &AnyReader, options: &Options, projected: bool)
     }
     commands.push(Command { what: "This page".to_owned(), line });
     commands.push(Command {
-        what: "The same in the terminal, and for scripts".to_owned(),
+        what: "Report in the terminal and as JSON".to_owned(),
         line: format!("detour report {trace} --all\ndetour report {trace} --json"),
     });
     if let Some(settings) = options.projection.as_ref().filter(|_| projected) {
         commands.extend(settings.commands(&trace));
         commands.push(Command {
-            what: "What removing each source would gain".to_owned(),
+            what: "Gain from removing each source".to_owned(),
             line: format!("detour whatif {trace}"),
         });
     }
     commands
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

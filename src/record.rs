@@ -1,5 +1,5 @@
-//! `detour record`: from options to a recording, with a progress bar and a last line that says where
-//! it is.
+//! `detour record`: turns options into a recording, shows a progress bar, and prints where the trace
+//! is.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,9 +21,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     let quiet = verbosity.quiet;
     let options = to_options(options);
     if json && trace::is_stdout(&options.output) {
-        anyhow::bail!(
-            "the recording and --json would both go to standard output: give a file with -o"
-        );
+        anyhow::bail!("both the recording and --json would go to stdout: specify a file with -o");
     }
     let outcome = match perform(&options, verbosity) {
         Ok(outcome) => outcome,
@@ -50,7 +48,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         match trace::is_stream(&outcome.output) {
             true => tell!("wrote {} to {name}", size(outcome.bytes)),
             false => {
-                tell!("wrote {name} ({}); see it with: detour report {name}", size(outcome.bytes))
+                tell!("wrote {name} ({}); view with: detour report {name}", size(outcome.bytes))
             }
         }
     }
@@ -63,7 +61,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     })
 }
 
-/// A command that cannot be run ends this as it would end a shell; everything else is a failure.
+/// If the command cannot be run, exits with the status a shell would use; other errors are failures.
 fn cannot(error: anyhow::Error) -> Result<ExitCode> {
     #[cfg(target_os = "linux")]
     if let Some(recorder::RecordError::Stopped) = error.downcast_ref() {
@@ -81,23 +79,23 @@ fn cannot(error: anyhow::Error) -> Result<ExitCode> {
     Err(error)
 }
 
-/// Exit code of a recording that was ended before it began.
+/// Exit code of a recording interrupted before it started.
 #[cfg(target_os = "linux")]
 const INTERRUPTED: u8 = 130;
 
-/// The command line as it is kept in a recording.
+/// The command line, as stored in a recording.
 pub fn command_line() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// What was recorded with.
+/// Prints the settings of a recording.
 fn say_settings(manifest: &trace::Manifest) {
     let isolation = &manifest.isolation;
     if !isolation.measured.is_empty() {
         tell!("measured CPUs {}", isolation.measured);
     }
     if !isolation.housekeeping.is_empty() {
-        tell!("recorder on CPUs {}", isolation.housekeeping);
+        tell!("recorder threads on CPUs {}", isolation.housekeeping);
     }
     for cpu in manifest.cpus.iter().filter(|cpu| cpu.t_min_ns > 0.0) {
         let (t_min, threshold) = (cpu.t_min_ns, cpu.threshold_ns);
@@ -107,13 +105,13 @@ fn say_settings(manifest: &trace::Manifest) {
             cpu.cpu
         );
     }
-    tell!("hooks: {}", manifest.hooks_attached.join(", "));
+    tell!("attached hooks: {}", manifest.hooks_attached.join(", "));
     for missing in &manifest.hooks_missing {
-        tell!("no hook {} ({}): {}", missing.hook, missing.why, missing.lost);
+        tell!("hook {} not attached ({}): {}", missing.hook, missing.why, missing.lost);
     }
 }
 
-/// How a recording went, as far as the command line cares.
+/// The outcome of a recording, as far as the command line needs it.
 pub struct Outcome {
     pub output: PathBuf,
     pub bytes: u64,
@@ -124,20 +122,20 @@ pub struct Outcome {
     pub manifest: trace::Manifest,
 }
 
-/// What was lost while recording, and what to do about it.
+/// Losses of a recording, and how to avoid them.
 fn said_of_losses(lost: &trace::Lost) -> Vec<String> {
     use report::words::{plural, time};
     let mut said = Vec::new();
     if lost.records > 0 {
         said.push(format!(
-            "{} lost to a full ring ({} of kernel time): raise --buffer",
+            "{} lost: ring buffer full ({} of kernel time); increase --buffer",
             plural(lost.records, "record"),
             time(lost.records_ns as f64)
         ));
     }
     if lost.detours > 0 {
         said.push(format!(
-            "{} lost to a full probe buffer: raise the threshold (-T)",
+            "{} lost: probe buffer full; increase the threshold (-T)",
             plural(lost.detours, "detour")
         ));
     }
@@ -171,8 +169,8 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
     })
 }
 
-/// Signals that end a recording, with its trailer, and signals that do not touch it. The others would lose
-/// what has not been written yet.
+/// Handles signals that end a recording properly, with its trailer, and signals that do not affect it. Any
+/// other would lose the data not yet written.
 #[cfg(target_os = "linux")]
 fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result<()> {
     use signal_hook::consts::{
@@ -184,15 +182,15 @@ fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result
     for signal in [SIGINT, SIGTERM, SIGQUIT, SIGXCPU] {
         register(signal, stop)?;
     }
-    // The keyboard's signals reach the command as well; those of `kill` do not.
+    // Signals from the terminal reach the command as well; those from `kill` do not.
     register(SIGTERM, end_command)?;
-    // nohup(1) asks to be spared by it.
+    // Under nohup(1), SIGHUP stays ignored.
     if !recorder::machine::ignores_signal(SIGHUP) {
         register(SIGHUP, stop)?;
         register(SIGHUP, end_command)?;
     }
-    // Batch systems warn with them before a job's time is up. A file that reaches its size limit is a
-    // write that fails, as on a full disk. Not ignored: the recorded command would inherit that.
+    // Batch systems send SIGUSR1 or SIGUSR2 before a job's time limit. Exceeding the file size limit fails
+    // the write, as on a full disk. A no-op handler, since the recorded command would inherit SIG_IGN.
     let nothing = Arc::new(AtomicBool::new(false));
     for signal in [SIGUSR1, SIGUSR2, SIGXFSZ] {
         register(signal, &nothing)?;
@@ -203,12 +201,12 @@ fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result
 #[cfg(not(target_os = "linux"))]
 pub fn perform(_options: &recorder::Options, _verbosity: Verbosity) -> Result<Outcome> {
     anyhow::bail!(
-        "recording needs Linux. Everything else works here: try `detour demo`, which uses a \
-         recording that comes with the program"
+        "recording requires Linux; all other commands work on this system (try `detour demo`, \
+         which uses a bundled recording)"
     )
 }
 
-/// On standard error, on a terminal only, and not over a recorded command's own output.
+/// Shown only if stderr is a terminal and no recorded command writes to it.
 #[cfg(target_os = "linux")]
 fn progress_bar(options: &recorder::Options, verbosity: Verbosity) -> indicatif::ProgressBar {
     use std::io::IsTerminal;
@@ -225,7 +223,7 @@ fn progress_bar(options: &recorder::Options, verbosity: Verbosity) -> indicatif:
             }
             bar
         }
-        None => indicatif::ProgressBar::new_spinner().with_message("recording; Ctrl-C ends it"),
+        None => indicatif::ProgressBar::new_spinner().with_message("recording (Ctrl-C to stop)"),
     }
 }
 
@@ -239,7 +237,7 @@ fn to_options(options: cli::Record) -> recorder::Options {
     } else {
         None
     };
-    // A node has no end of its own, a program has.
+    // A program ends by itself; a node does not.
     let duration =
         options.duration.or_else(|| program.is_none().then(|| std::time::Duration::from_secs(10)));
     let output = output_name(options.output.as_deref());
@@ -263,21 +261,21 @@ fn to_options(options: cli::Record) -> recorder::Options {
     }
 }
 
-/// Fills in host, job, rank and time.
+/// Expands host, job, rank and time.
 pub fn output_name(asked: Option<&Path>) -> PathBuf {
     let job = job();
     let usual = match job {
-        // One recorder per node, all in one directory.
+        // One recorder per node, all in the same directory.
         Some(_) => "detour-%j-%h-%r-%t.detour",
         None => "detour-%h-%t.detour",
     };
     fill_in(asked.unwrap_or(Path::new(usual)), job.as_deref())
 }
 
-/// The same with a job that may be another one.
+/// The same with an explicit job.
 pub fn fill_in(template: &Path, job: Option<&str>) -> PathBuf {
     let mut name = OsString::new();
-    // Names need not be text, and what is not stays as it is.
+    // Names need not be UTF-8; other bytes are kept as they are.
     for chunk in pieces(template.as_os_str()) {
         match chunk.to_str() {
             Some("%h") => name.push(host()),
@@ -291,7 +289,7 @@ pub fn fill_in(template: &Path, job: Option<&str>) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The template cut before each percent sign and behind the character after it.
+/// Splits the template before each percent sign and after the character that follows it.
 #[cfg(unix)]
 fn pieces(template: &OsStr) -> Vec<&OsStr> {
     use std::os::unix::ffi::OsStrExt;
@@ -309,13 +307,13 @@ fn pieces(template: &OsStr) -> Vec<&OsStr> {
     pieces
 }
 
-/// Nothing is recorded here.
+/// Recording is not supported on this platform.
 #[cfg(not(unix))]
 fn pieces(template: &OsStr) -> Vec<&OsStr> {
     vec![template]
 }
 
-/// What others named must not lead into another directory.
+/// A name from the environment must not lead into another directory.
 fn part_of_name(text: &str) -> String {
     text.replace(['/', '\0'], "_")
 }
@@ -385,7 +383,7 @@ mod tests {
             ..trace::Lost::default()
         };
         let said = [
-            "181k records lost to a full ring (754 ms of kernel time): raise --buffer",
+            "181k records lost: ring buffer full (754 ms of kernel time); increase --buffer",
             "3 events not written",
         ];
         assert_eq!(said_of_losses(&lost), said);

@@ -1,4 +1,4 @@
-//! `detour report`: who took the time, as text, as JSON, or as a page.
+//! `detour report`: the sources of noise as text, JSON or HTML.
 
 use std::{
     io::{IsTerminal, Write},
@@ -43,7 +43,7 @@ pub fn run(options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
 
 fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
     let [trace] = options.traces.as_slice() else {
-        bail!("--html is about one trace: give them one by one, each with a file of its own");
+        bail!("--html takes a single trace: run `detour report` once per trace");
     };
     let reader = open::open(trace)?;
     let summarised = summarise(&reader);
@@ -68,7 +68,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// A damaged block ends the reading, not the report.
+/// An unreadable block ends the summary, but the report is still printed.
 pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> (Summary, Costs) {
     let mut summariser = Summariser::new(reader.manifest().mode);
     let mut broken = None;

@@ -1,4 +1,4 @@
-//! Files of results: whole, or not there. What was there before stays until they are whole.
+//! Result files are written atomically: an existing file is kept until the new one is complete.
 
 use std::{
     fs,
@@ -9,14 +9,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use trace::NewFile;
 
-/// Writes a file, or to a pipe or device.
+/// Writes a file, pipe or device.
 pub fn save(path: &Path, write: impl FnOnce(&mut BufWriter<NewFile>) -> Result<()>) -> Result<()> {
     let mut out = create(path)?;
     let written = write(&mut out);
     written.and_then(|()| finish(out)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A file that is written bit by bit, and there once it is [finished](finish).
+/// A file written incrementally, which appears once it is [finished](finish).
 pub fn create(path: &Path) -> Result<BufWriter<NewFile>> {
     let _reader = trace::wait_for_reader(path, &|| false)?;
     Ok(BufWriter::new(trace::create(path)?))
@@ -28,18 +28,18 @@ pub fn finish(mut out: BufWriter<NewFile>) -> Result<()> {
     Ok(file.commit()?)
 }
 
-/// Asks, before anything is computed, whether these can be written.
+/// Checks that these files can be written, before anything is computed.
 pub fn check<const N: usize>(files: [&Option<PathBuf>; N]) -> Result<()> {
     Ok(files.into_iter().flatten().try_for_each(|file| trace::can_create(file))?)
 }
 
-/// A file that is read is not written over, nor is what an older trace of that name would be kept as.
+/// Refuses to overwrite an input file, also by the backup of an older trace (`FILE.old`).
 pub fn not_over(inputs: &[PathBuf], output: &Path) -> Result<()> {
     let real = |path: &Path| fs::canonicalize(path).ok();
     let outputs = [real(output), real(&trace::old_name(output))];
     let written = |input: &&PathBuf| outputs.iter().any(|at| at.is_some() && *at == real(input));
     match inputs.iter().find(written) {
-        Some(input) => bail!("{} would be overwritten: name another file", input.display()),
+        Some(input) => bail!("refusing to overwrite the input {}", input.display()),
         None => Ok(()),
     }
 }

@@ -1,10 +1,10 @@
-//! Quantities as people type them: durations, thresholds, sizes, rank counts.
+//! Parsers for quantities on the command line: durations, thresholds, sizes, rank counts.
 
 use std::time::Duration;
 
 /// `10s`, `5m`, `1h`, `250ms`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a duration: write it like 10s, 5m or 250ms");
+    let wrong = || format!("'{text}' is not a duration (expected e.g. 10s, 5m or 250ms)");
     let (number, unit) = split(text);
     let factor = match unit {
         "ns" => 1e-9,
@@ -18,23 +18,23 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let seconds = number.parse::<f64>().map_err(|_| wrong())? * factor;
     if !(seconds > 0.0 && seconds <= 366.0 * 86_400.0) {
-        return Err(format!("'{text}' is out of range: from 1ns to 366d"));
+        return Err(format!("'{text}' is out of range (1ns to 366d)"));
     }
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Between two pictures: fewer than ten a second, and at least one a minute.
+/// Refresh interval: at most ten updates per second, and at least one per minute.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     if !(Duration::from_millis(100)..=Duration::from_secs(60)).contains(&interval) {
-        return Err(format!("'{text}' is out of range: from 100ms to 60s"));
+        return Err(format!("'{text}' is out of range (100ms to 60s)"));
     }
     Ok(interval)
 }
 
 /// `9x` (times t_min) or a time (`1us`).
 pub fn threshold(text: &str) -> Result<recorder::Threshold, String> {
-    let wrong = || format!("'{text}' is not a threshold: write it like 9x or 1us");
+    let wrong = || format!("'{text}' is not a threshold (expected e.g. 9x or 1us)");
     if let Some(factor) = text.strip_suffix('x') {
         let factor: f64 = factor.parse().map_err(|_| wrong())?;
         if !(factor.is_finite() && factor >= 1.0) {
@@ -51,25 +51,25 @@ pub fn threshold(text: &str) -> Result<recorder::Threshold, String> {
 
 pub fn cpus(text: &str) -> Result<recorder::CpuSet, String> {
     let cpus = recorder::parse_cpus(text).map_err(|error| error.to_string())?;
-    if cpus.is_empty() { Err("the list of CPUs is empty".to_owned()) } else { Ok(cpus) }
+    if cpus.is_empty() { Err("the CPU list is empty".to_owned()) } else { Ok(cpus) }
 }
 
-/// A time in picoseconds: `4.77us`, `0`, `1ns`; a bare number other than 0 is refused.
+/// A time in picoseconds: `4.77us`, `0`, `1ns`; a bare number other than 0 is rejected.
 pub fn picoseconds(text: &str) -> Result<i64, String> {
     scaled_time(text, 1e12)
 }
 
-/// The same for what must not be rounded: `0.5ps` is refused.
+/// The same for values that must not be rounded: `0.5ps` is rejected.
 pub fn whole_picoseconds(text: &str) -> Result<i64, String> {
     let ps = exact_time(text, 1e12)?;
-    // 4.77us is whole, though 4.77 and what it is multiplied by have an error in their last bits.
+    // 4.77us is a whole number, although 4.77 and its factor have rounding errors in their last bits.
     if (ps - ps.round()).abs() > ps * 1e-15 {
         return Err(format!("'{text}' is not a whole number of picoseconds"));
     }
     Ok(ps.round() as i64)
 }
 
-/// A time in femtoseconds, for what is charged per byte: `2.67ns`, `92ps`.
+/// A time in femtoseconds, for costs per byte: `2.67ns`, `92ps`.
 pub fn femtoseconds(text: &str) -> Result<i64, String> {
     scaled_time(text, 1e15)
 }
@@ -80,7 +80,7 @@ fn scaled_time(text: &str, per_second: f64) -> Result<i64, String> {
 
 /// Between 0 and 4e18, not rounded.
 fn exact_time(text: &str, per_second: f64) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is not a time: write it like 4.77us, 200ns or 92ps");
+    let wrong = || format!("'{text}' is not a time (expected e.g. 4.77us, 200ns or 92ps)");
     let (number, unit) = split(text);
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;
     let seconds = match unit {
@@ -95,7 +95,7 @@ fn exact_time(text: &str, per_second: f64) -> Result<f64, String> {
     };
     let scaled = number * (seconds * per_second);
     if number < 0.0 {
-        return Err(format!("'{text}' is negative: a time is not"));
+        return Err(format!("'{text}' is negative"));
     }
     if !(scaled.is_finite() && scaled < 4e18) {
         return Err(format!("'{text}' is too long"));
@@ -103,7 +103,7 @@ fn exact_time(text: &str, per_second: f64) -> Result<f64, String> {
     Ok(scaled)
 }
 
-/// A rate, as the time between two: `1000Hz`, `10kHz`, `1000`, or a period (`1ms`).
+/// The period of a rate (`1000Hz`, `10kHz`, `1000`), or a period itself (`1ms`).
 pub fn period(text: &str) -> Result<i64, String> {
     let (number, unit) = split(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -112,7 +112,7 @@ pub fn period(text: &str) -> Result<i64, String> {
         "mhz" => 1e6,
         _ => return picoseconds(text),
     };
-    let rate: f64 = number.parse().map_err(|_| format!("'{text}' is not a rate, like 1000Hz"))?;
+    let rate: f64 = number.parse().map_err(|_| format!("'{text}' is not a rate (e.g. 1000Hz)"))?;
     let period = (1e12 / (rate * factor)).round();
     if !(rate > 0.0 && (1.0..4e18).contains(&period)) {
         return Err(format!("'{text}' is out of range for a rate"));
@@ -122,7 +122,7 @@ pub fn period(text: &str) -> Result<i64, String> {
 
 /// A size in bytes: `1`, `65kB`, `8KiB`, `1MiB`.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is not a size: write it like 16, 65kB, 8KiB or 1MiB");
+    let wrong = || format!("'{text}' is not a size (expected e.g. 16, 65kB, 8KiB or 1MiB)");
     let (number, unit) = split(text);
     let factor = match unit {
         "" | "B" | "b" => 1.0,
@@ -139,7 +139,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 
 /// A count of ranks: `1000`, `64Ki`, `1Mi`, `2^20`.
 pub fn rank_count(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is not a rank count: write it like 1000, 64Ki, 1Mi or 2^20");
+    let wrong = || format!("'{text}' is not a rank count (expected e.g. 1000, 64Ki or 2^20)");
     if let Some(power) = text.trim().strip_prefix("2^") {
         let power: u32 = power.parse().map_err(|_| wrong())?;
         return 1u64.checked_shl(power).filter(|_| power < 64).ok_or_else(wrong);
@@ -170,11 +170,11 @@ pub fn ranks(text: &str) -> Result<Vec<u64>, String> {
         let before = list.len();
         list.extend(powers);
         if list.len() == before {
-            return Err(format!("there is no power of two in '{part}'"));
+            return Err(format!("no power of two in range '{part}'"));
         }
     }
     if let Some(0) = list.iter().min() {
-        return Err(format!("'{text}' has 0 ranks: a job has at least 1"));
+        return Err(format!("'{text}' contains 0 ranks (minimum: 1)"));
     }
     Ok(list)
 }
@@ -190,7 +190,7 @@ fn whole(number: &str, factor: f64) -> Option<u64> {
     whole.then_some(value as u64)
 }
 
-/// The number and the unit behind it.
+/// Splits into number and unit.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -224,7 +224,7 @@ mod tests {
         for bad in ["4.77", "-1us", "us", "1e30s", "nan ns"] {
             assert!(picoseconds(bad).is_err(), "{bad}");
         }
-        // Rounded where nothing hangs on it.
+        // Rounded where precision does not matter.
         assert_eq!((picoseconds("1.4ps"), picoseconds("0.3334ns")), (Ok(1), Ok(333)));
         assert_eq!(period("1000Hz"), Ok(1_000_000_000));
         assert_eq!(period("10ms"), Ok(10_000_000_000));

@@ -1,5 +1,5 @@
-//! The command as scripts and people use it, on a recording that comes with the project. Runs
-//! anywhere, as anyone.
+//! The command as used by scripts and people, on the bundled recording. Runs anywhere, without
+//! privileges.
 
 mod command;
 mod made;
@@ -101,7 +101,7 @@ fn what_is_exported_for_netgauge_is_imported_again() {
         holds(run, &["detours", "t_min_ns", "span_s", "noise_pct", "header"]);
         assert_eq!(run["detours"], cpu["detours"]);
     }
-    // And such a file can be reported on like a trace, one run of it too.
+    // Such a file can be reported on like a trace, and so can one of its runs.
     let second = json(&["report", &format!("{name}#2"), "--json"]);
     assert_eq!(second["cpus"].as_array().map(Vec::len), Some(1));
 }
@@ -114,7 +114,7 @@ fn an_imported_file_becomes_a_trace() {
     detour(&arguments).assert().success();
     let report = json(&["report", output.to_str().expect("text"), "--json"]);
     assert_eq!(report["mode"], "imported");
-    // A list of times says neither.
+    // A list of times contains neither.
     assert!(report["cpus"][0]["t_min_ns"].is_null() && report["cpus"][0]["threshold_ns"].is_null());
     assert_eq!(report["cpus"][0]["detours"], 2);
 }
@@ -190,7 +190,7 @@ fn metrics_are_bounded_and_well_formed() {
         json(&["report", DEMO, "--json"])["outside_kernel"].as_array().map_or(0, Vec::len);
     assert_eq!(named(&few), 3 + outside);
     assert!(named(&all) > 10);
-    // Nothing is lost by the bound: the sums are the same.
+    // The limit loses nothing: the sums are the same.
     let sum = |text: &str| {
         let lines = text.lines().filter(|line| line.starts_with("detour_source_taken_seconds{"));
         let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
@@ -205,7 +205,7 @@ fn a_cpu_that_several_nodes_have_is_not_chosen_among() {
     let said =
         detour(&["export", &two_nodes("cli-cpu"), "--to", "csv", "-c", "0"]).assert().code(1);
     let said = String::from_utf8_lossy(&said.get_output().stderr).into_owned();
-    assert!(said.contains("CPU 0 on each of 2 nodes: leave -c out"), "{said}");
+    assert!(said.contains("CPU 0 on each of 2 nodes: omit -c"), "{said}");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn the_page_of_the_command_line_is_what_the_options_say() {
     // Not assert_eq: the difference would be two whole pages.
     assert!(
         committed == stdout(&["man", "--markdown"]),
-        "docs/cli.md is not what the options say: run `cargo xtask docs`"
+        "docs/cli.md does not match the options: run `cargo xtask docs`"
     );
 }
 
@@ -227,7 +227,7 @@ fn every_command_has_a_manual_page_and_every_shell_its_completions() {
     let help = stdout(&["--help"]);
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands = commands.take_while(|line| !line.is_empty());
-    // Descriptions go on in lines that are further to the right.
+    // Descriptions continue in lines that are indented further.
     let commands = commands.filter(|line| !line.starts_with("   "));
     let mut count = 0;
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
@@ -295,7 +295,7 @@ fn a_mistyped_command_costs_no_recording() {
     let file = scratch("good.detour");
     fs::copy(DEMO, &file).expect("copied");
     let name = file.to_str().expect("text");
-    // As in a shell: not found, and found but not to be run.
+    // As in a shell: not found, and found but not executable.
     for (command, code) in
         [("no-such-program", 127), ("/no/such/program", 127), (env!("CARGO_TARGET_TMPDIR"), 126)]
     {

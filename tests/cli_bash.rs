@@ -1,4 +1,4 @@
-//! What a shell with process substitution gives for files. Without bash the test is reported as skipped.
+//! Process substitution in place of files. Without bash the test is reported as skipped.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -12,7 +12,7 @@ fn main() {
 
     let test = Trial::ignorable_test("process_substitution_is_an_output_and_an_input", || {
         if std::process::Command::new("bash").args(["-c", "true"]).output().is_err() {
-            return Ok(Completion::ignored_with("there is no bash"));
+            return Ok(Completion::ignored_with("bash not found"));
         }
         substitution::is_an_output_and_an_input();
         Ok(Completion::Completed)
@@ -40,7 +40,7 @@ mod substitution {
         let arguments = ["-c", script, env!("CARGO_BIN_EXE_detour"), DEMO];
         let report = Command::new("bash").args(arguments).output().expect("bash");
         assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
-        // The name is another.
+        // Only the name differs.
         let sources = |text: &[u8]| {
             let report: serde_json::Value = serde_json::from_slice(text).expect("JSON");
             report["sources"].clone()

@@ -1,5 +1,5 @@
-//! `--blame` and `--timeline` as scripts and people use them: the parts add up, the files are what
-//! viewers can read. Runs anywhere, as anyone.
+//! `--blame` and `--timeline` as used by scripts and people: the parts add up, and viewers can read
+//! the files. Runs anywhere, without privileges.
 
 mod command;
 
@@ -17,7 +17,7 @@ const NET: &str = "L=1us,o=500ns,g=200ns,G=1ns,O=0.5ns,S=1kB";
 const PARTS: [&str; 8] =
     ["compute_us", "o_us", "O_us", "g_us", "G_us", "L_us", "waiting_us", "noise_us"];
 
-/// Two ranks: compute, exchange, and the second is interrupted at first.
+/// Two ranks: compute, exchange, and the second is interrupted first.
 const PING: &str = "num_ranks 2\nrank 0 {\nl1: calc 5000\nl2: send 101b to 1 tag 0\nl2 requires l1\n}\n\
                     rank 1 {\nl1: calc 2000\nl2: recv 101b from 0 tag 0\nl2 requires l1\n}\n";
 
@@ -44,7 +44,7 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("{key} in {value}"))
 }
 
-/// Microseconds of whole picoseconds, and means of them.
+/// Microseconds made of whole picoseconds, and means of them.
 fn close(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-5, "{a} and {b}");
 }
@@ -111,7 +111,7 @@ fn many_runs_under_a_recording_add_up_by_source_whatever_the_threads() {
         blame["sources"].as_array().unwrap().iter().map(|s| s["name"].to_string()).collect();
     assert!(names.contains("\"tick\""), "{names:?}");
 
-    // Without a source there is nothing of it to blame, and the others stay.
+    // Without a source nothing is attributed to it, and the others stay.
     let without = json(&[
         "simulate",
         "goal",
@@ -170,14 +170,14 @@ fn a_collective_is_explained_point_by_point_with_the_times_it_took() {
     close(number(&point["blame"], "finish_us"), number(point, "mean_us"));
 }
 
-/// Every slice of a row is inside the one around it or after the one before it, in whole ns.
+/// Every slice of a row is inside its parent or after its predecessor, in whole ns.
 fn check_rows(events: &[Value]) {
     let ns = |value: &Value| (value.as_f64().expect("a time") * 1e3).round() as i64;
     let mut open: BTreeMap<(u64, u64), Vec<i64>> = BTreeMap::new();
     let mut last = i64::MIN;
     for event in events.iter().filter(|event| event["ph"] != "M") {
         let ts = ns(&event["ts"]);
-        assert!(ts >= last, "not in the order of time: {event}");
+        assert!(ts >= last, "not in time order: {event}");
         last = ts;
         if event["ph"] != "X" {
             continue;
@@ -188,7 +188,7 @@ fn check_rows(events: &[Value]) {
         while open.last().is_some_and(|&until| until <= ts) {
             open.pop();
         }
-        assert!(open.last().is_none_or(|&until| end <= until), "slices cross: {event}");
+        assert!(open.last().is_none_or(|&until| end <= until), "slices overlap: {event}");
         open.push(end);
     }
 }
@@ -207,7 +207,7 @@ fn check_flows(events: &[Value], messages: usize) {
                 slice["ph"] == "X"
                     && ["pid", "tid", "ts"].iter().all(|key| slice[*key] == event[*key])
             };
-            assert!(events.iter().any(|slice| starts(&slice)), "an arrow from nowhere: {event}");
+            assert!(events.iter().any(|slice| starts(&slice)), "an arrow without a start: {event}");
         }
     }
 }
@@ -243,7 +243,7 @@ fn a_timeline_is_a_trace_that_viewers_can_read() {
         let named = |what: &str| events.iter().any(|event| event["args"]["name"] == what);
         assert!(named("rank 11") && named("CPU 0") && named("NIC 0 out"));
         assert!(named("critical path"));
-        // The path has no holes: its slices follow each other from 0 to the end.
+        // The path has no gaps: its slices follow each other from 0 to the end.
         let mut at = 0;
         for slice in events.iter().filter(|event| event["pid"] == 13 && event["ph"] == "X") {
             assert_eq!(slice["args"]["from_ps"].as_i64(), Some(at), "{more:?}");
@@ -288,7 +288,7 @@ fn a_handshake_shows_its_request_and_its_answer() {
     let svg = fs::read_to_string(&out).expect("a file");
     let dashed: Vec<_> = svg.lines().filter(|line| line.contains("dasharray")).collect();
     assert_eq!(dashed.len(), 2, "{svg}");
-    // The receive is posted long before: both are what the payload waits for.
+    // The receive is posted long before: the payload waits for both.
     assert!(dashed.iter().all(|line| line.contains("class=\"fp\"")), "{dashed:?}");
 }
 
@@ -301,7 +301,7 @@ fn pictures_that_nobody_could_read_are_refused_with_what_to_do_instead() {
         String::from_utf8(output).expect("text")
     };
     let error = refused("blame-large.svg");
-    assert!(error.contains("at most 64 ranks") && error.contains("blame-large.json"), "{error}");
+    assert!(error.contains("limited to 64 ranks") && error.contains("blame-large.json"), "{error}");
     let error = refused("blame-large.png");
     assert!(error.contains(".svg") && error.contains(".json"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Files that commands write: whole or not there, nothing lost that was there before, and outputs that
-//! are not files. And names that are not text. Runs anywhere on Linux, as anyone.
+//! Files that commands write: complete or absent, existing ones not lost, and outputs that are not
+//! files. Also names that are not UTF-8. Runs on any Linux, without privileges.
 
 #![cfg(target_os = "linux")]
 
@@ -23,7 +23,7 @@ const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
 const EXPORT: [&str; 4] = ["export", DEMO, "--to", "csv"];
 const RECORD: [&str; 4] = ["record", "--no-bpf", "-d", "50ms"];
 
-/// An empty directory of the test's own.
+/// An empty directory for the test.
 fn directory(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
@@ -59,7 +59,7 @@ fn fails(arguments: &[&str], code: i32, words: &[&str]) {
     for word in words {
         assert!(
             said(&output).contains(word),
-            "{arguments:?} says {:?}, not {word:?}",
+            "{arguments:?} printed {:?}, not {word:?}",
             said(&output)
         );
     }
@@ -73,7 +73,7 @@ fn a_result_takes_the_place_of_the_one_before_at_once() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let mut before = fs::File::open(&path).unwrap();
     stdout(&[&EXPORT[..], &["-o", text(&path)]].concat());
-    // Who has it open reads on.
+    // A process that has it open can continue to read.
     let mut content = String::new();
     before.read_to_string(&mut content).unwrap();
     assert_eq!(content, "what was there before\n");
@@ -121,14 +121,14 @@ fn a_recording_replaces_nothing_but_a_recording_which_is_kept() {
     let second = fs::read(&thesis).unwrap();
     assert!(second != first && trace::is_trace(&second));
 
-    // What is kept is a recording, and nothing else is given up for it.
+    // Only a recording is kept as .old, and nothing else is overwritten by it.
     let old = directory.join("thesis.csv.old");
     fs::write(&old, "somebody's").unwrap();
     fails(&record(&thesis, &[]), 1, &["refusing to overwrite", "thesis.csv.old"]);
     assert_eq!(fs::read(&thesis).unwrap(), second);
     assert_eq!(fs::read_to_string(&old).unwrap(), "somebody's");
 
-    // An empty file, as mktemp makes one, holds nothing.
+    // An empty file, as created by mktemp, has nothing to lose.
     let empty = directory.join("empty");
     fs::write(&empty, "").unwrap();
     stdout(&record(&empty, &[]));
@@ -153,9 +153,9 @@ fn traces_that_are_made_replace_nothing_but_traces_either() {
     fs::copy(DEMO, &trace).unwrap();
     stdout(&["import", text(&noise), "-o", text(&trace)]);
     assert_eq!(fs::read(trace::old_name(&trace)).unwrap(), fs::read(DEMO).unwrap());
-    // What would be replaced by what is kept is an input.
+    // The file that the kept one would replace is an input.
     let old = trace::old_name(&trace);
-    fails(&["merge", text(&old), "-o", text(&trace)], 1, &["would be overwritten"]);
+    fails(&["merge", text(&old), "-o", text(&trace)], 1, &["refusing to overwrite"]);
     assert_eq!(names(&directory), ["noise.csv", "other.csv", "t.detour", "t.detour.old"]);
 }
 
@@ -167,7 +167,7 @@ fn standard_output_and_devices_are_outputs() {
     assert_eq!(stdout(&[&RECORD[..], &["-o", "/dev/null"]].concat()), "");
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     fails(&[&EXPORT[..], &["-o", "/dev/full"]].concat(), 1, &["/dev/full", "o space"]);
-    // A file that standard output is redirected into goes on where it was.
+    // A file that standard output is redirected to is appended to.
     let directory = directory("files-appended");
     let path = directory.join("all");
     let script = r#"{ echo first; "$@" -o /dev/stdout; echo last; } > "$0""#;
@@ -189,7 +189,7 @@ fn a_recording_goes_through_a_pipe_into_a_report() {
         serde_json::from_slice(&report.success().get_output().stdout).expect("JSON");
     assert_eq!(report["mode"], "probe_only");
     assert!(report["truncated"].is_null());
-    fails(&[&arguments[..], &["--json"]].concat(), 1, &["--json", "standard output"]);
+    fails(&[&arguments[..], &["--json"]].concat(), 1, &["--json", "stdout"]);
     let noise = "start_ns,length_ns\n1000,200\n5000,300\n";
     detour(&["report", "/dev/stdin"]).write_stdin(noise).assert().success();
 }
@@ -201,7 +201,7 @@ fn pipes_with_a_name_are_outputs_and_are_waited_for() {
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
     let words = |line: &[&str]| line.iter().map(OsString::from).collect::<Vec<_>>();
     for arguments in [words(&EXPORT), words(&RECORD), words(&["import", DEMO])] {
-        // A trace is not imported: it fails before the pipe is looked at.
+        // A trace cannot be imported: it fails before the pipe is opened.
         let refused = arguments[0] == "import";
         let mut all: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
         all.extend([OsStr::new("-o"), fifo.as_os_str()]);
@@ -259,14 +259,14 @@ fn a_command_that_cannot_be_run_ends_as_in_a_shell() {
     }
 }
 
-/// Every command with every option it has, each with a value that is not text: an error or not, but no
-/// panic. The list is the one that the documentation is made from.
+/// Every command with each of its options and a value that is not UTF-8: an error or not, but no
+/// panic. The list is the one the documentation is generated from.
 #[test]
 fn nothing_panics_on_arguments_that_are_not_text() {
     let directory = directory("files-bytes");
     let page = stdout(&["man", "--markdown"]);
     let odd = OsStr::from_bytes(b"x\xff");
-    // What is left to the defaults would take long, and what shows a page is for a terminal.
+    // Defaults would take too long, and a page is for a terminal.
     let quick = |command: &str, option: &str| match command {
         "record" if option == "--cgroup" => vec![],
         "record" => vec!["-d", "20ms", "--no-bpf"],
@@ -351,7 +351,7 @@ fn names_that_are_not_text_are_names() {
     fs::write(&times, "150\n151\n").unwrap();
     let exchange = [OsStr::new("--exchange"), times.as_ref()];
     run(&[&words("simulate exchange --samples 10 --json")[..], &exchange].concat());
-    // A command may be anything.
+    // A command may have any name.
     let bad = OsStr::from_bytes(b"/bin/\xff");
     let output = start(&[&words("record -o never --")[..], &[bad]].concat()).output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{}", said(&output));

@@ -1,5 +1,5 @@
-//! `detour goal` and `detour simulate goal` as scripts and people use them: end times per rank, both
-//! forms of files, and what is said about mistakes. Runs anywhere, as anyone.
+//! `detour goal` and `detour simulate goal` as used by scripts and people: end times per rank, both
+//! file formats, and error messages. Runs anywhere, without privileges.
 
 use std::{fs, io::Read, path::PathBuf};
 
@@ -23,14 +23,14 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&stdout(&with_json)).expect("JSON and nothing else")
 }
 
-/// What is said when it fails, which must be with code 1.
+/// The error message of a command, which must exit with code 1.
 fn failure(arguments: &[&str]) -> String {
     let assert = detour(arguments).assert().code(1);
     assert!(assert.get_output().stdout.is_empty(), "{arguments:?}");
     String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
 }
 
-/// A file in the build's temporary directory; each test has names of its own.
+/// A file in the target's temporary directory; each test uses its own names.
 fn scratch(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, content).expect("written");
@@ -105,16 +105,16 @@ fn a_large_message_ends_at_both_sides_together_or_after_a_handshake() {
         json(&[&own[..], more].concat())["ranks"].clone()
     };
     assert_eq!(ranks(&["--rendezvous", "closed-form"]), json!([3_700, 3_700]));
-    // 500 + o + L to ask, L to grant, o + 1000 G to send, L + o to receive.
+    // 500 + o + L for the request, L for the grant, o + 1000 G to send, L + o to receive.
     assert_eq!(ranks(&["--rendezvous", "handshake"]), json!([4_700, 5_800]));
     assert_eq!(ranks(&[]), json!([4_700, 5_800]));
     assert_eq!(ranks(&["--model", "loggopsim"]), json!([1_600, 3_700]));
     let error =
         failure(&["simulate", "goal", &file, "--model", "loggopsim", "--rendezvous", "handshake"]);
-    assert!(error.contains("leave out"), "{error}");
+    assert!(error.contains("omit one of them"), "{error}");
 }
 
-/// The peer's own answers, all with noise and some without, by files and options alone.
+/// LogGOPSim's own results, all with noise and some without, through files and options only.
 #[test]
 fn the_peers_answers_come_out_of_the_command() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/goal/loggopsim-cases.json.gz");
@@ -241,11 +241,11 @@ fn offsets_say_which_rank_meets_the_detour() {
     assert_eq!(ranks("[0, 600]"), json!([1_070, 1_000]));
     assert_eq!(ranks("[600, 520.5]"), json!([1_000, 1_049.5]));
     for (offsets, said) in [
-        ("[0]", "it holds 1 offsets, and the schedule has 2 ranks"),
-        ("[0, 1, 2]", "it holds 3 offsets"),
-        ("{\"a\": 1}", "no JSON array of numbers"),
-        ("[0, \"x\"]", "no JSON array of numbers"),
-        ("[0, 1e300]", "the offset of rank 1"),
+        ("[0]", "1 offsets for 2 ranks"),
+        ("[0, 1, 2]", "3 offsets for 2 ranks"),
+        ("{\"a\": 1}", "not a JSON array of numbers"),
+        ("[0, \"x\"]", "not a JSON array of numbers"),
+        ("[0, 1e300]", "offset of rank 1"),
     ] {
         let assert = with(offsets).assert().code(1);
         let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
@@ -260,8 +260,8 @@ fn the_peers_rules_take_periodic_noise_in_a_model_that_has_it() {
     let periodic = ["--model", "loggopsim", "--noise", "periodic:10kHz,10us"];
     let own = [&["simulate", "goal", &goal][..], &periodic].concat();
     let error = failure(&own);
-    assert!(error.contains("periodic noise is not a trace"), "{error}");
-    assert!(error.contains("take --noise-model preempt") && !error.contains("record"), "{error}");
+    assert!(error.contains("requires a trace, not periodic noise"), "{error}");
+    assert!(error.contains("use --noise-model preempt") && !error.contains("record"), "{error}");
     let value = json(&[&own[..], &["--noise-model", "preempt"]].concat());
     assert!(value["max"].as_f64().is_some_and(|ns| ns > 1.1e6), "{value}");
 }
@@ -274,15 +274,15 @@ fn a_mistake_in_a_text_is_found_by_file_line_and_column() {
         (two("l2: send 8 to 1"), "line 4, column 12: expected `b`, found \"to 1\""),
         (
             two("l2: send 8b to 2"),
-            "line 4, column 16: rank 0, operation 1 (l2): there is no rank 2 (2 ranks, from 0)",
+            "line 4, column 16: rank 0, operation 1 (l2): rank 2 does not exist (2 ranks, from 0)",
         ),
-        (two("l2: recv 8b from 7"), "there is no rank 7"),
+        (two("l2: recv 8b from 7"), "rank 7 does not exist"),
         (two("l2: sned 8b to 1"), "line 4, column 5: expected `send`, `recv` or `calc`"),
-        (two("l2 requires l1"), "line 4, column 1: there is no label l2 in this rank yet"),
-        (two("l1: calc 3"), "line 4, column 1: label l1 is taken"),
-        (two("l2: calc 3 nic 1"), "line 4, column 12: expected `cpu` or the end of the line"),
-        (two("l2: send 8b to 1 cpu 256"), "a cpu is at most 255"),
-        (two("l2: calc -4"), "line 4, column 10: a time is not negative"),
+        (two("l2 requires l1"), "line 4, column 1: undefined label l2"),
+        (two("l1: calc 3"), "line 4, column 1: duplicate label l1"),
+        (two("l2: calc 3 nic 1"), "line 4, column 12: expected `cpu` or end of line"),
+        (two("l2: send 8b to 1 cpu 256"), "a cpu must be at most 255"),
+        (two("l2: calc -4"), "line 4, column 10: a time must not be negative"),
         (
             two("l2: calc 5.5"),
             "line 4, column 10: expected a whole number, found \"5.5\" (a calc is",
@@ -292,11 +292,11 @@ fn a_mistake_in_a_text_is_found_by_file_line_and_column() {
         ("num_ranks 0\n".to_owned(), "line 1"),
         ("num_ranks 0x2\n".to_owned(), "column 11: expected a whole number, found \"0x2\""),
         ("num_ranks 2\nrank 0 {\n}\n".to_owned(), "rank 1 is missing"),
-        ("num_ranks 2\nrank 1 {\n}\n".to_owned(), "the next is 0"),
-        ("num_ranks 1\nrank 0 {\n".to_owned(), "`}` is missing"),
+        ("num_ranks 2\nrank 1 {\n}\n".to_owned(), "expected rank 0"),
+        ("num_ranks 1\nrank 0 {\n".to_owned(), "missing `}`"),
         (String::new(), "the file is empty"),
         ("hello\n".to_owned(), "`num_ranks 4`"),
-        ("num_ranks 99999999999\n".to_owned(), "the number of ranks is at most"),
+        ("num_ranks 99999999999\n".to_owned(), "the number of ranks must be at most"),
     ] {
         let file = scratch("mistake.goal", &text);
         for command in [&["simulate", "goal"][..], &["goal", "check"], &["goal", "stats"]] {
@@ -316,13 +316,13 @@ fn a_damaged_binary_is_refused_with_the_byte() {
     for length in [2, 9, 20, 60, bytes.len() - 1] {
         let file = scratch("cut.bin", &bytes[..length]);
         let error = failure(&["simulate", "goal", &file]);
-        assert!(error.contains("cut.bin: byte ") && error.contains("ends here"), "{error}");
+        assert!(error.contains("cut.bin: byte ") && error.contains("end of file"), "{error}");
     }
     let mut used_up = bytes.clone();
     used_up[..8].copy_from_slice(&2342u64.to_le_bytes());
     let error = failure(&["simulate", "goal", &scratch("used.bin", used_up)]);
     assert!(error.contains("--save-mem"), "{error}");
-    // 4 billion ranks that are not there take no memory.
+    // 4 billion absent ranks take no memory.
     let mut huge = bytes;
     huge[8..12].copy_from_slice(&(u32::MAX - 9).to_le_bytes());
     failure(&["simulate", "goal", &scratch("huge.bin", huge)]);
@@ -338,9 +338,9 @@ fn a_schedule_that_cannot_end_is_an_error_with_ranks_and_labels() {
         (
             "deadlock",
             deadlock.as_str(),
-            "deadlock: rank 0, operation 0 (s: send 9999b to 1 tag 0) is not buffered and ends only with \
+            "deadlock: rank 0, operation 0 (s: send 9999b to 1 tag 0) is not buffered and waits for \
              rank 1, operation 1 (r: recv 9999b from 0 tag 0) requires rank 1, operation 0 (s: send \
-             9999b to 0 tag 0) is not buffered and ends only with rank 0, operation 1 (r: recv 9999b from 1 \
+             9999b to 0 tag 0) is not buffered and waits for rank 0, operation 1 (r: recv 9999b from 1 \
              tag 0) requires rank 0 s again",
         ),
         (
@@ -351,17 +351,17 @@ fn a_schedule_that_cannot_end_is_an_error_with_ranks_and_labels() {
         (
             "unmatched",
             "num_ranks 2\nrank 0 {\nout: send 8b to 1 tag 3\n}\nrank 1 {\nl1: recv 8b from 0 tag 4\n}\n",
-            "nobody receives the message of rank 0, operation 0 (out: send 8b to 1 tag 3)",
+            "rank 0, operation 0 (out: send 8b to 1 tag 3) has no matching receive",
         ),
         (
             "alone",
             "num_ranks 2\nrank 0 {\n}\nrank 1 {\nin: recv 8b from 0 tag 4\n}\n",
-            "rank 1, operation 0 (in: recv 8b from 0 tag 4) waits for a message that nobody sends",
+            "rank 1, operation 0 (in: recv 8b from 0 tag 4) has no matching send",
         ),
         (
             "small",
             "num_ranks 2\nrank 0 {\nl1: send 8b to 1\n}\nrank 1 {\nl1: recv 7b from 0\n}\n",
-            "is too small for the message of rank 0, operation 0 (l1: send 8b to 1 tag 0)",
+            "is too small for the message from rank 0, operation 0 (l1: send 8b to 1 tag 0)",
         ),
     ];
     for (name, text, said) in cases {
@@ -400,9 +400,9 @@ fn scripts_are_told_what_is_wrong_in_json_too() {
     assert!(valid["error"].is_null(), "{valid}");
     for (name, schedule, more, operations, said) in [
         ("words", b"num_ranks 1\nrank 0 {\nl1: sned\n}\n".to_vec(), None, None, "line 3, column 5"),
-        ("cut", cut, None, None, "the file ends here"),
+        ("cut", cut, None, None, "unexpected end of file"),
         ("alone", alone.into_bytes(), None, Some(1), "(in: recv 8b from 0 tag 0)"),
-        ("swap", swap.into_bytes(), Some("--unbuffered"), Some(4), "without buffers"),
+        ("swap", swap.into_bytes(), Some("--unbuffered"), Some(4), "without buffering"),
     ] {
         let file = scratch(&format!("told-{name}.goal"), schedule);
         let mut command = detour(&["goal", "check", &file, "--json"]);
@@ -417,7 +417,7 @@ fn scripts_are_told_what_is_wrong_in_json_too() {
         assert!(error.contains(said) && error.contains(&file), "{name}: {error}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("detour: {error}\n"));
     }
-    // Nobody knows whether a file that cannot be read is valid.
+    // It is unknown whether an unreadable file is valid.
     failure(&["goal", "check", &absent("told-nowhere.goal"), "--json"]);
 }
 
@@ -443,14 +443,14 @@ fn calcs_can_be_put_in_another_unit_and_the_file_itself_is_never_overwritten() {
     let finer = stdout(&["goal", "convert", &file, "--to", "text", "--to-unit", "10ps"]);
     assert!(String::from_utf8_lossy(&finer).contains("calc 50000\n"));
     let error = failure(&["goal", "convert", &file, "--to", "text", "--to-unit", "3us"]);
-    assert!(error.contains("not a whole number of the unit"), "{error}");
+    assert!(error.contains("not a multiple of the unit"), "{error}");
     for (option, unit) in [("--to-unit", "0.5ps"), ("--calc-unit", "1.4ps")] {
         let assert = detour(&["goal", "convert", &file, option, unit]).assert().code(2);
         let error = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(error.contains("not a whole number of picoseconds"), "{unit}: {error}");
     }
     let error = failure(&["goal", "convert", &file, "-o", &file]);
-    assert!(error.contains("would be overwritten"), "{error}");
+    assert!(error.contains("refusing to overwrite"), "{error}");
     assert_eq!(fs::read_to_string(&file).expect("there"), message(8));
 }
 
@@ -477,8 +477,8 @@ fn stats_count_what_is_there() {
 
 #[test]
 fn a_schedule_that_ends_only_under_noise_has_no_time_without() {
-    // Rank 1 is held up, so the first receive gets the larger message; else it gets the smaller one, and
-    // there is no room for the other.
+    // Rank 1 is delayed, so the first receive gets the larger message; otherwise it gets the smaller
+    // one, and the other does not fit.
     let text = "num_ranks 3\nrank 0 {\na: recv 10b from -1\nb: recv 5b from -1\n}\n\
                 rank 1 {\ns: send 5b to 0\n}\n\
                 rank 2 {\nc: calc 100\ns: send 10b to 0\ns requires c\n}\n";
@@ -499,7 +499,7 @@ fn the_speed_of_the_simulator_is_not_a_result() {
     let text = String::from_utf8(stdout(&["simulate", "goal", &file, "--net", NET])).expect("text");
     assert!(text.contains("the last ends at 1720 ns.\n"), "{text}");
     assert!(!text.contains("/s"), "{text}");
-    // Those who ask for more are told, but not among the results.
+    // With -v it is printed, but not among the results.
     let output = detour(&["-v", "simulate", "goal", &file, "--net", NET]).assert().success();
     assert_eq!(String::from_utf8_lossy(&output.get_output().stdout), text);
     let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();

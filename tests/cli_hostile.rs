@@ -1,6 +1,6 @@
-//! Files from somebody who means no good: names that are markup, terminal commands or formulas, sizes
-//! that are claims. They are shown as text, refused, or read in bounded memory; nothing is written but
-//! what was asked for.
+//! Malicious files: names that are markup, terminal escape sequences or formulas, and false sizes.
+//! They are shown as text, rejected, or read in bounded memory; nothing is written except what was
+//! requested.
 
 #![cfg(target_os = "linux")]
 
@@ -15,8 +15,8 @@ use trace::{
     RecordFlags, Source, SourceId, Trailer, Writer,
 };
 
-/// Markup, a formula, a window title, colours (also in eight bits), text backwards, quotes of every
-/// language that is written here, and lines of its own.
+/// Markup, a formula, a window title, colours (also in eight bits), right-to-left text, quotes of
+/// every language that is written here, and line breaks.
 const NAME: &str = "=1+1<script>alert(1)</script><img src=x onerror=alert(2)>\
                     \u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}31m\u{202e}\"}'],;\r\n# EOF\n{{7*7}}";
 /// No command needs more for any of these files.
@@ -75,7 +75,7 @@ fn hostile(name: &str) -> String {
     path.display().to_string()
 }
 
-/// What a command prints, on both of its outputs.
+/// What a command prints to stdout and stderr.
 fn said(arguments: &[&str]) -> String {
     let output = detour(arguments).output().expect("it runs");
     let text = [output.stdout, output.stderr].map(|out| String::from_utf8_lossy(&out).into_owned());
@@ -83,11 +83,11 @@ fn said(arguments: &[&str]) -> String {
     text.concat()
 }
 
-/// Nothing in it moves the cursor, changes colours, or turns the text around.
+/// Nothing in it moves the cursor, changes colours, or reverses the text.
 fn harmless(what: &str, text: &str) {
     let bad = |c: &char| (c.is_control() && !"\n\t".contains(*c)) || *c == '\u{202e}';
     assert_eq!(text.chars().find(bad), None, "{what}");
-    assert!(!text.is_empty(), "{what} says nothing");
+    assert!(!text.is_empty(), "{what} prints nothing");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn names_end_no_cell_line_or_label_in_exports() {
         assert_eq!(text.chars().find(bad), None, "{format}");
         if format.ends_with("csv") {
             let rows = text.lines().count();
-            assert_eq!(rows, 401, "{format}: a row more or less");
+            assert_eq!(rows, 401, "{format}: wrong number of rows");
             assert!(!text.lines().any(|l| l.starts_with('=') || l.contains(",=")), "a formula");
         }
         if format == "json" {
@@ -186,7 +186,7 @@ fn what_files_say_is_quoted_harmlessly_in_errors() {
     harmless("the error", &String::from_utf8_lossy(&output.stderr));
 }
 
-/// A frame with right checksums, as somebody writes it who knows the format.
+/// A frame with correct checksums, as written by an attacker who knows the format.
 struct Frame<'a> {
     kind: u8,
     lane: u32,
@@ -224,12 +224,12 @@ const SOURCES: u8 = 2;
 const EVENTS: u8 = 4;
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
-    zstd::bulk::compress(bytes, 19).expect("it packs")
+    zstd::bulk::compress(bytes, 19).expect("compressed")
 }
 
-/// The most memory that any command so far took.
+/// Peak memory of all commands so far.
 fn most_kib() -> i64 {
-    // SAFETY: all zeros is a value of this type, and the pointer is to it.
+    // SAFETY: all zeros is a valid value of this type, and the pointer refers to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
@@ -243,7 +243,7 @@ fn sizes_that_are_only_claimed_take_no_memory() {
     let manifest = packed(b"{}");
     let first =
         Frame { kind: MANIFEST, lane: 0, detours: 0, records: 0, announced: 2, payload: &manifest };
-    // Sixteen gigabytes of nothing in a few hundred kilobytes.
+    // Sixteen gigabytes of zeros in a few hundred kilobytes.
     let nothing = packed(&vec![0; 16 << 20]);
     let bomb = |kind, announced| Frame {
         kind,
@@ -274,7 +274,7 @@ fn sizes_that_are_only_claimed_take_no_memory() {
         ]
     };
     let mut beyond = file_of(&claims(1, 1, 0));
-    // A footer that announces four thousand million frames of an index.
+    // A footer that announces four billion index frames.
     let footer = [&b"DETOUR\x89\n"[..], &16u64.to_le_bytes(), &u32::MAX.to_le_bytes()].concat();
     beyond.extend(&footer);
     beyond.extend(crc32fast::hash(&footer).to_le_bytes());
@@ -294,7 +294,7 @@ fn sizes_that_are_only_claimed_take_no_memory() {
     }
 }
 
-/// Every name is another, as often as the format allows.
+/// All names differ, as many as the format allows.
 #[test]
 fn a_million_sources_take_bounded_memory() {
     const SOURCES: u32 = 1 << 20;
@@ -342,7 +342,7 @@ fn a_million_sources_take_bounded_memory() {
     reported_in_bounds("a million sources", &path);
 }
 
-/// Reports of every kind end, say something sensible, and take no more than they may.
+/// Reports of every kind terminate, print something sensible, and stay within the memory limit.
 fn reported_in_bounds(what: &str, path: &std::path::Path) {
     let page = scratch("claims.html");
     for more in [vec![], vec!["--json"], vec!["--no-projection", "--html"]] {
@@ -362,7 +362,7 @@ fn reported_in_bounds(what: &str, path: &std::path::Path) {
 #[test]
 fn an_import_that_unpacks_to_gigabytes_is_refused() {
     let path = scratch("bomb.xz");
-    // One stream after the other is one file, four gigabytes in all.
+    // Concatenated streams are one file, four gigabytes in total.
     let zeros = include_bytes!("data/16-MiB-of-zeros.xz");
     fs::write(&path, zeros.repeat(256)).expect("written");
     let output = detour(&["import"]).arg(&path).output().expect("it runs");

@@ -1,5 +1,5 @@
-//! What commands say of the files they are given: damage is told by every command that reads a
-//! recording, none goes over one, and what cannot be compared is not.
+//! What commands report about their input files: every command that reads a recording reports damage,
+//! none overwrites one, and what cannot be compared is not compared.
 
 mod command;
 mod made;
@@ -22,7 +22,7 @@ fn damaged(name: &str) -> String {
     path
 }
 
-/// A recording of which nothing after its first seconds could be written.
+/// A recording whose writer failed after the first seconds.
 fn half_written(name: &str) -> String {
     written_to(name, 5_000_000_000)
 }
@@ -71,7 +71,7 @@ fn every_command_tells_that_a_recording_is_damaged() {
     let whole = recording("input-whole.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
     let csv = scratch("input-damaged.csv").display().to_string();
     for (broken, why) in [
-        (damaged("input-damaged.detour"), "1 damaged block was left out"),
+        (damaged("input-damaged.detour"), "1 damaged block skipped"),
         (
             half_written("input-half.detour"),
             "a write failed, and nothing after that is in the file",
@@ -83,31 +83,31 @@ fn every_command_tells_that_a_recording_is_damaged() {
             &["export", &broken, "--to", "csv", "-o", &csv],
         ] {
             let told = said(arguments);
-            assert!(told.contains(&format!("is not whole: {why}")), "{told}");
+            assert!(told.contains(&format!("is incomplete: {why}")), "{told}");
         }
         let report = stdout(&["report", &broken]).replace('\n', " ");
-        assert!(report.contains(&format!("This recording is not whole: {why}")), "{report}");
+        assert!(report.contains(&format!("This recording is incomplete: {why}")), "{report}");
         let report = json(&["report", &broken, "--json"]);
         let truncated = report["truncated"].as_str();
         assert!(truncated.is_some_and(|said| said.contains(why)), "{truncated:?}");
         let diff = stdout(&["diff", &whole, &broken, "--ranks", "4", "--runs", "2", "-q"]);
-        let said = "The recording after, or a part of it, is cut off or damaged";
+        let said = "The recording after or part of it is truncated or damaged";
         assert!(diff.contains(said), "{diff}");
     }
     let told = said(&["export", &whole, "--to", "csv", "-o", &csv]);
-    assert!(!told.contains("not whole"), "{told}");
+    assert!(!told.contains("incomplete"), "{told}");
 }
 
 #[test]
 fn noise_does_not_vanish_because_nothing_of_it_was_written() {
     let whole = recording("input-some.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
     let nothing = written_to("input-nothing.detour", 0);
-    let why = "input-nothing.detour holds no time at all: a write failed";
+    let why = "input-nothing.detour covers no time: a write failed";
     refused(&["diff", &whole, &nothing, "--ranks", "4", "--runs", "2", "-q"], &[why]);
     refused(&["whatif", &nothing, "--ranks", "4", "--runs", "2", "-q"], &[why]);
     let simulate = ["simulate", "collective", "--ranks", "4", "--runs", "2", "-q", "--noise"];
     refused(&[&simulate[..], &[&nothing]].concat(), &[why]);
-    assert!(stdout(&["report", &nothing]).contains("nothing is in this recording"));
+    assert!(stdout(&["report", &nothing]).contains("this recording is empty"));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_recording_that_could_not_be_written_on_has_the_rates_of_what_was_written() 
     assert!(report.contains("4321 events not written"), "{report}");
 }
 
-/// The job of the report may be longer than a short recording, or than a noisy one lets it be.
+/// The job of the report may be longer than a short recording, or than a noisy one allows.
 #[test]
 fn recordings_too_short_for_the_job_are_compared_without_it() {
     let short = recording("input-short.detour", Mode::Attributed, 2, 2, &[TICK, DAEMON]);
@@ -156,31 +156,31 @@ fn nothing_but_a_recording_goes_over_a_recording() {
             &path,
         ],
     ] {
-        refused(arguments, &["is a recording"]);
+        refused(arguments, &["refusing to overwrite the recording"]);
     }
-    assert!(fs::read(&path).expect("the file") == before, "it was written over");
+    assert!(fs::read(&path).expect("the file") == before, "it was overwritten");
     let csv = scratch("input-kept.csv").display().to_string();
     said(&["export", &path, "--to", "csv", "-o", &csv]);
     let before = fs::read(&csv).expect("the file");
-    refused(&["import", &csv, "-o", &csv], &["would be overwritten"]);
-    assert!(fs::read(&csv).expect("the file") == before, "it was written over");
+    refused(&["import", &csv, "-o", &csv], &["refusing to overwrite"]);
+    assert!(fs::read(&csv).expect("the file") == before, "it was overwritten");
 }
 
 #[test]
 fn a_recording_has_no_runs_to_pick_from() {
     let path = recording("input-runs.detour", Mode::Attributed, 1, 2, &[TICK]);
-    refused(&["report", &format!("{path}#2")], &["no runs to pick from"]);
+    refused(&["report", &format!("{path}#2")], &["no runs to select"]);
 }
 
 #[test]
 fn recordings_with_and_without_names_are_not_compared() {
     let named = recording("input-named.detour", Mode::Attributed, 1, 2, &[TICK]);
     let nameless = recording("input-nameless.detour", Mode::ProbeOnly, 1, 2, &[TICK]);
-    refused(&["diff", &named, &nameless], &["recorded in different ways"]);
+    refused(&["diff", &named, &nameless], &["recorded in different modes"]);
 }
 
-/// What is outside the kernel and long is called by the evidence of each recording, in the table with
-/// spaces. Scripts use one name for all of them.
+/// Long detours outside the kernel are named by the evidence in each recording, with spaces in the
+/// table. Scripts use one name for all of them.
 #[test]
 fn sources_answer_to_the_names_of_the_table() {
     let path = recording("input-names.detour", Mode::Attributed, 1, 2, &[TICK]);
@@ -212,7 +212,7 @@ fn sources_answer_to_the_names_of_the_table() {
 #[test]
 fn a_file_that_cannot_be_written_is_refused_before_the_work() {
     let noise = recording("input-early.detour", Mode::Attributed, 1, 2, &[TICK]);
-    // Hours of work, if it began.
+    // Hours of work, if it started.
     let runs = ["--runs", "100000000", "-q"];
     let collective = ["simulate", "collective", "--ranks", "1048576", "--noise", &noise];
     for (option, expected) in [
@@ -251,7 +251,7 @@ fn what_one_recording_could_not_see_is_said() {
     };
     let (fine, coarse) = (file("fine.json", 120, 500), file("coarse.json", 2_000, 2_500));
     let simulation = ["--ranks", "4", "--runs", "2", "-q"];
-    let note = "only detours of 2.00 us and longer, which both recorded";
+    let note = "only detours of 2.00 us or longer, which both recorded";
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let apart = words(stdout(&[&["diff", &fine, &coarse][..], &simulation].concat()));
     assert!(apart.contains(note), "{apart}");
@@ -288,7 +288,7 @@ fn a_lenient_import_fails_when_most_lines_were_left_out() {
     }
     let warned = import(100, 100);
     assert!(warned.status.success() && output.exists());
-    assert!(told(&warned).contains("warning: 100 of 200 lines"), "{}", told(&warned));
+    assert!(told(&warned).contains("warning: skipped 100 of 200 lines"), "{}", told(&warned));
     let clean = import(3, 0);
     assert!(clean.status.success() && told(&clean).is_empty(), "{}", told(&clean));
 }
@@ -336,7 +336,7 @@ fn round_trips_of_netgauge_are_exchange_times() {
     assert!(same["ks_distance"].as_f64().unwrap() < 0.05, "{same}");
     let apart = value(&["--exchange", "150us", "--measured", &file]);
     assert_eq!(apart["ks_distance"], 1.0);
-    // Not detours, and said so, however lenient.
+    // They are not detours, and the error says so even with --lenient.
     for lenient in [&[][..], &["--lenient"]] {
         let arguments = [&["import", &file], lenient].concat();
         refused(&arguments, &["round-trip times", "--exchange"]);

@@ -1,5 +1,5 @@
-//! `detour merge`: shares of a simulation give the bits of one machine, traces of nodes one trace.
-//! What does not belong together is refused by name. Runs anywhere, as anyone.
+//! `detour merge`: shares of a simulation give bit-identical results to one machine, traces of nodes
+//! one trace. What does not belong together is rejected by name. Runs anywhere, without privileges.
 
 mod command;
 mod made;
@@ -13,7 +13,7 @@ use trace::{Manifest, Mode, Overwrite, Reader, Trailer, Writer};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
 
-/// A directory of one test, gone with it.
+/// A directory for one test, removed with it.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -35,7 +35,7 @@ impl Drop for Directory {
     }
 }
 
-/// How fast it went is no result.
+/// The speed is not a result.
 fn without_speed(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -53,7 +53,7 @@ fn shares(directory: &Directory, of: u64, command: &[&str]) -> Vec<String> {
         let file = directory.file(&format!("{number}.json"));
         let shard = format!("{number}/{of}");
         let share = [&["simulate"], command, &["--shard", &shard, "-o", &file]].concat();
-        assert_eq!(stdout(&share), "", "results go to the file alone");
+        assert_eq!(stdout(&share), "", "results go only to the file");
         files.push(file);
     }
     files
@@ -64,7 +64,7 @@ fn merged(files: &[String], more: &[&str]) -> String {
     stdout(&[&["merge"], files.as_slice(), more].concat())
 }
 
-/// Divides a simulation in three ways and compares with the undivided one, JSON and text.
+/// Splits a simulation in three ways and compares with the whole one, JSON and text.
 fn divides(name: &str, command: &[&str]) {
     let directory = Directory::new(name);
     let whole = |more: &[&str]| stdout(&[&["simulate"], command, more].concat());
@@ -73,7 +73,7 @@ fn divides(name: &str, command: &[&str]) {
         let files = shares(&directory, of, command);
         let joined = merged(&files, &["--json"]);
         assert_eq!(without_speed(&joined), without_speed(&json), "{of} shares of {command:?}");
-        // The text of a schedule says how fast it went.
+        // The text for a schedule includes the speed.
         if command[0] != "goal" {
             assert_eq!(merged(&files, &[]), text, "{of} shares of {command:?}");
         }
@@ -166,13 +166,13 @@ fn shares_that_do_not_belong_together_are_refused_by_name() {
     let one = share("one", "1/3", "1");
     let two = share("two", "2/3", "1");
     let three = share("three", "3/3", "1");
-    refused(&["merge", &one, &three], &["of 3 shares 2 is missing"]);
+    refused(&["merge", &one, &three], &["3 shards expected: 2 is missing"]);
     let again = share("again", "2/3", "1");
-    refused(&["merge", &one, &two, &again, &three], &["two", "again", "share 2 of 3"]);
+    refused(&["merge", &one, &two, &again, &three], &["two", "again", "shard 2 of 3"]);
     let other = share("other", "2/3", "7");
     refused(&["merge", &one, &other, &three], &["one", "other", "differ in seed: 1 and 7"]);
     let quarter = share("quarter", "2/4", "1");
-    refused(&["merge", &one, &quarter], &["of 3 shares", "of 4"]);
+    refused(&["merge", &one, &quarter], &["of 3 shards", "of 4"]);
     let cycle = directory.file("cycle");
     stdout(&["simulate", "cycle", "--ranks", "2", "--shard", "2/3", "-o", &cycle]);
     refused(&["merge", &one, &cycle], &["simulate collective", "simulate cycle"]);
@@ -281,14 +281,14 @@ fn traces_of_nodes_become_one_with_nodes_and_outliers() {
     }
     let text = stdout(&["report", &out]);
     for words in ["node0, node1, node2, node3", "Nodes\n", "node3: fakemond of fakemond.service"] {
-        assert!(text.contains(words), "{words:?} is not in\n{text}");
+        assert!(text.contains(words), "no {words:?} in\n{text}");
     }
     let page = home.file("job.html");
     stdout(&["report", "-q", &out, "--html", &page, "--no-projection"]);
     let html = std::fs::read_to_string(&page).expect("a page");
-    // A row per node, CPUs with whose they are, and who is far off.
-    for words in ["Node by node", "<td>node2</td>", ">node3 1<", "node3: fakemond of"] {
-        assert!(html.contains(words), "{words:?} is not on the page");
+    // A row per node, CPUs with their nodes, and the outliers.
+    for words in ["<h2>Nodes</h2>", "<td>node2</td>", ">node3 1<", "node3: fakemond of"] {
+        assert!(html.contains(words), "no {words:?} on the page");
     }
 }
 
@@ -330,7 +330,7 @@ fn events_of_a_node_keep_their_order_and_move_with_its_start() {
     }
 }
 
-/// Takes the trailer from a recording, as when the recorder was killed.
+/// Removes the trailer of a recording, as when the recorder was killed.
 fn cut_off(file: &str) {
     let trace = || Reader::open(file).expect("opened");
     while trace().trailer().is_some() {
@@ -358,7 +358,7 @@ fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
         (&false.into(), &true.into())
     );
     let text = stdout(&[&["diff", &whole, &part], &small[..]].concat());
-    assert!(text.contains("The recording after, or a part of it, is cut off or damaged"), "{text}");
+    assert!(text.contains("The recording after or part of it is truncated or damaged"), "{text}");
     for (trace, cut) in [(&whole, false), (&part, true)] {
         let report: Value =
             serde_json::from_str(&stdout(&["report", trace, "--json"])).expect("JSON");
@@ -369,7 +369,7 @@ fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
 #[test]
 fn a_merge_that_fails_leaves_no_file_behind() {
     let home = Directory::new("merge-fails");
-    // What both say is larger than a trailer may be.
+    // Together they are larger than a trailer may be.
     let files: Vec<String> = ["one", "other"]
         .map(|host| {
             let manifest = Manifest { host: host.to_owned(), ..Manifest::default() };
@@ -403,7 +403,7 @@ fn traces_that_do_not_belong_together_are_refused_by_name() {
         1,
         &[TICK],
     );
-    refused(&["merge", "-o", &out, &files[0], &stranger], &["different jobs, 4711 and 12"]);
+    refused(&["merge", "-o", &out, &files[0], &stranger], &["different jobs (4711 and 12)"]);
     let alone = made::recording_of(
         "merge-strangers/alone.detour",
         node("4711"),
@@ -412,8 +412,8 @@ fn traces_that_do_not_belong_together_are_refused_by_name() {
         1,
         &[TICK],
     );
-    refused(&["merge", "-o", &out, &files[0], &alone], &["different ways", "alone"]);
-    refused(&["merge", "-o", &files[1], &files[0], &files[1]], &["would be overwritten"]);
+    refused(&["merge", "-o", &out, &files[0], &alone], &["different modes", "probe only"]);
+    refused(&["merge", "-o", &files[1], &files[0], &files[1]], &["refusing to overwrite"]);
     stdout(&["merge", "-q", "-o", &out, &files[0], &files[1]]);
     let twice = home.file("twice.detour");
     refused(&["merge", "-o", &twice, &out, &files[2]], &["already"]);

@@ -1,4 +1,5 @@
-//! `detour merge` of a large job: as many nodes as users have, with as few open files as a shell allows.
+//! `detour merge` of a large job: as many nodes as users have, with as few open files as a shell
+//! allows.
 
 #![cfg(unix)]
 
@@ -12,7 +13,7 @@ const NODES: u64 = 2_000;
 const FEWER: u64 = 500;
 const OPEN_FILES: u32 = 256;
 
-/// Small recordings of so many nodes in a directory of their own, which goes with the test.
+/// Small recordings of many nodes in a separate directory, which is removed with the test.
 struct Job {
     directory: PathBuf,
     files: Vec<String>,
@@ -27,7 +28,7 @@ impl Job {
             let node = made::Node {
                 host: format!("node{number:04}"),
                 job: Some("4711".to_owned()),
-                // All overlap: they last a second.
+                // All overlap: each lasts a second.
                 started_unix_s: 1000.0 + number as f64 / 10_000.0,
             };
             let name = format!("{name}/{number}.detour");
@@ -37,7 +38,7 @@ impl Job {
         Job { directory, files }
     }
 
-    /// Merges the first so many under the limit; what the process used of the CPU.
+    /// Merges the first `nodes` under the limit; returns the CPU time of the process.
     fn merge(&self, nodes: u64, out: &str) -> Duration {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {OPEN_FILES} && exec \"$0\" \"$@\"")]);
@@ -57,19 +58,19 @@ impl Drop for Job {
     }
 }
 
-/// Runs a command to its end and asks the kernel for its CPU time.
+/// Runs a command to completion and gets its CPU time from the kernel.
 fn cpu_time_of(command: &mut Command) -> io::Result<Duration> {
     let child = command.spawn()?;
     let mut status = 0;
-    // SAFETY: all zero is a valid value of a structure of numbers.
+    // SAFETY: all zeros is a valid value of a structure of numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values; the child is ours, and waited for here alone.
+    // SAFETY: both pointers refer to live values; the child is ours and is waited for only here.
     let waited = unsafe { libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage) };
     if waited < 0 {
         return Err(io::Error::last_os_error());
     }
     if !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) != 0 {
-        return Err(io::Error::other(format!("it failed: status {status:#x}")));
+        return Err(io::Error::other(format!("failed: status {status:#x}")));
     }
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1_000);
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
@@ -80,7 +81,7 @@ fn two_thousand_nodes_are_merged_with_256_open_files_in_four_times_what_500_take
     let job = Job::new("merge-many", NODES);
     let best = |nodes, out: &str| (0..3).map(|_| job.merge(nodes, out)).min().expect("tries");
     let (fewer, all) = (best(FEWER, "fewer.detour"), best(NODES, "all.detour"));
-    // Four times as many nodes; the square would be 16 times the work.
+    // Four times as many nodes; quadratic cost would be 16 times the work.
     let ratio = all.as_secs_f64() / fewer.as_secs_f64();
     assert!(
         ratio < 8.0,
@@ -91,7 +92,7 @@ fn two_thousand_nodes_are_merged_with_256_open_files_in_four_times_what_500_take
     let nodes = &merged.manifest().nodes;
     assert_eq!((nodes.len() as u64, merged.lanes().len() as u64), (NODES, 2 * NODES));
     assert!((0..).zip(nodes).all(|(number, node)| node.host == format!("node{number:04}")));
-    // The last node's events are there, on its own lanes.
+    // The last node's events are present, on its own lanes.
     let last = trace::LaneId(2 * NODES as u32 - 1);
     let own = Reader::open(job.files.last().expect("files")).expect("a trace");
     let events = |reader: &Reader, lane| {

@@ -1,4 +1,4 @@
-//! `detour report --html`: one file that holds everything, whatever the recording holds.
+//! `detour report --html`: one self-contained file, whatever the recording contains.
 
 mod made;
 
@@ -31,7 +31,7 @@ fn scattered(i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A recording of this many detours, all of one thread, a millisecond apart.
+/// A recording with this many detours, all of one thread, a millisecond apart.
 fn trace(name: &str, detours: u64, thread: &str) -> String {
     let path = scratch(name);
     let detour = |i| (1_000_000 + i * 1_000_000, 20_000 + i % 7 * 1_000);
@@ -88,13 +88,13 @@ fn a_page_holds_every_figure_and_needs_nothing_else() {
     for id in figures {
         assert!(html.contains(&format!(r#"id="{id}""#)), "{id}");
     }
-    // The name of a language, not a place.
+    // A namespace name, not a link.
     let html = html.replace("http://www.w3.org/2000/svg", "");
     for foreign in ["http://", "https://", "src=", "@import", "url(h"] {
         assert!(!html.contains(foreign), "{foreign}");
     }
     assert!(html.contains("default-src 'none'") && html.trim_end().ends_with("</html>"));
-    assert!(html.contains("detour simulate collective") && html.contains("Own overhead"));
+    assert!(html.contains("detour simulate collective") && html.contains("Overhead"));
     assert!(html.len() < 3_000_000, "{} bytes", html.len());
 }
 
@@ -111,20 +111,20 @@ fn the_same_page_comes_out_for_any_number_of_threads() {
 fn a_name_that_is_markup_is_text() {
     let html = page(&trace("markup.detour", 500, MARKUP), "markup.html", &QUICK);
     assert_eq!(html.matches("<script").count(), 1);
-    assert!(!html.contains("<img") && html.contains("script&#62;alert(1)"), "not as text");
+    assert!(!html.contains("<img") && html.contains("script&#62;alert(1)"), "not escaped");
 }
 
 #[test]
 fn nothing_and_one_detour_are_recordings_too() {
     let html = page(&trace("none.detour", 0, "quiet"), "none.html", &QUICK);
-    assert!(html.contains("nothing to project") && html.contains("no detour to show"));
+    assert!(html.contains("no detours to project") && html.contains("No detours to show"));
     let html = page(&trace("one.detour", 1, "lonely"), "one.html", &QUICK);
     assert!(html.contains("lonely") && html.contains(r#"id="slowdown""#));
 }
 
 #[test]
 fn where_nothing_is_regular_the_page_says_so() {
-    // A daemon every millisecond has a spectrum; one that comes at any time has words.
+    // A daemon every millisecond has a spectrum; for an irregular one there is a message.
     let html = page(&trace("regular.detour", 500, "beat"), "regular.html", &QUICK);
     assert!(html.contains(r#"id="spectrum""#) && html.contains(">beat 1"));
     let path = scratch("irregular.detour");
@@ -132,7 +132,7 @@ fn where_nothing_is_regular_the_page_says_so() {
     let detours: Vec<(u64, u64)> = (0..500).map(|i| (every(i), 20_000)).collect();
     write(&path, "whenever", &detours);
     let html = page(path.to_str().unwrap(), "irregular.html", &QUICK);
-    assert!(html.contains("Nothing here is regular") && !html.contains(r#"id="spectrum""#));
+    assert!(html.contains("No periodic source") && !html.contains(r#"id="spectrum""#));
 }
 
 #[test]
@@ -167,5 +167,5 @@ fn a_page_is_about_one_trace() {
     let mut command = Command::cargo_bin("detour").expect("the binary is built");
     command.args(["report", DEMO, DEMO, "--html"]).arg(scratch("two.html"));
     let error = command.assert().failure().get_output().stderr.clone();
-    assert!(String::from_utf8_lossy(&error).contains("one trace"));
+    assert!(String::from_utf8_lossy(&error).contains("single trace"));
 }

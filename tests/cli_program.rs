@@ -1,5 +1,5 @@
 //! A recorded program (`detour record -- COMMAND`) through everything that reads a trace: its lanes
-//! are threads, some of which come and go, and some of what disturbs it is the program itself.
+//! are threads, some of which come and go, and part of its noise is the program itself.
 
 mod command;
 mod made;
@@ -15,9 +15,9 @@ use trace::{
 
 const MS: u64 = 1_000_000;
 const SOLVER: u32 = 4_000;
-/// Thread number, from when and until when it was there (ms).
+/// Thread id, and from when until when it existed (ms).
 const THREADS: [(u32, u64, u64); 3] = [(4_000, 0, 4_000), (4_001, 100, 4_000), (4_007, 50, 52)];
-/// Class, name, unit, process; how often (ms), and for how long (ns).
+/// Class, name, unit, process; period (ms), and duration (ns).
 type Habit = (Class, &'static str, Option<&'static str>, Option<u32>, u64, u64);
 const HABITS: [Habit; 4] = [
     (Class::Thread, "solver", Some("job.scope"), Some(SOLVER), 9, 900_000),
@@ -88,11 +88,11 @@ fn json(arguments: &[&str]) -> Value {
 #[test]
 fn threads_that_come_and_go_lend_no_rank_their_noise() {
     let trace = program("program-whatif.detour");
-    // A run takes longer than the short thread was there: nobody has to allow that it starts over.
+    // A run takes longer than the short thread existed: --repeat-trace is not needed for that.
     let value = json(&["whatif", &trace, "--ranks", "256", "--runs", "40"]);
     assert!(value["baseline"]["median_us"].as_f64().is_some_and(|us| us > 2_000.0), "{value}");
     assert!(value["remarks"][0].as_str().is_some_and(|said| said.contains("1 of 3 threads")));
-    // What the recording holds is told with all of it, as in the report.
+    // The totals cover the whole recording, as in the report.
     let report = json(&["report", &trace]);
     assert_eq!(value["baseline"]["detours"], report["detours"]);
 

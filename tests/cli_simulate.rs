@@ -1,5 +1,5 @@
-//! `detour simulate` as scripts and people use it: what it prints, what it refuses, and that the seed
-//! alone decides. Runs anywhere, as anyone.
+//! `detour simulate` as used by scripts and people: what it prints, what it rejects, and that results
+//! depend only on the seed. Runs anywhere, without privileges.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +30,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(&with_json)).expect("JSON and nothing else")
 }
 
-/// A file in the build's temporary directory; each test has names of its own.
+/// A file in the target's temporary directory; each test uses its own names.
 fn scratch(name: &str, content: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, content).expect("written");
@@ -58,7 +58,7 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("{key} of {value}"))
 }
 
-/// How fast it went is no result.
+/// The speed is not a result.
 fn without_speed(text: &str) -> String {
     text.lines().filter(|line| !line.contains("messages_per_s")).collect::<Vec<_>>().join("\n")
 }
@@ -227,14 +227,14 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (&["alltoall", "--ranks", "2..1Mi"], 1, "at most 65536"),
         (&["alltoall", "--ranks", "2^63"], 1, "at most 65536"),
         (&["cycle", "--ranks", "0"], 2, "0 ranks"),
-        (&["cycle", "--ranks", "2,1000"], 2, "1000 is no power of two"),
+        (&["cycle", "--ranks", "2,1000"], 2, "1000 is not a power of two"),
         (&["cycle", "--ranks", "2^40"], 1, "too many"),
-        // Times that are none.
+        // Invalid times.
         (&["collective", "--compute=-1us"], 2, "negative"),
         (&["collective", "--net", "L=-1us"], 2, "negative"),
         (&["exchange", "--exchange=-1us"], 2, "negative"),
-        (&["exchange", "--exchange", "150"], 2, "write it like"),
-        (&["exchange", "--exchange", "1000000s"], 1, "simulate less"),
+        (&["exchange", "--exchange", "150"], 2, "not a time"),
+        (&["exchange", "--exchange", "1000000s"], 1, "simulate a shorter run"),
         (&["exchange", "--exchange", negative], 1, "line 2"),
         (&["exchange", "--exchange", empty], 1, "empty"),
         (&["exchange", "--exchange", DEMO], 1, "--noise"),
@@ -242,7 +242,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (&["alltoall", "--exchange", "100000s", "--ranks", "1024"], 1, "shorter exchanges"),
         (&["cycle", "--duration=-1us"], 2, "negative"),
         (&["cycle", "--period", "100us"], 1, "leaves no time"),
-        (&["cycle", "--work", "1000000s"], 1, "simulate less"),
+        (&["cycle", "--work", "1000000s"], 1, "simulate a shorter run"),
         // Noise.
         (&["collective", "--noise", empty], 1, "empty"),
         (&["exchange", "--noise", far], 1, "too long"),
@@ -254,33 +254,33 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (
             &["collective", "--noise", "periodic:1000Hz,2us", "--noise-model", "loggopsim"],
             1,
-            "periodic noise is not a trace",
+            "requires a trace, not periodic noise",
         ),
         (
             &["exchange", "--noise", "periodic:1000Hz,2us", "--noise-model", "loggopsim"],
             1,
-            "take --noise-model preempt",
+            "use --noise-model preempt",
         ),
         (&["collective", "--noise", DEMO, "--without", "nobody"], 1, "'nobody'"),
         (&["exchange", "--noise", DEMO, "--without", "nobody"], 1, "'nobody'"),
-        (&["exchange", "--without", "timer"], 1, "no recording to leave 'timer' out of"),
-        (&["collective", "--noise", short, "--without", "timer"], 1, "there is no recording"),
+        (&["exchange", "--without", "timer"], 1, "--without timer requires a recording"),
+        (&["collective", "--noise", short, "--without", "timer"], 1, "requires a recording"),
         (
             &["collective", "--noise", "periodic:1000Hz,2us", "--without", "timer"],
             1,
-            "there is no recording",
+            "requires a recording",
         ),
         (&["alltoall", "--noise", "periodic:1000Hz,2ms"], 1, "leaves no time"),
-        (&["alltoall", "--noise", DEMO, "--resample", negative], 1, "leave out --noise"),
+        (&["alltoall", "--noise", DEMO, "--resample", negative], 1, "omit --noise"),
         (&["alltoall", "--exchange", "1us", "--resample", negative], 2, "cannot be used with"),
         // Sizes and counts.
         (&["collective", "--size", "9000000GB"], 2, "not a size"),
-        (&["collective", "--size", "8000000GB"], 1, "send less"),
-        (&["cycle", "--size", "8000000GB"], 1, "send less"),
+        (&["collective", "--size", "8000000GB"], 1, "use a smaller message"),
+        (&["cycle", "--size", "8000000GB"], 1, "use a smaller message"),
         (&["exchange", "--samples", "0"], 2, "0 is not in"),
         (&["exchange", "--samples", "999999999999"], 2, "not in"),
         (&["cycle", "--ranks", "4", "--redundant-rounds", "1-22"], 1, "last round"),
-        (&["cycle", "--redundant-rounds", "5-2"], 2, "no set of rounds"),
+        (&["cycle", "--redundant-rounds", "5-2"], 2, "not a set of rounds"),
         // Names.
         (&["collective", "--op", "dance"], 2, "allreduce"),
         (&["collective", "--algorithm", "magic"], 1, "dissemination"),
@@ -295,7 +295,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains(reason), "{arguments:?}: {stderr}");
         assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
-        assert!(output.stdout.is_empty(), "{arguments:?} printed something");
+        assert!(output.stdout.is_empty(), "{arguments:?} printed to stdout");
     }
 }
 
@@ -309,10 +309,10 @@ fn a_sweep_goes_on_where_it_stopped() {
     let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
     let half = parse(&all("2..64", &["--resume", &file]));
     let resumed = all("2..512", &["--resume", &file]);
-    // How fast a point went is never the same twice: these were not simulated again.
+    // The speed of a point is never the same twice: these were not simulated again.
     assert_eq!(points(&half), &points(&parse(&resumed))[..6]);
     assert_eq!(without_speed(&resumed), without_speed(&all("2..512", &[])));
-    // A line that was cut off is a point that is simulated again.
+    // A point whose line is truncated is simulated again.
     let text = fs::read_to_string(&file).expect("the file");
     fs::write(&file, &text[..text.len() - 40]).expect("written");
     let again = all("2..512", &["--resume", &file]);
@@ -336,7 +336,7 @@ fn a_source_that_is_left_out_costs_nothing_any_more() {
     assert!(median(&["--without", "timer:tick"]) < all);
     let outside = median(&["--without", "outside_kernel"]);
     assert!(outside < all / 2.0);
-    // By the names of a report, too.
+    // Also by the names in a report.
     let both = ["--without", "microarchitecture", "--without", "hypervisor_or_smi"];
     assert_eq!(median(&both), outside);
 }
@@ -425,7 +425,7 @@ fn processors_wait_for_each_other_the_more_the_more_there_are() {
     }
 }
 
-/// Before that the signal would end it the usual way.
+/// Before that, the signal would terminate it by default.
 fn until_it_handles_sigint(child: &mut std::process::Child) {
     if !cfg!(target_os = "linux") {
         return std::thread::sleep(Duration::from_secs(1));
@@ -440,7 +440,7 @@ fn until_it_handles_sigint(child: &mut std::process::Child) {
         if caught.is_some_and(|mask| mask & SIGINT != 0) {
             return;
         }
-        assert_eq!(child.try_wait().expect("a child"), None, "it ended by itself");
+        assert_eq!(child.try_wait().expect("a child"), None, "it exited by itself");
         assert!(Instant::now() < deadline, "it does not handle SIGINT: {status}");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -470,7 +470,7 @@ fn an_interrupted_simulation_exits_with_130() {
                 Some(status) => break status,
                 None if Instant::now() > deadline => {
                     child.kill().expect("ended");
-                    panic!("{arguments:?} does not stop");
+                    panic!("{arguments:?} does not exit");
                 }
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
@@ -488,7 +488,7 @@ fn lanes_of_different_spans(name: &str) -> String {
     scratch(name, &serde_json::json!({ "runs": [lane(10), lane(40)] }).to_string())
 }
 
-/// 50 ms of work, of which a millisecond lets 0.9 through: 55.5 ms and what is left of a period.
+/// 50 ms of work, of which 0.9 ms fit in a millisecond: 55.5 ms and the rest of a period.
 #[test]
 fn coscheduled_ranks_lose_what_one_rank_loses() {
     let trace = lanes_of_different_spans("coscheduled.json");
@@ -516,7 +516,7 @@ fn coscheduled_ranks_lose_what_one_rank_loses() {
     assert!(least >= 55_500.0 && most <= 55_700.0, "{least} to {most}");
     let both = json(&[&job[..], &["--with-coscheduled"]].concat());
     assert_eq!(range(&points(&both)[1]), (least, most));
-    // Each for itself, the last rank of each barrier meets two detours.
+    // Independently, the last rank of each barrier is hit by two detours.
     assert!(range(&points(&both)[0]).0 > 59_000.0);
 }
 
@@ -531,7 +531,7 @@ fn ranks_cannot_meet_noise_together_that_is_not_there() {
     }
 }
 
-/// A second of work under 1000 detours of 500 us a second takes two.
+/// A second of work under 1000 detours per second of 500 us takes two.
 #[test]
 fn a_noise_rate_is_that_of_the_detours() {
     let file = absent("noise-rate.hgrm");
@@ -548,7 +548,7 @@ fn a_noise_rate_is_that_of_the_detours() {
     assert!(said.contains("2000 detours per second") && said.contains("--noise-rate"), "{said}");
 }
 
-/// One round over two ranks of 16 KiB, which is above S: N, and o + 2 L more to shake hands.
+/// One round over two ranks of 16 KiB, which is above S: N, and o + 2 L more for the handshake.
 #[test]
 fn large_messages_shake_hands_unless_told_otherwise() {
     let net = "L=2us,o=1us,g=0,G=1ns,O=0,S=4096";
@@ -570,7 +570,7 @@ fn large_messages_shake_hands_unless_told_otherwise() {
     near(noiseless(&with("handshake")), ("handshake", n + 1.0 + 2.0 * 2.0));
     near(noiseless(&large), ("handshake", n + 5.0));
     near(noiseless(&["--size", "4096"]), ("handshake", 1.0 + 2.0 + 4.095 + 1.0));
-    // As a schedule it takes as long.
+    // As a schedule it takes the same time.
     let file = absent("large.goal");
     let mut made = Command::cargo_bin("detour").expect("the binary is built");
     made.args(["goal", "gen", "--op", "barrier", "--ranks", "2", "--size", "16KiB", "-o", &file]);
@@ -610,16 +610,16 @@ fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
     assert!(value["knee_above_ranks"].is_null());
     assert_eq!(value["knees"][0]["knee_is_upper_bound"], true);
     assert!(text.contains("noise takes over at or below 65536 ranks"), "{text}");
-    assert!(text.contains("already at 65536, the smallest simulated"), "{text}");
+    assert!(text.contains("at 65536 (the smallest simulated) and above"), "{text}");
 
-    // Two ranks meet a detour now and then, 1024 nearly always.
+    // Two ranks are hit by a detour now and then, 1024 nearly always.
     let (value, text) = run("2,1024,65536");
     assert_eq!(
         (&value["knee_ranks"], &value["knee_is_upper_bound"]),
         (&1024.into(), &false.into())
     );
     assert_eq!(value["knee_above_ranks"], 2);
-    assert!(text.contains("noise takes over between 2 and 1024 ranks: from 1024 on"), "{text}");
+    assert!(text.contains("noise takes over between 2 and 1024 ranks: at 1024"), "{text}");
 
     let quiet = json(&["collective", "--ranks", "2", "--runs", "5", "--noise", "periodic:1Hz,1us"]);
     assert_eq!(

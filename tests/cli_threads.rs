@@ -1,5 +1,5 @@
-//! Recorded programs whose threads are told apart: some sleep, some compete with each other, some are
-//! kept waiting by others. Made-up recordings whose answers are known, through every command.
+//! Recorded programs whose threads are distinguished: some sleep, some compete with each other, some
+//! are kept waiting by others. Synthetic recordings with known answers, through every command.
 
 mod command;
 
@@ -49,7 +49,7 @@ fn record(source: u32, cpu: u16, (start_ns, len): (u64, u64), flags: RecordFlags
     }
 }
 
-/// A program of some threads, all of which were there all the time.
+/// A program whose threads all existed for the whole recording.
 struct Program {
     blocks: Vec<Block>,
     watched_ns: u64,
@@ -113,7 +113,7 @@ impl Program {
     }
 }
 
-/// One thread that loses 49 % of its time to a real-time hog, and some that sleep all but a moment.
+/// One thread that loses 49 % of its time to a real-time hog, and some that sleep almost all the time.
 fn busy_and_sleeping(name: &str, sleepers: usize) -> String {
     let mut program = Program::new(1 + sleepers as u32, 10 * SECOND);
     for turn in 0..1_000u64 {
@@ -166,7 +166,7 @@ fn sleeping_threads_dilute_no_percentage() {
     assert!(busy["lost_pct"].as_f64().is_some_and(|pct| (pct - 49.0).abs() < 0.1), "{busy}");
     assert!(value["noise_pct"].as_f64().is_some_and(|pct| (pct - 49.0).abs() < 0.1), "{value}");
     let text = stdout(&["report", &trace]);
-    assert!(text.contains("49 % of the time they wanted to run was taken"), "{text}");
+    assert!(text.contains("noise took 49 % of the time they wanted to run"), "{text}");
     let metrics = stdout(&["export", &trace, "--to", "openmetrics"]);
     let ratio = metrics.lines().find_map(|line| line.strip_prefix("detour_noise_ratio "));
     let ratio: f64 = ratio.expect("a line").parse().expect("a number");
@@ -183,7 +183,7 @@ fn sleeping_threads_dilute_no_percentage() {
 fn no_rank_stands_on_a_sleeper_and_the_output_says_so() {
     let alone = busy_and_sleeping("sleepers-none.detour", 0);
     let among = busy_and_sleeping("sleepers-seven.detour", 7);
-    let said = "7 of 8 threads wanted to run for less than half as long as the busiest one";
+    let said = "7 of 8 threads were runnable for less than half as long as the busiest";
     let job = |trace: &str| {
         let arguments = ["simulate", "collective", "--noise", trace, "--ranks", "256", "--json"];
         let output =
@@ -298,18 +298,15 @@ fn kinds_of_waits_policies_and_wakeup_latencies_stand_in_every_output() {
     let text = stdout(&["report", &trace]);
     assert_eq!(value["wakeup_latency_from_ns"], 1_000);
     let joined = text.replace('\n', " ");
-    assert!(joined.contains("woken: how often it then waited 1.00 us or longer"), "{text}");
-    assert!(page(&trace, "kinds-from.html").contains("how often it then waited 1.00"));
+    assert!(joined.contains("woken: wake-ups with a latency of 1.00 us or longer"), "{text}");
+    assert!(page(&trace, "kinds-from.html").contains("wake-ups with a latency of 1.00"));
     let metrics = stdout(&["export", &trace, "--to", "openmetrics"]);
-    assert!(
-        metrics.contains("were woken and then waited 1.00 us or longer for a CPU"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("threads with a latency of 1.00 us or longer"), "{metrics}");
     for wanted in ["preempted  another thread took the CPU", "FIFO 60", "50.0us"] {
         assert!(text.contains(wanted), "no {wanted}: {text}");
     }
     let html = page(&trace, "kinds.html");
-    for wanted in ["SCHED_FIFO 60", "another thread took the CPU", "Thread by thread"] {
+    for wanted in ["SCHED_FIFO 60", "another thread took the CPU", "Per thread"] {
         assert!(html.contains(wanted), "no {wanted}");
     }
     for (format, wanted) in [

@@ -1,5 +1,5 @@
-//! `detour whatif` and `detour diff` as scripts and people use them, on made-up recordings whose
-//! answers are known. Runs anywhere, as anyone.
+//! `detour whatif` and `detour diff` as used by scripts and people, on synthetic recordings with known
+//! answers. Runs anywhere, without privileges.
 
 mod command;
 mod made;
@@ -70,7 +70,7 @@ fn at_scale_the_daemon_costs_most_though_the_tick_takes_most() {
     assert!(daemon["advice"][0]["run"][0].as_str().unwrap().contains("fakemond.service"));
     assert!(source(&value, "eth0")["advice"].as_array().unwrap().is_empty());
 
-    // Removing it is what leaving it out of the noise is, bit for bit.
+    // Removing it equals leaving it out of the noise, bit for bit.
     let simulated = json(&[
         "simulate",
         "collective",
@@ -89,7 +89,7 @@ fn at_scale_the_daemon_costs_most_though_the_tick_takes_most() {
     assert!((gain - number(daemon, "gain_pct")).abs() < 1e-9);
 }
 
-/// The node without the daemon, recorded afresh: other ticks, other phases.
+/// The node without the daemon, recorded again: other ticks, other phases.
 #[test]
 fn without_a_source_is_like_a_recording_made_without_it() {
     let with = recording("fresh-with.detour", Mode::Attributed, 2, 20, &[TICK, DAEMON]);
@@ -101,7 +101,7 @@ fn without_a_source_is_like_a_recording_made_without_it() {
     let interval = &source(&value, "fakemond")["median_ci95_us_without"];
     let median = number(&fresh["baseline"], "median_us");
     let (low, high) = (interval[0].as_f64().unwrap(), interval[1].as_f64().unwrap());
-    // Both are medians of runs: the fresh one has an interval, too.
+    // Both are medians of runs, so the second one has an interval as well.
     let other = &fresh["baseline"]["median_ci95_us"];
     let overlap = low <= other[1].as_f64().unwrap() && other[0].as_f64().unwrap() <= high;
     assert!(overlap, "{low} to {high}, fresh {median} ({other})");
@@ -159,7 +159,7 @@ fn removed_together_moved_and_coscheduled() {
     assert_eq!(daemon["shifted"]["gain_pct"], daemon["gain_pct"]);
     assert!(source(&value, "tick")["shifted"].is_null());
     assert!(number(&daemon["quantised"], "gain_pct") > 0.8 * number(daemon, "gain_pct"));
-    // A unit of two sources is asked for as a whole.
+    // A unit of two sources is removed as a whole.
     let unit = &value["units"][0];
     assert_eq!((&unit["unit"], &unit["source_count"]), (&"fakemond.service".into(), &2.into()));
     assert!(number(unit, "gain_pct") >= number(daemon, "gain_pct"));
@@ -307,10 +307,10 @@ fn a_hostile_name_stays_a_name_on_every_view() {
     assert!(!fs::read_to_string(page).unwrap().contains("<script"));
 }
 
-/// Every gain that is printed is the one in JSON, with its own interval around it.
+/// Every printed gain is the one in JSON, with its interval around it.
 #[test]
 fn a_gain_is_the_same_figure_in_table_advice_and_json() {
-    // It hits some of the runs only.
+    // It hits only some of the runs.
     let rare =
         Habit { name: "rared", every_ns: 400 * MS, takes_ns: 300 * US, unit: None, ..DAEMON };
     let trace = recording("figures.detour", Mode::Attributed, 2, 10, &[TICK, DAEMON, rare]);
@@ -338,7 +338,7 @@ fn a_gain_is_the_same_figure_in_table_advice_and_json() {
             assert!(row.contains(&figure) && row.contains(&interval), "{figure}: {row}");
             let advised = advice.lines().find(|line| line.contains(&format!("{name}: up to")));
             let advised = advised.unwrap_or_else(|| panic!("no advice for {name}:\n{advice}"));
-            assert!(advised.contains(&format!("{figure} to gain ({interval})")), "{advised}");
+            assert!(advised.contains(&format!("{figure} faster ({interval})")), "{advised}");
         }
     }
 }
@@ -352,8 +352,8 @@ fn diff_refuses_what_cannot_be_compared() {
     for (other, word) in [(&program, "threads"), (&kernel, "idle"), (&probe, "names")] {
         for pair in [[&attributed, other], [other, &attributed]] {
             let said = refused(&["diff", pair[0], pair[1]]);
-            assert!(said.contains("cannot be compared") && said.contains(word), "{said}");
-            assert!(said.contains("different ways"), "{said}");
+            assert!(said.contains("cannot compare") && said.contains(word), "{said}");
+            assert!(said.contains("different modes"), "{said}");
         }
     }
 }
@@ -361,7 +361,7 @@ fn diff_refuses_what_cannot_be_compared() {
 #[test]
 fn diff_compares_the_cpus_and_the_detours_that_both_recorded() {
     let small = ["--ranks", "16", "--runs", "5"];
-    // The daemon is on CPU 3 alone.
+    // The daemon is only on CPU 3.
     let there = Habit { cpu: Some(3), ..DAEMON };
     let four = recording("cmp-four.detour", Mode::Attributed, 4, 5, &[TICK, there]);
     let two = recording("cmp-two.detour", Mode::Attributed, 2, 5, &[TICK]);
@@ -382,18 +382,18 @@ fn diff_compares_the_cpus_and_the_detours_that_both_recorded() {
     );
     assert!(stdout(&alike).starts_with("Noise took"));
 
-    // Recorded with a threshold of 2 us, the network card's interrupts of 1 us make no detour.
+    // Recorded with a threshold of 2 us, the network card's interrupts of 1 us cause no detours.
     let low = recording("cmp-low.detour", Mode::Attributed, 1, 5, &[TICK, CARD]);
     let high = made::with_threshold("cmp-high.detour", 2_000.0, 1, 5, &[TICK]);
     let arguments = [&["diff", &low, &high][..], &small].concat();
     let (value, text) = (json(&arguments), stdout(&arguments));
     assert_eq!(value["compared"]["only_from_ns"], 2_000.0);
-    assert!(text.starts_with("Compared: only detours of 2.00 us and longer"), "{text}");
+    assert!(text.starts_with("Compared: only detours of 2.00 us or longer"), "{text}");
     let sources = value["sources"].as_array().unwrap();
     assert!(sources.iter().all(|source| source["name"] == "tick"), "{value}");
 }
 
-/// Half a minute: `cargo test --release --test cli_whatif -- --ignored`.
+/// Takes half a minute: `cargo test --release --test cli_whatif -- --ignored`.
 #[test]
 #[ignore = "writes a recording of ten million detours"]
 fn every_view_copes_with_ten_million_detours() {

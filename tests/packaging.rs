@@ -1,4 +1,4 @@
-//! What is packaged and documented asks for the privileges that the program itself suggests.
+//! Packages and documentation request the privileges that the program itself suggests.
 
 #![cfg(target_os = "linux")]
 
@@ -9,13 +9,13 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Names without `CAP_`, however they are written.
+/// Names without `CAP_`, in any notation.
 fn capabilities(list: &str) -> BTreeSet<String> {
     let words = list.split([',', ' ']).filter(|word| !word.is_empty());
     words.map(|word| word.to_lowercase().trim_start_matches("cap_").to_owned()).collect()
 }
 
-/// What follows a word, up to the end of the list.
+/// The text after a word, up to the end of the list.
 fn after<'a>(text: &'a str, word: &str) -> &'a str {
     let (_, rest) = text.split_once(word).unwrap_or_else(|| panic!("no {word}"));
     rest.split(['\n', '+']).next().unwrap_or(rest)

@@ -1,4 +1,4 @@
-//! `detour top` on a terminal, with the probe alone: needs no privileges.
+//! `detour top` on a terminal, with only the probe: needs no privileges.
 
 #![cfg(target_os = "linux")]
 
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use pty::{Terminal, running_s};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The probe on one CPU, drawn ten times a second.
+/// The probe on one CPU, drawn ten times per second.
 fn top() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_detour"));
     let cpu = recorder::machine::allowed().last().copied().unwrap_or(0).to_string();
@@ -33,13 +33,13 @@ fn it_shows_its_own_cost_and_gives_the_terminal_back() -> Result<()> {
     let shown = terminal.until("its own cost", |shown| {
         shown.contains("% of a CPU") && shown.contains("unattributed")
     })?;
-    for wanted in ["detour top", "probe alone", "1 CPU for the probe", "taken", "quit"] {
+    for wanted in ["detour top", "probe only", "1 CPU for the probe", "taken", "quit"] {
         ensure!(shown.contains(wanted), "no {wanted}:\n{shown}");
     }
     ensure!(shown.lines().count() == 24, "{shown}");
     terminal.press("q")?;
     ensure!(terminal.end()?.success());
-    // What it cost is said where it can be read later.
+    // Its cost is printed where it can be read later.
     ensure!(terminal.shown().contains("% of a CPU"), "{}", terminal.shown());
     Ok(())
 }
@@ -64,12 +64,12 @@ fn it_follows_every_change_of_size() -> Result<()> {
         std::thread::sleep(Duration::from_millis(250));
     }
     terminal.resize(20, 4)?;
-    terminal.until_shown("make this larger")?;
+    terminal.until_shown("terminal too small")?;
     terminal.resize(120, 30)?;
     let shown = terminal.until("the whole picture", |shown| {
         shown.contains("unattributed") && shown.contains("unit") && shown.contains("write trace")
     })?;
-    ensure!(!shown.contains("make this larger"), "{shown}");
+    ensure!(!shown.contains("terminal too small"), "{shown}");
     terminal.press("q")?;
     ensure!(terminal.end()?.success());
     Ok(())
@@ -86,9 +86,9 @@ fn keys_filter_and_explain() -> Result<()> {
     terminal.press("\x1b")?;
     terminal.until_shown("unattributed")?;
     terminal.press("?")?;
-    terminal.until_shown("any key closes this")?;
+    terminal.until_shown("press any key to close")?;
     terminal.press("x")?;
-    terminal.until("the picture again", |shown| !shown.contains("any key closes this"))?;
+    terminal.until("the picture again", |shown| !shown.contains("press any key to close"))?;
     terminal.press("i")?;
     terminal.until_shown("last 10 s")?;
     terminal.press("q")?;
@@ -107,11 +107,11 @@ fn a_paused_view_stands_still_and_is_written_as_a_trace() -> Result<()> {
     let clock = |shown: &str| shown.lines().next().map(|line| line.trim_end().to_owned());
     std::thread::sleep(Duration::from_millis(1_500));
     terminal.press("w")?;
-    let shown = terminal.until_shown("see it with")?;
+    let shown = terminal.until_shown("view with")?;
     ensure!(clock(&shown) == clock(&paused), "{shown}");
-    // A second one does not take the place of the first.
+    // A second one does not replace the first.
     terminal.press("w")?;
-    terminal.until_shown("not written")?;
+    terminal.until_shown("cannot write the trace")?;
     terminal.press(" ")?;
     terminal.until("it goes on", |shown| clock(shown) != clock(&paused))?;
     terminal.press("q")?;
@@ -153,11 +153,11 @@ fn it_goes_to_the_background_and_comes_back() -> Result<()> {
     terminal.until_shown("unattributed")?;
     kill(&terminal, Signal::STOP)?;
     kill(&terminal, Signal::CONT)?;
-    // Control and z: there is no shell to stop for, so it comes back at once. Then control and l.
+    // Ctrl-Z: there is no shell to return to, so it resumes at once. Then Ctrl-L.
     for key in ["\x1a", "\x0c"] {
         terminal.press(key)?;
         terminal.press("?")?;
-        terminal.until_shown("any key closes this")?;
+        terminal.until_shown("press any key to close")?;
         terminal.press("x")?;
         terminal.until_shown("unattributed")?;
     }

@@ -1,5 +1,5 @@
-//! Measures this crate: events summed up per second, time of the period test, and how often the
-//! period test sees a period in a Poisson process.
+//! Measures this crate: events summarised per second, time of the period test, and its false positives
+//! on Poisson processes.
 //!
 //! `cargo run --release -p analysis --example measure [-- PROCESSES]`
 
@@ -121,7 +121,7 @@ fn main() {
         }
     }
     println!(
-        "period test: {processes} Poisson processes of 8 to 3000 events, {found} given a period \
+        "period test: {processes} Poisson processes of 8 to 3000 events, {found} found periodic \
          (smallest p {smallest:.1e}), {:.2} us per event",
         start.elapsed().as_secs_f64() * 1e6 / events as f64
     );
@@ -133,7 +133,7 @@ fn main() {
         })
         .sum();
     println!(
-        "a million events in 62 lists: {:.3} s, {million} given a period",
+        "a million events in 62 lists: {:.3} s, {million} found periodic",
         start.elapsed().as_secs_f64()
     );
 }

@@ -1,9 +1,9 @@
 //! What two recordings have in common, and whether that is enough to compare them.
 //!
-//! Recordings made in different ways measure different things: the probe sees detours of a CPU, records
-//! alone see what the kernel did on a CPU that may have idled, and a program's threads are watched only
-//! while they want to run. Those are refused. Where recordings differ in their CPUs or thresholds, they are
-//! compared on the CPUs, or from the length of detours, that both recorded.
+//! Recordings of different modes measure different things: the probe sees detours of a CPU, records
+//! alone show what the kernel did on a CPU that may have been idle, and a program's threads are watched
+//! only while they want to run. Those are rejected. Recordings that differ in CPUs or thresholds are
+//! compared on the CPUs, and above the threshold, that both recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,19 +16,18 @@ use trace::{
 
 use crate::Contents;
 
-/// Thresholds that differ by less are the same: a multiple of t_min varies a little from one recording to
-/// the next.
+/// Thresholds within this factor count as equal: a multiple of t_min varies a little between recordings.
 const SAME_THRESHOLD: f64 = 1.1;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Incomparable {
     #[error(
-        "they were recorded in different ways ({before} and {after}): {why}; record both with the same \
-         options"
+        "they were recorded in different modes ({before} and {after}): {why}; record both with the \
+         same options"
     )]
     Modes { before: Mode, after: Mode, why: &'static str },
     #[error(
-        "they have no CPU in common (CPU {before} before, CPU {after} after): record the same CPUs with -c"
+        "no CPU in common (CPU {before} before, CPU {after} after); record the same CPUs with -c"
     )]
     Cpus { before: String, after: String },
 }
@@ -36,9 +35,9 @@ pub enum Incomparable {
 /// The part of a recording that is compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// By number; None for all.
+    /// By lane; None for all.
     lanes: Option<Vec<bool>>,
-    /// Shorter detours, and records outside of detours, are left out; 0 for none.
+    /// Shorter detours, and records outside detours, are excluded; 0 to exclude none.
     pub shortest_ns: u64,
 }
 
@@ -49,12 +48,12 @@ impl Part {
     }
 }
 
-/// What is compared, and what to keep in mind about it.
+/// What is compared, with warnings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Scope {
-    /// CPUs that both recorded, where one of them recorded more.
+    /// CPUs that both recorded, if they differ.
     pub only_cpus: Option<String>,
-    /// Only detours from this length on, where thresholds differ.
+    /// Only detours of at least this length, if thresholds differ.
     pub only_from_ns: Option<f64>,
     /// Other differences between the recordings, as sentences.
     pub warnings: Vec<String>,
@@ -65,7 +64,7 @@ pub struct Scope {
 }
 
 /// # Errors
-/// Where there is nothing that both recorded in the same way.
+/// If nothing was recorded by both in the same mode.
 pub fn scope(before: &Contents<'_>, after: &Contents<'_>) -> Result<Scope, Incomparable> {
     let modes = (before.manifest.mode, after.manifest.mode);
     if let Some(why) = incomparable(modes.0, modes.1) {
@@ -91,20 +90,18 @@ fn incomparable(before: Mode, after: Mode) -> Option<&'static str> {
     }
     Some(match (before, after) {
         (Mode::Program, _) | (_, Mode::Program) => {
-            "one is about a program's threads and one about CPUs, so their times are shares of \
-             different things"
+            "one is of a program's threads and one of CPUs, so their shares have different bases"
         }
         _ if before.has_sources() != after.has_sources() => {
-            "one has names for its noise and one has none, so nothing can be said about sources"
+            "one attributes its noise and one does not, so sources cannot be compared"
         }
         _ => {
-            "without the probe a CPU may idle, and only what the kernel did is known, not what a \
-             program on the CPU lost"
+            "without the probe a CPU may idle, and it is not known what a program on it would lose"
         }
     })
 }
 
-/// The CPU of each lane, with its host where there are several. None for threads.
+/// The CPU of each lane, with its host if there are several. None for threads.
 fn cpus<'a>(contents: &Contents<'a>, with_host: bool) -> Vec<Option<(&'a str, u32)>> {
     let manifest = contents.manifest;
     let key = |(id, lane): (u32, &Lane)| {
@@ -135,7 +132,7 @@ fn common_cpus(
         let hosts = |set: &BTreeSet<(String, u32)>| -> BTreeSet<String> {
             set.iter().map(|(host, _)| host.clone()).collect()
         };
-        // Jobs on other nodes: a warning says so.
+        // Jobs on different nodes: there is a warning.
         if with_host && hosts(&of_before).is_disjoint(&hosts(&of_after)) {
             return Ok(());
         }
@@ -166,9 +163,9 @@ fn words(cpus: &BTreeSet<(String, u32)>) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// From what length on both saw detours, where that is not the same.
+/// The higher of the two thresholds, if they differ.
 fn common_threshold(before: &Contents<'_>, after: &Contents<'_>, scope: &Scope) -> Option<f64> {
-    // A program is recorded without a probe, and without a threshold unless somebody gives one.
+    // A program is recorded without a probe, and without a threshold unless one is given.
     let threshold = |contents: &Contents<'_>, part: &Part| match contents.manifest.mode {
         Mode::Program => Some(threshold_ns(contents, part).unwrap_or(0.0)),
         _ => threshold_ns(contents, part),
@@ -177,13 +174,13 @@ fn common_threshold(before: &Contents<'_>, after: &Contents<'_>, scope: &Scope) 
     (a.max(b) > SAME_THRESHOLD * a.min(b)).then_some(a.max(b))
 }
 
-/// From what length on detours were seen on all CPUs of the part, or by all threads, where that is known.
+/// The highest threshold of the CPUs or threads of the part, if known.
 pub(crate) fn threshold_ns(contents: &Contents<'_>, part: &Part) -> Option<f64> {
     let of_lane = |(id, lane): (u32, &Lane)| {
         let mut settings = contents.manifest.cpus_of(id).iter();
         let settings = match *lane {
             Lane::Cpu { cpu } => settings.find(|settings| settings.cpu == cpu),
-            // A program's is the same everywhere.
+            // A program has a single threshold.
             Lane::Thread { .. } => settings.next(),
         };
         settings.map(|settings| settings.threshold_ns).filter(|ns| *ns > 0.0)
@@ -203,8 +200,8 @@ fn warnings(before: &Contents<'_>, after: &Contents<'_>) -> Vec<String> {
     if (a.mode, b.mode) == (Mode::Program, Mode::Program) && before.lanes.len() != after.lanes.len()
     {
         warnings.push(format!(
-            "The number of threads differs: {} before, {} after. Rates are of all threads together, and \
-             differ for that reason alone.",
+            "The number of threads differs: {} before, {} after. Rates are sums over all threads \
+             and differ for that reason alone.",
             before.lanes.len(),
             after.lanes.len()
         ));
@@ -218,7 +215,7 @@ fn warnings(before: &Contents<'_>, after: &Contents<'_>) -> Vec<String> {
     ] {
         if !only.is_empty() {
             warnings.push(format!(
-                "Hooks attached only {when}: {}. What they alone see is on that side only.",
+                "Hooks attached only {when}: {}. What only they see is missing on the other side.",
                 only.join(", ")
             ));
         }
@@ -303,7 +300,7 @@ mod tests {
         let found = between(&with(180.0), &with(1000.0)).unwrap();
         assert_eq!((found.only_from_ns, found.after.shortest_ns), (Some(1000.0), 1000));
         assert_eq!(found.before, found.after);
-        // An imported file may not say.
+        // An imported file may have no threshold.
         assert_eq!(between(&with(180.0), &with(0.0)).unwrap().only_from_ns, None);
     }
 

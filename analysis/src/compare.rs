@@ -1,10 +1,10 @@
-//! Two recordings, source by source: what appeared, what vanished, what changed, and how sure that
-//! is.
+//! Compares two recordings source by source: what appeared, vanished or changed, with confidence
+//! intervals.
 //!
-//! Intervals are those of a bootstrap over blocks of time: events come in bunches, so that resampling
-//! single events would make everything look certain. Blocks are drawn again with all that happened in
-//! them, separately for the two recordings; the middle 95 % of what comes out is the interval. What
-//! was never seen may still be there: up to three times in as long as was watched (95 %).
+//! Intervals come from a bootstrap over blocks of time: events are clustered, so resampling single
+//! events would give intervals that are too narrow. Blocks are resampled with all their events,
+//! separately for the two recordings; the middle 95 % of the results is the interval. A source that was
+//! never seen may still exist: up to three times per watched duration (95 %).
 
 use serde::Serialize;
 use trace::{Class, RowKey, is_long_outside};
@@ -13,7 +13,7 @@ use crate::comparable::Scope;
 use crate::rates::{Cell, Rates, SourceRates};
 use crate::summary::SharesOf;
 
-/// A figure and its 95 % interval.
+/// A value and its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
     pub value: f64,
@@ -26,9 +26,9 @@ pub struct Interval {
 pub struct Side {
     pub count: u64,
     pub cost_ns_total: u64,
-    /// On all watched CPUs together, as in the report.
+    /// Over all watched CPUs, as in the report.
     pub rate_hz: Interval,
-    /// Share of the watched CPUs' time, per cent.
+    /// Share of the watched CPUs' time, in percent.
     pub time_pct: Interval,
 }
 
@@ -42,11 +42,11 @@ pub enum Verdict {
     /// Takes more time than before.
     More,
     Less,
-    /// Strikes more often, though the time it takes may be the same.
+    /// Occurs more often, though the time it takes may be the same.
     MoreOften,
     LessOften,
     Unchanged,
-    /// In one of the two only, but so rarely that this may be chance.
+    /// In only one of the two, but so rarely that this may be chance.
     TooRare,
 }
 
@@ -59,7 +59,7 @@ pub struct Change {
     pub verdict: Verdict,
     pub before: Side,
     pub after: Side,
-    /// After less before.
+    /// After minus before.
     pub rate_change_hz: Interval,
     pub time_change_pct: Interval,
 }
@@ -68,13 +68,13 @@ pub struct Change {
 pub struct Comparison {
     pub before: Recording,
     pub after: Recording,
-    /// Which part of the recordings is compared.
+    /// The part of the recordings that is compared.
     pub compared: Scope,
-    /// What all shares are shares of.
+    /// Base of all shares.
     pub shares_of: SharesOf,
-    /// All that was lost, as a share: after less before.
+    /// Total noise as a share: after minus before.
     pub noise_change_pct: Interval,
-    /// Largest change of time first.
+    /// Largest change in time first.
     pub sources: Vec<Change>,
 }
 
@@ -88,19 +88,19 @@ pub struct Recording {
     /// CPUs or threads.
     pub lanes: usize,
     pub noise_pct: Interval,
-    /// From what length on detours were seen on all CPUs, where that is known.
+    /// The highest threshold of all CPUs, if known.
     pub threshold_ns: Option<f64>,
     pub truncated: bool,
 }
 
 const RESAMPLES: u64 = 1_000;
-/// A source of this many expected events goes unseen once in twenty times.
+/// A source with this many expected events is missed with a probability of 5 %.
 const SEEN: f64 = 3.0;
 
-/// A smaller part of a rate is what recordings begin and end with.
+/// Smaller relative changes of a rate are edge effects of the recording.
 const EDGE: f64 = 0.005;
 
-/// Compares two recordings, counted within the scope. The seed decides the resamples.
+/// Compares two recordings, counted within the scope. The seed determines the resamples.
 #[must_use]
 pub fn compare(before: &Rates, after: &Rates, compared: Scope, seed: u64) -> Comparison {
     let (a, b) = (Resampled::new(before, seed), Resampled::new(after, seed ^ 0x5eed));
@@ -131,7 +131,7 @@ pub fn compare(before: &Rates, after: &Rates, compared: Scope, seed: u64) -> Com
     }
 }
 
-/// What took long and is not the kernel's is compared whatever the evidence of each recording calls it.
+/// Long times outside the kernel are compared regardless of the class each recording assigns.
 fn is_same(one: &RowKey, other: &RowKey) -> bool {
     one == other || is_long_outside(one) && is_long_outside(other)
 }
@@ -183,7 +183,7 @@ fn change(
         _ => match (sign(&time_change_pct), sign(&rate_change_hz)) {
             (1, _) => Verdict::More,
             (-1, _) => Verdict::Less,
-            // What comes like clockwork has no spread; one more at the edge is no change.
+            // A periodic source has no spread; one more event at the edge is not a change.
             _ if rate_change_hz.value.abs() < EDGE * before.rate_hz.value => Verdict::Unchanged,
             (_, 1) => Verdict::MoreOften,
             (_, -1) => Verdict::LessOften,
@@ -194,12 +194,12 @@ fn change(
     Change { class, name, unit, own, verdict, before, after, rate_change_hz, time_change_pct }
 }
 
-/// Which way it changed, if that is beyond chance.
+/// Sign of a change, 0 if not significant.
 fn sign(change: &Interval) -> i32 {
     i32::from(change.low > 0.0) - i32::from(change.high < 0.0)
 }
 
-/// A figure, and what it was in each resample.
+/// A value, and its value in each resample.
 struct Figures {
     value: f64,
     resampled: Vec<f64>,
@@ -223,8 +223,8 @@ fn middle(value: f64, mut resampled: Vec<f64>) -> Interval {
     Interval { value, low: at(0.025).min(value), high: at(0.975).max(value) }
 }
 
-/// A recording and how often each block of time counts in each resample; all sources share these, so
-/// that what they have in common stays.
+/// A recording and the weight of each block of time in each resample. All sources share the weights,
+/// which preserves their correlation.
 struct Resampled<'a> {
     rates: &'a Rates,
     weights: Vec<Vec<u32>>,
@@ -331,7 +331,7 @@ mod tests {
         both(&side(before), &side(after)).sources[0].verdict
     }
 
-    /// Poisson counts per block of time, drawn with `per` tries of a tenth each.
+    /// Binomial counts per block of time: `per` trials with probability 0.1.
     fn counts(seed: u64, per: u32) -> Vec<u64> {
         let mut numbers = SplitMix(seed);
         (0..100)
@@ -361,7 +361,7 @@ mod tests {
         assert!((4..=44).contains(&changed), "{changed} of 400");
     }
 
-    /// The reason for blocks: a hundred events in one bunch are one observation, not a hundred.
+    /// The reason for blocks: a hundred events in one burst are one observation, not a hundred.
     #[test]
     fn a_bunch_of_events_is_no_evidence() {
         let mut bunch = vec![0; 100];

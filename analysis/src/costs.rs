@@ -3,20 +3,20 @@
 
 use hdrhistogram::Histogram;
 
-/// The longest length a histogram is asked to hold, nearly five hours: its memory grows with it.
+/// The longest value in a histogram, nearly five hours: its memory grows with it.
 const LONGEST: u64 = 1 << 44;
 
-/// Values up to `ns` (and above the bin before), and how many.
+/// Number of values up to `ns` and above the previous bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     pub ns: u64,
     pub count: u64,
 }
 
-/// How the lengths of each source are distributed, beside a [`crate::Summary`].
+/// Distribution of the lengths of each source, in addition to a [`crate::Summary`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// One per row of the summary's sources, in its order: whole interruptions.
+    /// One per row of the summary's sources, in the same order: whole interruptions.
     pub sources: Vec<Vec<Bin>>,
     /// Parts of detours that no record explains.
     pub outside: Vec<Bin>,
@@ -25,7 +25,7 @@ pub struct Costs {
 /// Durations and their quantiles.
 pub(crate) struct Distribution {
     digits: u8,
-    /// Made at the first value: a table of thousands of sources stays small.
+    /// Created at the first value: a table of thousands of sources stays small.
     histogram: Option<Histogram<u32>>,
     max: u64,
 }
@@ -37,7 +37,7 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// To three digits if it is to be fine, and else to one, in a fiftieth of the memory.
+    /// With three digits if `fine`, otherwise with one, in a fiftieth of the memory.
     pub(crate) fn new(fine: bool) -> Self {
         Distribution { digits: if fine { 3 } else { 1 }, histogram: None, max: 0 }
     }
@@ -48,7 +48,7 @@ impl Distribution {
             self.histogram = Histogram::new(self.digits).ok();
         }
         if let Some(histogram) = &mut self.histogram {
-            // Longer ones come from damaged files only; `max` keeps them as they are.
+            // Longer values occur only in damaged files; `max` keeps them exactly.
             let _ = histogram.record(value.min(LONGEST));
         }
         self.max = self.max.max(value);
@@ -67,18 +67,18 @@ impl Distribution {
         self.histogram.as_ref().map_or(0, Histogram::len)
     }
 
-    /// Takes in all values of another.
+    /// Adds all values of another distribution.
     pub(crate) fn join(&mut self, other: &Distribution) {
         let Some(values) = &other.histogram else { return };
         match &mut self.histogram {
-            // Only a value beyond what it can hold is refused, and none of them is.
+            // Fails only for values out of range, which do not occur.
             Some(histogram) => drop(histogram.add(values)),
             None => self.histogram = Some(values.clone()),
         }
         self.max = self.max.max(other.max);
     }
 
-    /// What it holds, ascending.
+    /// Its bins, ascending.
     pub(crate) fn bins(&self) -> Vec<Bin> {
         let Some(histogram) = &self.histogram else { return Vec::new() };
         let bins = histogram.iter_recorded().map(|step| Bin {
@@ -89,7 +89,7 @@ impl Distribution {
     }
 }
 
-/// Two of them as one.
+/// Merges two lists of bins.
 pub(crate) fn together(one: Vec<Bin>, other: Vec<Bin>) -> Vec<Bin> {
     let mut all = one;
     all.extend(other);

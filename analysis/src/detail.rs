@@ -1,5 +1,4 @@
-//! The `detail` of a row: which processes, wakers, callbacks or senders are behind it, in words,
-//! most frequent first.
+//! The `detail` of a row as text: its processes, wakers, callbacks or senders, most frequent first.
 
 use std::fmt::Write;
 
@@ -8,13 +7,13 @@ use trace::{Class, Mode, Source};
 use crate::Contents;
 use crate::rows::{Part, Row, Rows};
 
-/// Named in full; the rest is counted.
+/// Details listed; the rest are counted.
 const SHOWN: usize = 3;
-/// One detail is cut to this many characters, so that a row of them stays readable.
+/// Details are truncated to this many characters, so that a row stays readable.
 const LONGEST: usize = 40;
 
-/// The words that the details of a class begin with, which are said once. What an interrupt between
-/// CPUs is for comes before whom it is from, so there each detail has them.
+/// Common prefix of the details of a class, which is written once. The details of IPIs have none: they
+/// begin with the function.
 fn lead(class: Class) -> &'static str {
     match class {
         Class::Thread | Class::Kthread => "woken by ",
@@ -84,7 +83,7 @@ fn details(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
                 text.push_str(", ");
             }
             text.push_str(&cut(detail));
-            // A part that only ever continues others has no count of its own.
+            // A part that only continues others has no count.
             if part.count > 0 {
                 let _ = write!(text, " {}x", part.count);
             }

@@ -1,4 +1,4 @@
-//! From the sums of the pass to the summary: shares, windows, rankings, and the period of each row.
+//! Builds the summary from the sums of the pass: shares, windows, rankings, and the period of each row.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,12 +19,12 @@ use crate::starts::Starts;
 use crate::summary::*;
 use crate::{Contents, Summary};
 
-/// A thread that takes more than this part of its period shares the CPU with the one that is measured: its
-/// turns are the scheduler's time slices, which come at regular intervals as well.
+/// A thread that takes more than this part of its period shares the CPU with the measured one: its runs
+/// are the scheduler's time slices, which are regular as well.
 const TIME_SLICES: f64 = 0.25;
-/// Lanes tested for a period per row, those with the most events.
+/// Lanes tested for a period per row: those with the most events.
 const LANES_TESTED: usize = 4;
-/// Policies named for a row.
+/// Policies listed for a row.
 const POLICIES: usize = 4;
 
 pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
@@ -97,10 +97,10 @@ pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary,
         truncated: contents
             .truncated
             .map(str::to_owned)
-            .or_else(|| trailer.is_none().then(|| "the recording has no end".to_owned()))
+            .or_else(|| trailer.is_none().then(|| "the recording has no trailer".to_owned()))
             .or_else(|| {
                 let cut_off = manifest.nodes.iter().find(|node| node.lost.is_none())?;
-                Some(format!("the recording of {} has no end", cut_off.host))
+                Some(format!("the recording of {} has no trailer", cut_off.host))
             }),
     };
     let [short, long] = &pass.outside;
@@ -108,22 +108,20 @@ pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary,
     (summary, Costs { sources: costs, outside })
 }
 
-/// What the recording says, and what this summary leaves out.
+/// Remarks of the recording, and on what this summary omits.
 fn remarks(pass: &Summariser, trailer: Option<&Trailer>) -> Vec<String> {
     let mut remarks = trailer.map(|t| t.remarks.clone()).unwrap_or_default();
     if pass.rows.are_too_many() {
-        remarks
-            .push("more names than are told apart: those that came last are together".to_owned());
+        remarks.push("too many distinct names; the rest are grouped".to_owned());
     }
     if pass.room.full {
-        let missing = "more sources, CPUs and threads than are told apart: parts by CPU and by thread \
-                       are incomplete";
+        let missing = "too many sources, CPUs or threads; figures by CPU and thread are incomplete";
         remarks.push(missing.to_owned());
     }
     remarks
 }
 
-/// Records are all there is where nothing watched for detours.
+/// Without detours, cost is based on records.
 pub(crate) fn basis(mode: Mode, detours: u64) -> CostBasis {
     match mode {
         Mode::KernelOnly => CostBasis::Records,
@@ -165,7 +163,7 @@ fn threads(contents: &Contents<'_>, watched: &[Watched<'_>], basis: CostBasis) -
     threads
 }
 
-/// What threads of a program waited for a CPU, most first.
+/// Waits of a program's threads for a CPU, longest total first.
 fn waits(pass: &Summariser, base_ns: u64) -> Vec<WaitRow> {
     let kinds = Wait::ALL.into_iter().zip(&pass.waits).filter(|(_, waits)| waits.count() > 0);
     let total = |kind: Wait| {
@@ -186,7 +184,7 @@ fn waits(pass: &Summariser, base_ns: u64) -> Vec<WaitRow> {
     rows
 }
 
-/// From what length on waits are in the file: [`trace::SHORTEST_WAIT_NS`], or the threshold if that is
+/// Length of the shortest waits in the file: [`trace::SHORTEST_WAIT_NS`], or the threshold if that is
 /// longer.
 fn shortest_wait_ns(contents: &Contents<'_>) -> u64 {
     let threshold = comparable::threshold_ns(contents, &comparable::Part::default()).unwrap_or(0.0);
@@ -352,7 +350,7 @@ fn sources(
     rows.into_iter().map(|(row, costs)| (row, costs.bins())).unzip()
 }
 
-/// The policies of a row's threads, most costly first.
+/// Scheduling policies of a row's threads, most costly first.
 fn policy(row: &Row, rows: &Rows, sources: &[Source]) -> Option<String> {
     let mut policies: Vec<(&str, u64)> = Vec::new();
     for &id in &row.members {
@@ -388,10 +386,10 @@ fn per_cpu(pass: &Summariser, row: &Row) -> Vec<CpuPart> {
     parts
 }
 
-/// A row on the lanes that it occurs on.
+/// A row's cells on the lanes where it occurs.
 type Cells<'a> = Vec<(u32, &'a Cell)>;
 
-/// All lanes are gone through once: there may be as many rows as lanes.
+/// Visits every lane once: there may be as many rows as lanes.
 fn by_row(pass: &Summariser) -> Vec<Cells<'_>> {
     let mut by_row = vec![Vec::new(); pass.rows.rows.len()];
     for (&lane, state) in &pass.lanes {
@@ -414,7 +412,7 @@ fn per_lane(cells: &Cells<'_>) -> Vec<LanePart> {
     cells.iter().map(part).collect()
 }
 
-/// When a row struck on one lane, or on one CPU where lanes are threads.
+/// When a row occurred on one lane, or on one CPU if lanes are threads.
 struct Struck<'a> {
     starts: Cow<'a, [u64]>,
     later: Option<Cow<'a, Later>>,
@@ -450,8 +448,8 @@ fn struck<'a>(
     cells.iter().filter_map(of_lane).collect()
 }
 
-/// A program's threads share CPUs. Their events come lane by lane, so what was kept last lacks those of
-/// other lanes.
+/// A program's threads share CPUs. Their events come lane by lane, so the last kept start times lack
+/// those of other lanes.
 fn by_cpu<'a>(row: &'a Row, watched: &[Watched<'_>]) -> Vec<Struck<'a>> {
     let (from_ns, to_ns) = lanes::ends(watched.iter().map(|watched| watched.window));
     let window = Window { from_ns, to_ns, known: true };
@@ -473,10 +471,9 @@ fn by_cpu<'a>(row: &'a Row, watched: &[Watched<'_>]) -> Vec<Struck<'a>> {
     row.starts.iter().enumerate().map(of_cpu).collect()
 }
 
-/// The period of a row: what at least half of the tested lanes agree on. A thread that moves between
-/// CPUs shows no period on them, or a different one on each; its events of all lanes together are
-/// tested then. (Not so for interrupts: the ticks of several CPUs together have no period of their
-/// own.)
+/// The period of a row: the one that at least half of the tested lanes agree on. A thread that migrates
+/// has no period on a single CPU, or a different one on each; then its events of all lanes are tested
+/// together. (Not so for interrupts: the ticks of several CPUs combined have no period.)
 fn row_period(struck: &[Struck<'_>], moves: bool, finder: &mut Finder) -> Option<Period> {
     let mut lanes: Vec<&Struck<'_>> =
         struck.iter().filter(|lane| lane.starts.len() >= period::MIN_EVENTS).collect();
@@ -486,7 +483,7 @@ fn row_period(struck: &[Struck<'_>], moves: bool, finder: &mut Finder) -> Option
     let found: Vec<Period> = lanes
         .iter()
         .filter_map(|lane| lane.period(finder))
-        // A period on any of the lanes would have been taken: the bound covers all of them.
+        // A period on any lane would have been accepted: the bound covers all of them.
         .map(|p| Period { p_value: (p.p_value * tested as f64).min(1.0), ..p })
         .collect();
     for candidate in &found {
@@ -498,7 +495,7 @@ fn row_period(struck: &[Struck<'_>], moves: bool, finder: &mut Finder) -> Option
     if moves && struck.len() > 1 { together(struck).period(finder) } else { None }
 }
 
-/// A row on all lanes, with start times as far as every lane has kept them.
+/// A row over all lanes, with start times up to where every lane kept them.
 fn together(struck: &[Struck<'_>]) -> Struck<'static> {
     let cut = struck.iter().filter(|lane| lane.later.is_some());
     let until = cut.filter_map(|lane| lane.starts.last().copied()).min();

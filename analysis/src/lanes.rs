@@ -1,5 +1,4 @@
-//! What is summed per lane (a measured CPU or a watched thread), and the rows of the summary that
-//! come from it.
+//! Sums per lane (a measured CPU or a watched thread), and the rows of the summary built from them.
 
 use trace::{CpuSettings, Lane, LaneTotals, STEAL, Wait};
 
@@ -14,7 +13,7 @@ use crate::summary::{CostBasis, CpuRow, Latency, ThreadRow, ThreadWait};
 #[derive(Default)]
 pub(crate) struct Cell {
     pub(crate) part: Part,
-    /// Cost of the latest interruption so far: further records may continue it.
+    /// Cost so far of the latest interruption: further records may continue it.
     pub(crate) open: Option<u64>,
     /// Start times for the period test.
     pub(crate) starts: Starts,
@@ -31,7 +30,7 @@ pub(crate) struct LaneState {
     pub(crate) longest_at_ns: u64,
     /// Cost of records outside any detour.
     pub(crate) beside_ns: u64,
-    /// Detours with time outside the kernel, of both kinds.
+    /// Detours with time outside the kernel, short and long.
     pub(crate) outside: [u64; 2],
     /// The row of the last record at each nesting depth.
     pub(crate) last_row: [Option<usize>; 16],
@@ -48,7 +47,7 @@ impl LaneState {
         });
     }
 
-    /// What this lane lost.
+    /// Time this lane lost.
     pub(crate) fn taken_ns(&self, basis: CostBasis) -> u64 {
         match basis {
             CostBasis::Detours => self.detour_ns,
@@ -66,7 +65,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// From the trailer, or, where that says nothing, from the events.
+    /// From the trailer, or, if it has none, from the events.
     pub(crate) fn of(seen: Option<(u64, u64)>, totals: Option<&LaneTotals>) -> Window {
         if let Some(t) = totals.filter(|t| t.to_ns > t.from_ns) {
             return Window { from_ns: t.from_ns, to_ns: t.to_ns, known: true };
@@ -88,12 +87,12 @@ pub(crate) fn ends(windows: impl Iterator<Item = Window> + Clone) -> (u64, u64) 
     (from, to)
 }
 
-/// What the trailer says of each lane. Looked up once: a program may have 100,000 threads.
+/// Totals of each lane from the trailer. Looked up once: a program may have 100,000 threads.
 pub(crate) fn totals<'a>(contents: &Contents<'a>) -> Vec<Option<&'a LaneTotals>> {
     let mut by_lane = vec![None; contents.lanes.len()];
     for totals in contents.lane_totals() {
         if let Some(of_lane) = by_lane.get_mut(totals.lane as usize) {
-            // The first counts, should a lane be there twice.
+            // If a lane occurs twice, the first counts.
             of_lane.get_or_insert(totals);
         }
     }
@@ -104,7 +103,7 @@ pub(crate) fn pct(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }
 
-/// One lane with all that is known about it.
+/// One lane with everything known about it.
 pub(crate) struct Watched<'a> {
     pub(crate) lane: &'a Lane,
     /// In a merged trace.
@@ -114,14 +113,13 @@ pub(crate) struct Watched<'a> {
     pub(crate) state: Option<&'a LaneState>,
     pub(crate) totals: Option<&'a LaneTotals>,
     pub(crate) window: Window,
-    /// How it spent its time, if it is a thread and the recording says.
+    /// How it spent its time, if it is a thread and that was recorded.
     pub(crate) time: Option<ThreadTime>,
     pub(crate) walk: Option<&'a Walk>,
 }
 
 impl Watched<'_> {
-    /// What percentages are percentages of: how long it was watched; of a thread, how long it wanted
-    /// to run.
+    /// Base of percentages: how long it was watched; for a thread, how long it wanted to run.
     pub(crate) fn base_ns(&self) -> u64 {
         base_ns(self.time.map(|time| time.wanted_ns), self.window)
     }
@@ -132,7 +130,7 @@ impl Watched<'_> {
         let state = self.state.unwrap_or(&none);
         let setting = self.settings.iter().find(|s| s.cpu == cpu);
         let counters = self.totals.map(|t| t.counters.clone()).unwrap_or_default();
-        // Another tool's file may say neither; the trace then holds 0.
+        // Imported files may have neither; the trace then contains 0.
         let known = |ns: &f64| *ns > 0.0;
         Some(CpuRow {
             host: self.host.map(str::to_owned),
@@ -185,7 +183,7 @@ impl Watched<'_> {
     }
 }
 
-/// How long lanes wanted to run, all together; None where they are CPUs, or it is not known.
+/// Total time lanes wanted to run; None for CPUs, or if unknown.
 pub(crate) fn wanted_ns<'a, 'w: 'a>(lanes: impl Iterator<Item = &'a Watched<'w>>) -> Option<u64> {
     let (mut known, mut sum) = (false, 0u64);
     for lane in lanes {
@@ -195,7 +193,7 @@ pub(crate) fn wanted_ns<'a, 'w: 'a>(lanes: impl Iterator<Item = &'a Watched<'w>>
     known.then_some(sum)
 }
 
-/// What percentages of a lane are percentages of.
+/// Base of a lane's percentages.
 pub(crate) fn base_ns(wanted_ns: Option<u64>, window: Window) -> u64 {
     wanted_ns.unwrap_or(window.len_ns())
 }
@@ -210,7 +208,7 @@ fn thread_waits(waits: &[WaitSum]) -> Vec<ThreadWait> {
     kinds.map(row).collect()
 }
 
-/// None where nobody was woken.
+/// None if there were no wake-ups.
 pub(crate) fn latency(of: &Distribution) -> Option<Latency> {
     (of.count() > 0).then(|| Latency {
         count: of.count(),

@@ -1,17 +1,17 @@
-//! What a recording says: who took the time, how often, how long, how regularly, and how much of it
-//! stays unexplained.
+//! Analysis of a recording: which sources took the time, how often, how long, how regularly, and how
+//! much remains unexplained.
 //!
 //! In: the contents of a trace (blocks of events as a stream, manifest, source and lane tables,
 //! trailer). Out: a [`Summary`], plain values that serialise to the JSON of `detour report --json`.
 //! Nothing here opens files, reads clocks or prints.
 //!
-//! [`summarise`] takes a whole recording; [`Summariser`] takes it block by block, for callers that
+//! [`summarise`] processes a complete recording; [`Summariser`] does so block by block, for callers that
 //! show a recording while it grows. Memory is bounded by the number of sources and lanes, not by the
 //! number of events: distributions are HDR histograms (3 significant digits) and the start times
 //! kept for the period test are capped.
 //!
-//! A damaged trace never panics here: records that name an unknown source and detours whose parts do
-//! not add up are counted and shown in the summary.
+//! A damaged trace never causes a panic: records with an unknown source and detours whose parts do not
+//! sum up are counted and shown in the summary.
 
 #![forbid(unsafe_code)]
 
@@ -42,23 +42,23 @@ pub use summary::*;
 
 use trace::{Block, Lane, LaneTotals, Manifest, Reader, Source, Trailer};
 
-/// Everything of a recording but its events.
+/// Everything in a recording except its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
     pub manifest: &'a Manifest,
     pub sources: &'a [Source],
     /// The lane table; [`trace::LaneId`] is an index into it.
     pub lanes: &'a [Lane],
-    /// None when the recording was cut off.
+    /// None if the recording is truncated.
     pub trailer: Option<&'a Trailer>,
-    /// How long lanes were watched, in place of the trailer.
+    /// How long lanes were watched, if there is no trailer.
     pub cut_off: &'a [LaneTotals],
-    /// Why the file ends early, in words.
+    /// Why the file ends early.
     pub truncated: Option<&'a str>,
 }
 
 impl<'a> Contents<'a> {
-    /// Of an open trace. Whether it is whole is for the caller to say, who has read its blocks.
+    /// Contents of an open trace. The caller, which reads the blocks, knows whether it is truncated.
     pub fn of<R>(reader: &'a Reader<R>, truncated: Option<&'a str>) -> Contents<'a> {
         Contents {
             manifest: reader.manifest(),
@@ -72,17 +72,17 @@ impl<'a> Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// What is known of how long lanes were watched.
+    /// How long lanes were watched, as far as known.
     pub(crate) fn lane_totals(&self) -> &'a [LaneTotals] {
         self.trailer.map_or(self.cut_off, |trailer| &trailer.lanes)
     }
 }
 
-/// Sums up a whole recording in one pass over its blocks.
+/// Summarises a complete recording in one pass over its blocks.
 ///
 /// # Errors
-/// Returns the first error of the stream. A caller that wants what came before it drives
-/// [`Summariser`] itself and passes the error as [`Contents::truncated`].
+/// Returns the first error of the stream. To keep what came before it, use [`Summariser`] and pass the
+/// error as [`Contents::truncated`].
 pub fn summarise<E>(
     contents: &Contents<'_>,
     blocks: impl IntoIterator<Item = Result<Block, E>>,

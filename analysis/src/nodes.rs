@@ -1,10 +1,10 @@
-//! The nodes of a merged trace, and which of them are far from the others.
+//! The nodes of a merged trace, and which of them are outliers.
 //!
-//! A node is far off in a source when the source's rate, or its share of the node's watched time, is
+//! A node is an outlier in a source when the source's rate, or its share of the node's watched time, is
 //! further from the median of all nodes than [`FAR`] robust deviations and than half the median. The
-//! robust deviation is 1.4826 times the median distance from the median (that of a normal
-//! distribution is its standard deviation), and never less than chance alone gives: for a rate, that
-//! of as many events that know nothing of each other; for a share, [`FINEST_PCT`].
+//! robust deviation is 1.4826 times the median absolute deviation (for a normal distribution that is
+//! its standard deviation), and never less than chance alone gives: for a rate, that of a Poisson
+//! process with as many events; for a share, [`FINEST_PCT`].
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ use crate::summary::{CostBasis, Measure, NodeRow, Outlier, SourceRow};
 
 /// Robust deviations.
 pub const FAR: f64 = 5.0;
-/// Of a share of time, in percent: smaller differences cost nothing that shows.
+/// Least deviation of a share of time, in percent: smaller differences are negligible.
 const FINEST_PCT: f64 = 0.002;
-/// With two nodes both are equally far from their median.
+/// Two nodes are always equally far from their median.
 pub const FEWEST: usize = 3;
 
 pub(crate) fn rows(nodes: &[Node], watched: &[Watched<'_>], basis: CostBasis) -> Vec<NodeRow> {
@@ -43,8 +43,8 @@ pub(crate) fn rows(nodes: &[Node], watched: &[Watched<'_>], basis: CostBasis) ->
     nodes.iter().map(row).collect()
 }
 
-/// How long each node was watched, from its first moment to its last: those of a merged trace need not
-/// have begun together.
+/// How long each node was watched, from first to last moment: the nodes of a merged trace need not have
+/// started together.
 pub(crate) struct Durations {
     /// By lane.
     node_of: Vec<usize>,
@@ -52,7 +52,7 @@ pub(crate) struct Durations {
 }
 
 impl Durations {
-    /// A trace of one node names none.
+    /// A trace of one node has an empty node list.
     pub(crate) fn new(nodes: &[Node], watched: &[Watched<'_>]) -> Durations {
         let mut node_of = vec![0; watched.len()];
         for (index, node) in nodes.iter().enumerate() {
@@ -69,8 +69,8 @@ impl Durations {
         Durations { node_of, ns: ends.into_iter().map(|e| e.map_or(0, |(a, b)| b - a)).collect() }
     }
 
-    /// Of all nodes together: the sum of what each counts in a second. What no part tells of (there may
-    /// be too many) counts as of the first.
+    /// Rate over all nodes: the sum of the nodes' rates. Events missing from the parts (there may be too
+    /// many parts) are attributed to the first node.
     pub(crate) fn rate_hz(&self, count: u64, by_lane: impl Iterator<Item = (u32, u64)>) -> f64 {
         let (mut counts, mut rest) = (vec![0u64; self.ns.len()], count);
         for (lane, part) in by_lane {
@@ -89,15 +89,15 @@ fn lanes_of<'a, 'w>(node: &Node, watched: &'a [Watched<'w>]) -> &'a [Watched<'w>
     &watched[lane_range(node, watched.len())]
 }
 
-/// A node's lanes, as far as there are any: a damaged manifest may name others.
+/// A node's lanes, limited to those that exist: a damaged manifest may list others.
 fn lane_range(node: &Node, lanes: usize) -> Range<usize> {
     let first = (node.first_lane as usize).min(lanes);
     first..(first.saturating_add(node.lanes as usize)).min(lanes)
 }
 
-/// Nodes far from the others, the furthest first.
+/// Outliers, the furthest first.
 pub(crate) fn outliers(nodes: &[Node], rows: &[NodeRow], sources: &[SourceRow]) -> Vec<Outlier> {
-    // A node that watched nothing has no rates.
+    // A node without watched time has no rates.
     let seen: Vec<usize> = (0..rows.len()).filter(|&node| rows[node].window_s > 0.0).collect();
     if seen.len() < FEWEST {
         return Vec::new();
@@ -157,7 +157,7 @@ fn outlier(node: &NodeRow, source: Option<&SourceRow>, measure: Measure, far: Fa
     }
 }
 
-/// Which values are far from the others; `finest` is the least deviation at a value.
+/// Finds outliers; `finest` is the least deviation at a value.
 fn far(values: &[f64], finest: impl Fn(usize) -> f64) -> Vec<(usize, Far)> {
     let median_of = median(values);
     let distances: Vec<f64> = values.iter().map(|value| (value - median_of).abs()).collect();
@@ -184,7 +184,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 impl Outlier {
-    /// The class, where it is about one source.
+    /// Class and name of the source, if it is about one source.
     #[must_use]
     pub fn source(&self) -> Option<(Class, &str)> {
         Some((self.class?, self.name.as_deref()?))
@@ -207,11 +207,11 @@ mod tests {
 
     #[test]
     fn what_is_within_the_spread_of_the_others_or_within_chance_is_not() {
-        // Spread out.
+        // Widely spread.
         assert_eq!(which(&[10.0, 20.0, 30.0, 40.0, 60.0], 0.1), [] as [usize; 0]);
-        // All the same but for a part that is small against the whole.
+        // All equal except for a difference that is small compared with the median.
         assert_eq!(which(&[100.0, 100.0, 100.0, 120.0], 0.1), [] as [usize; 0]);
-        // Far in deviations, but no further than chance.
+        // Many deviations, but within chance.
         assert_eq!(which(&[1.0, 1.0, 1.0, 4.0], 1.0), [] as [usize; 0]);
     }
 }

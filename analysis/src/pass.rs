@@ -1,8 +1,8 @@
 //! The pass over the events: sums per row, per lane and over all detours.
 //!
-//! Two walks over each block. One over the records gives every source its counts, times and
-//! distribution; the other over the detours checks that their parts add up and measures what is
-//! named and what is not.
+//! Two iterations over each block. One over the records gives every source its counts, times and
+//! distribution; the other over the detours checks that their parts sum up and measures what is
+//! attributed and what is not.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::starts::Budget;
 use crate::summary::Beside;
 use crate::{Contents, Summary, finish};
 
-/// Detours, how long, and how much of them named sources explain.
+/// Number and length of detours, and how much of them is attributed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Account {
     pub(crate) detours: u64,
@@ -50,10 +50,10 @@ impl Outside {
     }
 }
 
-/// Sums up a recording block by block.
+/// Summarises a recording block by block.
 pub struct Summariser {
     events: Events,
-    /// Where lanes are threads of a program.
+    /// If lanes are threads of a program.
     pub(crate) threads: Option<Threads>,
     /// By [`Wait`].
     pub(crate) waits: [Distribution; Wait::ALL.len()],
@@ -64,7 +64,7 @@ pub struct Summariser {
     pub(crate) room: Room,
     pub(crate) all: Account,
     pub(crate) long: Account,
-    /// Of both kinds.
+    /// Short and long.
     pub(crate) outside: [Outside; 2],
     pub(crate) beside: Beside,
     pub(crate) entry_exit_ns: u64,
@@ -73,7 +73,7 @@ pub struct Summariser {
 }
 
 impl Summariser {
-    /// For a recording made in this way.
+    /// For a recording of this mode.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         let of_threads = mode == Mode::Program;
@@ -96,8 +96,8 @@ impl Summariser {
         }
     }
 
-    /// Takes in one block. `sources` is the source table as far as it is known: it may grow from
-    /// one block to the next, by entries at its end.
+    /// Adds one block. `sources` is the source table so far: entries may be appended from one block to
+    /// the next.
     pub fn add(&mut self, block: &Block, sources: &[Source]) {
         if sources.len() > self.rows.fine.len() {
             self.rows.extend(sources);
@@ -123,7 +123,7 @@ impl Summariser {
         }
     }
 
-    /// The summary of everything added. The events taken in are not needed again.
+    /// The summary of everything added.
     #[must_use]
     pub fn finish(self, contents: &Contents<'_>) -> Summary {
         self.finish_with_costs(contents).0
@@ -148,7 +148,7 @@ impl Summariser {
             return;
         };
         let in_detour = record.flags.contains(RecordFlags::IN_DETOUR);
-        // A CPU that idles while nothing waits for it takes no time from anyone.
+        // A CPU that idles while nothing waits for it takes no time.
         if fine.class == Class::Idle && !in_detour {
             return;
         }
@@ -177,8 +177,8 @@ impl Summariser {
             lane.beside_ns = lane.beside_ns.saturating_add(cost);
         }
 
-        // A further part of an interruption may be another source's: the tick after another timer,
-        // the second handler on a line. Then it is a sample of its own, though not counted again.
+        // A continuation of an interruption may belong to another source: the tick after another
+        // timer, the second handler on an IRQ line. Then it is a separate sample, but not counted again.
         let before = lane.last_row.get_mut(usize::from(record.depth)).map(|row| row.replace(index));
         let same_row = before == Some(Some(index));
         let Some(cell) = self.room.at(&mut lane.cells, index) else {
@@ -191,7 +191,7 @@ impl Summariser {
                 row.costs.add(done);
             }
         } else if tally.hit {
-            // The distribution is of whole interruptions, so one enters when the next begins.
+            // The distribution is over whole interruptions, so each is added when the next begins.
             if let Some(done) = cell.open.replace(cost) {
                 row.costs.add(done);
             }
@@ -203,7 +203,7 @@ impl Summariser {
         }
     }
 
-    /// The undisturbed thread itself. On the lane of a program's thread that is the program.
+    /// The undisturbed thread itself. On the lane of a program's thread, that is the program.
     fn runs(&mut self, slice: &Record) {
         if self.threads.is_some()
             && let Some(&Fine { row, .. }) = self.rows.fine(slice.source)
@@ -260,8 +260,8 @@ impl Summariser {
         }
     }
 
-    /// The last interruption of every row and lane enters its distribution, and the last wake-up of
-    /// every thread.
+    /// Adds the last interruption of every row and lane, and the last wake-up of every thread, to its
+    /// distribution.
     fn close_open(&mut self) {
         let threads = self.threads.iter_mut().flat_map(|threads| threads.lanes.values_mut());
         threads.for_each(Walk::has_come);

@@ -1,7 +1,7 @@
-//! How often each source struck and how much it took, block of time by block of time: what two
-//! recordings are compared by.
+//! Count and cost of each source per block of time, for the comparison of two recordings.
 //!
-//! Counted as in the summary: one row per source, and two for what is outside the kernel. Memory grows with rows and blocks of time, not with events.
+//! Counted as in the summary: one row per source, and two for time outside the kernel. Memory grows with
+//! rows and blocks of time, not with events.
 
 use trace::{Block, BlockInfo, Class, Detour, Mode, Record, RecordFlags, RowKey, Source};
 
@@ -13,12 +13,12 @@ use crate::program::{Threads, events::Events};
 use crate::rows::{Rows, at};
 use crate::summary::{CostBasis, SharesOf};
 
-/// Blocks of time: a tenth of a second each, at least so many and at most so many.
+/// Blocks of time: a tenth of a second each, between `FEWEST` and `MOST` of them.
 const BLOCK_NS: u64 = 100_000_000;
 const FEWEST: u64 = 20;
 const MOST: u64 = 100;
 
-/// What happened in one block of time.
+/// Sums of one block of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     pub count: u64,
@@ -47,16 +47,16 @@ pub struct Rates {
     pub started_unix_s: f64,
     /// From the first watched moment of any lane to the last.
     pub duration_s: f64,
-    /// Watched time of all lanes; of a program, the time its threads wanted to run.
+    /// Watched time of all lanes; for a program, the time its threads wanted to run.
     pub watched_s: f64,
     pub lanes: usize,
-    /// What shares are shares of: the time threads wanted to run, or that of the watched CPUs.
+    /// Base of shares: the time threads wanted to run, or that of the watched CPUs.
     pub shares_of: SharesOf,
     pub cost_basis: CostBasis,
-    /// Everything that was lost.
+    /// Total noise.
     pub total: Vec<Cell>,
     pub sources: Vec<SourceRates>,
-    /// From what length on detours were seen on all CPUs, where that is known.
+    /// The highest threshold of all CPUs, if known.
     pub threshold_ns: Option<f64>,
     /// The recording, or that of one of its nodes or lanes, ends early.
     pub truncated: bool,
@@ -71,7 +71,7 @@ pub struct RateCounter {
     /// Of each lane.
     windows: Vec<Window>,
     events: Events,
-    /// Where lanes are threads of a program.
+    /// If lanes are threads of a program.
     threads: Option<Threads>,
     rows: Rows,
     cells: Vec<Vec<Cell>>,
@@ -120,8 +120,8 @@ impl RateCounter {
             self.count(&block.records, &block.detours);
             return;
         }
-        // Records outside of detours are left out as well: on the side with the higher threshold, they are
-        // what the detours in between were on the other.
+        // Records outside detours are excluded as well: on the side with the higher threshold, they are
+        // the detours that only the other side saw as such.
         for (detour, records) in block.composed() {
             if detour.len_ns >= self.part.shortest_ns {
                 self.count(records, std::slice::from_ref(detour));
@@ -168,7 +168,7 @@ impl RateCounter {
         let detours: u64 = self.detours.iter().map(|cell| cell.count).sum();
         let cost_basis = basis(manifest.mode, detours);
         let span_ns = self.block_ns.saturating_mul(self.blocks as u64);
-        // All events count, so the time of all lanes does.
+        // All events count, and so does the time of all lanes.
         let facts = self.threads.map(|threads| threads.finish(contents)).unwrap_or_default();
         let windows = self.windows.iter().enumerate();
         let base_ns = windows.map(|(lane, w)| lanes::base_ns(facts.wanted_ns(lane), *w));
@@ -220,7 +220,7 @@ impl RateCounter {
     }
 }
 
-/// The window of each lane, empty outside of the part; where the trailer does not say, what there is of blocks does.
+/// The window of each lane, empty outside the part; from its blocks if the trailer has none.
 fn windows(
     contents: &Contents<'_>,
     infos: impl IntoIterator<Item = BlockInfo>,

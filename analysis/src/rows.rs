@@ -1,4 +1,4 @@
-//! Fine-grained sources gathered into rows, one row per [`RowKey`], and what is summed per row.
+//! Fine-grained sources grouped into rows, one per [`RowKey`], and the sums per row.
 
 use std::collections::HashMap;
 
@@ -8,22 +8,22 @@ use crate::costs::Distribution;
 use crate::program::events::Tally;
 use crate::starts::Starts;
 
-/// Any file can claim any number of sources, lanes and CPUs; the memory must not grow with it. Beyond so
-/// many rows those of one class are one.
+/// A file can claim any number of sources, lanes and CPUs; memory must not grow with it. Further rows
+/// are merged by class.
 const MAX_ROWS: usize = 1 << 14;
 const TOO_MANY: &str = "(too many different names)";
-/// Rows whose lengths are kept to three digits; further ones to one.
+/// Rows whose lengths are kept to three digits; those of further rows to one.
 const FINE_ROWS: usize = 1 << 11;
-/// Entries of the source table that are looked at for the details of a row.
+/// Entries of the source table considered for the details of a row.
 const MAX_MEMBERS: usize = 1 << 12;
-/// Parts of rows by lane and by CPU, over all of them.
+/// Parts by lane and by CPU, over all rows.
 const MAX_PARTS: usize = 1 << 21;
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Part {
     /// Events.
     pub(crate) count: u64,
-    /// Of them, and of their repetitions on further threads.
+    /// Events, including repetitions on further threads.
     pub(crate) hits: u64,
     pub(crate) cost_ns: u64,
 }
@@ -46,11 +46,11 @@ pub(crate) struct Fine {
 
 #[derive(Default)]
 pub(crate) struct Row {
-    /// The entries of the source table it stands for, the first of them.
+    /// The first entries of the source table that it represents.
     pub(crate) members: Vec<u32>,
-    /// It stands for all that came too late for a row of their own.
+    /// It represents all sources beyond the limit.
     crowd: bool,
-    /// Threads of it have run on lanes of a recorded program.
+    /// Its threads have run on lanes of a recorded program.
     pub(crate) program: bool,
     pub(crate) count: u64,
     pub(crate) hits: u64,
@@ -60,13 +60,13 @@ pub(crate) struct Row {
     pub(crate) costs: Distribution,
     /// By CPU slot, see [`CpuSlots`].
     pub(crate) cpus: Vec<Part>,
-    /// Start times of events by CPU slot, where lanes are threads: a regular event hits whichever
-    /// thread is there.
+    /// Start times of events by CPU slot, if lanes are threads: a periodic event hits whichever thread
+    /// is running.
     pub(crate) starts: Vec<Starts>,
 }
 
 impl Row {
-    /// What it is called, from its first entry.
+    /// Its key, from its first entry.
     pub(crate) fn key(&self, first: &Source) -> RowKey {
         if self.crowd { crowd(first.class) } else { first.row_key() }
     }
@@ -84,7 +84,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Takes in entries of a source table that has grown since the last call.
+    /// Adds new entries of a source table that has grown since the last call.
     pub(crate) fn extend(&mut self, sources: &[Source]) {
         for (id, source) in sources.iter().enumerate().skip(self.fine.len()) {
             let mut key = source.row_key();
@@ -116,7 +116,7 @@ impl Rows {
     }
 }
 
-/// CPU numbers as small indices, so that a row holds one entry per CPU that occurs.
+/// Maps CPU numbers to small indices, so that a row has one entry per CPU that occurs.
 #[derive(Default)]
 pub(crate) struct CpuSlots {
     slot_of: HashMap<u16, usize>,
@@ -126,7 +126,7 @@ pub(crate) struct CpuSlots {
 
 impl CpuSlots {
     pub(crate) fn slot(&mut self, cpu: u16) -> usize {
-        // Records come in long runs of one CPU.
+        // Consecutive records are mostly of the same CPU.
         if let Some((last, slot)) = self.last
             && last == cpu
         {
@@ -150,16 +150,16 @@ pub(crate) fn at<T: Default>(parts: &mut Vec<T>, index: usize) -> &mut T {
     &mut parts[index]
 }
 
-/// Room for parts of rows.
+/// Limits the number of parts of rows.
 #[derive(Default)]
 pub(crate) struct Room {
     used: usize,
-    /// Some part found none.
+    /// Set once a part did not fit.
     pub(crate) full: bool,
 }
 
 impl Room {
-    /// [`at`], or None where there is no room left.
+    /// [`at`], or None if the limit is reached.
     pub(crate) fn at<'a, T: Default>(
         &mut self,
         parts: &'a mut Vec<T>,

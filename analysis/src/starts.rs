@@ -1,23 +1,23 @@
 //! Start times kept for the period test, within a fixed budget.
 //!
-//! Every (source row, lane) keeps its first start times, contiguous, because a period is a property
-//! of neighbours; later events are counted in slices of time. When all start times together pass the
-//! budget, the cap per pair is halved and every list cut back to it.
+//! Every (source row, lane) keeps its first start times, contiguously, because a period is a property
+//! of neighbours; later events are counted per slice of time. When all start times together exceed the
+//! budget, the cap per pair is halved and every list truncated to it.
 
 use crate::period::Later;
 
 /// Start times over all rows and lanes: 64 MiB.
 const BUDGET: usize = 8 << 20;
-/// Per row and lane, at first.
+/// Initial cap per row and lane.
 const CAP: usize = 1 << 14;
-/// Per row and lane, at least: still far more than the test needs.
+/// Least cap per row and lane: still far more than the test needs.
 const CAP_MIN: usize = 1 << 8;
 
-/// When one source struck on one lane.
+/// Start times of one source on one lane.
 #[derive(Default)]
 pub(crate) struct Starts {
     pub(crate) first: Vec<u64>,
-    /// What came after those; None while that is nothing.
+    /// Counts of later events, if any.
     pub(crate) later: Option<Box<Later>>,
 }
 
@@ -48,7 +48,7 @@ impl Budget {
         }
     }
 
-    /// Asked once per block; then every list is to be given to [`Budget::cut`].
+    /// Called once per block; if true, [`Budget::cut`] must be called on every list.
     pub(crate) fn must_cut(&mut self) -> bool {
         let over = self.used > BUDGET && self.cap > CAP_MIN;
         if over {

@@ -1,5 +1,5 @@
-//! The summary of a recording, as plain values. Field names are the keys of `detour report --json`;
-//! scripts rely on them: add fields freely, rename none.
+//! The summary of a recording, as plain values. Field names are the keys of `detour report --json`,
+//! which scripts rely on: fields may be added, but never renamed.
 
 use std::collections::BTreeMap;
 
@@ -15,41 +15,41 @@ pub struct Summary {
     pub started_unix_s: f64,
     pub cpu_model: String,
     pub mode: Mode,
-    /// What `cost` and `noise_pct` rest on.
+    /// Basis of `cost` and `noise_pct`.
     pub cost_basis: CostBasis,
     /// From the first watched moment of any lane to the last.
     pub duration_s: f64,
-    /// Time taken as a share of the watched time of all lanes; of a program, as a share of the time
+    /// Time taken as a share of the watched time of all lanes; for a program, as a share of the time
     /// its threads wanted to run.
     pub noise_pct: f64,
-    /// How long the threads of a program ran or wanted to, all together. Null for CPUs, and where the
-    /// recording does not say: then percentages are of the watched time.
+    /// Total time the threads of a program ran or wanted to run. Null for CPUs, and if not recorded:
+    /// then percentages are of the watched time.
     pub wanted_ns_total: Option<u64>,
     pub detours: u64,
     pub detour_ns_total: u64,
-    /// What all shares are shares of: the detours, and the records outside any detour.
+    /// Base of all shares: the detours, and the records outside any detour.
     pub taken_ns_total: u64,
-    /// The part of `taken_ns_total` that records outside any detour took.
+    /// The part of `taken_ns_total` taken by records outside any detour.
     pub beside_detours: Beside,
-    /// The nodes of a merged trace; empty where there is but one.
+    /// The nodes of a merged trace; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRow>,
-    /// Nodes far from the others in a source, or in all of their noise; the furthest first.
+    /// Outlier nodes, in a source or in total noise; the furthest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outliers: Vec<Outlier>,
     pub cpus: Vec<CpuRow>,
     pub threads: Vec<ThreadRow>,
-    /// Of a program: what its threads waited for a CPU, by kind. Empty where waits are not marked.
+    /// Waits of a program's threads for a CPU, by kind. Empty if waits are not marked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitRow>,
-    /// Of all threads of a program together.
+    /// Over all threads of a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wakeup_latency: Option<Latency>,
-    /// `wakeup_latency`, here and of each thread, is of waits of this length and longer: shorter ones are
-    /// not in the file, and not counted.
+    /// `wakeup_latency`, here and of each thread, covers waits of this length or longer: shorter ones
+    /// are not in the file, and not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wakeup_latency_from_ns: Option<u64>,
-    /// A program whose threads wait for each other.
+    /// Set if a program's threads wait for each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_competition: Option<SelfCompetition>,
     /// Largest cost first.
@@ -60,18 +60,18 @@ pub struct Summary {
     /// The same for detours of at least 1 us.
     pub attributed_over_1us: Attributed,
     pub outside_kernel: Vec<OutsideRow>,
-    /// What names the longer of `outside_kernel`.
+    /// Evidence for the class of the longer times in `outside_kernel`.
     pub outside_evidence: OutsideEvidence,
-    /// What detours lost beyond the net time of their records, entry and exit cost.
+    /// Cost of detours beyond the net time of their records: entry and exit.
     pub entry_exit_ns_total: u64,
     pub lost: Losses,
     /// Null when unknown.
     pub entries: Option<Entries>,
     pub closure_error: Option<f64>,
     pub overhead: OwnCost,
-    /// Detours whose length is not the sum of their parts. Zero in a sound trace.
+    /// Detours whose length is not the sum of their parts. Zero in an intact trace.
     pub unbalanced_detours: u64,
-    /// Records that name a source the table does not have. Zero in a sound trace.
+    /// Records whose source is not in the table. Zero in an intact trace.
     pub unknown_source_records: u64,
     pub hooks_missing: Vec<MissingHook>,
     pub limits: Vec<String>,
@@ -83,13 +83,13 @@ pub struct Summary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CostBasis {
-    /// Cost is what the detours lost.
+    /// Cost is the time lost in detours.
     Detours,
-    /// There were no detours to compare with: cost is the net time of the kernel records.
+    /// Without detours: cost is the net time of the kernel records.
     Records,
 }
 
-/// What shares of time are shares of.
+/// Base of shares of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharesOf {
@@ -99,7 +99,7 @@ pub enum SharesOf {
     WantedTime,
 }
 
-/// Records that are in no detour: too short for the threshold, or recorded without a probe.
+/// Records outside any detour: below the threshold, or recorded without a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Beside {
     pub records: u64,
@@ -111,7 +111,7 @@ pub struct Beside {
 pub struct NodeRow {
     pub host: String,
     pub kernel: String,
-    /// After the first, by the nodes' own clocks.
+    /// Relative to the first node, by the nodes' own clocks.
     pub started_after_s: f64,
     pub lanes: u32,
     /// Watched time of its lanes.
@@ -125,11 +125,11 @@ pub struct NodeRow {
     pub lost: Losses,
 }
 
-/// A node far from the others.
+/// An outlier node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outlier {
     pub host: String,
-    /// Null where it is about all noise of the node.
+    /// Null if it is about the total noise of the node.
     pub class: Option<Class>,
     pub name: Option<String>,
     pub unit: Option<String>,
@@ -144,7 +144,7 @@ pub struct Outlier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// How often per second of watched time.
+    /// Occurrences per second of watched time.
     RateHz,
     /// Share of the watched time.
     NoisePct,
@@ -167,14 +167,14 @@ pub struct CpuRow {
     pub longest_ns: u64,
     pub longest_at_ns: u64,
     pub window_s: f64,
-    /// False when the window had to be taken from the first and last event.
+    /// False if the window was taken from the first and last event.
     pub window_known: bool,
     pub iterations: Option<u64>,
-    /// Detours in which another thread ran. The probe's own context switches, counted by perf,
-    /// should be as many.
+    /// Detours in which another thread ran. Should equal the probe's own context switches, counted by
+    /// perf.
     pub thread_detours: u64,
     pub context_switches: Option<u64>,
-    /// Time that the hypervisor ran something else, as /proc/stat counts it.
+    /// Steal time, from /proc/stat.
     pub steal_ns: Option<u64>,
     /// All perf counters of the probe's thread.
     pub counters: BTreeMap<String, u64>,
@@ -191,24 +191,24 @@ pub struct ThreadRow {
     pub tid: u32,
     pub detours: u64,
     pub lost_ns_total: u64,
-    /// Of the time it wanted to run; of its window where that is not known.
+    /// Of the time it wanted to run; of its window if that is unknown.
     pub lost_pct: f64,
     pub longest_ns: u64,
     pub window_s: f64,
     pub window_known: bool,
-    /// Time on a CPU. Null where the recording does not say, like the next two.
+    /// Time on a CPU. Null if not recorded, like the next two.
     pub run_ns: Option<u64>,
     /// Time runnable but not running.
     pub wait_ns: Option<u64>,
-    /// Both together, and what it slept in page faults.
+    /// Both together, plus sleep in page faults.
     pub wanted_ns: Option<u64>,
-    /// By kind; empty where waits are not marked.
+    /// By kind; empty if waits are not marked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<ThreadWait>,
-    /// From being woken, or created, to running.
+    /// From wake-up or creation to running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wakeup_latency: Option<Latency>,
-    /// Whether simulations let ranks meet its noise.
+    /// Whether simulations use its noise for ranks.
     pub lends_noise: bool,
     pub counters: BTreeMap<String, u64>,
 }
@@ -234,8 +234,8 @@ pub struct ThreadWait {
     pub wait_ns_total: u64,
 }
 
-/// How long threads took from being woken, or created, to running. Shorter waits than those that are
-/// recorded as detours are not among them.
+/// Latencies from wake-up or creation to running. Waits too short to be recorded as detours are not
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Latency {
     pub count: u64,
@@ -244,14 +244,14 @@ pub struct Latency {
     pub ns_max: u64,
 }
 
-/// A program in its own way: threads that wait while others of the same program run.
+/// Self-competition: threads that wait while others of the same program run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelfCompetition {
-    /// What threads waited for other threads of the program.
+    /// Time threads waited for other threads of the program.
     pub wait_ns_total: u64,
     /// Share of the time that the threads wanted to run.
     pub wanted_pct: f64,
-    /// Threads that were running or waiting meanwhile, on average.
+    /// Mean number of threads running or waiting meanwhile.
     pub runnable_threads: f64,
     /// CPUs that the program ran on, for at least a hundredth of its time each.
     pub cpus: usize,
@@ -265,15 +265,14 @@ pub struct SourceRow {
     pub class: Class,
     pub name: String,
     pub unit: Option<String>,
-    /// What is behind it, in words: processes, wakers, callbacks.
+    /// Details as text: processes, wakers, callbacks.
     pub detail: Option<String>,
-    /// Scheduling policy and priority of its threads: the one that cost most first, if there are
-    /// several.
+    /// Scheduling policies and priorities of its threads, most costly first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// The recorded program itself.
     pub program: bool,
-    /// The recording says so. For those that do not, it was found out.
+    /// Whether the recording marks it as the program; otherwise `program` is inferred.
     #[serde(skip)]
     pub known_program: bool,
     /// Interruptions: a record that continues another is not counted, and one that hits several
@@ -283,7 +282,7 @@ pub struct SourceRow {
     pub hits: u64,
     /// Records that continue another.
     pub continued: u64,
-    /// While it was watched: of several nodes, the sum of what each counts in a second.
+    /// While it was watched; for several nodes, the sum of their rates.
     pub rate_hz: f64,
     pub net_ns_total: u64,
     pub cost_ns_total: u64,
@@ -292,7 +291,7 @@ pub struct SourceRow {
     pub cost_ns_max: u64,
     /// Null unless the period test found one.
     pub period_ns: Option<u64>,
-    /// Bound on the probability that a source without a period passes the test as well as this one.
+    /// Bound on the probability that a source without a period passes the test this well.
     pub period_p_value: Option<f64>,
     /// Share of `taken_ns_total`.
     pub share_pct: f64,
@@ -321,7 +320,7 @@ pub struct CpuPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LanePart {
     pub lane: u32,
-    /// Of those that hit several threads, each is counted on one.
+    /// An event that hits several threads is counted on one of them.
     pub count: u64,
     pub hits: u64,
     pub cost_ns_total: u64,
@@ -338,7 +337,7 @@ pub struct UnitRow {
     pub share_pct: f64,
 }
 
-/// How much named sources explain. Null where there was no detour.
+/// How much is attributed to sources. Null if there was no detour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Attributed {
     pub time_pct: Option<f64>,
@@ -348,8 +347,9 @@ pub struct Attributed {
 /// Time of detours that no kernel record explains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutsideRow {
-    /// `microarchitecture` below 1 us; from there on what the evidence says: `hypervisor`, `smi`,
-    /// `hypervisor_or_smi` or `unexplained`. `unattributed_short` and `unattributed_long` where the kernel side was not recorded at all.
+    /// `microarchitecture` below 1 us; otherwise, by the evidence, `hypervisor`, `smi`,
+    /// `hypervisor_or_smi` or `unexplained`. `unattributed_short` and `unattributed_long` if kernel
+    /// events were not recorded at all.
     pub class: String,
     pub count: u64,
     pub rate_hz: f64,
@@ -359,7 +359,7 @@ pub struct OutsideRow {
     pub cost_ns_max: u64,
 }
 
-/// Null when the recording was cut off before it could say.
+/// Null if the recording is truncated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Losses {
     pub records: Option<u64>,
@@ -367,7 +367,7 @@ pub struct Losses {
     pub unmatched: Option<u64>,
     pub overflow: Option<u64>,
     pub unwritten: Option<u64>,
-    /// Net time of `records`: so much the account lacks.
+    /// Net time of `records`, which the balance lacks.
     pub records_ns: Option<u64>,
 }
 
@@ -384,7 +384,7 @@ impl From<trace::Lost> for Losses {
     }
 }
 
-/// What the recording itself cost. Null when unknown.
+/// Overhead of the recording itself. Null if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct OwnCost {
     pub events: Option<u64>,

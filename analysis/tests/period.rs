@@ -1,4 +1,4 @@
-//! The period test against processes whose period is known, and against processes without one.
+//! The period test on processes with a known period, and on processes without one.
 
 #[allow(dead_code)]
 mod common;
@@ -12,7 +12,7 @@ fn period(times: Vec<f64>) -> Option<f64> {
     period_within(times, last)
 }
 
-/// The same in a recording that goes on until then.
+/// The same in a recording that lasts until `to`.
 fn period_within(times: Vec<f64>, to: f64) -> Option<f64> {
     let starts = sorted(times);
     let whole = Whole { from_ns: 0, to_ns: to as u64, events: starts.len() as u64, later: None };
@@ -49,7 +49,7 @@ fn a_tick_that_skips_a_few_of_its_beats_keeps_its_period() {
         let mut rng = Rng::new(seed);
         let missed = 0.15 * rng.unit();
         assert_period(beat(&mut rng, 1000, 4.0 * MS, 10.0 * US, missed), 4.0 * MS, 1e-3);
-        // One that skips half of them comes every 8 ms on average, and at no regular interval.
+        // One that skips half of them occurs every 8 ms on average, but not periodically.
         assert_eq!(period(beat(&mut rng, 1000, 4.0 * MS, 10.0 * US, 0.5)), None);
     }
 }
@@ -104,7 +104,7 @@ fn what_is_regular_for_a_part_of_the_recording_has_no_period() {
     for seed in 0..50 {
         let mut rng = Rng::new(seed);
         let tick = beat(&mut rng, 1000, 4.0 * MS, 10.0 * US, 0.0);
-        // It begins late, ends early, or goes on without a beat.
+        // It begins late, ends early, or continues without a period.
         let late = tick.iter().map(|t| t + 1_500.0 * MS).collect();
         assert_eq!(period_within(late, 5_500.0 * MS), None, "seed {seed}");
         assert_eq!(period_within(tick.clone(), 5_500.0 * MS), None, "seed {seed}");

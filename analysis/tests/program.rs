@@ -1,5 +1,5 @@
-//! Recordings of programs built by hand: what counts once, what percentages are percentages of, and
-//! what belongs to the program.
+//! Synthetic recordings of programs: what counts once, the base of percentages, and what belongs to the
+//! program.
 
 use std::convert::Infallible;
 
@@ -29,7 +29,7 @@ fn source(class: Class, name: &str, policy: Option<&str>) -> Source {
     }
 }
 
-/// The recorder learnt no process numbers: the program had exited.
+/// Without process IDs: the program had exited.
 fn sources() -> Vec<Source> {
     vec![
         source(Class::Thread, "spin", None),
@@ -71,7 +71,7 @@ struct Program {
     lanes: Vec<Lane>,
     totals: Vec<LaneTotals>,
     blocks: Vec<Block>,
-    /// Waits and interruptions from this length on were recorded; 0 where nobody said.
+    /// Waits and interruptions of at least this length were recorded; 0 if unknown.
     threshold_ns: f64,
 }
 
@@ -109,8 +109,7 @@ impl Program {
     }
 }
 
-/// 250 ticks a second on one CPU, each of which hits every one of these threads: one runs, and the
-/// others wait.
+/// 250 ticks a second on one CPU, each of which hits all of these threads: one runs, the others wait.
 fn ticks(threads: u32, marked: bool) -> Program {
     let mut program = Program::of(threads, SECOND);
     for (lane, block) in program.blocks.iter_mut().enumerate() {
@@ -137,7 +136,7 @@ fn an_interrupt_that_hits_many_threads_is_one_event() {
             let hits = 250 * u64::from(threads);
             assert_eq!((tick.count, tick.hits), (250, hits), "{threads} threads, {marked}");
             assert!((tick.rate_hz - 250.0).abs() < 2.0, "{}", tick.rate_hz);
-            // What threads lost, they lost each.
+            // Each thread lost the time.
             assert_eq!(tick.cost_ns_total, hits * 5_000);
             let period = tick.period_ns;
             assert!(period.is_some_and(|ns| ns.abs_diff(4 * MS) < 10_000), "{period:?}");
@@ -147,7 +146,7 @@ fn an_interrupt_that_hits_many_threads_is_one_event() {
     }
 }
 
-/// A thread that shares its CPU with a daemon, half and half, and sleepers that run for a moment.
+/// A thread that shares its CPU equally with a daemon, and sleepers that run briefly.
 fn one_busy_thread(sleepers: u32, known: bool) -> Program {
     let mut program = Program::of(1 + sleepers, SECOND);
     for turn in 0..125 {
@@ -173,7 +172,7 @@ fn sleepers_dilute_nothing() {
     for known in [true, false] {
         let summary = one_busy_thread(7, known).summary();
         assert!((summary.threads[0].lost_pct - 50.0).abs() < 0.1, "{:?}", summary.threads[0]);
-        // 500 of 1007 ms: sleepers count for the moment that they ran.
+        // 500 of 1007 ms: sleepers count only while they ran.
         assert!((summary.noise_pct - 100.0 * 500.0 / 1007.0).abs() < 0.1, "{}", summary.noise_pct);
         assert_eq!(summary.wanted_ns_total, Some(1_007 * MS));
         let lend: Vec<bool> = summary.threads.iter().map(|thread| thread.lends_noise).collect();
@@ -218,7 +217,7 @@ fn kinds_of_waits_and_policies_are_told() {
     let mut program = one_busy_thread(0, true);
     let block = &mut program.blocks[0];
     let at = SECOND + 100;
-    // Woken, then moved before it ran: one wake-up of 3 ms.
+    // Woken, then migrated before it ran: one wake-up of 3 ms.
     wait(block, DAEMON, 0, (at, 2 * MS), Wait::Woken);
     wait(block, DAEMON, 1, (at + 2 * MS, MS), Wait::Migrated);
     slice(block, SPINNER, 1, (at + 3 * MS, MS));
@@ -241,7 +240,7 @@ fn kinds_of_waits_and_policies_are_told() {
     assert_eq!(daemon.policy.as_deref(), Some("SCHED_FIFO 60"));
 }
 
-/// Shorter waits are not in the file: the latencies are of the others.
+/// Shorter waits are not in the file: latencies cover only the others.
 #[test]
 fn wakeup_latencies_are_of_waits_from_the_threshold_on() {
     let from_ns = |threshold_ns| {

@@ -1,4 +1,4 @@
-//! Rates over blocks of time, when not every lane says how long it was watched.
+//! Rates over blocks of time, when the watched time of some lanes is unknown.
 
 use analysis::{Contents, Part, RateCounter, Rates};
 use trace::{Block, BlockInfo, Detour, Lane, LaneId, LaneTotals, Lost, Manifest, Node, Trailer};
@@ -45,7 +45,7 @@ fn rates(known: u32, nodes: Vec<Node>) -> Rates {
 fn a_lane_that_does_not_say_how_long_it_was_watched_was_so_while_it_had_events() {
     let whole = rates(2, vec![]);
     assert_eq!((whole.watched_s, whole.duration_s, whole.truncated), (20.0, 10.0, false));
-    // The probe of the second broke.
+    // The probe of the second lane failed.
     let broken = rates(1, vec![]);
     assert_eq!((broken.watched_s, broken.duration_s, broken.truncated), (19.991, 10.0, true));
     let none = rates(0, vec![]);

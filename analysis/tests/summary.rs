@@ -1,4 +1,4 @@
-//! Summaries of small recordings built by hand: what is counted, what is left out, what adds up.
+//! Summaries of small synthetic recordings: what is counted, what is omitted, what sums up.
 
 #[allow(dead_code)]
 mod common;
@@ -218,7 +218,7 @@ fn time_outside_the_kernel_is_split_at_one_microsecond() {
     assert_eq!(s.attributed_over_1us.count_pct, Some(0.0));
     assert_eq!((s.cpus[0].longest_ns, s.cpus[0].longest_at_ns), (5000, 50_000));
 
-    // A guest's time is taken by its hypervisor, and by firmware only if an SMI was counted.
+    // In a guest the hypervisor takes the time, and firmware only if an SMI was counted.
     let guest = Manifest { hypervisor: Some("KVM".into()), ..one_cpu(Mode::Attributed) };
     let mut end = trailer(100_000);
     end.steal_ns = Some(120_000_000);
@@ -341,7 +341,7 @@ fn what_is_regular_for_a_moment_of_the_recording_has_no_period() {
     assert_eq!((period(2_000_000), period(1_000_000_000)), (None, None));
 }
 
-/// Two busy threads that take turns strictly by time slices: as regular as a daemon, but no period.
+/// Two busy threads that alternate strictly by time slices: as regular as a daemon, but not periodic.
 #[test]
 fn time_slices_are_no_period_and_short_runs_at_the_same_times_are_one() {
     let period = |takes_ns| {
@@ -509,7 +509,7 @@ fn any_block() -> impl Strategy<Value = Block> {
         .prop_map(|(lane, detours, records)| Block { lane: LaneId(lane % 3), detours, records })
 }
 
-/// Detours whose parts add up.
+/// Detours whose parts sum to their length.
 fn sound_block() -> impl Strategy<Value = Block> {
     let parts = prop::collection::vec((0u32..3, 1u64..10_000, 0u64..3_000), 0..4);
     prop::collection::vec((parts, 0u64..2_000, 1u64..100_000), 0..50).prop_map(|detours| {

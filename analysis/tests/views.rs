@@ -1,5 +1,5 @@
-//! The figures' data of a made-up recording: a regular tick, an irregular daemon, and time that
-//! nothing explains.
+//! The figures' data of a synthetic recording: a periodic tick, an irregular daemon, and unexplained
+//! time.
 
 use analysis::views::{Series, Viewer, Views};
 use analysis::{Contents, Summariser, Summary};
@@ -102,7 +102,7 @@ fn every_detour_and_all_of_its_time_is_in_the_figures() {
     assert_eq!(lost, [summary.detour_ns_total, 0]);
     assert_eq!(views.series, [Series::Source(0), Series::Source(1), Series::Outside]);
     assert_eq!(summary.sources[0].name, "daemon");
-    assert_eq!(views.scatter.totals[2], 2_000, "what nothing explains");
+    assert_eq!(views.scatter.totals[2], 2_000, "unexplained");
 }
 
 #[test]
@@ -115,5 +115,5 @@ fn a_regular_source_stands_out_of_its_spectrum_and_an_irregular_one_does_not() {
     let (hertz, power) = highest(1);
     assert!((hertz / 250.0).fract().min(1.0 - (hertz / 250.0).fract()) < 0.01, "{hertz} Hz");
     assert!(power > 0.8, "{power}");
-    assert!(highest(0).1 < 0.3, "the daemon has no beat: {:?}", highest(0));
+    assert!(highest(0).1 < 0.3, "the daemon has no period: {:?}", highest(0));
 }

@@ -1,4 +1,4 @@
-//! What the user wants to see of what there is: order, filter, span, selection.
+//! What the user wants to see: order, filter, span, selection.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use trace::{Mode, RowKey};
 
 use crate::snapshot::{RowShown, Snapshot};
 
-/// What the sources are ordered by.
+/// The sort key of the sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
     #[default]
@@ -26,7 +26,7 @@ impl Sort {
     }
 }
 
-/// How far back sums go.
+/// The time span of sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Span {
     #[default]
@@ -58,27 +58,27 @@ pub struct Choices {
     pub sort: Sort,
     pub reversed: bool,
     pub span: Span,
-    /// Sources whose class, name or unit holds this, whatever the case.
+    /// Shows only sources whose class, name or unit contains this text, ignoring case.
     pub filter: String,
     /// The filter is being typed.
     pub typing: bool,
-    /// The source that is selected, by its key: it stays so when the order changes.
+    /// The selected source, by its key, so that it stays selected when the order changes.
     pub selected: Option<RowKey>,
-    /// Threads count as noise, too. Without a probe they may be the work itself.
+    /// Whether threads count as noise. Without a probe they may be the actual workload.
     pub threads: bool,
     pub help: bool,
     pub paused: bool,
-    /// Said in the last line until the next key.
+    /// Shown in the footer until the next key.
     pub message: Option<String>,
 }
 
 impl Choices {
-    /// With a probe or a program everything that runs in its place is noise.
+    /// With a probe or a program, every other thread that runs in its place is noise.
     pub fn for_mode(mode: Mode) -> Choices {
         Choices { threads: mode != Mode::KernelOnly, ..Choices::default() }
     }
 
-    /// The sources to be shown, in their order.
+    /// The sources to show, in order.
     pub fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a RowShown> {
         let wanted = self.filter.to_lowercase();
         let mut rows: Vec<&RowShown> =
@@ -91,7 +91,7 @@ impl Choices {
         rows
     }
 
-    /// The largest first, names from A on.
+    /// Largest first, names in alphabetical order.
     fn compare(&self, a: &RowShown, b: &RowShown) -> Ordering {
         let (now_a, now_b) = (&a.sums[self.span as usize], &b.sums[self.span as usize]);
         let since = Span::Start as usize;
@@ -104,7 +104,7 @@ impl Choices {
         }
     }
 
-    /// Place of the selected source among `rows`.
+    /// Index of the selected source in `rows`.
     pub fn selected_at(&self, rows: &[&RowShown]) -> Option<usize> {
         let key = self.selected.as_ref()?;
         rows.iter().position(|row| row.key == *key)

@@ -1,4 +1,4 @@
-//! The events of the last minute, and how they become a trace: what is on screen, written down.
+//! The events of the last minute, and writing them as a trace of what is on screen.
 
 use std::{collections::VecDeque, io::Write, sync::Arc};
 
@@ -9,17 +9,17 @@ use trace::{
 
 use crate::{lanes::STRIP, model::Model, snapshot::Snapshot, window::BUCKET_NS};
 
-/// As far back as the strip.
+/// As long as the strip.
 const KEEP_NS: u64 = STRIP as u64 * BUCKET_NS;
-/// Some 50 MB; on a node with more, less time is kept.
+/// About 50 MB; on a busier node, less time is kept.
 const MAX_EVENTS: usize = 1 << 20;
 
-/// Blocks by the time they came. Cheap to clone: a paused view keeps its own.
+/// Blocks in order of arrival. Cheap to clone: a paused view keeps its own copy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Kept {
     blocks: VecDeque<Arc<Block>>,
     events: usize,
-    /// From here on nothing is missing.
+    /// All events from this time are present.
     from_ns: u64,
 }
 
@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-/// What was written.
+/// Summary of a written trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     pub span_ns: u64,
@@ -64,8 +64,8 @@ pub struct Written {
     pub records: u64,
 }
 
-/// Writes the events kept up to the moment that the screen shows as a trace. Filters of the view do
-/// not apply: the parts of a detour belong together.
+/// Writes the kept events, up to the time shown on screen, as a trace. The view's filters do not apply,
+/// since the parts of a detour belong together.
 pub fn write<W: Write>(
     model: &Model,
     shown: &Snapshot,
@@ -105,7 +105,7 @@ fn trailer(model: &Model, from_ns: u64, to_ns: u64) -> Trailer {
         let totals = LaneTotals { lane: index as u32, from_ns, to_ns, ..LaneTotals::default() };
         match lane.lane {
             trace::Lane::Cpu { .. } => totals,
-            // Threads are watched as long as they live.
+            // Threads are watched during their lifetime.
             trace::Lane::Thread { .. } => {
                 let from_ns = lane.from_ns.unwrap_or(from_ns).clamp(from_ns, to_ns);
                 LaneTotals { from_ns, to_ns: lane.to_ns.clamp(from_ns, to_ns), ..totals }
@@ -124,14 +124,14 @@ fn events(block: &Block) -> usize {
     block.detours.len() + block.records.len()
 }
 
-/// When the last of its events began: events end in any order, but begin in time order or nearly so.
+/// Start of its last event: events end in any order, but start nearly in time order.
 fn last_ns(block: &Block) -> u64 {
     let detours = block.detours.iter().map(|detour| detour.start_ns);
     let records = block.records.iter().map(|record| record.start_ns);
     detours.chain(records).max().unwrap_or(0)
 }
 
-/// The events that began from `from` to `to`. Detours keep their records.
+/// The events that started between `from` and `to`. Detours keep their records.
 fn cut(block: &Block, from: u64, to: u64) -> Block {
     let inside = |start: u64| (from..=to).contains(&start);
     let mut kept = Block::new(block.lane);
@@ -143,7 +143,7 @@ fn cut(block: &Block, from: u64, to: u64) -> Block {
         }
         keep
     };
-    // Records that the current detour still lacks, and whether it is kept.
+    // Remaining records of the current detour, and whether it is kept.
     let (mut owed, mut keeping) = (0, false);
     for record in &block.records {
         if !record.flags.contains(RecordFlags::IN_DETOUR) {
@@ -208,7 +208,7 @@ mod tests {
         };
         let kept = cut(&block, 20, 45);
         assert_eq!(kept.detours, [detour(20, 0), detour(30, 2), detour(40, 0)]);
-        // One that began a little before its detour, by the other clock, stays with it.
+        // A record that started slightly before its detour, by the other clock, stays with it.
         assert_eq!(kept.records, [record(29, true), record(33, true)]);
         assert_eq!(cut(&block, 0, 100), block);
     }

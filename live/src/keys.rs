@@ -2,7 +2,7 @@
 
 use crate::{choices::Choices, snapshot::Snapshot};
 
-/// A key, whatever the terminal sent for it.
+/// A key, independent of its terminal encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Char(char),
@@ -19,28 +19,28 @@ pub enum Key {
     Control(char),
 }
 
-/// What has to be done outside.
+/// What the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing but to draw again.
+    /// Only draw again.
     Draw,
     Quit,
-    /// Stand still, or go on.
+    /// Pause or resume.
     Pause,
     /// Write what is on screen as a trace.
     Write,
-    /// Back to the shell until it brings us back.
+    /// Suspend to the shell.
     Suspend,
-    /// Draw everything anew: something else wrote on the terminal.
+    /// Redraw everything: something else wrote to the terminal.
     Redraw,
 }
 
-/// Rows that a page key moves.
+/// Rows per page key.
 const PAGE: usize = 10;
-/// A longer filter matches nothing anyhow.
+/// A longer filter would match nothing.
 const MAX_FILTER: usize = 64;
 
-/// Takes a key in. `snapshot` is what is on screen.
+/// Handles a key. `snapshot` is what is on screen.
 pub fn press(choices: &mut Choices, snapshot: &Snapshot, key: Key) -> Action {
     choices.message = None;
     match key {
@@ -79,7 +79,7 @@ pub fn press(choices: &mut Choices, snapshot: &Snapshot, key: Key) -> Action {
     Action::Draw
 }
 
-/// Takes back the last thing that was asked for: the selection, then the filter.
+/// Clears the selection, or the filter if nothing is selected.
 fn escape(choices: &mut Choices) {
     if choices.selected.take().is_none() {
         choices.filter.clear();

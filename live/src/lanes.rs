@@ -1,5 +1,5 @@
-//! What was taken from each CPU or thread, by class, and its strip: per column of time the longest
-//! detour and whose it was.
+//! Time taken from each CPU or thread by class, and its strip: the longest detour per column of time and
+//! its class.
 
 use trace::{Class, Lane};
 
@@ -8,7 +8,7 @@ use crate::{
     window::{Ring, bucket, spread},
 };
 
-/// Columns of the strip that are kept: a minute.
+/// Number of strip columns kept: one minute.
 pub(crate) const STRIP: usize = 240;
 pub(crate) const CLASSES: usize = Class::ALL.len();
 
@@ -19,12 +19,12 @@ pub(crate) struct LaneState {
     pub(crate) total: [u64; CLASSES],
     pub(crate) strip: Ring<Column, STRIP>,
     pub(crate) detours: u64,
-    /// When it was first and last heard of.
+    /// Start of its first and end of its last event.
     pub(crate) from_ns: Option<u64>,
     pub(crate) to_ns: u64,
 }
 
-/// Threads apart from the rest: without a probe they may be the work itself.
+/// Threads are separate from the rest: without a probe they may be the actual workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Column {
     pub(crate) kernel: Option<Cell>,
@@ -60,7 +60,7 @@ impl LaneState {
         });
     }
 
-    /// Marks something on the strip where it began.
+    /// Marks an event on the strip at its start.
     pub(crate) fn mark(&mut self, class: Class, start: u64, ns: u64, apart: bool) {
         let Some(column) = self.strip.at(bucket(start)) else { return };
         let cell = if apart { &mut column.thread } else { &mut column.kernel };

@@ -1,9 +1,9 @@
 //! The live view of a recording, as plain data and pure functions.
 //!
-//! In: what a recording hands over (manifest, sources, lanes, blocks of events) and keys. Out: cells
-//! of a terminal, and on demand a trace of what is on screen. Nothing here knows a clock, a terminal,
-//! a file or a kernel: [`Model`] takes events in, [`Model::snapshot`] says what there is to see,
-//! [`Choices`] what the user wants to see of it, and [`draw`] puts the two on a buffer.
+//! Input: the data of a recording (manifest, sources, lanes, blocks of events) and keys. Output: terminal
+//! cells, and on request a trace of what is on screen. Nothing here depends on a clock, a terminal, a
+//! file or a kernel: [`Model`] consumes events, [`Model::snapshot`] holds what there is to show,
+//! [`Choices`] what the user wants to see of it, and [`draw`] renders both into a buffer.
 
 #![forbid(unsafe_code)]
 

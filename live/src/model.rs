@@ -1,5 +1,5 @@
-//! Takes in what a recording hands over, and says what there is to see. The rules of what counts are
-//! those of the report.
+//! Consumes the data of a recording and produces snapshots. What counts as noise follows the rules of the
+//! report.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::{
     window::{BUCKET_NS, Sum, WINDOW, bucket},
 };
 
-/// Full buckets of each sliding span.
+/// Number of full buckets in each sliding span.
 const SPAN_BUCKETS: [u64; 2] = [4, WINDOW];
-/// Threads of a program come and go by the thousand; so many can be told apart.
+/// A program may create thousands of threads; those beyond this limit are not shown.
 const MAX_LANES: usize = 4_096;
 const DETAILS: usize = 4;
 
@@ -27,7 +27,7 @@ pub struct Model {
     pub(crate) rows: Rows,
     pub(crate) lanes: Vec<LaneState>,
     pub(crate) kept: Kept,
-    /// Rows of what no record explains: short and long.
+    /// Rows for time outside the kernel: short and long.
     outside: [usize; 2],
     now_ns: u64,
     lost: Lost,
@@ -64,7 +64,7 @@ impl Model {
     /// A new lane, or a new name for one.
     pub fn lane(&mut self, id: LaneId, lane: Lane) {
         let at = id.0 as usize;
-        // They are handed over in the order of their numbers.
+        // Lanes arrive in order of their numbers.
         if at == self.lanes.len() && at < MAX_LANES {
             self.lanes.push(LaneState::new(lane));
         } else if let Some(known) = self.lanes.get_mut(at) {
@@ -82,14 +82,14 @@ impl Model {
         self.kept.add(Arc::new(block));
     }
 
-    /// Everything up to this time has been handed over.
+    /// All events up to this time have been delivered.
     pub fn settled(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         self.kept.forget(self.now_ns);
     }
 
-    /// How the recording goes: losses so far, and the share of the watched CPUs' time that BPF
-    /// programs take.
+    /// State of the recording: losses so far, and the share of the watched CPUs' time taken by BPF
+    /// programs.
     pub fn state(&mut self, lost: Lost, bpf_pct: Option<f64>) {
         self.lost = lost;
         self.bpf_pct = bpf_pct;
@@ -106,11 +106,11 @@ impl Model {
         }
         let Some(class) = self.rows.class(record.source) else { return };
         let in_detour = record.flags.contains(RecordFlags::IN_DETOUR);
-        // A CPU that idles while nothing waits for it takes no time from anyone.
+        // Idle time of a CPU on which nothing is runnable is not noise.
         if class == Class::Idle && !in_detour {
             return;
         }
-        // One that hits several threads is one event, as in the report.
+        // A record that hits several threads counts as one event, as in the report.
         let counted = !record.flags.contains(RecordFlags::CONTINUED)
             && !record.flags.contains(RecordFlags::REPEATED);
         let (start, length, cost) = (record.start_ns, record.gross_ns, record.cost_ns);
@@ -118,7 +118,7 @@ impl Model {
         let Some(lane) = self.lanes.get_mut(lane.0 as usize) else { return };
         lane.see(start, length);
         lane.take(class, start, length, cost);
-        // Where there are detours they are what is marked.
+        // With a probe, the strip shows detours instead.
         if self.manifest.mode == Mode::KernelOnly {
             lane.mark(class, start, record.net_ns, class == Class::Thread);
         }
@@ -183,7 +183,7 @@ impl Model {
         }
     }
 
-    /// The same for a view that stands still: with the events that can be written.
+    /// A snapshot for a paused view, including the events to write.
     pub fn snapshot_to_keep(&self) -> Snapshot {
         Snapshot { kept: Some(self.kept.clone()), ..self.snapshot() }
     }

@@ -1,4 +1,4 @@
-//! One row per source as people see it: everything of one [`RowKey`].
+//! One row per displayed source: everything with the same [`RowKey`].
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use trace::{Class, RowKey, Source, SourceId};
 
 use crate::window::{Ring, Sum, spread};
 
-/// Any process may call itself anything; what comes after this many shares one row per class.
+/// Processes choose their names freely; beyond this many, sources share one row per class.
 const MAX_ROWS: usize = 4_096;
 const OTHERS: &str = "(others)";
 
@@ -28,7 +28,7 @@ struct Fine {
 pub(crate) struct Rows {
     pub(crate) rows: Vec<Row>,
     fine: Vec<Option<Fine>>,
-    /// The table itself, for the trace that is written on demand.
+    /// The table itself, for writing a trace.
     pub(crate) sources: Vec<Option<Source>>,
     index: HashMap<RowKey, usize>,
 }
@@ -40,7 +40,7 @@ impl Rows {
             self.fine.resize_with(at + 1, || None);
             self.sources.resize_with(at + 1, || None);
         }
-        // A row that is replaced keeps its identity; the list of processes grows.
+        // An updated entry keeps its row; only its list of processes grows.
         if self.fine[at].is_none() {
             let row = self.row(source.row_key());
             let detail = source.detail.clone();
@@ -49,7 +49,7 @@ impl Rows {
         self.sources[at] = Some(source);
     }
 
-    /// The row of this identity.
+    /// The row with this key.
     pub(crate) fn row(&mut self, mut key: RowKey) -> usize {
         if let Some(&row) = self.index.get(&key) {
             return row;
@@ -93,7 +93,7 @@ impl Rows {
         }
     }
 
-    /// What is behind a row, the most time first.
+    /// Details of a row, largest time first.
     pub(crate) fn details(&self, row: usize, most: usize) -> Vec<(String, u64)> {
         let own = self.fine.iter().flatten().filter(|fine| fine.row == row && fine.ns > 0);
         let mut details: Vec<(String, u64)> =

@@ -1,13 +1,13 @@
-//! Sums over sliding windows: time is cut into buckets, and a window is the last few full ones.
+//! Sums over sliding windows: time is divided into buckets, and a window is the last few full ones.
 
 /// Length of a bucket, and of one column of the strip.
 pub(crate) const BUCKET_NS: u64 = 250_000_000;
 /// The longest window, ten seconds.
 pub(crate) const WINDOW: u64 = 40;
-/// One more that is being filled, and some for what comes late.
+/// One more that is being filled, and some for late events.
 const SLOTS: usize = 48;
 
-/// How often, how long, and the longest.
+/// Count, total time and maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     pub count: u64,
@@ -23,10 +23,10 @@ impl Sum {
     }
 }
 
-/// A value per bucket, of the last few of them.
+/// One value per bucket, for the last `N` buckets.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring<T, const N: usize = SLOTS> {
-    /// Number of the bucket, and what is in it.
+    /// Bucket number and value.
     slots: Vec<(u64, T)>,
 }
 
@@ -37,10 +37,10 @@ impl<T: Copy + Default, const N: usize> Default for Ring<T, N> {
 }
 
 impl<T: Copy + Default, const N: usize> Ring<T, N> {
-    /// The bucket with this number; None for one that is too old to be kept.
+    /// The bucket with this number; None if it is too old.
     pub(crate) fn at(&mut self, bucket: u64) -> Option<&mut T> {
         if self.slots.is_empty() {
-            // Made at first use: most of many sources are seen once.
+            // Allocated on first use: most sources are seen only once.
             self.slots = vec![(0, T::default()); N];
         }
         let slot = self.slots.get_mut(bucket as usize % N)?;
@@ -58,7 +58,7 @@ impl<T: Copy + Default, const N: usize> Ring<T, N> {
         (slot.0 == bucket).then_some(slot.1)
     }
 
-    /// What is in the `buckets` before `end`.
+    /// The values of the last `buckets` buckets before `end`.
     pub(crate) fn last(&self, end: u64, buckets: u64) -> impl Iterator<Item = T> + '_ {
         let from = end.saturating_sub(buckets);
         self.slots.iter().filter(move |slot| (from..end).contains(&slot.0)).map(|slot| slot.1)
@@ -69,8 +69,8 @@ pub(crate) fn bucket(ns: u64) -> u64 {
     ns / BUCKET_NS
 }
 
-/// Lays `ns` evenly over the time from `start` for `length`, and gives each bucket its part. A thread
-/// that ran for a second took no second from any of four buckets.
+/// Distributes `ns` evenly over the time from `start` to `start + length`, and gives each bucket its part:
+/// a thread that ran for a second took a quarter of it from each of four buckets.
 pub(crate) fn spread(start: u64, length: u64, ns: u64, mut put: impl FnMut(u64, u64)) {
     let end = start.saturating_add(length);
     let (first, last) = (bucket(start), bucket(end));
@@ -78,7 +78,7 @@ pub(crate) fn spread(start: u64, length: u64, ns: u64, mut put: impl FnMut(u64, 
         put(first, ns);
         return;
     }
-    // Older buckets are out of every window, and what a day-long record left there is, too.
+    // Skip buckets older than any window: a record may be a day long.
     let mut at = first.max(last.saturating_sub(SLOTS as u64));
     let mut from = start.max(at * BUCKET_NS);
     while at <= last {

@@ -1,5 +1,4 @@
-//! The view over a recording that comes with the project: what it shows, at which size, and what its
-//! keys do.
+//! The view of the bundled recording: what it shows at which size, and what its keys do.
 
 use std::io::Cursor;
 
@@ -37,7 +36,7 @@ fn demo(mode: Mode) -> Model {
         }
         model.block(block);
     }
-    // All buckets with something in them are full.
+    // All buckets with events are full.
     model.settled(last + 1_000_000_000);
     model.state(trace::Lost::default(), Some(0.123));
     model.own_threads(Some(0.456));
@@ -144,7 +143,7 @@ fn what_rows_took_is_what_lanes_lost() {
         for span in [Span::TenSeconds, Span::Start] {
             let rows: u64 = snapshot.rows.iter().map(|row| row.sums[span as usize].ns).sum();
             let lanes: u64 = snapshot.lanes.iter().flat_map(|lane| lane.taken[span as usize]).sum();
-            // Laid over buckets, each part is rounded down, for both alike.
+            // Each part is rounded down per bucket, for rows and lanes alike.
             assert_eq!(rows, lanes, "{mode:?} {span:?}");
             assert!(rows > 0);
         }
@@ -188,7 +187,7 @@ fn keys_sort_filter_and_select() {
     press(&mut choices, &snapshot, Key::End);
     let rows = choices.rows(&snapshot);
     assert_eq!(choices.selected_at(&rows), Some(rows.len() - 1));
-    // It stays selected whatever the order.
+    // It stays selected when the order changes.
     let selected = choices.selected.clone();
     type_keys(&mut choices, &snapshot, "ssr");
     assert_eq!(choices.selected, selected);
@@ -239,7 +238,7 @@ fn what_is_on_screen_is_written_as_a_trace_that_reads_the_same() {
 fn a_paused_view_writes_the_moment_it_shows() {
     let mut model = demo(Mode::Attributed);
     let paused = model.snapshot_to_keep();
-    // Two minutes on, nothing of it is kept for the running view.
+    // Two minutes later, the running view keeps none of it.
     model.settled(paused.now_ns + 120_000_000_000);
     let write = |snapshot: &Snapshot| {
         let mut bytes = Vec::new();

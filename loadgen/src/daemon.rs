@@ -1,5 +1,5 @@
-//! A daemon: wakes at fixed times and burns CPU time. It knows when each burst was and what CPU
-//! time it was charged for it, and for the way to it.
+//! A daemon: wakes up periodically and burns CPU time. It logs the time of each burst, and the CPU time
+//! charged for the burst and for the wake-up before it.
 
 use std::{
     io::Write,
@@ -23,7 +23,7 @@ pub(crate) fn run(
     os::pin(cpu)?;
     let wakes = (seconds / period.as_secs_f64()) as u64;
     let mut bursts = Vec::with_capacity(wakes as usize);
-    // Only from here on under that name: start-up is not what is measured.
+    // Takes its name only now, so that start-up is not measured.
     std::thread::sleep(period);
     os::name(name);
     let cpu_before = os::thread_cpu_ns();
@@ -39,7 +39,7 @@ pub(crate) fn run(
         charged = spun;
     }
     let cpu_ns = os::thread_cpu_ns() - cpu_before;
-    // A slice bears the name its thread has when it leaves the CPU.
+    // A time slice is recorded under the name its thread has when it leaves the CPU.
     std::thread::sleep(Duration::from_millis(2));
     os::name("loadgen-end");
     if let Some(path) = log {

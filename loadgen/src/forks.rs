@@ -1,5 +1,5 @@
-//! Short tasks: forks one after the other, each of which takes a name of its own, works for a moment
-//! and ends.
+//! Short-lived tasks: forks one child after another, each of which takes its own name, runs briefly and
+//! exits.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::os;
 
-/// Long enough to be seen, short enough for thousands a second.
+/// Long enough to be recorded, short enough for thousands per second.
 const WORK: Duration = Duration::from_micros(20);
 
 pub(crate) fn run(cpu: u32, seconds: f64, names: u64) -> Result<()> {
@@ -17,17 +17,17 @@ pub(crate) fn run(cpu: u32, seconds: f64, names: u64) -> Result<()> {
     let mut forks = 0u64;
     while start.elapsed().as_secs_f64() < seconds {
         let name = format!("short-{}", forks % names.max(1));
-        // SAFETY: this process has one thread, so the child may do anything it could.
+        // SAFETY: this process is single-threaded, so the child may run any code.
         match unsafe { libc::fork() } {
             -1 => bail!("cannot fork: {}", std::io::Error::last_os_error()),
             0 => {
                 os::name(&name);
                 os::spin(WORK);
-                // SAFETY: ends the child at once; there is nothing to tidy up.
+                // SAFETY: exits the child at once; there is nothing to clean up.
                 unsafe { libc::_exit(0) };
             }
             child => {
-                // SAFETY: waits for our own child; nobody wants its status.
+                // SAFETY: waits for our own child; its status is not needed.
                 unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             }
         }

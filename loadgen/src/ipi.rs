@@ -1,6 +1,5 @@
-//! Interrupts from CPU to CPU: reading a perf counter that lives on another CPU makes the kernel ask
-//! that CPU, one interrupt per reading. A memory barrier for all threads of a process interrupts all
-//! CPUs they run on, by one mask.
+//! Inter-processor interrupts: reading a perf counter of another CPU makes the kernel send one IPI per
+//! read. An expedited membarrier interrupts all CPUs that run threads of the process, with one CPU mask.
 
 use std::{
     fs::File,
@@ -18,7 +17,7 @@ use serde_json::json;
 
 use crate::os;
 
-/// The beginning of `struct perf_event_attr`, version 0 of it: 64 bytes.
+/// The first 64 bytes of `struct perf_event_attr` (PERF_ATTR_SIZE_VER0).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -42,12 +41,12 @@ pub(crate) fn run(from: u32, to: u32, count: u64, pause_us: u64) -> Result<()> {
         config: PERF_COUNT_SW_CPU_CLOCK,
         rest: [0; 6],
     };
-    // SAFETY: the structure is as long as it says and outlives the call.
+    // SAFETY: the structure has the size it declares and outlives the call.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, -1, to as i32, -1, 0) };
     if fd < 0 {
         bail!("perf_event_open on CPU {to}: {}", std::io::Error::last_os_error());
     }
-    // SAFETY: just opened, and nobody else's.
+    // SAFETY: just opened, and owned by no one else.
     let mut counter = unsafe { File::from_raw_fd(fd as i32) };
     os::name("ipigen");
     let mut value = [0; 8];
@@ -61,7 +60,7 @@ pub(crate) fn run(from: u32, to: u32, count: u64, pause_us: u64) -> Result<()> {
     Ok(())
 }
 
-/// Keeps a thread running on each CPU, so that barriers reach all of them.
+/// Keeps a thread running on each CPU, so that membarrier interrupts all of them.
 pub(crate) fn run_on_several(from: u32, to: &[u32], count: u64, pause_us: u64) -> Result<()> {
     if to.contains(&from) {
         bail!("--from must differ from --to and --and");
@@ -86,7 +85,7 @@ pub(crate) fn run_on_several(from: u32, to: &[u32], count: u64, pause_us: u64) -
         for thread in threads {
             match thread.join() {
                 Ok(pinned) => pinned?,
-                Err(_) => bail!("a thread that was to be interrupted broke"),
+                Err(_) => bail!("a target thread panicked"),
             }
         }
         sent
@@ -95,7 +94,7 @@ pub(crate) fn run_on_several(from: u32, to: &[u32], count: u64, pause_us: u64) -
 
 fn send_to_all(from: u32, count: u64, pause_us: u64) -> Result<()> {
     let barrier = |command: i32| {
-        // SAFETY: takes two numbers, touches no memory of ours.
+        // SAFETY: takes two integers and accesses no memory of this process.
         let result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0) };
         if result < 0 {
             bail!("membarrier: {}", std::io::Error::last_os_error());

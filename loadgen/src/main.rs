@@ -1,5 +1,5 @@
-//! Disturbances of known size: each subcommand makes one kind of noise on one CPU, counts what it
-//! did, and prints the count as JSON. Tests hold the recorder's answers against it.
+//! Noise of known size: each subcommand generates one kind of noise on one CPU, counts what it did, and
+//! prints the count as JSON. Tests compare the recorder's results with it.
 
 #[cfg(target_os = "linux")]
 mod daemon;
@@ -20,7 +20,7 @@ mod waits;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("loadgen: disturbs Linux only");
+    eprintln!("loadgen: requires Linux");
     std::process::exit(1);
 }
 
@@ -38,7 +38,7 @@ mod linux {
     use crate::{daemon, faults, forks, ipi, net, os, threads, waits};
 
     #[derive(Parser)]
-    #[command(about = "Disturbances of known size, for tests and benchmarks")]
+    #[command(about = "Generate noise of known size, for tests and benchmarks")]
     struct Cli {
         #[command(subcommand)]
         load: Load,
@@ -46,7 +46,7 @@ mod linux {
 
     #[derive(Subcommand)]
     enum Load {
-        /// Wake every so often and burn CPU time, as a monitoring daemon does
+        /// Wake up periodically and burn CPU time, like a monitoring daemon
         Daemon {
             #[arg(long)]
             cpu: u32,
@@ -58,35 +58,35 @@ mod linux {
             burn_us: u64,
             #[arg(long, default_value = "fakemond")]
             name: String,
-            /// Where to write the start and end of every burst (CLOCK_MONOTONIC, ns)
+            /// File for the start and end of every burst (CLOCK_MONOTONIC, ns)
             #[arg(long)]
             log: Option<PathBuf>,
         },
-        /// Touch fresh pages, or with --file pages that have to be read from storage
+        /// Touch fresh pages, or with --file, pages that must be read from storage
         Faults {
             #[arg(long)]
             cpu: u32,
             #[arg(long, default_value_t = 5.0)]
             seconds: f64,
-            /// Pages touched before pausing; 0 never pauses
+            /// Pages to touch before each pause; 0 never pauses
             #[arg(long, default_value_t = 0)]
             burst: u64,
-            /// Map this file or block device and drop it from the page cache again and again, so that
-            /// every page touched is a major fault
+            /// Map this file or block device and repeatedly drop it from the page cache, so that every
+            /// page touched is a major fault
             #[arg(long, conflicts_with = "burst")]
             file: Option<PathBuf>,
         },
-        /// Start short tasks, each with a name of its own
+        /// Start short-lived tasks, each with its own name
         Forks {
             #[arg(long)]
             cpu: u32,
             #[arg(long, default_value_t = 5.0)]
             seconds: f64,
-            /// Different names
+            /// Number of different names
             #[arg(long, default_value_t = 64)]
             names: u64,
         },
-        /// Send interrupts from one CPU to another
+        /// Send IPIs from one CPU to another
         Ipi {
             #[arg(long)]
             from: u32,
@@ -96,11 +96,11 @@ mod linux {
             count: u64,
             #[arg(long, default_value_t = 100)]
             pause_us: u64,
-            /// Send each one to this CPU as well, by a mask of both
+            /// Also send each IPI to this CPU, with a mask of both
             #[arg(long)]
             and: Option<u32>,
         },
-        /// Send packets to oneself
+        /// Send packets over the loopback device
         Net {
             #[arg(long)]
             cpu: u32,
@@ -109,9 +109,9 @@ mod linux {
             #[arg(long, default_value_t = 20)]
             pause_us: u64,
         },
-        /// Threads of one program, of which some compute and some sleep
+        /// Run a program with computing and sleeping threads
         Threads {
-            /// Where those that compute may run
+            /// CPUs for the computing threads
             #[arg(long, value_delimiter = ',', required = true)]
             cpus: Vec<u32>,
             #[arg(long, default_value_t = 1)]
@@ -131,27 +131,27 @@ mod linux {
             seconds: f64,
             #[arg(long, default_value_t = 0)]
             exit_code: i32,
-            /// With this real-time priority
+            /// Run under SCHED_FIFO at this priority
             #[arg(long)]
             fifo: Option<i32>,
         },
-        /// Burn in threads, and say what the kernel counted for each
+        /// Burn CPU time in threads, and print the kernel's schedstat of each
         Work {
             #[arg(long, default_value_t = 1)]
             threads: u32,
             #[arg(long, default_value_t = 2.0)]
             seconds: f64,
-            /// On this CPU only
+            /// Run on this CPU only
             #[arg(long)]
             cpu: Option<u32>,
-            /// Go to CPU 0 and 1 in turn
+            /// Alternate between CPU 0 and 1
             #[arg(long)]
             migrate: bool,
-            /// Sleep half of the time
+            /// Sleep half the time
             #[arg(long)]
             sleep: bool,
         },
-        /// Fork children that wait behind their parent
+        /// Fork children that wait for a CPU behind their parent
         Children {
             #[arg(long)]
             cpu: u32,
@@ -160,12 +160,12 @@ mod linux {
             #[arg(long, default_value_t = 10)]
             burn_ms: u64,
         },
-        /// Wait for a line, touch fresh pages and end at once
+        /// Wait for a line on stdin, touch fresh pages and exit at once
         Brief {
             #[arg(long, default_value_t = 100)]
             pages: usize,
         },
-        /// Fork children that touch memory they do not have
+        /// Fork children that die of a segmentation fault
         Refused {
             #[arg(long)]
             cpu: u32,

@@ -1,4 +1,4 @@
-//! Packets to oneself over the loopback device: each one is a NET_RX softirq.
+//! Packets over the loopback device: each one raises a NET_RX softirq.
 
 use std::{
     net::UdpSocket,

@@ -1,4 +1,4 @@
-//! The few things every load needs from the system.
+//! Shared helpers for system calls.
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,15 @@ pub(crate) fn pin_to(cpus: &[u32]) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on CPU {cpus:?}"))
 }
 
-/// Gives the calling thread real-time priority; children do not get it.
+/// Gives the calling thread real-time priority, which children do not inherit.
 pub(crate) fn fifo(priority: i32) -> Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
+    // `sched_param` is a single integer. A raw system call, since musl's wrapper always fails.
     let call = libc::SYS_sched_setscheduler;
     // SAFETY: the pointer is to a live value; 0 is the calling thread.
     match unsafe { libc::syscall(call, 0, policy, &raw const priority) } {
         0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()).context("cannot get real-time priority"),
+        _ => Err(std::io::Error::last_os_error()).context("cannot set real-time priority"),
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn spin(time: Duration) {
     }
 }
 
-/// The same without a pause in the loop, at which an emulated CPU hands over to the next.
+/// The same without a PAUSE instruction, at which an emulator may switch to another CPU.
 pub(crate) fn burn(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {}

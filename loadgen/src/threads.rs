@@ -1,5 +1,5 @@
-//! A program of several threads: some never stop computing, some sleep nearly all the time. Tells what
-//! the kernel charged each with, and how often the timer of a CPU went off meanwhile.
+//! A program with several threads: some compute all the time, some sleep nearly all the time. Prints the
+//! CPU time charged to each, and the number of timer interrupts of a CPU meanwhile.
 
 use std::{fs, thread, time::Duration};
 
@@ -8,15 +8,16 @@ use serde_json::json;
 
 use crate::os;
 
-/// What the kernel says about a thread: time on a CPU, and time runnable but not running (ns).
+/// The kernel's accounting of a thread: time on a CPU, and run-queue delay (ns).
 fn schedstat() -> Result<(u64, u64)> {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").context("no schedstat")?;
+    let text =
+        fs::read_to_string("/proc/thread-self/schedstat").context("cannot read schedstat")?;
     let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
     let times = numbers.next().zip(numbers.next());
     times.with_context(|| format!("'{}' is not a schedstat", text.trim()))
 }
 
-/// Interrupts of a CPU's own timer; None where the machine counts them in another way.
+/// Local timer interrupts of a CPU; None if the machine counts them differently.
 fn timer_interrupts(cpu: u32) -> Option<u64> {
     let text = fs::read_to_string("/proc/interrupts").ok()?;
     let mut lines = text.lines();
@@ -26,7 +27,7 @@ fn timer_interrupts(cpu: u32) -> Option<u64> {
     line.split_whitespace().nth(1 + column)?.parse().ok()
 }
 
-/// Those that compute may run on any of the CPUs; those that sleep are on the first.
+/// Computing threads may run on any of the CPUs; sleeping threads run on the first.
 pub(crate) fn run(
     cpus: &[u32],
     threads: usize,

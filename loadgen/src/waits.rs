@@ -1,5 +1,5 @@
-//! Programs that wait for a CPU, and what the kernel says of it: threads that burn, children behind a
-//! parent that nobody preempts, and tasks whose page faults end in an unusual way.
+//! Programs that wait for a CPU, and the kernel's accounting of it: threads that burn CPU time, children
+//! behind a parent that cannot be preempted, and tasks whose page faults end in an unusual way.
 
 use std::{
     fs,
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::os;
 
-/// How often a thread that migrates does so.
+/// Interval between migrations.
 const STAY: Duration = Duration::from_millis(5);
-/// How long a thread that sleeps burns and sleeps.
+/// Duration of each burst and each sleep.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What threads do beside burning CPU time.
+/// What threads do besides burning CPU time.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
     pub(crate) cpu: Option<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Manner {
     pub(crate) sleep: bool,
 }
 
-/// Burns in this many threads for this long; prints what the kernel counted for each over its life.
+/// Burns CPU time in several threads; prints the kernel's schedstat of each over its lifetime.
 pub(crate) fn work(threads: u32, seconds: f64, manner: Manner) -> Result<()> {
     let body = move || -> Result<Value> {
         os::name("work");
@@ -57,12 +57,12 @@ pub(crate) fn work(threads: u32, seconds: f64, manner: Manner) -> Result<()> {
     Ok(())
 }
 
-/// Longer than it takes to read a line of /proc without being preempted.
+/// Longer than an unpreempted read of a line of /proc.
 const UNDISTURBED_NS: u64 = 200_000;
-/// Where even that takes longer, the last attempt counts.
+/// If reading always takes longer, the last attempt counts.
 const ATTEMPTS: u32 = 100;
 
-/// The calling thread, its time on a CPU and waiting for one, at a time between no two waits.
+/// Schedstat of the calling thread, read without being preempted.
 fn schedstat() -> Result<Value> {
     let mut text = String::new();
     for _ in 0..ATTEMPTS {
@@ -81,20 +81,20 @@ fn schedstat() -> Result<Value> {
     }))
 }
 
-/// Forks children that wait behind their parent, which has real-time priority and burns after each
-/// fork; prints what each waited before it first ran.
+/// Forks children that wait for a CPU behind their parent, which has real-time priority and burns CPU time
+/// after each fork; prints how long each waited before it first ran.
 pub(crate) fn children(cpu: u32, count: u32, burn: Duration) -> Result<()> {
     os::pin(cpu)?;
     os::fifo(10)?;
     let (mut read, mut write) = std::io::pipe()?;
     for _ in 0..count {
-        // SAFETY: this process has one thread, so the child may do anything it could.
+        // SAFETY: this process is single-threaded, so the child may run any code.
         match unsafe { libc::fork() } {
             -1 => bail!("cannot fork: {}", std::io::Error::last_os_error()),
             0 => {
                 let line = schedstat().map(|stat| format!("{stat}\n")).unwrap_or_default();
                 let _ = write.write_all(line.as_bytes());
-                // SAFETY: ends the child at once; there is nothing to tidy up.
+                // SAFETY: exits the child at once; there is nothing to clean up.
                 unsafe { libc::_exit(0) };
             }
             _ => {}
@@ -103,7 +103,7 @@ pub(crate) fn children(cpu: u32, count: u32, burn: Duration) -> Result<()> {
         std::thread::sleep(2 * burn);
     }
     for _ in 0..count {
-        // SAFETY: waits for any of our own children; nobody wants its status.
+        // SAFETY: waits for any of our own children; its status is not needed.
         unsafe { libc::wait(std::ptr::null_mut()) };
     }
     drop(write);
@@ -115,7 +115,7 @@ pub(crate) fn children(cpu: u32, count: u32, burn: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a line, touches fresh pages and ends at once.
+/// Waits for a line on stdin, touches fresh pages and exits at once.
 pub(crate) fn touch_and_end(pages: usize) -> Result<()> {
     os::name("brief");
     let mut line = String::new();
@@ -127,23 +127,23 @@ pub(crate) fn touch_and_end(pages: usize) -> Result<()> {
         // SAFETY: inside the vector; volatile, so that the page is touched.
         unsafe { memory.as_ptr().cast_mut().add(at * page).write_volatile(1) };
     }
-    // SAFETY: ends the process at once; there is nothing to tidy up.
+    // SAFETY: exits the process at once; there is nothing to clean up.
     unsafe { libc::_exit(0) };
 }
 
-/// Children that touch memory they do not have, which ends them.
+/// Forks children that access unmapped memory, which kills them.
 pub(crate) fn refused(cpu: u32, count: u32) -> Result<()> {
     os::pin(cpu)?;
     let mut ended = 0;
     for _ in 0..count {
-        // SAFETY: this process has one thread, so the child may do anything it could.
+        // SAFETY: this process is single-threaded, so the child may run any code.
         match unsafe { libc::fork() } {
             -1 => bail!("cannot fork: {}", std::io::Error::last_os_error()),
             0 => {
                 os::name("refused");
                 let limit = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
                 let _ = rustix::process::setrlimit(rustix::process::Resource::Core, limit);
-                // SAFETY: not safe at all: the address is nobody's, and that is what is wanted.
+                // SAFETY: deliberately invalid: the address is unmapped, and the child is to crash.
                 unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
                 // SAFETY: not reached.
                 unsafe { libc::_exit(0) };

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Slurm epilog: ends the recording that the prolog began. A recording that is interrupted is whole.
+# Slurm epilog: stops the recording that the prolog started. The trace file is complete.
 #
-# The exit code is always 0: Slurm drains a node whose epilog fails, and noise is no reason for that.
+# The exit status is always 0: Slurm drains a node whose epilog fails.
 
 DETOUR_DIR=/var/lib/detour/jobs
 [ -r /etc/default/detour ] && . /etc/default/detour
@@ -17,11 +17,11 @@ rm -f "$file"
 case $pid in '' | *[!0-9]*) exit 0 ;; esac
 
 ours() {
-    # The number may be another process's by now.
+    # The PID may have been reused.
     grep -qF -- "$DETOUR_DIR/detour-" "/proc/$pid/cmdline" 2>/dev/null
 }
 ours && kill -TERM "$pid" 2>/dev/null
-# It takes a moment to write the end of the file; the node is free before that.
+# Give it a moment to write the end of the file, but do not hold up the node longer.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     ours || break
     sleep 0.2

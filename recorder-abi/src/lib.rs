@@ -1,31 +1,31 @@
-//! What the BPF programs and the recorder agree on: the entries of the rings, the slots in the maps,
-//! the numbers of hooks and flags. No logic lives here.
+//! The interface between the BPF programs and the recorder: ring entries, map slots, hook numbers and
+//! flags. It contains no logic.
 //!
-//! Every CPU has a ring of its own. All entries have the same size, so that the kernel's own position
-//! in a ring counts them, and an entry with its header is one cache line. Every entry begins with a
-//! time and has CPU, kind and flags at the same offsets.
+//! Every CPU has its own ring. All entries have the same size, so that the kernel's producer position
+//! counts them, and an entry with its header is one cache line. Every entry begins with a timestamp
+//! and has CPU, kind and flags at the same offsets.
 //!
-//! Everything is `repr(C)` without implicit padding; the sizes are asserted, since both sides are
+//! Everything is `repr(C)` without implicit padding; the sizes are asserted, since the two sides are
 //! compiled for different targets.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// Nesting depth the kernel side can follow: thread, page fault, softirq, interrupt, and room for
-/// the odd ones. A power of two, because the index is masked.
+/// Nesting depth that the kernel side can track: thread, page fault, softirq, interrupt, and room for
+/// rare cases. A power of two, because the index is masked.
 pub const MAX_DEPTH: usize = 8;
 
-/// One in so many runs of a program is timed. A power of two.
+/// One run of a program in this many is timed. A power of two.
 pub const TIMED_RUNS: u64 = 64;
 
 /// Slots of the direct-mapped task table. A power of two, because the index is masked.
 pub const TASK_SLOTS: u32 = 1 << 16;
 
-/// What a ring entry is.
+/// The kind of a ring entry.
 pub mod kind {
     /// An interrupt vector of `irq_vectors:*`; `id` is the vector.
     pub const VECTOR: u8 = 1;
-    /// A device interrupt; `id` is the IRQ number, `aux` the action's place on a shared line.
+    /// A device interrupt; `id` is the IRQ number, `aux` the action's position on a shared line.
     pub const IRQ: u8 = 2;
     /// A softirq; `id` is the softirq number.
     pub const SOFTIRQ: u8 = 3;
@@ -35,8 +35,8 @@ pub mod kind {
     pub const FAULT_USER: u8 = 5;
     /// A page fault from kernel mode.
     pub const FAULT_KERNEL: u8 = 6;
-    /// A thread was on the CPU; `id` is its tid (0 = idle), `other` who woke it, `aux` how long it
-    /// waited between being woken and running.
+    /// A thread was on the CPU; `id` is its tid (0 = idle), `other` who woke it, `aux` the time from
+    /// wake-up to running.
     pub const THREAD: u8 = 7;
     /// Not an interruption: a [`super::Task`], sent before the first record that names the task.
     pub const TASK: u8 = 8;
@@ -44,35 +44,35 @@ pub mod kind {
     pub const FORK: u8 = 9;
     /// Not an interruption: a [`super::CgroupName`], sent before the first task in that cgroup.
     pub const CGROUP: u8 = 10;
-    /// Not an interruption: [`super::Numbers`], sent before a task's description where the recorder runs
-    /// in a PID namespace of its own.
+    /// Not an interruption: [`super::Numbers`], sent before a task's description if the recorder runs
+    /// in its own PID namespace.
     pub const NUMBERS: u8 = 11;
-    /// Not an interruption: the runnable task `id` moves to another CPU, at the end of the record. From
-    /// which to which stands in `aux` (see [`super::Record::moved`]), who is on the CPU that it leaves in
-    /// `other`, and since when in `detail`. The record begins when the task was woken; it has no
-    /// length when the task was preempted.
+    /// Not an interruption: the runnable task `id` moves to another CPU, at the end of the record.
+    /// `aux` holds the source and destination CPUs (see [`super::Record::moved`]), `other` the task on
+    /// the source CPU, and `detail` since when it has been there. The record begins when the task was
+    /// woken; it has no length if the task was preempted.
     pub const MIGRATE: u8 = 12;
     /// Not an interruption: bandwidth control of the CPU's run queue with the address in `detail`, see
-    /// [`super::throttle`]. `other` has the low bits of the inode of the cgroup whose quota is used up, or 0
-    /// where the kernel does not say.
+    /// [`super::throttle`]. `other` has the low bits of the inode of the cgroup that has used up its
+    /// quota, or 0 if the kernel does not tell.
     pub const THROTTLE: u8 = 13;
 }
 
 /// Bits of [`Record::flags`].
 pub mod flag {
-    /// A further part of the interruption before it: adds time, is not counted again.
+    /// A further part of the preceding interruption: adds time but is not counted again.
     pub const CONTINUED: u8 = 1;
-    /// Entry seen, end not: no length.
+    /// Entry seen, exit not: no length.
     pub const POINT: u8 = 2;
     /// Closed by a context switch instead of its own exit.
     pub const CUT_SHORT: u8 = 4;
-    /// A thread that left the CPU although it wanted to run.
+    /// A thread that left the CPU while runnable.
     pub const RUNNABLE: u8 = 8;
     /// A page fault that needed I/O.
     pub const MAJOR: u8 = 16;
-    /// The time of a thread that left unseen, found out later; nothing seen nests in it.
+    /// The time of a thread that left unseen, determined later; nothing seen nests in it.
     pub const UNSEEN: u8 = 32;
-    /// A thread that ran for the first time: what it waited, it waited since it was created.
+    /// A thread that ran for the first time: its wait began when it was created.
     pub const NEW: u8 = 64;
     /// A thread that has ended.
     pub const DEAD: u8 = 128;
@@ -80,14 +80,14 @@ pub mod flag {
 
 /// In `aux` of a [`kind::THROTTLE`].
 pub mod throttle {
-    /// The task `id` left the CPU because its cgroup's quota was used up. Without this bit: the run queue
-    /// has got new quota.
+    /// The task `id` left the CPU because its cgroup used up its quota. Without this bit: the run
+    /// queue has new quota.
     pub const BEGINS: u32 = 1;
-    /// The kernel throttles tasks one by one, as they return to user mode (Linux 6.18 and later).
-    /// Without this bit all tasks of the run queue are stopped at once.
+    /// The kernel throttles individual tasks, on return to user mode (Linux 6.18 and later). Without
+    /// this bit all tasks of the run queue are throttled at once.
     pub const ONE_TASK: u32 = 2;
-    /// The CPU of the run queue plus one, of a task that was throttled before it was watched: found by
-    /// looking, not when it left the CPU.
+    /// The CPU of the run queue plus one, for a task that was already throttled when recording began:
+    /// found by the iterator, not when it left the CPU.
     pub const FOUND_ON: u32 = 16;
 }
 
@@ -98,10 +98,10 @@ pub const ORIGIN_INTERRUPT: u32 = 1 << 31;
 /// 64-bit words of a ring entry.
 pub const ENTRY_WORDS: usize = 7;
 
-/// What an entry takes in a ring: the kernel puts a header of eight bytes before it.
+/// Size of an entry in a ring: the kernel adds a header of eight bytes.
 pub const ENTRY_BYTES: usize = 8 * ENTRY_WORDS + 8;
 
-/// Size of a measured CPU's ring, unless told otherwise: 8,192 entries. A power of two.
+/// Default size of a measured CPU's ring: 8,192 entries. A power of two.
 pub const RING_BYTES: u32 = 512 << 10;
 
 /// One finished interruption.
@@ -112,7 +112,7 @@ pub struct Record {
     pub start: u64,
     /// Entry to exit, ns.
     pub gross: u64,
-    /// `gross` less the net time of everything that finished inside.
+    /// `gross` minus the net time of everything that finished inside.
     pub net: u64,
     /// Address of the function that ran: timer callback, work function, IPI function. 0 = unknown.
     pub detail: u64,
@@ -135,7 +135,7 @@ impl Record {
         self.kind_depth >> 4
     }
 
-    /// Of a [`kind::THREAD`]: how long it waited between being woken and running, ns.
+    /// Of a [`kind::THREAD`]: time from wake-up to running, ns.
     pub const fn waited(&self) -> u64 {
         match self.aux & LONG_WAIT {
             0 => self.aux as u64,
@@ -143,18 +143,18 @@ impl Record {
         }
     }
 
-    /// Of a [`kind::MIGRATE`]: the CPU that the task leaves, and the one it goes to.
+    /// Of a [`kind::MIGRATE`]: source and destination CPU.
     pub const fn moved(&self) -> (u16, u16) {
         ((self.aux >> 16) as u16, self.aux as u16)
     }
 }
 
-/// Set in `aux` of a thread that waited for longer than 31 bits of nanoseconds can say; the others are
-/// then in units of 2^16 ns, which suffices for 39 hours.
+/// Set in `aux` of a thread that waited for longer than 31 bits of nanoseconds can hold; the other
+/// bits then count units of 2^16 ns, enough for 39 hours.
 pub const LONG_WAIT: u32 = 1 << 31;
 pub const LONG_WAIT_SHIFT: u32 = 16;
 
-/// A wait as it stands in `aux`.
+/// A wait as encoded in `aux`.
 pub const fn wait_code(ns: u64) -> u32 {
     if ns < LONG_WAIT as u64 {
         return ns as u32;
@@ -163,14 +163,14 @@ pub const fn wait_code(ns: u64) -> u32 {
     LONG_WAIT | if units < LONG_WAIT as u64 { units as u32 } else { LONG_WAIT - 1 }
 }
 
-/// Who a tid is.
+/// Describes a task.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
-    /// When this was so: CLOCK_MONOTONIC, ns.
+    /// When this was valid: CLOCK_MONOTONIC, ns.
     pub at: u64,
     pub comm: [u64; 2],
-    /// Inode of the cgroup v2 directory; [`CGROUP_UNKNOWN`] where it was not asked for.
+    /// Inode of the cgroup v2 directory; [`CGROUP_UNKNOWN`] if it was not read.
     pub cgroup: u64,
     pub tid: u32,
     pub tgid: u32,
@@ -187,8 +187,8 @@ pub struct Task {
 
 pub const CGROUP_UNKNOWN: u64 = u64::MAX;
 
-/// A piece of a cgroup's name. The pieces of a name follow each other, and after the name of a
-/// cgroup come those of its ancestors up to the root.
+/// A piece of a cgroup's name. The pieces of a name are consecutive, and the name of a cgroup is
+/// followed by those of its ancestors up to the root.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupName {
@@ -196,9 +196,9 @@ pub struct CgroupName {
     pub at: u64,
     /// Inode of the cgroup v2 directory.
     pub id: u64,
-    /// The same of the directory above; 0 for the root of the hierarchy.
+    /// The same for the parent directory; 0 for the root of the hierarchy.
     pub parent: u64,
-    /// Filled up with zeros.
+    /// Padded with zeros.
     pub text: [u64; 2],
     /// Index of the piece, from 0.
     pub piece: u32,
@@ -209,22 +209,22 @@ pub struct CgroupName {
     pub spare: u64,
 }
 
-/// Bytes of a name in a piece.
+/// Bytes of a name per piece.
 pub const PIECE_BYTES: usize = 16;
 
 /// Slots of the table of cgroups whose names have been sent. A power of two, because the index is masked.
 pub const CGROUP_SLOTS: u32 = 1 << 12;
 
-/// A task's numbers in the PID namespace of the recorder.
+/// A task's PIDs in the PID namespace of the recorder.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// CLOCK_MONOTONIC, ns.
     pub at: u64,
-    /// The kernel's own numbers.
+    /// PIDs in the initial namespace.
     pub tid: u32,
     pub tgid: u32,
-    /// The numbers in the namespace; 0 for a task outside it.
+    /// PIDs in the recorder's namespace; 0 for a task outside it.
     pub tid_here: u32,
     pub tgid_here: u32,
     pub spare: [u64; 2],
@@ -238,7 +238,7 @@ pub struct Numbers {
 /// Scheduling policy and priority of a task in 16 bits: `policy << 8 | level`, where the level is the
 /// real-time priority, or the nice value plus 20 for policies that have one.
 pub mod sched {
-    /// Set where the two are known.
+    /// Set if both are known.
     pub const KNOWN: u32 = 1 << 15;
     pub const FIFO: u32 = 1;
     pub const RR: u32 = 2;
@@ -250,12 +250,12 @@ pub mod sched {
 /// `PF_KTHREAD` of `task_struct.flags`.
 pub const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// An interruption that has begun and not ended; one cache line.
+/// An interruption that has begun but not ended; one cache line.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame {
     pub start: u64,
-    /// [`CpuState::accounted`] when it began.
+    /// [`CpuState::accounted`] at its start.
     pub accounted: u64,
     pub detail: u64,
     pub id: u32,
@@ -264,67 +264,67 @@ pub struct Frame {
     pub kind: u8,
     pub flags: u8,
     pub spare: u16,
-    /// The thread that was believed to run until this one was found in its place; 0 = none.
+    /// The thread that was thought to be running until this one was found instead; 0 = none.
     pub before: u32,
     pub spare2: u32,
-    /// When this thread was found in its place: it came no later.
+    /// When this thread was found running: it was switched in no later than this.
     pub found: u64,
     pub rest: u64,
 }
 
-/// A record on its way past the ring; one cache line.
+/// A record that bypasses the ring; one cache line.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
     pub record: Record,
-    /// Which of all records that ever went through the slots it is, counted from 1. Written last.
+    /// Sequence number of the record among all that went through the slots, from 1. Written last.
     pub number: u64,
 }
 
-/// Slots of a CPU. A power of two, because the index is masked.
+/// Slots per CPU. A power of two, because the index is masked.
 pub const SLOTS: usize = 32;
 
-/// State of one CPU, a page of its own. Written by BPF programs on that CPU only, except for two words
-/// that user space writes. The order is by use: a tick finds all it needs in three cache lines, the
-/// first of these, a frame and a slot. When it comes, whatever it needs is cold.
+/// State of one CPU, one page. Written only by BPF programs on that CPU, except for two words that
+/// user space writes. Ordered by use: a tick needs three cache lines, the first of this structure, a
+/// frame and a slot. When a tick comes, all of them are cold.
 #[repr(C, align(4096))]
 #[derive(Clone, Copy, Debug)]
 pub struct CpuState {
-    /// What is wanted of this CPU, see [`watch`]. Written by user space.
+    /// What to do on this CPU, see [`watch`]. Written by user space.
     pub flags: u32,
     /// Open frames above the thread's.
     pub depth: u32,
-    /// Net time of everything that has finished on this CPU. Frames remember its value at their
-    /// start, so an interruption's net time is its length less what was added meanwhile.
+    /// Net time of everything that has finished on this CPU. Frames store its value at their start, so
+    /// an interruption's net time is its length minus what was added meanwhile.
     pub accounted: u64,
     /// End of the last interruption directly above the thread.
     pub interrupted_until: u64,
     /// Records that have gone through the slots.
     pub slot_next: u64,
-    /// Low half of the number up to which there is room for certain; `slots_taken` is read only
-    /// beyond it, because it has to be fetched from another CPU.
+    /// Low half of the number up to which slots are known to be free; `slots_taken` is read only
+    /// beyond it, because its cache line has to be fetched from another CPU.
     pub slot_limit: u32,
-    /// Programs that have begun on this CPU and not ended. While it is 0, everything that was timed
-    /// before has been sent.
+    /// Programs that have begun on this CPU but not ended. While it is 0, everything timed earlier has
+    /// been sent.
     pub running: u32,
     /// Program runs on this CPU, by [`hook`]. Those of a tick are still in the first cache line.
     pub hits: [u64; hook::COUNT],
     /// Time of every [`TIMED_RUNS`]th run of each program, measured from inside.
     pub timed_ns: u64,
-    /// The action that follows on the same IRQ line, if any.
+    /// The next action on the same IRQ line, if any.
     pub irq_next: u64,
-    /// Place on a shared IRQ line of the action that runs.
+    /// Position on a shared IRQ line of the running action.
     pub irq_chain: u32,
-    /// Page faults that have left the CPU open, less those that have ended here. Summed over all CPUs:
-    /// those that are open.
+    /// Page faults that left this CPU while open, minus those that ended here. The sum over all CPUs
+    /// is the number of open faults.
     pub faults_open: u32,
     pub frames: [Frame; MAX_DEPTH],
     pub lost: u64,
-    /// Net time of the lost records: what the account lacks.
+    /// Net time of the lost records, missing from the balance.
     pub lost_ns: u64,
     pub unmatched: u64,
     pub overflow: u64,
-    /// The handler that every NMI asks first.
+    /// The handler that the kernel calls first for every NMI.
     pub nmi_first: u64,
     /// End of the last NMI handler.
     pub nmi_until: u64,
@@ -339,22 +339,22 @@ pub struct CpuState {
 
 /// Bits of [`CpuState::flags`].
 pub mod watch {
-    /// Keep the nesting stack.
+    /// Maintain the nesting stack.
     pub const TRACK: u32 = 1;
     /// Send records.
     pub const EMIT: u32 = 2;
-    /// Send those of interrupt vectors through the CPU's slots, which costs less than the ring.
+    /// Send records of interrupt vectors through the CPU's slots, which is cheaper than the ring.
     pub const SLOTS: u32 = 4;
 }
 
-/// How many places in the task table a task may have: its tid's own and, where another task has that, the
-/// next few behind a place that depends on all bits of the tid. Where tids go up to 4 million, any two
-/// tasks may want the same place.
+/// Places in the task table that a task may occupy: the one given by its tid and, if another task has
+/// that, the next few after a place that depends on all bits of the tid. With tids up to 4 million,
+/// any two tasks may collide.
 pub const TASK_PLACES: u32 = 8;
 
-/// A task's place in the table at an attempt, from 0.
+/// A task's place in the table on a given attempt, from 0.
 pub const fn task_place(tid: u32, attempt: u32) -> u32 {
-    // All bits when there is one, without a branch, which costs the verifier.
+    // All ones for later attempts, without a branch, which is expensive to verify.
     let later = 0u32.wrapping_sub((attempt + TASK_PLACES - 1) >> TASK_PLACES.ilog2());
     let hash = (tid.wrapping_mul(0x9e37_79b1) >> 8).wrapping_add(attempt);
     (tid & !later | hash & later) & (TASK_SLOTS - 1)
@@ -364,17 +364,17 @@ pub const fn task_place(tid: u32, attempt: u32) -> u32 {
 pub mod mark {
     /// The work item has ended.
     pub const WORK_DONE: u8 = 1;
-    /// It was created and has not run.
+    /// Created but has not run yet.
     pub const NEW: u8 = 2;
 }
 
-/// What is known of a task, by tid. User space maps the table into its memory.
+/// What is known of a task, by tid. User space maps the table (mmap).
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskSlot {
     pub comm: [u64; 2],
     pub cgroup: u64,
-    /// Work function a kworker runs.
+    /// Work function that a kworker runs.
     pub work: u64,
     /// When it was woken; 0 once it runs.
     pub woken_at: u64,
@@ -383,28 +383,28 @@ pub struct TaskSlot {
     /// 0 for a free slot.
     pub tid: u32,
     pub waker: u32,
-    /// Policy and priority as they were announced.
+    /// Policy and priority as announced.
     pub sched: u16,
     pub fault_id: u16,
     pub fault_kind: u8,
     /// See [`mark`].
     pub marks: u8,
-    /// Set when the fault during which it went to sleep will be tried again; tells which page it was.
+    /// Set if the fault during which it went to sleep will be retried; identifies the page.
     pub fault_retry: u16,
 }
 
-/// Run queues without quota that a CPU can watch at the same time.
+/// Throttled run queues that a CPU can watch at the same time.
 pub const THROTTLED_QUEUES: usize = 8;
 
-/// The run queues of a CPU that have no quota left, by address; 0 for none.
+/// The throttled run queues of a CPU, by address; 0 for none.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Throttled {
     pub queues: [u64; THROTTLED_QUEUES],
 }
 
-/// Who last sent this CPU an interrupt. A cache line of its own: CPUs that are interrupted at the same
-/// time must not write to the same one.
+/// Who last sent an IPI to this CPU. One cache line each, so that CPUs interrupted at the same time do
+/// not write to the same one.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sender {

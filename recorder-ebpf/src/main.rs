@@ -1,5 +1,5 @@
 //! The BPF side of the recorder: one program per hook, one file per source of noise. Programs send
-//! numbers; names, strings and policy are user space's.
+//! numbers; names, strings and policy belong to user space.
 
 #![no_std]
 #![no_main]
@@ -16,7 +16,7 @@ mod timer_irq_ipi;
 mod wait;
 mod who;
 
-/// A line in the log when an exit finds no entry; compiled in with the feature `log` only.
+/// Logs an exit without a matching entry; compiled in only with the feature `log`.
 #[macro_export]
 macro_rules! log_unmatched {
     ($ctx:expr, $what:literal, $id:expr) => {

@@ -1,25 +1,25 @@
-//! Non-maskable interrupts (`nmi:nmi_handler`). The tracepoint fires after the handler and says how
-//! long it took; entry and exit are not included.
+//! Non-maskable interrupts (`nmi:nmi_handler`). The tracepoint fires after the handler and reports its
+//! duration; NMI entry and exit are not included.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use detour_abi::{Frame, flag, hook, kind};
 
 use crate::state::{now, on_watched_cpu};
 
-/// A first handler that has not come by for this long is there no more.
+/// A first handler that has not run for this long has been unregistered.
 const FORGOTTEN_NS: u64 = 1_000_000_000;
 
 /// `nmi:nmi_handler(void *handler, s64 delta_ns, int handled)`.
 #[raw_tracepoint]
 pub fn nmi(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::NMI, |cpu| {
-        // Signed in the kernel: a clock that was set back must not become centuries.
+        // Signed in the kernel: a negative delta must not turn into centuries.
         let length = ctx.arg::<u64>(1);
         let length = if length > i64::MAX as u64 { 0 } else { length };
         let handler = ctx.arg::<u64>(0);
         let now = now();
-        // Every registered handler is asked, one after the other, and perhaps none takes it; the
-        // interrupt is counted where the first is asked.
+        // The kernel calls every registered handler in turn, and possibly none of them handles the
+        // NMI; the NMI is counted at the first handler.
         let forgotten = now.wrapping_sub(cpu.nmi_until().get()) > FORGOTTEN_NS;
         let first = forgotten || cpu.nmi_first().get() == handler;
         if first {

@@ -1,8 +1,8 @@
-//! Page faults: `exceptions:page_fault_user/kernel` is the start; processors without those tracepoints
-//! start at the entry of `handle_mm_fault`. No tracepoint marks the end. The return of
-//! `handle_mm_fault` does, and where the kernel refuses that, the software events `minor-faults` and
-//! `major-faults`, which are counted when the fault has been handled. Where they are refused too a
-//! fault is a point.
+//! Page faults: `exceptions:page_fault_user/kernel` is the start; architectures without these
+//! tracepoints start at the entry of `handle_mm_fault`. No tracepoint marks the end. The return of
+//! `handle_mm_fault` does; if the kernel refuses to attach there, the software events `minor-faults`
+//! and `major-faults` do, which are counted once the fault has been handled. If these are refused as
+//! well, a fault is a point.
 
 use aya_ebpf::{
     helpers::bpf_get_current_pid_tgid,
@@ -36,25 +36,25 @@ pub fn fault_kernel(ctx: RawTracePointContext) -> i32 {
     })
 }
 
-/// Bits of `handle_mm_fault`'s argument `flags`, and what x86 calls the same in its error codes.
+/// Bits of `handle_mm_fault`'s argument `flags`, and their equivalents in x86 error codes.
 const FAULT_FLAG_WRITE: u32 = 1;
-/// The fault was handled before, and the kernel tries again after waiting.
+/// The kernel has waited and retries the fault.
 const FAULT_FLAG_TRIED: u32 = 0x20;
 const FAULT_FLAG_USER: u32 = 0x40;
 const ERROR_WRITE: u32 = 2;
 const ERROR_USER: u32 = 4;
 
-/// Bits of what `handle_mm_fault` returns.
+/// Bits of the return value of `handle_mm_fault`.
 const VM_FAULT_MAJOR: u32 = 4;
 const VM_FAULT_RETRY: u32 = 0x400;
 
 /// `handle_mm_fault(struct vm_area_struct *, unsigned long address, unsigned int flags, struct
-/// pt_regs *regs)`, where no tracepoint marks the start.
+/// pt_regs *regs)`, if no tracepoint marks the start.
 #[fentry(function = "handle_mm_fault")]
 pub fn fault_handle(ctx: FEntryContext) -> i32 {
     on_watched_cpu_preemptible(hook::FAULT_HANDLE, |cpu| {
         let flags = ctx.arg::<u64>(2) as u32;
-        // Without registers nobody faulted: the kernel looks at somebody's memory.
+        // Without registers it is not a fault: the kernel accesses another task's memory.
         if ctx.arg::<u64>(3) == 0 || continues(cpu, ctx.arg::<u64>(1)) {
             return;
         }
@@ -67,9 +67,9 @@ pub fn fault_handle(ctx: FEntryContext) -> i32 {
     })
 }
 
-/// Whether this call tries a fault again that has begun: one that is still open on the CPU, or one that
-/// slept, whose start is in the task's slot. A signal may end a fault before it is tried again, so the
-/// address has to be the same.
+/// Whether this call retries a fault that has begun: one that is still open on the CPU, or one that
+/// slept, whose start is in the task's slot. A signal may end a fault before the retry, so the address
+/// has to match.
 #[inline(always)]
 fn continues(cpu: &mut Cpu, address: u64) -> bool {
     let depth = cpu.depth();
@@ -85,14 +85,14 @@ fn continues(cpu: &mut Cpu, address: u64) -> bool {
     }
 }
 
-/// Marks a fault, in a frame's `aux` or a task's slot, that was not handled and will be tried again:
-/// 15 bits of the page's number, and one that is always set.
+/// Marks a fault, in a frame's `aux` or a task's slot, that was not handled and will be retried: 15
+/// bits of the page number, and one that is always set.
 #[inline(always)]
 fn retry_mark(address: u64) -> u16 {
     (address >> 11) as u16 | 1
 }
 
-/// The return of `handle_mm_fault`; its value stands behind the four arguments.
+/// The return of `handle_mm_fault`; the return value follows the four arguments.
 #[fexit(function = "handle_mm_fault")]
 pub fn fault_handled(ctx: FExitContext) -> i32 {
     on_watched_cpu_preemptible(hook::FAULT_END, |cpu| {
@@ -105,15 +105,15 @@ pub fn fault_handled(ctx: FExitContext) -> i32 {
             will_be_retried(cpu, retry_mark(ctx.arg::<u64>(1)));
             return;
         }
-        // The kernel's own rule (`mm_account_fault`): the call that succeeds after I/O finds the page in
-        // memory, so its result no longer says that the fault was a major one.
+        // The kernel's own rule (`mm_account_fault`): the call that succeeds after I/O finds the page
+        // in memory, so its result no longer tells that the fault was major.
         let major = result & VM_FAULT_MAJOR != 0 || flags & FAULT_FLAG_TRIED != 0;
         end(cpu, if major { flag::MAJOR } else { 0 });
         forget_slept(cpu);
     })
 }
 
-/// If this program was preempted between the look at the frame and its removal, the switch has moved the
+/// If this program was preempted between reading the frame and removing it, the switch has moved the
 /// frame to the task's slot, and the task's next fault would report it again as refused.
 #[inline(always)]
 fn forget_slept(cpu: &mut Cpu) {
@@ -141,11 +141,11 @@ fn will_be_retried(cpu: &mut Cpu, mark: u16) {
 
 #[inline(always)]
 fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
-    // A task that is older than the recording and ends at once can say nowhere else who it is.
+    // A task that is older than the recording and exits right away can be announced only here.
     let tid = cpu.current_task(true);
     let depth = cpu.depth();
     if depth == 0 && cpu.emits() {
-        // A program that has just come by unseen faults at once: its pages were not the last used.
+        // A program that has been switched in unseen faults at once, since its pages are cold.
         reconcile(cpu, tid);
     }
     if FAULT_BRACKET.load() == 0 {
@@ -168,7 +168,7 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
         return;
     }
     if depth > 0 && (depth as usize) < MAX_DEPTH && is_fault(cpu.frame(depth).kind().get()) {
-        // The one before was refused (bad address, no mapping) and never reached its end.
+        // The previous fault was refused (bad address, no mapping) and never reached its end.
         let frame = Frame { aux: 0, ..cpu.frame(depth).copy() };
         cpu.emit(&frame, 0, 0, flag::POINT, depth);
         cpu.set_depth(depth - 1);
@@ -177,8 +177,8 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
     push(cpu, kind, error, tid, 0, 0);
 }
 
-/// A fault that left the CPU and has no end by the time of the task's next one was refused, like the
-/// one that ends the task: it happened, and has no length.
+/// A fault that left the CPU and has not ended by the task's next one was refused, like the one that
+/// kills the task: it happened, but has no length.
 #[inline(always)]
 pub fn refuse_sleeping_fault(cpu: &mut Cpu, tid: u32) {
     let Some(slot) = task_slot(tid) else { return };
@@ -192,7 +192,7 @@ pub fn refuse_sleeping_fault(cpu: &mut Cpu, tid: u32) {
     cpu.emit(&frame, 0, 0, flag::POINT, 1);
 }
 
-/// The frame of a fault that left the CPU open.
+/// The frame of a fault that was still open when it left the CPU.
 #[inline(always)]
 fn slept(tid: u32, slot: TaskPlace) -> Frame {
     Frame {
@@ -243,8 +243,8 @@ fn end(cpu: &mut Cpu, flags: u8) {
             return;
         }
     }
-    // It slept, and the frame went with the switch. Its CPU time is in the thread's records; the
-    // length is what the task waited.
+    // The fault slept, and the switch removed its frame. Its CPU time is in the thread's records; the
+    // length is how long the task waited.
     let Some(slot) = own_task_slot(tid) else { return };
     if slot.fault_start().get() == 0 {
         return;

@@ -46,7 +46,7 @@ pub fn hrtimer_expire(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
-/// The innermost frame is the timer interrupt or softirq that runs the callback.
+/// Names the callback run by the innermost frame, a timer interrupt or softirq.
 #[inline(always)]
 fn name_callback(cpu: &mut Cpu, function: u64) {
     let depth = cpu.depth();

@@ -1,15 +1,15 @@
-//! The nesting stack: interruptions interrupt each other, and each is charged its own time only.
+//! The nesting stack: interruptions interrupt each other, and each is charged only its own time.
 //!
-//! Every CPU has one running sum, `accounted`: the net time of all that has finished there. A frame
-//! remembers the sum at its start; its net time is its length less what the sum has grown by. What
-//! is added to the sum is exactly what is sent, so the net times add up to wall time whatever
-//! interrupts whatever, NMIs included; a race can only move nanoseconds between neighbours.
+//! Every CPU has one running sum, `accounted`: the net time of everything that has finished there. A
+//! frame stores the sum at its start; its net time is its length minus the growth of the sum. What is
+//! added to the sum is exactly what is sent, so the net times add up to wall time no matter what
+//! interrupts what, NMIs included; a race can only move nanoseconds between neighbours.
 
 use detour_abi::{Frame, MAX_DEPTH, flag, kind};
 
 use crate::state::Cpu;
 
-/// Begins an interruption. The clock is read last: the program's own cost stays outside.
+/// Begins an interruption. The clock is read last, so that the program's own cost stays outside.
 #[inline(always)]
 pub fn push(cpu: &mut Cpu, kind: u8, id: u32, other: u32, aux: u32, flags: u8) {
     let depth = cpu.depth() + 1;
@@ -17,7 +17,7 @@ pub fn push(cpu: &mut Cpu, kind: u8, id: u32, other: u32, aux: u32, flags: u8) {
         cpu.count_overflow();
         return;
     }
-    // The frame is claimed first, so that an interrupt that lands here uses the next one.
+    // The frame is claimed first, so that an interrupt that arrives here uses the next one.
     cpu.set_depth(depth);
     let frame = cpu.frame(depth);
     frame.kind().set(kind);
@@ -31,7 +31,7 @@ pub fn push(cpu: &mut Cpu, kind: u8, id: u32, other: u32, aux: u32, flags: u8) {
     frame.start().set(now);
 }
 
-/// Ends an interruption of this kind and id, normally the innermost one. Returns false when none is
+/// Ends an interruption of this kind and id, normally the innermost one. Returns false if none is
 /// open.
 #[inline(always)]
 pub fn pop(cpu: &mut Cpu, kind: u8, id: u32, flags: u8) -> bool {
@@ -45,7 +45,7 @@ pub fn pop(cpu: &mut Cpu, kind: u8, id: u32, flags: u8) -> bool {
     }
     let frame = cpu.frame(depth).copy();
     let (gross, net) = charge(cpu, &frame, now, accounted);
-    // Of the programs that end something, those of vectors alone run with interrupts disabled.
+    // Of the programs that end an interruption, only those of vectors run with interrupts disabled.
     if kind != kind::VECTOR || !cpu.emit_in_slot(&frame, gross, net, flags, depth) {
         cpu.emit(&frame, gross, net, flags, depth);
     }
@@ -56,9 +56,9 @@ pub fn pop(cpu: &mut Cpu, kind: u8, id: u32, flags: u8) -> bool {
     true
 }
 
-/// Exits that were never seen leave their frames on top of the one that ends now. They go, and their
-/// time is that of the frame below them. Returns the depth of the right one; 0 when there is none: then
-/// it was the entry that was never seen, and the stack stays as it is.
+/// Drops frames whose exits were never seen and which lie on top of the one that ends now; their time
+/// goes to the frame below. Returns the depth of the matching frame; 0 if there is none: then the
+/// entry was never seen, and the stack stays unchanged.
 #[inline(always)]
 fn drop_stale(cpu: &mut Cpu, kind: u8, id: u32) -> u32 {
     let depth = cpu.depth();
@@ -79,7 +79,7 @@ fn drop_stale(cpu: &mut Cpu, kind: u8, id: u32) -> u32 {
     0
 }
 
-/// Sends what has passed of the innermost interruption under the detail it had, and goes on under
+/// Sends the elapsed part of the innermost interruption under its current detail, and continues under
 /// another: several callbacks run in one softirq, several functions in one IPI.
 #[inline(always)]
 pub fn split(cpu: &mut Cpu, depth: u32, detail: u64) {
@@ -96,13 +96,13 @@ pub fn split(cpu: &mut Cpu, depth: u32, detail: u64) {
     let frame = open.copy();
     let net = close(cpu, &frame, now, accounted, 0, depth);
     open.start().set(now);
-    // Not the sum as it is now: what interrupted since `now` belongs to the new part.
+    // Not the current sum: interruptions since `now` belong to the new part.
     open.accounted().set(accounted.wrapping_add(net));
     open.detail().set(detail);
     open.flags().set(frame.flags | flag::CONTINUED);
 }
 
-/// Charges a finished frame, sends its record, returns its net time.
+/// Charges a finished frame, sends its record and returns its net time.
 #[inline(always)]
 pub fn close(cpu: &mut Cpu, frame: &Frame, now: u64, accounted: u64, flags: u8, depth: u32) -> u64 {
     let (gross, net) = charge(cpu, frame, now, accounted);
@@ -110,7 +110,7 @@ pub fn close(cpu: &mut Cpu, frame: &Frame, now: u64, accounted: u64, flags: u8, 
     net
 }
 
-/// Gross and net time of a frame that ends, which is accounted for from here on.
+/// Gross and net time of a frame that ends; adds the net time to the accounted sum.
 #[inline(always)]
 fn charge(cpu: &mut Cpu, frame: &Frame, now: u64, accounted: u64) -> (u64, u64) {
     let gross = now.wrapping_sub(frame.start);

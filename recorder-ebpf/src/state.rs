@@ -1,4 +1,4 @@
-//! Maps, frozen settings, and the small operations on them that every hook shares.
+//! Maps, frozen settings, and the small operations on them shared by all hooks.
 
 use core::intrinsics::AtomicOrdering;
 
@@ -22,7 +22,7 @@ use detour_abi::{
 
 use crate::who;
 
-/// One entry per possible CPU; the loader sets the sizes. User space maps it into its memory.
+/// One entry per possible CPU; the loader sets the sizes. User space maps it (mmap).
 #[map]
 pub static STATE: Array<CpuState> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
@@ -32,9 +32,8 @@ pub static TASKS: Array<TaskSlot> = Array::with_max_entries(TASK_SLOTS, BPF_F_MM
 /// One entry per possible CPU.
 #[map]
 pub static THROTTLED: Array<Throttled> = Array::with_max_entries(1, 0);
-/// A ring for every CPU, so that none waits for another's lock or fetches another's cache line. The
-/// loader creates them; where they may not differ in size from the one named here (before Linux 5.10)
-/// they have this one.
+/// One ring per CPU, so that no CPU waits for another's lock or pulls in another's cache line. The
+/// loader creates them; before Linux 5.10 inner maps must have the size declared here.
 #[btf_map]
 static RINGS: ArrayOfMaps<Ring, 1> = ArrayOfMaps::new();
 type Ring = RingBuf<Record, { RING_BYTES as usize }>;
@@ -50,7 +49,7 @@ pub static TASK_COMM: Global<u32> = Global::new(0);
 pub static TASK_FLAGS: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_STATE: Global<u32> = Global::new(0);
-/// `task_struct.se` and two of its fields; 0 where the kernel has no such.
+/// `task_struct.se` and two of its fields; 0 if the kernel lacks them.
 #[unsafe(no_mangle)]
 pub static TASK_SE: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
@@ -65,7 +64,7 @@ pub static TIMER_FUNCTION: Global<u32> = Global::new(0);
 pub static HRTIMER_FUNCTION: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static WORK_FUNC: Global<u32> = Global::new(0);
-/// 64-bit words of a `struct cpumask`: as many as the machine has possible CPUs.
+/// 64-bit words in a `struct cpumask`, enough for the machine's possible CPUs.
 #[unsafe(no_mangle)]
 pub static MASK_WORDS: Global<u32> = Global::new(1);
 /// From a task to the name of its cgroup.
@@ -81,7 +80,7 @@ pub static NODE_ID: Global<u32> = Global::new(0);
 pub static NODE_PARENT: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static NODE_NAME: Global<u32> = Global::new(0);
-/// From a task to its numbers in each PID namespace.
+/// From a task to its PIDs in each PID namespace.
 #[unsafe(no_mangle)]
 pub static TASK_LEADER: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
@@ -94,7 +93,7 @@ pub static PID_NUMBERS: Global<u32> = Global::new(0);
 pub static PID_NS_COMMON: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static NS_INUM: Global<u32> = Global::new(0);
-/// Inode of the recorder's PID namespace; 0 when it is the kernel's own.
+/// Inode of the recorder's PID namespace; 0 if it is the initial namespace.
 #[unsafe(no_mangle)]
 pub static PID_NAMESPACE: Global<u32> = Global::new(0);
 /// Policy and priority.
@@ -104,7 +103,7 @@ pub static TASK_POLICY: Global<u32> = Global::new(0);
 pub static TASK_STATIC_PRIO: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_RT_PRIORITY: Global<u32> = Global::new(0);
-/// Whether a task is queued, and on which CPU, which kernels keep in one of two places.
+/// Whether a task is queued, and on which CPU; kernels keep the CPU in one of two places.
 #[unsafe(no_mangle)]
 pub static TASK_ON_RQ: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
@@ -113,18 +112,19 @@ pub static TASK_CPU: Global<u32> = Global::new(0);
 pub static TASK_THREAD_INFO: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static THREAD_INFO_CPU: Global<u32> = Global::new(0);
-/// Bandwidth control: the run queue of a task's cgroup, whether it or one above it has no quota left,
-/// and, where the kernel throttles tasks one by one, whether the task is. 0 where there is no such.
+/// Bandwidth control: the run queue of a task's cgroup, whether it or an ancestor is out of quota,
+/// and, on kernels that throttle individual tasks, whether the task is throttled. 0 if the kernel
+/// lacks the field.
 #[unsafe(no_mangle)]
 pub static SE_CFS_RQ: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static CFS_RQ_THROTTLE_COUNT: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TASK_THROTTLED: Global<u32> = Global::new(0);
-/// Asleep and still queued; 0 before Linux 6.12.
+/// Asleep but still queued (delayed dequeue); 0 before Linux 6.12.
 #[unsafe(no_mangle)]
 pub static SE_DELAYED: Global<u32> = Global::new(0);
-/// From a task's run queue upwards to the one that has no quota left itself, and to its cgroup.
+/// From a task's run queue up to the one that is out of quota itself, and to its cgroup.
 #[unsafe(no_mangle)]
 pub static SE_PARENT: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
@@ -135,45 +135,45 @@ pub static CFS_RQ_GROUP: Global<u32> = Global::new(0);
 pub static GROUP_CSS: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static CSS_CGROUP: Global<u32> = Global::new(0);
-/// 1 when the threads of a program are recorded, and it matters what they wait for.
+/// 1 when a program's threads are recorded, and what they wait for matters.
 #[unsafe(no_mangle)]
 pub static PROGRAM: Global<u32> = Global::new(0);
-/// 1 where something tells when a page fault ends; elsewhere a fault is a point.
+/// 1 if the end of a page fault is observable; otherwise a fault is a point.
 #[unsafe(no_mangle)]
 pub static FAULT_BRACKET: Global<u32> = Global::new(0);
 
-/// The reader polls: a wakeup is an IPI to ourselves on the very CPU that is measured.
+/// The reader polls: a wakeup would be a self-IPI on the very CPU being measured.
 const POLLED: u64 = BPF_RB_NO_WAKEUP as u64;
-/// Unless a ring is half full before the reader comes by. Not again within this time: the reader is
-/// on its way.
+/// The exception is a ring that is half full before the next poll. Not repeated within this time: the
+/// reader is already on its way.
 const WAKE_AGAIN_NS: u64 = 2_000_000;
 
-/// A place in a map's memory. Interrupts on this CPU change it between any two instructions, and user
-/// space at any time, so it is never borrowed: every access is one volatile load or store.
+/// A location in a map's memory. Interrupts on this CPU change it between any two instructions, and
+/// user space at any time, so it is never borrowed: every access is a single volatile load or store.
 #[derive(Clone, Copy)]
 pub struct Place<T>(*mut T);
 
 impl<T: Copy> Place<T> {
     #[inline(always)]
     pub fn get(self) -> T {
-        // SAFETY: points into a map's element, which outlives the program; any bits are a `T`, since
-        // places are made of integer fields only.
+        // SAFETY: points into a map element, which outlives the program; any bit pattern is a valid
+        // `T`, since places refer to integer fields only.
         unsafe { self.0.read_volatile() }
     }
 
     #[inline(always)]
     pub fn set(self, value: T) {
-        // SAFETY: as above. Nothing holds a reference to it.
+        // SAFETY: as above. No reference to it exists.
         unsafe { self.0.write_volatile(value) }
     }
 }
 
 impl Place<u64> {
-    /// Interrupts and NMIs on this CPU update the same words; one instruction cannot be torn by them.
-    /// The form without a result is the only one that kernels before 5.12 know.
+    /// Interrupts and NMIs on this CPU update the same words and cannot tear a single instruction.
+    /// Kernels before 5.12 only support the form that returns no value.
     #[inline(always)]
     pub fn add(self, value: u64) {
-        // SAFETY: points into a map's element, aligned; accessed atomically or volatile by all.
+        // SAFETY: points into a map element, aligned; all accesses are atomic or volatile.
         unsafe {
             core::intrinsics::atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(self.0, value);
         }
@@ -190,14 +190,14 @@ impl Place<u32> {
     }
 }
 
-/// Methods that give the places of a structure's fields.
+/// Generates accessors that return the places of a structure's fields.
 macro_rules! places {
     ($owner:ident: $($field:ident: $type:ty),* $(,)?) => {
         impl $owner {
             $(
                 #[inline(always)]
                 pub fn $field(&self) -> Place<$type> {
-                    // SAFETY: the pointer is to a whole structure in a map.
+                    // SAFETY: the pointer refers to a whole structure in a map.
                     Place(unsafe { &raw mut (*self.place).$field })
                 }
             )*
@@ -205,12 +205,12 @@ macro_rules! places {
     };
 }
 
-/// This CPU, its state and what is wanted of it.
+/// The current CPU: its state and what is requested of it.
 pub struct Cpu {
     place: *mut CpuState,
     pub number: u32,
     flags: u32,
-    /// How an entry is handed over.
+    /// Flags for submitting a ring entry.
     submit: u64,
 }
 
@@ -222,8 +222,8 @@ places! {
     faults_open: u32, slots_taken: u64,
 }
 
-/// A task's slot, where it lies. Other CPUs may be at work on it: one wakes the task, one runs it, one
-/// moves it. Each field is one word of its own; the tid inside tells whose they are.
+/// A task's slot, in place. Other CPUs may access it concurrently: one wakes the task, one runs it,
+/// one migrates it. Each field is a separate word; the tid in the slot identifies the owner.
 #[derive(Clone, Copy)]
 pub struct TaskPlace {
     place: *mut TaskSlot,
@@ -249,12 +249,12 @@ impl TaskPlace {
         self.fault_kind().set(slot.fault_kind);
         self.marks().set(slot.marks);
         self.fault_retry().set(slot.fault_retry);
-        // Whoever finds its number finds the rest.
+        // Written last: a reader that sees the tid also sees the rest.
         self.tid().set(slot.tid);
     }
 }
 
-/// The run queues of a CPU without quota, where they lie.
+/// The throttled run queues of a CPU, in place.
 #[derive(Clone, Copy)]
 pub struct Queues {
     place: *mut Throttled,
@@ -268,12 +268,12 @@ impl Queues {
 
     #[inline(always)]
     pub fn at(self, index: usize) -> Place<u64> {
-        // SAFETY: callers count up to the array's length, which the verifier checks.
+        // SAFETY: callers stay below the array's length, which the verifier checks.
         Place(unsafe { (&raw mut (*self.place).queues).cast::<u64>().add(index) })
     }
 }
 
-/// A frame of the nesting stack, where it lies.
+/// A frame of the nesting stack, in place.
 #[derive(Clone, Copy)]
 pub struct OpenFrame {
     place: *mut Frame,
@@ -311,12 +311,12 @@ impl OpenFrame {
     }
 }
 
-/// Runs a hook's body on this CPU, if it is watched, and times one run in [`TIMED_RUNS`]. For programs
-/// that cannot be preempted: what interrupts them ends before they go on.
+/// Runs a hook's body if this CPU is watched, and times one run in [`TIMED_RUNS`]. For programs that
+/// cannot be preempted: anything that interrupts them ends before they continue.
 #[inline(always)]
 pub fn on_watched_cpu(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
     let Some(mut cpu) = Cpu::current() else { return 0 };
-    // Whatever comes between the load and the store puts back what it found.
+    // Anything that interrupts between the load and the store restores the value.
     let running = cpu.running();
     running.set(running.get().wrapping_add(1));
     cpu.run(hook, body);
@@ -324,7 +324,7 @@ pub fn on_watched_cpu(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
     0
 }
 
-/// The same for programs at the entry and the return of functions, which the kernel may preempt.
+/// The same for fentry and fexit programs, which the kernel may preempt.
 #[inline(always)]
 pub fn on_watched_cpu_preemptible(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
     let Some(mut cpu) = Cpu::current() else { return 0 };
@@ -336,10 +336,10 @@ pub fn on_watched_cpu_preemptible(hook: usize, body: impl FnOnce(&mut Cpu)) -> i
 }
 
 impl Cpu {
-    /// None on a CPU that nobody watches, the cheapest way out.
+    /// None on a CPU that is not watched: the cheapest way out.
     #[inline(always)]
     fn current() -> Option<Cpu> {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         let number = unsafe { bpf_get_smp_processor_id() };
         let place = STATE.get_ptr_mut(number)?;
         // SAFETY: a field of the element.
@@ -360,8 +360,8 @@ impl Cpu {
             start = now();
             self.submit = wake_up(self.number, start);
         }
-        // Where the compiler knows that it is 0 it makes two of the body, and a function of each: more
-        // code to fetch, and code is cold, too.
+        // If the compiler knew that `start` is 0, it would duplicate the body and outline both copies:
+        // more code to fetch, and code is cold too.
         // SAFETY: changes nothing.
         unsafe {
             core::arch::asm!(
@@ -378,7 +378,7 @@ impl Cpu {
         }
     }
 
-    /// How often a hook has run here, this run included.
+    /// How often a hook has run on this CPU, including this run.
     #[inline(always)]
     pub fn runs(&self, hook: usize) -> u64 {
         self.hits(hook).get()
@@ -437,8 +437,8 @@ impl Cpu {
         OpenFrame { place }
     }
 
-    /// The time, and what had been accounted for at that very moment. An interrupt between the two
-    /// readings would be charged to the wrong side, so they are taken again when it happened.
+    /// The time, and the accounted sum at that very moment. An interrupt between the two reads would
+    /// be charged to the wrong side, so they are repeated if one occurred.
     #[inline(always)]
     pub fn stamp(&self) -> (u64, u64) {
         let accounted = self.accounted();
@@ -455,16 +455,16 @@ impl Cpu {
         let record = self.record(frame, gross, net, flags, depth);
         if !self.send(record) {
             self.lost().add(1);
-            // Adding a constant 0 becomes an atomic OR, which kernels before 5.12 do not know.
+            // Adding a constant 0 compiles to an atomic OR, which kernels before 5.12 do not support.
             if net != 0 {
                 self.lost_ns().add(net);
             }
         }
     }
 
-    /// Puts an entry into this CPU's ring. False when there is no room. Whatever interrupts this may
-    /// do the same: the kernel reserves under a lock with interrupts disabled, and an NMI that finds
-    /// it taken is refused.
+    /// Puts an entry into this CPU's ring; false when the ring is full. Interrupts may do the same
+    /// meanwhile: the kernel reserves under a lock with interrupts disabled, and an NMI that finds the
+    /// lock taken fails.
     #[inline(always)]
     fn send<T: 'static>(&self, content: T) -> bool {
         const { assert!(size_of::<T>() + 8 == detour_abi::ENTRY_BYTES) };
@@ -475,9 +475,9 @@ impl Cpu {
         true
     }
 
-    /// `emit` through this CPU's own slots, which are in the page that the program works with
-    /// anyway; a ring is five pages and a lock. For programs that run with interrupts disabled
-    /// only: no other may come between. False when that is not wanted, or no slot is free.
+    /// Like `emit`, through this CPU's slots, which are in the page that the program already uses; a
+    /// ring costs five pages and a lock. Only for programs that run with interrupts disabled, since
+    /// nothing may come between. False when slots are not enabled or none is free.
     #[inline(always)]
     pub fn emit_in_slot(
         &mut self,
@@ -503,10 +503,10 @@ impl Cpu {
         let slot = unsafe {
             (&raw mut (*self.place).slots).cast::<Slot>().add(next as usize & (SLOTS - 1))
         };
-        // SAFETY: inside the element; the reader takes it only once it is numbered.
+        // SAFETY: inside the element; the reader ignores the slot until it is numbered.
         unsafe { (&raw mut (*slot).record).write(record) };
-        // The number says that the record is whole. x86, the only architecture with these hooks,
-        // keeps the order of stores; so must the compiler.
+        // The number marks the record as complete. x86, the only architecture with these hooks, keeps
+        // the order of stores; the compiler must do so too.
         // SAFETY: does nothing.
         unsafe { core::arch::asm!("", options(nostack)) };
         // SAFETY: as above.
@@ -532,7 +532,7 @@ impl Cpu {
         }
     }
 
-    /// Sends an entry that is not a record. False when the ring was full.
+    /// Sends an entry that is not a record; false when the ring was full.
     #[inline(always)]
     pub fn announce<T: 'static>(&mut self, entry: T) -> bool {
         let sent = self.send(entry);
@@ -542,8 +542,8 @@ impl Cpu {
         sent
     }
 
-    /// Who is acting on this CPU right now: the innermost open interrupt, or else the running task,
-    /// which is announced if nobody has heard of it.
+    /// What is running on this CPU right now: the innermost open interrupt, or else the current task,
+    /// which is announced if it is still unknown.
     #[inline(always)]
     pub fn origin(&mut self) -> u32 {
         let depth = self.depth();
@@ -556,8 +556,8 @@ impl Cpu {
         self.current_task(false)
     }
 
-    /// The running task, which is announced if nobody has heard of it; `with_cgroup` where the program
-    /// has room for the names of cgroups.
+    /// The current task, which is announced if it is still unknown; `with_cgroup` if the program has
+    /// room for cgroup names.
     #[inline(always)]
     pub fn current_task(&mut self, with_cgroup: bool) -> u32 {
         let ids = bpf_get_current_pid_tgid();
@@ -566,14 +566,15 @@ impl Cpu {
             return 0;
         }
         let Some(slot) = own_task_slot(tid) else { return tid };
-        // What else is known of a task without a name stays: a kworker that has not left the CPU since
-        // the recording began has a function, and a task that was woken a waker.
+        // A slot without a name keeps its other fields: a kworker that has not left the CPU since the
+        // recording began has a work function, and a woken task has a waker.
         if slot.comm().get()[0] == 0 {
             let mut comm = [0u64; 2];
-            // SAFETY: the buffer is as long as said. The wrapper returns bytes, whose unaligned copy
+            // SAFETY: the buffer has the given length. The wrapper returns bytes, whose unaligned copy
             // the compiler cannot lower.
             unsafe { bpf_get_current_comm(comm.as_mut_ptr().cast(), 16) };
-            // Priority and perhaps the cgroup stay unknown, so the task's next switch announces it again.
+            // Priority and possibly the cgroup remain unknown, so the task's next switch announces it
+            // again.
             slot.comm().set(comm);
             slot.cgroup().set(CGROUP_UNKNOWN);
             who::announce_current(self, ids, comm, with_cgroup);
@@ -581,7 +582,8 @@ impl Cpu {
         tid
     }
 
-    /// A page fault that leaves the CPU before it ends (1), or one that has left one and ends (-1).
+    /// Counts a page fault that leaves the CPU before it ends (1), or that ends after having left one
+    /// (-1).
     #[inline(always)]
     pub fn count_open_fault(&mut self, change: i32) {
         self.faults_open().add(change as u32);
@@ -605,15 +607,15 @@ pub const EMPTY_SLOT: TaskSlot = TaskSlot {
 
 #[inline(always)]
 pub fn now() -> u64 {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// How the entries of this run are handed over: polled for, or, when the ring is half full, with a
-/// wakeup.
+/// How the entries of this run are submitted: without a wakeup, or with one when the ring is half
+/// full.
 ///
-/// Whichever way it ends, the verifier learns the same of the result, by arithmetic instead of branches:
-/// otherwise it would follow the whole program once for each.
+/// The result is computed by arithmetic instead of branches, so that the verifier knows the same about
+/// it on every path: otherwise it would walk the whole program once per value.
 #[inline(never)]
 fn wake_up(cpu: u32, now: u64) -> u64 {
     const { assert!(BPF_RB_FORCE_WAKEUP as u64 == POLLED + 1) };
@@ -621,7 +623,7 @@ fn wake_up(cpu: u32, now: u64) -> u64 {
     let Some(ring) = RINGS.get(cpu) else { return neither };
     let Some(place) = STATE.get_ptr_mut(cpu) else { return neither };
     let ring = (ring as *const Ring).cast_mut().cast();
-    // SAFETY: both only read.
+    // SAFETY: both are read-only.
     let (waiting, size) = unsafe {
         (
             bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA as u64),
@@ -637,7 +639,7 @@ fn wake_up(cpu: u32, now: u64) -> u64 {
     POLLED + wake
 }
 
-/// The sign bit, in a way that the compiler does not make a branch of.
+/// The sign bit, in a form that the compiler does not turn into a branch.
 #[inline(always)]
 pub fn sign(mut number: u64) -> u64 {
     // SAFETY: shifts a register.
@@ -650,7 +652,7 @@ fn slot_at(place: u32) -> Option<TaskPlace> {
     TASKS.get_ptr_mut(place).map(|place| TaskPlace { place })
 }
 
-/// The slot of a task that has one.
+/// The slot of a task, if it has one.
 #[inline(always)]
 pub fn task_slot(tid: u32) -> Option<TaskPlace> {
     let slot = slot_at(tid & (TASK_SLOTS - 1))?;
@@ -660,8 +662,8 @@ pub fn task_slot(tid: u32) -> Option<TaskPlace> {
     if slot.tid().get() == tid { Some(slot) } else { other_slot(tid, false) }
 }
 
-/// The slot of a task, which gets one if it has none. None when all its places are taken: what a slot
-/// would have told is then not known of this task.
+/// The slot of a task, allocated if necessary. None when all its places are taken: what the slot would
+/// have held then remains unknown for this task.
 #[inline(always)]
 pub fn own_task_slot(tid: u32) -> Option<TaskPlace> {
     let slot = slot_at(tid & (TASK_SLOTS - 1))?;
@@ -671,11 +673,11 @@ pub fn own_task_slot(tid: u32) -> Option<TaskPlace> {
     if slot.tid().get() == tid { Some(slot) } else { other_slot(tid, true) }
 }
 
-/// Searches every place that a task may have. If two CPUs claim the same one at once, the second keeps
-/// it; the first claims another on its next run.
+/// Searches every place that a task may occupy. If two CPUs claim the same place at once, the second
+/// keeps it; the first claims another on its next run.
 ///
-/// Without branches but the last: the verifier would follow every combination of places that are taken
-/// and free, from each of the many callers.
+/// Branch-free except at the end: the verifier would walk every combination of taken and free places,
+/// from each of the many callers.
 #[inline(never)]
 fn other_slot(tid: u32, claim: bool) -> Option<TaskPlace> {
     let (mut own, mut free) = (0, 0);
@@ -697,29 +699,29 @@ fn other_slot(tid: u32, claim: bool) -> Option<TaskPlace> {
     Some(slot)
 }
 
-/// 1 for 0, and 0 for anything else.
+/// 1 for 0, otherwise 0.
 #[inline(always)]
 pub fn is_zero(number: u32) -> u32 {
     1 - sign(u64::from(number).wrapping_neg()) as u32
 }
 
 /// A field of a kernel object behind a BTF pointer. Safe to call with any pointer and offset: the
-/// verifier refuses a program that does not read a field of an object whose type it knows.
+/// verifier rejects a program that reads anything but a field of an object of known type.
 #[inline(always)]
 pub fn field<T: Copy>(base: *const u8, offset: u32) -> T {
-    // SAFETY: the verifier accepts the load only through a pointer of known type and within the object;
-    // where the object is gone, the kernel catches the fault and the value is 0. Every `T` in use is a
-    // number or an address, for which any bits are valid.
+    // SAFETY: the verifier accepts the load only through a pointer of known type and within the
+    // object; if the object is gone, the kernel handles the fault and the value is 0. Every `T` in use
+    // is a number or an address, for which any bit pattern is valid.
     unsafe { core::ptr::read_volatile(base.wrapping_add(offset as usize).cast()) }
 }
 
-/// Masks where LLVM cannot see it: it would prove the mask redundant from an earlier comparison,
-/// drop it, and the verifier would then reject the access.
+/// Hides the mask from LLVM, which would prove it redundant from an earlier comparison and drop it;
+/// the verifier would then reject the access.
 #[inline(always)]
 fn masked(depth: u32) -> usize {
     const _: () = assert!(detour_abi::MAX_DEPTH == 8);
     let mut index = depth as u64;
-    // SAFETY: changes the register it is given.
+    // SAFETY: changes only the register it is given.
     unsafe { core::arch::asm!("{0} &= 7", inout(reg) index, options(pure, nomem, nostack)) };
     index as usize
 }

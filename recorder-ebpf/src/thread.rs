@@ -1,5 +1,5 @@
-//! Threads: who was on the CPU (`sched:sched_switch`), who woke it (`sched:sched_waking`), what a
-//! kworker ran (`workqueue:workqueue_execute_*`), who is whose child (`sched:sched_process_fork`).
+//! Threads: which one was on the CPU (`sched:sched_switch`), who woke it (`sched:sched_waking`), what
+//! a kworker ran (`workqueue:workqueue_execute_*`), who created it (`sched:sched_process_fork`).
 
 use aya_ebpf::{
     cty::c_void,
@@ -24,21 +24,21 @@ use crate::{
     wait, who,
 };
 
-/// No interrupt that ended longer ago than this asked for the switch.
+/// An interrupt that ended longer ago than this did not request the switch.
 const SWITCH_NS: u64 = 5_000;
 
-/// After this long the detour around an unseen switch may be settled; what is said later is too late.
+/// After this time the detour around an unseen switch may already be final; a correction is too late.
 const DATED_NS: u64 = 50_000_000;
 
 /// `sched:sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next, ...)`.
-/// Interrupts are off here; only an NMI can come between.
+/// Interrupts are disabled here; only an NMI can intervene.
 #[btf_tracepoint(function = "sched_switch")]
 pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::SWITCH, |cpu| {
         if !cpu.emits() {
             cpu.set_depth(0);
             cpu.frame(0).start().set(0);
-            // It runs, so it waits no more. A CPU that records may get it next, without a wake-up.
+            // It runs, so it no longer waits. A CPU that records may run it next without a wake-up.
             let next: *const u8 = ctx.arg(2);
             forget_waker(field(next, TASK_PID.load()));
             let prev: *const u8 = ctx.arg(1);
@@ -64,8 +64,8 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         let mut frame = cpu.frame(0).copy();
         let mut left = accounted;
         if PROGRAM.load() != 0 && frame.start == 0 && prev_tid != 0 {
-            // It came before this CPU was watched. That it leaves, and may want to stay, matters for
-            // what it does next.
+            // It was running before this CPU was watched. That it leaves, and whether it is still
+            // runnable, matters for what it does next.
             frame = Frame { start: now, id: prev_tid, ..found_running(accounted) };
         }
         if frame.start != 0 {
@@ -75,8 +75,8 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             if dead {
                 flags |= flag::DEAD;
             }
-            // From the end of the interrupt that woke the newcomer, the CPU works for it; the
-            // kernel charges it so, too.
+            // From the end of the interrupt that woke the next task, the CPU works for that task; the
+            // kernel charges the time to it as well.
             let asked = cpu.interrupted_until().get();
             let woken_before = woken_at(next_tid) != 0 && woken_at(next_tid) <= asked;
             if flags & flag::RUNNABLE != 0
@@ -109,7 +109,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
                 slot.marks().set(slot.marks().get() & !mark::NEW);
                 came = flag::NEW;
             }
-            // A worker that was interrupted in an item goes on with it; an idle one has none yet.
+            // A worker that was preempted in a work item continues it; an idle one has none yet.
             if slot.marks().get() & mark::WORK_DONE == 0 {
                 work = slot.work().get();
             }
@@ -134,7 +134,7 @@ fn forget_waker(tid: u32) {
     }
 }
 
-/// When a task was woken; 0 when it was not, or when it has run since.
+/// When a task was woken; 0 if it was not, or has run since.
 #[inline(always)]
 fn woken_at(tid: u32) -> u64 {
     match task_slot(tid) {
@@ -160,7 +160,7 @@ fn forget(tid: u32) {
     }
 }
 
-/// The frame of a thread that was found on the CPU, without length: what is known of it is that it
+/// The frame of a thread that was found on the CPU, without length: all that is known is that it
 /// leaves.
 #[inline(always)]
 fn found_running(accounted: u64) -> Frame {
@@ -181,9 +181,9 @@ fn found_running(accounted: u64) -> Frame {
     }
 }
 
-/// Puts the account right when a switch went by unseen: hypervisors and security modules exist that
-/// keep programs from running on some task's behalf. That the thread came is known, when it left is
-/// not: it becomes a point, and the time goes to the one that is found running.
+/// Corrects the accounting after an unseen switch: some hypervisors and security modules keep BPF
+/// programs from running for certain tasks. When the earlier thread left is unknown: it becomes a
+/// point, and the time goes to the thread found running.
 #[inline(always)]
 pub fn reconcile(cpu: &mut Cpu, tid: u32) {
     let frame = cpu.frame(0).copy();
@@ -202,13 +202,13 @@ pub fn reconcile(cpu: &mut Cpu, tid: u32) {
     frame.found().set(now());
 }
 
-/// When the one that was found running leaves, the kernel knows how long it has run: the time
-/// before that goes back to the one before it. Nothing was seen then, so nothing nested in it.
+/// When the thread that was found running leaves, the kernel knows how long it has run: the time
+/// before that goes back to the thread before it. Nothing was seen then, so nothing nests in it.
 #[inline(always)]
 fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
     let frame = cpu.frame(0).copy();
     let entity = TASK_SE.load();
-    // The idle task's time is not counted.
+    // The kernel does not account the idle task's time.
     if frame.before == 0 || frame.id == 0 || frame.start == 0 || entity == 0 {
         return;
     }
@@ -216,7 +216,7 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
     let ran_before: u64 = field(prev, entity + SE_RAN_BEFORE.load());
     let now = now();
     let mut came = now.wrapping_sub(ran.wrapping_sub(ran_before));
-    // Kernels that charge interrupts to nobody say less than has passed.
+    // Kernels that account interrupts to no task report less than has passed.
     if frame.found < came {
         came = frame.found;
     }
@@ -239,7 +239,7 @@ fn date_unseen_switch(cpu: &mut Cpu, prev: *const u8) {
     frame.accounted().set(frame.accounted().get().wrapping_add(length));
 }
 
-/// What a thread that came unseen had waited for, since it was woken or created.
+/// What a thread that came unseen had waited for, since its wake-up or creation.
 #[inline(always)]
 fn recall_wait(cpu: &mut Cpu, tid: u32) {
     let frame = cpu.frame(0);
@@ -247,7 +247,7 @@ fn recall_wait(cpu: &mut Cpu, tid: u32) {
         return;
     }
     let Some(slot) = task_slot(tid) else { return };
-    // A later wake-up found it on the CPU, and was none.
+    // A later wake-up found it on the CPU and does not count.
     let came = frame.start().get();
     if slot.woken_at().get() != 0 && slot.woken_at().get() < came {
         frame.aux().set(wait_code(came - slot.woken_at().get()));
@@ -261,7 +261,7 @@ fn recall_wait(cpu: &mut Cpu, tid: u32) {
 }
 
 /// The outgoing thread leaves frames open when it sleeps or is preempted inside a page fault; on
-/// real-time kernels inside a softirq, too.
+/// PREEMPT_RT kernels also inside a softirq.
 #[inline(always)]
 fn close_open_frames(cpu: &mut Cpu, tid: u32, dead: bool) {
     let mut tries = 0;
@@ -272,11 +272,11 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32, dead: bool) {
         }
         let frame = cpu.frame(depth).copy();
         if is_fault(frame.kind) && dead {
-            // It was refused, and the task ends for it.
+            // The fault was refused, and the task dies of it.
             cpu.emit(&Frame { aux: 0, ..frame }, 0, 0, flag::POINT, depth);
         } else if is_fault(frame.kind) {
-            // Its end, if it comes, finds the start in the task's slot. Until then the time is
-            // the thread's: a fault that was refused has no end and must not grow one.
+            // Its end, if it comes, finds the start in the task's slot. Until then the time belongs to
+            // the thread: a fault that was refused never ends and must not grow.
             if let Some(slot) = own_task_slot(tid) {
                 slot.fault_start().set(frame.start);
                 slot.fault_id().set(frame.id as u16);
@@ -297,7 +297,7 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32, dead: bool) {
     }
 }
 
-/// Tells user space who a tid is, once per tid, name, cgroup and priority.
+/// Announces a task to user space once per tid, name, cgroup and priority.
 #[inline(always)]
 fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     if tid == 0 {
@@ -305,7 +305,7 @@ fn announce_if_new(cpu: &mut Cpu, task: *const u8, tid: u32) {
     }
     let comm = comm(task);
     // The outgoing task is still the current one.
-    // SAFETY: the helper takes nothing and returns a number.
+    // SAFETY: the helper takes no arguments and returns a number.
     let cgroup = unsafe { bpf_get_current_cgroup_id() };
     let Some(slot) = own_task_slot(tid) else { return };
     let sched = sched(task);
@@ -329,7 +329,7 @@ fn comm(task: *const u8) -> [u64; 2] {
     [field(task, offset), field(task, offset + 8)]
 }
 
-/// Tells user space who a task is.
+/// Announces a task to user space.
 #[inline(always)]
 pub fn announce(cpu: &mut Cpu, task: *const u8) {
     let cgroup = who::cgroup(task as u64);
@@ -342,7 +342,7 @@ fn sched(task: *const u8) -> u32 {
     sched_code(|offset| field(task, offset))
 }
 
-/// Policy and priority of a task whose field at an offset is `of`.
+/// Policy and priority of a task; `of` reads the field at an offset.
 #[inline(always)]
 pub fn sched_code(of: impl Fn(u32) -> u32) -> u32 {
     use detour_abi::sched::{DEADLINE, FIFO, KNOWN, NICE_FLOOR, RR};
@@ -360,7 +360,8 @@ pub fn sched_code(of: impl Fn(u32) -> u32) -> u32 {
     KNOWN | policy << 8 | level & 0xff
 }
 
-/// What a `task_struct` says of itself; a renamed task's name is not yet in there.
+/// A task's description from its `task_struct`, which does not yet hold the new name of a renamed
+/// task.
 #[inline(always)]
 fn describe(task: *const u8, comm: [u64; 2]) -> Task {
     Task {
@@ -378,7 +379,7 @@ fn describe(task: *const u8, comm: [u64; 2]) -> Task {
     }
 }
 
-/// `sched:sched_waking(struct task_struct *p)`, on the CPU of whoever wakes it.
+/// `sched:sched_waking(struct task_struct *p)`, on the CPU of the waker.
 #[btf_tracepoint(function = "sched_waking")]
 pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WAKING, |cpu| {
@@ -386,7 +387,7 @@ pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
-/// Notes who wakes a task, and when; returns the task's slot.
+/// Notes who woke a task, and when; returns the task's slot.
 #[inline(always)]
 pub fn note_wakeup(cpu: &mut Cpu, task: *const u8) -> Option<TaskPlace> {
     let tid: u32 = field(task, TASK_PID.load());
@@ -424,14 +425,14 @@ pub fn work_end(_ctx: BtfTracePointContext) -> i32 {
     })
 }
 
-/// `task:task_rename(struct task_struct *task, const char *comm)`: what was announced is out of date.
+/// `task:task_rename(struct task_struct *task, const char *comm)`: the announced name is out of date.
 #[btf_tracepoint(function = "task_rename")]
 pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::RENAME, |cpu| {
         let task: *const u8 = ctx.arg(0);
         let name: *const c_void = ctx.arg(1);
         let mut comm = [0u64; 2];
-        // SAFETY: the buffer is as long as said; the kernel checks the source.
+        // SAFETY: the buffer has the given length; the kernel checks the source.
         unsafe { bpf_probe_read_kernel_str(comm.as_mut_ptr().cast(), 16, name) };
         let tid: u32 = field(task, TASK_PID.load());
         let cgroup = who::cgroup(task as u64);
@@ -444,8 +445,8 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
 }
 
 /// `cgroup:cgroup_attach_task(struct cgroup *to, const char *path, struct task_struct *task, bool
-/// threadgroup)`, once the task has moved; its threads announce themselves when they leave the CPU. Also
-/// called for the hierarchies of cgroup v1, where nothing changes for us.
+/// threadgroup)`, once the task has moved; its threads are announced when they leave the CPU. Also
+/// fires for cgroup v1 hierarchies, where nothing changes for us.
 #[btf_tracepoint(function = "cgroup_attach_task")]
 pub fn cgroup_attach(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::CGROUP_ATTACH, |cpu| {
@@ -464,20 +465,20 @@ pub fn cgroup_attach(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
-/// `sched:sched_process_fork(struct task_struct *parent, struct task_struct *child)`: who is whose child,
-/// and a name for what faults before it leaves the CPU for the first time, and may be gone by then.
+/// `sched:sched_process_fork(struct task_struct *parent, struct task_struct *child)`: who created
+/// whom, and a name for a task that faults before it first leaves the CPU, and may be gone by then.
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::FORK, |cpu| {
         let parent: *const u8 = ctx.arg(0);
         let child: *const u8 = ctx.arg(1);
         let tid: u32 = field(child, TASK_PID.load());
-        // Whoever had the number before has nothing to do with it.
+        // The previous task with this tid is unrelated.
         if let Some(slot) = own_task_slot(tid) {
             slot.fill(TaskSlot { tid, ..EMPTY_SLOT });
         }
         let task = Task {
-            // Its own, which is not the parent's when it was cloned into another.
+            // Its own, which differs from the parent's when it was cloned into another cgroup.
             cgroup: who::cgroup(child as u64),
             parent: field(parent, TASK_TGID.load()),
             kind_depth: kind::FORK,

@@ -1,6 +1,6 @@
-//! Interrupts: the vectors of x86 (`irq_vectors:*`: timer, IPIs), device IRQs (`irq:irq_handler_*`),
-//! who sent an IPI (`ipi:ipi_send_*`) and which function it ran (`csd:csd_function_entry`).
-//! On other processors the timer and IPIs are IRQs as all others; `ipi:ipi_entry` tells which.
+//! Interrupts: x86 vectors (`irq_vectors:*`: timer, IPIs), device IRQs (`irq:irq_handler_*`), who sent
+//! an IPI (`ipi:ipi_send_*`) and which function it ran (`csd:csd_function_entry`). On other
+//! architectures the timer and IPIs are ordinary IRQs; `ipi:ipi_entry` identifies the latter.
 
 use aya_ebpf::{
     helpers::bpf_get_current_pid_tgid,
@@ -15,10 +15,10 @@ use crate::{
     thread::reconcile,
 };
 
-/// One interrupt in so many checks the account: at 250 Hz, well before a detour is settled.
+/// One interrupt in this many checks the running thread: at 250 Hz, well before a detour is final.
 const RECONCILE_EVERY: u64 = 8;
 
-/// A sender older than this has sent something else.
+/// A sender older than this did not send the interrupt that arrives now.
 const SENDER_FRESH_NS: u64 = 1_000_000;
 
 /// `irq_vectors:*_entry(int vector)`; attached to all of them.
@@ -27,7 +27,7 @@ pub fn vector_entry(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::VECTOR_ENTRY, |cpu| {
         let vector = ctx.arg::<u32>(0);
         let origin = if is_ipi(vector) { take_sender(cpu.number) } else { 0 };
-        // Ticks come by often enough to see now and then that the thread is the one we think.
+        // Ticks are frequent enough to verify from time to time that the assumed thread is running.
         let due = cpu.runs(hook::VECTOR_ENTRY) & (RECONCILE_EVERY - 1) == 0;
         if due && cpu.depth() == 0 && cpu.emits() {
             reconcile(cpu, bpf_get_current_pid_tgid() as u32);
@@ -46,13 +46,13 @@ pub fn vector_exit(ctx: RawTracePointContext) -> i32 {
     })
 }
 
-/// Who sent the interrupt that arrives now; 0 where nobody was seen to.
+/// Who sent the interrupt that arrives now; 0 if no sender was seen.
 #[inline(always)]
 fn take_sender(cpu: u32) -> u32 {
     let Some(sender) = SENDERS.get_ptr_mut(cpu) else { return 0 };
-    // Raw accesses, not a reference: another CPU may write a sender at the same time. What is read then
-    // is a wrong name, nothing worse.
-    // SAFETY: the map's element is there as long as the program runs, and any bits are a sender.
+    // Raw accesses, not a reference: another CPU may write a sender at the same time. The worst
+    // outcome is a wrong name.
+    // SAFETY: the map element outlives the program, and any bit pattern is a valid sender.
     let Sender { origin, at, .. } = unsafe { sender.read_volatile() };
     if origin == 0 {
         return 0;
@@ -62,7 +62,7 @@ fn take_sender(cpu: u32) -> u32 {
     if now().wrapping_sub(at) < SENDER_FRESH_NS { origin } else { 0 }
 }
 
-/// The interrupts one CPU sends another: reschedule, call function (one and many).
+/// IPIs: reschedule, call function (single and many).
 #[inline(always)]
 fn is_ipi(vector: u32) -> bool {
     (0xfb..=0xfd).contains(&vector)
@@ -73,8 +73,8 @@ fn is_ipi(vector: u32) -> bool {
 pub fn irq_entry(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::IRQ_ENTRY, |cpu| {
         let action: *const u8 = ctx.arg(1);
-        // The next action of a line is the `next` of the one before; a new interrupt starts at the
-        // head, which is nobody's `next`.
+        // The next action on a shared line is the `next` of the previous one; a new interrupt starts
+        // at the head, which no action's `next` points to.
         let chain = if cpu.irq_next().get() != 0 && cpu.irq_next().get() == action as u64 {
             cpu.irq_chain().get() + 1
         } else {
@@ -106,7 +106,7 @@ pub fn ipi_entry(_ctx: RawTracePointContext) -> i32 {
     })
 }
 
-/// `ipi:ipi_send_cpu(unsigned int cpu, unsigned long callsite, void *callback)`, from Linux 6.4 on.
+/// `ipi:ipi_send_cpu(unsigned int cpu, unsigned long callsite, void *callback)`, since Linux 6.4.
 #[raw_tracepoint]
 pub fn ipi_send(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_SEND, |cpu| {
@@ -115,7 +115,7 @@ pub fn ipi_send(ctx: RawTracePointContext) -> i32 {
 }
 
 /// `ipi:ipi_send_cpumask(const struct cpumask *mask, unsigned long callsite, void *callback)`. A mask
-/// is as long as the machine has possible CPUs; what lies behind it is not the mask's.
+/// is only as long as the number of possible CPUs requires; the memory behind it is unrelated.
 #[btf_tracepoint(function = "ipi_send_cpumask")]
 pub fn ipi_send_mask(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_SEND_MASK, |cpu| {
@@ -130,8 +130,8 @@ pub fn ipi_send_mask(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
-/// Words of a mask that are looked at: 1024 CPUs, as many as the recorder can be pinned to. Each costs
-/// the verifier 64 turns of a loop.
+/// Words of a mask to scan: 1024 CPUs, as many as the recorder can be pinned to. Each costs the
+/// verifier 64 loop iterations.
 const MOST_MASK_WORDS: u32 = 16;
 
 #[inline(always)]
@@ -149,7 +149,7 @@ fn remember_senders(first: u32, mut bits: u64, sender: &Sender) {
     }
 }
 
-/// Who sends from this CPU now, and when: read once, however many CPUs it is sent to.
+/// Who sends from this CPU now, and when: read once, no matter how many CPUs are targeted.
 #[inline(always)]
 fn sender(cpu: &mut Cpu, callback: u64) -> Sender {
     Sender { origin: cpu.origin(), at: now(), callback, spare: 0, rest: [0; 5] }
@@ -158,8 +158,8 @@ fn sender(cpu: &mut Cpu, callback: u64) -> Sender {
 #[inline(always)]
 fn remember_sender(target: u32, sender: &Sender) {
     if let Some(slot) = SENDERS.get_ptr_mut(target) {
-        // Not through a reference: other CPUs may write to the same element; one name wins.
-        // SAFETY: the map's element is there as long as the program runs.
+        // Not through a reference: other CPUs may write the same element; one of them wins.
+        // SAFETY: the map element outlives the program.
         unsafe { slot.write_volatile(*sender) };
     }
 }

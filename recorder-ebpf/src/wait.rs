@@ -1,8 +1,8 @@
-//! What a program's threads wait for: the first wait of a new one (`sched:sched_wakeup_new`), from which
-//! CPU to which a waiting one moves (`sched:sched_migrate_task`), and from when to when the quota of a
-//! cgroup is used up. No tracepoint marks the latter: that a thread leaves the CPU for it stands in its
-//! structures, and that its run queue goes on is seen after the next interrupt on that CPU, by which
-//! the kernel brings it there.
+//! What a program's threads wait for: the first wait of a new thread (`sched:sched_wakeup_new`),
+//! migrations of a waiting one (`sched:sched_migrate_task`), and throttling by the quota of a cgroup.
+//! No tracepoint marks throttling: that a thread leaves the CPU because of it is found in its
+//! structures, and that its run queue is unthrottled is seen after the next interrupt on that CPU,
+//! with which the kernel unthrottles it.
 
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel, generated::bpf_get_current_task},
@@ -22,7 +22,7 @@ use crate::{
     who,
 };
 
-/// `sched:sched_wakeup_new(struct task_struct *p)`: a new task is queued, on the CPU of its parent.
+/// `sched:sched_wakeup_new(struct task_struct *p)`: a new task is queued, on its parent's CPU.
 #[btf_tracepoint(function = "sched_wakeup_new")]
 pub fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WAKEUP_NEW, |cpu| {
@@ -32,7 +32,7 @@ pub fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
     })
 }
 
-/// From Linux 6.12 on, a task that has gone to sleep may stay queued until it would have had its turn.
+/// Since Linux 6.12, a task that goes to sleep may stay queued until its next turn (delayed dequeue).
 #[inline(always)]
 fn is_asleep(task: *const u8) -> bool {
     if SE_DELAYED.load() == 0 || TASK_SE.load() == 0 {
@@ -42,15 +42,15 @@ fn is_asleep(task: *const u8) -> bool {
     delayed != 0
 }
 
-/// `TASK_ON_RQ_MIGRATING`: it is queued and on its way. A task that is placed as it is woken is not.
+/// `TASK_ON_RQ_MIGRATING`: queued and migrating. Not set when a task is placed at wake-up.
 const MIGRATING: u8 = 2;
 
-/// `sched:sched_migrate_task(struct task_struct *p, int dest_cpu)`, on whichever CPU does it.
+/// `sched:sched_migrate_task(struct task_struct *p, int dest_cpu)`, on the CPU that migrates it.
 #[btf_tracepoint(function = "sched_migrate_task")]
 pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::MIGRATE, |cpu| {
         let task: *const u8 = ctx.arg(0);
-        // The lowest byte of an `int`, and all of it from Linux 7 on.
+        // The lowest byte of an `int`; the whole field since Linux 7.
         let on_rq: u8 = field(task, TASK_ON_RQ.load());
         if on_rq != MIGRATING || is_asleep(task) {
             return;
@@ -63,7 +63,7 @@ pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
         if let Some(slot) = task_slot(tid) {
             if slot.woken_at().get() != 0 && slot.woken_at().get() < now {
                 start = slot.woken_at().get();
-                // From here on it waits on the other CPU.
+                // From now on it waits on the other CPU.
                 slot.woken_at().set(now);
             }
             if slot.marks().get() & mark::NEW != 0 {
@@ -104,12 +104,12 @@ fn cpu_of(task: *const u8) -> u32 {
     )
 }
 
-/// Who is on a CPU, and since when. It may change under our eyes; then two answers are mixed, and one
-/// of both is a moment old.
+/// Who is on a CPU, and since when. It may change during the read; then the two values are mixed, and
+/// one of them is slightly old.
 #[inline(always)]
 fn occupant(cpu: u32) -> (u32, u64) {
     let Some(state) = STATE.get_ptr_mut(cpu) else { return (0, 0) };
-    // SAFETY: fields of the element, read as they are.
+    // SAFETY: fields of the element, read one by one.
     unsafe {
         let frame = &raw const (*state).frames[0];
         let id = core::ptr::read_volatile(&raw const (*frame).id);
@@ -117,12 +117,12 @@ fn occupant(cpu: u32) -> (u32, u64) {
     }
 }
 
-/// A task has left the CPU and wants to run. Says so when it may not, because its cgroup's quota is used
-/// up.
+/// A task has left the CPU while runnable. Reports it if it is throttled, because its cgroup has used
+/// up its quota.
 #[inline(always)]
 pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
     if let Some(slot) = task_slot(tid) {
-        // A wake-up that found it on the CPU was none.
+        // A wake-up while it was on the CPU does not count.
         slot.woken_at().set(0);
     }
     if let Some((queue, how)) = throttled_queue(task) {
@@ -132,7 +132,7 @@ pub fn left_runnable(cpu: &mut Cpu, task: *const u8, tid: u32, now: u64) {
     }
 }
 
-/// The run queue of a task that wants to run and may not, because its cgroup's quota is used up.
+/// The run queue of a task that is runnable but throttled, because its cgroup has used up its quota.
 #[inline(always)]
 fn throttled_queue(task: *const u8) -> Option<(u64, u32)> {
     if SE_CFS_RQ.load() == 0 || CFS_RQ_THROTTLE_COUNT.load() == 0 || TASK_SE.load() == 0 {
@@ -151,14 +151,14 @@ fn throttled_queue(task: *const u8) -> Option<(u64, u32)> {
     (count != 0).then_some((queue as u64, throttle::BEGINS))
 }
 
-/// Iterator over all tasks, `struct bpf_iter__task`: those that are throttled already when the recording
-/// begins.
+/// Iterator over all tasks, `struct bpf_iter__task`: finds the tasks that are already throttled when
+/// the recording begins.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
 pub extern "C" fn throttled_at_start(ctx: *const *const u8) -> i32 {
-    // SAFETY: the second of the context's pointers.
+    // SAFETY: the second pointer of the context.
     let task = unsafe { *ctx.add(1) };
-    // After the last task there is none.
+    // The call after the last task has no task.
     if task.is_null() {
         return 0;
     }
@@ -178,11 +178,11 @@ pub extern "C" fn throttled_at_start(ctx: *const *const u8) -> i32 {
     })
 }
 
-/// Cgroups above each other that are looked at.
+/// Levels of the cgroup hierarchy to walk.
 const MAX_LEVELS: u32 = 8;
 
-/// The cgroup whose quota keeps a scheduling entity from running: its own or one above it. Low bits of
-/// the inode of its directory; 0 where that cannot be found.
+/// The cgroup whose quota throttles a scheduling entity: its own or an ancestor. Low bits of the inode
+/// of its directory; 0 if it cannot be found.
 #[inline(never)]
 fn throttled_group(mut entity: u64) -> u32 {
     if SE_PARENT.load() == 0 || CFS_RQ_THROTTLED.load() == 0 || CFS_RQ_GROUP.load() == 0 {
@@ -192,7 +192,7 @@ fn throttled_group(mut entity: u64) -> u32 {
     let mut level = 0;
     while level < MAX_LEVELS {
         let queue = who::peek(entity, SE_CFS_RQ.load());
-        // From Linux 6.18 on a bit, beside one that says whether its clock stands.
+        // A bit since Linux 6.18, next to one that says whether its clock is stopped.
         let throttled = who::peek(queue, CFS_RQ_THROTTLED.load()) as u32 & 1;
         let first = is_zero((found | found >> 32) as u32) & (1 - is_zero(throttled));
         found = who::choose(u64::from(first), queue, found);
@@ -224,7 +224,7 @@ fn report(cpu: &mut Cpu, tid: u32, queue: u64, how: u32, group: u32, now: u64) {
     cpu.emit(&frame, 0, 0, 0, 0);
 }
 
-/// Remembers a run queue until it has quota again. False when there are too many.
+/// Remembers a run queue until it has quota again; false when there are too many.
 #[inline(always)]
 fn watch_queue(cpu: u32, queue: u64) -> bool {
     let Some(queues) = Queues::of(cpu) else { return false };
@@ -251,8 +251,8 @@ fn watch_queue(cpu: u32, queue: u64) -> bool {
     false
 }
 
-/// Attached to the end of the interrupts by which the kernel hands out new quota, and to the tick. Where
-/// it does so from another CPU (before Linux 6.3) a busy CPU notices at its next tick.
+/// Attached to the exit of the interrupts in which the kernel refills quota, and to the tick. Before
+/// Linux 6.3 the kernel does this from another CPU, and a busy CPU notices at its next tick.
 #[raw_tracepoint]
 pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::UNTHROTTLE, |cpu| {
@@ -266,8 +266,8 @@ pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
             let queue = queues.at(at).get();
             if queue != 0 && CFS_RQ_THROTTLE_COUNT.load() != 0 {
                 let count = queue.wrapping_add(CFS_RQ_THROTTLE_COUNT.load() as u64) as *const u32;
-                // SAFETY: the kernel checks the address. The run queue of a cgroup that is gone reads as
-                // anything, and no task waits in it.
+                // SAFETY: the kernel checks the address. The run queue of a removed cgroup may read as
+                // anything, but no task waits in it.
                 let count = unsafe { bpf_probe_read_kernel(count) }.unwrap_or(0);
                 if count == 0 {
                     queues.at(at).set(0);
@@ -279,11 +279,11 @@ pub fn unthrottle(_ctx: RawTracePointContext) -> i32 {
     })
 }
 
-/// A thread that has changed its own priority may not leave the CPU for long, and others wait behind it:
-/// the tick finds out.
+/// A thread that changes its own priority may stay on the CPU for long while others wait behind it:
+/// the tick announces the change.
 #[inline(always)]
 fn announce_new_priority(cpu: &mut Cpu) {
-    // SAFETY: takes nothing and returns a number.
+    // SAFETY: takes no arguments and returns a number.
     let task = unsafe { bpf_get_current_task() };
     let ids = bpf_get_current_pid_tgid();
     let Some(slot) = task_slot(ids as u32) else { return };

@@ -1,8 +1,8 @@
-//! Who a task is: its description, before it the name of its cgroup the first time that one is seen, and
-//! where the recorder runs in a PID namespace of its own, the task's numbers in there.
+//! Who a task is: its description, preceded by the name of its cgroup the first time the cgroup is
+//! seen, and, if the recorder runs in its own PID namespace, by the task's PIDs in that namespace.
 //!
-//! All of it is read from the kernel's own structures: a cgroup that lives for a millisecond cannot be
-//! looked up afterwards, and what is outside a container cannot be looked up inside.
+//! All of it is read from kernel structures: a cgroup that lives for a millisecond cannot be looked up
+//! afterwards, and what is outside a container cannot be looked up from inside.
 
 use aya_ebpf::{
     helpers::generated::{
@@ -20,11 +20,11 @@ use crate::state::{
     TASK_THREAD_PID, now, sign,
 };
 
-/// Cgroups whose names have been sent, direct-mapped by id. One that was pushed out is sent again.
+/// Cgroups whose names have been sent, direct-mapped by id. An evicted one is sent again.
 #[map]
 static CGROUPS: Array<u64> = Array::with_max_entries(CGROUP_SLOTS, 0);
 
-/// Pieces of one path. The longest usual ones, of containers in pods, have twenty.
+/// Pieces of one path. The longest common ones, of containers in pods, have twenty.
 const MAX_PIECES: u32 = 48;
 
 /// Levels of PID namespaces, as in the kernel.
@@ -32,7 +32,7 @@ const MAX_LEVELS: u32 = 32;
 /// Size of `struct upid`: a number and a pointer.
 const UPID_BYTES: u64 = 16;
 
-/// Sends a task's description and what has to be known before it. False when something did not fit into
+/// Sends a task's description and the entries that must precede it; false when one did not fit into
 /// the ring.
 #[inline(always)]
 pub fn announce(cpu: &mut Cpu, task: u64, mut description: Task) -> bool {
@@ -62,23 +62,22 @@ pub fn announce(cpu: &mut Cpu, task: u64, mut description: Task) -> bool {
     cpu.announce(description)
 }
 
-/// The same for the task that is running; `ids` and `comm` are what the kernel says of it. Without its
-/// cgroup, which its next switch tells, where it is called from loops: names would take the verifier
-/// too long there.
+/// The same for the current task; `ids` and `comm` come from the kernel. Callers with loops leave out
+/// the cgroup, which the task's next switch announces: with names, verification would take too long
+/// there.
 #[inline(always)]
 pub fn announce_current(cpu: &mut Cpu, ids: u64, comm: [u64; 2], with_cgroup: bool) {
-    // SAFETY: takes nothing and returns a number.
+    // SAFETY: takes no arguments and returns a number.
     let task = unsafe { bpf_get_current_task() };
     let cgroup = match with_cgroup {
-        // SAFETY: takes nothing and returns a number.
+        // SAFETY: takes no arguments and returns a number.
         true => unsafe { bpf_get_current_cgroup_id() },
         false => CGROUP_UNKNOWN,
     };
     announce(cpu, task, Task { comm, cgroup, ..current(task, ids) });
 }
 
-/// What is known of the task that is running, whose numbers are `ids`, but for its name, its cgroup and
-/// its priority.
+/// What is known of the current task with the PIDs `ids`, except for its name, cgroup and priority.
 #[inline(always)]
 pub fn current(task: u64, ids: u64) -> Task {
     Task {
@@ -96,7 +95,7 @@ pub fn current(task: u64, ids: u64) -> Task {
     }
 }
 
-/// Id of a task's cgroup in the hierarchy of cgroup v2.
+/// Id of a task's cgroup in the cgroup v2 hierarchy.
 #[inline(always)]
 pub fn cgroup(task: u64) -> u64 {
     match node(task) {
@@ -105,7 +104,7 @@ pub fn cgroup(task: u64) -> u64 {
     }
 }
 
-/// The directory of a task's cgroup, a `struct kernfs_node`; 0 where it cannot be found.
+/// The directory of a task's cgroup, a `struct kernfs_node`; 0 if it cannot be found.
 #[inline(always)]
 fn node(task: u64) -> u64 {
     // A kernel that lacks one of the fields lacks them all.
@@ -117,7 +116,7 @@ fn node(task: u64) -> u64 {
     peek(cgroup, CGROUP_NODE.load())
 }
 
-/// Whether the name of a cgroup has been sent, or cannot be.
+/// Whether the name of a cgroup has been sent, or cannot be sent.
 #[inline(always)]
 fn is_named(id: u64) -> bool {
     if id == CGROUP_UNKNOWN || NODE_ID.load() == 0 {
@@ -126,22 +125,22 @@ fn is_named(id: u64) -> bool {
     CGROUPS.get(id as u32 & (CGROUP_SLOTS - 1)).is_some_and(|named| *named == id)
 }
 
-/// Sends the names of a task's cgroup and of all above it. False when they did not fit into the ring:
-/// then they are sent again, all of them, with the next task.
+/// Sends the names of a task's cgroup and all its ancestors. False when they did not fit into the
+/// ring: then all of them are sent again with the next task.
 #[inline(never)]
 fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
     let mut node = node(task);
     let own = peek(node, NODE_ID.load());
-    // What the loop carries is read from memory and chosen by arithmetic: to the verifier every turn ends
-    // alike, in one way.
+    // Loop variables are read from memory and selected by arithmetic: for the verifier every iteration
+    // ends in the same state.
     let mut from = peek(node, NODE_NAME.load());
     let mut sent = 0;
     while node != 0 && sent < MAX_PIECES {
         let parent = peek(node, NODE_PARENT.load());
         let name = peek(node, NODE_NAME.load());
         let mut text = [0u64; 3];
-        // SAFETY: the buffer is longer than said; the kernel checks the source, and puts a zero behind
-        // what it copies.
+        // SAFETY: the buffer is longer than the given size; the kernel checks the source and
+        // terminates the copy with a zero.
         let copied = unsafe {
             bpf_probe_read_kernel_str(
                 text.as_mut_ptr().cast(),
@@ -153,7 +152,7 @@ fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
         let entry = CgroupName {
             at: now(),
             id: peek(node, NODE_ID.load()),
-            // 0 where there is none.
+            // 0 if there is none.
             parent: peek(parent, NODE_ID.load()),
             text: [text[0], text[1]],
             piece: (from.wrapping_sub(name) / PIECE_BYTES as u64) as u32,
@@ -171,20 +170,20 @@ fn name_cgroup(cpu: &mut Cpu, task: u64) -> bool {
         sent += 1;
     }
     if let Some(slot) = CGROUPS.get_ptr_mut(own as u32 & (CGROUP_SLOTS - 1)) {
-        // SAFETY: the element outlives the program. Of two CPUs that write it at once one wins; the
+        // SAFETY: the element outlives the program. If two CPUs write it at once, one wins; the
         // other's cgroup is sent again.
         unsafe { core::ptr::write_volatile(slot, own) };
     }
     true
 }
 
-/// The first of two numbers where `which` is 1, the second where it is 0.
+/// The first of two numbers if `which` is 1, the second if it is 0.
 #[inline(always)]
 pub fn choose(which: u64, first: u64, second: u64) -> u64 {
     second ^ (first ^ second) & which.wrapping_neg()
 }
 
-/// A task's number in the recorder's PID namespace; 0 for one outside it.
+/// A task's PID in the recorder's PID namespace; 0 for a task outside it.
 #[inline(never)]
 fn number_here(task: u64) -> u32 {
     let pid = peek(task, TASK_THREAD_PID.load());
@@ -204,12 +203,12 @@ fn number_here(task: u64) -> u32 {
     0
 }
 
-/// A field of a kernel object at any address, as a 64-bit word; 0 where there is nothing.
+/// A field of a kernel object at any address, as a 64-bit word; 0 if it cannot be read.
 #[inline(always)]
 pub fn peek(base: u64, offset: u32) -> u64 {
     let mut word = 0u64;
-    // SAFETY: the buffer is as long as said; the kernel checks the source and fills in zeros for what
-    // it cannot read.
+    // SAFETY: the buffer has the given length; the kernel checks the source and zeroes what it cannot
+    // read.
     unsafe {
         bpf_probe_read_kernel(
             (&raw mut word).cast(),

@@ -1,9 +1,9 @@
-//! What somebody gets who watches a recording instead of having it written: the same events, as soon
-//! as they are settled.
+//! Live access to a recording that is watched instead of written: the same events, as soon as they are
+//! settled.
 //!
-//! Nothing wakes the one who watches, and the recorder never waits for him: finished blocks lie in a
-//! shared place until they are taken, and beyond a bound they are dropped and counted. A recording
-//! that goes to a file has no feed and pays nothing for it.
+//! The recorder never wakes or waits for the consumer: finished blocks stay in a shared buffer until
+//! they are taken; when it is full, they are dropped and counted. A recording to a file has no feed and
+//! no cost for it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,40 +12,40 @@ use std::{
 
 use trace::{Block, Lane, LaneId, Lost, Manifest, Overhead, Source, SourceId};
 
-/// How often blocks are handed over, whatever is in them.
+/// How often blocks are handed over, whatever their size.
 pub(crate) const HAND_OVER_EVERY: Duration = Duration::from_millis(200);
-/// Events that may lie there: some 50 MB.
+/// Maximum number of buffered events: about 50 MB.
 const MAX_WAITING: usize = 1 << 20;
 
-/// The two ends of a feed are the same thing.
+/// Both ends of a feed are the same type.
 #[derive(Clone, Debug, Default)]
 pub struct Feed(Arc<Mutex<Delivery>>);
 
-/// What has come since it was last taken.
+/// What arrived since the last call.
 #[derive(Clone, Debug, Default)]
 pub struct Delivery {
-    /// Once, when the recording starts.
+    /// Set once, when the recording starts.
     pub manifest: Option<Box<Manifest>>,
-    /// New rows, and rows that are to be replaced.
+    /// New and replaced rows.
     pub sources: Vec<(SourceId, Source)>,
     pub lanes: Vec<(LaneId, Lane)>,
     pub blocks: Vec<Block>,
-    /// How far everything has come, on the recording's clock; the newest, not what was added.
+    /// How far all events are settled, on the recording's clock; the latest value, not a difference.
     pub settled_ns: u64,
     pub state: State,
     events: usize,
 }
 
-/// How the recording goes; all of it since the start.
+/// State of the recording, cumulative since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     pub lost: Lost,
-    /// What the BPF programs cost; what the threads cost is not known here.
+    /// Cost of the BPF programs; that of the threads is not known here.
     pub overhead: Overhead,
 }
 
 impl Feed {
-    /// Takes everything that waits.
+    /// Takes everything that is buffered.
     pub fn take(&self) -> Delivery {
         let mut waiting = self.lock();
         let (settled_ns, state) = (waiting.settled_ns, waiting.state.clone());
@@ -64,7 +64,7 @@ impl Feed {
         self.lock().lanes.push((id, lane.clone()));
     }
 
-    /// Returns how many events found no room.
+    /// Returns the number of events dropped because the buffer is full.
     pub(crate) fn block(&self, block: Block) -> u64 {
         let events = block.detours.len() + block.records.len();
         let mut waiting = self.lock();
@@ -92,7 +92,7 @@ impl Feed {
         waiting.state = state;
     }
 
-    /// What lies there stays sound when a holder panics.
+    /// The data stays valid if a holder panics.
     fn lock(&self) -> MutexGuard<'_, Delivery> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,8 @@
-//! What touches the machine: hooks and the kernel's BTF, the probe and its clock, CPUs, names, the
-//! threads that read and write, and the merge of detours with kernel records.
+//! Everything that touches the machine: hooks and the kernel's BTF, the probe and its clock, CPUs,
+//! names, the threads that read and write, and the merge of detours with kernel records.
 //!
-//! In: what to record ([`Options`]). Out: a trace file, or the same events for somebody who watches
-//! ([`Feed`]). Recording needs Linux; elsewhere only the
-//! plain values of this crate exist.
+//! The input is what to record ([`Options`]), the output a trace file, or the same events live
+//! ([`Feed`]). Recording needs Linux; elsewhere only the plain values of this crate exist.
 
 mod feed;
 #[cfg(target_os = "linux")]

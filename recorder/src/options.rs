@@ -8,30 +8,29 @@ use crate::CpuSet;
 pub struct Options {
     /// None: until stopped, or until the program ends.
     pub duration: Option<Duration>,
-    /// None: all CPUs this process may use, less the housekeeping ones.
+    /// None: all CPUs this process may use, without the housekeeping ones.
     pub cpus: Option<CpuSet>,
     pub housekeeping: Option<CpuSet>,
     pub threshold: Threshold,
     pub output: PathBuf,
     /// Replace a file that is not a recording.
     pub force: bool,
-    /// Size of each measured CPU's ring; None for the usual.
+    /// Size of each measured CPU's ring buffer; None for the default.
     pub ring_bytes: Option<u64>,
     pub no_bpf: bool,
     pub no_probe: bool,
     /// Run the probes under SCHED_FIFO at this priority.
     pub fifo: Option<u32>,
     pub program: Option<ProgramOption>,
-    /// What the recorded command says goes to standard error: standard output is for somebody else.
+    /// Redirect the recorded command's output to standard error: standard output is in use.
     pub stdout_is_taken: bool,
     /// Start at a multiple of this on the wall clock: nodes of a job then start together.
     pub align: Option<Duration>,
     pub command_line: Vec<String>,
-    /// Show kernel functions without a name by their addresses, which tell where the kernel lies in
-    /// memory.
+    /// Show kernel functions without a name by address, which reveals where the kernel is in memory.
     pub kernel_addresses: bool,
-    /// The calling thread needs no capability afterwards: it gives up all of them once everything
-    /// is attached and open, for good.
+    /// The calling thread needs no capability afterwards: it permanently drops all of them once
+    /// everything is attached and open.
     pub give_up_privileges: bool,
 }
 

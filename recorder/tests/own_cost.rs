@@ -1,5 +1,5 @@
-//! What the recorder says that it takes itself. Kernels without scheduler statistics do not tell; there
-//! the tests are reported as skipped.
+//! The recorder's report of its own overhead. Kernels without scheduler statistics do not provide it;
+//! there the tests are reported as skipped.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -77,7 +77,7 @@ mod linux {
         assert!(own.cpu_ns() >= Some(with_it));
     }
 
-    /// For so much of this thread's time.
+    /// Spins for this much of the thread's CPU time.
     fn spin(ns: u64) {
         let start = thread_cpu_ns();
         while thread_cpu_ns() - start < ns {

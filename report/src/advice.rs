@@ -1,6 +1,6 @@
-//! What can be done about a source: remedies from a table that people can extend. The table that
-//! comes with the program is `report/advice.toml`; a file of one's own has the same form and is
-//! looked through first. Nothing here is ever carried out.
+//! Remedies for a source, from a table that users can extend. The built-in table is
+//! `report/advice.toml`; a custom file has the same format and takes precedence. Nothing here is ever
+//! executed.
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -16,16 +16,13 @@ const BUILT_IN: &str = include_str!("../advice.toml");
 
 #[derive(Debug, Error)]
 pub enum AdviceError {
-    #[error("{file} is no table of advice: {why}")]
+    #[error("{file} is not an advice table: {why}")]
     Syntax { file: String, why: String },
-    #[error(
-        "{file}, advice number {number}: {why}; the table that comes with detour \
-         (report/advice.toml) shows the form"
-    )]
+    #[error("{file}, advice {number}: {why} (see report/advice.toml for the format)")]
     Entry { file: String, number: usize, why: String },
 }
 
-/// One thing that can be done.
+/// One possible remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remedy {
@@ -35,16 +32,16 @@ pub struct Remedy {
     pub run: Vec<String>,
     pub reason: String,
     pub risk: String,
-    /// Where it can be followed.
+    /// What the node must have for it to apply.
     #[serde(default)]
     pub needs: Option<Need>,
 }
 
-/// What a node must have for a remedy to be of use there.
+/// What a node must have for a remedy to apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// CPUs that can be kept for the job, and others for the rest.
+    /// CPUs to reserve for the job, and others for housekeeping.
     Housekeeping,
     /// Several hardware threads per core.
     Smt,
@@ -55,7 +52,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// False only where it is known not to be there.
+    /// False only if known to be absent.
     fn is_met(self, place: &Place) -> bool {
         match self {
             Need::Housekeeping => place.can_isolate(),
@@ -103,15 +100,15 @@ struct File {
     advice: Vec<Entry>,
 }
 
-/// A source as far as advice goes.
+/// What advice depends on in a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub class: Class,
     pub name: &'a str,
     pub unit: Option<&'a str>,
-    /// As in the report: the number of an interrupt stands here.
+    /// As in the report; contains the number of an interrupt.
     pub detail: Option<&'a str>,
-    /// The program that was recorded, itself.
+    /// The recorded program itself.
     pub program: bool,
 }
 
@@ -120,25 +117,25 @@ pub struct Subject<'a> {
 pub struct Advice(Vec<Entry>);
 
 impl Advice {
-    /// The table that comes with the program.
+    /// The built-in table.
     ///
     /// # Errors
-    /// Never in practice: a test reads it.
+    /// Never in practice: a test parses it.
     pub fn built_in() -> Result<Advice, AdviceError> {
         parse("report/advice.toml", BUILT_IN).map(Advice)
     }
 
-    /// This table after the one in a file's text, which goes first.
+    /// Prepends the table in a file's text.
     ///
     /// # Errors
-    /// Where the text is not such a table, and what is wrong with it.
+    /// If the text is not a valid table.
     pub fn extended(self, file: &str, text: &str) -> Result<Advice, AdviceError> {
         let mut entries = parse(file, text)?;
         entries.extend(self.0);
         Ok(Advice(entries))
     }
 
-    /// What can be done about a source, the best first, with names and numbers filled in.
+    /// Remedies for a source, best first, with names and numbers filled in.
     pub fn remedies(&self, subject: &Subject<'_>, place: &Place) -> Vec<Remedy> {
         let Some(entry) = self.0.iter().find(|entry| entry.matches(subject)) else {
             return Vec::new();
@@ -148,7 +145,7 @@ impl Advice {
             let lines = remedy.run.iter().filter(|line| place.can_isolate() || !names_cpus(line));
             let run: Vec<String> = lines.map(|line| fill(line, subject, place)).collect();
             let reason = remedy.reason.replace("{slower_tick}", &slower_tick(place.tick_hz));
-            // Nothing is left of a remedy that only moves things to other CPUs where there are none.
+            // A remedy that only moves things to other CPUs does not apply if there are none.
             let left = !run.is_empty() || remedy.run.is_empty();
             left.then(|| Remedy { run, reason, ..remedy.clone() })
         };
@@ -176,21 +173,21 @@ fn parse(file: &str, text: &str) -> Result<Vec<Entry>, AdviceError> {
             Err(AdviceError::Entry { file: file.to_owned(), number, why: why.to_owned() })
         };
         if entry.remedy.is_empty() {
-            return wrong("it has no remedy: add [[advice.remedy]]");
+            return wrong("no remedy (add [[advice.remedy]])");
         }
         let unsaid = |text: &String| text.trim().is_empty();
         if entry.remedy.iter().any(|r| [&r.what, &r.reason, &r.risk].into_iter().any(unsaid)) {
-            return wrong("a remedy needs words for what, reason and risk");
+            return wrong("a remedy needs what, reason and risk");
         }
         let foreign = |line: &String| line.starts_with("on the host") && names_cpus(line);
         if entry.remedy.iter().flat_map(|r| &r.run).any(foreign) {
-            return wrong("a command for the host cannot name CPUs of the guest");
+            return wrong("a command for the host cannot refer to CPUs of the guest");
         }
     }
     Ok(parsed.advice)
 }
 
-/// Whether a name fits a pattern in which * stands for anything.
+/// Whether a name matches a pattern in which * matches anything.
 fn glob(pattern: &str, name: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();
@@ -207,12 +204,12 @@ fn glob(pattern: &str, name: &str) -> bool {
     last.map_or(rest.is_empty(), |end| rest.ends_with(end))
 }
 
-/// Whether a line is about CPUs of the node.
+/// Whether a line refers to CPUs of the node.
 fn names_cpus(line: &str) -> bool {
     ["{cpus}", "{housekeeping}", "{housekeeping_mask}"].iter().any(|word| line.contains(word))
 }
 
-/// How many ticks fewer a kernel of 100 Hz has, in words.
+/// How many fewer ticks a 100 Hz kernel has.
 fn slower_tick(tick_hz: u32) -> String {
     let (of, hz) = match tick_hz {
         0 => ("for example ", 250),
@@ -224,7 +221,7 @@ fn slower_tick(tick_hz: u32) -> String {
         (a, b) = (b, a % b);
     }
     format!(
-        "{of}{SLOW_HZ} Hz instead of {hz} Hz makes {} of {} ticks, {fewer:.0} % fewer",
+        "{of}{SLOW_HZ} Hz instead of {hz} Hz leaves {} of {} ticks, {fewer:.0} % fewer",
         SLOW_HZ / a,
         hz / a
     )
@@ -251,7 +248,7 @@ fn fill(line: &str, subject: &Subject<'_>, place: &Place) -> String {
         ("{housekeeping}", of_split(&|split| cpulist::format(&split.housekeeping), "HOUSEKEEPING")),
         ("{housekeeping_mask}", of_split(&|split| place::mask(&split.housekeeping), "MASK")),
     ];
-    // From left to right, so that a name that looks like a word to fill in stays as it is.
+    // From left to right, so that a name that looks like a placeholder is left as it is.
     let (mut filled, mut rest) = (String::new(), line);
     while let Some(at) = rest.find('{') {
         filled.push_str(&rest[..at]);
@@ -270,7 +267,7 @@ fn fill(line: &str, subject: &Subject<'_>, place: &Place) -> String {
     filled + rest
 }
 
-/// Lines are there to be copied into a shell, and any process may call itself `; rm -rf ~`.
+/// Lines may be copied into a shell, and any process may call itself `; rm -rf ~`.
 fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%_+=:,./-".contains(c);
     if value.chars().all(plain) {
@@ -279,23 +276,22 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "'\\''"))
 }
 
-/// A source that costs something, and what can be done about it.
+/// A source with a cost, and its remedies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advised {
-    /// As one would say it.
+    /// Readable name.
     pub label: String,
-    /// What the job gains without it, in words.
+    /// Describes what the job gains without it.
     pub gain: String,
     pub remedies: Vec<Remedy>,
 }
 
-/// Advice as text, in the order given. None where there is none.
+/// Advice as text, in the given order. None if there is no advice.
 #[must_use]
 pub fn advice(advised: &[Advised], options: Options) -> Option<String> {
     let style = options.style();
-    let mut text =
-        style.title("What to do about it, most to gain first (nothing has been changed)");
-    // Reasons and risks are said once: what is true of one daemon is true of the next.
+    let mut text = style.title("What to do about it, largest gain first (nothing was changed)");
+    // Reasons and risks are printed once: they are the same for every daemon.
     let mut said: Vec<(&str, &str, &str)> = Vec::new();
     for source in advised.iter().filter(|source| !source.remedies.is_empty()) {
         text += &format!("\n{}: {}", safe(&source.label), source.gain);
@@ -305,7 +301,7 @@ pub fn advice(advised: &[Advised], options: Options) -> Option<String> {
             let what = format!("{}{}", end(&remedy.what), if again { ", as above" } else { "" });
             text += &format!("\n  {}", wrap(&sentence(&what), style.width - 2, "  "));
             for line in &remedy.run {
-                // Not wrapped: a command that is copied has to stay whole.
+                // Not wrapped, so that commands can be copied.
                 text += &format!("\n      {}", safe(line));
             }
             if again {
@@ -402,7 +398,7 @@ mod tests {
         for class in [Class::Thread, Class::PageFault] {
             assert!(runs(&advice, &of(class, false)).contains("AllowedCPUs=0,1"));
         }
-        // What is nobody's program has the same remedy either way.
+        // A source that is not a thread has the same remedy either way.
         let tick = |program| Subject { program, ..subject(Class::Timer, "tick", None) };
         assert_eq!(runs(&advice, &tick(true)), runs(&advice, &tick(false)));
     }
@@ -440,7 +436,7 @@ mod tests {
         })
     }
 
-    /// All lists of CPUs in a command, by what stands before them.
+    /// All CPU lists in a command, with the option that precedes each.
     fn cpu_lists(line: &str) -> Vec<(&'static str, CpuSet)> {
         const BEFORE: [&str; 9] = [
             "nohz_full=",
@@ -503,7 +499,7 @@ mod tests {
                                 assert!(list.iter().all(|cpu| *cpu < cpus), "{cpus}: {line}");
                                 assert!((list.len() as u32) < cpus, "every CPU: {line}");
                                 assert_eq!(boot, !for_job, "{cpus}: {line}");
-                                // Both threads of a core, or none.
+                                // Both threads of a core, or neither.
                                 let whole =
                                     |cpu: &u32| !smt || list.contains(&((cpu + cores) % cpus));
                                 assert!(list.iter().all(whole), "{cpus}: {line}");
@@ -529,9 +525,9 @@ mod tests {
             remedies.into_iter().find(|r| r.run.iter().any(|l| l.contains("CONFIG_HZ=100")))
         };
         for (hz, said) in [
-            (250, "100 Hz instead of 250 Hz makes 2 of 5 ticks, 60 % fewer"),
-            (300, "100 Hz instead of 300 Hz makes 1 of 3 ticks, 67 % fewer"),
-            (1000, "100 Hz instead of 1000 Hz makes 1 of 10 ticks, 90 % fewer"),
+            (250, "100 Hz instead of 250 Hz leaves 2 of 5 ticks, 60 % fewer"),
+            (300, "100 Hz instead of 300 Hz leaves 1 of 3 ticks, 67 % fewer"),
+            (1000, "100 Hz instead of 1000 Hz leaves 1 of 10 ticks, 90 % fewer"),
             (0, "for example 100 Hz instead of 250 Hz"),
         ] {
             let reason = slower(hz).expect("advised").reason;
@@ -558,7 +554,7 @@ mod tests {
         let advice = Advice::built_in().unwrap();
         let advised = ["one", "two"].map(|name| Advised {
             label: name.to_owned(),
-            gain: "up to 1 % to gain".to_owned(),
+            gain: "up to 1 % faster".to_owned(),
             remedies: advice.remedies(&subject(Class::Thread, name, None), &place()),
         });
         let text = super::advice(&advised, Options::default()).unwrap();
@@ -597,7 +593,7 @@ mod tests {
             ("[[advice]]\nclass = 'irq'\nremedy = []\n", "no remedy"),
             ("[[advice]]\nclass = 'irq'\nnames = 'x'\nremedy = []\n", "names"),
             (&format!("[[advice]]\nclass = 'irq'\n{remedy}"), "risk"),
-            (&format!("[[advice]]\nclass = 'irq'\n{remedy}risk = ' '\n"), "needs words"),
+            (&format!("[[advice]]\nclass = 'irq'\n{remedy}risk = ' '\n"), "needs what"),
             ("[[advise]]\n", "advise"),
         ] {
             let said = complaint(text);

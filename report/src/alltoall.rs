@@ -1,4 +1,4 @@
-//! The table of simulated all-to-alls: how long processors wait for each other, by rank count.
+//! Table of simulated all-to-alls: how long processors wait for each other, by rank count.
 
 use crate::{
     Options,
@@ -17,7 +17,7 @@ pub struct AlltoallRow {
     pub total_mean: f64,
     pub total_p99: f64,
     pub relative_throughput: f64,
-    /// Where the size of a message is known.
+    /// None if the message size is unknown.
     pub throughput_mb_s: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Why simulated runs took that long: what the critical path is made of, and whose noise is on it.
+//! Why simulated runs took as long as they did: the parts of the critical path, and the noise on it.
 
 use crate::{
     Options,
@@ -6,29 +6,29 @@ use crate::{
     words::{count, name, percent, plural, safe, time, wrap},
 };
 
-/// Of one or many runs; times in nanoseconds, means over the runs where there are many.
+/// Figures of one or several runs; times in nanoseconds, means if there are several runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlameFigures {
     pub runs: u64,
     pub ranks: u64,
     pub finish: f64,
-    /// The rank that is last, or last most often, and in how many runs.
+    /// The rank that finishes last, or last most often, and in how many runs.
     pub last: (u64, u64),
     pub parts: Vec<BlamePart>,
     pub sources: Vec<BlameSource>,
-    /// Noise on the path and absorbed, all sources.
+    /// Noise on the path and absorbed noise, over all sources.
     pub on_path: f64,
     pub absorbed: f64,
 }
 
-/// What time is spent on.
+/// A component of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlamePart {
     pub name: &'static str,
-    /// On the critical path, and the quartiles over the runs.
+    /// Time on the critical path, and the quartiles over the runs.
     pub path: f64,
     pub path_between: (f64, f64),
-    /// Of a rank on average.
+    /// Mean over the ranks.
     pub rank: f64,
 }
 
@@ -42,9 +42,9 @@ pub struct BlameSource {
     pub on_path: f64,
     pub on_path_max: f64,
     pub absorbed: f64,
-    /// Runs in which it was on the path.
+    /// Runs in which it is on the path.
     pub runs: u64,
-    /// Where it took the most from the path.
+    /// The rank on which it took the most from the path.
     pub worst_rank: Option<u64>,
 }
 
@@ -77,15 +77,15 @@ fn heading(figures: &BlameFigures, options: Options) -> String {
     let (rank, times) = figures.last;
     let sentence = if figures.runs > 1 {
         format!(
-            "Where the time went, mean of {} runs: the last of {} is done after {}; rank {rank} is \
-             the last most often, {times} times.",
+            "Where the time went, mean of {} runs: the last of {} finishes after {}; rank {rank} \
+             is last most often ({times} times).",
             count(figures.runs),
             plural(figures.ranks, "rank"),
             time(figures.finish)
         )
     } else {
         format!(
-            "Where the time went: the last of {}, rank {rank}, is done after {}.",
+            "Where the time went: the last of {}, rank {rank}, finishes after {}.",
             plural(figures.ranks, "rank"),
             time(figures.finish)
         )
@@ -97,13 +97,13 @@ fn parts(figures: &BlameFigures, many: bool, options: Options) -> String {
     let mut columns =
         vec![Column::text("part", 7), Column::number("critical path"), Column::number("share")];
     if many {
-        columns.push(Column::number("half of the runs").expendable(1));
+        columns.push(Column::number("quartiles").expendable(1));
     }
-    columns.push(Column::number("a rank's mean").expendable(2));
+    columns.push(Column::number("rank mean").expendable(2));
     let mut grid = Grid::new(columns);
     let mut row = |tone, name: &str, path: f64, between: Option<(f64, f64)>, rank: f64| {
         let share = 100.0 * path / figures.finish.max(f64::MIN_POSITIVE);
-        // At the peer a message of no bytes gives one's worth back.
+        // In the peer model an empty message takes -G.
         let spent = |ns: f64| if ns < 0.0 { format!("-{}", time(-ns)) } else { time(ns) };
         let mut cells = vec![name.to_owned(), spent(path), percent(share)];
         if many {
@@ -113,7 +113,7 @@ fn parts(figures: &BlameFigures, many: bool, options: Options) -> String {
         cells.push(spent(rank));
         grid.row(tone, cells);
     };
-    // What is nowhere needs no line.
+    // Parts that are zero everywhere are omitted.
     for part in figures.parts.iter().filter(|part| part.path != 0.0 || part.rank != 0.0) {
         let tone = if part.name == "noise" { Tone::Strong } else { Tone::Plain };
         row(tone, part.name, part.path, Some(part.path_between), part.rank);
@@ -125,15 +125,15 @@ fn parts(figures: &BlameFigures, many: bool, options: Options) -> String {
 
 fn sources(figures: &BlameFigures, many: bool, options: Options) -> String {
     let mut columns = vec![
-        Column::text("noise of", 12),
+        Column::text("noise source", 12),
         Column::text("class", 5).expendable(2),
         Column::text("unit", 8).expendable(4),
-        Column::number("on the path"),
+        Column::number("on path"),
     ];
     if many {
-        columns.extend([Column::number("at most").expendable(1), Column::number("in runs")]);
+        columns.extend([Column::number("max").expendable(1), Column::number("runs")]);
     }
-    columns.extend([Column::number("most on rank").expendable(3), Column::number("absorbed")]);
+    columns.extend([Column::number("worst rank").expendable(3), Column::number("absorbed")]);
     let mut grid = Grid::new(columns);
     let shown = &figures.sources[..options.shown(figures.sources.len())];
     for source in shown {
@@ -154,12 +154,12 @@ fn sources(figures: &BlameFigures, many: bool, options: Options) -> String {
     }
     let mut text = grid.render(options.style());
     if shown.iter().any(|source| source.own) {
-        text += "\n* the recorder itself: not there in production";
+        text += "\n* the recorder itself: absent in production";
     }
     text
 }
 
-/// One point of a sweep: what its path is made of, in nanoseconds.
+/// One point of a sweep: the parts of its path, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlameRow {
     pub series: String,
@@ -180,7 +180,7 @@ pub fn blame_sweep(rows: &[BlameRow], options: Options) -> String {
     let mut columns = if several { vec![Column::text("series", 8)] } else { Vec::new() };
     columns.extend([Column::number("ranks"), Column::number("critical path")]);
     columns.extend(indices.iter().map(|&i| Column::number(last.figures.parts[i].name)));
-    columns.extend([Column::number("absorbed"), Column::text("most of", 8).expendable(1)]);
+    columns.extend([Column::number("absorbed"), Column::text("top source", 8).expendable(1)]);
     let mut grid = Grid::new(columns);
     for row in rows {
         let mut cells = if several { vec![row.series.clone()] } else { Vec::new() };
@@ -191,6 +191,6 @@ pub fn blame_sweep(rows: &[BlameRow], options: Options) -> String {
         cells.push(worst.map_or("-".to_owned(), |source| name(&source.name)));
         grid.row(Tone::Plain, cells);
     }
-    let sentence = "What the critical path is made of, mean of the runs:";
+    let sentence = "Critical path by part, mean of the runs:";
     format!("{sentence}\n\n{}\n\n", grid.render(options.style())) + &blame(&last.figures, options)
 }

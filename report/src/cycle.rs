@@ -1,5 +1,5 @@
-//! The table of simulated cycles: what noise costs a butterfly allreduce, and what redundant exchanges
-//! win back.
+//! Table of simulated cycles: what noise costs a butterfly allreduce, and what redundant exchanges
+//! recover.
 
 use crate::{
     Options,
@@ -14,9 +14,9 @@ pub struct CycleRow {
     pub noiseless: f64,
     pub conventional: f64,
     pub redundant: f64,
-    /// None where noise costs nothing.
+    /// None if noise costs nothing.
     pub recovery: Option<f64>,
-    /// Of its 95 % interval; None for a single run.
+    /// Half width of its 95 % interval; None for a single run.
     pub recovery_half_width: Option<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! Two recordings side by side: which sources appeared, vanished, changed or stayed, and what a job
-//! makes of it.
+//! Two recordings compared: which sources appeared, vanished, changed or stayed, and what that means
+//! for a job.
 
 use analysis::{Change, Comparison, Interval, Recording, Scope, SharesOf, Verdict};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{
 /// How long a job takes under the noise of each recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Projection {
-    /// What is simulated, in words.
+    /// Description of the simulated job.
     pub job: String,
     pub net: String,
     pub ranks: u64,
@@ -22,7 +22,7 @@ pub struct Projection {
     pub noiseless_us: f64,
     pub before: Projected,
     pub after: Projected,
-    /// What the noise is not of.
+    /// Noise that was omitted.
     pub remarks: Vec<String>,
 }
 
@@ -33,28 +33,30 @@ pub struct Projected {
     pub slowdown_median: f64,
 }
 
-/// From so many sources on, one of twenty changes by chance is worth a word.
+/// With at least this many sources, changes by chance (one in twenty) are mentioned.
 const MANY: usize = 20;
 
-/// What is said of a verdict.
+/// Label of a verdict.
 pub(crate) const fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Appeared => "appeared",
         Verdict::Vanished => "vanished",
         Verdict::More => "more",
         Verdict::Less => "less",
-        Verdict::MoreOften => "oftener",
-        Verdict::LessOften => "rarer",
+        Verdict::MoreOften => "higher rate",
+        Verdict::LessOften => "lower rate",
         Verdict::Unchanged => "unchanged",
-        Verdict::TooRare => "too rare to say",
+        Verdict::TooRare => "too rare to tell",
     }
 }
 
-/// The same in a sentence.
+/// The label in a sentence.
 const fn said(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::More => "with more time",
         Verdict::Less => "with less time",
+        Verdict::MoreOften => "at a higher rate",
+        Verdict::LessOften => "at a lower rate",
         other => word(other),
     }
 }
@@ -63,7 +65,7 @@ pub(crate) fn changed(change: &Change) -> bool {
     !matches!(change.verdict, Verdict::Unchanged | Verdict::TooRare)
 }
 
-/// The comparison as text, with the projection or why there is none.
+/// The comparison as text, with the projection or the reason for its absence.
 #[must_use]
 pub fn diff(
     comparison: &Comparison,
@@ -87,23 +89,23 @@ pub fn diff(
     sections.join("\n\n") + "\n"
 }
 
-/// Which part of the recordings is compared, where that is not all of both.
+/// The part of the recordings that is compared, unless it is all of both.
 fn only(compared: &Scope) -> Option<String> {
     let cpus = compared.only_cpus.as_ref().map(|cpus| format!("CPU {}", safe(cpus)));
-    let from = compared.only_from_ns.map(|ns| format!("detours of {} and longer", time(ns)));
+    let from = compared.only_from_ns.map(|ns| format!("detours of {} or longer", time(ns)));
     let parts: Vec<String> = cpus.into_iter().chain(from).collect();
     (!parts.is_empty())
         .then(|| format!("Compared: only {}, which both recorded.", parts.join(" and ")))
 }
 
-/// The verdict on the whole, in words.
+/// The overall verdict as a sentence.
 #[must_use]
 pub fn headline(comparison: &Comparison) -> String {
     let change = &comparison.noise_change_pct;
     let verdict = match change {
         c if c.low > 0.0 => "more than before",
         c if c.high < 0.0 => "less than before",
-        _ => "no difference that is beyond chance",
+        _ => "no significant difference",
     };
     let verdicts = [
         Verdict::Appeared,
@@ -123,7 +125,7 @@ pub fn headline(comparison: &Comparison) -> String {
         .collect();
     let sources = match counts.is_empty() {
         true => String::new(),
-        false => format!(" Of its sources, {}.", counts.join(", ")),
+        false => format!(" Sources: {}.", counts.join(", ")),
     };
     let only = only(&comparison.compared).map_or_else(String::new, |only| only + " ");
     let whole = match comparison.shares_of {
@@ -131,7 +133,7 @@ pub fn headline(comparison: &Comparison) -> String {
         SharesOf::WantedTime => "the time its threads wanted to run",
     };
     format!(
-        "{only}Noise took {} of {whole} before and takes {} after: {verdict} (change {}).{sources}",
+        "{only}Noise took {} of {whole} before and {} after: {verdict} (change {}).{sources}",
         with_interval(&comparison.before.noise_pct),
         with_interval(&comparison.after.noise_pct),
         signed_interval(change),
@@ -157,9 +159,9 @@ fn signed_interval(interval: &Interval) -> String {
 fn table(comparison: &Comparison, options: Options) -> Option<String> {
     let style = options.style();
     if comparison.sources.is_empty() {
-        return Some("Neither recording has any source.".to_owned());
+        return Some("Neither recording has any sources.".to_owned());
     }
-    // What changed first; the rest only where everything is asked for.
+    // Changed sources first; the others only with --all.
     let (changed, rest): (Vec<&Change>, Vec<&Change>) =
         comparison.sources.iter().partition(|change| changed(change));
     let rows: Vec<&Change> = match options.all {
@@ -168,7 +170,7 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
     };
     if rows.is_empty() {
         return Some(format!(
-            "No source changed beyond chance ({}; --all shows them).",
+            "No source changed significantly ({}; --all shows them).",
             plural(rest.len() as u64, "source")
         ));
     }
@@ -179,10 +181,10 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
         Column::text("verdict", 9),
         Column::number("/s before"),
         Column::number("/s after"),
-        Column::number("change of rate").expendable(2),
+        Column::number("rate change").expendable(2),
         Column::number("time before").expendable(1),
         Column::number("time after").expendable(1),
-        Column::number("change of time"),
+        Column::number("time change"),
     ]);
     for change in &rows {
         let own = if change.own { "*" } else { "" };
@@ -213,8 +215,8 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
         );
     }
     let title = match options.all {
-        true => "All sources, those that changed first",
-        false => "Sources that changed, by how much time that makes",
+        true => "All sources, changed ones first",
+        false => "Changed sources, by change in time",
     };
     let title = style.title(title);
     let mut text = format!("{title}\n{}", grid.render(style));
@@ -228,7 +230,7 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
     Some(text)
 }
 
-/// Why nothing is said of a job.
+/// Why there is no projection.
 pub(crate) fn not_projected(why: &str) -> String {
     format!("No projection: {}.", safe(why))
 }
@@ -237,17 +239,17 @@ pub(crate) fn projected(projection: &Projection) -> String {
     let us = |us: f64| time(us * 1e3);
     let side = |p: &Projected| {
         let [low, high] = p.median_ci95_us;
-        format!("{} ({} to {}), {:.2} times", us(p.median_us), us(low), us(high), p.slowdown_median)
+        format!("{} ({} to {}; {:.2}x)", us(p.median_us), us(low), us(high), p.slowdown_median)
     };
     let (before, after) = (&projection.before, &projection.after);
     let verdict = match (before.median_ci95_us, after.median_ci95_us) {
         ([low, _], [_, high]) if high < low => "faster after",
         ([_, high], [low, _]) if low > high => "slower after",
-        _ => "no difference that is beyond the runs' scatter",
+        _ => "no difference beyond the scatter of the runs",
     };
     let text = format!(
-        "Projected: {} on {} ranks, {} undisturbed, takes {} with the noise before and {} with the \
-         noise after ({verdict}; median of {}).",
+        "Projected: {} on {} ranks, {} without noise, takes {} with the noise before and {} with \
+         the noise after: {verdict} (median of {}).",
         safe(&projection.job),
         projection.ranks,
         us(projection.noiseless_us),
@@ -261,18 +263,18 @@ pub(crate) fn projected(projection: &Projection) -> String {
 pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     let whole = match comparison.shares_of {
         SharesOf::CpuTime => "the watched CPUs' time",
-        SharesOf::WantedTime => "the time that the program's threads wanted to run",
+        SharesOf::WantedTime => "the time the program's threads wanted to run",
     };
     let mut lines = vec![format!(
-        "Times are shares of {whole}; changes are after less before, as 95 % intervals of a bootstrap \
-         over blocks of time. Appeared and vanished: in one recording only, and so often that the other \
-         would have seen it."
+        "Times are shares of {whole}; changes are after minus before, as 95 % intervals of a \
+         bootstrap over blocks of time. Appeared and vanished: in one recording only, and often \
+         enough that the other would have seen it."
     )];
     let (before, after) = (&comparison.before, &comparison.after);
-    // Of threads a warning says so.
+    // For threads there is a warning already.
     if before.lanes != after.lanes && comparison.shares_of == SharesOf::CpuTime {
         lines.push(format!(
-            "CPUs or threads watched: {} before, {} after. Rates are of all watched ones together, and \
+            "CPUs or threads watched: {} before, {} after. Rates are sums over all of them and \
              differ for that reason alone.",
             before.lanes, after.lanes
         ));
@@ -280,14 +282,14 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     lines.extend(comparison.compared.warnings.iter().map(|warning| safe(warning)));
     let cut = |recording: &Recording, when: &str| {
         recording.truncated.then(|| {
-            format!("The recording {when}, or a part of it, is cut off or damaged; what there is counts.")
+            format!("The recording {when} or part of it is truncated or damaged; the rest is used.")
         })
     };
     lines.extend(cut(before, "before"));
     lines.extend(cut(after, "after"));
     if comparison.sources.len() >= MANY {
         lines.push(format!(
-            "Of {} sources about {} would look changed by chance alone.",
+            "Of {} sources, about {} would appear changed by chance alone.",
             comparison.sources.len(),
             comparison.sources.len().div_ceil(20)
         ));

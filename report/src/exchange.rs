@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExchangeFigures {
     pub samples: u64,
-    /// Mean of an exchange that nothing interrupts.
+    /// Mean of an uninterrupted exchange.
     pub uninterrupted: f64,
     pub mean: f64,
     pub sd: f64,
@@ -21,13 +21,13 @@ pub struct ExchangeFigures {
     pub p99: f64,
     pub max: f64,
     pub skewness: f64,
-    /// Of an exchange with the next one of the same pair.
+    /// Between successive exchanges of the same pair.
     pub autocorrelation: f64,
-    /// To measured exchanges, if there are any.
+    /// Distance to measured exchanges, if any.
     pub ks_distance: Option<f64>,
 }
 
-/// The table, and under it what the figures mean.
+/// The table, followed by an explanation of the figures.
 #[must_use]
 pub fn exchange(figures: &ExchangeFigures, options: Options) -> String {
     let us = |us: f64| time(us * 1e3);
@@ -62,14 +62,14 @@ pub fn exchange(figures: &ExchangeFigures, options: Options) -> String {
     if figures.uninterrupted > 0.0 {
         let added = 100.0 * (figures.mean / figures.uninterrupted - 1.0);
         text += &format!(
-            "\nUninterrupted an exchange takes {} on average: interruptions add {}.\n",
+            "\nAn uninterrupted exchange takes {} on average; interruptions add {}.\n",
             us(figures.uninterrupted),
             percent(added)
         );
     }
     if let Some(distance) = figures.ks_distance {
         text += &format!(
-            "\nLargest distance to the measured distribution (Kolmogorov-Smirnov): {distance:.4}.\n"
+            "\nKolmogorov-Smirnov distance to the measured distribution: {distance:.4}.\n"
         );
     }
     text

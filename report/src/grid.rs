@@ -1,5 +1,5 @@
-//! A table fitted to a width: long names are cut first, then the least important columns go. Who asks for
-//! everything gets it whole, however wide.
+//! A table fitted to a width: long names are truncated first, then the least important columns are
+//! dropped. With `--all` nothing is truncated, however wide.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
@@ -12,7 +12,7 @@ const GAP: usize = 2;
 pub(crate) struct Style {
     pub(crate) colour: bool,
     pub(crate) width: usize,
-    /// Nothing is cut or left out to fit.
+    /// Nothing is truncated or dropped to fit.
     pub(crate) whole: bool,
 }
 
@@ -22,7 +22,7 @@ impl Style {
     }
 }
 
-/// How a row is set apart where there is colour.
+/// How a row is highlighted in colour.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
@@ -34,9 +34,9 @@ pub(crate) enum Tone {
 pub(crate) struct Column {
     title: &'static str,
     right: bool,
-    /// Shortest useful width of a text column; numbers are never cut.
+    /// Shortest useful width of a text column; numbers are never truncated.
     shortest: Option<usize>,
-    /// Columns with a higher number go first when there is no room; those with 0 stay.
+    /// Columns with a higher number are dropped first when space is short; 0 is never dropped.
     expendable: u8,
 }
 
@@ -69,7 +69,7 @@ impl Grid {
         self.rows.push((tone, cells));
     }
 
-    /// Width of a column as it is; 0 for one without any content, which is left out.
+    /// Natural width of a column; 0 for an empty one, which is dropped.
     fn natural(&self, index: usize, title: &str) -> usize {
         let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(index));
         match cells.map(|c| c.chars().count()).max() {
@@ -78,7 +78,7 @@ impl Grid {
         }
     }
 
-    /// Width of each column; 0 for those that are left out.
+    /// Width of each column; 0 for dropped ones.
     fn fit(&self, width: usize) -> Vec<usize> {
         let natural = |(i, c): (usize, &Column)| self.natural(i, c.title);
         let full: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();

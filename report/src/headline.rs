@@ -23,9 +23,9 @@ pub(crate) fn headline(summary: &Summary, options: Options) -> Option<String> {
     Some(text)
 }
 
-/// Where, how long, how much, and who most of it.
+/// Host, duration, total noise and the largest sources.
 pub(crate) fn sentence(summary: &Summary) -> String {
-    // Another tool's file says neither where it is from nor what ran there.
+    // Imported files name neither host nor kernel.
     let mut sentence = String::new();
     if !summary.host.is_empty() {
         sentence.push_str(&format!("{}, ", safe(&summary.host)));
@@ -42,13 +42,13 @@ pub(crate) fn sentence(summary: &Summary) -> String {
         .map(|(name, share_pct)| format!("{name} ({})", percent_said(share_pct)))
         .collect();
     if !most.is_empty() {
-        sentence.push_str(&format!(" Most: {}.", most.join(", ")));
+        sentence.push_str(&format!(" Top: {}.", most.join(", ")));
     }
     sentence
 }
 
-/// Who took the time and what share of it, most first. What no record explains is among them: where
-/// it is most of all, nobody is to be sent after the rest.
+/// Sources and their shares of the time, largest first. Unexplained time is included: where it
+/// dominates, the other sources are not the problem.
 fn largest(summary: &Summary) -> Vec<(String, f64)> {
     let named = summary.sources.iter().map(|source| {
         let whose = match source {
@@ -60,7 +60,7 @@ fn largest(summary: &Summary) -> Vec<(String, f64)> {
     });
     let outside = summary.outside_kernel.iter().filter_map(|row| {
         let share_pct = 100.0 * row.cost_ns_total as f64 / summary.taken_ns_total.max(1) as f64;
-        // Where the kernel's side was not recorded, a sentence of its own says so.
+        // None where kernel events were not recorded; the verdict states that.
         Some((outside_label(&row.class)?.to_owned(), share_pct))
     });
     let mut all: Vec<(String, f64)> = named.chain(outside).collect();
@@ -68,7 +68,7 @@ fn largest(summary: &Summary) -> Vec<(String, f64)> {
     all
 }
 
-/// What lies outside the kernel, as one would say it; None for what nobody looked into.
+/// Readable name of a class outside the kernel; None where kernel events were not recorded.
 #[must_use]
 pub fn outside_label(class: &str) -> Option<&'static str> {
     match class {
@@ -81,7 +81,7 @@ pub fn outside_label(class: &str) -> Option<&'static str> {
     }
 }
 
-/// The same with the evidence for it, where there is any: `hypervisor (steal time 120 ms)`.
+/// The same with its evidence, if any: `hypervisor (steal time 120 ms)`.
 pub(crate) fn outside_label_with_evidence(
     class: &str,
     evidence: &OutsideEvidence,
@@ -98,7 +98,7 @@ pub(crate) fn outside_label_with_evidence(
     let said = match class {
         "hypervisor" => steal(),
         "unexplained" if evidence.lost_records_ns > 0 => {
-            Some(format!("records of {} lost", time(evidence.lost_records_ns as f64)))
+            Some(format!("{} of records lost", time(evidence.lost_records_ns as f64)))
         }
         "smi" | "unexplained" => smi(),
         "hypervisor_or_smi" => {
@@ -114,54 +114,52 @@ pub(crate) fn outside_label_with_evidence(
     })
 }
 
-/// What has to be known before anything else: that the recording is cut off or damaged, and that events
-/// are missing.
+/// Shown before anything else: whether the recording is truncated or damaged, and whether events are
+/// missing.
 pub(crate) fn warning(summary: &Summary) -> Option<String> {
     let cut_off = summary.truncated.as_ref().map(|reason| {
-        format!("This recording is not whole: {}. What could be read is good.", safe(reason))
+        format!("This recording is incomplete: {}. What could be read is intact.", safe(reason))
     });
     let all: Vec<String> = cut_off.into_iter().chain(missing(summary)).collect();
     (!all.is_empty()).then(|| all.join(" "))
 }
 
-/// Events that were lost, one sentence for each kind.
+/// Lost events, one sentence per kind.
 fn missing(summary: &Summary) -> Vec<String> {
     let lost = &summary.lost;
     let some = |count: Option<u64>| count.filter(|&count| count > 0);
     let mut said = Vec::new();
     if let Some(records) = some(lost.records) {
-        // A probe sees the time all the same, but not whose it is.
+        // The probe still sees the lost time, but not its source.
         let without = match summary.mode {
-            Mode::Attributed => "the time they took is not named",
-            _ => "the time they took is missing here",
+            Mode::Attributed => "not attributed",
+            _ => "missing here",
         };
         said.push(format!(
-            "{} ({} of kernel time) lost to a full ring: {without}; record with a larger --buffer.",
+            "{} lost: ring buffer full ({} of kernel time, {without}); increase --buffer.",
             plural(records, "record"),
             time(lost.records_ns.unwrap_or(0) as f64)
         ));
     }
     if let Some(detours) = some(lost.detours) {
         said.push(format!(
-            "{} lost to a full probe buffer: there was more noise than this.",
+            "{} lost: probe buffer full; actual noise is higher.",
             plural(detours, "detour")
         ));
     }
     if let Some(events) = some(lost.unwritten) {
         said.push(match summary.truncated {
             Some(_) => format!("{} not written.", plural(events, "event")),
-            None => {
-                format!("{} not written: there was more noise than this.", plural(events, "event"))
-            }
+            None => format!("{} not written; actual noise is higher.", plural(events, "event")),
         });
     }
     said
 }
 
-/// A program whose threads wait for each other, from this share of the time they wanted to run on.
+/// Smallest share of the wanted time, in percent, at which self-competition is reported.
 const OWN_WAY_PCT: f64 = 1.0;
 
-/// What a program that competes with itself is told.
+/// The finding for a program whose threads compete with each other.
 pub(crate) fn in_its_own_way(summary: &Summary) -> Option<String> {
     let found = summary.self_competition.as_ref()?;
     if found.wanted_pct < OWN_WAY_PCT {
@@ -172,10 +170,7 @@ pub(crate) fn in_its_own_way(summary: &Summary) -> Option<String> {
         format!("{} runnable threads for {cpus}", about(found.runnable_threads))
     } else {
         let shared = cpu_list(found.contested_cpus.iter().copied());
-        format!(
-            "of {cpus} that it used, its threads shared {}",
-            crate::words::cpu_list_said(&shared)
-        )
+        format!("its threads shared {} (of {cpus} used)", crate::words::cpu_list_said(&shared))
     };
     Some(format!(
         "The program competes with itself: {crowd}. Waiting for its own threads took {} of the time \
@@ -184,7 +179,7 @@ pub(crate) fn in_its_own_way(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// Whole numbers as such, others with one digit.
+/// Whole numbers without decimals, others with one.
 fn about(value: f64) -> String {
     let whole = (value - value.round()).abs() < 0.05;
     if whole { format!("{value:.0}") } else { format!("{value:.1}") }
@@ -209,34 +204,34 @@ fn place(summary: &Summary) -> String {
 fn verdict(summary: &Summary) -> String {
     let noise = percent_said(summary.noise_pct);
     if summary.taken_ns_total == 0 && summary.duration_s == 0.0 {
-        return "nothing is in this recording.".to_owned();
+        return "this recording is empty.".to_owned();
     }
     if summary.taken_ns_total == 0 {
-        return "nothing took any time.".to_owned();
+        return "no noise recorded.".to_owned();
     }
     let named = match summary.attributed.time_pct {
-        Some(pct) => format!("{} of it is named.", percent_said(pct)),
-        None => "cost is the net time of the kernel's records.".to_owned(),
+        Some(pct) => format!("{} of it is attributed.", percent_said(pct)),
+        None => "cost is the net time of the kernel records.".to_owned(),
     };
     match summary.mode {
         Mode::Attributed => format!("noise took {noise} of CPU time; {named}"),
         Mode::ProbeOnly | Mode::Imported => format!(
-            "noise took {noise} of CPU time in {}. None of it has a name: the kernel's side was not \
-             recorded.",
+            "noise took {noise} of CPU time in {}. None of it is attributed: kernel events were \
+             not recorded.",
             plural(summary.detours, "detour")
         ),
         Mode::KernelOnly => format!(
-            "the kernel's records take up {noise} of CPU time. No probe ran: cost is net time, \
+            "kernel records account for {noise} of CPU time. No probe ran: cost is net time, \
              without entry and exit."
         ),
         Mode::Program if summary.wanted_ns_total.is_some() => {
-            format!("{noise} of the time they wanted to run was taken; {named}")
+            format!("noise took {noise} of the time they wanted to run; {named}")
         }
-        Mode::Program => format!("{noise} of their time was taken; {named}"),
+        Mode::Program => format!("noise took {noise} of their time; {named}"),
     }
 }
 
-/// A source as one would say it: threads by name, everything else with its class.
+/// Readable name of a source: threads by name, everything else with its class.
 #[must_use]
 pub fn label(source: &SourceRow) -> String {
     label_of(source.class, &source.name)
@@ -272,6 +267,6 @@ mod tests {
         assert_eq!(said("unattributed_long", None, None), "");
         let lossy = OutsideEvidence { lost_records_ns: 754_000_000, ..OutsideEvidence::default() };
         let said = outside_label_with_evidence("unexplained", &lossy);
-        assert_eq!(said.as_deref(), Some("unexplained (records of 754 ms lost)"));
+        assert_eq!(said.as_deref(), Some("unexplained (754 ms of records lost)"));
     }
 }

@@ -1,9 +1,9 @@
-//! How results are shown: the summary of a recording as text for a terminal, as JSON for scripts, as
+//! Output of results: the summary of a recording as text for a terminal, as JSON for scripts, as
 //! metrics for monitoring and, with figures and projections, as a page ([`html`]).
 //!
 //! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
-//! Names come from the recorded node, where any process may call itself anything: control characters
-//! in them never reach the terminal, markup in them never the page.
+//! Names come from the recorded node, where any process may choose any name: control characters never
+//! reach the terminal, and markup never reaches the page.
 
 #![forbid(unsafe_code)]
 
@@ -49,15 +49,15 @@ pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, to_gain, 
 
 use grid::Style;
 
-/// How the text is laid out.
+/// Layout of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Columns of the terminal.
     pub width: usize,
     pub colour: bool,
-    /// Show every source, unit, thread and CPU, and tables as wide as they are.
+    /// Show every source, unit, thread and CPU, and tables at full width.
     pub all: bool,
-    /// Rows shown of each table unless `all` is set.
+    /// Rows shown per table unless `all` is set.
     pub top: usize,
 }
 
@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-/// The summary for a person: a sentence, then tables from the most to the least important.
+/// The summary as text: a sentence, then tables in order of importance.
 #[must_use]
 pub fn text(summary: &Summary, options: Options) -> String {
     let sections = [
@@ -97,7 +97,7 @@ pub fn text(summary: &Summary, options: Options) -> String {
     text
 }
 
-/// The summary for scripts, with the keys they rely on.
+/// The summary as JSON, with the keys that scripts rely on.
 ///
 /// # Errors
 /// Never in practice: every field of a summary has a JSON form.
@@ -105,8 +105,8 @@ pub fn json(summary: &Summary) -> serde_json::Result<serde_json::Value> {
     serde_json::to_value(summary)
 }
 
-/// [`json`] as text, indented. Characters that a terminal would obey are written as `\u` escapes,
-/// which any JSON reader turns back into the very same strings.
+/// [`json`] as text, indented. Control characters are written as `\u` escapes, which any JSON parser
+/// turns back into the same strings.
 ///
 /// # Errors
 /// As [`json`].
@@ -114,7 +114,7 @@ pub fn json_text(summary: &Summary) -> serde_json::Result<String> {
     Ok(words::json_safe(&serde_json::to_string_pretty(summary)?))
 }
 
-/// Any other JSON as text, made harmless in the same way.
+/// Any other JSON as text, escaped in the same way.
 ///
 /// # Errors
 /// As [`json`].
@@ -122,7 +122,7 @@ pub fn json_value_text(value: &serde_json::Value) -> serde_json::Result<String> 
     Ok(words::json_safe(&serde_json::to_string_pretty(value)?))
 }
 
-/// A source as one would say it: threads by name, everything else with its class.
+/// Readable name of a source: threads by name, everything else with its class.
 #[must_use]
 pub fn label(class: trace::Class, name: &str) -> String {
     headline::label_of(class, name)

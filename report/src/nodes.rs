@@ -1,4 +1,4 @@
-//! The nodes of a merged trace: one line each, and who is far from the others.
+//! The nodes of a merged trace: one line each, and outliers.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(crate) fn nodes(summary: &Summary, options: Options) -> Option<String> {
     let mut rows: Vec<&NodeRow> = summary.nodes.iter().collect();
     let shown = options.shown(rows.len());
     if shown < rows.len() {
-        // The noisiest; the others are in no way remarkable.
+        // Only the noisiest.
         rows.sort_by(|a, b| b.noise_pct.total_cmp(&a.noise_pct));
     }
     let mut grid = Grid::new(vec![
@@ -68,28 +68,25 @@ pub(crate) fn lost(losses: &Losses) -> String {
     }
 }
 
-/// How far the starts lie apart, and who is far off.
+/// The spread of the start times, and outliers.
 pub(crate) fn remarks(summary: &Summary, options: Options) -> Vec<String> {
     let last = summary.nodes.iter().map(|node| node.started_after_s).fold(0.0, f64::max);
     let mut lines = vec![match last {
-        0.0 => "They started at the same time, by their own clocks.".to_owned(),
-        last => {
-            format!("They started within {} of each other, by their own clocks.", time(last * 1e9))
-        }
+        0.0 => "Started at the same time, by their own clocks.".to_owned(),
+        last => format!("Started within {} of each other, by their own clocks.", time(last * 1e9)),
     }];
     if summary.nodes.len() < FEWEST_NODES {
-        lines.push(format!("Who is far from the others takes {FEWEST_NODES} nodes to tell."));
+        lines.push(format!("Finding outliers takes at least {FEWEST_NODES} nodes."));
         return lines;
     }
     if summary.outliers.is_empty() {
         lines.push(format!(
-            "None is further from the median of all than {FAR} robust deviations and half of it."
+            "No outliers (more than {FAR} robust deviations and half the median off)."
         ));
         return lines;
     }
     lines.push(format!(
-        "Far from the others (from the median of all by more than {FAR} robust deviations and half \
-         of it):"
+        "Outliers (off the median by more than {FAR} robust deviations and half the median):"
     ));
     let shown = options.shown(summary.outliers.len());
     lines.extend(summary.outliers[..shown].iter().map(said));
@@ -109,7 +106,7 @@ fn said(outlier: &Outlier) -> String {
     let unit = unit.unwrap_or_default();
     match outlier.measure {
         Measure::RateHz => format!(
-            "  {host}: {what}{unit} strikes {:.3} times a second; the median is {:.3}",
+            "  {host}: {what}{unit} occurs {:.3} times a second; the median is {:.3}",
             outlier.value, outlier.median
         ),
         Measure::NoisePct => format!(

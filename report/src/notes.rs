@@ -1,5 +1,5 @@
-//! What the reader has to know about the recording: how far it explains the detours, what was lost,
-//! what it cost, what it could not see.
+//! Notes on the recording itself: how much of the detours is attributed, what was lost, its overhead,
+//! and what it could not see.
 
 use analysis::{Attributed, Summary};
 use trace::Mode;
@@ -7,7 +7,7 @@ use trace::Mode;
 use crate::Options;
 use crate::words::{count, percent_said, plural, safe, time, wrap};
 
-/// CPUs whose steal time is named, those with the most.
+/// CPUs listed with their steal time, largest first.
 const STEAL_CPUS: usize = 4;
 
 pub(crate) fn notes(summary: &Summary, options: Options) -> Option<String> {
@@ -16,7 +16,7 @@ pub(crate) fn notes(summary: &Summary, options: Options) -> Option<String> {
     Some(format!("{}\n{}", style.title("About this recording"), body.join("\n")))
 }
 
-/// One line per thing to know.
+/// One note per line.
 pub(crate) fn lines(summary: &Summary) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     lines.extend(explained(summary));
@@ -28,15 +28,14 @@ pub(crate) fn lines(summary: &Summary) -> Vec<String> {
             0.0 => "exactly".to_owned(),
             error => format!("within {error:.1e}"),
         };
-        lines.push(format!("Account: net times add up to the wall time {how}."));
+        lines.push(format!("Balance: net times sum to the wall time {how}."));
     }
     lines.extend(steal(summary));
     lines.extend(overhead(summary));
     if summary.cpus.iter().any(|c| !c.window_known)
         || summary.threads.iter().any(|t| !t.window_known)
     {
-        lines
-            .push("Watched time: not recorded; taken from the first event to the last.".to_owned());
+        lines.push("Watched time: not recorded; assumed from first to last event.".to_owned());
     }
     for hook in &summary.hooks_missing {
         lines.push(format!(
@@ -47,7 +46,7 @@ pub(crate) fn lines(summary: &Summary) -> Vec<String> {
         ));
     }
     lines.extend(summary.limits.iter().map(|l| format!("Limit: {}", safe(l))));
-    lines.extend(summary.remarks.iter().map(|r| format!("Remark: {}", safe(r))));
+    lines.extend(summary.remarks.iter().map(|r| format!("Note: {}", safe(r))));
     lines
 }
 
@@ -63,21 +62,21 @@ fn explained(summary: &Summary) -> Vec<String> {
             percent_said(count_pct)
         ))
     };
-    let Some(all) = said("Named", &summary.attributed) else { return Vec::new() };
-    let long = said("of those from 1 us on", &summary.attributed_over_1us);
+    let Some(all) = said("Attributed", &summary.attributed) else { return Vec::new() };
+    let long = said("of those of 1 us or longer", &summary.attributed_over_1us);
     let entry = format!(
-        "{} of the cost is entry and exit, beyond the kernel's own net times",
+        "{} of the cost is entry and exit, beyond the net times",
         time(summary.entry_exit_ns_total as f64)
     );
     let parts: Vec<String> = [Some(all), long, Some(entry)].into_iter().flatten().collect();
     vec![format!("{}.", parts.join("; "))]
 }
 
-/// Said for programs as well, where no table shows what is outside the kernel.
+/// Also shown for programs, which have no table of time outside the kernel.
 fn steal(summary: &Summary) -> Option<String> {
     let evidence = &summary.outside_evidence;
     let ns = evidence.steal_ns?;
-    // On bare metal there is nobody to steal.
+    // No steal time on bare metal.
     if ns == 0 && evidence.hypervisor.is_none() {
         return None;
     }
@@ -93,18 +92,18 @@ fn steal(summary: &Summary) -> Option<String> {
     cpus.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let most: Vec<String> = cpus.into_iter().take(STEAL_CPUS).map(|(_, said)| said).collect();
     let by = match &evidence.hypervisor {
-        Some(name) => format!(" by the hypervisor ({})", safe(name)),
+        Some(name) => format!(" ({})", safe(name)),
         None => String::new(),
     };
-    let where_ = if most.is_empty() { String::new() } else { format!(": {}", most.join(", ")) };
-    Some(format!("Steal time{by}, as /proc/stat counts it: {}{where_}.", time(ns as f64)))
+    let where_ = if most.is_empty() { String::new() } else { format!(" ({})", most.join(", ")) };
+    Some(format!("Steal time{by}, from /proc/stat: {}{where_}.", time(ns as f64)))
 }
 
 fn beside(summary: &Summary) -> Option<String> {
     let beside = summary.beside_detours;
     (beside.records > 0 && summary.detours > 0).then(|| {
         format!(
-            "Beside the detours: {} of {} in all, in no detour (below the threshold, or at the edges).",
+            "Outside any detour: {}, {} in total (below the threshold, or at the edges).",
             plural(beside.records, "record"),
             time(beside.cost_ns_total as f64)
         )
@@ -114,14 +113,14 @@ fn beside(summary: &Summary) -> Option<String> {
 fn lost(summary: &Summary) -> String {
     let lost = &summary.lost;
     let kinds = [
-        (lost.records, "record", "that found the ring full"),
-        (lost.detours, "detour", "that found the probe's buffer full"),
+        (lost.records, "record", "to a full ring buffer"),
+        (lost.detours, "detour", "to a full probe buffer"),
         (lost.unmatched, "entry or exit", "without counterpart"),
-        (lost.overflow, "interruption", "nested too deep"),
+        (lost.overflow, "interruption", "nested too deeply"),
         (lost.unwritten, "event", "not written to the file"),
     ];
     if kinds.iter().any(|(n, _, _)| n.is_none()) {
-        return "Lost: unknown, the recording ends before it says.".to_owned();
+        return "Lost: unknown (the recording is truncated).".to_owned();
     }
     let parts: Vec<String> = kinds
         .iter()
@@ -130,7 +129,7 @@ fn lost(summary: &Summary) -> String {
             (2.., "entry or exit") => format!("{} entries or exits {why}", count(n)),
             (_, "record") => {
                 let taken = time(lost.records_ns.unwrap_or(0) as f64);
-                format!("{} of {taken} in all {why}{}", plural(n, what), where_lost(summary))
+                format!("{} ({taken}) {why}{}", plural(n, what), where_lost(summary))
             }
             _ => format!("{} {why}", plural(n, what)),
         })
@@ -142,7 +141,7 @@ fn lost(summary: &Summary) -> String {
     }
 }
 
-/// The CPUs whose rings were full, the worst first, and what to do about it.
+/// The CPUs whose ring buffers were full, worst first, and the remedy.
 fn where_lost(summary: &Summary) -> String {
     const SHOWN: usize = 4;
     let cpus = summary.entries.iter().flat_map(|entries| &entries.cpus);
@@ -155,22 +154,22 @@ fn where_lost(summary: &Summary) -> String {
     let named = lossy.iter().take(SHOWN).map(|(lost, cpu)| format!("CPU {cpu}: {}", count(*lost)));
     let mut named: Vec<String> = named.collect();
     if lossy.len() > SHOWN {
-        named.push(format!("{} more", plural((lossy.len() - SHOWN) as u64, "CPU")));
+        named.push(plural((lossy.len() - SHOWN) as u64, "more CPU"));
     }
-    format!(" ({}; record with a larger --buffer)", named.join(", "))
+    format!(" ({}; increase --buffer)", named.join(", "))
 }
 
 fn damage(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.unbalanced_detours > 0 {
         lines.push(format!(
-            "Unbalanced: the parts of {} do not add up to the whole.",
+            "Unbalanced: the parts of {} do not sum to the total.",
             plural(summary.unbalanced_detours, "detour")
         ));
     }
     if summary.unknown_source_records > 0 {
         lines.push(format!(
-            "Damaged: {} without a known source, left out.",
+            "Damaged: {} with an unknown source, ignored.",
             plural(summary.unknown_source_records, "record")
         ));
     }
@@ -182,8 +181,8 @@ fn overhead(summary: &Summary) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(events) = own.events.filter(|&n| n > 0) {
         let took = own.bpf_ns_total.map_or_else(
-            || " (time not known)".to_owned(),
-            |ns| format!(" of {} in all", time(ns as f64)),
+            || " (time unknown)".to_owned(),
+            |ns| format!(", {} in total", time(ns as f64)),
         );
         parts.push(format!("{}{took}", plural(events, "BPF run")));
     }
@@ -191,7 +190,7 @@ fn overhead(summary: &Summary) -> Option<String> {
         parts.push(format!("{} of the measured CPUs' time", percent_said(pct)));
     }
     if let Some(ns) = own.reader_cpu_ns.filter(|&n| n > 0) {
-        parts.push(format!("{} of CPU time to read and write", time(ns as f64)));
+        parts.push(format!("{} of CPU time for reading and writing", time(ns as f64)));
     }
-    (!parts.is_empty()).then(|| format!("Own overhead: {}.", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("Overhead: {}.", parts.join(", ")))
 }

@@ -1,9 +1,9 @@
-//! A recording's summary as OpenMetrics text, which a node exporter's text-file collector also takes
-//! for Prometheus's own format: gauges only, no timestamps.
+//! A recording's summary as OpenMetrics text, which the node exporter's textfile collector also accepts
+//! as Prometheus format: gauges only, no timestamps.
 //!
-//! Every recording stands for itself, so its numbers are gauges: as counters they would seem to start
-//! over with each. What labels may say is bounded: so many sources by name, the rest as `other`,
-//! values cut to a length, and no process or thread numbers.
+//! Recordings are independent, so the values are gauges: counters would appear to reset with each one.
+//! Label cardinality is bounded: a limited number of sources by name, the rest as `other`, values
+//! truncated, and no process or thread IDs.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -12,11 +12,11 @@ use trace::Class;
 
 use crate::words::{harmless, time};
 
-/// The longest label; paths of containers' cgroups are longer.
+/// The longest label value; cgroup paths of containers are longer.
 const LONGEST: usize = 64;
 const OTHER: &str = "other";
 
-/// How many sources bear their names.
+/// How many sources are listed by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub sources: usize,
@@ -38,43 +38,43 @@ pub fn openmetrics(summary: &Summary, bounds: Bounds) -> String {
         ("version", summary.detour_version.as_str()),
         ("mode", mode(summary)),
     ];
-    out.family("detour_recording", "", "The recording that the other metrics are about.");
+    out.family("detour_recording", "", "The recording that the other metrics describe.");
     out.sample("detour_recording", &about, 1.0);
     let plain = [
         (
             "detour_recording_start_time_seconds",
             "seconds",
-            "When the recording began, since 1970.",
+            "Start of the recording, since the epoch.",
             Some(summary.started_unix_s),
         ),
         (
             "detour_recording_duration_seconds",
             "seconds",
-            "How long was recorded.",
+            "Duration of the recording.",
             Some(summary.duration_s),
         ),
         (
             "detour_noise_ratio",
             "ratio",
-            "Share of the watched time that was taken; of a program, of the time it wanted to run.",
+            "Share of the watched time lost to noise; for a program, of the time it wanted to run.",
             Some(summary.noise_pct / 100.0),
         ),
         (
             "detour_attributed_ratio",
             "ratio",
-            "Share of the detours' time that has a name.",
+            "Share of the detour time that is attributed.",
             summary.attributed.time_pct.map(|pct| pct / 100.0),
         ),
         (
             "detour_overhead_ratio",
             "ratio",
-            "Share of the watched time that the recorder took itself.",
+            "Share of the watched time taken by the recorder itself.",
             summary.overhead.cpu_pct.map(|pct| pct / 100.0),
         ),
         (
             "detour_closure_error_ratio",
             "ratio",
-            "Wall time less all net times, by wall time, on the worst CPU.",
+            "Wall time minus all net times, as a share of wall time, on the worst CPU.",
             summary.closure_error,
         ),
     ];
@@ -113,7 +113,7 @@ fn lost(summary: &Summary, out: &mut Text) {
     ];
     let name = "detour_lost_events";
     if parts.iter().any(|(_, count)| count.is_some()) {
-        out.family(name, "", "What the recording did not get hold of.");
+        out.family(name, "", "Events that the recording lost.");
     }
     for (what, count) in parts {
         if let Some(count) = count {
@@ -130,7 +130,7 @@ fn cpus(summary: &Summary, out: &mut Text) {
         return;
     }
     let columns: [Column<analysis::CpuRow>; 3] = [
-        ("detour_cpu_noise_ratio", "ratio", "Share of a CPU's time that was taken.", |cpu| {
+        ("detour_cpu_noise_ratio", "ratio", "Share of a CPU's time lost to noise.", |cpu| {
             cpu.noise_pct / 100.0
         }),
         ("detour_cpu_detours", "", "Detours on a CPU in the recording.", |cpu| cpu.detours as f64),
@@ -150,29 +150,27 @@ fn cpus(summary: &Summary, out: &mut Text) {
     }
 }
 
-/// What a recorded program waited for. Threads are not told apart: their numbers change with every run.
+/// Waits of a recorded program. Threads are not distinguished: their IDs change with every run.
 fn program(summary: &Summary, out: &mut Text) {
     let shortest = time(summary.wakeup_latency_from_ns.unwrap_or(0) as f64);
-    let woken = format!(
-        "How often threads of a program were woken and then waited {shortest} or longer for a CPU."
-    );
+    let woken = format!("Wake-ups of a program's threads with a latency of {shortest} or longer.");
     let plain: [(&str, &str, &str, Option<f64>); 4] = [
         (
             "detour_program_wanted_seconds",
             "seconds",
-            "How long the threads of a program ran or wanted to, all together.",
+            "Time the threads of a program ran or wanted to run, in total.",
             summary.wanted_ns_total.map(seconds),
         ),
         (
             "detour_program_self_wait_seconds",
             "seconds",
-            "What threads of a program waited for other threads of it.",
+            "Time threads of a program waited for each other.",
             summary.self_competition.as_ref().map(|found| seconds(found.wait_ns_total)),
         ),
         (
             "detour_program_runnable_threads",
             "",
-            "Threads of a program that were runnable while they waited for each other, on average.",
+            "Mean number of runnable threads while a program's threads waited for each other.",
             summary.self_competition.as_ref().map(|found| found.runnable_threads),
         ),
         (
@@ -191,7 +189,7 @@ fn program(summary: &Summary, out: &mut Text) {
     if let Some(latency) = summary.wakeup_latency {
         let name = "detour_program_wakeup_latency_seconds";
         let help = format!(
-            "From being woken to running: quantiles over all threads, of waits of {shortest} or longer."
+            "Wake-up latency: quantiles over all threads, of latencies of {shortest} or longer."
         );
         out.family(name, "seconds", &help);
         let quantiles = [("0.5", latency.ns_p50), ("0.99", latency.ns_p99), ("1", latency.ns_max)];
@@ -203,7 +201,7 @@ fn program(summary: &Summary, out: &mut Text) {
         return;
     }
     let columns: [Column<analysis::WaitRow>; 3] = [
-        ("detour_program_wait_seconds", "seconds", "What threads waited for a CPU.", |wait| {
+        ("detour_program_wait_seconds", "seconds", "Time threads waited for a CPU.", |wait| {
             seconds(wait.wait_ns_total)
         }),
         ("detour_program_waits", "", "How often threads waited for a CPU.", |wait| {
@@ -250,7 +248,7 @@ fn sources(summary: &Summary, bounds: Bounds, out: &mut Text) {
             true => (row.class, bounded(&row.name), bounded(row.unit.as_deref().unwrap_or(""))),
             false => (row.class, OTHER.to_owned(), String::new()),
         };
-        // Two that are cut to the same label are one.
+        // Sources truncated to the same label are merged.
         named.entry(key).or_default().add(row);
     }
     for row in &summary.outside_kernel {
@@ -268,16 +266,16 @@ fn sources(summary: &Summary, bounds: Bounds, out: &mut Text) {
         ("detour_source_taken_seconds", "seconds", "Time a source took in the recording.", |f| {
             f.taken_ns as f64 / 1e9
         }),
-        ("detour_source_interruptions", "", "How often a source came in the recording.", |f| {
+        ("detour_source_interruptions", "", "Occurrences of a source in the recording.", |f| {
             f.count as f64
         }),
         (
             "detour_source_hits",
             "",
-            "How often a source hit a thread or CPU: one that hits several counts for each.",
+            "Hits of a source: an event counts once for each thread or CPU it hits.",
             |f| f.hits as f64,
         ),
-        ("detour_source_longest_seconds", "seconds", "The longest a source took at once.", |f| {
+        ("detour_source_longest_seconds", "seconds", "The longest occurrence of a source.", |f| {
             f.longest_ns as f64 / 1e9
         }),
     ];
@@ -298,7 +296,7 @@ fn bounded(text: &str) -> String {
 struct Text(String);
 
 impl Text {
-    /// Writing into a string does not fail.
+    /// Writing to a string cannot fail.
     fn family(&mut self, name: &str, unit: &str, help: &str) {
         let _ = writeln!(self.0, "# TYPE {name} gauge");
         if !unit.is_empty() {
@@ -316,7 +314,7 @@ impl Text {
     }
 }
 
-/// As both formats have it; names come from processes, so nothing in them may end the line.
+/// Escaped as both formats require; names come from processes, so nothing in them may end the line.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

@@ -1,10 +1,9 @@
-//! The node that commands are written for: which CPUs can be kept for the job, which are left for
-//! everything else, and what else decides whether a remedy applies. From what the recording says about
-//! the machine.
+//! The node that commands are written for: which CPUs can be reserved for the job, which remain for
+//! housekeeping, and what else decides whether a remedy applies. Taken from the recording's manifest.
 //!
-//! CPUs are given away by whole cores, because the second hardware thread of a core disturbs the first.
-//! The core of the boot CPU always stays with housekeeping: the kernel takes it out of `nohz_full`. A
-//! node with a single core has no CPU to give away, and gets no such advice.
+//! CPUs are assigned by whole cores, because the second hardware thread of a core disturbs the first.
+//! The core of the boot CPU always stays with housekeeping: the kernel excludes it from `nohz_full`. A
+//! node with a single core has no CPU to spare, and gets no such advice.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +12,23 @@ use trace::{
     cpulist::{self, CpuSet},
 };
 
-/// From so many cores in a NUMA node on, it has a housekeeping core of its own.
+/// A NUMA node with at least this many cores gets its own housekeeping core.
 const CORES_PER_NODE: usize = 4;
 
-/// The node. The default is one of which nothing is known.
+/// The node. The default is one about which nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// None where the recording does not say which CPUs there are.
+    /// None if the recording does not list the CPUs.
     pub split: Option<Split>,
-    /// Ticks per second; 0 where unknown.
+    /// Ticks per second; 0 if unknown.
     pub tick_hz: u32,
-    /// Whether cores have several hardware threads; None where unknown.
+    /// Whether cores have several hardware threads; None if unknown.
     pub smt: Option<bool>,
-    /// None where unknown.
+    /// None if unknown.
     pub numa_nodes: Option<u32>,
 }
 
-/// Who gets which CPUs. Both are empty where there is nothing to divide.
+/// The split of the CPUs. Both sets are empty if there is nothing to split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     pub job: CpuSet,
@@ -55,7 +54,7 @@ impl Place {
         }
     }
 
-    /// Whether CPUs can be kept for the job; true as long as it is not known that they cannot.
+    /// Whether CPUs can be reserved for the job; true unless known otherwise.
     pub(crate) fn can_isolate(&self) -> bool {
         self.split.as_ref().is_none_or(|split| !split.job.is_empty())
     }
@@ -73,7 +72,7 @@ fn split(
         cores.iter().filter(|core| !core.is_disjoint(cpus)).flatten().copied().collect()
     };
     let boot: CpuSet = online.first().copied().into_iter().collect();
-    // What the recording left to others stays theirs, but for cores that were measured as well.
+    // The recording's housekeeping cores stay housekeeping, except those that were also measured.
     let left = cores.iter().filter(|core| !core.is_disjoint(housekeeping));
     let mut kept: CpuSet =
         left.filter(|core| core.is_disjoint(measured)).flatten().copied().collect();
@@ -89,7 +88,7 @@ fn split(
     let without =
         |cpus: &CpuSet, kept: &CpuSet| -> CpuSet { cpus.difference(kept).copied().collect() };
     let mut job = without(&whole(measured), &kept);
-    // Recorded on the boot CPU alone, or without saying where: the job runs on the others.
+    // Recorded on the boot CPU alone, or on unknown CPUs: the job runs on the others.
     if job.is_empty() {
         job = without(online, &whole(&boot));
     }
@@ -112,7 +111,7 @@ fn cores(online: &CpuSet, siblings: &[CpuSet]) -> Vec<CpuSet> {
     cores.into_iter().map(|threads| threads.into_iter().collect()).collect()
 }
 
-/// As the kernel writes masks: `ff,ffffffff`.
+/// Mask in the kernel's format: `ff,ffffffff`.
 pub(crate) fn mask(cpus: &CpuSet) -> String {
     let words = cpus.last().map_or(1, |last| last / 32 + 1);
     let word = |index: u32| -> u32 {
@@ -128,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A node as a recording of all its CPUs says it: hardware threads numbered as Linux usually does, the
+    /// A node in a recording of all its CPUs: hardware threads numbered as Linux usually does, the
     /// second of each core after the first of all cores.
     fn place(cpus: u32, smt: bool, nodes: u32, isolation: (&str, &str)) -> Place {
         let cores = if smt { cpus / 2 } else { cpus };
@@ -167,7 +166,7 @@ mod tests {
     fn some_core_is_always_left_to_housekeeping() {
         let of = |cpus, smt, nodes, isolation| lists(&place(cpus, smt, nodes, isolation));
         let both = |job: &str, rest: &str| (job.to_owned(), rest.to_owned());
-        // Nothing to divide: a single CPU, or a single core.
+        // Nothing to split: a single CPU, or a single core.
         assert_eq!(of(1, false, 1, ("0", "")), both("", ""));
         assert_eq!(of(2, true, 1, ("0,1", "")), both("", ""));
         assert_eq!(of(2, false, 1, ("0,1", "")), both("1", "0"));
@@ -176,7 +175,7 @@ mod tests {
         // A housekeeping core in each of two NUMA nodes.
         assert_eq!(of(128, false, 2, ("0-127", "")), both("1-63,65-127", "0,64"));
         assert_eq!(of(128, true, 2, ("0-127", "")), both("1-31,33-63,65-95,97-127", "0,32,64,96"));
-        // What was asked for, by whole cores and never with the boot CPU.
+        // As requested, by whole cores and never with the boot CPU.
         assert_eq!(of(2, false, 1, ("1", "0")), both("1", "0"));
         assert_eq!(of(2, false, 1, ("0", "1")), both("1", "0"));
         assert_eq!(of(16, true, 1, ("3", "0-2,4-15")), both("3,11", "0-2,4-10,12-15"));

@@ -1,4 +1,4 @@
-//! When each rank of a simulated schedule was done.
+//! When each rank of a simulated schedule finishes.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::{
     words::plural,
 };
 
-/// What times are shown in.
+/// Unit in which times are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleUnit {
     Ps,
@@ -24,7 +24,7 @@ impl ScheduleUnit {
         }
     }
 
-    /// Picoseconds are not rounded away.
+    /// Keeps all picoseconds.
     fn of(self, ps: i64) -> String {
         match self {
             ScheduleUnit::Ps => ps.to_string(),
@@ -41,17 +41,17 @@ impl ScheduleUnit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScheduleFigures<'a> {
     pub unit: ScheduleUnit,
-    /// Of the first run, rank by rank.
+    /// End of each rank in the first run.
     pub ends_ps: &'a [i64],
     pub messages: u64,
     pub operations: u64,
-    /// The last rank's end without noise, where there is noise.
+    /// End of the last rank without noise; None if the run has no noise.
     pub noiseless_ps: Option<i64>,
-    /// The last rank's end in each run.
+    /// End of the last rank in each run.
     pub runs_ps: &'a [i64],
 }
 
-/// The ranks that end last, and a sentence.
+/// The ranks that end last, and a summary.
 #[must_use]
 pub fn schedule(figures: &ScheduleFigures<'_>, options: Options) -> String {
     let (ends, unit) = (figures.ends_ps, figures.unit);
@@ -59,7 +59,7 @@ pub fn schedule(figures: &ScheduleFigures<'_>, options: Options) -> String {
     let shown = options.shown(ends.len());
     let mut ranks: Vec<usize> = (0..ends.len()).collect();
     if shown < ends.len() {
-        // Stable: of those that end together the first ones.
+        // The sort is stable: of ranks that end together, the lowest come first.
         ranks.sort_by_key(|&rank| Reverse(ends[rank]));
         ranks.truncate(shown);
     }

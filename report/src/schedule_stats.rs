@@ -1,4 +1,4 @@
-//! What a schedule consists of, for a person.
+//! Statistics of a schedule as text.
 
 use crate::{
     Options,
@@ -22,18 +22,18 @@ pub struct ScheduleStats {
     pub by_size: Vec<u64>,
     pub wildcards: u64,
     pub calc_ns: f64,
-    /// The rank with the most computation, and how much.
+    /// The rank with the most computation, and its amount.
     pub busiest: Option<(u32, f64)>,
-    /// The rank with the most operations, and how many.
+    /// The rank with the most operations, and their number.
     pub longest: Option<(u32, u64)>,
-    /// Ranks with one possible order.
+    /// Ranks with only one possible order.
     pub ordered: u64,
-    /// Messages whose receive is known beforehand.
+    /// Messages whose receive is matched statically.
     pub paired: u64,
     pub memory: u64,
 }
 
-/// A table of what there is, and one of message sizes.
+/// A table of totals, and one of message sizes.
 #[must_use]
 pub fn schedule_stats(stats: &ScheduleStats, options: Options) -> String {
     let style = options.style();
@@ -51,14 +51,14 @@ pub fn schedule_stats(stats: &ScheduleStats, options: Options) -> String {
     line("bytes sent", bytes(stats.bytes));
     line("computation", time(stats.calc_ns));
     if let Some((rank, ns)) = stats.busiest {
-        line("most of it on one rank", format!("{} (rank {rank})", time(ns)));
+        line("most on one rank", format!("{} (rank {rank})", time(ns)));
     }
     if let Some((rank, operations)) = stats.longest {
         line("most operations", format!("{} (rank {rank})", count(operations)));
     }
-    line("ranks whose order is fixed", count(stats.ordered));
-    line("messages paired beforehand", count(stats.paired));
-    line("in memory", bytes(stats.memory as f64));
+    line("ranks with a fixed order", count(stats.ordered));
+    line("messages matched statically", count(stats.paired));
+    line("memory", bytes(stats.memory as f64));
     let mut text = grid.render(style).trim_start_matches('\n').to_owned() + "\n";
     if stats.sends > 0 {
         let mut grid =
@@ -68,7 +68,7 @@ pub fn schedule_stats(stats: &ScheduleStats, options: Options) -> String {
             let size = match power {
                 0 => "empty".to_owned(),
                 1 => "1 B".to_owned(),
-                _ => format!("{} to below {}", bytes(from(power)), bytes(from(power + 1))),
+                _ => format!("{} to < {}", bytes(from(power)), bytes(from(power + 1))),
             };
             grid.row(Tone::Plain, vec![size, count(messages)]);
         }
@@ -114,7 +114,7 @@ mod tests {
             memory: 1 << 20,
         };
         let text = schedule_stats(&stats, Options::default());
-        for wanted in ["empty", "1 B", "1 KiB to below 2 KiB", "2.9 KiB", "6 (rank 1)", "1 MiB"] {
+        for wanted in ["empty", "1 B", "1 KiB to < 2 KiB", "2.9 KiB", "6 (rank 1)", "1 MiB"] {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }
     }

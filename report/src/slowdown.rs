@@ -1,4 +1,4 @@
-//! The table of a sweep: how long a collective takes with and without noise, by rank count.
+//! Table of a sweep: how long a collective takes with and without noise, by rank count.
 
 use crate::{
     Options,
@@ -9,7 +9,7 @@ use crate::{
 /// One point of a sweep, times in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlowdownRow {
-    /// What sets this series apart from the others of the sweep; empty when there is one only.
+    /// Distinguishes this series from the others of the sweep; empty if there is only one.
     pub series: String,
     pub ranks: u64,
     pub noiseless: f64,
@@ -26,16 +26,16 @@ pub struct SlowdownRow {
 /// Where noise takes over: above `above` and at or below `ranks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knee {
-    /// The smallest simulated rank count from which on the median stays off the noiseless line.
+    /// The smallest simulated rank count at and above which the median stays off the noiseless line.
     pub ranks: u64,
-    /// The largest smaller one that is known to be on the line. None where there is none.
+    /// The largest smaller rank count known to be on the line, if any.
     pub above: Option<u64>,
     /// Whether nothing smaller than `ranks` was simulated.
     pub smallest: bool,
 }
 
 impl Knee {
-    /// `between 512 and 1024 ranks` or `at or below 65536 ranks`; counts are written by `ranks`.
+    /// `between 512 and 1024 ranks` or `at or below 65536 ranks`; `ranks` formats the counts.
     pub(crate) fn place(&self, ranks: impl Fn(u64) -> String) -> String {
         match self.above {
             Some(above) => format!("between {} and {} ranks", ranks(above), ranks(self.ranks)),
@@ -44,30 +44,30 @@ impl Knee {
         }
     }
 
-    /// The same as a sentence with its evidence, without a capital letter.
+    /// The same as a sentence with its evidence, uncapitalised.
     pub(crate) fn sentence(&self, ranks: impl Fn(u64) -> String) -> String {
         let at = ranks(self.ranks);
         let from = match (self.above, self.smallest) {
-            (None, true) => format!("already at {at}, the smallest simulated, and from there on"),
-            _ => format!("from {at} on"),
+            (None, true) => format!("at {at} (the smallest simulated) and above,"),
+            _ => format!("at {at} and above,"),
         };
         let unknown = match (self.above, self.smallest) {
-            (None, false) => " (for fewer ranks the runs are too few to say)",
+            (None, false) => " (too few runs to tell for fewer ranks)",
             _ => "",
         };
         format!(
-            "noise takes over {}: {from} the median is more than a tenth above the noiseless \
+            "noise takes over {}: {from} the median is more than 10 % above the noiseless \
              time{unknown}.",
             self.place(ranks)
         )
     }
 }
 
-/// Said where no knee was found.
-pub(crate) const NO_KNEE: &str = "the median stays within a tenth of the noiseless time (or the runs \
-                                  are too few to say otherwise).";
+/// Shown if no knee was found.
+pub(crate) const NO_KNEE: &str = "the median stays within 10 % of the noiseless time (or there are \
+                                  too few runs to tell).";
 
-/// The table, and under it where noise takes over, series by series.
+/// The table, followed by the knee of each series.
 pub fn slowdown(
     rows: &[SlowdownRow],
     knees: &[(String, Option<Knee>)],
@@ -104,7 +104,7 @@ pub fn slowdown(
             figure(row.q75),
             figure(row.p99),
             figure(row.max),
-            // One rank has nothing to wait for, and takes no time.
+            // A single rank waits for nothing and takes no time.
             if row.noiseless > 0.0 {
                 format!("{:.2}", row.median / row.noiseless)
             } else {

@@ -1,4 +1,4 @@
-//! The table of sources, ranked by the time they took, and what is behind the names.
+//! The table of sources, ranked by time taken, and their details.
 
 use analysis::{CostBasis, SourceRow, Summary};
 
@@ -7,7 +7,7 @@ use crate::grid::{Column, Grid, Tone};
 use crate::headline::label;
 use crate::words::{count, name, percent, plural, rate, safe, tight, time, wrap};
 
-/// A source that took at least this much of the time is set apart.
+/// A source with at least this share of the time is highlighted.
 const STRONG_PCT: f64 = 10.0;
 /// Position of the column with net times.
 const NET: usize = 7;
@@ -37,13 +37,13 @@ pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
     let (top, rest) = summary.sources.split_at(shown);
     for source in top {
         let mut cells = cells(source);
-        // Without detours the cost is the net time; once is enough.
+        // Without detours cost equals net time: show it once.
         if summary.cost_basis == CostBasis::Records {
             cells[NET].clear();
         }
         grid.row(tone(source), cells);
     }
-    let mut text = style.title("Sources, by the time they took");
+    let mut text = style.title("Sources by time taken");
     text.push('\n');
     text.push_str(&grid.render(style));
     if !rest.is_empty() {
@@ -61,7 +61,7 @@ pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
         text.push_str("\n^ the program itself");
     }
     if top.iter().any(|s| s.hits != s.count) {
-        text.push_str("\nhits: an event that hits several threads counts for each");
+        text.push_str("\nhits: an event counts once for each thread it hits");
     }
     Some(text)
 }
@@ -93,7 +93,7 @@ fn cells(source: &SourceRow) -> Vec<String> {
     ]
 }
 
-/// Set after a name.
+/// Appended to a name.
 pub(crate) fn mark(own: bool, program: bool) -> &'static str {
     match (own, program) {
         (true, _) => "*",
@@ -102,12 +102,12 @@ pub(crate) fn mark(own: bool, program: bool) -> &'static str {
     }
 }
 
-/// `FIFO 60`: every policy's name begins with the same word.
+/// `FIFO 60`: drops the prefix that all policies share.
 pub(crate) fn policy(policy: &str) -> String {
     safe(&policy.replace("SCHED_", ""))
 }
 
-/// What is behind each name in the table.
+/// Details of each source in the table.
 pub(crate) fn details(summary: &Summary, options: Options) -> Option<String> {
     let style = options.style();
     let lines: Vec<String> = summary
@@ -119,6 +119,5 @@ pub(crate) fn details(summary: &Summary, options: Options) -> Option<String> {
             Some(wrap(&line, style.width, "    "))
         })
         .collect();
-    (!lines.is_empty())
-        .then(|| format!("{}\n{}", style.title("Behind the names"), lines.join("\n")))
+    (!lines.is_empty()).then(|| format!("{}\n{}", style.title("Source details"), lines.join("\n")))
 }

@@ -1,4 +1,4 @@
-//! The tables beside that of the sources: threads, CPUs, units, and the time outside the kernel.
+//! Tables other than the sources: threads, waits, CPUs, units, and time outside the kernel.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::grid::{Column, Grid, Tone};
 use crate::headline::outside_label_with_evidence;
 use crate::words::{count, cpu_list, frequency, name, percent, plural, safe, tight, time, wrap};
 
-/// CPUs shown unless all are asked for: the noisiest.
+/// CPUs shown by default: the noisiest.
 const CPUS: usize = 16;
 
 pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
@@ -57,8 +57,7 @@ pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
             ],
         );
     }
-    let mut text =
-        format!("{}\n{}", style.title("Threads, by the time they lost"), grid.render(style));
+    let mut text = format!("{}\n{}", style.title("Threads by time lost"), grid.render(style));
     if let Some(explained) = columns_of_threads(summary) {
         let _ = write!(text, "\n{}", wrap(&explained, style.width, ""));
     }
@@ -70,24 +69,23 @@ pub(crate) fn threads(summary: &Summary, options: Options) -> Option<String> {
     Some(text)
 }
 
-/// What the columns of threads mean, as far as they are there.
+/// Explains the thread columns that are present.
 fn columns_of_threads(summary: &Summary) -> Option<String> {
-    let wanted = "wanted: running, or kept from it; share: of that";
+    let wanted = "wanted: running or runnable; share: of wanted time";
     let parts = [summary.wanted_ns_total.map(|_| wanted.to_owned()), woken(summary)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What the columns about being woken are of: shorter waits are not in the file.
+/// Explains the wake-up columns: shorter waits are not in the file.
 pub(crate) fn woken(summary: &Summary) -> Option<String> {
     let from = time(summary.wakeup_latency_from_ns? as f64);
     Some(format!(
-        "woken: how often it then waited {from} or longer, and how long until it ran (p50, p99, max of \
-         these waits)"
+        "woken: wake-ups with a latency of {from} or longer (p50, p99, max of these latencies)"
     ))
 }
 
-/// What threads of a program waited for a CPU, by kind.
+/// Waits of a program's threads for a CPU, by kind.
 pub(crate) fn waits(summary: &Summary, options: Options) -> Option<String> {
     if summary.waits.is_empty() {
         return None;
@@ -118,19 +116,19 @@ pub(crate) fn waits(summary: &Summary, options: Options) -> Option<String> {
             ],
         );
     }
-    let title = "Waits for a CPU, by kind, and their share of the time that threads wanted to run";
+    let title = "Waits for a CPU by kind, and their share of the time threads wanted to run";
     Some(format!("{}\n{}", style.title(&wrap(title, style.width, "")), grid.render(style)))
 }
 
-/// What a kind of wait is.
+/// Describes a kind of wait.
 pub(crate) fn wait_words(kind: Wait) -> &'static str {
     match kind {
         Wait::None => "",
         Wait::Preempted => "another thread took the CPU",
-        Wait::Woken => "from being woken to running",
-        Wait::New => "from being created to running",
-        Wait::Throttled => "the cgroup's CPU quota was used up",
-        Wait::Migrated => "on another CPU after being moved",
+        Wait::Woken => "wake-up latency",
+        Wait::New => "from creation to first run",
+        Wait::Throttled => "cgroup CPU quota exhausted",
+        Wait::Migrated => "on the new CPU after migration",
     }
 }
 
@@ -195,7 +193,7 @@ pub(crate) fn cpus(summary: &Summary, options: Options) -> Option<String> {
     Some(text)
 }
 
-/// What the probe can tell apart, from the t_min of each CPU.
+/// Resolution of the probe, from the t_min of each CPU.
 fn resolution(summary: &Summary) -> Option<String> {
     let all = || summary.cpus.iter().filter_map(|c| c.resolution_hz);
     let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
@@ -203,10 +201,10 @@ fn resolution(summary: &Summary) -> Option<String> {
         (low, high) if low == high => low,
         (low, high) => format!("{low} to {high}"),
     };
-    Some(format!("Resolution of the probe, 1/(2 t_min): noise of up to {range}"))
+    Some(format!("Probe resolution, 1/(2 t_min): noise up to {range}"))
 }
 
-/// perf counts the probe's context switches on its own; each should be a detour in which another
+/// perf counts the probe's context switches independently; each should be a detour in which another
 /// thread ran.
 fn switch_check(summary: &Summary) -> Vec<String> {
     if summary.mode != Mode::Attributed {
@@ -221,8 +219,8 @@ fn switch_check(summary: &Summary) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "On CPU {cpus} the probe's context switches (counted by perf) and the detours in which a thread \
-         ran differ by more than 5 %: some of either were missed."
+        "On CPU {cpus}, the probe's context switches (counted by perf) and the detours in which a \
+         thread ran differ by more than 5 %: some were missed."
     )]
 }
 
@@ -309,9 +307,9 @@ pub(crate) fn outside(summary: &Summary, options: Options) -> Option<String> {
     }
     let title = if recorded { "Outside the kernel" } else { "Detours" };
     let mut text = format!("{}\n{}", style.title(title), grid.render(style));
-    // Firmware takes the CPU without a trace; where the machine counts it, that narrows it down.
+    // SMIs leave no trace in the kernel; a count, where available, narrows the cause down.
     if let Some(smi) = summary.outside_evidence.smi {
-        let _ = write!(text, "\nSystem management interrupts counted meanwhile: {}", count(smi));
+        let _ = write!(text, "\nSystem management interrupts counted: {}", count(smi));
     }
     Some(text)
 }

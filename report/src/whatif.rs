@@ -1,4 +1,4 @@
-//! What each source costs at scale, beside what it takes on the node, and where the two disagree.
+//! What each source costs at scale compared with its time on the node, and where the two disagree.
 
 use trace::Class;
 
@@ -9,15 +9,15 @@ use crate::{
     words::{capital, count, name, percent, percent_said, plural, safe, time, wrap},
 };
 
-/// What a change does to the job's time.
+/// Effect of a change on the job's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainFigures {
     pub median_us: f64,
-    /// How much shorter the median is, per cent, and its 95 % interval.
+    /// Reduction of the median in percent, and its 95 % interval.
     pub gain_pct: f64,
     pub between_pct: (f64, f64),
     pub changed_runs: u64,
-    /// Runs that get shorter by more than a trifle.
+    /// Runs that get noticeably shorter.
     pub shorter_runs: u64,
     pub verdict: Verdict,
 }
@@ -25,10 +25,10 @@ pub struct GainFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Gain,
-    /// The median run does not gain for certain, some runs do.
+    /// Some runs gain, but the median run not significantly.
     SomeRuns,
     Nothing,
-    /// More runs are needed to say.
+    /// More runs are needed to tell.
     Unclear,
     Loss,
 }
@@ -42,7 +42,7 @@ pub struct WhatIfRow {
     pub own: bool,
     /// The recorded program itself.
     pub program: bool,
-    /// Places by what it costs and by the time it took; None where it costs nothing.
+    /// Position by cost at scale (None if it costs nothing) and by time taken.
     pub scale_rank: Option<usize>,
     pub local_rank: usize,
     pub local_share_pct: f64,
@@ -51,7 +51,7 @@ pub struct WhatIfRow {
     pub quantised: Option<GainFigures>,
 }
 
-/// Several sources at once.
+/// Several sources together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIfGroup {
     pub names: Vec<String>,
@@ -65,7 +65,7 @@ pub struct WhatIfGroup {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
     pub host: String,
-    /// What is simulated, in words.
+    /// Description of the simulated job.
     pub job: String,
     pub net: String,
     pub ranks: u64,
@@ -74,7 +74,7 @@ pub struct WhatIf {
     pub noiseless_us: f64,
     pub median_us: f64,
     pub median_between_us: (f64, f64),
-    /// Sources that took time and were asked for, largest gain first, those without one last.
+    /// Selected sources that took time, largest gain first, those without a gain last.
     pub rows: Vec<WhatIfRow>,
     pub others: Option<WhatIfGroup>,
     pub units: Vec<WhatIfGroup>,
@@ -82,13 +82,13 @@ pub struct WhatIf {
     /// The CPU that sources are moved to.
     pub shift: Option<u32>,
     pub quantise: bool,
-    /// Which of the recording's noise no rank meets, in words.
+    /// Describes noise of the recording that is not assigned to any rank.
     pub left_out: Option<String>,
 }
 
-/// A node's share from which on it is worth a word that it costs nothing.
+/// Local share above which a source that costs nothing at scale is mentioned.
 const LARGE_SHARE_PCT: f64 = 5.0;
-/// Differences said in words.
+/// Differences listed at most.
 const SAID: usize = 4;
 
 #[must_use]
@@ -113,7 +113,7 @@ fn headline(results: &WhatIf, options: Options) -> String {
         host => safe(host),
     };
     let mut sentence = format!(
-        "{} on {} that meet the noise of {host}: {}, the median of {} ({} to {}).",
+        "{} on {} with the noise of {host}: {}, median of {} ({} to {}).",
         capital(&safe(&results.job)),
         plural_exact(results.ranks, "rank"),
         us(results.median_us),
@@ -123,7 +123,7 @@ fn headline(results: &WhatIf, options: Options) -> String {
     );
     if results.noiseless_us > 0.0 {
         sentence += &format!(
-            " Noise makes it {:.2} times as long as the {} it takes undisturbed.",
+            " That is {:.2} times the {} it takes without noise.",
             results.median_us / results.noiseless_us,
             us(results.noiseless_us)
         );
@@ -135,7 +135,7 @@ fn sources(results: &WhatIf, options: Options) -> Option<String> {
     let style = options.style();
     if results.rows.is_empty() {
         let text = if results.detours == 0 {
-            "The recording holds no detours: there is nothing to remove."
+            "The recording has no detours: nothing to remove."
         } else {
             "No source took any time."
         };
@@ -153,7 +153,7 @@ fn sources(results: &WhatIf, options: Options) -> Option<String> {
     ];
     let more: Vec<Title> = extra(results);
     columns.extend(more.iter().map(|title| Column::number(title.0)));
-    columns.extend([Column::number("# here"), Column::number("share here")]);
+    columns.extend([Column::number("local #"), Column::number("local share")]);
     let mut grid = Grid::new(columns);
     let shown = options.shown(results.rows.len());
     for row in &results.rows[..shown] {
@@ -174,18 +174,17 @@ fn sources(results: &WhatIf, options: Options) -> Option<String> {
         grid.row(tone, cells);
     }
     let title = format!(
-        "What removing each source gains on {}, and its place by the time it takes here",
+        "Gain from removing each source on {}, compared with its local share",
         plural_exact(results.ranks, "rank")
     );
     let mut text = format!("{}\n{}", style.title(&title), grid.render(style));
     if shown < results.rows.len() {
         let more = plural((results.rows.len() - shown) as u64, "more source");
-        text += &format!("\nand {more}, with less to gain (--all shows them)");
+        text += &format!("\nand {more} with smaller gains (--all shows them)");
     }
     if let Some(others) = &results.others {
         let line = format!(
-            "{}, with {} of the time here, removed together: {} (--top asks for more of them one by \
-             one)",
+            "{} ({} of the local time), removed together: {} (increase --top to list more)",
             plural(others.sources as u64, "other source"),
             percent_said(others.local_share_pct),
             in_words(&others.removed, results.runs)
@@ -193,7 +192,7 @@ fn sources(results: &WhatIf, options: Options) -> Option<String> {
         text += &format!("\n{}", wrap(&line, style.width, "    "));
     }
     if results.rows[..shown].iter().any(|row| row.own) {
-        text += "\n* the recorder itself: not there in production";
+        text += "\n* the recorder itself: absent in production";
     }
     if results.rows[..shown].iter().any(|row| row.program) {
         text += "\n^ the program itself";
@@ -201,7 +200,7 @@ fn sources(results: &WhatIf, options: Options) -> Option<String> {
     Some(text)
 }
 
-/// A column for each further change that was asked for.
+/// A column for each additional change requested.
 type Title = (&'static str, fn(&WhatIfRow) -> Option<&GainFigures>);
 
 fn extra(results: &WhatIf) -> Vec<Title> {
@@ -215,7 +214,7 @@ fn extra(results: &WhatIf) -> Vec<Title> {
     titles
 }
 
-/// Gains from here on are set apart.
+/// Gains of at least this much are highlighted.
 const STRONG_PCT: f64 = 10.0;
 
 fn gain_cells(figures: &GainFigures, runs: u64) -> Vec<String> {
@@ -232,7 +231,7 @@ fn gain_cells(figures: &GainFigures, runs: u64) -> Vec<String> {
     ]
 }
 
-/// The estimate, or a word where it means nothing.
+/// The estimate, or a word if it is not significant.
 fn gain_cell(figures: &GainFigures) -> String {
     match figures.verdict {
         Verdict::Nothing => "nothing".to_owned(),
@@ -254,7 +253,7 @@ fn in_words(figures: &GainFigures, runs: u64) -> String {
     let interval = format!("{} to {}", signed(low), signed(high));
     match figures.verdict {
         Verdict::Nothing => "changes nothing".to_owned(),
-        Verdict::Unclear => format!("unclear, {interval}: more --runs would say"),
+        Verdict::Unclear => format!("unclear ({interval}); increase --runs"),
         Verdict::SomeRuns => some_runs(figures, runs),
         Verdict::Gain => format!(
             "{} faster ({interval}), {}",
@@ -269,7 +268,7 @@ fn in_words(figures: &GainFigures, runs: u64) -> String {
     }
 }
 
-/// What is said where the median run does not gain for certain, but others do.
+/// Description for [`Verdict::SomeRuns`].
 fn some_runs(figures: &GainFigures, runs: u64) -> String {
     let (low, high) = figures.between_pct;
     format!(
@@ -281,14 +280,14 @@ fn some_runs(figures: &GainFigures, runs: u64) -> String {
     )
 }
 
-/// What there is to gain, in words: the figure and the interval of the table.
+/// The possible gain as text: the figure and the interval of the table.
 #[must_use]
 pub fn to_gain(figures: &GainFigures, runs: u64) -> String {
     let (low, high) = figures.between_pct;
     match figures.verdict {
         Verdict::SomeRuns => some_runs(figures, runs),
         _ => format!(
-            "up to {} to gain ({} to {})",
+            "up to {} faster ({} to {})",
             signed(figures.gain_pct),
             signed(low),
             signed(high)
@@ -296,27 +295,27 @@ pub fn to_gain(figures: &GainFigures, runs: u64) -> String {
     }
 }
 
-/// Where the two rankings disagree, in words.
+/// Where the two rankings disagree.
 fn differences(results: &WhatIf, options: Options) -> Option<String> {
     let style = options.style();
     let label = |row: &WhatIfRow| crate::headline::label_of(row.class, &row.name);
     let mut lines = Vec::new();
     for row in &results.rows {
         let line = match row.scale_rank {
-            // Others may be before it here that cost nothing there: only a better place is news.
+            // Sources ranked higher locally may cost nothing at scale: only a better rank is news.
             Some(rank) if rank < row.local_rank => format!(
-                "{} is number {rank} at this scale ({}), but number {} by the time it takes here ({}).",
+                "{} is number {rank} at this scale ({}), but number {} by local time ({}).",
                 label(row),
                 signed(row.removed.gain_pct),
                 row.local_rank,
                 percent_said(row.local_share_pct)
             ),
             None if row.local_share_pct >= LARGE_SHARE_PCT => format!(
-                "{} takes {} of the time that is lost here, but {}.",
+                "{} takes {} of the local time, but {}.",
                 label(row),
                 percent_said(row.local_share_pct),
                 match row.removed.verdict {
-                    Verdict::Unclear => "whether it counts at this scale is unclear",
+                    Verdict::Unclear => "its effect at this scale is unclear",
                     _ => "removing it changes nothing at this scale",
                 }
             ),
@@ -329,7 +328,7 @@ fn differences(results: &WhatIf, options: Options) -> Option<String> {
     if more > 0 {
         lines.push(format!("and {} more", more));
     }
-    let title = style.title("Where this differs from the ranking by time");
+    let title = style.title("Where this differs from the local ranking");
     (!lines.is_empty()).then(|| format!("{title}\n{}", lines.join("\n")))
 }
 
@@ -345,7 +344,7 @@ fn units(results: &WhatIf, options: Options) -> Option<String> {
         Column::number("gain"),
         Column::number("95 % interval"),
         Column::number("runs changed").expendable(2),
-        Column::number("share here"),
+        Column::number("local share"),
     ]);
     let shown = options.shown(results.units.len());
     for unit in &results.units[..shown] {
@@ -358,10 +357,10 @@ fn units(results: &WhatIf, options: Options) -> Option<String> {
         };
         grid.row(tone, cells);
     }
-    let mut text = format!("{}\n{}", style.title("The same for whole units"), grid.render(style));
+    let mut text = format!("{}\n{}", style.title("Gain from removing units"), grid.render(style));
     if shown < results.units.len() {
         let more = plural((results.units.len() - shown) as u64, "more unit");
-        text += &format!("\nand {more}, with less to gain (--all shows them)");
+        text += &format!("\nand {more} with smaller gains (--all shows them)");
     }
     Some(text)
 }
@@ -388,33 +387,33 @@ fn notes(results: &WhatIf, options: Options) -> String {
     let mut lines = Vec::new();
     if !results.rows.is_empty() {
         lines.push(
-            "A gain is how much shorter the median run is when the same runs are simulated without the \
-             source; intervals are 95 %, by bootstrap over pairs of runs. Gains do not add up: where two \
-             sources delay the same runs, removing one leaves the other."
+            "Gain: how much shorter the median run is when the same runs are simulated without the \
+             source; 95 % intervals by bootstrap over pairs of runs. Gains are not additive: where \
+             two sources delay the same runs, removing one leaves the other."
                 .to_owned(),
         );
         if results.rows.iter().any(|row| row.removed.verdict == Verdict::SomeRuns) {
             lines.push(
-                "Where fewer than half of the runs meet a source, the median hardly changes: a longer \
-                 job (--iterations) meets it more often."
+                "If a source hits fewer than half of the runs, the median hardly changes; it hits \
+                 a longer job (--iterations) more often."
                     .to_owned(),
             );
         }
     }
     if let Some(cpu) = results.shift {
         lines.push(format!(
-            "Moved: all of it on CPU {cpu}; ticks, faults and what is outside the kernel cannot be moved."
+            "Moved: to CPU {cpu}; ticks, page faults and noise outside the kernel cannot be moved."
         ));
     }
     if results.quantise {
         lines.push(
-            "Co-scheduled: all nodes do it at the same time, so that it stops everybody together."
+            "Co-scheduled: all nodes run it at the same time, so that it delays all ranks together."
                 .to_owned(),
         );
     }
     if results.runs < FEW_RUNS {
         lines.push(format!(
-            "{} are few for an interval: give --runs {FEW_RUNS} or more.",
+            "Intervals from {} are unreliable: use --runs {FEW_RUNS} or more.",
             plural(results.runs, "run")
         ));
     }
@@ -426,7 +425,7 @@ fn notes(results: &WhatIf, options: Options) -> String {
     lines.join("\n")
 }
 
-/// Below this many the ends of an interval are single runs.
+/// With fewer runs the ends of an interval are single runs.
 const FEW_RUNS: u64 = 40;
 
 /// Rank counts are never rounded.

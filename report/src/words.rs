@@ -1,6 +1,6 @@
-//! Numbers and names as people read them. Three significant digits everywhere.
+//! Numbers and names for display. Three significant digits everywhere.
 
-/// Three significant digits of a number from 1 to 999, no digits after the point from 100 on.
+/// Three significant digits of a number from 1 to 999.
 fn three(value: f64) -> String {
     let digits = match value {
         v if v >= 99.95 => 0,
@@ -27,13 +27,13 @@ pub fn time(ns: f64) -> String {
     format!("{} s", three(ns / 1e9))
 }
 
-/// The same without the space, for columns.
+/// [`time`] without the space, for columns.
 #[must_use]
 pub fn tight(ns: u64) -> String {
     time(ns as f64).replace(' ', "")
 }
 
-/// With its first letter in upper case.
+/// Capitalises the first letter.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |c| c.to_uppercase().chain(letters).collect())
@@ -80,7 +80,7 @@ pub fn frequency(hz: f64) -> String {
     format!("{} GHz", three(hz / 1e9))
 }
 
-/// Never rounds something to nothing, nor a part to the whole.
+/// Never rounds a nonzero value to 0 %, nor a partial one to 100 %.
 #[must_use]
 pub fn percent(value: f64) -> String {
     match value {
@@ -91,7 +91,7 @@ pub fn percent(value: f64) -> String {
     }
 }
 
-/// The same for a sentence: whole numbers from 10 on.
+/// [`percent`] for a sentence: whole numbers at 10 and above.
 pub(crate) fn percent_said(value: f64) -> String {
     match value {
         v if (99.5..100.0).contains(&v) => ">99 %".to_owned(),
@@ -116,7 +116,7 @@ pub(crate) fn cpu_list(cpus: impl Iterator<Item = u32>) -> String {
     ranges.iter().map(name).collect::<Vec<_>>().join(",")
 }
 
-/// `CPU 3`, `CPUs 0-3,7`, from such a list.
+/// `CPU 3` or `CPUs 0-3,7`, from a CPU list.
 #[must_use]
 pub fn cpu_list_said(list: &str) -> String {
     let plural = list.contains([',', '-']);
@@ -146,8 +146,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// False for what a terminal would obey, and for what would change the direction or the place of the
-/// text around it.
+/// False for control characters, and for characters that change the direction or position of the
+/// surrounding text.
 pub(crate) fn harmless(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
@@ -156,7 +156,7 @@ pub(crate) fn harmless(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A name that cannot do anything to the terminal.
+/// Escapes a name so that it cannot affect the terminal.
 #[must_use]
 pub fn safe(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());
@@ -170,23 +170,23 @@ pub fn safe(name: &str) -> String {
     safe
 }
 
-/// The same for the name of a thread, which may be empty: a row without a name looks like no row.
+/// [`safe`] for thread names, which may be empty: a row without a name looks like a missing row.
 #[must_use]
 pub fn name(name: &str) -> String {
     if name.trim().is_empty() { NO_NAME.to_owned() } else { safe(name) }
 }
 
-/// What a thread without a name is called.
+/// Shown for a thread without a name.
 pub const NO_NAME: &str = "(no name)";
 
-/// A message of several lines that cannot do anything to the terminal.
+/// [`safe`] for a message of several lines.
 #[must_use]
 pub fn message_safe(text: &str) -> String {
     text.split('\n').map(safe).collect::<Vec<_>>().join("\n")
 }
 
-/// JSON text that cannot do anything to the terminal, by its own escapes. Line breaks in it are
-/// layout: those in strings are escaped already.
+/// JSON text that cannot affect the terminal, using JSON escapes. Line breaks are layout: those in
+/// strings are already escaped.
 #[must_use]
 pub fn json_safe(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
@@ -202,7 +202,7 @@ pub fn json_safe(json: &str) -> String {
     safe
 }
 
-/// At most `width` characters, with a mark where something was cut off.
+/// Truncates to `width` characters, ending in `..` if anything was cut.
 #[must_use]
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -217,7 +217,7 @@ fn is_unit(word: &str) -> bool {
     matches!(word.trim_end_matches([',', '.', ';', ':', ')']), "%" | "ns" | "us" | "ms" | "s")
 }
 
-/// Breaks at spaces so that no line is wider than `width`; further lines start with `indent`.
+/// Breaks lines at spaces to at most `width`; continuation lines start with `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
     let mut out = String::new();
     let mut column = 0;

@@ -1,11 +1,11 @@
 "use strict";
-// Tooltips, zoom and the choice of light or dark. The page is complete without it.
+// Tooltips, zoom and the light/dark switch. The page is complete without it.
 (() => {
   const tip = document.getElementById("tip");
   const svgNS = "http://www.w3.org/2000/svg";
   document.documentElement.classList.add("js");
 
-  // Values as the page writes them.
+  // Values, formatted as on the page.
   const short = (v) => {
     const m = Math.abs(v);
     if (m === 0) return "0";
@@ -33,7 +33,7 @@
     const [kind, from, to, unit] = text.split(" ");
     return { log: kind === "log", from: Number(from), to: Number(to), unit };
   };
-  // A place from 0 to 1 on an axis as the value it stands for, and back.
+  // Converts a position from 0 to 1 on an axis to its value, and back.
   const value = (s, at) => (s.log ? s.from * Math.pow(s.to / s.from, at) : s.from + at * (s.to - s.from));
   const place = (s, v) => (s.log ? Math.log(v / s.from) / Math.log(s.to / s.from) : (v - s.from) / (s.to - s.from));
 
@@ -74,7 +74,7 @@
     return [at.x, at.y];
   };
 
-  // Plots: the nearest mark under the pointer; a rectangle drawn over them is zoomed into.
+  // Plots: tooltip for the nearest mark; dragging a rectangle zooms in.
   for (const svg of document.querySelectorAll("svg.plot")) {
     const [left, top, width, height] = svg.dataset.box.split(" ").map(Number);
     const [sx, sy] = [scale(svg.dataset.x), scale(svg.dataset.y)];
@@ -98,7 +98,7 @@
         for (const [, x, y] of found) points.push([Number(x), Number(y), path]);
       }
     };
-    // From the drawing's own coordinates to where the zoom puts them.
+    // From drawing coordinates to zoomed coordinates.
     const shown = (x, y) => [
       left + (((x - left) / width - view[0]) / (view[1] - view[0])) * width,
       top + (((y - top) / height - view[2]) / (view[3] - view[2])) * height,
@@ -186,7 +186,7 @@
     svg.addEventListener("pointercancel", () => { from = null; band?.remove(); band = null; });
   }
 
-  // The heat map: what the cell under the pointer stands for.
+  // Heat map: tooltip for the cell under the pointer.
   for (const svg of document.querySelectorAll("svg.heat")) {
     const [left, top, width, height] = svg.dataset.box.split(" ").map(Number);
     const rows = [...svg.querySelectorAll("desc.row")].map((row) => [row.dataset.label, row.dataset.v.split(" ")]);
@@ -196,12 +196,12 @@
       const column = Math.floor(((x - left) / width) * columns);
       const row = rows[Math.floor(((y - top) / height) * rows.length)];
       if (!row || column < 0 || column >= columns) return hush();
-      say(event, `${row[0]}, from ${short(column * seconds)} s on: lost ${row[1][column]} %`);
+      say(event, `${row[0]}, from ${short(column * seconds)} s: lost ${row[1][column]} %`);
     });
     svg.addEventListener("pointerleave", hush);
   }
 
-  // Light or dark; what the system says until somebody says otherwise.
+  // Light or dark: the system's preference until the user chooses.
   const theme = document.getElementById("theme");
   const dark = () => {
     const chosen = document.documentElement.dataset.theme;

@@ -1,4 +1,4 @@
-//! What is said of the time of simulated runs, and the pictures of them, as they are printed.
+//! Snapshots of blame texts and of the diagrams of simulated runs.
 
 use report::{
     Bar, BlameFigures, BlamePart, BlameRow, BlameSource, Detour, Doing, Flight, Options, Picture,

@@ -1,5 +1,5 @@
-//! Whole outputs for small recordings, kept as snapshots: what a person sees must not change by
-//! accident. The recordings are built by hand and go through the analysis, as real ones do.
+//! Complete outputs for small recordings, kept as snapshots so that they do not change by accident. The
+//! recordings are synthetic and go through the analysis like real ones.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -43,10 +43,10 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// Where, which source, how long by the kernel, how much more the detour lost, and outside.
+/// Start, source, net time, additional cost, and time outside the kernel.
 type Event = (u64, u32, u64, u64, u64);
 
-/// A number without any pattern (the finaliser of SplitMix64).
+/// A pseudo-random number (the finaliser of SplitMix64).
 fn scattered(i: u64) -> u64 {
     let z = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -234,7 +234,7 @@ fn only_the_largest_sources_unless_all_are_asked_for() {
     let all = text(&attributed(), Options { all: true, ..options });
     assert!(all.contains("virtio0-input"));
     assert!(!all.contains("--all"));
-    // And uncut, however narrow the terminal.
+    // Not truncated, however narrow the terminal.
     let row = "kthread  kworker: vmstat_update ";
     assert!(text(&attributed(), Options { all: true, width: 40, ..options }).contains(row));
     assert!(!text(&attributed(), Options { width: 40, ..Options::default() }).contains(row));

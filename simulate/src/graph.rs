@@ -1,5 +1,5 @@
 //! A job of collectives as a schedule of operations, for the event engine and for GOAL: the same
-//! rounds that the round engine walks through, written out.
+//! rounds that the round engine evaluates, written out.
 
 use std::ops::ControlFlow;
 
@@ -13,24 +13,25 @@ use crate::{
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum GraphError {
     #[error(
-        "{operations} operations are more than a schedule takes: fewer ranks, or --graph in-order, \
-         which needs none"
+        "too many operations for a schedule: {operations}; simulate fewer ranks, or use --graph \
+         in-order, which needs no schedule"
     )]
     TooLarge { operations: u64 },
     #[error(transparent)]
     Build(#[from] BuildError),
 }
 
-/// Which operation waits for which.
+/// Dependencies between operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Graph {
-    /// Each rank does one thing after the other; a receive is posted as the send of its round begins.
+    /// Each rank does one operation after the other; a receive is posted as the send of its round
+    /// begins.
     #[default]
     InOrder,
-    /// As the peer's generator writes it. A send waits for the receive before it and for nothing else;
-    /// receives wait for nothing. So a rank may pass on what it got before its own earlier messages are
-    /// through. In a dissemination there is a calc between the two, of the length of the reduction or
-    /// of none: by the peer's rules a detour on it delays the message, one on the send's o does not.
+    /// As written by LogGOPSim's schedule generator. A send waits only for the previous receive;
+    /// receives wait for nothing. So a rank may forward data before its own earlier messages are done.
+    /// In a dissemination there is a calc between the two, as long as the reduction or of zero length:
+    /// by LogGOPSim's rules a detour on it delays the message, one on the send's o does not.
     Peer,
 }
 
@@ -58,7 +59,7 @@ const NOBODY: u32 = u32::MAX;
 /// A round, rank by rank: which of its spans each rank sends and receives in.
 struct Round {
     compute: i64,
-    /// A rank computes on what it got before it sends it on, if only for no time.
+    /// A rank computes on received data before it forwards it, even if for zero time.
     combines: bool,
     spans: Vec<Priced>,
     parts: Vec<Part>,
@@ -118,19 +119,19 @@ fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
     rounds
 }
 
-/// The one algorithm for which the peer's generator writes calcs.
+/// The only algorithm for which LogGOPSim's generator writes calcs.
 const COMBINING: &str = "dissemination";
 
-/// The operations of one rank as they are added.
+/// The operations of one rank, as they are added.
 struct Program<'a> {
     builder: &'a mut ScheduleBuilder,
     graph: Graph,
-    /// What must have ended before the next thing begins: in order, the round before; in the peer's
-    /// graph, all there is, for compute to wait for.
+    /// Operations that must end before the next one begins: in order, those of the previous round; in
+    /// LogGOPSim's graph, all so far, for compute to wait for.
     before: Vec<OpId>,
-    /// The last thing received, combined, or computed.
+    /// The last operation that received, combined or computed.
     got: Option<OpId>,
-    /// It was received, and nothing was computed since.
+    /// It was a receive, with no computation since.
     raw: bool,
 }
 
@@ -139,7 +140,7 @@ impl<'a> Program<'a> {
         Program { builder, graph, before: Vec::new(), got: None, raw: false }
     }
 
-    /// What was received is computed on before it is sent on.
+    /// Computes on received data before it is forwarded.
     fn combine(&mut self) {
         if let (Some(received), true) = (self.got, self.raw) {
             let calc = self.builder.calc(0, 0);

@@ -1,4 +1,5 @@
-//! What is simulated: a collective, or a loop of several with compute between, on a given network.
+//! The job to simulate: a collective, or a loop of several with compute in between, on a given
+//! network.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +15,11 @@ use crate::{
 pub enum JobError {
     #[error(transparent)]
     Params(#[from] ParamsError),
-    #[error("{what} of {ps} ps is out of range: from 0 to 100 hours")]
+    #[error("{what} of {ps} ps is out of range (0 to 100 hours)")]
     OutOfRange { what: &'static str, ps: i64 },
-    #[error("0 iterations do nothing: give at least 1")]
+    #[error("a job needs at least 1 iteration")]
     NoIterations,
-    #[error("collectives over {0} and over {1} ranks cannot be one job")]
+    #[error("a job cannot mix collectives over {0} and {1} ranks")]
     DifferentRanks(u64, u64),
     #[error("a job needs at least one collective")]
     NoCollectives,
@@ -37,7 +38,7 @@ pub struct Job {
     rendezvous: Rendezvous,
 }
 
-/// A span with its price.
+/// A span with its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priced {
     pub span: Span,
@@ -90,8 +91,9 @@ impl Job {
         Job { rendezvous, ..self }
     }
 
-    /// So many times, each collective after this much compute; ranks go on as soon as they can, so the
-    /// pattern in which they leave one is the pattern in which they enter the next.
+    /// Repeats the job, with this much compute before each collective; ranks proceed as soon as they
+    /// can, so the pattern in which they leave one collective is the pattern in which they enter the
+    /// next.
     pub fn repeated(self, iterations: u64, compute: i64) -> Result<Job, JobError> {
         if !(0..=MAX_TIME).contains(&compute) {
             return Err(JobError::OutOfRange { what: "compute", ps: compute });
@@ -124,8 +126,8 @@ impl Job {
         Ok(Priced { span, cost, reduce })
     }
 
-    /// The rounds of one iteration, priced, each with the compute before it. Sizes have been checked,
-    /// so pricing cannot fail here.
+    /// The rounds of one iteration with their costs, each with the compute before it. Sizes have been
+    /// checked, so this cannot fail.
     pub fn rounds(
         &self,
         visit: &mut dyn FnMut(i64, &[Priced]) -> ControlFlow<()>,
@@ -142,7 +144,7 @@ impl Job {
         ControlFlow::Continue(())
     }
 
-    /// All the compute of a job that has nobody to talk to.
+    /// The total compute of a job with a single rank.
     pub fn lonely_compute(&self) -> i64 {
         let times = self.iterations.saturating_mul(self.body.len() as u64);
         i64::try_from(i128::from(self.compute) * i128::from(times)).unwrap_or(i64::MAX)
@@ -165,7 +167,7 @@ impl Job {
         self.rendezvous
     }
 
-    /// Whether any message waits for its receiver to grant it.
+    /// Whether any message needs a handshake with its receiver.
     pub fn has_handshakes(&self) -> bool {
         let any = || {
             self.rounds(&mut |_, round| match round.iter().any(|priced| priced.cost.rendezvous) {

@@ -1,7 +1,7 @@
-//! The offline side: what a trace of detours does to work, to a collective, to a job of millions of
-//! ranks. Pure: numbers in, numbers out; no files, no clocks, no terminals.
+//! The offline side: the effect of a trace of detours on work, on a collective, on a job of millions
+//! of ranks. Pure functions: no files, no clocks, no terminals.
 
-// Only `simd` has any: the call of a function compiled for a wider machine.
+// Exceptions: `simd`, which calls functions compiled for wider vectors, and memory advice.
 #![deny(unsafe_code)]
 
 pub mod blame;

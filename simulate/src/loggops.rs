@@ -1,17 +1,17 @@
-//! The LogGOPS model's parameters, and what they make of a message. Times are picoseconds, so that
-//! per-byte costs keep their digits; the per-byte ones are kept in femtoseconds.
+//! The LogGOPS model's parameters and the message costs they give. Times are picoseconds to keep the
+//! precision of per-byte costs, which are stored in femtoseconds.
 
 use thiserror::Error;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ParamsError {
-    #[error("{name} is negative: it is a time")]
+    #[error("{name} must not be negative")]
     Negative { name: &'static str },
-    #[error("{name} is {value} ps: more than an hour is a mistake in the unit")]
+    #[error("{name} is {value} ps, more than an hour; check the unit")]
     TooLong { name: &'static str, value: i64 },
-    #[error("a message of {bytes} bytes takes longer than this model can count: send less")]
+    #[error("a message of {bytes} bytes exceeds the model's time range; use a smaller message")]
     MessageTooLong { bytes: u64 },
-    #[error("a network cannot be scaled by {0}: give a positive number")]
+    #[error("cannot scale the network by {0}: not a positive number")]
     BadScale(String),
 }
 
@@ -34,7 +34,7 @@ pub struct Params {
 
 const HOUR: i64 = 3_600_000_000_000_000;
 
-/// What one message of a given size costs, ps.
+/// The cost of one message of a given size, ps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageCost {
     /// CPU time at either end: o + (k-1) O.
@@ -42,7 +42,7 @@ pub struct MessageCost {
     pub latency: i64,
     /// From the first byte to the last: (k-1) G.
     pub transfer: i64,
-    /// How long the message keeps a NIC from the next one: g + (k-1) G.
+    /// How long the message occupies a NIC: g + (k-1) G.
     pub gap: i64,
     /// The send ends with the receive.
     pub rendezvous: bool,
@@ -59,9 +59,9 @@ impl Params {
         eager_limit: u64::MAX,
     };
 
-    /// Systems whose parameters were published: the table of the noise study of 2010 and two later
-    /// ones, with the G of nodes in one rack, which the published runs were made with (between racks
-    /// it is 92 ps per byte on alps and 140 on daint). L, o and g in ns, G in fs per byte, S in bytes.
+    /// Published systems: the table of the noise study of 2010 and two later ones, with the G of nodes
+    /// in one rack, as used in the published runs (between racks it is 92 ps per byte on alps and 140
+    /// on daint). L, o and g in ns, G in fs per byte, S in bytes.
     const KNOWN: [(&'static str, i64, i64, i64, i64, u64); 7] = [
         ("chic", 5_330, 770, 1_560, 1_250_000, 65_000),
         ("altix", 1_640, 990, 900, 1_230_000, 65_000),
@@ -108,7 +108,7 @@ impl Params {
         Ok(())
     }
 
-    /// A network so many times faster; the CPU stays as it is.
+    /// A network faster by this factor; the CPU is unchanged.
     pub fn scaled(&self, factor: f64) -> Result<Params, ParamsError> {
         if !(factor.is_finite() && factor > 0.0) {
             return Err(ParamsError::BadScale(factor.to_string()));
@@ -124,7 +124,7 @@ impl Params {
         Ok(scaled)
     }
 
-    /// What a message of so many bytes costs. One of 0 bytes costs what one of 1 byte does.
+    /// The cost of a message of this size. A message of 0 bytes costs as much as one of 1 byte.
     pub fn message(&self, bytes: u64) -> Result<MessageCost, ParamsError> {
         let too_long = || ParamsError::MessageTooLong { bytes };
         let more = i128::from(bytes.saturating_sub(1));

@@ -1,5 +1,5 @@
-//! The older noise benchmarks, derived from detours: fixed work quanta (how long does the same work
-//! take, again and again) and fixed time quanta (how much work fits in the same time).
+//! The classic noise benchmarks, derived from detours: fixed work quanta (how long the same work
+//! takes, repeatedly) and fixed time quanta (how much work fits into the same time).
 
 use thiserror::Error;
 
@@ -7,15 +7,13 @@ use crate::noise::Detours;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum QuantumError {
-    #[error("a quantum of 0 ns never ends: give one of at least 1ns")]
+    #[error("the quantum must be at least 1 ns")]
     Zero,
-    #[error(
-        "{quanta} quanta of {quantum_ns} ns are more than {MAX_QUANTA}: take a longer --quantum"
-    )]
+    #[error("{quanta} quanta of {quantum_ns} ns exceed {MAX_QUANTA}; use a longer --quantum")]
     TooMany { quanta: u64, quantum_ns: u64 },
 }
 
-/// A series longer than this is a mistake in the unit.
+/// A longer series is most likely a wrong unit.
 pub const MAX_QUANTA: u64 = 1 << 28;
 
 /// (start, time taken) of each quantum of work that ends before `to`.

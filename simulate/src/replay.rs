@@ -1,4 +1,4 @@
-//! A schedule, run once or many times: the runs share it, and each thread has the memory of one run.
+//! Runs a schedule once or many times: the runs share it, and each thread has the memory of one run.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use crate::{
     sweep::{Plan, SweepError},
 };
 
-/// What the runs came to.
+/// The results of the runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// The first run, rank by rank.
     pub first: event::Outcome,
-    /// When the last rank was done in each run, ps.
+    /// When the last rank finished in each run, ps.
     pub times: Vec<i64>,
 }
 
-/// `plan.runs` runs (at least one). The draws are those of the round engine, so that a collective
-/// written out as a schedule meets the detours that the collective itself meets.
+/// `plan.runs` runs (at least one). The draws are those of the round engine, so a collective written
+/// out as a schedule meets the same detours as the collective itself.
 pub fn run(
     schedule: &Schedule,
     params: &Params,
@@ -32,7 +32,7 @@ pub fn run(
         share(schedule, params, options, noise, plan, 0..plan.runs.max(1))?;
     match first {
         Some(first) => Ok(Replay { first, times }),
-        // There is a run 0 whenever all runs are there.
+        // A complete set of runs includes run 0.
         None => Err(SweepError::Stopped),
     }
 }
@@ -40,13 +40,13 @@ pub fn run(
 /// Some of the runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Run 0, where it is among them.
+    /// Run 0, if it is among them.
     pub first: Option<event::Outcome>,
-    /// When the last rank was done in each run, ps.
+    /// When the last rank finished in each run, ps.
     pub times: Vec<i64>,
 }
 
-/// The runs of these numbers, as [`run`] has them.
+/// The runs with these numbers, identical to those of [`run`].
 pub fn share(
     schedule: &Schedule,
     params: &Params,
@@ -74,12 +74,12 @@ pub fn share(
     Ok(Share { first, times: results.iter().map(|&(time, _)| time).collect() })
 }
 
-/// The noise that a run of this number meets.
+/// The noise of the run with this number.
 pub fn noise_of<'a>(schedule: &Schedule, noise: &'a Noise, seed: u64, run: u64) -> RunNoise<'a> {
     noise.run(draw(seed, u64::from(schedule.ranks())), run)
 }
 
-/// One of the runs again, written down.
+/// Repeats one of the runs, with a log.
 pub fn log(
     schedule: &Schedule,
     params: &Params,

@@ -1,19 +1,19 @@
-//! Room for arrays that are visited all over the place. In pages of 4 KB almost every visit has to
-//! look up first where its page is, which takes longer than the visit; so large arrays are laid in
-//! pages of 2 MB, where the system has them. It is a wish: nothing but the time depends on it.
+//! Memory for arrays with random access. With 4 KB pages almost every access misses the TLB, which
+//! takes longer than the access itself; so large arrays use 2 MB huge pages, if available. This is
+//! advice: it affects only the time.
 
 const LARGE_PAGE: usize = 2 << 20;
-/// What the allocator puts in front of an allocation, and more.
+/// At least the size of the allocator's header.
 const ASIDE: usize = 64;
 
-/// Room for so many more. Like [`Vec::reserve`], at least doubles.
+/// Reserves room for this many more. Like [`Vec::reserve`], at least doubles.
 pub fn reserve<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
         reserve_exact(list, more.max(list.capacity()));
     }
 }
 
-/// Room for so many more, and what is left of the last page.
+/// Reserves room for this many more, and the rest of the last page.
 pub fn reserve_exact<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() >= more {
         return;
@@ -23,7 +23,7 @@ pub fn reserve_exact<T>(list: &mut Vec<T>, more: usize) {
         list.reserve_exact(more);
         return;
     }
-    // Only what is a multiple of large pages is laid where one begins.
+    // Only multiples of the huge page size are aligned to huge pages.
     let bytes = bytes.saturating_add(ASIDE).div_ceil(LARGE_PAGE).saturating_mul(LARGE_PAGE) - ASIDE;
     list.reserve_exact(bytes / size_of::<T>() - list.len());
     wish(list);
@@ -37,7 +37,7 @@ fn wish<T>(list: &mut Vec<T>) {
     let begin = list.as_mut_ptr() as usize;
     let first = begin & !(rustix::param::page_size() - 1);
     let bytes = begin - first + list.capacity() * size_of::<T>();
-    // SAFETY: the advice is about how memory is laid out, not about what is in it.
+    // SAFETY: the advice affects how memory is mapped, not its contents.
     let _ = unsafe { madvise(first as *mut _, bytes, Advice::LinuxHugepage) };
 }
 

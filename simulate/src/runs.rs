@@ -1,13 +1,13 @@
-//! Runs spread over threads. Threads take the next run that nobody has taken and put its result where
-//! it belongs, so that a result depends on the run's number and never on who computed it.
+//! Runs spread over threads. Threads take the next free run and store its result by number, so a
+//! result depends on the run's number and never on the thread that computed it.
 
 use std::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// The results of runs 0 to `runs`, in the order of their numbers, or the error of the first that failed.
-/// Each thread has a scratch of its own for all of its runs.
+/// The results of runs 0 to `runs`, in order of their numbers, or the error of the first that failed.
+/// Each thread reuses one scratch for all of its runs.
 pub(crate) fn spread<Scratch: Default, T: Send, E: Send>(
     runs: u64,
     threads: u64,
@@ -35,7 +35,7 @@ pub(crate) fn spread<Scratch: Default, T: Send, E: Send>(
         }
         let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         collected.0.append(&mut done);
-        // Runs are taken in order and end once begun, so the first that fails is among these.
+        // Runs are taken in order and complete once begun, so the first that fails is among these.
         collected.1 = [collected.1.take(), error].into_iter().flatten().min_by_key(|error| error.0);
     };
     std::thread::scope(|scope| {

@@ -1,13 +1,13 @@
-//! What many runs say: quantiles with intervals, boxes and whiskers, the knee.
+//! Statistics of many runs: quantiles with confidence intervals, box plots, the knee.
 //!
-//! Quantiles interpolate between neighbours in rank order. Their 95 % intervals are those of order
-//! statistics (the number of runs below a quantile is binomial): they assume nothing about the
-//! distribution, and end at the furthest run where the sample is too small to say more.
+//! Quantiles interpolate between neighbouring order statistics. Their 95 % confidence intervals are
+//! those of order statistics (the number of runs below a quantile is binomial): they assume nothing
+//! about the distribution, and end at the most extreme run if the sample is too small.
 
 use thiserror::Error;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("no runs, no statistics: give at least 1")]
+#[error("statistics need at least 1 run")]
 pub struct NoRuns;
 
 /// Times of runs, sorted.
@@ -16,7 +16,7 @@ pub struct Sample {
     sorted: Vec<i64>,
 }
 
-/// A figure and its 95 % interval, in the unit of the sample.
+/// An estimate and its 95 % confidence interval, in the unit of the sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
@@ -24,7 +24,8 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// A box plot: quartiles, the furthest runs within 1.5 times their distance, and how many are beyond.
+/// A box plot: quartiles, the most extreme runs within 1.5 times the interquartile range, and the
+/// number of outliers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boxplot {
     pub q25: f64,
@@ -75,7 +76,7 @@ impl Sample {
 
     pub fn estimate(&self, p: f64) -> Estimate {
         let runs = self.sorted.len();
-        // The numbers of runs below the quantile between which 95 % of all samples lie.
+        // The numbers of runs below the quantile that enclose 95 % of all samples.
         let (low, high) = binomial_between(runs, p.clamp(0.0, 1.0));
         Estimate {
             value: self.quantile(p),
@@ -100,14 +101,14 @@ impl Sample {
     }
 }
 
-/// The counts between which 95 % of a binomial distribution lie.
+/// The counts that enclose 95 % of a binomial distribution.
 fn binomial_between(tries: usize, p: f64) -> (usize, usize) {
     if p == 0.0 || p == 1.0 {
         let count = if p == 0.0 { 0 } else { tries };
         return (count, count);
     }
-    // Weights relative to the mode's, outwards until they no longer count: nothing overflows, and
-    // the number of steps grows with the standard deviation only.
+    // Weights relative to the mode's, outwards until they are negligible: nothing overflows, and the
+    // number of steps grows only with the standard deviation.
     let mode = (((tries + 1) as f64 * p).floor() as usize).min(tries);
     let odds = p / (1.0 - p);
     let mut weights = std::collections::VecDeque::from([1.0]);
@@ -133,31 +134,32 @@ fn binomial_between(tries: usize, p: f64) -> (usize, usize) {
     (quantile(0.025), quantile(0.975))
 }
 
-/// How far the median must be above the noiseless time for noise to count as a bottleneck.
+/// How far the median must exceed the noiseless time for noise to count as a bottleneck.
 pub const KNEE_RATIO: f64 = 1.1;
 
-/// Where noise takes over. Only the simulated rank counts are known: the knee lies above `above` and
-/// at or below `ranks`.
+/// Where noise becomes the bottleneck. Only the simulated rank counts are known: the knee lies above
+/// `above` and at or below `ranks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knee {
-    /// The smallest simulated rank count from which on the median stays off the noiseless line.
+    /// The smallest simulated rank count from which the median stays off the noiseless line.
     pub ranks: u64,
-    /// The largest smaller one that is known to be on the line. None where there is none.
+    /// The largest smaller rank count known to be on the line, if any.
     pub above: Option<u64>,
     /// Whether nothing smaller than `ranks` was simulated.
     pub smallest: bool,
 }
 
 impl Knee {
-    /// Whether the knee may be anywhere below `ranks`. A single rank has nothing below it.
+    /// Whether the knee may be anywhere below `ranks`. There is nothing below a single rank.
     #[must_use]
     pub fn is_upper_bound(&self) -> bool {
         self.above.is_none() && self.ranks > 1
     }
 }
 
-/// Finds the knee. A median is off the noiseless line where the lower end of its 95 % interval is more
-/// than a tenth above, and on it where the upper end is not. Points are (ranks, noiseless time, median).
+/// Finds the knee. A median is off the noiseless line if the lower bound of its 95 % confidence
+/// interval is more than a tenth above it, and on it if the upper bound is not. Points are (ranks,
+/// noiseless time, median).
 #[must_use]
 pub fn knee(points: &[(u64, i64, Estimate)]) -> Option<Knee> {
     let mut sorted = points.to_vec();
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(bound(&[point(65_536, 400.0, 400.0)]), Some((65_536, true)));
         assert_eq!(bound(&[point(8, 120.0, 120.0), point(4, 120.0, 120.0)]), Some((4, true)));
         assert_eq!(bound(&[point(4, 100.0, 105.0), point(8, 120.0, 120.0)]), Some((8, false)));
-        // At 4 ranks the runs do not say: the knee may be there or below.
+        // At 4 ranks the runs are inconclusive: the knee may be there or below.
         let unsure = [point(4, 100.0, 300.0), point(8, 120.0, 120.0)];
         assert_eq!(knee(&unsure), Some(Knee { ranks: 8, above: None, smallest: false }));
         assert_eq!(bound(&unsure), Some((8, true)));

@@ -1,4 +1,4 @@
-//! Many runs of a job, spread over threads. Run number and seed alone decide a result.
+//! Many runs of a job, spread over threads. A result is a function of run number and seed.
 
 use thiserror::Error;
 
@@ -32,27 +32,27 @@ pub struct Plan<'a> {
     pub seed: u64,
     /// At least 1.
     pub threads: usize,
-    /// Bytes that all runs at work may take together; one always runs.
+    /// Memory limit for all concurrent runs, bytes; one always runs.
     pub memory: u64,
     /// Called with the messages of each finished run; false stops.
     pub progress: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
-/// What runs a job.
+/// The engine that runs a job.
 enum Engine {
     Rounds,
     Events(Box<Schedule>, event::Options),
 }
 
-/// Memory of a run, for the thread's next one.
+/// Memory of a run, reused by the thread's next one.
 #[derive(Default)]
 struct Scratch {
     rounds: rounds::Scratch,
     events: event::Scratch,
 }
 
-/// By whose rules a job is run that is written out as a schedule. The peer's graph with the peer's
-/// noise means the peer: its rules for everything.
+/// The rules for a job written out as a schedule. LogGOPSim's graph with LogGOPSim's noise selects
+/// LogGOPSim's rules for everything.
 pub fn rules(job: &Job, graph: Graph, noise: Model) -> event::Options {
     let peer = graph == Graph::Peer && noise == Model::LogGopSim;
     let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
@@ -60,7 +60,7 @@ pub fn rules(job: &Job, graph: Graph, noise: Model) -> event::Options {
 }
 
 impl Engine {
-    /// The in-order graph needs no schedule, where the round engine can do the job.
+    /// The in-order graph needs no schedule if the round engine supports the job.
     fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
         if graph == Graph::InOrder && rounds::can(job, &noise.run(0, 0)) {
             return Ok(Engine::Rounds);
@@ -98,7 +98,7 @@ pub fn noiseless(job: &Job, graph: Graph, model: Model) -> Result<i64, SweepErro
     Engine::new(job, &none, graph)?.run(job, &none.run(0, 0), &mut Scratch::default())
 }
 
-/// The time of each run, in the order of their numbers.
+/// The time of each run, in order of their numbers.
 pub fn times(
     job: &Job,
     graph: Graph,
@@ -137,8 +137,8 @@ fn point_seed(plan: &Plan<'_>, job: &Job) -> u64 {
     draw(plan.seed, job.ranks())
 }
 
-/// A piece of a timeline that the end of a run hangs on, in ps from its begin; `to` may lie in a later
-/// turn.
+/// An interval of a timeline on the critical path of a run, in ps from its start; `to` may lie in a
+/// later turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub timeline: usize,
@@ -146,16 +146,16 @@ pub struct Stretch {
     pub to: i64,
 }
 
-/// A run: when it ends, and what that hangs on, where that is known.
+/// A run: its end, and its critical path, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traced {
     pub end: i64,
     pub stretches: Option<Vec<Stretch>>,
 }
 
-/// All runs with what their ends hang on. None where nobody can say at a price worth paying: for
-/// schedules, for rounds in which not everybody sends and receives, for models other than exact
-/// preemption, and where there is no room for the times after each round.
+/// All runs with their critical paths. None if they are too expensive to find: for schedules, for
+/// rounds in which not all ranks send and receive, for models other than exact preemption, and if
+/// there is no room for the times after each round.
 pub fn traced(
     job: &Job,
     graph: Graph,
@@ -189,7 +189,7 @@ pub fn traced(
     Ok(runs.into_iter().collect())
 }
 
-/// Bytes of a run and the times after each of its rounds.
+/// Limit for a run and the times after each of its rounds, bytes.
 const MOST_FOR_A_PATH: u64 = 1 << 30;
 
 #[cfg(test)]

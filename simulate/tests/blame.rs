@@ -1,4 +1,4 @@
-//! What is to blame for the time of schedules that can be computed by hand.
+//! Blame for schedules whose times can be computed by hand.
 
 use simulate::{
     blame::{Blame, Share, blame, blame_runs},
@@ -44,13 +44,13 @@ fn exact(schedule: &Schedule, noise: &Noise) -> Blame {
     by(schedule, &Options::default(), noise)
 }
 
-/// The parts of the path that are not 0.
+/// The non-zero parts of the path.
 fn path(blame: &Blame) -> Vec<(&'static str, i64)> {
     let all = Part::ALL.iter().map(|&part| (part.name(), blame.path.of(part)));
     all.filter(|(_, ps)| *ps != 0).collect()
 }
 
-/// One detour of source 4, that only the rank with offset 0 meets early.
+/// One detour of source 4 that only the rank with offset 0 meets early.
 fn detour(at: i64, length: i64, offsets: Vec<i64>) -> Noise {
     let timeline = Timeline::new([(at, length)], LONG).unwrap().of_source(4);
     Noise::new(vec![timeline], Model::Preempt, Offsets::Given(offsets)).unwrap()
@@ -82,7 +82,7 @@ fn a_message_is_its_overheads_its_latency_and_its_bytes() {
     let blame = exact(&schedule, &Noise::none());
     assert_eq!((blame.finish, blame.last), (1_240, 1));
     assert_eq!(path(&blame), [("o", 200), ("O", 20), ("G", 20), ("L", 1_000)]);
-    // The receiver waited until the last byte was there.
+    // The receiver waited until the last byte arrived.
     assert_eq!(blame.ranks[1].of(Part::Waiting), 1_130);
     assert_eq!(blame.ranks[0].of(Part::Waiting), 0);
 }
@@ -119,7 +119,7 @@ fn a_receive_posted_late_ends_the_large_send_too() {
 
     let options = Options { rendezvous: Rendezvous::Handshake, ..Options::default() };
     let blame = by(&schedule, &options, &Noise::none());
-    // The acknowledgement and the payload fly after the post; o and O of both ends; the bytes.
+    // Acknowledgement and payload in flight after the post; o and O of both ends; the bytes.
     assert_eq!(
         path(&blame),
         [("compute", 20_000), ("o", 200), ("O", 4_000), ("G", 4_000), ("L", 2_000)]
@@ -164,7 +164,7 @@ fn a_detour_of_several_sources_is_shared_out() {
     sources.push(100, [(7, 60), (8, 30)]);
     let timeline = Timeline::new([(200, 100)], LONG).unwrap().shared_by(sources).unwrap();
     let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Given(vec![250])).unwrap();
-    // It begins in the middle of the detour: the first 50 of source 7 are over.
+    // It begins inside the detour: the first 50 of source 7 are over.
     let schedule = build(&[&|b| {
         b.calc(500, 0);
     }]);
@@ -215,7 +215,7 @@ fn many_runs_say_the_same_for_any_number_of_threads_and_take_the_times_they_take
     for (path, finish) in blames.paths.iter().zip(&blames.finishes) {
         assert_eq!(path.total(), *finish);
     }
-    // What sources have on the path is the path's noise; the long detours have more of it.
+    // The sources' time on the path is the path's noise; the long detours contribute more.
     let (on_path, absorbed) = blames.noise();
     assert_eq!(on_path, blames.part(Part::Noise).unwrap().mean());
     assert!(absorbed > 0.0);
@@ -233,6 +233,6 @@ fn without_noise_none_is_on_the_path_and_its_sign_is_that_of_nothing() {
     let blames =
         blame_runs(&schedule, &PARAMS, &Options::default(), &Noise::none(), &plan).unwrap();
     let (on_path, absorbed) = blames.noise();
-    // -0 is equal to 0, but not to whoever reads it.
+    // -0 equals 0, but prints differently.
     assert_eq!([on_path, absorbed].map(f64::to_bits), [0.0f64.to_bits(); 2]);
 }

@@ -1,4 +1,4 @@
-//! The papers' results, the quick ones; `cargo xtask validate` has them all, with more runs.
+//! The papers' results that are quick to check; `cargo xtask validate` has them all, with more runs.
 
 use simulate::{
     collectives::{Collective, Op, Shape},

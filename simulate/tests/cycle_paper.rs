@@ -1,5 +1,5 @@
-//! What the study of redundant exchanges claims, at sizes that a test can afford; the 8 Mi ranks of
-//! its figures are `cargo xtask validate`'s.
+//! Claims of the study of redundant exchanges, at sizes affordable in a test; `cargo xtask validate`
+//! covers the 8 Mi ranks of its figures.
 
 use simulate::cycle::{Case, Config, end_of_case, run};
 
@@ -38,7 +38,7 @@ fn without_noise_redundancy_costs_one_send_per_round_at_most() {
     let outcome = run(&quiet, None).unwrap();
     let [times] = outcome.runs[..] else { panic!("one run") };
     assert_eq!(times.noiseless, times.conventional);
-    // The message is awaited for 1 us; the redundant send of 1 ns fits into that.
+    // The wait for the message is 1 us; the redundant send of 1 ns fits into it.
     assert_eq!(times.redundant, times.conventional);
     assert_eq!(outcome.recovery(), None);
 }
@@ -49,14 +49,14 @@ fn the_noiseless_case_has_noise_in_its_compute_phases() {
     let ends = end_of_case(&config, 0, Case::Noiseless).unwrap();
     let (last, first) = (ends.iter().max().unwrap(), ends.iter().min().unwrap());
     let exchanges = 6 * 1_002_000;
-    // Somebody met a detour, and everybody waited for that one.
+    // One rank met a detour, and all waited for it.
     assert_eq!(*last, config.work + config.duration + exchanges);
     assert!(last - first < exchanges);
 }
 
 #[test]
 fn every_rank_ends_at_the_same_time_on_any_number_of_threads() {
-    // Large enough for several blocks, in the caches' rounds and beyond; one set with gaps.
+    // Large enough for several blocks, in the cached rounds and beyond; one set with gaps.
     let config = Config { cycles: 3, ..experiment(0, 1 << 15, 1) };
     for set in [None, Some(0b0010_0100_1000)] {
         let config = Config { redundant_rounds: set, ..config.clone() };

@@ -1,5 +1,5 @@
-//! The cycle engine against a plain discrete-event simulation of the same rules: one queue, one inbox
-//! per rank, messages taken in the order of their arrival. Slow and obvious.
+//! Compares the cycle engine with a plain discrete-event simulation of the same rules: one queue, one
+//! inbox per rank, messages taken in order of arrival. Slow and obvious.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -16,7 +16,7 @@ enum Kind {
     Redundant(u32),
 }
 
-/// Ordered as they arrive; of those that arrive together the original one is taken first.
+/// Ordered by arrival; ties go to the original one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
     arrival: i64,
@@ -27,9 +27,9 @@ struct Message {
 struct Rank<'a> {
     noise: Local<'a>,
     cycle: u32,
-    /// What it has.
+    /// Its level.
     level: u32,
-    /// Until when it is at work.
+    /// Until when it is busy.
     busy: i64,
     inbox: Vec<Message>,
 }
@@ -37,10 +37,10 @@ struct Rank<'a> {
 struct Simulation<'a> {
     config: &'a Config,
     set: u64,
-    /// Messages that nobody waits for are received, too.
+    /// Messages that are not awaited are received as well.
     charge_all: bool,
     ranks: Vec<Rank<'a>>,
-    /// (time, rank, what arrives); nothing arrives when a rank just becomes free.
+    /// (time, rank, message); None if a rank just becomes free.
     events: BinaryHeap<Reverse<(i64, usize, Option<Message>)>>,
 }
 
@@ -79,7 +79,7 @@ impl Simulation<'_> {
         self.redundant(rank);
     }
 
-    /// The rank is free: it takes what came first of what it can use.
+    /// The rank is free: it takes the first message that it can use.
     fn take(&mut self, number: usize, now: i64) {
         let rounds = self.config.rounds();
         let rank = &self.ranks[number];
@@ -137,7 +137,7 @@ impl Simulation<'_> {
             self.events.push(Reverse((self.ranks[rank].busy, rank, None)));
         }
         while let Some(&Reverse((now, ..))) = self.events.peek() {
-            // All that happens now, before anyone chooses.
+            // Everything at this time, before any rank chooses.
             let mut touched = BTreeSet::new();
             while let Some(&Reverse((time, rank, message))) = self.events.peek() {
                 if time > now {
@@ -152,7 +152,7 @@ impl Simulation<'_> {
             }
         }
         for rank in &self.ranks {
-            assert_eq!(rank.cycle, self.config.cycles, "a rank waits for ever");
+            assert_eq!(rank.cycle, self.config.cycles, "a rank waits forever");
         }
         self.ranks.iter().map(|rank| rank.busy).collect()
     }

@@ -39,7 +39,7 @@ fn silent(schedule: &Schedule, params: &Params) -> Outcome {
     run(schedule, params, &Options::default(), &Noise::none().run(0, 0)).unwrap()
 }
 
-/// A detour of this length at 1 ps, for rank `hit` only: the others stand behind it.
+/// A detour of this length at 1 ps, for rank `hit` only: the others start after it.
 fn one_detour(length: i64, hit: usize, ranks: usize) -> Noise {
     let timeline = Timeline::new([(1, length)], 1 << 50).unwrap();
     let offsets = (0..ranks).map(|rank| if rank == hit { 0 } else { 1 + length }).collect();
@@ -89,10 +89,10 @@ proptest! {
         let noise = one_detour(detour, 1, 2);
         let schedule = blocking(sender, receiver, bytes);
         let outcome = run(&schedule, &params, &Options::default(), &noise.run(0, 0)).unwrap();
-        // The reception itself must not meet the detour for the closed form to hold.
+        // The closed form only holds if the reception itself does not meet the detour.
         prop_assume!(sender + cost.end_to_end() - cost.cpu > detour);
         if cost.rendezvous {
-            // X_s = max(T_r + sigma_r - N - T_s, 0), beyond the message itself.
+            // X_s = max(T_r + sigma_r - N - T_s, 0), in addition to the message itself.
             let wait = (receiver + detour - cost.end_to_end() - sender).max(0);
             prop_assert_eq!(outcome.ends[0], sender + cost.end_to_end() + wait);
         } else {
@@ -137,7 +137,7 @@ proptest! {
     }
 }
 
-/// One message per round: those who have it send to the rank `distance` further.
+/// One message per round: the ranks that have it send to the rank `distance` further.
 fn binomial_broadcast(ranks: u32) -> Schedule {
     let mut b = ScheduleBuilder::new(ranks);
     for rank in 0..ranks {
@@ -163,7 +163,7 @@ fn binomial_broadcast(ranks: u32) -> Schedule {
 
 #[test]
 fn the_longest_paths_of_a_binomial_broadcast_end_where_figure_3_has_them() {
-    // Hops decide: paths (0,1,3,7) (0,2,6,14) (0,1,5,13) (0,1,3,11).
+    // The number of hops is decisive: paths (0,1,3,7) (0,2,6,14) (0,1,5,13) (0,1,3,11).
     let params = Params { overhead: 0, gap: 0, ..Params::named("cnl").unwrap() };
     let ends = silent(&binomial_broadcast(15), &params).ends;
     let latest: Vec<usize> = (0..15).filter(|&rank| ends[rank] == 3 * params.latency).collect();

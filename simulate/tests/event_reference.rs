@@ -1,5 +1,6 @@
-//! The event engine against the same rules written down plainly, on random schedules: ranks that depend
-//! on whatever stands above or below, wildcards, several CPUs, large messages, times that coincide.
+//! Compares the event engine with a plain implementation of the same rules, on random schedules:
+//! dependencies on earlier or later operations, wildcards, several CPUs, large messages, coinciding
+//! times.
 
 mod goal_support;
 
@@ -12,7 +13,7 @@ use simulate::{
 };
 
 const RANKS: u32 = 4;
-/// What costs something costs a few of these.
+/// Costs are small multiples of this.
 const UNIT: i64 = 100;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,8 @@ struct Message {
     any: bool,
     calc: Option<i64>,
     slot: u8,
-    /// For the calc, the send and the receive: on which operation of its rank, on its start alone?
+    /// For the calc, the send and the receive: the operation of its rank it depends on, and whether
+    /// only on the start.
     on: Vec<(Index, bool)>,
 }
 
@@ -53,7 +55,7 @@ fn message() -> impl Strategy<Value = Message> {
     )
 }
 
-/// What a rank does, on which CPU and NIC, and what it depends on.
+/// An operation of a rank, its CPU and NIC, and its dependencies.
 type Line<'a> = (Step, u8, &'a [(Index, bool)]);
 
 fn schedule(messages: &[Message]) -> Schedule {
@@ -82,7 +84,7 @@ fn schedule(messages: &[Message]) -> Schedule {
         for (op, (_, _, on)) in (0u32..).zip(&program) {
             for (on, start) in *on {
                 let on = on.index(program.len()) as u32;
-                // A circle of waits is no schedule that ends.
+                // A cycle of dependencies would never complete.
                 match (on == op, start) {
                     (true, _) => {}
                     (false, true) => builder.irequires(OpId(op), OpId(on)),

@@ -1,4 +1,4 @@
-//! What the exact rules say where the peer has quirks, and what is said of schedules that cannot end.
+//! The exact rules where LogGOPSim has quirks, and the errors for schedules that deadlock.
 
 #[path = "../../tests/cpu_time/mod.rs"]
 mod cpu_time;
@@ -20,7 +20,7 @@ const PARAMS: Params = Params {
     eager_limit: 1_000,
 };
 
-/// All ranks at once: each gets its own closure.
+/// All ranks at once: each has its closure.
 fn build(ranks: &[&dyn Fn(&mut ScheduleBuilder)]) -> Schedule {
     let mut b = ScheduleBuilder::new(ranks.len() as u32);
     for rank in ranks {
@@ -177,12 +177,12 @@ fn two_large_sends_to_each_other_are_a_deadlock_with_its_circle() {
     let (receive, requires) = (Reason::Receive, Reason::Requires);
     assert_eq!(steps, [(0, receive), (1, requires), (1, receive), (0, requires)]);
     assert!(error.to_string().starts_with(
-        "deadlock: rank 0, operation 0 (l1: send 5000b to 1 tag 0) is not buffered and ends only \
-         with rank 1"
+        "deadlock: rank 0, operation 0 (l1: send 5000b to 1 tag 0) is not buffered and waits for \
+         rank 1"
     ));
 }
 
-/// Two calcs, of which the first depends so on the second, which requires it.
+/// Two calcs: the first depends on the second in the given way, and the second requires the first.
 fn circle(depends: fn(&mut ScheduleBuilder, OpId, OpId)) -> EventError {
     let schedule = build(&[&|b| {
         let (a, c) = (b.calc(1, 0), b.calc(1, 0));
@@ -217,8 +217,8 @@ fn what_finds_no_counterpart_is_named() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "nobody receives the message of rank 0, operation 0 (l1: send 8b to 1 tag 1); left over, \
-         too: rank 1, operation 0 (halo: recv 8b from 0 tag 2)"
+        "rank 0, operation 0 (l1: send 8b to 1 tag 1) has no matching receive; also unmatched: \
+         rank 1, operation 0 (halo: recv 8b from 0 tag 2)"
     );
     let error = exact(&build(&[&|_| (), &|b| {
         b.recv(8, 0, 2, 0, 0);
@@ -228,7 +228,7 @@ fn what_finds_no_counterpart_is_named() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "rank 1, operation 0 (halo: recv 8b from 0 tag 2) waits for a message that nobody sends \
+        "rank 1, operation 0 (halo: recv 8b from 0 tag 2) has no matching send \
          (and 1 other receive)"
     );
 }
@@ -253,9 +253,9 @@ fn who_took_the_message_of_another_is_told() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "rank 0, operation 1 (one: recv 8b from 1 tag 0) gets no message: another receive took that of \
-         rank 1, operation 0 (l1: send 8b to 0 tag 0); left over, too: rank 2, operation 1 (l2: send \
-         8b to 0 tag 0)"
+        "rank 0, operation 1 (one: recv 8b from 1 tag 0) has no matching send: another receive \
+         matched rank 1, operation 0 (l1: send 8b to 0 tag 0); also unmatched: rank 2, operation 1 \
+         (l2: send 8b to 0 tag 0)"
     );
 }
 
@@ -269,7 +269,7 @@ fn a_circle_of_starts_is_said_as_it_was_written() {
     );
 }
 
-/// Everybody waits for anyone: in each step all messages for a rank are looked at, and no others.
+/// All wait for any source: each step looks at all messages for a rank, and no others.
 #[test]
 fn explaining_a_circle_with_wildcards_takes_time_by_its_length_not_by_its_square() {
     let circle = |ranks: u32| {
@@ -289,7 +289,7 @@ fn explaining_a_circle_with_wildcards_takes_time_by_its_length_not_by_its_square
     };
     let (short, long) = (circle(6_250), circle(100_000));
     let ratio = cpu_time::ratio(|| explain(&short, 6_250), || explain(&long, 100_000));
-    // 16 times as long; the square would be 256.
+    // 16 times as long; quadratic would be 256.
     assert!(ratio < 64.0, "{ratio}");
 }
 

@@ -1,6 +1,5 @@
-//! How fast the engine is; by hand, in release mode:
-//! `EXPONENT=17 ONLY=peer REPEATS=9 cargo test --release -p simulate --test event_speed -- --ignored
-//! --nocapture`, all of which may be left out.
+//! The speed of the engine; run manually in release mode: `EXPONENT=17 ONLY=peer REPEATS=9 cargo test
+//! --release -p simulate --test event_speed -- --ignored --nocapture`; all variables are optional.
 
 use std::{fs, time::Instant};
 
@@ -11,15 +10,15 @@ use simulate::{
     noise::{Model, Noise, Offsets, Timeline},
 };
 
-/// Seconds this thread has been on a CPU: the machine may be shared.
+/// CPU time of this thread in seconds: the machine may be shared.
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = stat.split(' ').next().and_then(|text| text.parse::<f64>().ok());
     ns.expect("needs Linux") / 1e9
 }
 
-/// In order, each round requires both operations of the one before; as the peer's generator has it,
-/// a send requires the receive of the round before and nothing else requires anything.
+/// In order, each round requires both operations of the previous one; as written by LogGOPSim's
+/// generator, a send requires the receive of the previous round, with no other dependencies.
 fn dissemination(ranks: u32, in_order: bool) -> Schedule {
     let rounds = ranks.ilog2();
     let mut b = ScheduleBuilder::new(ranks);

@@ -1,5 +1,5 @@
-//! GOAL in and out: nothing is lost between text and binary, mistakes are told with their place, and
-//! no input does harm.
+//! GOAL input and output: nothing is lost between text and binary, errors have their position, and no
+//! input does harm.
 
 mod goal_support;
 
@@ -46,7 +46,7 @@ fn text_to_binary_to_text_loses_nothing() {
         assert_eq!(binary_of(&back, case.unit()), binary, "{}", case.name);
     }
     // The others declare their dependencies elsewhere than below the operations.
-    assert!(verbatim > 600, "{verbatim} texts came back as they were");
+    assert!(verbatim > 600, "{verbatim} texts came back verbatim");
 }
 
 const SMALL: &str = "\
@@ -110,7 +110,7 @@ fn indentation_comments_and_odd_line_ends_change_nothing() {
         l2 requires l1\n\tl2 irequires /* start only */ l1\n}\nrank 1 { // receives\n\
         l1: recv 10b from -1 tag -1\n  }";
     assert!(parse(friendly).unwrap() == parse(SMALL).unwrap());
-    // Byte by byte, too.
+    // Also byte by byte.
     let slow = BufReader::with_capacity(1, friendly.as_bytes());
     assert!(read_text(slow, CalcUnit::default()).unwrap() == parse(SMALL).unwrap());
 }
@@ -127,12 +127,12 @@ fn a_byte_order_mark_is_no_part_of_the_text() {
     }
     let told = |text: &str| parse(text).unwrap_err().to_string();
     assert_eq!(told(&marked("num_ranks 2 x")), told("num_ranks 2 x"));
-    assert_eq!(told(&marked("")), "line 1, column 1: the file is empty (`num_ranks 4`)");
-    // Once, and nowhere else.
+    assert_eq!(told(&marked("")), "line 1, column 1: the file is empty (expected `num_ranks 4`)");
+    // Only once, and only there.
     for text in
         [marked(&marked(SMALL)), format!("\n{}", marked(SMALL)), format!(" {}", marked(SMALL))]
     {
-        assert!(told(&text).contains("a schedule begins with its number of ranks"));
+        assert!(told(&text).contains("expected the number of ranks (as in"));
     }
     assert!(parse(&SMALL.replace("}", "\u{feff}}")).is_err());
 }
@@ -179,64 +179,61 @@ fn mistakes_are_told_with_line_column_and_hint() {
         ),
         (
             "l1: send 8 to 1",
-            "line 3, column 12: expected `b`, found \"to 1\" (a size is a number and `b`, as in `8b`)",
+            "line 3, column 12: expected `b`, found \"to 1\" (a size is a number followed by `b`, as in `8b`)",
         ),
         (
             "l1: send 8b to 7",
-            "line 3, column 16: rank 0, operation 0 (l1): there is no rank 7 (2 ranks, from 0)",
+            "line 3, column 16: rank 0, operation 0 (l1): rank 7 does not exist (2 ranks, from 0)",
         ),
         (
             "calc 1\n  recv 8b from /* too far */ 2 tag 9",
-            "line 4, column 30: rank 0, operation 1: there is no rank 2 (2 ranks, from 0)",
+            "line 4, column 30: rank 0, operation 1: rank 2 does not exist (2 ranks, from 0)",
         ),
         (
             "l1: send 8b to 99999999999",
-            "line 3, column 16: rank 0, operation 0 (l1): there is no rank 99999999999 (2 ranks, from 0)",
+            "line 3, column 16: rank 0, operation 0 (l1): rank 99999999999 does not exist (2 ranks, from 0)",
         ),
-        ("l1: recv 8b from -2", "line 3, column 18: a rank is not negative (-1 stands for any)"),
-        ("l1: calc 1 nic 2", "line 3, column 12: expected `cpu` or the end of the line"),
+        ("l1: recv 8b from -2", "line 3, column 18: a rank must not be negative (-1 matches any)"),
+        ("l1: calc 1 nic 2", "line 3, column 12: expected `cpu` or end of line"),
         (
             "l1: send 8b to 1 cpu 1 tag 2",
-            "line 3, column 24: attributes come once each, in the order tag, cpu, nic",
+            "line 3, column 24: attributes must be unique and in the order tag, cpu, nic",
         ),
-        ("l1: calc 1 cpu 256", "line 3, column 16: a cpu is at most 255"),
-        ("l1: calc", "line 3, column 9: expected a time, found the end of the line"),
+        ("l1: calc 1 cpu 256", "line 3, column 16: a cpu must be at most 255"),
+        ("l1: calc", "line 3, column 9: expected a time, found end of line"),
         (
             "l1: calc 1\nl1: calc 2",
-            "line 4, column 1: label l1 is taken (labels are unique within a rank)",
+            "line 4, column 1: duplicate label l1 (labels must be unique within a rank)",
         ),
         (
             "l1: calc 1\nl1 requires l2",
-            "line 4, column 13: there is no label l2 in this rank yet (both sides of a dependency are defined above it)",
+            "line 4, column 13: undefined label l2 (define both operations before the dependency)",
         ),
         ("l1: calc 99999999999999999999", "line 3, column 10: a time is too large"),
         (
             "l1: calc 5.5",
-            "line 3, column 10: expected a whole number, found \"5.5\" (a calc is a whole number; for finer times count smaller units, --calc-unit 1ps)",
+            "line 3, column 10: expected a whole number, found \"5.5\" (a calc is a whole number of units; for finer times use --calc-unit 1ps)",
         ),
         (
             "l1: send 5.5b to 1",
-            "line 3, column 10: expected a whole number, found \"5.5b\" (a size is a number and `b`, as in `8b`)",
+            "line 3, column 10: expected a whole number, found \"5.5b\" (a size is a number followed by `b`, as in `8b`)",
         ),
         (
             "l1: recv 1e6b from 1",
-            "line 3, column 10: expected a whole number, found \"1e6b\" (a size is a number and `b`, as in `8b`)",
+            "line 3, column 10: expected a whole number, found \"1e6b\" (a size is a number followed by `b`, as in `8b`)",
         ),
         (
             "l1: send 8kB to 1",
-            "line 3, column 11: expected `b`, found \"kB to 1\" (a size is a number and `b`, as in `8b`)",
+            "line 3, column 11: expected `b`, found \"kB to 1\" (a size is a number followed by `b`, as in `8b`)",
         ),
         ("l1: send 8b to 1.5", "line 3, column 16: expected a whole number, found \"1.5\""),
         ("l1: recv 8b from -1.5", "line 3, column 18: expected a whole number, found \"-1.5\""),
         ("l1: send 8b to 1 tag 0x7", "line 3, column 22: expected a whole number, found \"0x7\""),
         ("l1: calc 1 cpu 1.5", "line 3, column 16: expected a whole number, found \"1.5\""),
-        ("l1: calc -5", "line 3, column 10: a time is not negative"),
-        ("l1: send -8b to 1", "line 3, column 10: a number of bytes is not negative"),
-        ("l1: send 8b to -1", "line 3, column 16: a rank is not negative"),
-        (
-            "l1: calc 1\nl1 requires l1.5",
-            "line 4, column 15: expected the end of the line, found \".5\"",
-        ),
+        ("l1: calc -5", "line 3, column 10: a time must not be negative"),
+        ("l1: send -8b to 1", "line 3, column 10: a number of bytes must not be negative"),
+        ("l1: send 8b to -1", "line 3, column 16: a rank must not be negative"),
+        ("l1: calc 1\nl1 requires l1.5", "line 4, column 15: expected end of line, found \".5\""),
         ("l1 recv 8b from 0", "line 3, column 3: expected `:` after the label l1 (`l1: recv ...`)"),
         (
             "l1: calc 1\nl1 recv 8b from 0",
@@ -250,7 +247,7 @@ fn mistakes_are_told_with_line_column_and_hint() {
     }
     assert_eq!(
         told("num_ranks 2\nrank 1 {\n}\n"),
-        "line 2, column 6: rank 1 is out of order (ranks follow each other, and the next is 0)"
+        "line 2, column 6: rank 1 is out of order (expected rank 0)"
     );
     for (calc, found) in [("1e6", "1e6"), ("0x10 cpu 1", "0x10"), ("5ns", "5ns"), ("7.", "7.")] {
         let said = rank(&format!("calc {calc}"));
@@ -259,10 +256,10 @@ fn mistakes_are_told_with_line_column_and_hint() {
         );
     }
     for (ranks, said) in [
-        ("0x2", "column 11: expected a whole number, found \"0x2\" (`num_ranks 4`)"),
-        ("1e6", "column 11: expected a whole number, found \"1e6\" (`num_ranks 4`)"),
-        ("2.0", "column 11: expected a whole number, found \"2.0\" (`num_ranks 4`)"),
-        ("-2", "column 11: the number of ranks is not negative"),
+        ("0x2", "column 11: expected a whole number, found \"0x2\" (as in `num_ranks 4`)"),
+        ("1e6", "column 11: expected a whole number, found \"1e6\" (as in `num_ranks 4`)"),
+        ("2.0", "column 11: expected a whole number, found \"2.0\" (as in `num_ranks 4`)"),
+        ("-2", "column 11: the number of ranks must not be negative"),
         ("two", "column 11: expected the number of ranks, found \"two\""),
         ("0", "column 1: a schedule needs at least one rank"),
         ("2\nrank 0x0 {", "line 2, column 6: expected a whole number, found \"0x0\""),
@@ -273,13 +270,13 @@ fn mistakes_are_told_with_line_column_and_hint() {
     }
     assert_eq!(
         told("num_ranks 1\nrank 0 {\n"),
-        "line 2, column 1: the file ends within a rank (`}` is missing)"
+        "line 2, column 1: unexpected end of file in a rank (missing `}`)"
     );
     assert_eq!(
         told("num_ranks 2\nrank 0 {\n}\n"),
-        "line 3, column 1: rank 1 is missing: 2 ranks were announced"
+        "line 3, column 1: rank 1 is missing (2 ranks declared)"
     );
-    assert_eq!(told(""), "line 1, column 1: the file is empty (`num_ranks 4`)");
+    assert_eq!(told(""), "line 1, column 1: the file is empty (expected `num_ranks 4`)");
     assert!(told(&"x".repeat(100_000)).contains("longer than 64 KiB"));
     assert!(
         told("num_ranks 1\nrank 0 {\n}\nl1: calc 1")
@@ -291,20 +288,20 @@ fn mistakes_are_told_with_line_column_and_hint() {
 fn damaged_binaries_are_told_apart() {
     let whole = binary_of(&parse(SMALL).unwrap(), CalcUnit::default());
     let told = |bytes: &[u8]| read_binary(bytes, CalcUnit::default()).unwrap_err().to_string();
-    assert!(told(b"num_ranks 1").contains("no binary GOAL schedule"));
+    assert!(told(b"num_ranks 1").contains("not a binary GOAL schedule"));
     assert!(told(&2342u64.to_le_bytes()).contains("--save-mem"));
     for length in 0..whole.len() {
-        assert!(told(&whole[..length]).contains("the file ends here"), "{length}");
+        assert!(told(&whole[..length]).contains("unexpected end of file"), "{length}");
     }
     let mut wrong_kind = whole.clone();
     wrong_kind[46 + 12 + 4] = 9;
-    assert!(told(&wrong_kind).contains("there is no kind 9"));
+    assert!(told(&wrong_kind).contains("unknown kind 9"));
     let mut wrong_count = whole;
     wrong_count[46 + 12] = 5;
-    assert!(told(&wrong_count).contains("5 dependencies are stated, 0 are listed"));
+    assert!(told(&wrong_count).contains("5 dependencies declared but 0 listed"));
 }
 
-/// A schedule that was read must not do harm when it is run, either.
+/// A schedule that was accepted must also be safe to run.
 fn read_and_run(bytes: &[u8]) {
     if let Ok(schedule) = read(bytes, CalcUnit::default()) {
         let _ = run(

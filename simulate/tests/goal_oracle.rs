@@ -1,5 +1,5 @@
-//! The peer's own answers: 672 schedules it was run on, per rank. With its rules all of them come out;
-//! with the exact rules they do, or there is a reason why they cannot.
+//! LogGOPSim's own results for 672 schedules, per rank. With its rules all of them are reproduced;
+//! with the exact rules they are, or there is a known reason why not.
 
 mod goal_support;
 
@@ -28,8 +28,8 @@ fn the_peers_rules_give_the_peers_times_per_rank() {
     }
 }
 
-/// Messages of one source, target and tag whose order is open, of sizes that differ: the receives that
-/// are too small for what they get are an error of the schedule, which the peer does not see.
+/// Messages of one source, target and tag with undetermined order and different sizes: receives that
+/// are too small for their message are an error of the schedule, which LogGOPSim does not detect.
 const TOO_SMALL: [&str; 5] = ["fuzz_001", "fuzz_019", "fuzz_039", "fuzz_047", "fuzz_117"];
 
 fn exact(case: &Case, noise: &RunNoise) -> Result<Vec<i64>, EventError> {
@@ -55,14 +55,14 @@ fn the_exact_rules_are_those_written_down_plainly() {
     assert_eq!(too_small, TOO_SMALL);
 }
 
-/// Why the exact rules may give other times than the peer, beyond what `sensitive_to` names.
+/// Why the exact rules may give other times than LogGOPSim, in addition to `sensitive_to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
-    /// Q7: both ends of a large message end together; at the peer the sender ends with the match.
+    /// Q7: both ends of a large message end together; in LogGOPSim the sender ends with the match.
     Rendezvous,
-    /// Q6: the bytes of a message flow while the CPU does something else; at the peer they hold it.
+    /// Q6: the bytes of a message flow while the CPU does something else; in LogGOPSim they occupy it.
     Overlap,
-    /// Messages are received in the order of their receives; at the peer as they arrive.
+    /// Messages are received in the order of their receives; in LogGOPSim as they arrive.
     MatchOrder,
 }
 

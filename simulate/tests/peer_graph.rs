@@ -1,5 +1,5 @@
-//! `--graph peer` is the schedule that the peer's generator writes, calcs of no length included: the same
-//! times, run by run, by the peer's rules and by the exact ones.
+//! `--graph peer` is the schedule written by LogGOPSim's generator, zero-length calcs included: the
+//! same times, run by run, by LogGOPSim's rules and by the exact ones.
 
 use std::fmt::Write;
 
@@ -15,8 +15,8 @@ use simulate::{
     sweep::{self, Plan},
 };
 
-/// A dissemination as the generator writes it: in each round but the first a calc between the receive of
-/// the round before and the send; the last receive is followed by nothing.
+/// A dissemination as written by the generator: in each round but the first a calc between the receive
+/// of the previous round and the send; nothing follows the last receive.
 fn generated(ranks: u64, bytes: u64, with_calc: bool) -> String {
     let mut text = format!("num_ranks {ranks}\n");
     for rank in 0..ranks {
@@ -51,8 +51,9 @@ fn generated(ranks: u64, bytes: u64, with_calc: bool) -> String {
     text
 }
 
-/// Bursts of four detours of about a microsecond, 20 to 40 us apart. By the peer's rules a detour counts
-/// in full for what it falls on; only one that follows closely can fall on what comes next, the calc.
+/// Bursts of four detours of about a microsecond, 20 to 40 us apart. By LogGOPSim's rules a detour
+/// counts in full for the operation it hits; only one that follows closely can hit the next one, the
+/// calc.
 fn noise(model: Model) -> Noise {
     let (mut at, mut detours) = (0i64, Vec::new());
     for i in 0..20_000i64 {
@@ -112,7 +113,7 @@ fn the_peers_graph_is_what_its_generator_writes_run_by_run() {
     }
 }
 
-/// Without the calcs it is another distribution, and this many runs show it.
+/// Without the calcs the distribution differs, which this many runs show.
 #[test]
 fn a_graph_without_the_calcs_is_told_apart() {
     let (noise, runs) = (noise(Model::LogGopSim), 6_000);
@@ -142,7 +143,7 @@ fn the_published_systems_take_the_published_times_without_noise() {
     }
 }
 
-/// What combining takes is the calc's length; there is one calc then, not two.
+/// The time to combine is the length of the calc; there is one calc then, not two.
 #[test]
 fn a_reduction_is_the_calc() {
     let shape = Shape { op: Op::Allreduce, ranks: 8, bytes: 16, arity: 2, segment: None };
@@ -152,7 +153,7 @@ fn a_reduction_is_the_calc() {
         let schedule = graph::schedule(job, Graph::Peer).unwrap();
         schedule.operations() as u64 - 2 * schedule.messages()
     };
-    // Two of the three rounds send on what was received.
+    // Two of the three rounds forward received data.
     assert_eq!(calcs(&job), 8 * 2);
     assert_eq!(calcs(&job.with_reduction(1_000_000).unwrap()), 8 * 3);
 }

@@ -1,6 +1,6 @@
-//! The SP2 study on a node like its own: an uninterrupted exchange of about 160 us, the dispatcher
-//! every 10 ms, another timer every 6025 us, the swapper every second, page faults of more than 200
-//! us. Its measured exchange: mean 173 us, standard deviation 58 us, skewed to the right.
+//! The SP2 study on a comparable node: an uninterrupted exchange of about 160 us, the dispatcher every
+//! 10 ms, another timer every 6025 us, the swapper every second, page faults of more than 200 us. Its
+//! measured exchange: mean 173 us, standard deviation 58 us, skewed to the right.
 
 use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
 use simulate::resample::alltoall::{self, Mode};
@@ -42,7 +42,7 @@ fn noise() -> Noise {
     Noise::new(vec![node()], Model::Preempt, Offsets::Random).unwrap().repeating(true)
 }
 
-/// Uninterrupted: 160 us and a little more, in whole microseconds as a clock would give them.
+/// Uninterrupted: 160 us and slightly more, in whole microseconds as from a clock.
 fn uninterrupted() -> Exchange {
     let times: Vec<_> = (0..10_000).map(|i| 160 * US + (unit(3, i) * 8.0) as i64 * US).collect();
     Exchange::Drawn(Sampler::of(&times).unwrap())
@@ -74,7 +74,7 @@ fn all_to_all(processors: u64, mode: Mode<'_>) -> alltoall::Outcome {
     alltoall::run(&config, None).unwrap()
 }
 
-/// What a claim about growing numbers of processors is checked on.
+/// A sweep over the number of processors, to check the claims.
 fn sweep(mode: &Mode<'_>) -> Vec<alltoall::Outcome> {
     [2, 4, 8, 16, 32].into_iter().map(|processors| all_to_all(processors, mode.clone())).collect()
 }
@@ -89,11 +89,11 @@ fn interruptions_over_uninterrupted_times_give_the_measured_exchange() {
     // Simulated again with other random numbers: the same distribution.
     let again = one_to_one(&noise, Order::InTime, 2, &measured.series);
     assert!(again.ks_distance.unwrap() < 0.01, "{:?}", again.ks_distance);
-    // Without the interruptions: another one.
+    // Without the interruptions: a different one.
     let quiet = Noise::none();
     let without = one_to_one(&quiet, Order::InTime, 2, &measured.series);
     assert!(without.ks_distance.unwrap() > 0.08, "{:?}", without.ks_distance);
-    // The histogram keeps what the series says.
+    // The histogram agrees with the series.
     let bins = &measured.distribution;
     assert!((bins.mean() - measured.summary.mean).abs() < 1.0);
     for (quantile, exact) in [(0.25, measured.summary.q25), (0.99, measured.summary.p99)] {
@@ -104,24 +104,24 @@ fn interruptions_over_uninterrupted_times_give_the_measured_exchange() {
 
 #[test]
 fn independent_draws_lose_how_interruptions_follow_each_other() {
-    // The timers alone: what has just interrupted an exchange will not interrupt the next.
+    // The timers alone: a timer that has just interrupted an exchange will not interrupt the next.
     let timers = [(10_000, 50), (6_025, 60)]
         .map(|(period, length)| Timeline::periodic(period * US, length * US).unwrap());
     let timers = Timeline::superposed(&timers).unwrap();
     let timers = Noise::new(vec![timers], Model::Preempt, Offsets::Random).unwrap().repeating(true);
     let autocorrelation = |order| {
-        // Short walks, since the two nodes' timers keep their distance in each.
+        // Short walks, since the phase between the two nodes' timers is fixed in each.
         let config =
             exchange::Config { per_walk: 100, ..one_to_one_config(&timers, order, 1, &[]) };
         exchange::run(&config, None).unwrap().summary.autocorrelation
     };
-    // Each timer alone would give minus its chance to interrupt an exchange, about 2 %.
+    // Each timer alone would give minus its probability to interrupt an exchange, about 2 %.
     let in_time = autocorrelation(Order::InTime);
     assert!((-0.035..-0.01).contains(&in_time), "{in_time}");
     let independent = autocorrelation(Order::Independent);
     assert!(independent.abs() < 0.008, "{independent}");
-    // And they miss the mean: long interruptions are hit more often, since an exchange may also
-    // begin inside one.
+    // And the mean differs: long interruptions are hit more often, since an exchange may also begin
+    // inside one.
     let noise = noise();
     let in_time = one_to_one(&noise, Order::InTime, 1, &[]).summary;
     let independent = one_to_one(&noise, Order::Independent, 1, &[]).summary;

@@ -1,4 +1,4 @@
-//! The round engine against a plain reference, bit for bit, and against what is known in closed form.
+//! Compares the round engine with a plain reference, bit for bit, and with closed forms.
 
 mod reference;
 
@@ -11,7 +11,7 @@ use simulate::{
     rounds::{Scratch, run, run_general},
 };
 
-/// Every algorithm with every operation it does.
+/// Every algorithm with every operation it supports.
 fn kinds() -> Vec<(&'static str, Op)> {
     ALGORITHMS.iter().flat_map(|a| a.ops().iter().map(|&op| (a.name(), op))).collect()
 }
@@ -41,7 +41,7 @@ fn params() -> impl Strategy<Value = Params> {
 fn noise() -> impl Strategy<Value = reference::Noise> {
     let gaps = prop::collection::vec((0i64..300, 1i64..120), 1..8);
     let offsets = prop::collection::vec(0i64..1 << 40, 200);
-    // The last detour starts late enough for any operation to be shorter than the peer's trace.
+    // The last detour starts late enough for any operation to be shorter than LogGOPSim's trace.
     let model = prop::sample::select(Model::ALL.to_vec());
     (gaps, 1i64..300, offsets, model).prop_map(|(gaps, tail, offsets, model)| {
         let mut at = 0;
@@ -97,7 +97,7 @@ proptest! {
     ) {
         let job = job(kind.0, kind.1, ranks, bytes, params).repeated(2, 50).unwrap();
         let less = reference::Noise { model: Model::Preempt, ..noise };
-        // One detour lasts longer, into the free time after it.
+        // One detour is longer, extending into the free time after it.
         let mut more = less.clone();
         let at = longer % more.detours.len();
         let room = more.detours.get(at + 1).map_or(more.span, |next| next.0)
@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// Real detours between long quiet stretches, offsets from the seed.
+/// Real detours between long quiet intervals, offsets from the seed.
 fn sparse_noise() -> Noise {
     let detours = (0..500).map(|i| (i * 2_000_000 + (i * i * 7919) % 900_000, 50_000 + i * 700));
     let timeline = Timeline::new(detours, 1_000_000_000).unwrap();
@@ -198,14 +198,14 @@ fn without_noise_each_algorithm_takes_its_closed_form() {
             let job = Job::new(Collective::new(Some(algorithm), shape).unwrap(), net).unwrap();
             run(&job, &Noise::none().run(0, 0), &mut scratch).unwrap()
         };
-        // The gap is shorter than the overhead on this network, so it never counts.
+        // The gap is shorter than the overhead on this network, so it never matters.
         assert_eq!(time("dissemination", Op::Barrier), rounds(ranks) * n);
         assert_eq!(time("ring", Op::Allgather), (p - 1) * n);
         assert_eq!(time("linear", Op::Alltoall), (p - 1) * n);
         assert_eq!(time("chain", Op::Bcast), (p - 1) * n);
         assert_eq!(time("chain", Op::Scan), (p - 1) * n);
         assert_eq!(time("linear", Op::Bcast), (p - 2) * cost.cpu + n);
-        // Messages that arrive at once are taken one after the other.
+        // Messages that arrive together are received one after the other.
         assert_eq!(time("linear", Op::Gather), n + (p - 2) * cost.cpu.max(cost.gap));
         assert_eq!(time("binomial", Op::Bcast), binomial(ranks, n, cost.cpu));
         let down = time("nary", Op::Bcast);
@@ -239,7 +239,7 @@ fn a_rank_delayed_between_two_barriers_makes_rank_three_leave_last() {
     // Figure 4 of the noise study: eight ranks, the fifth is late for the second barrier.
     let job = job("dissemination", Op::Barrier, 8, 1, Params::named("cnl").unwrap());
     let job = job.repeated(2, 30_000_000).unwrap();
-    // A detour during the compute of rank 4, none for the others.
+    // A detour during the compute of rank 4 only.
     let quiet = run(&job, &Noise::none().run(0, 0), &mut Scratch::keeping_ends()).unwrap();
     let timeline = Timeline::new([(500_000_000, 100_000_000)], 2_000_000_000).unwrap();
     let mut offsets = vec![700_000_000; 8];

@@ -1,5 +1,5 @@
-//! The critical path and the counterfactual agree: what is on the path is what removing helps, in sign
-//! and in order.
+//! The critical path and the counterfactual agree: removing a source helps if it is on the path, in
+//! sign and in order.
 
 use simulate::{
     blame::blame_runs,
@@ -36,7 +36,7 @@ impl Runs for Paired {
     }
 }
 
-/// One source after the other in time, each at its own mean distance (us) and of its own length (us).
+/// The sources in time order, each with its mean interval (us) and its length (us).
 fn detours(sources: &[(u64, u64)]) -> Vec<(u64, u64, u32)> {
     let span = 400_000 * US;
     let mut list = Vec::new();
@@ -59,8 +59,8 @@ fn detours(sources: &[(u64, u64)]) -> Vec<(u64, u64, u32)> {
 
 #[test]
 fn what_is_on_the_critical_path_is_what_removing_helps() {
-    // A frequent short one, a rare long one, and one so short that it counts for nothing; the same
-    // with the roles of the first two changed; all alike.
+    // A frequent short one, a rare long one, and one too short to matter; the same with the first two
+    // swapped; all equal.
     let scenarios: [&[(u64, u64)]; 3] = [
         &[(1_000, 5), (5_000, 100), (50_000, 1)],
         &[(300, 30), (50_000, 40), (20_000, 2)],
@@ -92,10 +92,10 @@ fn what_is_on_the_critical_path_is_what_removing_helps() {
             .collect();
         let paired = Paired(job);
         let answers = ask(&node, &questions, 1, &paired).unwrap();
-        // Same draws, same runs, whichever engine.
+        // Same draws, same runs, in either engine.
         assert_eq!(answers.as_recorded, blames.finishes);
 
-        // Blame is a mean over runs, so the gain it is compared with is one, too.
+        // Blame is a mean over runs, so it is compared with the mean gain.
         let mean_of = |times: &[i64]| times.iter().sum::<i64>() as f64 / RUNS as f64;
         let mean = mean_of(&blames.finishes);
         let all: Vec<u64> = (0..RUNS).collect();
@@ -106,15 +106,15 @@ fn what_is_on_the_critical_path_is_what_removing_helps() {
         };
         for blamed in &blames.sources {
             let answer = &answers.answers[blamed.source as usize].removed;
-            // A run that has none of it on its path stays as it is. One that has some may gain more
-            // than that: work that is done earlier is over before the next detour.
+            // A run without it on the path is unchanged. One with some may gain more than that: work
+            // done earlier may finish before the next detour.
             assert!(answer.changed_runs <= blamed.runs_on_path() as u64);
             let gained = gain(blamed.source);
             assert!(gained >= 0.0, "{gained} {blamed:?}");
-            // It may gain nothing where another path is as long, but not if it is much.
+            // It may gain nothing if another path is as long, but only if its share is small.
             assert!(gained > 0.0 || blamed.on_path() < 0.01 * mean, "{gained} {blamed:?}");
         }
-        // Blame lists the most on the path first: so do the gains.
+        // Blame is sorted by time on the path: so are the gains.
         let mut order: Vec<u32> = blames.sources.iter().map(|blamed| blamed.source).collect();
         order.retain(|&source| gain(source) > 0.0);
         assert!(

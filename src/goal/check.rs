@@ -1,8 +1,8 @@
-//! `detour goal check`: whether a schedule can be read and comes to an end. What is wrong is an error
-//! that names rank, operation and label; scripts get it as JSON, too.
+//! `detour goal check`: whether a schedule is well-formed and completes. Errors name the rank, operation
+//! and label, and are also available as JSON.
 //!
-//! A schedule may end only because messages are buffered: then it is right on this network and a
-//! deadlock on another one, which is worth knowing.
+//! A schedule may complete only because messages are buffered: it then runs on this network but deadlocks
+//! on another, so this is reported.
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -22,15 +22,15 @@ use crate::simulate::{network, work};
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// A GOAL schedule, text or binary; - is standard input
+    /// GOAL schedule, text or binary; - for stdin
     file: PathBuf,
-    /// What a calc in FILE counts
+    /// Time unit of calcs in FILE
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
     calc_unit: CalcUnit,
-    /// The network to run it on: by name, or L=..,o=..,g=..,G=..,O=..,S=..
+    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
-    /// Also fail if it ends only because messages are buffered
+    /// Also fail if the schedule completes only because messages are buffered
     #[arg(long)]
     unbuffered: bool,
     /// Machine-readable output
@@ -50,14 +50,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let named = || options.file.display().to_string();
     work::fits(&schedule, Rules::default())?;
     let ended = end(&schedule, &options.net).with_context(named);
-    // One that does not end with buffers does not end without them: nothing to tell apart.
+    // A schedule that deadlocks with buffering also deadlocks without it.
     let unbuffered = match ended {
         Ok(()) => end(&schedule, &Params { eager_limit: 0, ..options.net }).err(),
         Err(_) => None,
     };
     let valid = ended.and_then(|()| match &unbuffered {
         Some(error) if options.unbuffered => {
-            bail!("{}: without buffers there is a {error}", named())
+            bail!("{}: without buffering: {error}", named())
         }
         _ => Ok(()),
     });
@@ -69,24 +69,24 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "{}: {} ranks, {} operations, {} messages: valid, and all of it ends.",
+        "{}: {} ranks, {} operations, {} messages: valid, no deadlock.",
         options.file.display(),
         schedule.ranks(),
         schedule.operations(),
         schedule.messages()
     )?;
     if let Some(error) = unbuffered {
-        writeln!(out, "But only because messages are buffered; if none were, {error}.")?;
+        writeln!(out, "It relies on message buffering. Without buffering: {error}.")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file that cannot be read says nothing about the schedule in it.
+/// An I/O error says nothing about the schedule itself.
 fn is_about_schedule(error: &anyhow::Error) -> bool {
     error.downcast_ref::<GoalError>().is_some_and(|error| !matches!(error, GoalError::Io(_)))
 }
 
-/// The same keys whether it is valid or not; null is what is not known.
+/// The same keys whether it is valid or not; unknown values are null.
 fn write_json(
     schedule: Option<&Schedule>,
     unbuffered: Option<&EventError>,

@@ -1,4 +1,4 @@
-//! `detour goal convert`: text to binary and back, with calcs in another unit if need be.
+//! `detour goal convert`: converts between text and binary, optionally changing the unit of calcs.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -12,25 +12,25 @@ use crate::results;
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// A GOAL schedule, text or binary; - is standard input
+    /// GOAL schedule, text or binary; - for stdin
     file: PathBuf,
-    /// The form to write [default: the one that FILE is not in]
+    /// Output format [default: the opposite of FILE's]
     #[arg(long, value_enum)]
     to: Option<FormName>,
-    /// File to write [default: standard output]
+    /// Output file [default: stdout]
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// What a calc in FILE counts
+    /// Time unit of calcs in FILE
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
     calc_unit: CalcUnit,
-    /// What a calc is to count [default: as in FILE]
+    /// Time unit of calcs in the output [default: as in FILE]
     #[arg(long, value_name = "TIME", value_parser = file::calc_unit)]
     to_unit: Option<CalcUnit>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let from = options.calc_unit;
-    // Where nothing is rescaled, the smallest unit leaves every number as it is.
+    // Without rescaling, the smallest unit keeps every number unchanged.
     let smallest = CalcUnit::from_ps(1).context("1 ps is a unit")?;
     let (from, to) = match options.to_unit {
         Some(to) if to != from => (from, to),

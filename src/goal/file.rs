@@ -1,4 +1,4 @@
-//! Reads and writes GOAL files, text or binary. Errors name the file, then the place in it.
+//! Reads and writes GOAL files, text or binary. Errors name the file and the position in it.
 
 use std::{
     fs::File,
@@ -15,13 +15,13 @@ use simulate::{
 
 use crate::{results, units};
 
-/// Large enough that the system calls do not show.
+/// Large enough that system call overhead is negligible.
 const BUFFER: usize = 1 << 18;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FormName {
     Text,
-    /// As LogGOPSim's converter writes it
+    /// Binary format of LogGOPSim's txt2bin
     Binary,
 }
 
@@ -34,7 +34,7 @@ impl FormName {
     }
 }
 
-/// The schedule, and the form it was in. `-` is standard input.
+/// The schedule and the form it was in. `-` is stdin.
 pub fn read_as_it_is(path: &Path, unit: CalcUnit) -> Result<(Schedule, Form)> {
     let cannot = || format!("cannot open {}", path.display());
     let input: Box<dyn Read> = if path.as_os_str() == "-" {
@@ -52,23 +52,23 @@ pub fn read(path: &Path, unit: CalcUnit) -> Result<Schedule> {
     Ok(read_as_it_is(path, unit)?.0)
 }
 
-/// Into a file, or to standard output (`-`, or none).
+/// Writes to a file, or to stdout (`-` or None).
 pub fn write(path: Option<&Path>, form: Form, schedule: &Schedule, unit: CalcUnit) -> Result<()> {
     match path.filter(|path| path.as_os_str() != "-") {
         Some(path) => {
             results::save(path, |out| Ok(goal::write(form, schedule, unit, out.get_mut())?))
         }
         None if form == Form::Binary && stdout().is_terminal() => {
-            bail!("a binary schedule is nothing for a terminal: name a file with -o")
+            bail!("refusing to write binary data to a terminal: specify a file with -o")
         }
         None => Ok(goal::write(form, schedule, unit, stdout().lock())?),
     }
 }
 
-/// `--calc-unit`: what a calc counts. Every calc is multiplied by it, and its rounding with it.
+/// `--calc-unit`: the time unit of calcs. Must be exact, since every calc is multiplied by it.
 pub fn calc_unit(text: &str) -> Result<CalcUnit, String> {
     let ps = units::whole_picoseconds(text)?;
-    CalcUnit::from_ps(ps).ok_or_else(|| format!("'{text}' is no unit of time: from 1ps to 1 hour"))
+    CalcUnit::from_ps(ps).ok_or_else(|| format!("'{text}' is out of range (1ps to 1 hour)"))
 }
 
 #[cfg(test)]

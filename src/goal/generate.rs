@@ -1,4 +1,4 @@
-//! `detour goal gen`: what the simulator knows as a job of collectives, as a schedule for anyone.
+//! `detour goal gen`: writes a job of collectives as a GOAL schedule, for any simulator.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -17,23 +17,23 @@ pub struct Options {
     /// Rank count: 1000, 64Ki, 2^20
     #[arg(long, value_parser = units::rank_count)]
     ranks: u64,
-    /// Bytes of the vector, or of one block
+    /// Vector or block size in bytes
     #[arg(long, default_value = "1", value_parser = units::size)]
     size: u64,
-    /// What a calc counts
+    /// Time unit of calcs
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
     calc_unit: CalcUnit,
-    /// The form to write
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     to: FormName,
-    /// File to write [default: standard output]
+    /// Output file [default: stdout]
     #[arg(short, long)]
     output: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.ranks == 0 {
-        anyhow::bail!("a schedule has at least 1 rank");
+        anyhow::bail!("a schedule needs at least 1 rank");
     }
     // A schedule does not depend on the network.
     let job = options.job.job(options.ranks, options.size, Params::FREE)?;

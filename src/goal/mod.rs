@@ -1,5 +1,5 @@
-//! `detour goal`: schedules as files. One file per subcommand; `file` reads and writes them, for
-//! `detour simulate goal`, too.
+//! `detour goal`: GOAL schedule files. One module per subcommand; `file` reads and writes schedules,
+//! also for `detour simulate goal`.
 
 mod check;
 mod convert;
@@ -20,13 +20,13 @@ pub struct Goal {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write a collective operation, or a loop of them, as a schedule
+    /// Generate a schedule from a collective operation or a loop of them
     Gen(generate::Options),
-    /// Text to binary and back
+    /// Convert between text and binary
     Convert(convert::Options),
-    /// Whether a schedule can be read and comes to an end, and if not, where the mistake is
+    /// Check a schedule for syntax errors and deadlocks
     Check(check::Options),
-    /// What a schedule consists of
+    /// Print statistics of a schedule
     Stats(stats::Options),
 }
 

@@ -1,4 +1,4 @@
-//! `detour goal stats`: what a schedule consists of.
+//! `detour goal stats`: statistics of a schedule.
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Instant};
 
@@ -13,9 +13,9 @@ use crate::report as layout;
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// A GOAL schedule, text or binary; - is standard input
+    /// GOAL schedule, text or binary; - for stdin
     file: PathBuf,
-    /// What a calc in FILE counts
+    /// Time unit of calcs in FILE
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
     calc_unit: CalcUnit,
     /// Machine-readable output
@@ -27,7 +27,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let begin = Instant::now();
     let schedule = file::read(&options.file, options.calc_unit)?;
     let took = begin.elapsed().as_secs_f64();
-    // Of a pipe nobody knows how long it was.
+    // The length of a pipe is unknown.
     let length = std::fs::metadata(&options.file).ok().filter(|file| file.is_file());
     let mb_per_s = length.map(|file| file.len() as f64 / 1e6 / took.max(1e-9));
     let stats = Stats::of(&schedule);

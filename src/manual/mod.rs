@@ -1,5 +1,5 @@
-//! What the command line says about itself in other forms: man pages, completions for shells, and
-//! `docs/cli.md`. All of it is made from the options themselves, so it cannot say anything else.
+//! Man pages, shell completions and `docs/cli.md`, all generated from the clap definitions, so they
+//! cannot go out of date.
 
 mod markdown;
 
@@ -13,7 +13,7 @@ use crate::{
     results,
 };
 
-/// `detour man`: one page per command into a directory, or this command's own to standard output.
+/// `detour man`: writes one page per command to a directory, or the page of `detour` to stdout.
 pub fn man(options: &Man) -> Result<ExitCode> {
     let command = built();
     if options.markdown {
@@ -37,8 +37,7 @@ pub fn man(options: &Man) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A page for a command and each of its own, called as git calls its: detour.1,
-/// detour-simulate-goal.1.
+/// Pages for a command and its subcommands, named as git does: detour.1, detour-simulate-goal.1.
 fn pages(command: &Command, directory: &Path) -> Result<()> {
     let page = clap_mangen::Man::new(command.clone());
     let path = directory.join(page.get_filename());
@@ -56,14 +55,14 @@ pub fn completions(options: &Completions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All options of all commands, the global ones included.
+/// All options of all commands, including global ones.
 fn built() -> Command {
     let mut command = Cli::command();
     command.build();
     command
 }
 
-/// `help` says what every command says with --help.
+/// `help` is redundant: every command has --help.
 fn shown(command: &Command) -> bool {
     !command.is_hide_set() && command.get_name() != "help"
 }

@@ -1,5 +1,5 @@
-//! `detour simulate alltoall`: an all-to-all of pairwise exchanges, and how long its processors wait
-//! for each other.
+//! `detour simulate alltoall`: an all-to-all of pairwise exchanges, and how long its ranks wait for each
+//! other.
 
 use std::{cmp::Reverse, io::Write, path::PathBuf, process::ExitCode};
 
@@ -27,17 +27,17 @@ use crate::{Verbosity, open, report as layout, results, units};
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Rank counts: 4,32 or 2..64 (the powers of two); any number from 2 to 65536
+    /// Rank counts, as 4,32 or 2..64 (powers of two); each from 2 to 65536
     #[arg(long, value_name = "LIST", default_value = "2..32", value_parser = at_least_two)]
     ranks: std::vec::Vec<u64>,
-    /// All-to-alls to simulate per point
+    /// Number of all-to-alls per point
     #[arg(long, default_value_t = alltoall::SAMPLES, value_parser = clap::value_parser!(u64).range(1..=MOST_SAMPLES))]
     samples: u64,
-    /// An uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
+    /// Duration of an uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
     /// round trips, .hlog, .hgrm, CSV)
     #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parser())]
     exchange: Spec,
-    /// Measured exchanges, noise and all, to draw from: a file as for --exchange
+    /// Resample measured exchange times, which include noise (files as for --exchange)
     #[arg(
         long,
         visible_alias = "measured-exchange",
@@ -45,20 +45,19 @@ pub struct Options {
         conflicts_with = "exchange"
     )]
     resample: Option<PathBuf>,
-    /// Where exchange times come from [default: trace; resample where there is no noise to meet and
-    /// a file to draw from]
+    /// Source of exchange times [default: trace; resample if there is a file of times and no noise]
     #[arg(long, value_enum)]
     mode: Option<ModeName>,
     #[command(flatten)]
     noise: noise::Options,
-    /// Bytes a rank sends in an exchange, for a throughput in MB/s
+    /// Bytes each rank sends per exchange, to print throughput in MB/s
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     size: Option<u64>,
     #[command(flatten)]
     work: work::Options,
     #[command(flatten)]
     share: shard::Options,
-    /// Idle and total times of every point as an HdrHistogram log
+    /// Write idle and total times of every point as an HdrHistogram log
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hlog: Option<PathBuf>,
     /// Machine-readable output
@@ -70,9 +69,9 @@ const MOST_SAMPLES: u64 = 1 << 40;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeName {
-    /// Each time is drawn from whole exchanges, measured or simulated, and knows nothing of the last
+    /// Draw independent samples of whole exchanges, measured or simulated
     Resample,
-    /// Uninterrupted exchanges, and both partners' noise in time order
+    /// Simulate uninterrupted exchanges under both partners' noise, in time order
     Trace,
 }
 
@@ -88,7 +87,7 @@ impl ModeName {
 fn at_least_two(text: &str) -> Result<Vec<u64>, String> {
     let ranks = units::ranks(text)?;
     if ranks.contains(&1) {
-        return Err("1 rank has nobody to exchange with: give at least 2".to_owned());
+        return Err("an all-to-all needs at least 2 ranks".to_owned());
     }
     Ok(ranks)
 }
@@ -103,7 +102,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let count = samples.end - samples.start;
     let total = options.ranks.iter().map(|&ranks| pairs(ranks).saturating_mul(count));
     let progress = work::Progress::new(total.fold(0, u64::saturating_add), verbosity.quiet)?;
-    // The largest first: what cannot be run is refused before hours have gone by.
+    // Largest first, so that an infeasible point fails early.
     let mut order: Vec<usize> = (0..options.ranks.len()).collect();
     order.sort_by_key(|&index| Reverse(options.ranks[index]));
     let mut outcomes: Vec<(usize, Outcome)> = Vec::new();
@@ -114,7 +113,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             processors: ranks,
             samples: options.samples,
             mode: mode.clone(),
-            // Points do not share their draws.
+            // Each point has its own random stream.
             seed: draw(options.work.seed, ranks),
         };
         let counting = super::counting(&progress, pairs(ranks));
@@ -146,12 +145,12 @@ impl Options {
         if let Some(path) = &self.resample {
             if noisy {
                 bail!(
-                    "measured exchanges hold their noise already: leave out --noise, or give \
-                     uninterrupted ones as --exchange"
+                    "measured exchanges already include noise: omit --noise, or pass uninterrupted \
+                     exchanges with --exchange"
                 );
             }
             if self.mode == Some(ModeName::Trace) {
-                bail!("--mode trace needs uninterrupted exchanges: give them as --exchange");
+                bail!("--mode trace requires uninterrupted exchanges: pass them with --exchange");
             }
             return Ok(Mode::Resample(Times::read(path)?.sampler()?));
         }
@@ -167,7 +166,7 @@ impl Options {
         }
     }
 
-    /// Whole exchanges under this noise, to draw from.
+    /// Simulated whole exchanges under this noise, to resample.
     fn simulated(&self, exchange: Exchange, loaded: &noise::Loaded) -> Result<Sampler> {
         let config = exchange::Config {
             exchange,
@@ -194,7 +193,7 @@ impl Options {
         results::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))
     }
 
-    /// Everything that decides the results.
+    /// Everything that determines the results.
     fn settings(&self) -> Result<Settings> {
         let mut settings = self.noise.settings()?;
         let resample = match &self.resample {
@@ -211,7 +210,7 @@ impl Options {
         Ok(settings)
     }
 
-    /// What the output says of the settings.
+    /// The settings shown in the output.
     fn head(&self, mode: &Mode<'_>, loaded: &noise::Loaded) -> Settings {
         let exchange = match &self.resample {
             Some(path) => path.display().to_string(),
@@ -233,11 +232,11 @@ impl Options {
     }
 }
 
-/// A share of the samples, or all of them.
+/// A shard of the samples, or all of them.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
     head: Settings,
-    /// Bytes a rank sends in an exchange.
+    /// Bytes each rank sends per exchange.
     size: Option<u64>,
     points: Vec<Outcome>,
 }
@@ -255,7 +254,7 @@ impl Results {
         Ok(())
     }
 
-    /// What each rank sends per second of the mean total time.
+    /// Bytes each rank sends, divided by the mean total time.
     fn throughput(&self, outcome: &Outcome) -> Option<f64> {
         let sent = self.size? as f64 * (outcome.processors - 1) as f64;
         let total_us = outcome.total.mean() / 1e6;
@@ -294,9 +293,9 @@ impl Results {
                 && (1..=MOST_SAMPLES).contains(&point.samples)
                 && point.total.len() == point.samples
         };
-        // Files may have been changed by hand; sums must not overflow for that.
+        // The files may have been edited; sums must not overflow.
         if !self.points.iter().all(likely) {
-            bail!("its numbers of ranks and samples cannot be");
+            bail!("invalid number of ranks or samples: was a file edited?");
         }
         let mut out = std::io::stdout().lock();
         if json {

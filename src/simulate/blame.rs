@@ -1,4 +1,4 @@
-//! `--blame`: what the time of simulated runs went to, for people and for scripts.
+//! `--blame`: breakdown of the critical path of simulated runs, as text and JSON.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -11,13 +11,13 @@ use simulate::{
 
 use super::sources::Sources;
 
-/// Refuses what would not fit in memory.
+/// Rejects a schedule that would not fit in memory.
 pub fn check(schedule: &Schedule, rules: Rules, memory: u64) -> Result<()> {
     let needed = event::run_memory(schedule, rules) + Log::memory(schedule.operations());
     if needed > memory {
         bail!(
-            "to say why it took that long, a run of {} operations takes {} MB of memory and {} MB \
-             are free: fewer ranks, or leave out --blame",
+            "--blame for a run of {} operations needs {} MB of memory, {} MB available: simulate \
+             fewer ranks, or omit --blame",
             schedule.operations(),
             needed >> 20,
             memory >> 20
@@ -27,7 +27,7 @@ pub fn check(schedule: &Schedule, rules: Rules, memory: u64) -> Result<()> {
 }
 
 fn us(ps: f64) -> f64 {
-    // Means of whole picoseconds: more digits are noise of the division.
+    // Means of whole picoseconds: further digits are rounding errors.
     (ps * 1e3).round() / 1e9
 }
 
@@ -106,7 +106,7 @@ fn pairs(blames: &Blames, source: u32) -> impl Iterator<Item = &PairBlame> {
     blames.pairs[begin..].iter().take_while(move |pair| pair.source == source)
 }
 
-/// The rank that is last most often, the first of them, and in how many runs.
+/// The rank that finishes last most often (lowest rank on ties), and in how many runs.
 fn last(blames: &Blames) -> (u64, u64) {
     let mut most = (0, 0);
     for (rank, &runs) in (0..).zip(&blames.last) {
@@ -130,7 +130,7 @@ pub fn figures(blames: &Blames, sources: &Sources) -> Result<report::BlameFigure
     let source = |source: &SourceBlame| -> Result<report::BlameSource> {
         let name = sources.name(source.source);
         let worst = pairs(blames, source.source).filter(|pair| pair.on_path > 0);
-        // The first of them where they are the same.
+        // The lowest rank on ties.
         let worst = worst.min_by_key(|pair| (-pair.on_path, pair.rank));
         Ok(report::BlameSource {
             name: name.name,
@@ -145,7 +145,7 @@ pub fn figures(blames: &Blames, sources: &Sources) -> Result<report::BlameFigure
         })
     };
     let (on_path, absorbed) = blames.noise();
-    let finish = Sample::new(blames.finishes.clone()).context("no runs to explain")?;
+    let finish = Sample::new(blames.finishes.clone()).context("no runs")?;
     Ok(report::BlameFigures {
         runs: blames.runs() as u64,
         ranks: blames.last.len() as u64,

@@ -1,5 +1,4 @@
-//! `detour simulate collective`: how long a collective takes under noise, for every rank count asked
-//! for, as one sweep.
+//! `detour simulate collective`: the time of a collective under noise, as a sweep over rank counts.
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -34,28 +33,28 @@ use crate::{Verbosity, report as layout, results, units};
 pub struct Options {
     #[command(flatten)]
     job: job::Options,
-    /// Rank counts: 1000,5000 or 2..1Mi (the powers of two)
+    /// Rank counts, as 1000,5000 or 2..1Mi (powers of two)
     #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks)]
     ranks: std::vec::Vec<u64>,
     /// Runs per point
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     runs: u64,
-    /// Bytes of the vector, or of one block; several make several series
+    /// Vector or block sizes in bytes; one series per size
     #[arg(long, value_name = "LIST", default_value = "1", value_parser = units::sizes)]
     size: std::vec::Vec<u64>,
-    /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
+    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
-    /// How messages of more than S bytes wait for their receiver
+    /// Rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t)]
     rendezvous: RendezvousName,
-    /// A network so many times faster (L, g and G; o stays); several make several series
+    /// Speed up the network by these factors (scales L, g and G, not o); one series per factor
     #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
     net_scale: Vec<f64>,
-    /// Each series once more with all ranks meeting the same detours at the same time
+    /// Repeat each series with co-scheduled noise: all ranks see the same detours at the same time
     #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
     with_coscheduled: bool,
-    /// Say what the time went to: the critical path, and whose noise is on it
+    /// Break down the critical path, and attribute its noise to sources
     #[arg(long, conflicts_with = "shard")]
     blame: bool,
     #[command(flatten)]
@@ -64,13 +63,13 @@ pub struct Options {
     work: work::Options,
     #[command(flatten)]
     share: shard::Options,
-    /// Keep finished points in this file, and go on from there
+    /// Save finished points to this file, and resume from it
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     resume: Option<PathBuf>,
-    /// One line per point in this file
+    /// Write CSV with one line per point to this file
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
-    /// The time of every single run in this file
+    /// Write CSV with the time of every run to this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "shard"])]
     times: Option<PathBuf>,
     /// Machine-readable output
@@ -114,7 +113,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     for (series, job) in &jobs {
         let noise = if series.coscheduled { &together } else { &loaded.noise };
         if options.blame {
-            progress.now(format!("{} ranks, why", job.ranks()));
+            progress.now(format!("{} ranks, blame", job.ranks()));
             match options.blames(job, noise, &plan) {
                 Ok(of_job) => blames.push(of_job),
                 Err(error) => {
@@ -145,7 +144,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             None => {
                 progress.finish();
                 if options.resume.is_some() {
-                    tell!("stopped; the same command goes on from here");
+                    tell!("interrupted; run the same command again to resume");
                 }
                 return Ok(ExitCode::from(130));
             }
@@ -196,7 +195,7 @@ impl Options {
         Ok(jobs)
     }
 
-    /// The same runs again, written out as a schedule and looked at.
+    /// Repeats the runs as an explicit schedule and attributes their time.
     fn blames(&self, job: &Job, noise: &Noise, plan: &points::Plan<'_>) -> Result<Blames> {
         let schedule = graph::schedule(job, plan.graph)?;
         let rules = sweep::rules(job, plan.graph, noise.model());
@@ -206,7 +205,7 @@ impl Options {
         Ok(blame::blame_runs(&schedule, job.params(), &rules, noise, &plan)?)
     }
 
-    /// Everything that decides a point's figures: a file of finished points is for one of these.
+    /// Everything that determines a point's figures; identifies a --resume file.
     fn settings(&self) -> Result<Settings> {
         let mut settings = self.noise.settings()?;
         settings.insert("job".to_owned(), self.job.describe().into());
@@ -218,7 +217,7 @@ impl Options {
         Ok(settings)
     }
 
-    /// And which points: shares are of the same.
+    /// The same plus the list of points: shards must have the same points.
     fn share_settings(&self) -> Result<Settings> {
         let mut settings = self.settings()?;
         settings.insert("ranks".to_owned(), self.ranks.clone().into());
@@ -228,7 +227,7 @@ impl Options {
         Ok(settings)
     }
 
-    /// What the output says of the settings.
+    /// The settings shown in the output.
     fn head(&self, series: &[Series], loaded: &noise::Loaded) -> Result<Settings> {
         let first = self.jobs(&series[..1])?;
         let body = first.first().map(|(_, job)| job.body().to_vec()).unwrap_or_default();
@@ -248,7 +247,7 @@ impl Options {
     }
 }
 
-/// A share of the runs, or all of them.
+/// A shard of the runs, or all of them.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
     head: Settings,
@@ -280,14 +279,14 @@ impl Results {
     }
 }
 
-/// The keys of a knee.
+/// Adds the keys of a knee.
 fn put_knee(value: &mut Value, knee: Option<stats::Knee>) {
     value["knee_ranks"] = json!(knee.map(|knee| knee.ranks));
     value["knee_above_ranks"] = json!(knee.and_then(|knee| knee.above));
     value["knee_is_upper_bound"] = json!(knee.is_some_and(|knee| knee.is_upper_bound()));
 }
 
-/// What is printed.
+/// The output.
 struct Output<'a> {
     head: &'a Settings,
     noisy: bool,
@@ -297,7 +296,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Each series with the ranks at which noise takes over.
+    /// Each series with the rank count at which noise dominates.
     fn knees(&self) -> Vec<(Series, Option<stats::Knee>)> {
         let mut series: Vec<Series> = Vec::new();
         for point in self.points {

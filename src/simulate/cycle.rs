@@ -1,5 +1,5 @@
-//! `detour simulate cycle`: compute and a butterfly allreduce, again and again, under periodic noise;
-//! and how much of the damage redundant exchanges win back.
+//! `detour simulate cycle`: repeated compute and butterfly allreduce under periodic noise, and how much
+//! of the lost time redundant exchanges recover.
 
 use std::{io::Write, process::ExitCode};
 
@@ -23,31 +23,31 @@ use crate::{Verbosity, report as layout, results, units};
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Rank counts, powers of two: 1024,4096 or 2..8Mi
+    /// Rank counts, all powers of two, as 1024,4096 or 2..8Mi
     #[arg(long, value_name = "LIST", default_value = "2..64Ki", value_parser = powers_of_two)]
     ranks: std::vec::Vec<u64>,
-    /// From one detour of a rank to its next: a time, or a rate (100Hz)
+    /// Period of the detours on each rank: a time or a rate (100Hz)
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::period)]
     period: i64,
     /// Length of a detour
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::picoseconds)]
     duration: i64,
-    /// Compute in each cycle
+    /// Compute time per cycle
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
     work: i64,
-    /// Cycles of compute and allreduce
+    /// Number of cycles of compute and allreduce
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     cycles: u32,
-    /// Runs per point; intervals need at least 2
+    /// Runs per point; confidence intervals need at least 2
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     runs: u64,
-    /// Bytes of the vector
+    /// Vector size in bytes
     #[arg(long, default_value = "1", value_parser = units::size)]
     size: u64,
-    /// L, o and G of the network
+    /// Network: only L, o and G are used
     #[arg(long, default_value = "L=1us,o=1ns,G=1ns", value_parser = network::parse)]
     net: Params,
-    /// Rounds whose exchange is sent twice: 1-22, 1,3,5-7, all, all-but-first, none
+    /// Rounds with redundant exchanges: 1-22, 1,3,5-7, all, all-but-first or none
     #[arg(long, value_name = "ROUNDS", default_value = "all-but-first", value_parser = parse_rounds)]
     redundant_rounds: Rounds,
     #[command(flatten)]
@@ -64,11 +64,11 @@ pub struct Options {
 struct Rounds {
     words: String,
     set: u64,
-    /// Reaches to the last round of any rank count.
+    /// Extends to the last round of any rank count.
     open: bool,
 }
 
-/// Rounds of the largest job there can be.
+/// All rounds of the largest possible job.
 const ALL: u64 = u64::MAX >> 1;
 
 fn parse_rounds(text: &str) -> Result<Rounds, String> {
@@ -79,9 +79,8 @@ fn parse_rounds(text: &str) -> Result<Rounds, String> {
         "all-but-first" => return Ok(Rounds { words, set: ALL & !1, open: true }),
         _ => {}
     }
-    let wrong = || {
-        format!("'{text}' is no set of rounds: write it like 1-22, 1,3,5-7, all-but-first or none")
-    };
+    let wrong =
+        || format!("'{text}' is not a set of rounds (e.g. 1-22, 1,3,5-7, all-but-first, none)");
     let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&round| round < 63);
     let mut set = 0u64;
     for part in text.split(',') {
@@ -98,9 +97,9 @@ fn parse_rounds(text: &str) -> Result<Rounds, String> {
 fn powers_of_two(text: &str) -> Result<Vec<u64>, String> {
     let ranks = units::ranks(text)?;
     match ranks.iter().find(|&&ranks| ranks < 2 || !ranks.is_power_of_two()) {
-        Some(ranks) => Err(format!(
-            "{ranks} is no power of two from 2 on: a butterfly needs 2, 4, 8, ... ranks"
-        )),
+        Some(ranks) => {
+            Err(format!("{ranks} is not a power of two (a butterfly needs 2, 4, 8, ... ranks)"))
+        }
         None => Ok(ranks),
     }
 }
@@ -110,12 +109,12 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     super::on_threads(&options.run)?;
     let configs = options.configs()?;
     if (options.net.gap, options.net.overhead_per_byte_fs) != (0, 0) && !verbosity.quiet {
-        tell!("this model knows no g and no O: those of the network play no part");
+        tell!("detour: this model has no g and O; those of the network are ignored");
     }
     if options.size > options.net.eager_limit {
         bail!(
-            "a message of {} bytes is above the eager limit S of the network, {} bytes, and this model \
-             has no rendezvous: its exchanges are eager; simulate fewer bytes, or leave out S",
+            "a message of {} bytes exceeds the network's eager limit S of {} bytes, and this model \
+             has no rendezvous: reduce --size, or omit S",
             options.size,
             options.net.eager_limit
         );
@@ -146,13 +145,13 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
 }
 
 impl Options {
-    /// One per rank count, all of them checked.
+    /// One per rank count, all validated.
     fn configs(&self) -> Result<Vec<Config>> {
         let most = self.ranks.iter().map(|ranks| ranks.trailing_zeros()).max().unwrap_or(1);
         let rounds = &self.redundant_rounds;
         if !rounds.open && rounds.set >> most != 0 {
             bail!(
-                "--redundant-rounds {} goes beyond the last round, which is {} for 2^{most} ranks",
+                "--redundant-rounds {} exceeds the last round, which is {} for 2^{most} ranks",
                 rounds.words,
                 most - 1
             );
@@ -172,14 +171,14 @@ impl Options {
                 bytes: self.size,
                 redundant_rounds: Some(rounds.set & ((1 << here.min(63)) - 1)),
                 runs: self.runs,
-                // Points do not share their draws.
+                // Each point has its own random stream.
                 seed: draw(self.run.seed, ranks),
             };
-            // Asks for a figure that costs nothing: refuses what cannot be run.
+            // A cheap call that validates the configuration.
             cycle::phase(&config, 0, 0)?;
             let bytes = ranks.saturating_mul(bytes_per_rank(rounds.set, here));
             if bytes > work::memory() {
-                bail!("{ranks} ranks need {bytes} bytes of memory: simulate fewer");
+                bail!("{ranks} ranks need {bytes} bytes of memory: simulate fewer ranks");
             }
             configs.push(config);
         }
@@ -190,7 +189,7 @@ impl Options {
         Params { gap: 0, overhead_per_byte_fs: 0, eager_limit: u64::MAX, ..self.net }
     }
 
-    /// Everything that decides the results.
+    /// Everything that determines the results.
     fn settings(&self) -> Settings {
         let mut settings = self.head();
         settings.insert("ranks".to_owned(), self.ranks.clone().into());
@@ -198,7 +197,7 @@ impl Options {
         settings
     }
 
-    /// What the output says of the settings.
+    /// The settings shown in the output.
     fn head(&self) -> Settings {
         let us = |ps: i64| ps as f64 / 1e6;
         let value = json!({
@@ -215,7 +214,7 @@ impl Options {
     }
 }
 
-/// A share of the runs, or all of them.
+/// A shard of the runs, or all of them.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
     head: Settings,
@@ -248,8 +247,8 @@ impl Results {
     }
 }
 
-/// Time and next detour of each rank. Where a level outside the set lies below one inside it, the
-/// simulation keeps six numbers more.
+/// Time and next detour of each rank. If a level outside the set is below one inside it, the simulation
+/// keeps six more numbers.
 fn bytes_per_rank(set: u64, rounds: u32) -> u64 {
     let from_two = (set & ((1 << rounds.min(63)) - 1)) >> 2;
     let gapless = from_two & (from_two + 1) == 0;

@@ -1,5 +1,5 @@
-//! `detour simulate exchange`: how long an exchange between two nodes takes when both are
-//! interrupted, as a distribution.
+//! `detour simulate exchange`: the distribution of the time of an exchange between two nodes under
+//! noise.
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -23,19 +23,19 @@ use crate::{Verbosity, report as layout, results};
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// An uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
+    /// Duration of an uninterrupted exchange: a time, or a file of times (one per line in us, netgauge's
     /// round trips, .hlog, .hgrm, CSV)
     #[arg(long, value_name = "TIME|FILE", default_value = "150us", value_parser = samples::parser())]
     exchange: Spec,
     #[command(flatten)]
     noise: noise::Options,
-    /// How exchanges meet the interruptions
+    /// How exchanges are placed in the noise traces
     #[arg(long, value_enum, default_value_t)]
     order: OrderName,
-    /// Exchanges to simulate
+    /// Number of exchanges to simulate
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     samples: u64,
-    /// Exchanges of one pair of nodes, before another pair begins elsewhere in the traces
+    /// Exchanges per pair of nodes, before another pair starts elsewhere in the traces
     #[arg(
         long,
         value_name = "EXCHANGES",
@@ -43,20 +43,20 @@ pub struct Options {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     per_walk: u64,
-    /// Measured exchanges to compare with: a file as for --exchange
+    /// Measured exchange times to compare with (files as for --exchange)
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     measured: Option<PathBuf>,
     #[command(flatten)]
     work: work::Options,
     #[command(flatten)]
     share: shard::Options,
-    /// The distribution as an HdrHistogram log
+    /// Write the distribution as an HdrHistogram log
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hlog: Option<PathBuf>,
-    /// The distribution as HdrHistogram percentiles
+    /// Write the distribution as HdrHistogram percentiles
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hgrm: Option<PathBuf>,
-    /// The distribution, one line per bin
+    /// Write the distribution as CSV, one line per bin
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
     /// Machine-readable output
@@ -66,10 +66,10 @@ pub struct Options {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum OrderName {
-    /// One after the other through the traces: what has just been will not be again so soon
+    /// Back to back in trace order, preserving correlation between consecutive exchanges
     #[default]
     InTime,
-    /// Each begins anywhere in the traces
+    /// Each at an independent random position
     Independent,
 }
 
@@ -86,9 +86,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let files = [&options.hlog, &options.hgrm, &options.csv, &options.share.output];
     results::check(files)?;
     super::on_threads(&options.work)?;
-    // The series, its sorted copy and that of the comparison.
+    // The series, its sorted copy, and the copy for the comparison.
     if options.samples.saturating_mul(3 * 8) > work::memory() {
-        bail!("{} samples do not fit in memory: simulate fewer", options.samples);
+        bail!("{} samples do not fit in memory: use fewer --samples", options.samples);
     }
     let loaded = options.noise.load(options.work.seed)?;
     let measured = match &options.measured {
@@ -142,7 +142,7 @@ impl Options {
         Ok(())
     }
 
-    /// Everything that decides the results.
+    /// Everything that determines the results.
     fn settings(&self) -> Result<Settings> {
         let mut settings = self.noise.settings()?;
         settings.insert("exchange".to_owned(), self.exchange.content()?);
@@ -153,7 +153,7 @@ impl Options {
         Ok(settings)
     }
 
-    /// What the output says of the settings.
+    /// The settings shown in the output.
     fn head(&self, uninterrupted_us: f64, loaded: &noise::Loaded) -> Settings {
         let value = json!({
             "seed": self.work.seed,
@@ -168,7 +168,7 @@ impl Options {
     }
 }
 
-/// A share of the exchanges, or all of them.
+/// A shard of the exchanges, or all of them.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
     head: Settings,

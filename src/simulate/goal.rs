@@ -1,4 +1,4 @@
-//! `detour simulate goal`: a schedule of sends, receives and computation, rank by rank.
+//! `detour simulate goal`: a GOAL schedule of sends, receives and computation, rank by rank.
 
 use std::{
     io::Write,
@@ -35,37 +35,37 @@ use crate::{Verbosity, goal::file, report as layout, results};
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// A GOAL schedule, text or binary; - is standard input
+    /// GOAL schedule, text or binary; - for stdin
     file: PathBuf,
-    /// Whose rules
+    /// Simulation rules
     #[arg(long, value_enum, default_value_t)]
     model: RulesName,
-    /// What times are printed in
+    /// Time unit of the output
     #[arg(long, value_enum, default_value_t)]
     unit: Unit,
-    /// What a calc in FILE counts
+    /// Time unit of calcs in FILE
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
     calc_unit: CalcUnit,
-    /// Where in its noise each rank starts: a JSON array with one offset in ns per rank
+    /// Start offset of each rank in its noise trace: a JSON array with one offset in ns per rank
     #[arg(long, value_name = "FILE", conflicts_with_all = ["coscheduled", "synchronised"])]
     offsets: Option<PathBuf>,
-    /// How messages of more than S bytes wait for their receiver [default: handshake; LogGOPSim has a
-    /// rule of its own]
+    /// Rendezvous protocol for messages larger than S bytes [default: handshake; --model loggopsim uses
+    /// LogGOPSim's]
     #[arg(long, value_enum)]
     rendezvous: Option<RendezvousName>,
-    /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
+    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
-    /// A network so many times faster (L, g and G; o stays)
+    /// Speed up the network by this factor (scales L, g and G, not o)
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     net_scale: f64,
-    /// Runs, each with noise of its own; the first is told rank by rank
+    /// Number of runs, each with different noise; the first is reported rank by rank
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     runs: u64,
-    /// Say what the time went to: the critical path, and whose noise is on it
+    /// Break down the critical path, and attribute its noise to sources
     #[arg(long, conflicts_with = "shard")]
     blame: bool,
-    /// A picture of the first run: a diagram (.svg), or a trace for ui.perfetto.dev (.json)
+    /// Write a timeline of the first run: a diagram (.svg) or a trace for ui.perfetto.dev (.json)
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     timeline: Option<PathBuf>,
     #[command(flatten)]
@@ -81,10 +81,10 @@ pub struct Options {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum RulesName {
-    /// The exact LogGOPS rules
+    /// Exact LogGOPS model
     #[default]
     Loggops,
-    /// Those of LogGOPSim, quirks included
+    /// As LogGOPSim, including its quirks
     Loggopsim,
 }
 
@@ -106,7 +106,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// As the report knows it.
+    /// The report's unit.
     fn shown(self) -> report::ScheduleUnit {
         match self {
             Unit::Ps => report::ScheduleUnit::Ps,
@@ -118,7 +118,7 @@ impl Unit {
         self.shown().name()
     }
 
-    /// Whole numbers stay whole.
+    /// Integers stay integers.
     fn of(self, ps: i64) -> Value {
         match self {
             Unit::Ps => json!(ps),
@@ -132,7 +132,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     results::check([&options.timeline, &options.share.output])?;
     let rules = options.rules()?;
     if options.share.is_some() && options.file.as_os_str() == "-" {
-        bail!("--shard needs the schedule as a file: all shares are to have the same one");
+        bail!("--shard requires the schedule as a file, since all shards must use the same one");
     }
     let params = options.net.scaled(options.net_scale)?;
     let schedule = file::read(&options.file, options.calc_unit)?;
@@ -162,7 +162,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             let blames = blames.as_ref().map(|blames| (blames, &loaded.sources));
             results.write_with(blames, options.json)?;
             if let (true, Some(rate)) = (verbosity.verbose, results.messages_per_s()) {
-                tell!("detour: simulated {rate:.0} messages per second of this machine's time");
+                tell!("detour: simulated {rate:.0} messages per second of wall time");
             }
             options.draw(&schedule, &params, &rules, &loaded)?;
             Ok(ExitCode::SUCCESS)
@@ -176,31 +176,29 @@ impl Options {
     fn rules(&self) -> Result<event::Options> {
         let model = self.model.rules();
         if model == Rules::Loggopsim && self.rendezvous.is_some() {
-            bail!(
-                "LogGOPSim knows one rendezvous only: leave out --rendezvous or --model loggopsim"
-            );
+            bail!("--rendezvous does not apply to --model loggopsim: omit one of them");
         }
         let rendezvous = self.rendezvous.unwrap_or_default().rendezvous();
         Ok(event::Options { model, rendezvous })
     }
 
-    /// Whether it matters whose the noise is.
+    /// Whether the sources of noise are needed.
     fn asks_why(&self) -> bool {
         self.blame || self.timeline.is_some()
     }
 
-    /// Noise by the rules asked for, with the offsets asked for.
+    /// The noise, with the requested rules and offsets.
     fn noise(&self, rules: &event::Options, schedule: &Schedule) -> Result<noise::Loaded> {
         let peer = rules.model == Rules::Loggopsim;
         let usual = if peer { Model::LogGopSim } else { Model::default() };
         let mut loaded = self.noise.load_for(self.work.seed, usual, self.asks_why())?;
         if peer {
-            // It goes round and round in its trace and says nothing.
+            // LogGOPSim repeats its trace silently.
             loaded.noise = loaded.noise.repeating(true);
         }
         if let Some(path) = &self.offsets {
             let offsets = offsets(path, schedule.ranks())
-                .with_context(|| format!("cannot take offsets from {}", path.display()))?;
+                .with_context(|| format!("cannot read offsets from {}", path.display()))?;
             loaded.noise = loaded.noise.with_offsets(Offsets::Given(offsets));
         }
         Ok(loaded)
@@ -226,7 +224,7 @@ impl Options {
         } else {
             let silent = Noise::none().with_model(noise.model());
             let once = Plan { runs: 1, progress: &|_| true, ..plan };
-            // Messages may be received in another order then, which need not come to an end.
+            // Without noise, messages may be matched in another order, which may deadlock.
             match replay::run(schedule, params, rules, &silent, &once) {
                 Err(SweepError::Events(_)) => None,
                 silent => Some(silent?.first.max()),
@@ -247,7 +245,7 @@ impl Options {
         Ok((results, blames))
     }
 
-    /// The first run as a picture, if asked for.
+    /// Writes the timeline of the first run, if requested.
     fn draw(
         &self,
         schedule: &Schedule,
@@ -268,7 +266,7 @@ impl Options {
         )
     }
 
-    /// Everything that decides the results.
+    /// Everything that determines the results.
     fn settings(&self) -> Result<Settings> {
         let mut settings = self.noise.settings()?;
         let offsets = self.offsets.as_deref().map(shard::file).transpose()?;
@@ -286,7 +284,7 @@ impl Options {
         Ok(settings)
     }
 
-    /// What the output says of the settings.
+    /// The settings shown in the output.
     fn head(
         &self,
         schedule: &Schedule,
@@ -312,23 +310,23 @@ impl Options {
 fn rendezvous(rules: &event::Options) -> &'static str {
     match rules.model {
         Rules::Loggops => network::rendezvous_name(rules.rendezvous),
-        // It has a rule of its own.
+        // LogGOPSim has its own protocol.
         Rules::Loggopsim => rules.model.name(),
     }
 }
 
-/// A share of the runs, or all of them.
+/// A shard of the runs, or all of them.
 #[derive(Serialize, Deserialize)]
 pub struct Results {
     head: Settings,
     unit: Unit,
-    /// The first run, rank by rank, where it is among them.
+    /// The first run, rank by rank, if it is in this shard.
     first: Option<event::Outcome>,
-    /// When the last rank was done in each run.
+    /// Finish time of the last rank in each run.
     times_ps: Vec<i64>,
-    /// The same without noise, where there is noise.
+    /// The same without noise, if there is noise.
     noiseless_ps: Option<i64>,
-    /// What simulating them took, of one machine after the other.
+    /// Wall time of the simulation, summed over shards.
     took_s: f64,
 }
 
@@ -336,7 +334,7 @@ impl Results {
     pub fn join(&mut self, next: Results) -> Result<()> {
         shard::agree(&self.head, &next.head)?;
         shard::agree(&self.noiseless_ps, &next.noiseless_ps)?;
-        // Shares come in order: the first run may be in a later one where shares are empty.
+        // Shards come in order; the first run may be in a later one if the first shards are empty.
         self.first = self.first.take().or(next.first);
         self.times_ps.extend(next.times_ps);
         self.took_s += next.took_s;
@@ -348,11 +346,11 @@ impl Results {
     }
 
     fn write_with(&self, blames: Option<(&Blames, &Sources)>, json: bool) -> Result<()> {
-        let first = self.first.as_ref().context("the first run is not among these")?;
+        let first = self.first.as_ref().context("the first run is missing")?;
         if first.unfinished > 0 {
             tell!(
-                "detour: warning: {} of {} operations never happened, and LogGOPSim would not have \
-                 said so; --model loggops says why",
+                "detour: warning: {} of {} operations never executed, which LogGOPSim would not \
+                 report; --model loggops shows why",
                 first.unfinished,
                 first.operations
             );
@@ -362,7 +360,7 @@ impl Results {
         Ok(())
     }
 
-    /// The speed of the simulator, which says nothing about the schedule.
+    /// The speed of the simulator, not of the schedule.
     fn messages_per_s(&self) -> Option<f64> {
         let messages = self.first.as_ref()?.messages.saturating_mul(self.times_ps.len() as u64);
         Some(messages as f64 / self.took_s.max(1e-9))
@@ -385,7 +383,7 @@ impl Results {
         Ok(text)
     }
 
-    /// One line: a million ranks would be a million lines.
+    /// On one line: a million ranks would otherwise be a million lines.
     fn json(&self, first: &event::Outcome, blames: Option<(&Blames, &Sources)>) -> Result<String> {
         let unit = self.unit;
         let each = |times: &[i64]| times.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>();
@@ -417,18 +415,18 @@ impl Results {
     }
 }
 
-/// One offset per rank, ns in the file, ps here.
+/// One offset per rank: ns in the file, ps in the result.
 fn offsets(path: &Path, ranks: u32) -> Result<Vec<i64>> {
     let text = std::fs::read_to_string(path)?;
-    let list: Vec<f64> = serde_json::from_str(&text)
-        .context("it is no JSON array of numbers, like [0, 1500, 20]")?;
+    let list: Vec<f64> =
+        serde_json::from_str(&text).context("not a JSON array of numbers, e.g. [0, 1500, 20]")?;
     if list.len() != ranks as usize {
-        bail!("it holds {} offsets, and the schedule has {ranks} ranks", list.len());
+        bail!("{} offsets for {ranks} ranks", list.len());
     }
     let ps = |(rank, ns): (usize, f64)| {
         let ps = (ns * 1e3).round();
         if !(-4e18..4e18).contains(&ps) {
-            bail!("the offset of rank {rank}, {ns} ns, is out of range");
+            bail!("offset of rank {rank} is out of range: {ns} ns");
         }
         Ok(ps as i64)
     };

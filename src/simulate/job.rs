@@ -1,5 +1,5 @@
-//! The options that say what a job of collectives does; `detour simulate collective` runs it, `detour
-//! goal gen` writes it out.
+//! The options of a job of collectives; `detour simulate collective` simulates it, `detour goal gen`
+//! writes it as a schedule.
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -15,64 +15,63 @@ use crate::units;
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// What the ranks do together; several, separated by commas, one after the other
+    /// Collective operation, or a comma-separated list to run in sequence
     #[arg(long, value_delimiter = ',', default_value = "allreduce", value_parser = parse_op)]
     op: Vec<Op>,
-    /// How: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, linear
-    /// [default: the usual one for the operation]
+    /// Algorithm: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, linear
+    /// [default: depends on the operation]
     #[arg(long)]
     algorithm: Option<String>,
-    /// The algorithm for an operation (bcast=chain); may be repeated
+    /// Algorithm for one operation (bcast=chain); may be repeated
     #[arg(long, value_name = "OP=ALGORITHM", value_parser = parse_mapping)]
     map: Vec<(Op, String)>,
-    /// How many times, one after the other
+    /// Number of iterations
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
-    /// Compute before each collective
+    /// Compute time before each collective
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
     pub compute: i64,
-    /// CPU time to combine a byte
+    /// CPU time to reduce one byte
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::femtoseconds)]
     reduction: i64,
-    /// Children per rank of a tree
+    /// Children per rank in tree algorithms
     #[arg(long, default_value_t = 2)]
     arity: u64,
-    /// Trees send in pieces of this size
+    /// Segment size for tree algorithms
     #[arg(long, value_parser = units::size)]
     segment: Option<u64>,
-    /// Which operation waits for which
+    /// Dependencies between operations
     #[arg(long, value_enum, default_value_t)]
     graph: GraphName,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum GraphName {
-    /// Each rank does one thing after the other
+    /// Each rank executes its operations in program order
     #[default]
     InOrder,
-    /// As LogGOPSim's generator has it: a send waits for the receive before it, nothing else; in a
-    /// dissemination there is a calc between the two. With --noise-model loggopsim, LogGOPSim's rules
-    /// for everything
+    /// As LogGOPSim's generator: a send depends only on the preceding receive; in a dissemination, with
+    /// a calc between the two. With --noise-model loggopsim, LogGOPSim's rules apply throughout
     Peer,
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {
     Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| {
         let known: Vec<_> = Op::ALL.iter().map(|op| op.name()).collect();
-        format!("'{text}' is no collective operation: {} are", known.join(", "))
+        format!("unknown collective operation '{text}' (expected one of {})", known.join(", "))
     })
 }
 
 fn parse_mapping(text: &str) -> Result<(Op, String), String> {
-    let (op, algorithm) = text.split_once('=').ok_or("write it like bcast=chain")?;
+    let (op, algorithm) = text.split_once('=').ok_or("expected OP=ALGORITHM, e.g. bcast=chain")?;
     Ok((parse_op(op)?, algorithm.to_owned()))
 }
 
 impl Options {
-    /// The job over so many ranks with vectors (or blocks) of so many bytes.
+    /// The job for a given number of ranks and a vector or block size in bytes.
     pub fn job(&self, ranks: u64, bytes: u64, params: Params) -> Result<Job> {
         if self.op.len() > 1 && self.algorithm.is_some() {
-            bail!("--algorithm is for one operation: name them one by one, --map OP=ALGORITHM");
+            bail!("--algorithm requires a single operation; use --map OP=ALGORITHM for several");
         }
         let mut body = Vec::new();
         for &op in &self.op {
@@ -98,7 +97,7 @@ impl Options {
         self.op.iter().map(|op| op.name()).collect::<Vec<_>>().join(",")
     }
 
-    /// Everything that decides the job, in words.
+    /// All options that determine the job, as text.
     pub fn describe(&self) -> String {
         format!(
             "{} {:?} {:?} {} {} {} {} {:?} {}",

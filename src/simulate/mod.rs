@@ -1,7 +1,7 @@
-//! `detour simulate`: the offline simulator. One file per subcommand; `noise`, `network` and `work`
-//! are what they share, `shard` divides their runs among machines, `samples` is for those that draw
-//! exchange times, `blame` and `timeline` for those that can say what each rank did. `recorded` and
-//! `workload` are for commands that simulate what a recording does to one job.
+//! `detour simulate`: the offline simulator. One module per subcommand. They share `noise`, `network` and
+//! `work`; `shard` splits their runs across machines, `samples` reads exchange times, and `blame` and
+//! `timeline` explain what each rank did. `recorded` and `workload` serve commands that simulate what a
+//! recording costs one job.
 
 mod alltoall;
 mod blame;
@@ -38,15 +38,15 @@ pub struct Simulate {
 
 #[derive(Subcommand)]
 enum Command {
-    /// A collective operation, or a loop of them, in the LogGOPS model
+    /// Simulate a collective operation, or a loop of them, in the LogGOPS model
     Collective(collective::Options),
-    /// Exchanges between two nodes that are interrupted: the distribution of their times
+    /// Simulate exchanges between two noisy nodes: the distribution of their times
     Exchange(exchange::Options),
-    /// An all-to-all of pairwise exchanges: how long processors wait for each other
+    /// Simulate an all-to-all of pairwise exchanges: how long ranks wait for each other
     Alltoall(alltoall::Options),
-    /// Cycles of compute and a butterfly allreduce, with and without redundant exchanges
+    /// Simulate cycles of compute and butterfly allreduce, with and without redundant exchanges
     Cycle(cycle::Options),
-    /// A schedule of sends, receives and computation: GOAL text or binary
+    /// Simulate a GOAL schedule of sends, receives and computation
     Goal(goal::Options),
 }
 
@@ -60,14 +60,14 @@ pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
     }
 }
 
-/// Sets how many threads the simulations that divide a run among themselves take.
+/// Sets the number of threads of simulations that parallelise a single run.
 fn on_threads(work: &work::Options) -> Result<()> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(work.threads());
-    pool.build_global().context("cannot start so many threads: give fewer with -j")
+    pool.build_global().context("cannot start the threads: use fewer with -j")
 }
 
-/// For simulations that tell how far they are but cannot be told to stop: they have nothing to save,
-/// so that Ctrl-C ends the command. `weight` is what one of their steps counts for.
+/// Progress callback for simulations that cannot be stopped: they have nothing to save, so Ctrl-C exits
+/// the process. `weight` is the weight of one step.
 fn counting(progress: &work::Progress, weight: u64) -> impl Fn(u64) + Sync {
     move |steps| {
         if !progress.advance(steps.saturating_mul(weight)) {

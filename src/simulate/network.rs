@@ -1,19 +1,19 @@
-//! `--net`: a known system by name, or LogGOPS parameters one by one. `--rendezvous`: how large messages
-//! wait for their receiver.
+//! `--net`: a known system by name, or individual LogGOPS parameters. `--rendezvous`: the protocol for
+//! large messages.
 
 use clap::ValueEnum;
 use simulate::{event::Rendezvous, loggops::Params};
 
 use crate::units;
 
-/// How messages of more than S bytes wait for their receiver. The default is the one that is closer to
-/// what is measured (docs/decisions/0009-large-messages-shake-hands.md).
+/// The rendezvous protocol for messages larger than S bytes. The default is closer to measurements
+/// (docs/decisions/0009-large-messages-shake-hands.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RendezvousName {
     /// Request, acknowledgement once the receive is posted, then the payload
     #[default]
     Handshake,
-    /// Both sides end when the later of message and receive is there, as in the 2010 study
+    /// Both sides complete once the message has arrived and the receive is posted, as in the 2010 study
     ClosedForm,
 }
 
@@ -25,7 +25,7 @@ impl RendezvousName {
         }
     }
 
-    /// As an option of a command line; nothing where it is the default.
+    /// As a command line option; empty for the default.
     pub fn words(self) -> String {
         match self {
             RendezvousName::Handshake => String::new(),
@@ -36,7 +36,7 @@ impl RendezvousName {
     }
 }
 
-/// The name used in the command line and in JSON.
+/// The name on the command line and in JSON.
 pub fn rendezvous_name(rendezvous: Rendezvous) -> &'static str {
     match rendezvous {
         Rendezvous::ClosedForm => "closed-form",
@@ -44,8 +44,8 @@ pub fn rendezvous_name(rendezvous: Rendezvous) -> &'static str {
     }
 }
 
-/// `cnl`, or `L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB`. What is not given is 0; S is without
-/// limit then.
+/// `cnl`, or `L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB`. Omitted parameters are 0; an omitted S is
+/// unlimited.
 pub fn parse(text: &str) -> Result<Params, String> {
     if let Some(params) = Params::named(text) {
         return Ok(params);
@@ -53,14 +53,14 @@ pub fn parse(text: &str) -> Result<Params, String> {
     if !text.contains('=') {
         let known: Vec<_> = Params::names().collect();
         return Err(format!(
-            "there is no network called '{text}': take {}, or give L=4.77us,o=2.87us,g=2.04us,\
-             G=2.67ns,O=0,S=65kB",
+            "unknown network '{text}' (expected {}, or parameters such as \
+             L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB)",
             known.join(", ")
         ));
     }
     let mut params = Params::FREE;
     for part in text.split(',') {
-        let (name, value) = part.split_once('=').ok_or(format!("'{part}' lacks a value"))?;
+        let (name, value) = part.split_once('=').ok_or(format!("'{part}' has no value"))?;
         match name.trim() {
             "L" => params.latency = units::picoseconds(value)?,
             "o" => params.overhead = units::picoseconds(value)?,
@@ -69,7 +69,9 @@ pub fn parse(text: &str) -> Result<Params, String> {
             "O" => params.overhead_per_byte_fs = units::femtoseconds(value)?,
             "S" => params.eager_limit = units::size(value)?,
             other => {
-                return Err(format!("'{other}' is no LogGOPS parameter: L, o, g, G, O, S are"));
+                return Err(format!(
+                    "unknown LogGOPS parameter '{other}' (expected L, o, g, G, O or S)"
+                ));
             }
         }
     }
@@ -77,7 +79,7 @@ pub fn parse(text: &str) -> Result<Params, String> {
     Ok(params)
 }
 
-/// The parameters in words that [`parse`] reads back.
+/// The parameters in the syntax of [`parse`].
 pub fn describe(params: &Params) -> String {
     let us = |ps: i64| ps as f64 / 1e6;
     let ns = |fs: i64| fs as f64 / 1e6;

@@ -1,4 +1,4 @@
-//! `--noise` and what belongs to it: which detours the ranks meet, and what these do.
+//! `--noise` and related options: which detours hit the ranks, and how they delay work.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -24,37 +24,37 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// none, a trace (or several: A,B), or periodic:1000Hz,200us; given twice, both at once
+    /// Noise: none, a trace (or several: A,B), or periodic:1000Hz,200us; may be repeated to superpose
     #[arg(long, value_name = "NOISE", default_value = "none")]
     noise: Vec<OsString>,
-    /// What a detour does to work [default: preempt; loggopsim with --model loggopsim]
+    /// How detours delay work [default: preempt; loggopsim with --model loggopsim]
     #[arg(long, value_enum)]
     noise_model: Option<ModelName>,
-    /// All ranks meet the same detours at the same time
+    /// Co-schedule noise: all ranks see the same detours at the same time
     #[arg(long, conflicts_with = "synchronised")]
     coscheduled: bool,
-    /// Ranks meet the same detours within this much of each other
+    /// Ranks see the same detours, offset by at most this time
     #[arg(long, value_name = "TIME", value_parser = units::picoseconds)]
     synchronised: Option<i64>,
-    /// Leave this source out of a recording: its name, unit or class; may be repeated
+    /// Omit this source of a recording: a name, unit or class; may be repeated
     #[arg(long, value_name = "SOURCE")]
     without: Vec<String>,
-    /// Let a run be longer than the trace, which then starts over
+    /// Repeat the trace if a run is longer than it
     #[arg(long)]
     repeat_trace: bool,
-    /// Detours per second, for files that hold a distribution of lengths only; the rate times the mean
-    /// length must be below 1
+    /// Detours per second, for files that contain only a distribution of lengths; rate times mean length
+    /// must be below 1
     #[arg(long, value_name = "RATE", value_parser = units::period)]
     noise_rate: Option<i64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ModelName {
-    /// Exact: work goes on after each detour until it is done
+    /// Exact preemption: work is suspended by each detour and then resumes
     Preempt,
-    /// The trace advances with local work only, not while a rank waits
+    /// The trace advances only with local work, not while a rank waits
     CpuTime,
-    /// The rule of LogGOPSim
+    /// LogGOPSim's noise rule
     Loggopsim,
 }
 
@@ -68,27 +68,24 @@ impl ModelName {
     }
 }
 
-/// Why an option that says how ranks meet their noise cannot be used where there is none.
+/// The error for an option that is meaningless without noise.
 pub fn requires_noise(option: &str) -> anyhow::Error {
-    anyhow!(
-        "{option} requires --noise: without detours there is nothing for ranks to meet together; give a \
-         trace or periodic:1000Hz,200us, or leave {option} out"
-    )
+    anyhow!("{option} requires --noise: add a trace or periodic:1000Hz,200us, or omit {option}")
 }
 
-/// Noise with the words it was asked for.
+/// Noise with its description.
 pub struct Loaded {
     pub noise: Noise,
     pub words: String,
     pub model: &'static str,
-    /// Whose the detours are; empty unless asked for.
+    /// The sources of the detours; empty unless requested.
     pub sources: Sources,
 }
 
-/// What is kept of a recording beside its detours.
+/// Which parts of a recording to load.
 struct Wishes<'a> {
     without: Wanted<'a>,
-    /// None: nobody asks whose they are.
+    /// None if sources are not needed.
     sources: Option<Sources>,
 }
 
@@ -97,7 +94,7 @@ impl Options {
         self.load_for(seed, Model::default(), false)
     }
 
-    /// With this model, unless another was asked for, and with whose the detours are if asked for.
+    /// Loads noise with this default model, and with the sources of detours if `attributed`.
     pub fn load_for(&self, seed: u64, usual: Model, attributed: bool) -> Result<Loaded> {
         let model = self.model(usual);
         let mut layers: Vec<Vec<Timeline>> = Vec::new();
@@ -116,7 +113,7 @@ impl Options {
                 let option = if self.coscheduled { "--coscheduled" } else { "--synchronised" };
                 return Err(requires_noise(option));
             }
-            // The model still decides by whose rules the peer's graph is run.
+            // The model still determines the rules of the peer graph.
             let noise = Noise::none().with_model(model);
             return Ok(Loaded { noise, words: "none".to_owned(), model: model.name(), sources });
         }
@@ -131,8 +128,8 @@ impl Options {
         let timelines = superposed(layers)?;
         if model == Model::LogGopSim && timelines.iter().any(Timeline::is_periodic) {
             bail!(
-                "periodic noise is not a trace, and the loggopsim noise model knows nothing else: \
-                 take --noise-model preempt"
+                "the loggopsim noise model requires a trace, not periodic noise: use --noise-model \
+                 preempt"
             );
         }
         let noise = Noise::new(timelines, model, offsets)?.repeating(self.repeat_trace);
@@ -150,7 +147,7 @@ impl Options {
         self.noise_model.map_or(usual, ModelName::model)
     }
 
-    /// Everything that decides the noise, the content of its files included.
+    /// Everything that determines the noise, including the content of its files.
     pub fn settings(&self) -> Result<Settings> {
         let value = json!({
             "noise": self.noise.iter().map(|spec| spec.to_string_lossy()).collect::<Vec<_>>(),
@@ -171,7 +168,7 @@ impl Options {
         paths.map(|path| open::split_run(&path).0).collect()
     }
 
-    /// One `--noise`: its timelines are those of different nodes.
+    /// One `--noise` argument: one timeline per node.
     fn layer(&self, spec: &OsStr, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
         if let Some(periodic) = periodic(spec) {
             return Ok(vec![wishes.named(parse_periodic(periodic)?, &spec.to_string_lossy())]);
@@ -180,7 +177,7 @@ impl Options {
         for path in open::split_list(spec) {
             timelines.extend(
                 self.file(&path, seed, wishes)
-                    .with_context(|| format!("cannot take noise from {}", path.display()))?,
+                    .with_context(|| format!("cannot read noise from {}", path.display()))?,
             );
         }
         Ok(timelines)
@@ -197,14 +194,14 @@ impl Options {
         }
     }
 
-    /// A run of another tool's file.
+    /// A run imported from another tool's file.
     fn run(&self, run: &import::ImportedRun, seed: u64) -> Result<Timeline> {
         let ps = |ns: f64| (ns * 1e3).round() as i64;
         if !run.distribution.is_empty() {
             let Some(period) = self.noise_rate else {
                 bail!(
-                    "it holds lengths of detours but not when they were: say how many came per \
-                       second, --noise-rate 1000Hz"
+                    "the file has only lengths of detours, not their times: specify a rate, e.g. \
+                     --noise-rate 1000Hz"
                 );
             };
             return from_distribution(&run.distribution, period, seed);
@@ -221,13 +218,13 @@ impl Options {
     }
 }
 
-/// What follows `periodic:`, if that is what it is. File names need not be text.
+/// The part after `periodic:`; None for a file. File names need not be UTF-8.
 fn periodic(spec: &OsStr) -> Option<&str> {
     spec.to_str()?.strip_prefix("periodic:")
 }
 
 impl Wishes<'_> {
-    /// Detours that are all of one kind, as far as anybody knows.
+    /// Attributes all detours to a single source.
     fn named(&mut self, timeline: Timeline, name: &str) -> Timeline {
         match &mut self.sources {
             Some(sources) => timeline.of_source(sources.named(name)),
@@ -236,16 +233,16 @@ impl Wishes<'_> {
     }
 }
 
-/// Sources to leave out, and which of them were there.
+/// Sources to omit, and which of them were found.
 struct Wanted<'a> {
     without: &'a [String],
     found: Vec<bool>,
-    /// How many they were looked for in: other noise has no names.
+    /// Number of recordings searched; other noise has no sources.
     recordings: usize,
 }
 
 impl Wanted<'_> {
-    /// Whether this source is to be left out.
+    /// Whether to omit this source.
     fn drops(&mut self, source: &Source) -> bool {
         let mut drops = false;
         for (name, found) in self.without.iter().zip(&mut self.found) {
@@ -261,19 +258,18 @@ impl Wanted<'_> {
             self.without.iter().zip(&self.found).filter(|(_, found)| !**found).collect();
         match missing.first() {
             Some((name, _)) if self.recordings == 0 => bail!(
-                "there is no recording to leave '{name}' out of: name one with --noise, or leave \
-                 out --without"
+                "--without {name} requires a recording: specify one with --noise, or omit --without"
             ),
             Some((name, _)) => bail!(
-                "no source is called '{name}': `detour report` lists names, units and classes of \
-                 a recording"
+                "no source named '{name}' (`detour report` lists the names, units and classes of a \
+                 recording)"
             ),
             None => Ok(()),
         }
     }
 }
 
-/// A timeline per measured CPU, or per thread of a recorded program.
+/// One timeline per measured CPU, or per thread of a recorded program.
 fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     let recorded = Recorded::new(reader);
     let without = &mut wishes.without;
@@ -281,13 +277,13 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     let dropped: Vec<bool> = recorded.sources.iter().map(|source| without.drops(source)).collect();
     let numbers = wishes.sources.as_mut().map(|sources| sources.of_recording(&recorded.sources));
     let mut timelines = Vec::new();
-    // One by one: what it is made of takes more memory than the noise.
+    // One lane at a time: its records take more memory than the noise.
     for (index, lane) in reader.lanes().iter().enumerate() {
         if !recorded.lends(index) {
             continue;
         }
         let composed = recorded.lane(reader, index)?;
-        // A recording that was cut off before anything happened there.
+        // The recording was truncated before the first event of this lane.
         if composed.span_ns() == 0 {
             continue;
         }
@@ -295,13 +291,13 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
             Some(numbers) => composed.shared_without(&dropped, numbers),
             None => composed.without(&dropped),
         };
-        timelines.push(timeline.with_context(|| format!("{}, its detours", lane_words(lane)))?);
+        timelines.push(timeline.with_context(|| format!("detours of {}", lane_words(lane)))?);
     }
     if timelines.is_empty() && reader.truncated().is_some() {
         bail!("{}", open::watched_nothing(reader));
     }
     if timelines.is_empty() {
-        bail!("it holds no detours: record with the probe, without --no-probe");
+        bail!("the recording has no detours: record with the probe (without --no-probe)");
     }
     if let Some(left_out) = recorded.left_out() {
         tell!("detour: {}: {left_out}", reader.name());
@@ -310,23 +306,23 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     Ok(timelines)
 }
 
-/// Lengths as in the distribution, starting at random times, on average one per `period`.
+/// Detours with lengths from the distribution, at random times, on average one per `period`.
 ///
-/// The free time between detours is exponential and adds up to what the detours leave of the span, so
-/// that the rate is exactly the one asked for, however long the detours are.
+/// The gaps between detours are exponential and fill the rest of the span, so that the rate is exact
+/// regardless of the lengths.
 fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<Timeline> {
-    /// Enough detours for the tail to show, few enough to stay in the cache.
+    /// Enough detours to sample the tail, few enough to stay in the cache.
     const DETOURS: u64 = 100_000;
     let total = lengths.iter().fold(0, |total: u64, (_, count)| total.saturating_add(*count));
     if total == 0 {
-        bail!("its distribution is empty");
+        bail!("the distribution is empty");
     }
     let sum: f64 = lengths.iter().map(|&(length, count)| length * 1e3 * count as f64).sum();
     let (mean, rate) = (sum / total as f64, 1e12 / period as f64);
     let no_time_left = || {
         format!(
-            "{rate} detours per second of {} on average take all the time there is: give a lower \
-             --noise-rate, below {:.3}Hz",
+            "{rate} detours per second with a mean length of {} take all of the time: use a \
+             --noise-rate below {:.3}Hz",
             report::words::time(mean / 1e3),
             1e12 / mean
         )
@@ -343,7 +339,7 @@ fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<T
         });
         length.map_or(0.0, |(length, _)| length * 1e3).round() as i64
     };
-    // Exponential gaps: detours that are independent of each other.
+    // Exponential gaps: detours are independent of each other.
     let gap_of = |i: u64| {
         let uniform = (draw(seed, 2 * i + 1) >> 11) as f64 / (1u64 << 53) as f64;
         -(1.0 - uniform).ln()
@@ -364,7 +360,7 @@ fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<T
     Ok(Timeline::new(detours, span)?)
 }
 
-/// Layers of noise on every node. A layer of several nodes stays several.
+/// Superposes the layers of noise for every node; a layer with several nodes keeps them apart.
 fn superposed(layers: Vec<Vec<Timeline>>) -> Result<Vec<Timeline>> {
     let nodes = layers.iter().map(Vec::len).max().unwrap_or(0);
     if layers.len() == 1 {
@@ -382,7 +378,7 @@ fn superposed(layers: Vec<Vec<Timeline>>) -> Result<Vec<Timeline>> {
 }
 
 fn parse_periodic(text: &str) -> Result<Timeline> {
-    let wrong = || format!("'periodic:{text}' is not periodic noise, like periodic:1000Hz,200us");
+    let wrong = || format!("'periodic:{text}' is not periodic noise (e.g. periodic:1000Hz,200us)");
     let (rate, length) = text.split_once(',').with_context(wrong)?;
     let period = units::period(rate).map_err(anyhow::Error::msg).with_context(wrong)?;
     let length = units::picoseconds(length).map_err(anyhow::Error::msg).with_context(wrong)?;
@@ -395,7 +391,7 @@ mod tests {
 
     const MS: i64 = 1_000_000_000;
 
-    /// In closed form: a rate of r and a length of l take r l of the time.
+    /// Closed form: a rate r and a length l take r * l of the time.
     #[test]
     fn a_rate_is_the_rate_of_detours_and_not_of_the_gaps_between_them() {
         for (per_s, length_us, busy) in

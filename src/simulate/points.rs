@@ -1,4 +1,4 @@
-//! One point of a sweep: many runs of one job, and what they say.
+//! One point of a sweep: many runs of one job and their statistics.
 
 use std::{
     io::{BufWriter, Write},
@@ -22,17 +22,17 @@ use trace::NewFile;
 use super::{shard, work::Progress};
 use crate::results;
 
-/// What sets a series of points apart.
+/// The parameters of a series of points.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     pub size: u64,
     pub net_scale: f64,
-    /// All ranks meet the same detours at the same time.
+    /// All ranks see the same detours at the same time.
     pub coscheduled: bool,
 }
 
 impl Series {
-    /// Empty where there is only one.
+    /// Empty if there is only one series.
     pub fn words(&self, several: bool) -> String {
         if !several {
             return String::new();
@@ -58,28 +58,28 @@ pub struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// The runs of one point; `progress` says how far they are.
+    /// The runs of one point, with a progress callback.
     pub fn runs<'a>(&self, progress: &'a (dyn Fn(u64) -> bool + Sync)) -> sweep::Plan<'a> {
         let Plan { runs, seed, threads, memory, .. } = *self;
         sweep::Plan { runs, seed, threads, memory, progress }
     }
 }
 
-/// The runs of a point, or a share of them.
+/// The runs of a point, or a shard of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
     pub series: Series,
     pub ranks: u64,
-    /// Of one run.
+    /// Per run.
     messages: u64,
     noiseless_ps: i64,
     pub times_ps: Vec<i64>,
-    /// What simulating them took, of one machine after the other.
+    /// Wall time of the simulation, summed over shards.
     took_s: f64,
 }
 
 impl Runs {
-    /// Adds those of the next share.
+    /// Appends the runs of the next shard.
     pub fn join(&mut self, next: Runs) -> Result<()> {
         let what = |runs: &Runs| (runs.series, runs.ranks, runs.messages, runs.noiseless_ps);
         shard::agree(&what(self), &what(&next))?;
@@ -89,7 +89,7 @@ impl Runs {
     }
 }
 
-/// Some runs of a point; None when they were interrupted.
+/// Simulates some runs of a point; None if interrupted.
 pub fn simulate(
     job: &Job,
     series: &Series,
@@ -135,7 +135,7 @@ pub struct Point {
     messages_per_s: f64,
 }
 
-/// The time of every run, one line each.
+/// The CSV file with the time of every run.
 pub struct Times(BufWriter<NewFile>);
 
 impl Times {
@@ -155,15 +155,15 @@ impl Times {
         Ok(())
     }
 
-    /// All of them are there.
+    /// Completes the file.
     pub fn finish(self) -> Result<()> {
-        results::finish(self.0).context("cannot write the times of runs")
+        results::finish(self.0).context("cannot write the run times")
     }
 }
 
 type Figure = fn(&Point) -> f64;
 
-/// Numbers of a point by the names scripts know them by.
+/// The figures of a point, by their names in CSV and JSON.
 const COLUMNS: [(&str, Figure); 14] = [
     ("noiseless_us", |p| p.noiseless_us),
     ("min_us", |p| p.min_us),
@@ -186,7 +186,7 @@ fn ratio(time: f64, noiseless: f64) -> f64 {
 }
 
 impl Point {
-    /// What all runs of a point say.
+    /// The statistics of all runs of a point.
     pub fn of(runs: &Runs) -> Result<Point, NoRuns> {
         let sample = Sample::new(runs.times_ps.clone())?;
         let plot = sample.boxplot();
@@ -239,7 +239,7 @@ impl Point {
         value
     }
 
-    /// What [`Point::json`] wrote; None for anything else.
+    /// Parses the output of [`Point::json`]; None for anything else.
     pub fn from_json(value: &Value) -> Option<Point> {
         let number = |name: &str| value.get(name)?.as_f64();
         let whole = |name: &str| value.get(name)?.as_u64();
@@ -297,7 +297,7 @@ impl Point {
     }
 }
 
-/// As the report knows it.
+/// Converts to the report's type.
 pub fn knee(knee: Knee) -> report::Knee {
     let Knee { ranks, above, smallest } = knee;
     report::Knee { ranks, above, smallest }

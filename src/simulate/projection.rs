@@ -1,5 +1,5 @@
-//! What a recording would cost parallel jobs, for the report's page: an allreduce over many ranks, the
-//! same without the largest sources, and the idle times of an all-to-all.
+//! Projections for the HTML report: what a recording costs an allreduce at many rank counts, the same
+//! without the largest sources, and the idle times of an all-to-all.
 
 use analysis::OutsideRow;
 use anyhow::{Result, bail};
@@ -27,26 +27,26 @@ use super::{
 };
 use crate::open::AnyReader;
 
-/// By default.
+/// Defaults.
 pub const RUNS: u64 = 40;
 pub const NET: &str = "cnl";
-/// Up to here every point gets all runs; beyond, as many ranks in all, but not fewer runs than
-/// [`FEWEST`]: the slowest of so many ranks varies little from run to run.
+/// Up to this rank count, every point gets all runs. Beyond it, runs are reduced to keep ranks times runs
+/// constant, down to [`FEWEST`]: the slowest of that many ranks varies little between runs.
 const FULL_RANKS: u64 = 1 << 15;
 const FEWEST: u64 = 5;
-/// Variants without a source, and the share of the time that makes it worth asking.
+/// Number of variants without a source, and the minimum share of time to simulate one.
 const VARIANTS: usize = 3;
 const WORTHWHILE_PCT: f64 = 1.0;
-/// A variant is simulated at every third rank count.
+/// Variants are simulated at every third rank count.
 const EVERY: usize = 3;
-/// All-to-alls, as in the study but fewer samples.
+/// All-to-alls as in the published study, with fewer samples.
 const PROCESSORS: [u64; 2] = [4, 32];
 const SAMPLES: u64 = 20_000;
 const EXCHANGE_US: i64 = 150;
-/// More than this is not taken into memory.
+/// Limit for events held in memory.
 const MOST_EVENTS: u64 = 60_000_000;
 
-/// What is asked for.
+/// Settings of a projection.
 pub struct Settings {
     pub ranks: Vec<u64>,
     pub runs: u64,
@@ -57,17 +57,17 @@ pub struct Settings {
     pub quiet: bool,
 }
 
-/// How it ended.
+/// Outcome of a projection.
 pub enum Projected {
     Done(Box<Projection>),
-    /// There is nothing to project, and why, for the page.
+    /// Nothing to project; the reason is shown in the report.
     Nothing(String),
-    /// Ctrl-C.
+    /// Interrupted by Ctrl-C.
     Stopped,
 }
 
 impl Settings {
-    /// What `detour report --html` takes when nothing is said.
+    /// The defaults of `detour report --html`.
     pub fn usual(quiet: bool) -> Result<Settings> {
         Ok(Settings {
             ranks: (1..=20).map(|k| 1 << k).collect(),
@@ -105,7 +105,7 @@ impl Settings {
         )
     }
 
-    /// The command lines that give the same figures.
+    /// The command lines that reproduce the figures.
     pub fn commands(&self, trace: &str) -> Vec<Command> {
         let (seed, net) = (self.seed, network::describe(&self.net) + &self.rendezvous.words());
         let mut commands: Vec<Command> = Vec::new();
@@ -124,7 +124,7 @@ impl Settings {
             });
         }
         commands.push(Command {
-            what: "Idle times; one without a source: --without NAME, in both".to_owned(),
+            what: "All-to-all idle times (omit a source with --without NAME)".to_owned(),
             line: format!(
                 "detour simulate alltoall --noise {trace} --repeat-trace --exchange {EXCHANGE_US}us \
                  --ranks {} --samples {SAMPLES} --seed {seed}",
@@ -146,16 +146,16 @@ pub fn project(
     if summary.detours == 0 {
         let why = match summary.mode {
             trace::Mode::KernelOnly => {
-                "This recording has kernel records alone, and so no detours to project: record with \
-                 the probe."
+                "This recording has kernel records only, so there are no detours to project: \
+                 record with the probe."
             }
-            _ => "This recording holds no detours: there is nothing to project.",
+            _ => "This recording has no detours to project.",
         };
         return Ok(Projected::Nothing(why.to_owned()));
     }
     if events > MOST_EVENTS {
         return Ok(Projected::Nothing(format!(
-            "This recording holds {events} detours and records, more than fit a projection: record \
+            "This recording has {events} detours and records, too many for a projection: record \
              for a shorter time."
         )));
     }
@@ -171,7 +171,7 @@ struct Simulation<'a> {
     summary: &'a analysis::Summary,
 }
 
-/// A source to leave out.
+/// A source to omit.
 struct Variant {
     name: String,
     row: Option<usize>,
@@ -197,7 +197,7 @@ impl Simulation<'_> {
         let progress =
             work::Progress::new(total.saturating_add(messages(&ranks)?), settings.quiet)?;
         let noise = self.noise(&[])?;
-        let Some(points) = self.points(&noise, &ranks, &progress, "with everything")? else {
+        let Some(points) = self.points(&noise, &ranks, &progress, "with all sources")? else {
             progress.finish();
             return Ok(Projected::Stopped);
         };
@@ -245,12 +245,12 @@ impl Simulation<'_> {
         Ok(node.without(removed)?)
     }
 
-    /// The largest sources that a report would name, and what lies outside the kernel.
+    /// The largest sources in the report, and time outside the kernel.
     fn variants(&self) -> Vec<Variant> {
         let all = &self.recorded.sources;
         let set = |hit: &dyn Fn(&Source) -> bool| all.iter().map(hit).collect::<Vec<bool>>();
         let rows = self.summary.sources.iter().enumerate();
-        // The recorder is not there in production.
+        // The recorder does not run in production.
         let rows = rows.filter(|(_, row)| row.share_pct >= WORTHWHILE_PCT && !row.own);
         let rows = rows.take(VARIANTS - 1);
         let mut variants: Vec<Variant> = rows
@@ -279,7 +279,7 @@ impl Simulation<'_> {
         variants
     }
 
-    /// Times in ps. None when it was interrupted.
+    /// Times in ps. None if interrupted.
     fn points(
         &self,
         noise: &Noise,
@@ -332,7 +332,7 @@ impl Simulation<'_> {
                 processors,
                 samples: SAMPLES,
                 mode: Mode::Trace { exchange: Exchange::Constant(EXCHANGE_US * 1_000_000), noise },
-                // As `detour simulate alltoall` has it.
+                // As in `detour simulate alltoall`.
                 seed: draw(self.settings.seed, processors),
             };
             let outcome = alltoall::run(&config, None)?;
@@ -358,13 +358,13 @@ impl Simulation<'_> {
             false => "thread",
         };
         let whose = match self.lanes.len() {
-            1 => format!("the one {what}"),
+            1 => format!("the single {what}"),
             several => format!("one of {several} {what}s"),
         };
         let mut remarks = vec![format!(
-            "Every rank stands at its own random place in the recording of {whose} ({:.1} s), which \
-             starts over at its end; LogGOPS model, exact preemption. Beyond {FULL_RANKS} ranks there are \
-             fewer runs per point; the table has their number.",
+            "Every rank starts at a random position in the recording of {whose} ({:.1} s), which \
+             repeats at its end. LogGOPS model with exact preemption. Beyond {FULL_RANKS} ranks \
+             there are fewer runs per point (see the table).",
             longest as f64 / 1e9
         )];
         remarks.extend(self.recorded.left_out().map(|left_out| format!("{left_out}.")));
@@ -386,7 +386,7 @@ fn microseconds(p: BoxPoint) -> BoxPoint {
     }
 }
 
-/// Rank counts as the command line takes them.
+/// Rank counts in command-line syntax.
 fn list(ranks: &[u64]) -> String {
     match ranks {
         [first, .., last]
@@ -398,10 +398,10 @@ fn list(ranks: &[u64]) -> String {
     }
 }
 
-/// Checks what the command line gave.
+/// Validates the rank counts.
 pub fn check(ranks: &[u64]) -> Result<()> {
     if ranks.iter().any(|&ranks| ranks < 2) {
-        bail!("a projection needs at least 2 ranks: --ranks 2..1Mi");
+        bail!("a projection needs at least 2 ranks, e.g. --ranks 2..1Mi");
     }
     Ok(())
 }

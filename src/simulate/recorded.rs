@@ -1,5 +1,5 @@
-//! The detours of a recording with the sources they are made of: one source per row of the
-//! report, and two for what no record explains, as there, too.
+//! The detours of a recording with their sources: one source per row of the report, and two for time
+//! outside the kernel, as in the report.
 
 use std::collections::HashMap;
 
@@ -18,23 +18,23 @@ use crate::open::AnyReader;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub key: RowKey,
-    /// What was behind it first: the number of an interrupt stands here.
+    /// Its first detail, e.g. the number of an interrupt.
     pub detail: Option<String>,
     /// The recorded program's own threads.
     pub program: bool,
 }
 
 impl Source {
-    /// Whether somebody who says so means this one: by its name, its unit, its class, or `class:name`.
+    /// Whether `name` selects this source: by its name, unit, class, or `class:name`.
     pub fn is_called(&self, name: &str) -> bool {
         let (class, own_name) = (self.key.class.name(), self.key.name.as_str());
-        // The report's tables write these names with spaces, and how the longer ones are called depends
-        // on the recording.
+        // The report's tables write these names with spaces, and the name of the longer detours depends on
+        // the recording.
         let plain = name.replace(' ', "_").to_ascii_lowercase();
         let outside = self.key.class == Class::OutsideKernel
             && (plain == own_name
                 || is_long_outside(&self.key) && LONG_NAMES.contains(&plain.as_str()));
-        // So does it write those that are empty.
+        // The report also has a placeholder for empty names.
         let nameless = own_name.trim().is_empty() && name == NO_NAME;
         name == own_name
             || outside
@@ -45,15 +45,15 @@ impl Source {
     }
 }
 
-/// What a recording says about its sources; lanes are read one by one.
+/// The sources of a recording; lanes are read one at a time.
 pub struct Recorded {
-    /// The last two are what no record explains, below 1 us and from there on.
+    /// The last two are time outside the kernel, below 1 us and from 1 us.
     pub sources: Vec<Source>,
     /// For each row of the trace's source table.
     source_of: Vec<u32>,
-    /// For each lane, whether ranks are to meet its noise.
+    /// For each lane, whether its noise is assigned to ranks.
     lends: Vec<bool>,
-    /// Whether the recording says how long its threads wanted to run.
+    /// Whether the recording has the time its threads were runnable.
     wanted_known: bool,
 }
 
@@ -81,13 +81,13 @@ impl Recorded {
         Recorded { sources, source_of, lends: lends(reader, &facts), wanted_known }
     }
 
-    /// The lanes whose noise ranks meet, if they were watched at all: a recording that was cut off may
-    /// have others.
+    /// The lanes whose noise is assigned to ranks. Lanes without any watched time, as in a truncated
+    /// recording, are skipped.
     pub fn lanes<'a>(&self, reader: &'a AnyReader) -> Result<Vec<(&'a Lane, Composed)>> {
         self.lanes_of(reader, &Part::default())
     }
 
-    /// The same of a part of the recording.
+    /// The same for a part of the recording.
     pub fn lanes_of<'a>(
         &self,
         reader: &'a AnyReader,
@@ -105,28 +105,28 @@ impl Recorded {
         Ok(lanes)
     }
 
-    /// Whether ranks are to meet the noise of a lane, see [`lend_noise`].
+    /// Whether the noise of a lane is assigned to ranks, see [`lend_noise`].
     pub fn lends(&self, index: usize) -> bool {
         self.lends.get(index).copied().unwrap_or(false)
     }
 
-    /// What is to be said of lanes that no rank meets.
+    /// A remark about lanes not assigned to any rank.
     pub fn left_out(&self) -> Option<String> {
         let (all, left) = (self.lends.len(), self.lends.iter().filter(|lends| !**lends).count());
         let how = match self.wanted_known {
-            true => "wanted to run for less than half as long as the busiest one",
-            false => "were there for less than half as long as the longest",
+            true => "were runnable for less than half as long as the busiest",
+            false => "existed for less than half as long as the longest-lived",
         };
-        (left > 0).then(|| format!("{left} of {all} threads {how}: no rank meets their noise"))
+        (left > 0).then(|| format!("{left} of {all} threads {how}: their noise is ignored"))
     }
 
-    /// The detours of a lane, by its place in the lane table. Those of a thread lie in the time that it
-    /// wanted to run: a rank that computes does not sleep when the recorded thread did.
+    /// The detours of a lane, by its index in the lane table. For a thread, time counts only while it was
+    /// runnable: a rank that computes does not sleep when the recorded thread did.
     pub fn lane(&self, reader: &AnyReader, index: usize) -> Result<Composed> {
         self.lane_from(reader, index, 0)
     }
 
-    /// The same from a length on.
+    /// The same for detours of a minimum length.
     fn lane_from(&self, reader: &AnyReader, index: usize, shortest_ns: u64) -> Result<Composed> {
         let id = LaneId(index as u32);
         let (from, to) = window(reader, index);
@@ -163,10 +163,10 @@ impl Recorded {
     }
 }
 
-/// When a thread ran or wanted to.
+/// When a thread was running or runnable.
 #[derive(Default)]
 struct Awake {
-    /// From when, until when, and for how long before that. They do not touch.
+    /// Start, end, and total time before the start. Spans do not touch.
     spans: Vec<(u64, u64, u64)>,
 }
 
@@ -186,7 +186,7 @@ impl Awake {
         Ok(Awake::new(spans))
     }
 
-    /// Of spans in any order, which may overlap.
+    /// From spans in any order, which may overlap.
     fn new(mut spans: Vec<(u64, u64)>) -> Awake {
         spans.sort_unstable();
         let mut awake = Awake::default();
@@ -204,7 +204,7 @@ impl Awake {
         self.spans.last().map_or(0, |(start, end, before)| before.saturating_add(end - start))
     }
 
-    /// How long it had been awake at this moment.
+    /// How long the thread had been runnable at this time.
     fn before(&self, ns: u64) -> u64 {
         let next = self.spans.partition_point(|(start, ..)| *start <= ns);
         let span = next.checked_sub(1).and_then(|at| self.spans.get(at));
@@ -212,7 +212,7 @@ impl Awake {
     }
 }
 
-/// From when to when a lane was watched, as far as the recording says.
+/// Start and end of the time a lane was watched, if known.
 fn window(reader: &AnyReader, index: usize) -> (u64, u64) {
     let totals = reader.totals(LaneId(index as u32));
     totals.map_or((0, 0), |totals| (totals.from_ns, totals.to_ns))
@@ -227,8 +227,8 @@ fn lends(reader: &AnyReader, facts: &ThreadFacts) -> Vec<bool> {
     lend_noise(reader.lanes(), &bases)
 }
 
-/// What a recording says about the threads of a program. A damaged block ends the reading; whoever
-/// takes the detours meets it as well.
+/// The threads of a recorded program. Reading stops at a damaged block, which readers of the detours will
+/// report.
 fn facts(reader: &AnyReader) -> ThreadFacts {
     if reader.manifest().mode != Mode::Program {
         return ThreadFacts::default();
@@ -241,7 +241,7 @@ fn facts(reader: &AnyReader) -> ThreadFacts {
     threads.finish(&Contents::of(reader, None))
 }
 
-/// A lane as one would call it.
+/// The display name of a lane.
 pub fn lane_words(lane: &Lane) -> String {
     match lane {
         Lane::Cpu { cpu } => format!("CPU {cpu}"),

@@ -1,5 +1,5 @@
-//! A file of finished points: a line that says what they are points of, then one line per point. A
-//! line that was cut off when the machine went down is a point that is simulated again.
+//! The file of finished points (`--resume`): a header line that identifies the sweep, then one line per
+//! point. A point whose line was truncated by a crash is simulated again.
 
 use std::{
     fs::File,
@@ -32,8 +32,8 @@ impl Finished {
             let first: Value = serde_json::from_str(line).unwrap_or_default();
             if first.get("sweep").and_then(Value::as_str) != Some(fingerprint) {
                 bail!(
-                    "{} belongs to another sweep (or is no file of finished points): name another \
-                     file, or remove it",
+                    "{} belongs to another sweep, or is not a --resume file: choose another file \
+                     or remove it",
                     path.display()
                 );
             }
@@ -46,7 +46,7 @@ impl Finished {
         if first.is_none() {
             writeln!(file, "{}", json!({ "sweep": fingerprint })).with_context(cannot)?;
         } else {
-            // Ends a line that was cut off.
+            // Terminates a truncated line.
             writeln!(file).with_context(cannot)?;
         }
         Ok(Finished { points, file: Some(file) })
@@ -58,7 +58,7 @@ impl Finished {
 
     pub fn add(&mut self, point: &Point) -> Result<()> {
         if let Some(file) = &mut self.file {
-            writeln!(file, "{}", point.json()).context("cannot keep a finished point")?;
+            writeln!(file, "{}", point.json()).context("cannot save a finished point")?;
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Finished {
 mod tests {
     use super::*;
 
-    /// A resumed sweep is to be the same as one that ran through.
+    /// A resumed sweep must give the same results as an uninterrupted one.
     #[test]
     fn fractions_come_back_to_the_last_bit() {
         let point = json!({"ranks": 4, "p99_us": 450.131_356_400_000_36, "between": [0.1, 1e300]});

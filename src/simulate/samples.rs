@@ -1,5 +1,4 @@
-//! Exchange times as the command line gives them: one constant, or a file of measured ones. And the
-//! other way round: distributions into files.
+//! Exchange times from the command line: a constant, or a file of measured times.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +18,7 @@ pub enum Spec {
     File(PathBuf),
 }
 
-/// Of an argument: a file's name need not be text.
+/// Parses an argument; file names need not be UTF-8.
 pub fn parser() -> impl TypedValueParser<Value = Spec> {
     OsStringValueParser::new().try_map(|argument| match argument.to_str() {
         Some(text) => parse(text),
@@ -27,12 +26,12 @@ pub fn parser() -> impl TypedValueParser<Value = Spec> {
     })
 }
 
-/// What starts like a number is a time, unless there is a file of that name.
+/// An argument that starts like a number is a time, unless a file of that name exists.
 fn parse(text: &str) -> Result<Spec, String> {
     let path = Path::new(text);
     match units::picoseconds(text) {
         Ok(time) if time <= LONGEST => Ok(Spec::Constant(time)),
-        Ok(_) => Err(format!("'{text}' is too long: at most 13 days")),
+        Ok(_) => Err(format!("'{text}' is too long (maximum: 13 days)")),
         Err(wrong) => {
             let number = text.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '-');
             if number && !path.exists() { Err(wrong) } else { Ok(Spec::File(path.to_path_buf())) }
@@ -48,7 +47,7 @@ impl Spec {
         }
     }
 
-    /// What decides a draw: the time, or the content of the file.
+    /// What determines the samples: the time, or the content of the file.
     pub fn content(&self) -> Result<Value> {
         match self {
             Spec::Constant(_) => Ok(self.words().into()),
@@ -56,7 +55,7 @@ impl Spec {
         }
     }
 
-    /// As it was typed, or nearly so.
+    /// As on the command line, up to formatting.
     pub fn words(&self) -> String {
         match self {
             Spec::Constant(time) => format!("{}us", *time as f64 / 1e6),
@@ -65,7 +64,7 @@ impl Spec {
     }
 }
 
-/// Mean of what an exchange takes if nothing interrupts it, us.
+/// Mean time of an uninterrupted exchange, us.
 pub fn mean_us(exchange: &Exchange) -> f64 {
     match exchange {
         Exchange::Constant(time) => *time as f64 / 1e6,
@@ -73,19 +72,18 @@ pub fn mean_us(exchange: &Exchange) -> f64 {
     }
 }
 
-/// Measured times in ps, and how often each was seen.
+/// Measured times in ps, with counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times(Vec<(i64, u64)>);
 
-/// As many as are compared with; more would only take memory.
+/// Maximum number of times to compare with; more would only use memory.
 const COMPARED: u128 = 1 << 24;
 
 impl Times {
-    /// One time per line in us, a JSON array of them, netgauge's round trips (half of each is taken, as
-    /// the file has it), or a file that `detour import` reads: an HdrHistogram, or detours, of which the
-    /// lengths are taken.
+    /// Reads one time per line in us, a JSON array of times, netgauge's round trips (half of each, as in
+    /// the file), or a file that `detour import` reads: an HdrHistogram, or the lengths of detours.
     pub fn read(path: &Path) -> Result<Times> {
-        let cannot = || format!("cannot take exchange times from {}", path.display());
+        let cannot = || format!("cannot read exchange times from {}", path.display());
         Self::read_any(path).with_context(cannot)
     }
 
@@ -107,10 +105,10 @@ impl Times {
         let runs = match imported {
             Ok(imported) => imported.runs,
             Err(import::ImportError::AlreadyATrace { .. }) => {
-                bail!("it is a recording of detours: give it as --noise")
+                bail!("the file is a recording of detours: use it with --noise")
             }
             Err(error) => {
-                return Err(anyhow!(error).context("it is no list of times in us, one per line"));
+                return Err(anyhow!(error).context("not a list of times in us, one per line"));
             }
         };
         let runs = match run {
@@ -134,7 +132,7 @@ impl Times {
         Ok(Sampler::of_counts(self.0.iter().copied())?)
     }
 
-    /// Each as often as it was seen, or in the same proportions where that is too often.
+    /// Each time repeated by its count, scaled down in proportion if there are too many.
     pub fn list(&self) -> Vec<i64> {
         let total: u128 = self.0.iter().map(|&(_, count)| u128::from(count)).sum();
         let kept = total.min(COMPARED);
@@ -148,26 +146,25 @@ impl Times {
     }
 }
 
-/// netgauge's round trips of one message size: the only one, or the one picked with `FILE#2`.
+/// netgauge's round trips of one message size: the only one, or the one selected with `FILE#2`.
 fn of_round_trips(sizes: &[import::RoundTrips], picked: Option<usize>) -> Result<Times> {
     let known = || sizes.iter().map(|size| size.bytes.to_string()).collect::<Vec<_>>().join(", ");
     let size = match (sizes, picked) {
         ([only], None) => only,
         (_, None) => bail!(
-            "it holds round trips of {} message sizes ({} bytes): pick one, FILE#1 for the first",
+            "round trips of {} message sizes ({} bytes): select one, e.g. FILE#1 for the first",
             sizes.len(),
             known()
         ),
-        (_, Some(number)) => {
-            number.checked_sub(1).and_then(|at| sizes.get(at)).with_context(|| {
-                format!("it holds round trips of {} bytes; there is no #{number}", known())
-            })?
-        }
+        (_, Some(number)) => number
+            .checked_sub(1)
+            .and_then(|at| sizes.get(at))
+            .with_context(|| format!("round trips of {} bytes only; no #{number}", known()))?,
     };
     size.half_us.iter().map(|&us| Ok((whole_ps(us * 1e6)?, 1))).collect::<Result<_>>().map(Times)
 }
 
-/// `[2.1, 2.3]` in us, alone or as `half_round_trip_us` of an object; None when it is something else.
+/// `[2.1, 2.3]` in us, alone or as `half_round_trip_us` of an object; None for anything else.
 fn json_list(bytes: &[u8]) -> Result<Option<Times>> {
     if !bytes.trim_ascii_start().starts_with(b"[") && !bytes.trim_ascii_start().starts_with(b"{") {
         return Ok(None);
@@ -184,7 +181,7 @@ fn json_list(bytes: &[u8]) -> Result<Option<Times>> {
         .map(Some)
 }
 
-/// None when these are no lines of one number each.
+/// None if the first line is not a single number.
 fn lines(text: &str) -> Result<Option<Times>> {
     let rows = || {
         let rows = (1u64..).zip(text.lines()).map(|(number, row)| (number, row.trim()));
@@ -198,19 +195,19 @@ fn lines(text: &str) -> Result<Option<Times>> {
     for (number, row) in rows() {
         let time = row.parse::<f64>().map_err(|_| anyhow!("'{row}' is not a number"));
         let time = time.and_then(|us| whole_ps(us * 1e6));
-        times.push((time.with_context(|| format!("line {number}, one time in us"))?, 1));
+        times.push((time.with_context(|| format!("line {number}: expected one time in us"))?, 1));
     }
     Ok(Some(Times(times)))
 }
 
 fn whole_ps(ps: f64) -> Result<i64> {
     if !(0.0..=LONGEST as f64).contains(&ps) {
-        bail!("{} us is no exchange time: from 0 to 13 days", ps / 1e6);
+        bail!("exchange time {} us is out of range (0 to 13 days)", ps / 1e6);
     }
     Ok(ps.round() as i64)
 }
 
-/// Histograms are in nanoseconds, unless they are our own of times below a microsecond, which say so.
+/// Histograms are in nanoseconds, except our own of times below a microsecond, which name their unit.
 fn unit_ps(runs: &[ImportedRun], bytes: &[u8]) -> Result<f64> {
     if runs.iter().any(|run| run.header.get("unit").is_some_and(|unit| unit == "ps")) {
         return Ok(1.0);
@@ -220,7 +217,7 @@ fn unit_ps(runs: &[ImportedRun], bytes: &[u8]) -> Result<f64> {
     let Some((_, units)) = units else { return Ok(1e3) };
     let has = |wanted: &str| units.split(',').any(|unit| unit.trim() == wanted);
     if has("ps") && has("ns") {
-        bail!("its histograms are in different units: write one at a time");
+        bail!("histograms in different units: use a file with a single histogram");
     }
     Ok(if has("ps") { 1.0 } else { 1e3 })
 }

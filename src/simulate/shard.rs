@@ -1,6 +1,6 @@
-//! `--shard 3/64`: one share of a simulation's runs, so that many machines can do one simulation. A
-//! share's results are whole numbers, run by run or exactly added up, beside everything that decided
-//! them: `detour merge` joins them to what one machine would have printed.
+//! `--shard 3/64`: one shard of a simulation's runs, so that many machines can share one simulation. A
+//! shard's results are integers, per run or summed exactly, together with all settings that determined
+//! them: `detour merge` merges them into the output of a single machine.
 
 use std::{
     fs::File,
@@ -17,23 +17,23 @@ use serde_json::{Map, Value};
 use super::{alltoall, collective, cycle, exchange, goal};
 use crate::results;
 
-/// What decides the results of a simulation, by the names of the options.
+/// Everything that determines the results of a simulation, by option name.
 pub type Settings = Map<String, Value>;
 
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Simulate the K-th of N shares of the runs, K from 1 on; `detour merge` joins their results
+    /// Simulate only shard K of N of the runs (K = 1..N); `detour merge` merges the results
     #[arg(long, value_name = "K/N", value_parser = parse)]
     shard: Option<Shard>,
-    /// File for the results of the share [default: standard output]
+    /// File for the results of the shard [default: stdout]
     #[arg(short, long, value_name = "FILE", requires = "shard")]
     pub output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// From 1 on.
+    /// Starts at 1.
     number: u64,
     of: u64,
 }
@@ -43,7 +43,7 @@ fn parse(text: &str) -> Result<Shard, String> {
         Some(Shard { number: number.parse().ok()?, of: of.parse().ok()? })
     });
     shard.filter(Shard::is_one).ok_or_else(|| {
-        format!("'{text}' is no share: write it like 3/64, the third of 64; the first is 1/64")
+        format!("'{text}' is not a shard (expected K/N with K from 1 to N, e.g. 3/64)")
     })
 }
 
@@ -55,7 +55,7 @@ impl Shard {
         (1..=self.of).contains(&self.number) && self.of <= Shard::MOST
     }
 
-    /// The numbers of its runs: shares follow each other, and no two differ by more than one run.
+    /// Its run numbers: shards are consecutive, and their sizes differ by at most one run.
     fn range(self, runs: u64) -> Range<u64> {
         let begin =
             |number: u64| (u128::from(runs) * u128::from(number) / u128::from(self.of)) as u64;
@@ -68,12 +68,12 @@ impl Options {
         self.shard.is_some()
     }
 
-    /// Which of so many runs to simulate: all, unless a share was asked for.
+    /// Which of the runs to simulate: all, unless a shard was requested.
     pub fn range(&self, runs: u64) -> Range<u64> {
         self.shard.unwrap_or(Shard::WHOLE).range(runs)
     }
 
-    /// Writes the share that was asked for.
+    /// Writes the requested shard.
     pub fn write(&self, settings: Settings, results: Results) -> Result<()> {
         let shard = self.shard.unwrap_or(Shard::WHOLE);
         let share = Share { detour_version: VERSION.to_owned(), shard, settings, results };
@@ -92,10 +92,10 @@ fn write_to(out: &mut impl Write, share: &Share) -> Result<()> {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A file of results.
+/// A shard's result file.
 #[derive(Serialize, Deserialize)]
 struct Share {
-    /// First in the file: what tells it from others.
+    /// First in the file: identifies its type.
     detour_version: String,
     shard: Shard,
     settings: Settings,
@@ -123,7 +123,7 @@ impl Results {
         }
     }
 
-    /// Adds those of the next share.
+    /// Appends the results of the next shard.
     fn join(&mut self, next: Results) -> Result<()> {
         match (self, next) {
             (Results::Collective(all), Results::Collective(next)) => all.join(next),
@@ -132,7 +132,7 @@ impl Results {
             (Results::Cycle(all), Results::Cycle(next)) => all.join(next),
             (Results::Goal(all), Results::Goal(next)) => all.join(next),
             (all, next) => {
-                bail!("it holds `simulate {}`, not `simulate {}`", next.command(), all.command())
+                bail!("results of `simulate {}`, not `simulate {}`", next.command(), all.command())
             }
         }
     }
@@ -148,7 +148,7 @@ impl Results {
     }
 }
 
-/// Whether this file holds a share's results, by how it begins.
+/// Whether this file holds a shard's results, by its first bytes.
 pub fn holds_results(path: &Path) -> Result<bool> {
     let cannot = || format!("cannot open {}", path.display());
     let mut begin = Vec::new();
@@ -156,26 +156,26 @@ pub fn holds_results(path: &Path) -> Result<bool> {
     Ok(begin.starts_with(b"{\"detour_version\""))
 }
 
-/// Joins the shares in these files and prints what one machine would have.
+/// Merges the shards in these files and prints the result.
 pub fn merge(files: &[PathBuf], json: bool) -> Result<()> {
     let mut shares = Vec::new();
     for path in files {
-        let share = read(path).with_context(|| format!("cannot join {}", path.display()))?;
+        let share = read(path).with_context(|| format!("cannot merge {}", path.display()))?;
         shares.push((path, share));
     }
     shares.sort_by_key(|(_, share)| share.shard.number);
     let mut shares = shares.into_iter();
-    let Some((first_path, mut all)) = shares.next() else { bail!("no shares to join") };
+    let Some((first_path, mut all)) = shares.next() else { bail!("no shards to merge") };
     let of = all.shard.of;
     let mut missing: Vec<u64> = (1..all.shard.number).collect();
     let (mut next, mut last_path) = (all.shard.number + 1, first_path);
     for (path, share) in shares {
-        let cannot = || format!("cannot join {} and {}", first_path.display(), path.display());
+        let cannot = || format!("cannot merge {} and {}", first_path.display(), path.display());
         same_settings(&all, &share).with_context(cannot)?;
         let number = share.shard.number;
         if number < next {
             bail!(
-                "{} and {} both hold share {number} of {of}: leave one out",
+                "{} and {} both hold shard {number} of {of}: omit one",
                 last_path.display(),
                 path.display()
             );
@@ -187,7 +187,7 @@ pub fn merge(files: &[PathBuf], json: bool) -> Result<()> {
     }
     missing.extend(next..=of);
     if !missing.is_empty() {
-        bail!("of {of} shares {} missing: simulate them, too", named(&missing));
+        bail!("{of} shards expected: {} missing", named(&missing));
     }
     all.results.write(json)
 }
@@ -195,30 +195,30 @@ pub fn merge(files: &[PathBuf], json: bool) -> Result<()> {
 fn read(path: &Path) -> Result<Share> {
     let text = std::fs::read(path)?;
     let share: Share = serde_json::from_slice(&text)
-        .context("it is no whole file of results, as --shard writes them: simulate it again")?;
+        .context("not a complete --shard result file: simulate it again")?;
     if share.detour_version != VERSION {
         bail!(
-            "detour {} wrote it, this is {VERSION}: join it with that version, or simulate it again",
+            "written by detour {}, this is {VERSION}: merge with that version, or simulate again",
             share.detour_version
         );
     }
     if !share.shard.is_one() {
-        bail!("it says that it is share {} of {}", share.shard.number, share.shard.of);
+        bail!("invalid shard {} of {}", share.shard.number, share.shard.of);
     }
     Ok(share)
 }
 
-/// Refuses shares of different simulations, and says what differs.
+/// Rejects shards of different simulations, naming the difference.
 fn same_settings(one: &Share, other: &Share) -> Result<()> {
     if one.results.command() != other.results.command() {
         bail!(
-            "one is `simulate {}`, the other `simulate {}`",
+            "one is from `simulate {}`, the other from `simulate {}`",
             one.results.command(),
             other.results.command()
         );
     }
     if one.shard.of != other.shard.of {
-        bail!("one is of {} shares, the other of {}", one.shard.of, other.shard.of);
+        bail!("one is of {} shards, the other of {}", one.shard.of, other.shard.of);
     }
     let names: std::collections::BTreeSet<_> =
         one.settings.keys().chain(other.settings.keys()).collect();
@@ -244,7 +244,7 @@ fn named(missing: &[u64]) -> String {
     }
 }
 
-/// A file that decides the results: what it is called and what is in it.
+/// An input file that determines the results: its name and checksum.
 pub fn file(path: &Path) -> Result<Value> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(format!(
@@ -256,17 +256,17 @@ pub fn file(path: &Path) -> Result<Value> {
     .into())
 }
 
-/// Puts what the output says of the settings beside the results.
+/// Adds the settings to the results.
 pub fn put_first(results: &mut Value, head: &Settings) {
     if let Value::Object(map) = results {
         map.extend(head.clone());
     }
 }
 
-/// Shares of one simulation agree on everything but their runs.
+/// Shards of one simulation must agree on everything but their runs.
 pub fn agree<T: PartialEq>(one: &T, other: &T) -> Result<()> {
     if one != other {
-        bail!("their settings are the same, their results do not fit: was a file changed by hand?");
+        bail!("settings match, but results are inconsistent: was a file edited?");
     }
     Ok(())
 }

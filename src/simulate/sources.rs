@@ -1,4 +1,4 @@
-//! The names of the sources of noise, over all traces of a simulation: the simulator knows numbers.
+//! The names of noise sources across all traces of a simulation; the simulator itself uses numbers.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use trace::Class;
 
 use super::recorded::Source;
 
-/// Who took the time, as scripts know it.
+/// A source of noise, as named in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Name {
-    /// None where the noise was not recorded here: periodic, or another tool's.
+    /// None if not recorded by Detour: periodic noise, or another tool's.
     pub class: Option<Class>,
     pub name: String,
     pub unit: Option<String>,
@@ -17,7 +17,7 @@ pub struct Name {
     pub own: bool,
 }
 
-/// Numbered as they appear.
+/// Numbered in order of appearance.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     names: Vec<Name>,
@@ -33,7 +33,7 @@ impl Sources {
         })
     }
 
-    /// Noise that is called what it was asked for with.
+    /// Noise named after its --noise argument.
     pub fn named(&mut self, name: &str) -> u32 {
         self.number(Name { name: name.to_owned(), ..Name::default() })
     }

@@ -1,4 +1,4 @@
-//! `--timeline FILE`: a picture of one run, as a diagram (`.svg`) or for a viewer (`.json`).
+//! `--timeline FILE`: one run as a diagram (`.svg`) or as a trace for a viewer (`.json`).
 
 use std::{collections::HashMap, io::Write, path::Path};
 
@@ -13,10 +13,10 @@ use simulate::{
 use super::sources::Sources;
 use crate::results;
 
-/// A diagram of more is a grey smear.
+/// Larger diagrams are unreadable.
 const MOST_DRAWN_RANKS: u32 = 64;
 const MOST_DRAWN: usize = 3_000;
-/// About half a gigabyte of JSON, which is what viewers can take.
+/// About half a gigabyte of JSON, the most that viewers can handle.
 const MOST_TRACED: usize = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,44 +25,44 @@ pub enum Format {
     Json,
 }
 
-/// By the name of the file; for clap to refuse what is neither.
+/// The format, by file extension.
 pub fn format(path: &Path) -> Result<Format> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => Ok(Format::Svg),
         Some("json") => Ok(Format::Json),
         _ => bail!(
-            "--timeline {}: call it .svg for a diagram, .json for a trace that ui.perfetto.dev and \
-             chrome://tracing show",
+            "--timeline {}: unknown extension (expected .svg for a diagram, or .json for \
+             ui.perfetto.dev and chrome://tracing)",
             path.display()
         ),
     }
 }
 
-/// Refuses before anything is simulated what would not be readable.
+/// Rejects runs that are too large for the format, before anything is simulated.
 pub fn check(path: &Path, schedule: &Schedule) -> Result<()> {
     let (ranks, operations) = (schedule.ranks(), schedule.operations());
     match format(path)? {
         Format::Svg if ranks > MOST_DRAWN_RANKS || operations > MOST_DRAWN => bail!(
-            "a diagram is for at most {MOST_DRAWN_RANKS} ranks and {MOST_DRAWN} operations, and there \
-             are {ranks} and {operations}: write {} instead and look at it in ui.perfetto.dev",
+            "a diagram is limited to {MOST_DRAWN_RANKS} ranks and {MOST_DRAWN} operations, not \
+             {ranks} and {operations}: write {} and view it in ui.perfetto.dev",
             path.with_extension("json").display()
         ),
         Format::Json if operations > MOST_TRACED => bail!(
-            "a timeline is for at most {MOST_TRACED} operations, and there are {operations}: \
-             simulate fewer ranks, or see with --blame what the time went to"
+            "a timeline is limited to {MOST_TRACED} operations, not {operations}: simulate \
+             fewer ranks, or use --blame"
         ),
         _ => Ok(()),
     }
 }
 
-/// A run with the noise it met.
+/// A run with its noise.
 pub struct Run<'a> {
     pub schedule: &'a Schedule,
     pub params: &'a Params,
     pub log: &'a Log,
     pub noise: &'a RunNoise<'a>,
     pub sources: &'a Sources,
-    /// What is simulated.
+    /// Description of the simulation.
     pub title: String,
 }
 
@@ -75,17 +75,17 @@ pub fn write(path: &Path, run: &Run<'_>) -> Result<()> {
     })
 }
 
-/// Which steps the path goes through, and how.
+/// Which parts of a step are on the critical path.
 #[derive(Clone, Copy, Default)]
 struct OnPath {
     cpu: bool,
     nic: bool,
     flight: bool,
-    /// The answer to a request.
+    /// The acknowledgement of a request.
     answer: bool,
 }
 
-/// Stretches of the path, one after the other.
+/// Consecutive stretches of the critical path.
 struct Laid {
     rank: u32,
     at: i64,
@@ -109,7 +109,7 @@ fn mark(leg: &Leg, step: &Step, on_path: &mut OnPath) {
             _ if ps == 0 => {}
             Part::Compute | Part::Overhead | Part::OverheadPerByte => on_path.cpu = true,
             Part::Gap | Part::GapPerByte => on_path.nic = true,
-            // What a request causes later is its answer.
+            // Latency after a request has ended is its acknowledgement.
             Part::Latency if step.what == What::Request && leg.from != step.end => {
                 on_path.answer = true;
             }
@@ -134,7 +134,7 @@ impl Run<'_> {
             mark(&leg, &log.steps()[leg.step as usize], &mut on_path[leg.step as usize]);
             picture.path.extend(self.stretches(&leg)?.into_iter().rev());
         }
-        // At the peer a message of no bytes gives one's worth back: what came before is shorter then.
+        // In LogGOPSim, an empty message gives back the time of one byte: the preceding part is shortened.
         let mut until = picture.finish;
         for stretch in &mut picture.path {
             stretch.to = stretch.to.min(until);
@@ -194,7 +194,7 @@ impl Run<'_> {
                     ..asks
                 });
             }
-            // At the peer a message does not wait for the noise of its send.
+            // In LogGOPSim, a message does not wait for the noise of its send.
             let arrived = match step.nic_from < step.nic_until {
                 true => step.nic_from.min(sender.end + flies),
                 false => sender.end + flies,
@@ -211,7 +211,7 @@ impl Run<'_> {
         }
     }
 
-    /// The parts of a leg one after the other, but noise where the detours were.
+    /// The parts of a leg in order, with noise placed where the detours were.
     fn stretches(&self, leg: &Leg) -> Result<Vec<Stretch>> {
         let step = &self.log.steps()[leg.step as usize];
         let mut laid = Laid { rank: step.rank, at: leg.from, stretches: Vec::new() };
@@ -239,7 +239,7 @@ impl Run<'_> {
     fn bar(&self, step: &Step, on_path: bool) -> Result<Bar> {
         let operation = self.schedule.operation(step.op);
         let name = match (step.what, self.schedule.kind(step.op)) {
-            // The peer knows a message, not what receives it.
+            // LogGOPSim knows the message, not the receive operation.
             (What::Receive, Kind::Send) => {
                 format!("receives: rank {} {operation}", self.schedule.rank_of(step.op))
             }
@@ -265,7 +265,7 @@ impl Run<'_> {
         if step.noise == 0 || self.noise.is_none() {
             return Ok(detours);
         }
-        // Noise that goes by CPU time is drawn where the CPU was then.
+        // Noise on the CPU-time clock is shifted to wall-clock time.
         let later = step.start - step.clock;
         let later = if self.noise.model() == Model::CpuTime { later } else { 0 };
         let local = self.noise.local(u64::from(step.rank));

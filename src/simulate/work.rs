@@ -1,4 +1,4 @@
-//! How a simulation is run: seed, threads, memory, progress, interruption.
+//! How a simulation runs: seed, threads, memory, progress, interruption.
 
 use std::{
     sync::{
@@ -23,10 +23,10 @@ use simulate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Same seed, same result, whatever the number of threads
+    /// Random seed; results do not depend on the number of threads
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Threads [default: all that this process may use]
+    /// Number of threads [default: all CPUs this process may use]
     #[arg(short = 'j', long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
 }
@@ -39,31 +39,31 @@ impl Options {
         }
     }
 
-    /// So many runs with all that this machine has.
+    /// A plan for `runs` runs with all available memory.
     pub fn plan<'a>(&self, runs: u64, progress: &'a (dyn Fn(u64) -> bool + Sync)) -> Plan<'a> {
         Plan { runs, seed: self.seed, threads: self.threads(), memory: memory(), progress }
     }
 }
 
-/// Memory that can be had without pushing anything out, less a tenth: of the machine, and of the job.
+/// Available memory of the machine and of the job's cgroup, without swapping, less 10 %.
 #[cfg(target_os = "linux")]
 pub fn memory() -> u64 {
     recorder::machine::available_memory() / 10 * 9
 }
 
-/// Nobody says.
+/// Unknown on this platform.
 #[cfg(not(target_os = "linux"))]
 pub fn memory() -> u64 {
     u64::MAX
 }
 
-/// Refuses a schedule whose run would not fit in memory.
+/// Rejects a schedule whose run would not fit in memory.
 pub fn fits(schedule: &Schedule, rules: Rules) -> Result<()> {
     let (needed, memory) = (event::run_memory(schedule, rules), memory());
     if needed > memory {
         bail!(
-            "a run of {} ranks and {} operations takes {} MB of memory and {} MB are free: simulate \
-             fewer ranks, or number CPUs and NICs from 0 without gaps if they are not",
+            "a run of {} ranks and {} operations needs {} MB of memory, {} MB available: simulate \
+             fewer ranks, or number CPUs and NICs contiguously from 0",
             schedule.ranks(),
             schedule.operations(),
             needed >> 20,
@@ -73,13 +73,13 @@ pub fn fits(schedule: &Schedule, rules: Rules) -> Result<()> {
     Ok(())
 }
 
-/// Somebody who asked for an end waits no longer, though a single run may take hours: nothing is lost
-/// that a run has not handed over.
+/// Delay between an interrupt and exit: a single run may take hours, and nothing is lost but unfinished
+/// runs.
 const GRACE: Duration = Duration::from_millis(800);
-/// How a command ends that was told to.
+/// Exit code after an interrupt.
 const INTERRUPTED: i32 = 130;
 
-/// A bar on a terminal, and the question whether to stop.
+/// A progress bar, and whether to stop.
 pub struct Progress {
     bar: ProgressBar,
     done: AtomicU64,
@@ -92,7 +92,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{msg:24} {wide_bar} {percent:>3} % {eta:>4}")?;
         bar.set_style(style);
         let stop = Arc::new(AtomicBool::new(false));
-        // The second Ctrl-C ends it the usual way.
+        // The second Ctrl-C kills the process.
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -113,12 +113,12 @@ impl Progress {
         self.bar.set_message(message);
     }
 
-    /// There will be so much to do, where that was not known from the start.
+    /// Sets the total amount of work, if not known from the start.
     pub fn expect(&self, total: u64) {
         self.bar.set_length(total);
     }
 
-    /// So much more is done; false when it is time to stop.
+    /// Adds finished work; returns false if interrupted.
     pub fn advance(&self, by: u64) -> bool {
         let done = self.done.fetch_add(by, Ordering::Relaxed).saturating_add(by);
         self.bar.set_position(done);

@@ -1,5 +1,5 @@
-//! One job to try noise on: a collective, a loop of them, or a GOAL schedule. For commands that ask
-//! what a recording does to it.
+//! The job to simulate: a collective, a loop of them, or a GOAL schedule. For commands that evaluate what
+//! a recording costs it.
 
 use std::path::PathBuf;
 
@@ -27,37 +27,37 @@ use crate::{goal::file, units};
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// How many ranks [default: 64Ki]
+    /// Number of ranks [default: 64Ki]
     #[arg(long, value_parser = parse_ranks, conflicts_with = "goal")]
     ranks: Option<u64>,
     #[command(flatten)]
     job: job::Options,
-    /// Bytes of the vector, or of one block
+    /// Vector or block size in bytes
     #[arg(long, default_value = "1", value_parser = units::size)]
     size: u64,
-    /// A GOAL schedule, text or binary, instead of a collective
+    /// Simulate a GOAL schedule, text or binary, instead of a collective
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "size"]
     )]
     goal: Option<PathBuf>,
-    /// What a calc in the schedule counts
+    /// Time unit of calcs in the schedule
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
     calc_unit: CalcUnit,
-    /// A network by name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
+    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
-    /// How messages of more than S bytes wait for their receiver
+    /// Rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t)]
     rendezvous: RendezvousName,
-    /// A network so many times faster (L, g and G; o stays)
+    /// Speed up the network by this factor (scales L, g and G, not o)
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     net_scale: f64,
-    /// What a detour does to work
+    /// How detours delay work
     #[arg(long, value_enum, default_value = "preempt")]
     noise_model: ModelName,
-    /// Let a run be longer than the trace, which then starts over
+    /// Repeat the trace if a run is longer than it
     #[arg(long)]
     pub repeat_trace: bool,
 }
@@ -66,12 +66,12 @@ const DEFAULT_RANKS: u64 = 1 << 16;
 
 fn parse_ranks(text: &str) -> Result<u64, String> {
     match units::rank_count(text)? {
-        0 => Err("a job has at least 1 rank".to_owned()),
+        0 => Err("a job needs at least 1 rank".to_owned()),
         ranks => Ok(ranks),
     }
 }
 
-/// A job, its network, and whose rules hold.
+/// A job, its network and its rules.
 pub struct Workload {
     kind: Kind,
     params: Params,
@@ -93,7 +93,7 @@ impl Options {
         let (kind, words) = match &self.goal {
             Some(path) => {
                 let schedule = file::read(path, self.calc_unit)?;
-                // Its noise means its rules, as for a collective.
+                // The loggopsim noise model implies LogGOPSim's rules, as for a collective.
                 let peer = model == Model::LogGopSim;
                 let rules = if peer { Rules::Loggopsim } else { Rules::Loggops };
                 let rendezvous = self.rendezvous.rendezvous();
@@ -163,16 +163,16 @@ impl Workload {
         }
     }
 
-    /// Runs of it that can be compared one by one.
+    /// Runs that can be compared pairwise.
     pub fn runs<'a>(&'a self, plan: &'a Plan<'a>) -> Paired<'a> {
         Paired { workload: self, plan }
     }
 
-    /// How long it takes when nothing disturbs it, ps.
+    /// Its time without noise, ps.
     pub fn noiseless(&self) -> Result<i64> {
         let silent = Noise::none().with_model(self.model);
         let plan = Plan { runs: 1, seed: 0, threads: 1, memory: u64::MAX, progress: &|_| true };
-        let times = self.times(&silent, &plan).context("the job cannot be simulated")?;
+        let times = self.times(&silent, &plan).context("cannot simulate the job")?;
         Ok(times.first().copied().unwrap_or(0))
     }
 }
@@ -190,7 +190,7 @@ impl Runs for Paired<'_> {
     fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError> {
         match &self.workload.kind {
             Kind::Collectives(job, graph) => sweep::times_of(job, *graph, noise, self.plan, runs),
-            // What a schedule hangs on is not known here, so that all of its runs are asked for.
+            // The critical path of a schedule is not known here, so all runs are simulated.
             Kind::Schedule(..) => self.workload.times(noise, self.plan),
         }
     }

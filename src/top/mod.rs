@@ -1,9 +1,8 @@
-//! `detour top`: a recording, live in the terminal. The recorder and the terminal are here, at the
-//! edges; what is shown and what keys do is the `live` crate's business.
+//! `detour top`: a live view of a recording in the terminal. This module handles the recorder and the
+//! terminal; the `live` crate decides what is shown and what keys do.
 //!
-//! A production node must not lose its CPUs to somebody who looks: the kernel's records cost a few
-//! tenths of a percent, a probe takes a whole CPU. So probes run only where they are asked for, or
-//! where there is nothing else.
+//! Watching must not cost a production node its CPUs: kernel records cost a few tenths of a percent, but
+//! a probe occupies a whole CPU. So probes run only on request, or as a fallback.
 
 #[cfg(target_os = "linux")]
 mod recording;
@@ -20,7 +19,7 @@ use crate::cli;
 
 #[cfg(not(target_os = "linux"))]
 pub fn run(_options: cli::Top) -> Result<ExitCode> {
-    bail!("watching needs Linux; a recording can be looked at here with `detour report`")
+    bail!("`detour top` requires Linux; use `detour report` to view a recording on this system")
 }
 
 #[cfg(target_os = "linux")]
@@ -30,8 +29,8 @@ pub fn run(options: cli::Top) -> Result<ExitCode> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if !std::io::stdout().is_terminal() || dumb {
         bail!(
-            "`detour top` draws on a terminal, and this is none. In a script, record with \
-             `detour record` and look at it with `detour report`"
+            "stdout is not a terminal, or TERM is unset or dumb; in scripts, use `detour record` \
+             and `detour report`"
         );
     }
     let (options, settings) = settings(options);
@@ -41,13 +40,13 @@ pub fn run(options: cli::Top) -> Result<ExitCode> {
     let mut out = std::io::stderr();
     let remarks = ended.remarks.iter().map(|remark| format!("detour: {remark}"));
     for line in remarks.chain(ended.said) {
-        // The terminal may be what ended it.
+        // The terminal may be gone.
         let _ = writeln!(out, "{line}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the view needs to know of the command line.
+/// Options of the view.
 #[cfg(target_os = "linux")]
 struct Settings {
     interval: std::time::Duration,
@@ -83,7 +82,7 @@ fn settings(options: cli::Top) -> (recording::Wanted, Settings) {
     (wanted, Settings { interval: options.interval, output: options.output, look })
 }
 
-/// What the first of these that is set says, as everywhere.
+/// Decided by the first of these variables that is set, as in the C library.
 #[cfg(target_os = "linux")]
 fn speaks_unicode() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];

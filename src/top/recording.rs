@@ -1,4 +1,4 @@
-//! The recording behind the view: a thread that runs until it is told to stop.
+//! The recording behind the view, in a thread that runs until stopped.
 
 use std::{
     sync::{
@@ -13,10 +13,10 @@ use anyhow::{Context, Result, anyhow};
 use recorder::{CpuSet, Delivery, Feed, Options, Outcome, RecordError, machine};
 use tokio::sync::oneshot;
 
-/// What is to be watched.
+/// What to watch.
 pub struct Wanted {
     pub options: Options,
-    /// Where the kernel's records cannot be had, one probe is better than nothing.
+    /// Without kernel records, fall back to a single probe.
     pub may_fall_back: bool,
 }
 
@@ -24,15 +24,15 @@ type End = Result<Outcome, RecordError>;
 
 pub struct Recording {
     pub feed: Feed,
-    /// What came first, with the manifest in it.
+    /// The first delivery, which contains the manifest.
     pub first: Delivery,
-    /// Sends once, when the recording has ended by itself.
+    /// Signals that the recording ended by itself.
     pub ended: oneshot::Receiver<()>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<End>,
 }
 
-/// Starts and waits until it runs, so that whatever is wrong is said before the terminal changes.
+/// Starts the recording and waits until it runs, so that errors are printed before the terminal changes.
 pub fn start(wanted: Wanted) -> Result<Recording> {
     match attempt(wanted.options.clone())? {
         Ok(recording) => Ok(recording),
@@ -44,10 +44,10 @@ pub fn start(wanted: Wanted) -> Result<Recording> {
                 Some(cpus) => recorder::format_cpus(cpus),
                 None => "all".to_owned(),
             };
-            tell!("detour: going on with a probe on CPU {said} alone, without names");
+            tell!("detour: falling back to the probe on CPU {said}, without sources");
             let mut recording = attempt(options)??;
             if let Some(manifest) = &mut recording.first.manifest {
-                manifest.limits.insert(0, format!("probe alone, without names: {error}"));
+                manifest.limits.insert(0, format!("probe only, without sources: {error}"));
             }
             Ok(recording)
         }
@@ -55,7 +55,7 @@ pub fn start(wanted: Wanted) -> Result<Recording> {
     }
 }
 
-/// One that the kernel's own business is least likely to be on.
+/// The CPU least likely to run the kernel's housekeeping.
 fn last_cpu() -> Option<CpuSet> {
     machine::allowed().last().map(|&cpu| CpuSet::from([cpu]))
 }
@@ -68,29 +68,29 @@ fn attempt(options: Options) -> Result<Result<Recording, RecordError>> {
         let body = move || {
             let watch = recorder::Watch {
                 stop: &stop,
-                // There is none.
+                // There is no command.
                 end_command: &AtomicBool::new(false),
                 progress: &|_| {},
                 feed: Some(&feed),
             };
             let end = recorder::record(&options, &watch);
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _ = say_end.send(());
             end
         };
         std::thread::Builder::new().name("detour-record".to_owned()).spawn(body)
     };
-    let thread = thread.context("cannot start the recorder's thread")?;
+    let thread = thread.context("cannot start the recorder thread")?;
     loop {
         let first = feed.take();
         if first.manifest.is_some() {
             return Ok(Ok(Recording { feed, first, ended, stop, thread }));
         }
         if thread.is_finished() {
-            let end = thread.join().map_err(|_| anyhow!("the recorder broke"))?;
+            let end = thread.join().map_err(|_| anyhow!("the recorder thread panicked"))?;
             return match end {
                 Err(error) => Ok(Err(error)),
-                Ok(_) => Err(anyhow!("the recording ended before it began")),
+                Ok(_) => Err(anyhow!("the recording ended before it started")),
             };
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -98,10 +98,10 @@ fn attempt(options: Options) -> Result<Result<Recording, RecordError>> {
 }
 
 impl Recording {
-    /// Ends it and says how it went.
+    /// Stops the recording and returns its outcome.
     pub fn stop(self) -> Result<Outcome> {
         self.stop.store(true, Ordering::Relaxed);
-        let end = self.thread.join().map_err(|_| anyhow!("the recorder broke"))?;
+        let end = self.thread.join().map_err(|_| anyhow!("the recorder thread panicked"))?;
         Ok(end?)
     }
 }

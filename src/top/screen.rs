@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn on, and given back whatever happens.
+//! The terminal: raw mode and the alternate screen, restored in every case.
 
 use std::{
     io::{self, BufWriter, Stdout, Write},
@@ -22,14 +22,14 @@ use ratatui_core::{
 };
 use ratatui_crossterm::CrosstermBackend;
 
-/// Whether the terminal is ours at the moment.
+/// Whether we have taken over the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// Whether some thread panicked, and has written over the picture.
+/// Whether a thread panicked and wrote over the screen.
 static BROKEN: AtomicBool = AtomicBool::new(false);
 
 pub struct Screen {
-    /// Not dropped: it would complain on standard error about a terminal that is gone, which
-    /// panics where that is the same terminal. What it would do is done by `give_back`.
+    /// Not dropped: `drop` would report a lost terminal on stderr, which panics if stderr is the same
+    /// terminal. `give_back` restores it instead.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
@@ -37,7 +37,7 @@ impl Screen {
     pub fn take() -> io::Result<Screen> {
         give_back_on_panic();
         take()?;
-        // A whole picture in one write.
+        // A whole frame in one write.
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         match Terminal::new(CrosstermBackend::new(out)) {
             Ok(terminal) => Ok(Screen { terminal: ManuallyDrop::new(terminal) }),
@@ -53,23 +53,23 @@ impl Screen {
         Ok(())
     }
 
-    /// Forgets what is on the terminal, so that the next picture is drawn whole. Not by
-    /// `Terminal::clear`: that asks the terminal where its cursor is, and some never answer.
+    /// Forces a full redraw of the next frame. Not with `Terminal::clear`, which queries the cursor
+    /// position: some terminals never answer.
     pub fn forget(&mut self) -> io::Result<()> {
         self.terminal.backend_mut().clear_region(ClearType::All)?;
         self.terminal.swap_buffers();
         Ok(())
     }
 
-    /// Gives the terminal to the shell and stops, until it says to go on. Without a shell that
-    /// could, the kernel does not stop anybody, and it goes on at once.
+    /// Returns the terminal to the shell and stops until SIGCONT. In an orphaned process group, the kernel
+    /// ignores SIGTSTP, and this returns at once.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
         signal_hook::low_level::raise(signal_hook::consts::SIGTSTP)?;
         self.resume()
     }
 
-    /// Takes the terminal again after the shell had it, and may have changed it.
+    /// Takes over the terminal again after the shell may have changed it.
     pub fn resume(&mut self) -> io::Result<()> {
         let _ = disable_raw_mode();
         take()?;
@@ -83,7 +83,7 @@ impl Drop for Screen {
     }
 }
 
-/// True when a thread of this process panicked while the terminal was ours.
+/// Whether a thread of this process panicked while the terminal was taken over.
 pub fn broken() -> bool {
     BROKEN.load(Ordering::Relaxed)
 }
@@ -94,7 +94,7 @@ fn take() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, Hide)
 }
 
-/// As it was. A terminal that is gone cannot be helped.
+/// Restores the terminal. Errors are ignored: it may be gone.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
@@ -104,7 +104,7 @@ fn give_back() {
     }
 }
 
-/// A message on the other screen would be gone with it.
+/// A panic message on the alternate screen would be lost.
 fn give_back_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -117,7 +117,7 @@ fn give_back_on_panic() {
     });
 }
 
-/// The keys that mean something here.
+/// Translates the keys that are used.
 pub fn key(event: KeyEvent) -> Option<Key> {
     if event.kind == KeyEventKind::Release {
         return None;

@@ -1,4 +1,4 @@
-//! The loop: waits for time, keys, signals and the end of the recording, whichever comes first.
+//! The event loop: waits for the timer, keys, signals and the end of the recording.
 
 use std::{
     future::{Future, poll_fn},
@@ -26,17 +26,17 @@ use super::{
 };
 use crate::record::output_name;
 
-/// What is left to say when the terminal is given back.
+/// Messages to print once the terminal is restored.
 pub struct Ended {
     pub remarks: Vec<String>,
     pub said: Vec<String>,
 }
 
-/// What was waited for.
+/// An event of the loop.
 enum Event {
     Time,
     Terminal(TerminalEvent),
-    /// The terminal has nothing more to say: it is gone.
+    /// The terminal is gone.
     NoTerminal,
     Stop,
     Continued,
@@ -53,7 +53,7 @@ struct Events {
 impl Events {
     fn new(settings: &Settings) -> io::Result<Events> {
         let mut time = interval(settings.interval);
-        // A view that falls behind leaves pictures out.
+        // A view that falls behind skips frames.
         time.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Events {
             time,
@@ -89,12 +89,12 @@ impl Events {
     }
 }
 
-/// Shows the recording until the user, a signal or the recording itself ends it.
+/// Shows the recording until the user quits, a signal arrives or the recording ends.
 pub async fn watch(mut recording: Recording, settings: &Settings) -> Result<Ended> {
     let Some(manifest) = recording.first.manifest.take() else {
-        bail!("the recording did not say what it is");
+        bail!("the recorder sent no manifest");
     };
-    // The view is no part of what is measured, where there is a CPU for it.
+    // Keep the view off the measured CPUs, if there are others.
     let housekeeping = recorder::parse_cpus(&manifest.isolation.housekeeping).unwrap_or_default();
     if !housekeeping.is_empty() {
         recorder::machine::pin(&housekeeping);
@@ -138,7 +138,7 @@ pub async fn watch(mut recording: Recording, settings: &Settings) -> Result<Ende
         if screen::broken() {
             break;
         }
-        // A terminal that cannot be drawn on any more is gone, and so is whoever looked at it.
+        // If drawing fails, the terminal is gone.
         if screen.draw(&view.shown, &view.choices, &settings.look).is_err() {
             break;
         }
@@ -147,12 +147,12 @@ pub async fn watch(mut recording: Recording, settings: &Settings) -> Result<Ende
     let seconds = view.shown.now_ns as f64 / 1e9;
     let outcome = recording.stop()?;
     if let Some(own) = view.own.average_pct() {
-        said.push(format!("watched {seconds:.0} s for {own:.2} % of a CPU"));
+        said.push(format!("watched {seconds:.0} s, own cost {own:.2} % of a CPU"));
     }
     Ok(Ended { remarks: outcome.remarks, said })
 }
 
-/// The model, what is shown of it, and what the process costs.
+/// The model, what is shown of it, and the cost of this process.
 struct View {
     model: Model,
     choices: Choices,
@@ -179,7 +179,7 @@ impl View {
         }
         self.model.settled(delivery.settled_ns);
         let overhead = &delivery.state.overhead;
-        // Without BPF there is nothing it could cost.
+        // Without BPF programs there is no cost.
         let bpf_pct = overhead.bpf_ns_total.and(overhead.cpu_pct);
         self.model.state(delivery.state.lost, bpf_pct);
     }
@@ -200,7 +200,7 @@ impl View {
         };
     }
 
-    /// Writes what is on screen and says where it is, or why not.
+    /// Writes what is on screen to a trace; returns the message to show.
     fn write(&self, settings: &Settings) -> String {
         let path = output_name(settings.output.as_deref());
         let name = path.display();
@@ -209,17 +209,17 @@ impl View {
         });
         match written {
             Ok(written) => format!(
-                "wrote {name}: {:.1} s, {} detours, {} records; see it with: detour report {name}",
+                "wrote {name}: {:.1} s, {} detours, {} records; view with: detour report {name}",
                 written.span_ns as f64 / 1e9,
                 written.detours,
                 written.records
             ),
-            Err(error) => format!("not written: {error}"),
+            Err(error) => format!("cannot write the trace: {error}"),
         }
     }
 }
 
-/// What the process's own threads take, the probes left out.
+/// CPU time of this process's threads, without the probes.
 struct Own {
     cost: OwnCost,
     first: Option<(Instant, u64)>,
@@ -228,14 +228,14 @@ struct Own {
 }
 
 impl Own {
-    /// Loading and preparing are over: from here on it is watching.
+    /// Starts after loading, so that only watching is measured.
     fn start() -> Own {
         let mut cost = OwnCost::default();
         let first = cost.cpu_ns().map(|ns| (Instant::now(), ns));
         Own { cost, first, last: first, recent_pct: None }
     }
 
-    /// Once a second: a shorter time says little.
+    /// Once a second: shorter intervals are too noisy.
     fn look(&mut self) {
         let now = Instant::now();
         if self.last.is_some_and(|(at, _)| now.duration_since(at).as_secs_f64() < 0.95) {

@@ -1,5 +1,5 @@
-//! `detour whatif`: what each source of a recording costs a job of so many ranks, and what to do
-//! about it.
+//! `detour whatif`: what each source of a recording costs a job at a given rank count, and how to avoid
+//! it.
 
 mod output;
 mod study;
@@ -22,29 +22,29 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// A recording with sources
+    /// Recording with sources
     trace: PathBuf,
     #[command(flatten)]
     workload: workload::Options,
-    /// Runs with and without each source, in pairs
+    /// Paired runs with and without each source
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     runs: u64,
-    /// Also with these removed together: a name, unit or class; may be repeated
+    /// Also remove these sources together: a name, unit or class; may be repeated
     #[arg(long, value_name = "SOURCE")]
     remove: Vec<String>,
-    /// Also with each source moved to this CPU
+    /// Also simulate moving each source to this CPU
     #[arg(long, value_name = "CPU")]
     shift: Option<u32>,
-    /// Also with each source co-scheduled: at work on all nodes at the same time
+    /// Also simulate co-scheduling each source, so that it runs on all nodes at the same time
     #[arg(long)]
     quantise: bool,
-    /// Sources to ask for one by one; the others are asked for together
+    /// Number of sources to evaluate individually; the rest are evaluated together
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
-    /// All sources: asked for one by one, and shown
+    /// Evaluate and show all sources individually
     #[arg(short, long, conflicts_with = "top")]
     all: bool,
-    /// A table of advice of your own, looked through before the one of detour; may be repeated
+    /// Additional advice table, consulted before the built-in one; may be repeated
     #[arg(long, value_name = "FILE")]
     advice: Vec<PathBuf>,
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A recording that says whose its detours are.
+/// Opens a recording whose detours are attributed to sources.
 pub fn open_attributed(path: &std::path::Path) -> Result<AnyReader> {
     match open::open_as_it_is(path)? {
         Opened::Trace(reader) => {
@@ -106,14 +106,14 @@ pub fn open_attributed(path: &std::path::Path) -> Result<AnyReader> {
             Ok(*reader)
         }
         Opened::Runs(_) => anyhow::bail!(
-            "{} is another tool's noise file: it has times of detours, but no sources. `detour \
-             simulate` takes it as --noise; sources need a recording of `detour record`",
+            "{} is another tool's noise file, which has no sources: use it with `detour simulate \
+             --noise`, or record with `detour record`",
             path.display()
         ),
     }
 }
 
-/// The table of advice, with those of one's own before it; the last one given goes first.
+/// The built-in advice table, preceded by user tables; the last one given has precedence.
 pub fn tables(files: &[PathBuf]) -> Result<Advice> {
     let mut advice = Advice::built_in()?;
     for path in files {
@@ -124,21 +124,21 @@ pub fn tables(files: &[PathBuf]) -> Result<Advice> {
     Ok(advice)
 }
 
-/// The node that commands are written for. Nodes of a job that differ have none in common.
+/// The node that commands are written for; none if the nodes of a job differ.
 pub fn place(reader: &AnyReader) -> Place {
     let manifest = reader.manifest();
     let differ = !manifest.nodes.is_empty() && manifest.isolation == trace::Isolation::default();
     if differ { Place::default() } else { Place::of(manifest) }
 }
 
-/// A source as advice calls it.
+/// The label of a source in the advice.
 fn label(source: &Source) -> String {
     let label = report::label(source.key.class, &source.key.name);
     if source.program { format!("{label}, the program itself") } else { label }
 }
 
-/// Advice for what costs something, most to gain first, each with its place in the rows. The recorder's own
-/// threads are gone when it is.
+/// Advice for sources that cost something, largest gain first, each with its row index. The recorder's own
+/// threads need none.
 pub fn advised(study: &Study, advice: &Advice, place: &Place) -> Vec<(usize, Advised)> {
     let mut list = Vec::new();
     for (index, row) in study.rows.iter().enumerate() {

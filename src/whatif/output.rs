@@ -1,4 +1,4 @@
-//! The answers as JSON, and as the plain figures that tables are made of.
+//! The answers as JSON, and as the figures of the text tables.
 
 use report::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, advice::Advised};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use simulate::{
 use super::study::{Asked, Group, Study};
 use crate::{open::AnyReader, simulate::workload::Workload};
 
-/// What the answers are answers to.
+/// What was simulated.
 pub struct Context<'a> {
     pub reader: &'a AnyReader,
     pub workload: &'a Workload,
@@ -132,7 +132,7 @@ fn remedies(advised: &Advised) -> Vec<Value> {
     advised.remedies.iter().map(remedy).collect()
 }
 
-/// What the text is made of.
+/// The figures of the text output.
 pub fn figures(study: &Study, reader: &AnyReader, workload: &Workload, asked: &Asked) -> WhatIf {
     let rows = study.rows.iter().filter(|row| row.taken.ns > 0).filter_map(|row| {
         let answer = row.answer?;
@@ -151,7 +151,7 @@ pub fn figures(study: &Study, reader: &AnyReader, workload: &Workload, asked: &A
         })
     });
     let mut rows: Vec<WhatIfRow> = rows.collect();
-    // Those with a place first: a gain that may be none stands after one that is sure.
+    // Ranked rows first: an uncertain gain comes after a certain one.
     rows.sort_by_key(|row| row.scale_rank.is_none());
     WhatIf {
         host: reader.manifest().host.clone(),

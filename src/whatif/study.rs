@@ -1,8 +1,8 @@
 //! What each source of a recording costs a job: which questions are asked, and the answers as rows.
 //!
-//! Every source that took time is asked for by itself, up to a number; those beyond it, which took
-//! least and never took much at once, are asked for together. So nothing is left out, and a node with
-//! hundreds of daemons does not take hours.
+//! Sources that took time are evaluated individually, up to a limit. The rest, which took the least time
+//! and never much at once, are evaluated together. So nothing is omitted, and a node with hundreds of
+//! daemons does not take hours.
 
 use anyhow::{Context, Result, bail};
 use simulate::{
@@ -26,11 +26,11 @@ use crate::{
 pub struct Asked {
     /// Sources to remove together: names, units or classes.
     pub remove: Vec<String>,
-    /// Move each source to this CPU, too.
+    /// Also move each source to this CPU.
     pub shift: Option<u32>,
-    /// Co-schedule each source, too.
+    /// Also co-schedule each source.
     pub quantise: bool,
-    /// Sources asked for by themselves; those beyond are asked for together.
+    /// Sources evaluated individually; the rest are evaluated together.
     pub top: usize,
     pub repeat: bool,
 }
@@ -40,20 +40,20 @@ pub struct Asked {
 pub struct Row {
     pub source: Source,
     pub taken: Taken,
-    /// Its place by the time it took, from 1.
+    /// Its rank by time taken, from 1.
     pub local_rank: usize,
     /// Share of all detours' time, per cent.
     pub local_share_pct: f64,
-    /// None where it was asked for together with others only.
+    /// None if it was only evaluated together with others.
     pub answer: Option<Answer>,
-    /// Its place by what it costs, from 1. None for those that cost nothing.
+    /// Its rank by cost to the job, from 1. None if it costs nothing.
     pub scale_rank: Option<usize>,
 }
 
 /// Several sources at once.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The unit, or what was asked for.
+    /// The unit, or the names given by the user.
     pub names: Vec<String>,
     pub sources: usize,
     pub taken_ns: u64,
@@ -70,37 +70,36 @@ pub struct Study {
     pub runs: u64,
     /// Largest gain first; those without an answer last.
     pub rows: Vec<Row>,
-    /// Those without an answer of their own.
+    /// Sources evaluated together.
     pub others: Option<Group>,
-    /// Units of more than one source have been asked for as a whole.
+    /// Units with several sources are evaluated as a whole.
     pub units: Vec<Group>,
     pub together: Option<Group>,
-    /// Which of the recording's noise no rank meets, in words.
+    /// Remark about noise of the recording that is not assigned to any rank.
     pub left_out: Option<String>,
 }
 
-/// Why a recording cannot be asked.
+/// Rejects recordings without detours or sources.
 pub fn check(reader: &AnyReader) -> Result<()> {
     let why = match reader.manifest().mode {
         Mode::Attributed | Mode::Program => return Ok(()),
         Mode::ProbeOnly => {
-            "it was recorded without the kernel's side, so its detours have no sources: record \
-             again without --no-bpf"
+            "recorded without kernel records, so detours have no sources; record again without \
+             --no-bpf"
         }
         Mode::KernelOnly => {
-            "it was recorded without the probe, so there are sources but no detours: record again \
-             without --no-probe"
+            "recorded without the probe, so there are no detours; record again without --no-probe"
         }
         Mode::Imported => {
-            "it was imported: times of detours only, no sources. `detour simulate` takes it as \
-             --noise; sources need a recording of `detour record`"
+            "imported, so detours have no sources; use it with `detour simulate --noise`, or \
+             record with `detour record`"
         }
     };
     bail!("{}: {why}", reader.name())
 }
 
-/// None when it was interrupted. `begin` is told how many times the job will be simulated, each time
-/// with all of its runs.
+/// Returns None if interrupted. `begin` receives the number of simulations of the job, each with all of
+/// its runs.
 pub fn study(
     reader: &AnyReader,
     workload: &Workload,
@@ -163,12 +162,12 @@ pub fn study(
     }))
 }
 
-/// The noise that ranks meet, and what the whole recording holds.
+/// The noise assigned to ranks, and totals of the whole recording.
 struct Lanes {
     lanes: Vec<Composed>,
-    /// The CPU of each, where it is one.
+    /// The CPU of each lane; None for a thread.
     cpus: Vec<Option<u32>>,
-    /// What each source took, on lanes that no rank meets, too: as in the report.
+    /// Time taken by each source on all lanes, including those not assigned to ranks, as in the report.
     taken: Vec<Taken>,
     detours: u64,
     detour_ns: u64,
@@ -190,8 +189,8 @@ fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<Lanes> {
         if !recorded.lends(index) || composed.span_ns() == 0 {
             continue;
         }
-        // Said here, where the lane's name is known.
-        composed.timeline().with_context(|| format!("{}, its detours", lane_words(lane)))?;
+        // Checked here, where the lane's name is known.
+        composed.timeline().with_context(|| format!("detours of {}", lane_words(lane)))?;
         all.lanes.push(composed);
         all.cpus.push(match lane {
             Lane::Cpu { cpu } => Some(*cpu),
@@ -204,21 +203,22 @@ fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<Lanes> {
     Ok(all)
 }
 
-/// What runs on a CPU because it was put there, and can be put elsewhere. Ticks, faults and whatever
-/// is outside the kernel belong to the CPU they are on, and a program is where its ranks are.
+/// Whether a source can be moved to another CPU. Ticks, page faults and time outside the kernel belong to
+/// their CPU, and the program itself runs where its ranks are.
 fn can_move(source: &Source) -> bool {
     let class = source.key.class;
     !source.program && matches!(class, Class::Irq | Class::Softirq | Class::Thread | Class::Kthread)
 }
 
-/// Those that took most, and those that took most at once, in turns: at scale, the second count.
+/// Alternates the sources with the most total time and those with the longest detours, which matter at
+/// scale.
 fn choose(taken: &[Taken], top: usize) -> Vec<u32> {
     let mut by_time: Vec<u32> =
         (0..taken.len() as u32).filter(|&s| taken[s as usize].ns > 0).collect();
     by_time.sort_by_key(|&s| (std::cmp::Reverse(taken[s as usize].ns), s));
     let mut by_length = by_time.clone();
     by_length.sort_by_key(|&s| (std::cmp::Reverse(taken[s as usize].longest_ns), s));
-    // One alone is no "others".
+    // A single source is not a group.
     let top = if by_time.len() <= top + 1 { by_time.len() } else { top };
     let mut chosen: Vec<u32> = Vec::new();
     for source in by_time.into_iter().zip(by_length).flat_map(|(a, b)| [a, b]) {
@@ -229,13 +229,13 @@ fn choose(taken: &[Taken], top: usize) -> Vec<u32> {
     chosen
 }
 
-/// The questions, in order: each chosen source, the others, units of several sources, those to be
-/// removed together.
+/// The questions, in order: each chosen source, the others, units with several sources, and the sources
+/// to be removed together.
 struct Plans {
     chosen: Vec<Vec<u32>>,
     others: Option<Vec<u32>>,
     units: Vec<(String, Vec<u32>)>,
-    /// Units with one source: its answer is theirs.
+    /// Units with a single source, which share its answer.
     small_units: Vec<(String, u32)>,
     together: Option<Vec<u32>>,
 }
@@ -269,8 +269,8 @@ impl Plans {
             together.extend((0..sources.len() as u32).filter(named));
             if together.len() == before {
                 bail!(
-                    "no source is called '{name}': `detour report` lists names, units and classes \
-                     of a recording"
+                    "no source named '{name}' (`detour report` lists the names, units and classes \
+                     of a recording)"
                 );
             }
         }
@@ -292,7 +292,7 @@ impl Plans {
 struct Results<'a> {
     plans: &'a Plans,
     answers: &'a [Answer],
-    /// The answer of sources that are in no detour.
+    /// The answer for sources that contribute to no detour.
     nothing: Answer,
     taken: &'a [Taken],
 }
@@ -304,7 +304,7 @@ impl Results<'_> {
         let mut rows: Vec<Row> = Vec::new();
         for (rank, s) in (1..).zip(by_time) {
             let (source, taken) = (&sources[s], self.taken[s]);
-            // Rows that are there in case: nothing was outside the kernel.
+            // Placeholder row: no time was outside the kernel.
             if taken.ns == 0 && source.key.class == Class::OutsideKernel {
                 continue;
             }
@@ -322,8 +322,7 @@ impl Results<'_> {
                 scale_rank: None,
             });
         }
-        // Largest gain first; of equal ones the one that shortens more runs, then the one that takes
-        // more time.
+        // Largest gain first; ties are broken by the number of shortened runs, then by time taken.
         let key = |row: &Row| row.answer.map_or((f64::MIN, f64::MIN), |a| order(&a.removed));
         rows.sort_by(|a, b| {
             let (a, b) = (key(a), key(b));

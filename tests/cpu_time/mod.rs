@@ -1,14 +1,14 @@
-//! CPU time for tests that claim how much work something is. The wall clock measures what else runs on
-//! the machine; CPU time is the work's own, apart from what caches and a shared core make of it, which
-//! is why the least of several tries counts.
+//! CPU time for tests that assert how much work something is. The wall clock depends on what else runs
+//! on the machine; CPU time does not, except for caches and a shared core, so the minimum of several
+//! attempts counts.
 
 use std::time::Duration;
 
-// Each test takes what it needs.
+// Each test uses what it needs.
 #[allow(dead_code)]
 const TRIES: u32 = 5;
 
-/// The least CPU time this thread needed for the work, of several tries.
+/// The minimum CPU time of this thread for the work, over several attempts.
 #[allow(dead_code)]
 pub fn least(mut work: impl FnMut()) -> Duration {
     let mut once = || {
@@ -19,10 +19,10 @@ pub fn least(mut work: impl FnMut()) -> Duration {
     (0..TRIES).map(|_| once()).min().unwrap_or_default()
 }
 
-/// How many times the CPU time of `less` does `more` need?
+/// The ratio of the CPU times of `more` and `less`.
 #[allow(dead_code)]
 pub fn ratio(less: impl FnMut(), more: impl FnMut()) -> f64 {
-    // A clock tick of the accounting is no reason to divide by zero.
+    // Avoids a division by zero within one clock tick.
     least(more).as_secs_f64() / least(less).as_secs_f64().max(1e-6)
 }
 

@@ -1,4 +1,4 @@
-//! What users get wrong, and what machines lack: a message that says what to do, or a smaller result
+//! User mistakes and missing machine features: a message that tells what to do, or a smaller result
 //! that says so. Never a panic.
 
 use std::{fs, process::Command};
@@ -30,14 +30,14 @@ pub const TESTS: &[Test] = &[
     ("a_missing_process_or_command_is_named", Needs::Root, a_missing_process_or_command_is_named),
 ];
 
-/// Runs a command that must fail with this exit code and these words.
+/// Runs a command that must fail with this exit code and these messages.
 pub fn fails(command: &mut Command, code: i32, words: &[&str]) -> Result<()> {
     let output = command.output()?;
     let said = text(&output.stderr);
     ensure!(output.status.code() == Some(code), "{:?}: {said}", output.status);
     ensure!(!said.contains("panicked"), "{said}");
     for word in words {
-        ensure!(said.contains(word), "'{word}' is not in: {said}");
+        ensure!(said.contains(word), "no '{word}' in: {said}");
     }
     Ok(())
 }
@@ -81,7 +81,7 @@ fn foreign_and_damaged_files() -> Result<()> {
     fails(detour().arg("import").arg(&path), 1, &["line 3"])
 }
 
-/// As nobody, with these capabilities and no others.
+/// As user nobody, with these capabilities and no others.
 pub fn as_nobody(capabilities: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
@@ -92,7 +92,7 @@ pub fn as_nobody(capabilities: &str) -> Command {
     command
 }
 
-/// The binary where anybody can run it, and a directory where anybody can write.
+/// A copy of the binary that any user can run, in a directory where any user can write.
 pub fn for_everybody(scratch: &Scratch) -> Result<std::path::PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let binary = scratch.file("detour");
@@ -116,7 +116,7 @@ pub fn record_as(capabilities: &str, name: &str) -> Result<(String, serde_json::
 
 fn without_privileges_the_probe_records_alone_and_says_so() -> Result<()> {
     let (said, report) = record_as("", "nobody")?;
-    ensure!(said.contains("probe alone") && said.contains("CAP_BPF"), "{said}");
+    ensure!(said.contains("probe only") && said.contains("CAP_BPF"), "{said}");
     ensure!(report["mode"] == "probe_only", "{}", report["mode"]);
     ensure!(!report["cpus"].as_array().is_none_or(Vec::is_empty));
     Ok(())

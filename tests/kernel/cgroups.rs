@@ -1,4 +1,5 @@
-//! Short-lived cgroups: a task in one is listed under its unit, however briefly the cgroup exists.
+//! Short-lived cgroups: a task in one is listed under its unit, no matter how briefly the cgroup
+//! exists.
 
 use std::{
     fs::{self, File},
@@ -34,7 +35,7 @@ pub const TESTS: &[Test] = &[
 const SERVICES: usize = 40;
 const LIFE_NS: u64 = 2_000_000;
 
-/// A cgroup of v2 that goes away with the test, and the mount point if there was none.
+/// A cgroup v2 that is removed with the test, as is the mount point if there was none.
 pub struct Cgroup {
     pub path: PathBuf,
     mounted: Option<PathBuf>,
@@ -61,7 +62,7 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Moves a command into a cgroup below this one before it starts, and has it work there.
+    /// Moves a command into a child cgroup before it starts, and makes it work there.
     pub fn run_below(&self, name: &str, work_ns: u64, mut command: Command) -> Result<()> {
         let below = self.path.join(name);
         fs::create_dir(&below)?;
@@ -74,7 +75,7 @@ impl Cgroup {
             }
             Ok(())
         };
-        // SAFETY: a write and readings of a clock, which may be done between fork and exec.
+        // SAFETY: a write and clock reads, which are allowed between fork and exec.
         unsafe { command.pre_exec(prepare) };
         let status = command.status();
         remove(&below);
@@ -97,7 +98,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Whoever is still inside is on its way out.
+/// Processes still inside are about to exit.
 fn remove(directory: &Path) {
     for _ in 0..100 {
         if fs::remove_dir(directory).is_ok() || !directory.exists() {
@@ -144,7 +145,7 @@ fn a_cgroup_is_recorded_with_all_that_come_and_go_below_it() -> Result<()> {
     let wanted = parent.path.to_str().context("not text")?.to_owned();
     let recording = Recording::start(&path, &["--cgroup", &wanted, "-d", LONG])?;
     run_services(&parent)?;
-    // And one that is none of its business.
+    // And one outside the cgroup.
     ensure!(Command::new("true").status()?.success());
     let report = recording.stop()?.report()?;
     let threads = report["threads"].as_array().context("no threads")?;
@@ -160,7 +161,7 @@ fn a_cgroup_is_recorded_with_all_that_come_and_go_below_it() -> Result<()> {
     Ok(())
 }
 
-/// CPU time that the recorder's reader and writer take while services come and go.
+/// CPU time of the recorder's reader and writer while services come and go.
 fn cost(scratch: &Scratch, parent: &Cgroup, round: &str) -> Result<u64> {
     let path = scratch.file(&format!("{round}.detour"));
     let recording = Recording::start(&path, &["--no-probe", "-d", LONG])?;
@@ -175,7 +176,7 @@ fn cost(scratch: &Scratch, parent: &Cgroup, round: &str) -> Result<u64> {
 
 fn thousands_of_other_cgroups_cost_the_recorder_nothing() -> Result<()> {
     const OTHERS: usize = 3_000;
-    // To look at each of them takes some 5 us; that is 15 ms for all, a good deal of them every time.
+    // Looking at each takes about 5 us, 15 ms for all, and many of them would be looked at every time.
     const NOTICEABLE_NS: u64 = 30_000_000;
     let scratch = Scratch::new("many")?;
     let others = Cgroup::create(&scratch, "others")?;

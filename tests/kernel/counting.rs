@@ -1,9 +1,9 @@
-//! Exact answers, on the machines of `cargo xtask vm --accuracy`: their clock counts instructions, one a
-//! nanosecond, so no host can disturb them. With one CPU nothing is ever outside the kernel. With two,
-//! of which one runs at a time, each takes from the other what it runs: time that is stolen, and of
-//! which it is known to the nanosecond how much it is.
+//! Exact results, on the machines of `cargo xtask vm --accuracy`: their clock counts instructions, one
+//! per nanosecond, so no host can disturb them. With one CPU nothing is ever outside the kernel. With
+//! two, of which one runs at a time, each steals from the other the time it runs, and how much is
+//! known to the nanosecond.
 //!
-//! A machine makes one recording, which its tests share: a second takes a minute on a busy host.
+//! A machine makes one recording, which its tests share: a second of it takes a minute on a busy host.
 
 use std::{fs, sync::OnceLock, time::Duration};
 
@@ -29,21 +29,21 @@ pub const TESTS: &[Test] = &[
 const ONE_CPU: Needs = Needs::CountingMachine(1);
 const TWO_CPUS: Needs = Needs::CountingMachine(2);
 
-/// Debian builds all its kernels so.
+/// All Debian kernels are configured this way.
 const TICKS_PER_S: f64 = 250.0;
 
-/// What the one CPU recorded, and what the loads say that they did.
+/// The recording of the single CPU, and what the loads report.
 struct OneCpu {
     trace: Trace,
     report: Value,
     daemon: Value,
     bursts: Vec<Burst>,
     faults: Value,
-    /// Holds the trace, which `report` reads.
+    /// Keeps the trace, which `report` reads.
     _scratch: Scratch,
 }
 
-/// The recording of a machine, made when the first test asks for it.
+/// The recording of a machine, made for the first test that needs it.
 fn once<T>(
     made: &'static OnceLock<Result<T, String>>,
     make: fn() -> Result<T>,
@@ -54,7 +54,7 @@ fn once<T>(
     }
 }
 
-/// Until the kernel has measured its clock, which is seconds after it booted, the probe does not use it.
+/// The probe does not use the clock until the kernel has calibrated it, seconds after boot.
 fn clock_is_ready() -> Result<()> {
     const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     for _ in 0..100 {
@@ -63,7 +63,7 @@ fn clock_is_ready() -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    bail!("{CLOCK} has not become tsc")
+    bail!("{CLOCK} is not tsc")
 }
 
 fn one_cpu() -> Result<&'static OneCpu> {
@@ -83,7 +83,7 @@ fn one_cpu() -> Result<&'static OneCpu> {
     })
 }
 
-/// Records of a name, without those that continue another.
+/// Records with this name, except for those that continue another.
 fn named<'a>(trace: &'a Trace, class: Class, name: &'a str) -> impl Iterator<Item = &'a Record> {
     let wanted = move |(source, record): &(&trace::Source, &Record)| {
         source.class == class
@@ -93,11 +93,11 @@ fn named<'a>(trace: &'a Trace, class: Class, name: &'a str) -> impl Iterator<Ite
     trace.records().filter(wanted).map(|(_, record)| record)
 }
 
-/// What the probe of a recording's only measured CPU did.
+/// The probe's figures for the only measured CPU of a recording.
 struct Loop {
     watched_ns: f64,
     iterations: f64,
-    /// In detours.
+    /// Lost in detours.
     taken_ns: f64,
 }
 
@@ -112,7 +112,7 @@ impl Loop {
         })
     }
 
-    /// An iteration is a whole number of instructions, always the same.
+    /// An iteration always takes the same whole number of instructions.
     fn iteration_ns(&self) -> f64 {
         ((self.watched_ns - self.taken_ns) / self.iterations).round()
     }
@@ -126,14 +126,14 @@ fn ticks_come_at_exactly_their_rate() -> Result<()> {
         named(trace, Class::Timer, "tick").map(|record| record.start_ns).collect();
     starts.sort_unstable();
     let ticks = starts.len() as f64;
-    // A tick may wait for an interrupt that is being handled, or for a lock.
+    // A tick may wait for an interrupt handler, or for a lock.
     let apart = starts.windows(2).map(|pair| pair[1] - pair[0]);
     let (shortest, longest) = (apart.clone().min().unwrap_or(0), apart.max().unwrap_or(0));
     figure("watched", &format!("{:.3} s", watched / 1e9))?;
-    figure("ticks", &format!("{ticks} recorded, {expected:.1} at 250 a second"))?;
-    figure("from tick to tick", &format!("{shortest} to {longest} ns"))?;
+    figure("ticks", &format!("{ticks} recorded, {expected:.1} expected at 250 Hz"))?;
+    figure("interval between ticks", &format!("{shortest} to {longest} ns"))?;
     ensure!((ticks - expected).abs() <= 1.0, "{ticks} ticks in {watched} ns");
-    ensure!(longest < 6_000_000, "a tick is missing: {longest} ns from one to the next");
+    ensure!(longest < 6_000_000, "a tick is missing: longest interval {longest} ns");
     Ok(())
 }
 
@@ -158,7 +158,7 @@ fn every_hit_of_a_daemon_is_recorded() -> Result<()> {
         daemon["cpu_ns"].as_f64().context("no CPU time")?,
         sum(report, "thread", "fakemond", "net_ns_total") as f64,
     );
-    figure("hits of a daemon", &format!("{hits} recorded, {} made", bursts.len()))?;
+    figure("hits of a daemon", &format!("{hits} recorded of {}", bursts.len()))?;
     figure("time of the daemon", &format!("{net} ns recorded, {used} ns charged by the kernel"))?;
     ensure!(bursts.len() == 50 && separate(bursts) == 50, "{} bursts", bursts.len());
     ensure!(hits == bursts.len(), "{hits} of {} hits recorded", bursts.len());
@@ -166,8 +166,8 @@ fn every_hit_of_a_daemon_is_recorded() -> Result<()> {
     Ok(())
 }
 
-/// Every detour has a source. Beyond that the recorder can only guess which gaps are entry and exit:
-/// of kinds that are rare it takes a microsecond or two to be outside.
+/// Every detour has a source. Apart from that the recorder can only estimate which gaps are entry and
+/// exit: for rare kinds it takes a microsecond or two to be outside.
 fn nothing_is_outside_the_kernel() -> Result<()> {
     let OneCpu { trace, .. } = one_cpu()?;
     let detours = || trace.blocks.iter().flat_map(|block| &block.detours);
@@ -178,11 +178,11 @@ fn nothing_is_outside_the_kernel() -> Result<()> {
     figure("detours without a source", &format!("{bare} of {all}"))?;
     figure("outside the kernel", &format!("{outside} of {taken} ns"))?;
     ensure!(all > 0 && bare == 0, "{bare} of {all} detours have no source");
-    ensure!(outside * 1_000 < taken, "{outside} of {taken} ns are outside the kernel");
+    ensure!(outside * 1_000 < taken, "{outside} of {taken} ns outside the kernel");
     Ok(())
 }
 
-/// What neither iterations of the probe nor named sources account for is unexplained.
+/// What neither the probe's iterations nor named sources account for is unexplained.
 fn less_than_a_percent_is_unexplained() -> Result<()> {
     let OneCpu { trace, report, .. } = one_cpu()?;
     let probe = Loop::of(report)?;
@@ -191,17 +191,17 @@ fn less_than_a_percent_is_unexplained() -> Result<()> {
     let named: u64 = composed.flat_map(|(_, records)| records).map(|r| r.cost_ns).sum();
     let unexplained = probe.watched_ns - probe.iterations * iteration - named as f64;
     let entry_exit = report["entry_exit_ns_total"].as_u64().context("no entry and exit")?;
-    figure("an iteration of the probe", &format!("{iteration} ns"))?;
+    figure("iteration of the probe", &format!("{iteration} ns"))?;
     figure("entry and exit", &format!("{entry_exit} of {taken} ns"))?;
     figure("unexplained", &format!("{unexplained:.0} of {taken} ns"))?;
-    ensure!(unexplained.abs() < 0.01 * taken, "{unexplained} of {taken} ns are unexplained");
+    ensure!(unexplained.abs() < 0.01 * taken, "{unexplained} of {taken} ns unexplained");
     Ok(())
 }
 
 /// What the second CPU recorded while the first was busy.
 struct TwoCpus {
     trace: Trace,
-    /// From the second CPU.
+    /// Stolen from the second CPU.
     stolen_ns: f64,
     _scratch: Scratch,
 }
@@ -212,7 +212,7 @@ fn two_cpus() -> Result<&'static TwoCpus> {
         clock_is_ready()?;
         let scratch = Scratch::new("two-cpus")?;
         let measured = ["-c", "1", "-H", "0"];
-        // While the first CPU sleeps nothing is stolen, and the length of an iteration is plain.
+        // While the first CPU sleeps nothing is stolen, which shows the length of an iteration.
         let path = scratch.file("quiet.detour");
         let quiet = detour()
             .args(["record", "--quiet", "--no-bpf", "-d", "200ms", "-o"])
@@ -227,15 +227,15 @@ fn two_cpus() -> Result<&'static TwoCpus> {
         load(&["burn", "--cpu", "0", "--seconds", "1.5"])?;
         let trace = recording.stop()?;
         let busy = Loop::of(&trace.report()?)?;
-        // The clock goes on with every instruction of either CPU, an iteration takes as many as ever,
-        // and the kernel has next to nothing to do on the second CPU: what the iterations did not
-        // take was the first CPU's.
+        // The clock advances with every instruction of either CPU, an iteration always takes the same
+        // number, and the kernel has almost nothing to do on the second CPU: the time not spent in
+        // iterations was the first CPU's.
         let stolen_ns = busy.watched_ns - busy.iterations * iteration;
         figure("watched", &format!("{:.3} s", busy.watched_ns / 1e9))?;
         figure("iterations of the probe", &format!("{} of {iteration} ns", busy.iterations))?;
         figure("stolen", &format!("{:.3} s", stolen_ns / 1e9))?;
         let share = stolen_ns / busy.watched_ns;
-        ensure!((0.3..0.7).contains(&share), "{share} of the CPU was stolen, not half of it");
+        ensure!((0.3..0.7).contains(&share), "{share} of the CPU was stolen (expected half)");
         Ok(TwoCpus { trace, stolen_ns, _scratch: scratch })
     })
 }
@@ -245,15 +245,15 @@ fn stolen_time_is_outside_the_kernel() -> Result<()> {
     let detours = trace.blocks.iter().flat_map(|block| &block.detours);
     let outside: u64 = detours.map(|detour| detour.outside_ns).sum();
     let share = outside as f64 / stolen_ns;
-    figure("outside the kernel", &format!("{:.2} % of what was stolen", 100.0 * share))?;
-    ensure!(share >= 0.95, "{outside} of {stolen_ns} ns stolen are outside the kernel");
-    ensure!(share <= 1.01, "{outside} ns are outside the kernel, {stolen_ns} were stolen");
+    figure("outside the kernel", &format!("{:.2} % of the stolen time", 100.0 * share))?;
+    ensure!(share >= 0.95, "{outside} of {stolen_ns} stolen ns outside the kernel");
+    ensure!(share <= 1.01, "{outside} ns outside the kernel, {stolen_ns} ns stolen");
     Ok(())
 }
 
-/// A tick takes microseconds on such a machine: a longer detour with nothing but ticks and softirqs in
-/// it was a steal. osnoise counts none of them, because there was an interrupt. Of each the recorder may
-/// take some for entry and exit, never more than `ENTRY_NS` where it has seen enough of its kind.
+/// A tick takes microseconds on such a machine: a longer detour with only ticks and softirqs in it was
+/// steal time. osnoise counts none of these, because there was an interrupt. The recorder may take
+/// part of each for entry and exit, but never more than `ENTRY_NS` if it has seen enough of its kind.
 fn so_is_what_is_stolen_around_a_tick() -> Result<()> {
     const LONG_NS: u64 = 100_000;
     const ENTRY_NS: u64 = 50_000;
@@ -272,13 +272,13 @@ fn so_is_what_is_stolen_around_a_tick() -> Result<()> {
             outside += detour.outside_ns;
         }
     }
-    ensure!(count >= 20, "only {count} steals with a tick inside");
+    ensure!(count >= 20, "only {count} steals with a tick");
     let (ms, share) = (taken as f64 / 1e6, 100.0 * outside as f64 / taken as f64);
     figure(
-        "detours of 100 us or more with a tick inside",
+        "detours of at least 100 us with a tick",
         &format!("{count}, {ms:.1} ms, {share:.2} % of it outside the kernel"),
     )?;
     let named = (taken - outside) / count;
-    ensure!(named < ENTRY_NS, "{named} ns of {} are laid to a tick", taken / count);
+    ensure!(named < ENTRY_NS, "{named} of {} ns attributed to a tick", taken / count);
     Ok(())
 }

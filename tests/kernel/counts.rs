@@ -1,4 +1,4 @@
-//! The kernel counts its interrupts and softirqs itself; the recording must count the same.
+//! The kernel's counts of interrupts and softirqs must match the recording.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -14,7 +14,7 @@ pub const TESTS: &[Test] =
         undisturbed(counts_equal_those_of_proc_interrupts_and_proc_softirqs)
     })];
 
-/// No load below interrupts its CPU more often.
+/// No load below interrupts its CPU more frequently.
 const APART_NS: u64 = 50_000;
 
 /// One reading of both files, and when it began and ended.
@@ -34,7 +34,7 @@ fn counts_equal_those_of_proc_interrupts_and_proc_softirqs() -> Result<()> {
     std::thread::sleep(Duration::from_millis(200));
     let hidden = Hidden::start();
     let first = read(cpu)?;
-    // Something of everything: interrupts between CPUs, packets, page faults, ticks.
+    // A mix: IPIs, packets, page faults, ticks.
     let (on, from) = (cpu.to_string(), housekeeping.to_string());
     load(&["ipi", "--from", &from, "--to", &on, "--count", "3000", "--pause-us", "50"])?;
     load(&["net", "--cpu", &on, "--seconds", "1", "--pause-us", "100"])?;
@@ -57,17 +57,17 @@ fn counts_equal_those_of_proc_interrupts_and_proc_softirqs() -> Result<()> {
             continue;
         }
         compared += grown;
-        // Readings of the files are not atomic: what happens meanwhile is on either side.
+        // Reading the files is not atomic: events during a reading may be on either side.
         if grown < least || grown > most + unseen {
-            wrong.push(format!("{name}: kernel {grown}, recorded {least} to {most}"));
+            wrong.push(format!("{name}: {grown} in the kernel, {least} to {most} recorded"));
         }
     }
-    ensure!(wrong.is_empty(), "{wrong:#?} (at most {unseen} hit what cannot be seen)");
+    ensure!(wrong.is_empty(), "{wrong:#?} (at most {unseen} hit hidden tasks)");
     ensure!(compared > 4_000, "only {compared} interrupts and softirqs to compare");
     Ok(())
 }
 
-/// Interruptions of a kind between two readings: those for certain, and those at most.
+/// Minimum and maximum number of interruptions of a kind between two readings.
 fn recorded(trace: &Trace, name: &str, first: &Reading, second: &Reading) -> (u64, u64) {
     let (mut least, mut most) = (0, 0);
     for (source, record) in trace.records() {
@@ -90,7 +90,7 @@ fn recorded(trace: &Trace, name: &str, first: &Reading, second: &Reading) -> (u6
         if kind != name {
             continue;
         }
-        // Counted somewhere between its entry and its exit.
+        // The kernel counts it somewhere between its entry and its exit.
         let (start, end) = trace.span(record);
         most += u64::from(end >= first.before && start <= second.after);
         least += u64::from(start > first.after && end < second.before);

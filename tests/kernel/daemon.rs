@@ -1,4 +1,4 @@
-//! A daemon of known habits is found by name, every time it ran.
+//! A daemon with known behaviour is found by name, every time it ran.
 
 use std::fs;
 
@@ -30,17 +30,17 @@ pub const TESTS: &[Test] = &[
 
 const DATED_NS: u64 = 5_000;
 
-/// Wakes every 10 ms, burns 200 us, for 10 s.
+/// Wakes every 10 ms and burns 200 us, for 10 s.
 fn every_hit_of_a_daemon_is_attributed_to_it_by_name() -> Result<()> {
     record_daemon().map(drop)
 }
 
 fn a_daemons_time_is_what_the_kernel_charges_it_with() -> Result<()> {
     if support::in_vm() {
-        return skip("the host takes a third of the time, and not from all processes alike");
+        return skip("the host steals a third of the time, unevenly");
     }
-    // Milliseconds that a host takes out of a slice, or a task that cannot be seen, are percents of
-    // what the daemon uses. Where that happened there is another chance; where it did not, none.
+    // Milliseconds stolen by the host, or used by a hidden task, are percents of what the daemon uses.
+    // If that happened, the test is repeated once; if not, it fails.
     let mut account = record_daemon()?;
     for _ in 0..2 {
         if account.agrees() || !account.disturbed {
@@ -92,8 +92,8 @@ fn record_daemon() -> Result<Account> {
             (start, end, source.name.as_str())
         })
         .collect();
-    // Slices that follow a switch which no program saw begin where the kernel's account of run time
-    // puts them, some microseconds off.
+    // Slices after an unseen switch begin where the kernel's run time puts them, some microseconds
+    // off.
     let dated: Vec<u64> = trace
         .records()
         .filter(|(source, record)| {
@@ -104,32 +104,32 @@ fn record_daemon() -> Result<Account> {
     let off = |start: u64| if dated.contains(&start) { DATED_NS } else { 0 };
     let bursts = bursts(&log)?;
     ensure!(bursts.len() as u64 == counted["wakes"].as_u64().unwrap_or(0));
-    // What was on the CPU for longer than it is charged for did not run: a hypervisor took it, which
-    // the kernel knows and the clock of the records does not.
+    // Time on the CPU beyond what the kernel charges was stolen by a hypervisor, which the kernel
+    // knows and the records' clock does not.
     let mut uncharged = Vec::new();
     for &Burst { start, end, charged, .. } in &bursts {
-        // A burst that was preempted is several slices; together with what preempted it they
-        // cover it. The first begins before the daemon reads its clock.
+        // A preempted burst consists of several slices; with the tasks that preempted it they cover
+        // it. The first begins before the daemon reads its clock.
         let first = slices.iter().any(|&(a, b)| a <= start + off(a) && start <= b);
         ensure!(
             first,
-            "the burst at {start} is not in any slice of fakemond:\n{}",
+            "the burst at {start} is in no slice of fakemond:\n{}",
             trace.around(start, end)
         );
         let own: u64 = slices.iter().map(|&(a, b)| overlap((a, b), (start, end))).sum();
         let foreign: u64 = others.iter().map(|&(a, b, _)| overlap((a, b), (start, end))).sum();
-        // The probe may take turns too, so time is at most its length.
+        // The probe may run in between, so this time is at most the burst's length.
         ensure!(own > 0 && own + foreign <= end - start, "{own} + {foreign} of {}", end - start);
         if own == end - start {
             uncharged.push(own.saturating_sub(charged) as f64);
         }
     }
-    // Reading the two clocks takes a moment, and as long every time.
+    // Reading the two clocks takes a constant moment.
     let reading = uncharged.iter().copied().fold(f64::INFINITY, f64::min);
     let stolen: f64 = uncharged.iter().map(|ns| ns - reading).sum();
     // The kernel charges the daemon from the moment the timer woke it; the rest of that interrupt is
-    // the timer's in the records. Of a way as long as usual that is little, unless a host took its
-    // time just there.
+    // the timer's in the records. On a typical path that is little, unless the host steals time just
+    // there.
     let mut ways: Vec<u64> = bursts.iter().map(|burst| burst.way).collect();
     ways.sort_unstable();
     let usual = 2 * ways[ways.len() / 2];
@@ -137,7 +137,7 @@ fn record_daemon() -> Result<Account> {
     let report = trace.report()?;
     let net = support::sum(&report, "thread", "fakemond", "net_ns_total") as f64;
     let cost = support::sum(&report, "thread", "fakemond", "cost_ns_total") as f64;
-    ensure!(cost >= net, "the probe lost {cost} ns, less than the net time of {net} ns");
+    ensure!(cost >= net, "the probe lost {cost} ns, less than the net {net} ns");
     let separate = separate(&bursts);
     let count = support::sum(&report, "thread", "fakemond", "count");
     ensure!(count >= separate, "{count} slices for {separate} bursts");
@@ -151,22 +151,22 @@ fn record_daemon() -> Result<Account> {
     })
 }
 
-/// What the recording says and what the daemon says, in nanoseconds.
+/// The times in the recording and in the daemon's own log, ns.
 #[derive(Debug)]
 struct Account {
     net: f64,
     cost: f64,
     used: f64,
-    /// By a hypervisor, out of bursts, and out of the ways to them.
+    /// Stolen by a hypervisor during bursts, and on the paths to them.
     stolen: f64,
     stolen_on_way: f64,
-    /// By a hypervisor, as the kernel counts it, or by tasks that programs cannot see.
+    /// By a hypervisor, according to the kernel, or by hidden tasks.
     disturbed: bool,
 }
 
 impl Account {
-    /// The kernel charges a thread with some of the way to it and from it, more where an interrupt
-    /// woke it than where it had its turn: with more than net and with less than cost.
+    /// The kernel charges a thread with part of the path to it and from it, more if an interrupt woke
+    /// it than if it was its turn: between net and cost.
     fn agrees(&self) -> bool {
         let taken = f64::midpoint(self.net, self.cost);
         0.98 * self.used - self.stolen_on_way <= taken && taken <= 1.02 * self.used + self.stolen
@@ -177,7 +177,7 @@ fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
     a.1.min(b.1).saturating_sub(a.0.max(b.0))
 }
 
-/// In a cgroup that looks like a service of systemd's.
+/// In a cgroup that looks like a systemd service.
 fn a_daemon_is_known_by_its_unit_and_by_who_woke_it() -> Result<()> {
     let (cpu, housekeeping) = cpus();
     let scratch = Scratch::new("unit")?;
@@ -188,7 +188,7 @@ fn a_daemon_is_known_by_its_unit_and_by_who_woke_it() -> Result<()> {
     )?;
     let log = scratch.file("bursts");
     let loadgen = support::loadgen()?.get_program().to_owned();
-    // In the unit before it is the daemon, however busy the machine is.
+    // It joins the unit before it becomes the daemon, however busy the machine is.
     let script = format!(
         "echo $$ > {} && exec {} daemon --cpu {cpu} --seconds 1 --log {}",
         cgroup.path.join("cgroup.procs").display(),
@@ -213,7 +213,7 @@ fn a_daemon_is_known_by_its_unit_and_by_who_woke_it() -> Result<()> {
     Ok(())
 }
 
-/// A cgroup v2 directory that goes away with the test.
+/// A cgroup v2 directory that is removed with the test.
 struct Cgroup {
     path: std::path::PathBuf,
     parent: std::path::PathBuf,

@@ -1,4 +1,4 @@
-//! However a recording ends, what was written can be read and nothing stays behind.
+//! However a recording ends, what was written is readable and nothing is left behind.
 
 use std::{
     fs,
@@ -56,21 +56,21 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// Whether a recording ends by itself after a signal, with exit code 0 and a trailer.
+/// Checks that a recording ends after a signal with exit code 0 and a trailer.
 fn ends_whole(mut recording: Recording, signal: Signal) -> Result<()> {
     recording.signal(signal)?;
     let output = recording.output()?;
     ensure!(output.status.code() == Some(0), "{signal:?}: {:?}", output.status);
     let reader = Reader::open(&recording.path)?;
-    ensure!(reader.truncated().is_none() && reader.trailer().is_some(), "{signal:?}: cut off");
+    ensure!(reader.truncated().is_none() && reader.trailer().is_some(), "{signal:?}: truncated");
     Ok(())
 }
 
-/// The command, with this answer to hanging up, whatever the tests were started with.
+/// The command with this disposition for SIGHUP, regardless of how the tests were started.
 fn that_hangs_up(answer: libc::sighandler_t) -> Command {
     let mut command = detour();
     let set = move || {
-        // SAFETY: takes numbers only.
+        // SAFETY: takes only numbers.
         match unsafe { libc::signal(libc::SIGHUP, answer) } {
             libc::SIG_ERR => Err(std::io::Error::last_os_error()),
             _ => Ok(()),
@@ -125,7 +125,7 @@ fn hanging_up_ends_the_recorded_command() -> Result<()> {
 fn a_recorder_that_is_loading_can_be_stopped() -> Result<()> {
     let scratch = Scratch::new("loading")?;
     let path = scratch.file("trace.detour");
-    // A machine may be so busy that it is loaded before it gets the signal.
+    // On a busy machine loading may finish before the signal arrives.
     for _ in 0..5 {
         let mut command = detour();
         command.args(["record", "--no-probe", "-d", "1h", "-o"]).arg(&path);
@@ -140,7 +140,7 @@ fn a_recorder_that_is_loading_can_be_stopped() -> Result<()> {
         while !catches(child.id()) && start.elapsed() < patience() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // In the midst of a program that the kernel looks at.
+        // While the verifier is checking a program.
         std::thread::sleep(Duration::from_millis(20));
         let pid = rustix::process::Pid::from_raw(child.id() as i32).context("no pid")?;
         rustix::process::kill_process(pid, Signal::TERM)?;
@@ -164,7 +164,7 @@ fn a_recorder_that_is_loading_can_be_stopped() -> Result<()> {
         }
         fs::remove_file(&path)?;
     }
-    anyhow::bail!("it was never stopped while it was loading")
+    anyhow::bail!("it was never stopped while loading")
 }
 
 fn a_file_that_reaches_its_size_limit_is_reported() -> Result<()> {
@@ -174,7 +174,7 @@ fn a_file_that_reaches_its_size_limit_is_reported() -> Result<()> {
     let mut command = detour();
     let prepare = || {
         let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
-        // SAFETY: the pointer is to a live value.
+        // SAFETY: the pointer refers to a live value.
         match unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
@@ -182,7 +182,7 @@ fn a_file_that_reaches_its_size_limit_is_reported() -> Result<()> {
     };
     // SAFETY: one system call between fork and exec.
     unsafe { command.pre_exec(prepare) };
-    // A threshold just above the loop: more detours than there is room for.
+    // A threshold just above the loop: more detours than fit.
     command.args(["record", "--no-bpf", "-T", "3x", "-d", "5s", "-o"]).arg(&path);
     let output = command.output()?;
     let said = text(&output.stderr);
@@ -193,8 +193,8 @@ fn a_file_that_reaches_its_size_limit_is_reported() -> Result<()> {
     Ok(())
 }
 
-/// A recording of which not everything could be written is read up to there, says so, and calls no time
-/// quiet whose events are missing.
+/// A recording that could not be written completely is readable up to that point, says so, and does
+/// not report time with missing events as quiet.
 fn ends_where_writing_did(path: &std::path::Path) -> Result<()> {
     let reader = Reader::open(path)?;
     ensure!(reader.truncated().is_some(), "it looks complete");
@@ -208,7 +208,7 @@ fn ends_where_writing_did(path: &std::path::Path) -> Result<()> {
             last_ns = ends.fold(last_ns, u64::max);
         }
         let Some(totals) = reader.totals(lane) else { continue };
-        // What was known to be complete: a second is the longest time between two writes.
+        // What is known to be complete: at most a second passes between two writes.
         let quiet_ns = totals.to_ns.saturating_sub(last_ns.max(totals.from_ns));
         ensure!(
             quiet_ns < 1_500_000_000,
@@ -222,7 +222,7 @@ fn ends_where_writing_did(path: &std::path::Path) -> Result<()> {
 fn a_killed_recording_of_a_quiet_cpu_is_as_long_as_it_was() -> Result<()> {
     let scratch = Scratch::new("quiet")?;
     let path = scratch.file("trace.detour");
-    // Hardly anything takes so long.
+    // Hardly any detour is this long.
     let recording = Recording::start(&path, &["--no-bpf", "-T", "2s", "-d", "1h"])?;
     let windows = || -> Result<Vec<(u64, u64)>> {
         let reader = Reader::open(&path)?;
@@ -233,12 +233,12 @@ fn a_killed_recording_of_a_quiet_cpu_is_as_long_as_it_was() -> Result<()> {
     let start = Instant::now();
     let mut last = Vec::new();
     while last.is_empty() || last.iter().any(|(_, to)| *to < 3_000_000_000) {
-        ensure!(start.elapsed() < 2 * patience(), "after {:?}: {last:?}", start.elapsed());
+        ensure!(start.elapsed() < 2 * patience(), "timeout after {:?}: {last:?}", start.elapsed());
         std::thread::sleep(Duration::from_millis(100));
         last = windows()?;
     }
     let epoch_ns = Reader::open(&path)?.manifest().started_monotonic_ns;
-    // Dropping it kills it.
+    // Killed on drop.
     drop(recording);
     let killed_ns = monotonic_ns() - epoch_ns;
     let left = windows()?;
@@ -257,7 +257,7 @@ fn a_killed_recorder_leaves_a_readable_file_and_no_programs() -> Result<()> {
     let path = scratch.file("trace.detour");
     let recording = Recording::start(&path, &["-d", "60s"])?;
     std::thread::sleep(Duration::from_millis(2_500));
-    // Dropping it kills it.
+    // Killed on drop.
     drop(recording);
     let reader = Reader::open(&path)?;
     ensure!(reader.truncated().is_some(), "a killed recording looks complete");
@@ -265,13 +265,13 @@ fn a_killed_recorder_leaves_a_readable_file_and_no_programs() -> Result<()> {
     for block in reader.blocks() {
         detours += block?.detours.len();
     }
-    ensure!(detours > 100, "only {detours} detours of two seconds are left");
+    ensure!(detours > 100, "only {detours} detours left of two seconds");
     let report = report(&path)?;
     ensure!(!report["truncated"].is_null(), "the report does not say so");
     Ok(())
 }
 
-/// A file system with room for the beginning only.
+/// A file system with room only for the beginning.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
@@ -297,7 +297,7 @@ fn a_full_disk_ends_in_an_error_and_a_readable_file() -> Result<()> {
     let scratch = Scratch::new("full")?;
     let disk = SmallDisk::mount(scratch.file("disk"))?;
     let path = disk.0.join("trace.detour");
-    // Leave some pages only: the beginning fits, the recording does not.
+    // Leaves only a few pages: the beginning fits, the recording does not.
     fs::write(disk.0.join("filler"), vec![0; 40 << 10])?;
     let output = detour().args(["record", "-d", "4s", "-o"]).arg(&path).output()?;
     let said = text(&output.stderr);
@@ -309,17 +309,17 @@ fn a_full_disk_ends_in_an_error_and_a_readable_file() -> Result<()> {
     Ok(())
 }
 
-const FULL_DISK: &str = "the command fails and says so, the file is readable; when there is room \
-                         again at the end it says how much could not be written";
+const FULL_DISK: &str = "the command fails with an error, the file is readable; if there is room \
+                         again at the end, it contains the number of unwritten events";
 
 fn count_once_there_is_room(disk: &SmallDisk) -> Result<()> {
     let path = disk.0.join("counted.detour");
     fs::remove_file(disk.0.join("trace.detour"))?;
     let mut recording = Recording::start(&path, &["-d", "1h"])?;
-    // As much as there is room for: less than asked.
+    // As much as fits, which is less than requested.
     let rest = disk.0.join("rest");
-    ensure!(fs::write(&rest, vec![0; 64 << 10]).is_err(), "the disk is larger than it should be");
-    // Something is recorded every second, and written unless it cannot be.
+    ensure!(fs::write(&rest, vec![0; 64 << 10]).is_err(), "the disk is too large");
+    // Something is recorded every second, and written if possible.
     let start = Instant::now();
     let (mut len, mut since) = (0, Instant::now());
     while since.elapsed() < Duration::from_secs(3) {
@@ -330,7 +330,7 @@ fn count_once_there_is_room(disk: &SmallDisk) -> Result<()> {
             (len, since) = (now, Instant::now());
         }
     }
-    // The rest alone may be a page: how much the recording had taken before it depends on the machine.
+    // The rest alone may be one page: how much the recording had taken before depends on the machine.
     fs::remove_file(rest)?;
     fs::remove_file(disk.0.join("filler"))?;
     recording.signal(rustix::process::Signal::INT)?;
@@ -340,7 +340,7 @@ fn count_once_there_is_room(disk: &SmallDisk) -> Result<()> {
     let reader = Reader::open(&path)?;
     let trailer = reader.trailer().with_context(|| format!("no trailer: {said}"))?;
     let unwritten = trailer.lost.unwritten;
-    ensure!(unwritten > 0, "nothing is said to be unwritten");
+    ensure!(unwritten > 0, "no unwritten events reported");
     ends_where_writing_did(&path)?;
     let windows = trailer.lanes.iter().map(|totals| totals.to_ns - totals.from_ns);
     let (watched, ended) = (windows.max().unwrap_or(0), start.elapsed());

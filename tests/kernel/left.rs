@@ -1,4 +1,4 @@
-//! What the kernel itself lists of BPF programs, maps, links and pins: none of ours may stay.
+//! The kernel's lists of BPF programs, maps, links and pins: none of ours may be left.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,13 +11,13 @@ use anyhow::{Result, ensure};
 
 use crate::support::{Needs, patience};
 
-/// Kinds of programs that the object holds, as the kernel calls them.
+/// Program types in the object, by the kernel's names.
 const KINDS: [&str; 3] = ["_RAW_TRACEPOINT", "_TRACING", "_PERF_EVENT"];
 /// Maps of the object.
 const MAPS: [&str; 5] = ["STATE", "SENDERS", "TASKS", "CGROUPS", "RING"];
 const PINS: &str = "/sys/fs/bpf";
 
-/// Everything of our kinds that is loaded, by the kernel's numbers.
+/// All loaded objects of our types, by kernel id.
 #[derive(Default)]
 pub struct Loaded {
     programs: BTreeMap<u32, String>,
@@ -30,11 +30,11 @@ pub struct Loaded {
 impl Loaded {
     pub fn now() -> Result<Loaded> {
         let mut loaded = Loaded::default();
-        // Without the right to list there is no right to load.
+        // Without permission to list there is none to load.
         if !Needs::Root.are_met() {
             return Ok(loaded);
         }
-        // What goes away while it is listed is not there.
+        // Objects that disappear during the listing are ignored.
         for program in aya::programs::loaded_programs().flatten() {
             let kind = format!("{:?}", program.program_type());
             if KINDS.iter().any(|ours| kind.ends_with(ours)) {
@@ -55,7 +55,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Fails when something is there that was not before, and stays.
+    /// Fails if there are new objects that do not go away.
     pub fn nothing_new(&self) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -63,13 +63,13 @@ impl Loaded {
             if new.is_empty() {
                 return Ok(());
             }
-            // The kernel frees programs a little after their last user is gone.
+            // The kernel frees programs shortly after the last reference is dropped.
             ensure!(start.elapsed() < patience(), "left in the kernel: {}", new.said());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Whether a program of ours is at work.
+    /// Whether one of our programs is loaded.
     pub fn has_programs_beyond(&self, before: &Loaded) -> bool {
         self.programs.keys().any(|id| !before.programs.contains_key(id))
     }
@@ -77,7 +77,7 @@ impl Loaded {
     fn without(mut self, before: &Loaded) -> Loaded {
         self.programs.retain(|id, _| !before.programs.contains_key(id));
         self.maps.retain(|id, _| !before.maps.contains_key(id));
-        // Others may attach what they like, meanwhile.
+        // Others may attach programs meanwhile.
         let programs = &self.programs;
         self.links.retain(|_, program| programs.contains_key(program));
         self.pins.retain(|pin| !before.pins.contains(pin));

@@ -1,5 +1,5 @@
-//! What only some kernels have, and what one does to virtual machines alone: hooks that come and go
-//! with versions, limits of old kernels, NMIs from outside, CPUs that go offline.
+//! Kernel-dependent features, and operations that are done only to virtual machines: hooks that vary
+//! between versions, limits of old kernels, injected NMIs, CPUs that go offline.
 
 use std::{
     collections::BTreeSet,
@@ -51,7 +51,7 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// What `detour doctor` says of the hooks: name, whether it is there, and what was found.
+/// The hooks according to `detour doctor`: name, whether present, and details.
 fn hooks() -> Result<Vec<(String, bool, String)>> {
     let output = detour().args(["doctor", "--json"]).output()?;
     ensure!(output.status.success(), "{}", text(&output.stderr));
@@ -64,7 +64,7 @@ fn hooks() -> Result<Vec<(String, bool, String)>> {
     Ok(checks.iter().filter_map(hook).collect())
 }
 
-/// Tracepoints of the running kernel, by their names alone; None where tracefs is not mounted.
+/// Tracepoints of the running kernel, names only; None if tracefs is not mounted.
 pub fn tracepoints() -> Option<BTreeSet<String>> {
     let listed = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
         .iter()
@@ -79,14 +79,14 @@ fn every_hook_that_this_kernel_has_is_attached_and_fires() -> Result<()> {
     let mut compared = 0;
     for (name, there, found) in &hooks {
         ensure!(!found.contains("does not fire"), "{name}: {found}");
-        // Stock kernels have it; some refuse it.
+        // Stock kernels have it; some refuse to attach it.
         if in_vm() && name == "handle_mm_fault return" {
             ensure!(found.starts_with("attached"), "{name}: {found}");
         }
-        // Others are functions, events and groups of tracepoints.
+        // Other hooks are functions, events and groups of tracepoints.
         let offered = tracepoints.contains(name);
         if offered || name.starts_with("ipi_send") || name.starts_with("csd_") {
-            ensure!(*there == offered, "{name}: the kernel has it: {offered}; {found}");
+            ensure!(*there == offered, "{name}: tracepoint exists: {offered}; {found}");
             compared += 1;
         } else {
             ensure!(*there, "{name}: {found}");
@@ -96,15 +96,15 @@ fn every_hook_that_this_kernel_has_is_attached_and_fires() -> Result<()> {
     Ok(())
 }
 
-/// Kernels before 5.11 count BPF maps as locked memory.
+/// Kernels before 5.11 charge BPF maps to locked memory.
 fn a_low_limit_of_locked_memory_is_raised_or_the_remedy_said() -> Result<()> {
     let scratch = Scratch::new("memlock")?;
-    // Whoever may raise limits gets a whole recording.
+    // A user who may raise limits gets a full recording.
     let path = scratch.file("raised.detour");
     let output = limited(&path, true).output()?;
     ensure!(output.status.success(), "{}", text(&output.stderr));
     ensure!(report(&path)?["mode"] == "attributed", "{}", text(&output.stderr));
-    // Who may not gets one on newer kernels, and on others is told what to do.
+    // One who may not gets it on newer kernels, and advice on older ones.
     let path = scratch.file("kept.detour");
     let output = limited(&path, false).output()?;
     let said = text(&output.stderr);
@@ -118,17 +118,17 @@ fn a_low_limit_of_locked_memory_is_raised_or_the_remedy_said() -> Result<()> {
     Ok(())
 }
 
-/// A short recording that starts with 64 KiB of memory to lock, the default of old systems.
+/// A short recording with a limit of 64 KiB of locked memory, the default of old systems.
 fn limited(path: &Path, may_raise: bool) -> Command {
     const CAP_SYS_RESOURCE: libc::c_ulong = 24;
     let mut command = detour();
     command.args(["record", "-d", "500ms", "-o"]).arg(path);
     let prepare = move || {
         let limit = libc::rlimit { rlim_cur: 64 << 10, rlim_max: 64 << 10 };
-        // SAFETY: the pointer is to a live value.
+        // SAFETY: the pointer refers to a live value.
         let mut result = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) };
         if !may_raise && result == 0 {
-            // SAFETY: takes numbers only. Gone with the next exec.
+            // SAFETY: takes only numbers. Dropped with the next exec.
             result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) };
         }
         if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
@@ -138,7 +138,7 @@ fn limited(path: &Path, may_raise: bool) -> Command {
     command
 }
 
-/// Where cgroup v1 limits memory.
+/// The mount point of the cgroup v1 memory controller.
 pub fn memory_of_v1() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let limits_memory = |line: &&str| {
@@ -149,7 +149,7 @@ pub fn memory_of_v1() -> Option<PathBuf> {
     line.split(' ').nth(4).map(PathBuf::from)
 }
 
-/// A cgroup that goes away with the test.
+/// A cgroup that is removed with the test.
 struct Limited(PathBuf);
 
 impl Drop for Limited {
@@ -163,14 +163,14 @@ impl Drop for Limited {
     }
 }
 
-/// What buffers take is taken from what the job may use: a recorder that does not look is killed.
+/// Buffers count against the job's limit: a recorder that ignores it is killed.
 fn a_memory_limit_of_cgroup_v1_is_kept() -> Result<()> {
     const LIMIT: u64 = 128 << 20;
     let scratch = Scratch::new("memory-v1")?;
     let root = memory_of_v1().context("no cgroup v1 for memory")?;
     let limited = Limited(root.join(format!("detour-test-{}", std::process::id())));
     fs::create_dir(&limited.0)?;
-    // The limit is that of the cgroup above.
+    // The limit is set in the parent cgroup.
     fs::write(limited.0.join("memory.limit_in_bytes"), LIMIT.to_string())?;
     let below = Limited(limited.0.join("job"));
     fs::create_dir(&below.0)?;
@@ -187,8 +187,8 @@ fn a_memory_limit_of_cgroup_v1_is_kept() -> Result<()> {
     Ok(())
 }
 
-/// A loop that goes before all others, on every CPU, is the end of the machine: it must not come from
-/// whoever started the recorder.
+/// A real-time busy loop on every CPU would bring down the machine: the priority must not be inherited
+/// from the process that started the recorder.
 fn probes_go_before_others_only_if_asked_to() -> Result<()> {
     let scratch = Scratch::new("priority")?;
     let (measured, rest) = cpus();
@@ -203,7 +203,7 @@ fn probes_go_before_others_only_if_asked_to() -> Result<()> {
         let prepare = move || {
             let priority = 10;
             let call = libc::SYS_sched_setscheduler;
-            // SAFETY: the pointer is to a live value; 0 is the calling thread.
+            // SAFETY: the pointer refers to a live value; 0 is the calling thread.
             let result = unsafe { libc::syscall(call, 0, libc::SCHED_FIFO, &raw const priority) };
             if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
         };
@@ -222,9 +222,9 @@ fn probes_go_before_others_only_if_asked_to() -> Result<()> {
     Ok(())
 }
 
-/// How the kernel schedules the threads of this name.
+/// Scheduling policies of the threads with this name.
 fn policies(pid: u32, name: &str) -> Result<Vec<i32>> {
-    // Behind the name in parentheses, whatever it is.
+    // Field index after the name in parentheses, which may contain anything.
     const POLICY: usize = 38;
     let mut policies = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -238,24 +238,24 @@ fn policies(pid: u32, name: &str) -> Result<Vec<i32>> {
     Ok(policies)
 }
 
-/// The host injects them when the console asks for it.
+/// The host injects them when the console requests it.
 fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     const WANTED: u64 = 20;
     const ASK_AGAIN: Duration = Duration::from_secs(10);
     let scratch = Scratch::new("nmi")?;
-    // What comes before a probe's first look at the clock is not recorded, and nobody outside knows
-    // when that is.
+    // What comes before a probe's first clock reading is not recorded, and that moment is unknown
+    // outside.
     let path = scratch.file("trace.detour");
     let recording = Recording::start(&path, &["--no-probe", "-d", LONG])?;
     let before = nmis()?;
     for _ in 0..WANTED {
         let seen = nmis()?;
         let start = Instant::now();
-        // One after the other has arrived: two that are under way at once are one.
+        // One at a time: two pending NMIs are merged into one.
         while nmis()? == seen {
-            ensure!(start.elapsed() < patience(), "only {} NMIs came", seen - before);
+            ensure!(start.elapsed() < patience(), "only {} NMIs arrived", seen - before);
             fs::write("/dev/console", "@vm nmi\n")?;
-            // The kernel writes there, too, and may have written across it.
+            // The kernel writes to the console as well, and may have garbled the request.
             let asked = Instant::now();
             while nmis()? == seen && asked.elapsed() < ASK_AGAIN {
                 std::thread::sleep(Duration::from_millis(5));
@@ -276,7 +276,7 @@ fn injected_nmis_are_counted_one_by_one() -> Result<()> {
     Ok(())
 }
 
-/// On all CPUs, as the kernel counts them.
+/// On all CPUs, as counted by the kernel.
 fn nmis() -> Result<u64> {
     let interrupts = fs::read_to_string("/proc/interrupts")?;
     let line = interrupts.lines().find_map(|line| line.trim().strip_prefix("NMI:"));
@@ -284,12 +284,12 @@ fn nmis() -> Result<u64> {
     Ok(counts.map_while(|count| count.parse::<u64>().ok()).sum())
 }
 
-/// A CPU that is switched off, and on again with the test.
+/// Takes a CPU offline, and back online on drop.
 struct Offline(&'static str);
 
 impl Offline {
     fn switch(cpu: &'static str) -> Result<Offline> {
-        fs::write(cpu, "0").with_context(|| format!("cannot switch off {cpu}"))?;
+        fs::write(cpu, "0").with_context(|| format!("cannot take {cpu} offline"))?;
         Ok(Offline(cpu))
     }
 }
@@ -306,12 +306,12 @@ fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()>
     std::thread::sleep(Duration::from_secs(2));
     let offline = Offline::switch("/sys/devices/system/cpu/cpu1/online")?;
     std::thread::sleep(Duration::from_secs(2));
-    // It comes back, and is not measured any more.
+    // It comes back, but is no longer measured.
     drop(offline);
     std::thread::sleep(Duration::from_secs(2));
     let stopping = Instant::now();
     let trace = recording.stop()?;
-    ensure!(stopping.elapsed() < patience(), "it took {:?}", stopping.elapsed());
+    ensure!(stopping.elapsed() < patience(), "stopping took {:?}", stopping.elapsed());
     let report = trace.report()?;
     ensure!(report["truncated"].is_null(), "{}", report["truncated"]);
     let remarks = report["remarks"].to_string();
@@ -321,10 +321,10 @@ fn a_cpu_that_goes_offline_ends_its_measurement_and_nothing_else() -> Result<()>
         cpus.iter().find(|row| row["cpu"] == cpu)?["window_s"].as_f64()
     };
     let (Some(first), Some(second)) = (watched(0), watched(1)) else {
-        bail!("how long CPUs were watched is not said: {}", report["cpus"])
+        bail!("no watched times in {}", report["cpus"])
     };
     ensure!(first > 5.5 && second > 1.5 && second < first - 3.0, "{first} s and {second} s");
-    // The other one has its ticks to the end.
+    // The other one has ticks until the end.
     let last = |class: Class| {
         let records = trace.records().filter(|(source, _)| source.class == class);
         let counted = records.filter(|(_, r)| !r.flags.contains(RecordFlags::CONTINUED));

@@ -1,6 +1,6 @@
-//! Tests on the running kernel: BPF programs are really loaded, disturbances of known size are
-//! really made, and the recording must know them by name and number. What a machine lacks for one, root
-//! to begin with, makes it ignored, which is reported by name and with the reason.
+//! Tests on the running kernel: BPF programs are really loaded, disturbances of known size are really
+//! generated, and the recording must identify them by name and number. A test that the machine cannot
+//! run, for lack of root to begin with, is ignored and reported by name and reason.
 
 #[cfg(target_os = "linux")]
 mod bad_input;
@@ -74,7 +74,7 @@ fn main() {
     ]
     .concat();
     let mut arguments = Arguments::from_args();
-    // They measure the machine; two at once would measure each other.
+    // Tests measure the machine; two at once would measure each other.
     arguments.test_threads = Some(1);
     let trials = tests
         .into_iter()

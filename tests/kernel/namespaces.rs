@@ -1,5 +1,5 @@
-//! In a PID namespace of its own, as containers and job managers have: everything is recorded, and
-//! processes in it are known by their numbers there. With a /proc of its own, and with the host's.
+//! In a separate PID namespace, as in containers and under job managers: everything is recorded, and
+//! processes inside are known by their PIDs there. With a separate /proc, and with the host's.
 
 use std::{
     path::Path,
@@ -34,7 +34,7 @@ pub const TESTS: &[Test] = &[
 /// Both kinds of /proc.
 pub const PROC: [&[&str]; 2] = [&["--mount-proc"], &[]];
 
-/// A shell script in a PID namespace of its own; `$detour`, `$loadgen` and `$trace` are set.
+/// A shell script in a separate PID namespace; `$detour`, `$loadgen` and `$trace` are set.
 fn inside(proc: &[&str], trace: &Path, script: &str) -> Result<Command> {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child"]).args(proc).args(["sh", "-c", script]);
@@ -79,13 +79,13 @@ fn a_node_is_recorded_with_all_names() -> Result<()> {
             let ours = sources.iter().filter(|source| source.name == name);
             ours.flat_map(|source| source.pids.clone()).collect::<Vec<u32>>()
         };
-        // Inside by the number there, outside by the host's.
+        // Processes inside by their PID there, others by the host's.
         let burn: u32 = said.trim().parse().context("its number")?;
         ensure!(pids("burn").contains(&burn), "{proc:?}: {burn} not in {:?}", pids("burn"));
         let host = daemon.0.id();
         ensure!(pids("fakemond").contains(&host), "{host} not in {:?}", pids("fakemond"));
         let limits = recorded["limits"].to_string() + &errors;
-        ensure!(limits.contains("PID namespace") && limits.contains("host's numbers"), "{limits}");
+        ensure!(limits.contains("PID namespace") && limits.contains("host PIDs"), "{limits}");
         // With a probe: its lane is separate, and everything has a name.
         let (code, _, errors) = run(proc, &trace, "$detour record -d 1s -c $cpu -o $trace")?;
         ensure!(code == Some(0), "{proc:?}: {code:?} {errors}");
@@ -93,7 +93,7 @@ fn a_node_is_recorded_with_all_names() -> Result<()> {
         ensure!(recorded["mode"] == "attributed", "{}: {errors}", recorded["mode"]);
         ensure!(sum(&recorded, "thread", "fakemond", "count") > 20, "{}", recorded["sources"]);
         let probe = sum(&recorded, "thread", "detour-probe", "count");
-        ensure!(probe == 0, "the probe was taken for somebody else {probe} times");
+        ensure!(probe == 0, "the probe was recorded as a source {probe} times");
     }
     Ok(())
 }
@@ -102,12 +102,12 @@ fn a_command_is_recorded() -> Result<()> {
     let scratch = Scratch::new("ns-command")?;
     let trace = scratch.file("trace.detour");
     for proc in PROC {
-        // A shell between, so that it is a grandchild that burns.
+        // A shell in between, so that a grandchild burns.
         let script = "$detour record -q -o $trace -- sh -c \
             '$loadgen burn --cpu $cpu --seconds 1 --exit-code 7 & echo $!; wait $!'";
         let (code, said, errors) = run(proc, &trace, script)?;
         ensure!(code == Some(7), "{proc:?}: {code:?} {errors}");
-        let number: u64 = said.lines().next().context("no number")?.parse()?;
+        let number: u64 = said.lines().next().context("no PID")?.parse()?;
         let threads = threads(&report(&trace)?);
         let burn = threads.iter().find(|(name, ..)| name == "burn").context("no thread burn")?;
         ensure!((burn.1, burn.2) == (number, number), "{proc:?}: {number}, shown as {burn:?}");
@@ -132,7 +132,7 @@ fn a_process_is_known_by_its_number_there() -> Result<()> {
         let threads = threads(&recorded);
         ensure!(threads == [("burn".to_owned(), number, number)], "{proc:?} {number}: {threads:?}");
         ensure!(sum(&recorded, "timer", "tick", "count") > 20, "{}", recorded["sources"]);
-        // One that ends ends its recording.
+        // The recording ends with the process.
         let script = "$loadgen burn --cpu $cpu --seconds 1 >/dev/null & burn=$!
             timeout 60 $detour record -q --pid $burn -o $trace";
         let (code, _, errors) = run(proc, &trace, script)?;
@@ -173,7 +173,7 @@ fn the_view_works() -> Result<()> {
         let script = "$loadgen burn --cpu $cpu --seconds 60 >/dev/null & \
             exec $detour top --pid $! -i 200ms";
         let mut terminal = Terminal::start(&mut inside(proc, &trace, script)?, 120, 40)?;
-        // The shell is the first process there, the burner the second.
+        // The shell is PID 1 there, the burner PID 2.
         terminal.until("its thread", |shown| shown.contains("burn-2"))?;
         terminal.press("q")?;
         ensure!(terminal.end()?.success());

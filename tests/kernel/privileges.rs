@@ -1,4 +1,4 @@
-//! No more privilege than it takes: to start with, while recording, and where files are written.
+//! Least privilege: at start, while recording, and when writing files.
 
 use std::{
     fs,
@@ -48,13 +48,13 @@ fn cap_bpf_and_cap_perfmon_suffice() -> Result<()> {
     let (said, report) = record_as("+bpf,+perfmon", "cap-both")?;
     ensure!(report["mode"] == "attributed", "{}", report["mode"]);
     ensure!(sum(&report, "timer", "", "count") > 20, "{}", report["sources"]);
-    // No address leaves, whether the kernel shows names or not.
+    // No kernel address leaks, whether the kernel shows names or not.
     let sources = report["sources"].to_string();
-    // Anybody may call a thread `0x1`; the kernel's own addresses begin like this on all processors.
-    ensure!(!sources.contains("0xffff"), "an address in {sources}");
+    // Any thread may be named `0x1`; kernel addresses begin like this on all architectures.
+    ensure!(!sources.contains("0xffff"), "kernel address in {sources}");
     let unnamed = sum(&report, "timer", "hrtimer: unknown function", "count");
     if unnamed > 0 {
-        // Then the remark says what is missing, and names no setting that is set already.
+        // Then the remark tells what is missing, and suggests no setting that is already set.
         let rows = report["sources"].as_array().into_iter().flatten();
         let timers =
             rows.filter(|row| row["name"].as_str().is_some_and(|n| n.starts_with("hrtimer")));
@@ -90,8 +90,8 @@ fn doctor_says_what_is_lacking() -> Result<()> {
     let state_of = |capabilities: &str, what: &str| -> Result<String> {
         Ok(check(capabilities, what)?["state"].to_string())
     };
-    ensure!(state_of("+bpf,+perfmon", "privileges")?.contains("ok"), "both are not enough");
-    ensure!(state_of("+bpf", "privileges")?.contains("missing"), "one is enough");
+    ensure!(state_of("+bpf,+perfmon", "privileges")?.contains("ok"), "both are not sufficient");
+    ensure!(state_of("+bpf", "privileges")?.contains("missing"), "one is sufficient");
     let symbols = check("+bpf,+perfmon", "kernel symbols")?;
     if symbols["state"] != "ok" && recorder::machine::text("/proc/sys/kernel/kptr_restrict") != "2"
     {
@@ -99,7 +99,7 @@ fn doctor_says_what_is_lacking() -> Result<()> {
         ensure!(remedy.contains("cap_syslog") && !remedy.contains("sysctl"), "{symbols}");
         ensure!(state_of("+bpf,+perfmon,+syslog", "kernel symbols")?.contains("ok"), "{symbols}");
     }
-    // Root may always lock memory; others by their limit.
+    // Root may always lock memory; other users within their limit.
     let limit = state_of("+bpf,+perfmon", "locked memory")?;
     ensure!(limit.contains("ok") || limit.contains("reduced"), "{limit}");
     Ok(())
@@ -129,7 +129,7 @@ fn no_thread_of_a_recorder_keeps_a_capability() -> Result<()> {
     }
     // Main, reader, writer, and a probe.
     ensure!(threads >= 4, "only {threads} threads");
-    // And it still names what it sees.
+    // And it still names its sources.
     std::thread::sleep(std::time::Duration::from_millis(500));
     let report = recording.stop()?.report()?;
     ensure!(report["mode"] == "attributed", "{}", report["mode"]);
@@ -155,7 +155,7 @@ fn a_recorded_command_keeps_its_privileges() -> Result<()> {
     Ok(())
 }
 
-/// Every command that writes a file, with the place for its name.
+/// Every command that writes a file, with the file name as its last argument.
 fn writers(trace: &Path) -> Vec<Vec<PathBuf>> {
     let words = |line: &str| -> Vec<PathBuf> {
         let word = |word: &str| match word {
@@ -184,7 +184,7 @@ fn root_writes_through_no_link_and_to_no_strangers_file() -> Result<()> {
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/demo.detour"), &trace)?;
     let csv = scratch.file("good.csv");
     fs::write(&csv, "start_ns,length_ns\n1000,200\n5000,300\n")?;
-    // As /tmp: everybody may write, nobody may remove what is another's.
+    // Like /tmp: world-writable and sticky.
     let shared = scratch.file("shared");
     fs::create_dir(&shared)?;
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777))?;
@@ -199,7 +199,7 @@ fn root_writes_through_no_link_and_to_no_strangers_file() -> Result<()> {
         let plant: [(&str, &dyn Fn() -> Result<()>); 3] = [
             ("symbolic link", &|| Ok(symlink(&precious, &bait)?)),
             ("hard link", &|| Ok(fs::hard_link(&precious, &bait)?)),
-            ("somebody else", &|| {
+            ("another user", &|| {
                 fs::write(&bait, "precious")?;
                 Ok(chown(&bait, Some(NOBODY), None)?)
             }),
@@ -212,7 +212,7 @@ fn root_writes_through_no_link_and_to_no_strangers_file() -> Result<()> {
             ensure!(fs::read_to_string(&precious)? == "precious", "{}: written", name());
             fs::remove_file(&bait)?;
         }
-        // A user's own directory is theirs: root may help out there.
+        // Root may write in a user's own directory.
         let own = scratch.file("own");
         fs::create_dir(&own)?;
         chown(&own, Some(NOBODY), None)?;

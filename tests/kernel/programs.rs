@@ -1,4 +1,4 @@
-//! A program's own view: what the node took from it, without a probe.
+//! A program's perspective: what the node took from it, without a probe.
 
 use std::time::Duration;
 
@@ -33,25 +33,26 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// The threads of a report that bear a name.
+/// The threads with this name in a report.
 fn threads<'a>(report: &'a Value, name: &str) -> Vec<&'a Value> {
     let threads = report["threads"].as_array().into_iter().flatten();
     threads.filter(|thread| thread["name"] == name).collect()
 }
 
 fn a_command_is_followed_and_its_preemption_has_a_name() -> Result<()> {
-    // On a machine that is busy enough the daemon is gone before the command has begun.
+    // On a very busy machine the daemon may exit before the command has begun.
     for seconds in ["4", "12"] {
         if follow_beside_daemon(seconds)? >= 20 {
             return Ok(());
         }
     }
     let met = follow_beside_daemon("40")?;
-    ensure!(met >= 20, "only {met} bursts of fakemond met it");
+    ensure!(met >= 20, "only {met} bursts of fakemond hit it");
     Ok(())
 }
 
-/// Records a command on the CPU of a daemon that lives so long; how many of its bursts met it.
+/// Records a command on the CPU of a daemon that runs this long; returns how many of its bursts hit
+/// it.
 fn follow_beside_daemon(seconds: &str) -> Result<usize> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("command")?;
@@ -64,7 +65,7 @@ fn follow_beside_daemon(seconds: &str) -> Result<usize> {
         .stdout(std::process::Stdio::null())
         .spawn()?;
     let burn = loadgen()?.get_program().to_owned();
-    // A shell between, so that it is a grandchild that burns.
+    // A shell in between, so that a grandchild burns.
     let script = format!("{} burn --cpu {cpu} --seconds 2 --exit-code 7 && true", burn.display());
     let output = detour()
         .args(["record", "--quiet", "-o"])
@@ -77,7 +78,7 @@ fn follow_beside_daemon(seconds: &str) -> Result<usize> {
     ensure!(report["mode"] == "program", "{}", report["mode"]);
     let burners = threads(&report, "burn");
     ensure!(!burners.is_empty(), "no thread called burn: {}", report["threads"]);
-    // Once it has started it never sleeps: every burst took the CPU from it or made it wait.
+    // Once started it never sleeps: every burst preempted it or made it wait.
     let (from, to) = Trace::read(&path)?.watched("burn").context("burn was not watched")?;
     let from = from + 200_000_000;
     let bursts: Vec<_> =
@@ -86,7 +87,7 @@ fn follow_beside_daemon(seconds: &str) -> Result<usize> {
         return Ok(bursts.len());
     }
     let (preempted, expected) = (sum(&report, "thread", "fakemond", "count"), separate(&bursts));
-    ensure!(preempted >= expected, "fakemond took turns {expected} times, recorded {preempted}");
+    ensure!(preempted >= expected, "{expected} preemptions by fakemond, {preempted} recorded");
     let taken = sum(&report, "thread", "fakemond", "cost_ns_total");
     ensure!(taken >= bursts.len() as u64 * 150_000, "fakemond took {taken} ns");
     let ticks = sum(&report, "timer", "tick", "count");
@@ -111,9 +112,9 @@ fn a_running_process_can_be_watched_by_pid() -> Result<()> {
     Ok(())
 }
 
-/// A rank that has its CPU to itself: it came before the recording and stays beyond.
+/// A rank with a CPU to itself: it started before the recording and outlives it.
 fn who_never_leaves_its_cpu_is_recorded_all_the_same() -> Result<()> {
-    // Less than after what real-time tasks are held back.
+    // Shorter than the time after which real-time tasks are throttled.
     const SPAN: Duration = Duration::from_millis(400);
     let (cpu, housekeeping) = cpus();
     let scratch = Scratch::new("stays")?;
@@ -151,7 +152,7 @@ fn who_never_leaves_its_cpu_is_recorded_all_the_same() -> Result<()> {
 fn before_all_others(pid: u32, real_time: bool) -> Result<()> {
     let (policy, priority) =
         if real_time { (libc::SCHED_FIFO, 50) } else { (libc::SCHED_OTHER, 0) };
-    // SAFETY: the pointer is to a live value.
+    // SAFETY: the pointer refers to a live value.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid, policy, &raw const priority) };
     ensure!(result == 0, "cannot change a priority: {}", std::io::Error::last_os_error());
@@ -159,8 +160,8 @@ fn before_all_others(pid: u32, real_time: bool) -> Result<()> {
 }
 
 fn a_programs_page_faults_are_counted_one_by_one() -> Result<()> {
-    // After a switch that no program saw it takes until the next one, or a tick, to notice who is
-    // running. Where that happened there is another chance; where it did not, none.
+    // After an unseen switch it takes until the next one, or a tick, to notice who is running. If that
+    // happened, the test is repeated once; if not, it fails.
     for _ in 0..2 {
         let (recorded, faults, unmatched) = page_faults()?;
         if recorded.abs_diff(faults) <= 2 {
@@ -171,12 +172,12 @@ fn a_programs_page_faults_are_counted_one_by_one() -> Result<()> {
     let (recorded, faults, unmatched) = page_faults()?;
     ensure!(
         recorded.abs_diff(faults) <= 2,
-        "{recorded} of {faults} recorded; {unmatched} switches went by unseen"
+        "{recorded} of {faults} recorded; {unmatched} unseen switches"
     );
     Ok(())
 }
 
-/// Records a program that knows how many page faults it has: recorded, counted, and switches unseen.
+/// Records a program that counts its page faults: recorded, counted, and unseen switches.
 fn page_faults() -> Result<(u64, u64, u64)> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("program-faults")?;

@@ -1,6 +1,6 @@
 //! From the BPF programs to the reader: every CPU's entries arrive or are counted as lost, within a
-//! mebibyte per CPU; the nesting stack recovers from exits that were never seen; and what is known of a
-//! task stays, or goes, when it should.
+//! mebibyte per CPU; the nesting stack recovers from exits that were never seen; and what is known of
+//! a task is kept, or dropped, when it should be.
 
 use std::time::Duration;
 
@@ -49,13 +49,13 @@ fn storm(scratch: &Scratch, arguments: &[&str], seconds: &str) -> Result<Trace> 
     std::thread::scope(|scope| -> Result<()> {
         let other = scope.spawn(|| load(&["faults", "--cpu", "1", "--seconds", seconds]));
         load(&["faults", "--cpu", "0", "--seconds", seconds])?;
-        other.join().ok().context("the load generator's thread broke")??;
+        other.join().ok().context("the load generator's thread panicked")??;
         Ok(())
     })?;
     recording.stop()
 }
 
-/// Entries sent, read and lost of each CPU.
+/// Entries sent, read and lost per CPU.
 fn entries(report: &Value) -> Result<Vec<[u64; 3]>> {
     let cpus = report["entries"]["cpus"].as_array().context("no entries by CPU")?;
     let numbers = ["emitted", "read", "lost"];
@@ -65,7 +65,7 @@ fn entries(report: &Value) -> Result<Vec<[u64; 3]>> {
 
 fn what_a_cpu_sends_is_read_or_counted_as_lost_on_that_cpu() -> Result<()> {
     let scratch = Scratch::new("lossy")?;
-    // 64 entries: no reader is quick enough.
+    // 64 entries: no reader is fast enough.
     let report = storm(&scratch, &["--buffer", "4KiB"], "1")?.report()?;
     let cpus = entries(&report)?;
     ensure!(cpus.len() >= 2, "{cpus:?}");
@@ -73,7 +73,7 @@ fn what_a_cpu_sends_is_read_or_counted_as_lost_on_that_cpu() -> Result<()> {
         ensure!(emitted == read + lost, "{emitted} sent, {read} read, {lost} lost");
     }
     let lost: u64 = cpus.iter().map(|[.., lost]| lost).sum();
-    ensure!(lost > 0, "64 entries were enough: {cpus:?}");
+    ensure!(lost > 0, "no loss with 64 entries: {cpus:?}");
     ensure!(report["lost"]["records"] == lost, "{} and {lost}", report["lost"]);
     Ok(())
 }
@@ -85,7 +85,7 @@ fn fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each() -> Result<()> {
     for [emitted, read, lost] in entries(&report)? {
         ensure!(emitted == read && lost == 0, "{emitted} sent, {read} read, {lost} lost");
     }
-    let memory = trace.memory.context("the file does not say what memory it took")?;
+    let memory = trace.memory.context("no memory usage in the file")?;
     ensure!(memory.ring_bytes + memory.probe_bytes <= 1 << 20, "{memory:?}");
     Ok(())
 }
@@ -104,7 +104,7 @@ fn programs(cpu: u32) -> Result<Bpf> {
     Ok(Bpf::load(&options)?)
 }
 
-/// The programs are run by hand, with contexts made up, on a CPU where nothing else runs them.
+/// The programs are run directly, with synthetic contexts, on a CPU where nothing else runs them.
 fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
     const CPU: u32 = 0;
     /// `kind::SOFTIRQ` of the programs.
@@ -124,22 +124,22 @@ fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
     let depth = bpf.states()[CPU as usize].depth;
     bpf.run_raw("softirq_exit", &[2], CPU)?;
     let after = bpf.states()[CPU as usize];
-    ensure!(after.depth == depth - 3, "{} of {depth} frames are left", after.depth);
+    ensure!(after.depth == depth - 3, "{} of {depth} frames left", after.depth);
     let unmatched = after.unmatched - before.unmatched;
     ensure!(unmatched == 2, "{unmatched} of 2 stale frames counted");
-    ensure!(after.running == 0, "{} programs under way", after.running);
+    ensure!(after.running == 0, "{} programs running", after.running);
     let mut records = Vec::new();
     reader.take(reader.ring().reserved(), usize::MAX, |words| records.push(words));
     ensure!(records.len() == 1, "{records:?}");
     let (id, kind) = (records[0][4] as u32, (records[0][5] >> 48) as u8 & 15);
     ensure!((id, kind) == (2, SOFTIRQ), "{records:?}");
-    // An exit of what never began leaves the others alone.
+    // An exit without an entry leaves the others alone.
     bpf.run_raw("softirq_exit", &[9], CPU)?;
-    ensure!(bpf.states()[CPU as usize].depth == after.depth, "an unknown exit took a frame");
+    ensure!(bpf.states()[CPU as usize].depth == after.depth, "an unmatched exit removed a frame");
     Ok(())
 }
 
-/// A thread that sleeps and wakes on a CPU that sends no records, so that nobody has asked for its name.
+/// A thread that sleeps and wakes on a CPU that sends no records, so that its name is still unknown.
 struct Woken {
     tid: u32,
     table: TaskTable,
@@ -149,44 +149,44 @@ struct Woken {
 fn as_woken(test: impl FnOnce(&Woken) -> Result<()> + Send) -> Result<()> {
     let (cpu, other) = cpus();
     let bpf = programs(cpu)?;
-    // In a thread of its own: loading has made this one known.
+    // In a separate thread: loading has announced this one.
     let run = || {
         let mut set = rustix::thread::CpuSet::new();
         set.set(other as usize);
         rustix::thread::sched_setaffinity(None, &set)?;
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let table = bpf.tasks()?;
-        // A page fault would tell its name: only this first look into the table is one.
-        ensure!(table.slot(tid).is_none(), "it is known already");
+        // A page fault would announce it: only this first access to the table is one.
+        ensure!(table.slot(tid).is_none(), "the thread is already known");
         bpf.watch(|which| if which == cpu { Wanted::Records } else { Wanted::Track });
-        // The timer's interrupt wakes it.
+        // The timer interrupt wakes it.
         std::thread::sleep(Duration::from_millis(20));
         test(&Woken { tid, table })
     };
-    std::thread::scope(|scope| scope.spawn(run).join()).ok().context("the thread broke")?
+    std::thread::scope(|scope| scope.spawn(run).join()).ok().context("the thread panicked")?
 }
 
 fn a_task_that_runs_on_a_cpu_that_only_tracks_no_longer_waits() -> Result<()> {
     as_woken(|woken| {
-        let slot = woken.table.slot(woken.tid).context("nobody saw it wake")?;
-        ensure!(slot.waker != 0, "nobody woke it");
-        ensure!(slot.woken_at == 0, "it runs, and waits since {}", slot.woken_at);
+        let slot = woken.table.slot(woken.tid).context("its wake-up was not seen")?;
+        ensure!(slot.waker != 0, "it has no waker");
+        ensure!(slot.woken_at == 0, "it runs but waits since {}", slot.woken_at);
         Ok(())
     })
 }
 
 fn what_is_known_of_a_task_stays_when_it_gets_a_name() -> Result<()> {
     as_woken(|woken| {
-        let before = woken.table.slot(woken.tid).context("nobody saw it wake")?;
-        ensure!(before.comm == [0; 2], "it has a name already");
-        // Whoever wakes somebody is asked for its name. To wait for the other thread would be to be woken.
+        let before = woken.table.slot(woken.tid).context("its wake-up was not seen")?;
+        ensure!(before.comm == [0; 2], "it already has a name");
+        // A waker is announced. Waiting for the other thread would mean being woken.
         let other = std::thread::spawn(|| ());
-        let after = woken.table.slot(woken.tid).context("it is forgotten")?;
-        other.join().ok().context("the other thread broke")?;
-        ensure!(after.comm != [0; 2], "it woke somebody and has no name");
+        let after = woken.table.slot(woken.tid).context("its slot is gone")?;
+        other.join().ok().context("the other thread panicked")?;
+        ensure!(after.comm != [0; 2], "a waker without a name");
         ensure!(
             after.waker != 0 && (after.waker, after.work) == (before.waker, before.work),
-            "the timer's interrupt, {:#x}, became {:#x}",
+            "the waker changed from {:#x} (timer interrupt) to {:#x}",
             before.waker,
             after.waker
         );

@@ -1,5 +1,5 @@
-//! Many events in a short time: every one recorded, none lost, each in a detour, and the account
-//! still closes.
+//! Many events in a short time: every one recorded, none lost, each in a detour, and the balance still
+//! holds.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -53,13 +53,13 @@ fn is_whole(report: &Value) -> Result<()> {
     ensure!(closure < 1e-4, "closure error {closure:e}");
     ensure!(
         report["unbalanced_detours"] == 0,
-        "{} detours do not add up",
+        "{} unbalanced detours",
         report["unbalanced_detours"]
     );
     Ok(())
 }
 
-/// Share of the records of a kind that belong to a detour, left out what came while no probe ran.
+/// Checks that the records of a kind belong to a detour, except those from times without a probe.
 fn all_in_detours(trace: &Trace, of: impl Fn(&trace::Source) -> bool) -> Result<()> {
     let (mut inside, mut outside) = (0u64, 0u64);
     for (source, record) in trace.records() {
@@ -70,20 +70,20 @@ fn all_in_detours(trace: &Trace, of: impl Fn(&trace::Source) -> bool) -> Result<
             }
         }
     }
-    // Between the clock of the probe and that of the records lie microseconds in a virtual machine;
-    // what is at the edge of a detour may seem to be outside.
+    // In a virtual machine the clocks of the probe and of the records are microseconds apart; a record
+    // at the edge of a detour may seem to be outside.
     let allowed = if in_vm() { inside / 50 } else { 0 };
-    ensure!(inside > 0 && outside <= allowed, "{inside} in detours, {outside} in none");
+    ensure!(inside > 0 && outside <= allowed, "{inside} inside detours, {outside} outside");
     Ok(())
 }
 
-/// A storm of interrupts from one CPU to the other.
+/// A storm of IPIs from one CPU to the other.
 struct IpiStorm {
     trace: Trace,
     sent: u64,
-    /// Of which at most so many hit what cannot be seen.
+    /// At most this many of them hit hidden tasks.
     unseen: u64,
-    /// The kernel tells from 6.4 on who sent an interrupt and what it ran.
+    /// Since 6.4 the kernel tells who sent an IPI and what it ran.
     tells_sender: bool,
 }
 
@@ -109,7 +109,7 @@ impl IpiStorm {
         Ok(IpiStorm { trace, sent, unseen, tells_sender })
     }
 
-    /// What is known about each interrupt of the load's, where the kernel tells what it ran.
+    /// Details of each IPI of the load, if the kernel tells what it ran.
     fn details(&self) -> Vec<&str> {
         let ipis = self.trace.records().filter(|(source, _)| source.class == Class::Ipi);
         let details = ipis.filter_map(|(source, _)| source.detail.as_deref());
@@ -119,7 +119,7 @@ impl IpiStorm {
 
 fn an_ipi_storm_is_recorded_to_the_last() -> Result<()> {
     let storm = IpiStorm::record()?;
-    // Where the kernel does not tell what an interrupt ran, others count, too.
+    // If the kernel does not tell what an IPI ran, others count as well.
     let is_single = |source: &trace::Source| {
         source.class == Class::Ipi && source.name == "call_function_single"
     };
@@ -130,7 +130,7 @@ fn an_ipi_storm_is_recorded_to_the_last() -> Result<()> {
     let IpiStorm { sent, unseen, .. } = storm;
     ensure!(
         recorded + unseen >= sent,
-        "{recorded} of {sent} recorded, at most {unseen} hit what cannot be seen"
+        "{recorded} of {sent} recorded, at most {unseen} hit hidden tasks"
     );
     Ok(())
 }
@@ -138,15 +138,15 @@ fn an_ipi_storm_is_recorded_to_the_last() -> Result<()> {
 fn an_ipi_storm_is_recorded_with_its_sender() -> Result<()> {
     let storm = IpiStorm::record()?;
     if !storm.tells_sender {
-        return skip("this kernel does not tell who sends an interrupt, or what it runs");
+        return skip("this kernel does not trace the sender or function of an IPI");
     }
     let ours = storm.details();
     let recorded = ours.len() as u64;
     let named = ours.iter().filter(|detail| detail.contains("from ipigen")).count() as u64;
-    // Whoever sends another in the same moment takes the name with it. A name is good for a
-    // millisecond; in a virtual machine an interrupt may be longer on its way.
+    // Another IPI sent at the same moment takes the sender's name. A sender is valid for a
+    // millisecond; in a virtual machine an IPI may take longer.
     let enough = if in_vm() { named > 0 } else { named * 1000 >= recorded * 999 };
-    ensure!(enough && named <= storm.sent, "{named} of {recorded} know who sent them");
+    ensure!(enough && named <= storm.sent, "{named} of {recorded} have a sender");
     all_in_detours(&storm.trace, |source| {
         source.class == Class::Ipi
             && source.detail.as_deref().is_some_and(|detail| detail.contains("from ipigen"))
@@ -176,8 +176,8 @@ fn a_page_fault_storm_is_recorded_to_the_last() -> Result<()> {
     all_in_detours(&trace, |source| source.class == Class::PageFault && source.name == "pfgen")
 }
 
-/// A page that is read from storage is a fault that sleeps and is tried again; the call that succeeds
-/// finds the page in memory.
+/// A fault that reads from storage sleeps and is retried; the call that succeeds finds the page in
+/// memory.
 fn major_page_faults_are_as_many_as_the_kernel_counts() -> Result<()> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("major-faults")?;
@@ -206,11 +206,11 @@ fn major_page_faults_are_as_many_as_the_kernel_counts() -> Result<()> {
         recorded_major.abs_diff(major) <= 2 && recorded_minor.abs_diff(minor) <= 2,
         "{recorded_major} major and {recorded_minor} minor faults recorded, the kernel counted {counted}"
     );
-    // While one waits for its page the CPU does something else, and the length is the wait.
+    // While it waits for its page the CPU does something else, and the length is the wait.
     let slept = of_load(", major").filter(|record| record.flags.contains(RecordFlags::CUT_SHORT));
     let (slept, waited) = slept.fold((0u64, 0), |(n, ns), record| (n + 1, ns + record.gross_ns));
     ensure!(slept * 2 > major, "only {slept} of {major} major faults slept");
-    ensure!(waited > slept * 1_000, "{slept} faults waited for {waited} ns in all");
+    ensure!(waited > slept * 1_000, "{slept} faults waited {waited} ns in total");
     Ok(())
 }
 
@@ -220,7 +220,7 @@ fn the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it() -> Result<()> {
     let other = recorder::machine::allowed().into_iter().find(|c| ![cpu, housekeeping].contains(c));
     let other = other.context("no third CPU")?;
     let scratch = Scratch::new("ipi-mask")?;
-    // Without a probe, which would take the CPUs from the threads that are to be interrupted.
+    // Without a probe, which would preempt the threads to be interrupted.
     let measured = format!("{other},{cpu}");
     let arguments = ["--no-probe", "-c", &measured, "-d", LONG];
     let recording = Recording::start(&scratch.file("trace.detour"), &arguments)?;
@@ -237,12 +237,12 @@ fn the_sender_of_ipis_to_a_mask_is_known_on_every_cpu_of_it() -> Result<()> {
         });
         let details: Vec<&str> = of_load.filter_map(|(s, _)| s.detail.as_deref()).collect();
         let named = details.iter().filter(|detail| detail.contains("from ipigen")).count() as u64;
-        // A CPU whose thread was just preempted needs no barrier; and a name is good for a
-        // millisecond, in which few interrupts arrive on an emulated machine.
+        // A CPU whose thread was just preempted needs no barrier; and a sender is valid for a
+        // millisecond, in which few IPIs arrive on an emulated machine.
         let enough = if in_vm() { named > 0 } else { named * 2 > sent };
         ensure!(
             enough && named <= sent,
-            "CPU {wanted}: {named} of {sent} know who sent them, {} recorded",
+            "CPU {wanted}: {named} of {sent} have a sender, {} recorded",
             details.len()
         );
     }
@@ -260,7 +260,7 @@ fn packets_are_recorded_as_net_rx_and_the_account_closes() -> Result<()> {
     let packets = counted["packets"].as_u64().unwrap_or(0);
     let recorded = sum(&report, "softirq", "NET_RX", "count");
     ensure!(packets > scaled(1_000), "only {packets} packets");
-    // A softirq that is still running when the next packet comes takes it along.
+    // A softirq that is still running when the next packet arrives handles it as well.
     ensure!(recorded * 100 >= packets * 95, "{recorded} NET_RX for {packets} packets");
     all_in_detours(&trace, |source| source.class == Class::Softirq && source.name == "NET_RX")
 }

@@ -1,4 +1,4 @@
-//! What the kernel tests share: starting recordings and loads, and reading what came of it.
+//! Shared by the kernel tests: starting recordings and loads, and reading the results.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use trace::{Block, Lane, LaneTotals, MemoryTaken, Reader, Record, Source};
 
-/// Name, what it needs, and the test.
+/// Name, requirements, and the test.
 pub type Test = (&'static str, Needs, fn() -> Result<()>);
 
-/// Why a test that has begun cannot go on: it counts as skipped, not as passed.
+/// Why a running test cannot continue: it counts as skipped, not as passed.
 #[derive(Debug)]
 pub struct Skip(pub String);
 
@@ -34,15 +34,16 @@ pub fn skip(why: impl Into<String>) -> Result<()> {
 
 /// Attempts at a test that a hypervisor disturbs.
 const ATTEMPTS: u32 = 3;
-/// The share of the CPUs' time that a hypervisor may take without disturbing a test.
+/// The share of CPU time that may be stolen without disturbing a test.
 const DISTURBED: f64 = 0.01;
 
-/// Runs a test that holds figures against the kernel's. Where a hypervisor takes a CPU away for tens of
-/// milliseconds, another CPU fills its ring while nobody reads it, and a wake-up waits for a CPU that does
-/// not run, which the kernel does not count as waiting. A failure beside stolen time is tried again, and
-/// the test counts as skipped if every attempt was disturbed. A failure without it is a failure.
+/// Runs a test that compares figures with the kernel's. If a hypervisor takes a CPU away for tens of
+/// milliseconds, another CPU fills its ring while the reader does not run, and a wake-up waits for a
+/// CPU that does not run, which the kernel does not count as waiting. A failure with steal time is
+/// retried, and the test counts as skipped if every attempt was disturbed. A failure without it is a
+/// failure.
 ///
-/// An emulated machine does not know what its host takes: there a failure is tried again as often, and the
+/// An emulated machine cannot see its host's steal time: there a failure is retried as often, and the
 /// last one counts.
 pub fn undisturbed(test: fn() -> Result<()>) -> Result<()> {
     let mut attempt = 1;
@@ -56,9 +57,9 @@ pub fn undisturbed(test: fn() -> Result<()>) -> Result<()> {
         }
         let disturbed = match in_vm() {
             true => format!("attempt {attempt} failed"),
-            false => format!("the hypervisor took {:.0} % of the CPUs' time", 100.0 * stolen),
+            false => format!("the hypervisor stole {:.0} % of the CPU time", 100.0 * stolen),
         };
-        // The beginning is enough; some errors list all that was recorded.
+        // The beginning is enough; some errors list everything that was recorded.
         println!("{disturbed}: {:.200}", error.to_string());
         if is_last {
             return skip(disturbed);
@@ -68,7 +69,7 @@ pub fn undisturbed(test: fn() -> Result<()>) -> Result<()> {
     }
 }
 
-/// All CPUs' time by /proc/stat, in ticks.
+/// Time of all CPUs from /proc/stat, in ticks.
 struct CpuTicks {
     all: u64,
     stolen: u64,
@@ -85,12 +86,12 @@ impl CpuTicks {
     }
 }
 
-/// Time that a hypervisor took from a CPU, in ticks.
+/// Steal time of a CPU, in ticks.
 pub fn stolen_ticks(cpu: u32) -> Result<u64> {
     stolen(&cpu_ticks(&format!("cpu{cpu}"))?)
 }
 
-/// The share of a CPU's time in which it had nothing to do, while `work` was under way.
+/// The share of a CPU's time in which it was idle while `work` ran.
 pub fn idle_share<T>(cpu: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     const IDLE: usize = 3;
     let name = format!("cpu{cpu}");
@@ -105,7 +106,7 @@ fn stolen(ticks: &[u64]) -> Result<u64> {
     ticks.last().copied().context("no steal time in /proc/stat")
 }
 
-/// A line of /proc/stat up to the stolen time; what follows is contained in what precedes.
+/// A line of /proc/stat up to the steal time; the fields after it are contained in earlier ones.
 fn cpu_ticks(name: &str) -> Result<Vec<u64>> {
     let stat = fs::read_to_string("/proc/stat")?;
     let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -113,40 +114,40 @@ fn cpu_ticks(name: &str) -> Result<Vec<u64>> {
     fields.take(8).map(|field| Ok(field.parse()?)).collect()
 }
 
-/// What a test cannot do without.
+/// The requirements of a test.
 #[derive(Clone, Copy, Debug)]
 pub enum Needs {
     Nothing,
     Root,
-    /// Root, and a CPU for the recorder beside the measured one.
+    /// Root, and a CPU for the recorder besides the measured one.
     RootAndTwoCpus,
-    /// Root, three CPUs, and a kernel that tells who sends an IPI to several CPUs.
+    /// Root, three CPUs, and a kernel that traces the sender of IPIs to several CPUs.
     RootAndIpiMasks,
     /// Root, two CPUs, and a file or block device whose pages can be dropped from the page cache.
     RootAndStorage,
-    /// Root, and cgroups that can have a CPU quota.
+    /// Root, and cgroups with CPU quotas.
     RootAndQuotas,
-    /// Root, and a say in what number the next process gets.
+    /// Root, and control over the PID of the next process.
     RootAndNumbers,
-    /// Root, and util-linux's setpriv to give it up with.
+    /// Root, and util-linux's setpriv to drop privileges.
     RootAndSetpriv,
-    /// The same, and a kernel that shows its symbols to those with CAP_SYSLOG.
+    /// The same, and a kernel that shows its symbols to processes with CAP_SYSLOG.
     RootSetprivAndSymbols,
     /// Root, and util-linux's unshare.
     RootAndUnshare,
-    /// Root, and a hierarchy of cgroup v1 that limits memory.
+    /// Root, and a cgroup v1 hierarchy that limits memory.
     RootAndMemoryOfV1,
-    /// A virtual machine of `cargo xtask vm`, of which nothing is left afterwards.
+    /// A disposable virtual machine of `cargo xtask vm`.
     Vm,
     /// One whose host can inject NMIs.
     VmWithNmis,
     /// Root, and the kernel's list of tracepoints.
     RootAndTracefs,
-    /// Root, and the right to set the clock.
+    /// Root, and permission to set the clock.
     RootAndTheClock,
     /// Root, two CPUs, and a cgroup hierarchy with cpusets.
     RootAndCpusets,
-    /// One of so many CPUs whose clock counts instructions.
+    /// One with this many CPUs whose clock counts instructions.
     CountingMachine(usize),
 }
 
@@ -191,31 +192,31 @@ impl Needs {
     }
 }
 
-/// Whether this is a virtual machine of `cargo xtask vm`: every instruction is translated, a hundredth
-/// as fast, and the host takes its CPUs away whenever it likes. What is recorded must be right there,
-/// too; how much of it there is, and how it lies in time to the microsecond, is another machine's.
+/// Whether this is a virtual machine of `cargo xtask vm`: every instruction is emulated, at a
+/// hundredth of the speed, and the host takes its CPUs away at any time. Recordings must be correct
+/// there as well; their volume, and their timing to the microsecond, are not comparable.
 pub fn in_vm() -> bool {
     std::env::var_os("DETOUR_VM").is_some()
 }
 
-/// Tells the host of a virtual machine a figure to publish.
+/// Passes a figure for publication to the host of a virtual machine.
 pub fn figure(what: &str, value: &str) -> Result<()> {
     Ok(fs::write("/dev/console", format!("@vm figure {what}: {value}\n"))?)
 }
 
-/// So many events of a load that are quick to make; fewer where they are not.
+/// A number of events that a load produces quickly; fewer in a virtual machine.
 pub fn scaled(count: u64) -> u64 {
     if in_vm() { count / 50 } else { count }
 }
 
-/// How long anything may take that should take a moment.
+/// Timeout for anything that should take a moment.
 pub fn patience() -> Duration {
     Duration::from_secs(if in_vm() { 180 } else { 30 })
 }
 
-/// Tasks on whose behalf BPF programs do not run, as some hosts have it for the agent that is
-/// process 1 there. Interrupts that hit them are not seen, and nothing can be done about it here;
-/// but the kernel says how long they ran.
+/// Hidden tasks: tasks for which BPF programs do not run, as on some hosts for the agent that is
+/// process 1. Interrupts that hit them are not seen, which cannot be helped here; but the kernel tells
+/// how long they ran.
 pub struct Hidden {
     ran_ns: u64,
 }
@@ -230,8 +231,8 @@ impl Hidden {
         Hidden { ran_ns: Hidden::ran_ns() - self.ran_ns }
     }
 
-    /// How many events may have hit them that come `apart_ns` apart or more. `unmatched` is how
-    /// often the recorder found that it had not seen a switch; where it never did, none.
+    /// How many events may have hit them that are at least `apart_ns` apart. `unmatched` is how often
+    /// the recorder detected an unseen switch; if never, none.
     pub fn may_have_taken(&self, unmatched: u64, apart_ns: u64) -> u64 {
         match unmatched {
             0 => 0,
@@ -239,12 +240,12 @@ impl Hidden {
         }
     }
 
-    /// CPU time of process 1, threads that have ended included.
+    /// CPU time of process 1, including threads that have ended.
     fn ran_ns() -> u64 {
-        // As clock_getcpuclockid(3) makes it: the process's number inverted, and which clock.
+        // Like clock_getcpuclockid(3): the inverted PID, and which clock.
         let clock: libc::clockid_t = (!1 << 3) | 2;
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a live value.
+        // SAFETY: the pointer refers to a live value.
         match unsafe { libc::clock_gettime(clock, &mut time) } {
             0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
             _ => 0,
@@ -252,7 +253,7 @@ impl Hidden {
     }
 }
 
-/// The CPU that is measured and the one for everything else.
+/// The measured CPU and the one for everything else.
 pub fn cpus() -> (u32, u32) {
     let allowed = recorder::machine::allowed();
     let first = allowed.first().copied().unwrap_or(0);
@@ -267,7 +268,7 @@ pub fn detour() -> Command {
     }
 }
 
-/// Where the programs are on a machine that has no cargo.
+/// Where the programs are on a machine without cargo.
 fn programs() -> Option<PathBuf> {
     std::env::var_os("DETOUR_PROGRAMS").map(PathBuf::from)
 }
@@ -296,14 +297,14 @@ pub fn loadgen() -> Result<Command> {
     }
 }
 
-/// Runs a load to its end and returns what it counted.
+/// Runs a load to completion and returns its counts.
 pub fn load(arguments: &[&str]) -> Result<Value> {
     let output = loadgen()?.args(arguments).output()?;
     ensure!(output.status.success(), "loadgen {arguments:?}: {}", text(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// A load in the background: ended with the test.
+/// A load in the background, killed on drop.
 pub struct Load(pub Child);
 
 impl Load {
@@ -322,13 +323,13 @@ impl Drop for Load {
     }
 }
 
-/// A burst, as the daemon wrote it down.
+/// A burst, as logged by the daemon.
 pub struct Burst {
     pub start: u64,
     pub end: u64,
-    /// CPU time that the kernel charged it with.
+    /// CPU time charged by the kernel.
     pub charged: u64,
-    /// And from the end of the burst before to the start of this one.
+    /// And from the end of the previous burst to the start of this one.
     pub way: u64,
 }
 
@@ -351,7 +352,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A directory of its own that goes away with the test.
+/// A temporary directory that is removed with the test.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -373,7 +374,7 @@ impl Drop for Scratch {
 }
 
 /// Something to read from: a file on a disk, or in a virtual machine, which has no disk, a loop device
-/// that its script has set up.
+/// set up by its script.
 pub struct Storage(PathBuf);
 
 impl Storage {
@@ -392,14 +393,14 @@ impl Storage {
         if in_vm() {
             return Ok(Storage(PathBuf::from(Storage::LOOP)));
         }
-        // /tmp may be memory, which nothing is read from; the build's own directory is not.
+        // /tmp may be a tmpfs, which is not read from storage; the target directory is not.
         let path = match on_tmpfs(&scratch.0) {
             true => Path::new(env!("CARGO_TARGET_TMPDIR"))
                 .join(format!("storage-{}", std::process::id())),
             false => scratch.file("storage"),
         };
         fs::write(&path, vec![7; Storage::BYTES])?;
-        // Pages that are not written yet cannot be dropped.
+        // Dirty pages cannot be dropped.
         fs::File::open(&path)?.sync_all()?;
         Ok(Storage(path))
     }
@@ -418,15 +419,15 @@ impl Drop for Storage {
 }
 
 fn on_tmpfs(path: &Path) -> bool {
-    // The field is of another type on other C libraries.
+    // The field has another type in other C libraries.
     const TMPFS_MAGIC: u32 = 0x0102_1994;
     rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type as u32 == TMPFS_MAGIC)
 }
 
-/// Longer than any load; recordings are stopped when theirs is through.
+/// Longer than any load; recordings are stopped when their load ends.
 pub const LONG: &str = "300s";
 
-/// A recorder that is running.
+/// A running recorder.
 pub struct Recording {
     child: Option<Child>,
     pub path: PathBuf,
@@ -438,7 +439,7 @@ impl Recording {
         Recording::start_with(detour(), path, arguments)
     }
 
-    /// The same with a command that has been prepared.
+    /// The same with a prepared command.
     pub fn start_with(mut command: Command, path: &Path, arguments: &[&str]) -> Result<Recording> {
         let child = command
             .args(["record", "--quiet", "-o"])
@@ -449,13 +450,13 @@ impl Recording {
             .spawn()?;
         let mut recording = Recording { child: Some(child), path: path.to_owned() };
         let start = Instant::now();
-        // The file is created when everything is ready.
+        // The file is created once everything is ready.
         while !fs::metadata(path).is_ok_and(|meta| meta.len() > 0) {
             if let Some(child) = &mut recording.child
                 && child.try_wait()?.is_some()
             {
                 let output = recording.output()?;
-                bail!("the recorder ended at once: {}", text(&output.stderr));
+                bail!("the recorder exited at once: {}", text(&output.stderr));
             }
             ensure!(start.elapsed() < patience(), "the recorder did not start");
             std::thread::sleep(Duration::from_millis(5));
@@ -473,23 +474,23 @@ impl Recording {
         Ok(rustix::process::kill_process(pid, signal)?)
     }
 
-    /// Waits until it ends by itself and reads the trace.
+    /// Waits until it ends and reads the trace.
     pub fn wait(mut self) -> Result<Trace> {
         let output = self.output()?;
         ensure!(output.status.success(), "the recorder failed: {}", text(&output.stderr));
         Trace::read(&self.path)
     }
 
-    /// Waits until it ends, however it does.
+    /// Waits until it ends, with any exit code.
     pub fn output(&mut self) -> Result<Output> {
         self.child
             .take()
-            .context("the recorder has ended already")?
+            .context("the recorder has already ended")?
             .wait_with_output()
             .map_err(Into::into)
     }
 
-    /// Ends it as Ctrl-C does and reads the trace.
+    /// Stops it like Ctrl-C and reads the trace.
     pub fn stop(self) -> Result<Trace> {
         self.signal(rustix::process::Signal::INT)?;
         self.wait()
@@ -505,7 +506,7 @@ impl Drop for Recording {
     }
 }
 
-/// A trace in memory, its times turned back to CLOCK_MONOTONIC.
+/// A trace in memory, with times converted back to CLOCK_MONOTONIC.
 pub struct Trace {
     pub path: PathBuf,
     pub sources: Vec<Source>,
@@ -533,7 +534,7 @@ impl Trace {
         records.map(|record| (&self.sources[record.source.0 as usize], record))
     }
 
-    /// From when to when each lane was watched, by its number, on CLOCK_MONOTONIC.
+    /// The time span in which each lane was watched, by lane number, on CLOCK_MONOTONIC.
     pub fn lanes_watched(&self) -> Vec<(u64, u64)> {
         let on_clock = |t: &LaneTotals| (self.epoch_ns + t.from_ns, self.epoch_ns + t.to_ns);
         self.totals.iter().map(on_clock).collect()
@@ -545,7 +546,7 @@ impl Trace {
         (start, start + record.gross_ns)
     }
 
-    /// From when to when a thread of this name was watched, on CLOCK_MONOTONIC.
+    /// The time span in which a thread of this name was watched, on CLOCK_MONOTONIC.
     pub fn watched(&self, wanted: &str) -> Option<(u64, u64)> {
         let is_it = |lane: &Lane| matches!(lane, Lane::Thread { name, .. } if name == wanted);
         let lane = self.lanes.iter().position(is_it)?;
@@ -553,7 +554,7 @@ impl Trace {
         Some((self.epoch_ns + totals.from_ns, self.epoch_ns + totals.to_ns))
     }
 
-    /// What was recorded up to a millisecond around a time, one line each, for messages.
+    /// Everything recorded within a millisecond of a time span, one line each, for messages.
     pub fn around(&self, from: u64, to: u64) -> String {
         let (from, to) = (from.saturating_sub(1_000_000), to + 1_000_000);
         let mut lines: Vec<(u64, String)> = self

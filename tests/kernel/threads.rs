@@ -1,5 +1,5 @@
-//! The threads of a recorded program, told apart: interrupts that hit all of them, sleepers beside a
-//! busy one, and threads that wait for each other.
+//! The threads of a recorded program, individually: interrupts that hit all of them, sleepers next to
+//! a busy one, and threads that wait for each other.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// Records `loadgen threads` with these arguments; what it printed, and the report.
+/// Records `loadgen threads` with these arguments; returns its output and the report.
 fn record(scratch: &Scratch, arguments: &[&str]) -> Result<(Value, Value)> {
     let output = detour()
         .args(["record", "--quiet", "-o"])
@@ -63,11 +63,11 @@ fn ticks_are_counted_once_however_many_threads_they_hit() -> Result<()> {
             &["--cpus", &cpu.to_string(), "--threads", &threads.to_string(), "--seconds", "2"],
         )?;
         let (events, hits) = timers(&report, cpu);
-        ensure!(hits >= events, "{hits} hits, {events} events");
+        ensure!(hits >= events, "{hits} hits of {events} events");
         if threads == 16 {
             ensure!(hits > 8 * events, "{hits} hits of {events} events on {threads} threads");
         }
-        // Not every processor's timer has a line of its own in /proc/interrupts.
+        // Not every architecture's timer has a separate line in /proc/interrupts.
         let Some(kernel) = counted["timer_interrupts"].as_u64().filter(|&count| count > 0) else {
             continue;
         };
@@ -82,7 +82,7 @@ fn ticks_are_counted_once_however_many_threads_they_hit() -> Result<()> {
             report["duration_s"].as_f64().context("no duration")?,
         );
         let most = 1.5 * kernel as f64 / 2.0;
-        ensure!(rate < most, "{threads} threads: {rate} ticks a second in {duration} s");
+        ensure!(rate < most, "{threads} threads: {rate} ticks per second in {duration} s");
     }
     Ok(())
 }
@@ -97,16 +97,16 @@ fn a_busy_thread_beside_sleepers_loses_what_the_kernel_says() -> Result<()> {
     let number = |key: &str| counted["threads"][0][key].as_u64().context("schedstat");
     let (run, waited) = (number("run_ns")? as f64, number("wait_ns")? as f64);
     let expected = 100.0 * waited / (run + waited);
-    ensure!(expected > 20.0, "there was no competitor: {counted}");
+    ensure!(expected > 20.0, "no competitor: {counted}");
     let threads = report["threads"].as_array().context("threads")?;
     let busy = threads.iter().find(|thread| thread["name"] == "spin").context("no spin")?;
     let lost = busy["lost_pct"].as_f64().context("lost_pct")?;
-    ensure!((lost - expected).abs() < 3.0, "lost {lost} %, by the kernel {expected} %: {busy}");
+    ensure!((lost - expected).abs() < 3.0, "lost {lost} %, in the kernel {expected} %: {busy}");
     let program = report["noise_pct"].as_f64().context("noise_pct")?;
     ensure!((program - lost).abs() < 3.0, "the program lost {program} %, its busy thread {lost} %");
     let lend: Vec<&Value> =
         threads.iter().filter(|t| t["lends_noise"] == true).map(|t| &t["name"]).collect();
-    ensure!(lend == ["spin"], "{lend:?} lend their noise");
+    ensure!(lend == ["spin"], "noise is taken from {lend:?}");
 
     let noise = scratch.file("trace.detour");
     let simulated = detour()
@@ -117,7 +117,7 @@ fn a_busy_thread_beside_sleepers_loses_what_the_kernel_says() -> Result<()> {
     ensure!(simulated.status.success(), "{}", text(&simulated.stderr));
     let value: Value = serde_json::from_slice(&simulated.stdout)?;
     let slowdown = value["points"][0]["slowdown_median"].as_f64().context("slowdown")?;
-    ensure!(slowdown > 1.5, "1024 ranks on a CPU shared by two: {slowdown} times as long");
+    ensure!(slowdown > 1.5, "1024 ranks on a CPU shared by two: slowdown {slowdown}");
     let said = text(&simulated.stderr);
     let left_out = threads.len() - 1;
     ensure!(said.contains(&format!("{left_out} of {} threads", threads.len())), "{said}");
@@ -154,7 +154,7 @@ fn a_program_of_more_threads_than_cpus_is_in_its_own_way() -> Result<()> {
     Ok(())
 }
 
-/// A thread that a timer wakes on an idle CPU waits until that CPU is out of its idle state. Nobody else
+/// A thread that a timer wakes on an idle CPU waits until that CPU leaves its idle state. Nothing else
 /// took that time.
 fn a_cpu_that_idles_while_a_thread_could_run_is_named_so() -> Result<()> {
     let (cpu, _) = cpus();
@@ -170,11 +170,11 @@ fn a_cpu_that_idles_while_a_thread_could_run_is_named_so() -> Result<()> {
     let report = support::report(&path)?;
     let sources = report["sources"].as_array().context("sources")?;
     if idle < 0.8 {
-        return support::skip("the CPU had something else to do");
+        return support::skip("the CPU was busy with something else");
     }
     let idle: Vec<&Value> = sources.iter().filter(|source| source["class"] == "idle").collect();
     ensure!(idle.len() == 1 && idle[0]["name"] == "idle while runnable", "{idle:?}");
-    // Once for each of its bursts, a hundred a second.
+    // Once for each of its bursts, a hundred per second.
     let count = idle[0]["count"].as_u64().context("count")?;
     ensure!(count > 100, "{idle:?}");
     Ok(())

@@ -1,4 +1,4 @@
-//! The live view with BPF: what disturbs the node is on screen under its name, at its rate.
+//! The live view with BPF: what disturbs the node is on the screen under its name, at its rate.
 
 use std::time::Duration;
 
@@ -39,9 +39,9 @@ fn a_daemon_is_on_screen() -> Result<()> {
     ensure!(terminal.end()?.success());
     let line = row(&shown).context("the daemon's row")?;
     let numbers: Vec<&str> = line.split_whitespace().collect();
-    // Class and name, perhaps a unit, then rate, share, ...
+    // Class and name, possibly a unit, then rate, share, ...
     let rate = numbers.iter().skip(2).find_map(|word| word.parse::<f64>().ok());
-    // On a busy CPU a daemon that is late makes one turn of two.
+    // On a busy CPU a late daemon merges two runs into one.
     ensure!(rate.is_some_and(|rate| (20.0..60.0).contains(&rate)), "50 times a second: {line}");
     ensure!(shown.contains("BPF"), "{shown}");
     Ok(())
@@ -53,7 +53,7 @@ fn without_a_probe() -> Result<()> {
         shown.contains("no probe") && shown.contains("timer") && shown.contains("% of a CPU, BPF")
     })?;
     ensure!(!shown.contains("for the probe"), "{shown}");
-    // From the first moment on it is a share of the time in which it was taken.
+    // From the first frame on it is a share of the time in which it was spent.
     let share = bpf_pct(&shown).with_context(|| format!("no share of BPF:\n{shown}"))?;
     ensure!(share < 50.0, "{share} % of the CPUs:\n{shown}");
     std::thread::sleep(Duration::from_secs(2));
@@ -62,7 +62,7 @@ fn without_a_probe() -> Result<()> {
     Ok(())
 }
 
-/// The share that is shown, which may be `<0.01%`.
+/// The displayed share, which may be `<0.01%`.
 fn bpf_pct(shown: &str) -> Option<f64> {
     let (_, rest) = shown.split_once(", BPF ")?;
     rest.split_once('%')?.0.trim_start_matches('<').parse().ok()

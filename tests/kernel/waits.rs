@@ -1,8 +1,8 @@
-//! What the threads of a program waited for a CPU, held against the kernel's own figures: `run_delay` of
-//! schedstat, and `cpu.stat` for throttling.
+//! How long the threads of a program waited for a CPU, compared with the kernel's own figures:
+//! `run_delay` of schedstat, and `cpu.stat` for throttling.
 //!
-//! The kernel reads its clock a little before the tracepoint of a switch, and after the one of a
-//! wake-up. So the two may differ by 1 % and by [`edge_ns`] for each wait.
+//! The kernel reads its clock shortly before the tracepoint of a switch, and after the one of a
+//! wake-up. So the two may differ by 1 % and by [`edge_ns`] per wait.
 
 use std::{
     fs,
@@ -74,22 +74,22 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// What the kernel and the recorder may differ by for each wait: a switch at either end, and the way from
-/// a wake-up to the run queue of another CPU. All of it takes longer where instructions are translated.
+/// Tolerance per wait between the kernel and the recorder: a switch at either end, and the path from a
+/// wake-up to the run queue of another CPU. All of it takes longer on an emulated machine.
 fn edge_ns() -> u64 {
     if in_vm() { 300_000 } else { 10_000 }
 }
 
-/// Said of a recording that lacks something.
+/// The error for an incomplete recording.
 const LOSSES: &str = "records were lost";
 const ATTEMPTS: u32 = 3;
 
-/// Tries again where records were lost, which the recording says: on a machine that is busy with
-/// something else, page faults by the million come in, and what is compared must be complete.
+/// Repeats the test if records were lost, which the recording tells: on a machine that is busy with
+/// something else, millions of page faults come in, and the comparison requires all records.
 fn complete<T>(test: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match test() {
-            Err(error) if error.to_string() == LOSSES => println!("{LOSSES}: once more"),
+            Err(error) if error.to_string() == LOSSES => println!("{LOSSES}: trying again"),
             result => return result,
         }
     }
@@ -119,10 +119,10 @@ impl Program {
     }
 
     fn totals(&self, tid: u64) -> Result<&LaneTotals> {
-        self.reader.totals(self.lane(tid)?).context("a lane without totals")
+        self.reader.totals(self.lane(tid)?).context("the lane has no totals")
     }
 
-    /// The waits of a thread that began before a moment on CLOCK_MONOTONIC.
+    /// The waits of a thread that began before a time on CLOCK_MONOTONIC.
     fn waits(&self, tid: u64, before: u64) -> Result<Vec<Detour>> {
         let mut waits = Vec::new();
         for block in self.reader.blocks_of(self.lane(tid)?) {
@@ -132,7 +132,7 @@ impl Program {
         Ok(waits)
     }
 
-    /// Time that detours lost to sources of a class, and to those of a name.
+    /// Time that detours lost to sources of a class and name.
     fn cost(&self, class: Class, name: &str) -> Result<u64> {
         let mut cost = 0;
         for block in self.reader.blocks() {
@@ -151,7 +151,7 @@ fn number(value: &Value, key: &str) -> Result<u64> {
     value[key].as_u64().with_context(|| format!("no {key} in {value}"))
 }
 
-/// Records a load and holds what its threads waited against what they read themselves.
+/// Records a load and compares how long its threads waited with their own schedstat.
 fn agrees_with_the_kernel(name: &str, arguments: &[&str], list: &str) -> Result<u64> {
     let mut command = loadgen()?;
     command.args(arguments);
@@ -179,10 +179,10 @@ fn command_agrees_with_the_kernel(name: &str, command: &Command, list: &str) -> 
         let waited = waits.iter().map(|wait| wait.len_ns).sum::<u64>();
         let (delay, times) = (number(thread, "delay_ns")?, number(thread, "waits")?);
         ensure!(
-            // In a virtual machine a thread may lose its CPU to the host between the two clocks.
+            // In a virtual machine the host may take the thread's CPU between the two clock reads.
             in_vm() || waited.abs_diff(delay) <= delay / 100 + times * edge_ns(),
-            "{name}: thread {tid} waited {waited} ns as recorded and {delay} ns by schedstat, in {times} \
-             waits: {waits:?}"
+            "{name}: thread {tid} waited {waited} ns as recorded, {delay} ns in schedstat, in \
+             {times} waits: {waits:?}"
         );
         recorded += waited;
         counted += delay;
@@ -190,7 +190,7 @@ fn command_agrees_with_the_kernel(name: &str, command: &Command, list: &str) -> 
     }
     ensure!(
         recorded.abs_diff(counted) <= counted / 100 + edges * edge_ns(),
-        "{name}: all waited {recorded} ns as recorded and {counted} ns by schedstat, in {edges} waits"
+        "{name}: all waited {recorded} ns as recorded, {counted} ns in schedstat, in {edges} waits"
     );
     println!("{name}: recorded {recorded} ns, schedstat {counted} ns, {edges} waits");
     Ok(counted)
@@ -200,7 +200,7 @@ fn pinned_threads_waited_what_the_kernel_says() -> Result<()> {
     let (cpu, _) = cpus();
     let work = ["work", "--threads", "4", "--seconds", "2", "--cpu", &cpu.to_string()];
     let counted = agrees_with_the_kernel("pinned", &work, "threads")?;
-    ensure!(counted > 4_000_000_000, "they hardly waited: {counted} ns");
+    ensure!(counted > 4_000_000_000, "the threads hardly waited: {counted} ns");
     Ok(())
 }
 
@@ -223,15 +223,15 @@ fn the_first_wait_of_a_new_process_is_recorded() -> Result<()> {
     let (cpu, _) = cpus();
     let children = ["children", "--cpu", &cpu.to_string(), "--count", "60"];
     let counted = agrees_with_the_kernel("children", &children, "children")?;
-    ensure!(counted > 500_000_000, "they hardly waited: {counted} ns");
+    ensure!(counted > 500_000_000, "the threads hardly waited: {counted} ns");
     Ok(())
 }
 
-/// The number that the process before had, and how large they may be.
+/// The PID of the last process, and the largest allowed PID.
 pub const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 const LARGEST_NUMBER: &str = "/proc/sys/kernel/pid_max";
 
-/// Lets processes have large numbers, until it is dropped.
+/// Allows large PIDs, until it is dropped.
 struct LargeNumbers(String);
 
 impl LargeNumbers {
@@ -244,17 +244,17 @@ impl LargeNumbers {
 
 impl Drop for LargeNumbers {
     fn drop(&mut self) {
-        // Those that follow have small numbers again.
+        // Later processes get small PIDs again.
         let _ = fs::write(LAST_NUMBER, "1000");
         let _ = fs::write(LARGEST_NUMBER, self.0.trim());
     }
 }
 
-/// Numbers that have the same first place in the kernel side's table of tasks.
+/// PIDs with the same first place in the BPF programs' task table.
 fn threads_whose_numbers_collide_are_kept_apart() -> Result<()> {
     let (cpu, _) = cpus();
     let _numbers = LargeNumbers::allow()?;
-    // Whoever is first to ask gets the number that follows; somebody else may be.
+    // The first to ask gets the next PID, which may be another process.
     let script = format!(
         "work() {{ {} work --seconds 1.5 --cpu {cpu}; }}
          for i in 1 2 3 4; do
@@ -269,18 +269,18 @@ fn threads_whose_numbers_collide_are_kept_apart() -> Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]);
     let counted = complete(|| command_agrees_with_the_kernel("colliding", &shell, "threads"))?;
-    ensure!(counted > 4_000_000_000, "they hardly waited: {counted} ns");
+    ensure!(counted > 4_000_000_000, "the threads hardly waited: {counted} ns");
     Ok(())
 }
 
-/// A cgroup with a CPU quota, removed at the end.
+/// A cgroup with a CPU quota, removed on drop.
 struct Limited {
     directory: PathBuf,
     v2: bool,
 }
 
 impl Limited {
-    /// None where there is no CPU controller to be had.
+    /// None if no CPU controller is available.
     fn new(quota_us: u32, period_us: u32) -> Option<Limited> {
         let root = Limited::root();
         Limited::below(
@@ -291,7 +291,7 @@ impl Limited {
         )
     }
 
-    /// Where the CPU controller is, and whether it is that of version 2.
+    /// The CPU controller's mount point, and whether it is cgroup v2.
     fn root() -> (PathBuf, bool) {
         let v1 = PathBuf::from("/sys/fs/cgroup/cpu");
         let v2 = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control");
@@ -337,10 +337,10 @@ pub fn quotas_can_be_made() -> bool {
     Limited::new(100_000, 100_000).is_some()
 }
 
-/// A thread that has no quota left when the recording begins.
+/// A thread that is out of quota when the recording begins.
 fn a_thread_that_is_throttled_at_the_start_is_known_as_such() -> Result<()> {
     let (cpu, _) = cpus();
-    let limited = Limited::new(50_000, 1_000_000).context("no cgroup with a quota")?;
+    let limited = Limited::new(50_000, 1_000_000).context("cannot create a cgroup with a quota")?;
     let mut victim = loadgen()?;
     victim.args(["burn", "--seconds", "60", "--cpu", &cpu.to_string()]);
     let victim = Load(victim.stdout(Stdio::null()).spawn()?);
@@ -362,17 +362,17 @@ fn a_thread_that_is_throttled_at_the_start_is_known_as_such() -> Result<()> {
         let throttled = waits.iter().filter(|wait| wait.wait == Wait::Throttled);
         let throttled = throttled.map(|wait| wait.len_ns).sum::<u64>();
         let quota = program.cost(Class::Throttled, "CPU quota")?;
-        ensure!(quota == throttled, "{quota} of {throttled} ns are the quota's: {waits:?}");
+        ensure!(quota == throttled, "{quota} of {throttled} ns attributed to the quota: {waits:?}");
         seen.push(quota);
     }
-    ensure!(seen.len() >= 3, "hardly a recording began while it was throttled: {seen:?}");
+    ensure!(seen.len() >= 3, "too few recordings began while it was throttled: {seen:?}");
     Ok(())
 }
 
-/// A cgroup has used up its quota before, and now the one in it does.
+/// A cgroup has used up its quota earlier, and now its child does.
 fn the_cgroup_whose_quota_is_used_up_is_named() -> Result<()> {
     let (cpu, _) = cpus();
-    let outer = Limited::new(30_000, 100_000).context("no cgroup with a quota")?;
+    let outer = Limited::new(30_000, 100_000).context("cannot create a cgroup with a quota")?;
     let run = |limited: &Limited, seconds: &str| -> Result<Command> {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!(
@@ -382,12 +382,12 @@ fn the_cgroup_whose_quota_is_used_up_is_named() -> Result<()> {
         ));
         Ok(shell)
     };
-    ensure!(run(&outer, "1")?.stdout(Stdio::null()).status()?.success(), "no work");
+    ensure!(run(&outer, "1")?.stdout(Stdio::null()).status()?.success(), "the load failed");
     if outer.v2 {
         fs::write(outer.directory.join("cgroup.subtree_control"), "+cpu")?;
     }
     let inner = Limited::below(&outer.directory.join("inner"), outer.v2, 10_000, 100_000)
-        .context("no cgroup in the cgroup")?;
+        .context("cannot create a child cgroup")?;
     let scratch = Scratch::new("quotas")?;
     let path = scratch.file("trace.detour");
     let command = run(&inner, "2")?;
@@ -419,7 +419,7 @@ fn the_cgroup_whose_quota_is_used_up_is_named() -> Result<()> {
 fn a_quota_is_blamed_on_nobody_else() -> Result<()> {
     let (cpu, _) = cpus();
     for (quota, period) in [(20_000, 100_000), (5_000, 10_000)] {
-        let limited = Limited::new(quota, period).context("no cgroup with a quota")?;
+        let limited = Limited::new(quota, period).context("cannot create a cgroup with a quota")?;
         let scratch = Scratch::new("quota")?;
         let path = scratch.file("trace.detour");
         let procs = limited.directory.join("cgroup.procs");
@@ -451,18 +451,18 @@ fn a_quota_is_blamed_on_nobody_else() -> Result<()> {
             waited.abs_diff(delay) <= delay / 100 + edges,
             "waited {waited}, run_delay {delay}"
         );
-        // The shell and the first thread count as well, and the clock of cpu.stat starts with the first
-        // task that is stopped. Where instructions are translated, they use up the quota several times.
+        // The shell and the first thread count as well, and the clock of cpu.stat starts with the
+        // first task that is throttled. Under emulation they use up the quota several times.
         let periods = if in_vm() { 4 } else { 1 };
         let slack = stat / 50 + edges + periods * u64::from(period) * 1000;
-        // Older kernels also count run queues that have no quota and no task.
+        // Older kernels also count throttled run queues without tasks.
         let (least, most) = match recorder::machine::version() >= (6, 6) {
             true => (stat.saturating_sub(slack), stat + slack),
             false => (delay / 10 * 7, stat + slack),
         };
         ensure!((least..=most).contains(&throttled), "throttled {throttled}, cpu.stat {stat}");
         let quota = program.cost(Class::Throttled, "CPU quota")?;
-        ensure!(quota >= throttled, "{quota} of {throttled} ns are the quota's");
+        ensure!(quota >= throttled, "{quota} of {throttled} ns attributed to the quota");
         let unit = program.reader.sources().iter().find(|s| s.class == Class::Throttled);
         let unit = unit.and_then(|source| source.unit.clone()).unwrap_or_default();
         ensure!(limited.directory.ends_with(unit.trim_start_matches('/')), "{unit}");
@@ -470,7 +470,7 @@ fn a_quota_is_blamed_on_nobody_else() -> Result<()> {
     Ok(())
 }
 
-/// A thread that never sleeps runs or waits all the time that it is watched.
+/// A thread that never sleeps either runs or waits while it is watched.
 fn runs_or_waits(totals: &LaneTotals) -> Result<(u64, u64, u64)> {
     let window = totals.to_ns - totals.from_ns;
     let (run, wait) = (totals.run_ns.context("no run_ns")?, totals.wait_ns.context("no wait_ns")?);
@@ -487,7 +487,7 @@ fn hog(cpu: u32, seconds: &str) -> Result<Load> {
     Ok(Load(hog.stdout(Stdio::null()).spawn()?))
 }
 
-/// A process of one thread that spins on a CPU, and its number.
+/// A single-threaded process that spins on a CPU, and its PID.
 fn spinning(cpu: u32) -> Result<(Load, u64)> {
     let load = Load::burn(cpu)?;
     let tid = u64::from(load.0.id());
@@ -502,14 +502,14 @@ fn a_wait_is_recorded_to_the_end_of_the_recording() -> Result<()> {
     let recording =
         Recording::start(&scratch.file("trace.detour"), &["--pid", &tid.to_string(), "-d", "1s"])?;
     std::thread::sleep(Duration::from_millis(400));
-    // It begins within the recording and ends after it.
+    // It begins during the recording and ends after it.
     let _hog = hog(cpu, "0.8")?;
     let trace = recording.wait()?;
     let program = Program::read(&trace.path)?;
     let totals = program.totals(tid)?;
     let (window, _, wait) = runs_or_waits(totals)?;
-    ensure!(window > 900_000_000, "it was watched for {window} ns of a second");
-    ensure!(wait > 100_000_000, "it waited {wait} ns");
+    ensure!(window > 900_000_000, "watched for only {window} ns of a second");
+    ensure!(wait > 100_000_000, "waited only {wait} ns");
     let last = program.waits(tid, u64::MAX)?.last().copied().context("it did not wait")?;
     ensure!(last.start_ns + last.len_ns == totals.to_ns, "{last:?} {totals:?}");
     let blamed = program.cost(Class::Thread, "burn")?;
@@ -524,7 +524,7 @@ fn a_thread_that_never_ran_has_a_lane() -> Result<()> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("starved")?;
     let (_victim, tid) = spinning(cpu)?;
-    // The kernel lets others run for a moment in every second; some tries may meet that.
+    // The kernel lets other tasks run for a moment every second; some attempts may hit that.
     for _ in 0..8 {
         let _hog = hog(cpu, "3")?;
         std::thread::sleep(Duration::from_millis(300));
@@ -534,7 +534,7 @@ fn a_thread_that_never_ran_has_a_lane() -> Result<()> {
         let program = Program::read(&trace.path)?;
         let totals = program.totals(tid)?;
         let (window, run, wait) = runs_or_waits(totals)?;
-        ensure!(window > 250_000_000, "it was watched for {window} ns of 300 ms: {run} {wait}");
+        ensure!(window > 250_000_000, "watched for only {window} ns of 300 ms: {run} {wait}");
         if run == 0 {
             ensure!(totals.from_ns == 0 && wait == window, "{totals:?}");
             return Ok(());
@@ -543,14 +543,14 @@ fn a_thread_that_never_ran_has_a_lane() -> Result<()> {
     anyhow::bail!("it ran in every recording")
 }
 
-/// A thread is starved when the recording begins, and runs for a moment in every second: that is what the
-/// kernel leaves to others.
+/// A thread is starved when the recording begins, and runs for a moment every second, which the kernel
+/// reserves for others.
 fn in_a_pid_namespace_a_wait_begins_with_the_recording() -> Result<()> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("ns-starved")?;
     let path = scratch.file("trace.detour");
     for proc in namespaces::PROC {
-        // It is there until the end, however long loading takes.
+        // It runs until the end, no matter how long loading takes.
         let _hog = hog(cpu, "60")?;
         let script = "$loadgen burn --cpu $cpu --seconds 60 >/dev/null & burn=$!
             $detour record -q --pid $burn -d 5s -o $trace || exit; kill $burn; echo $burn";
@@ -567,7 +567,7 @@ fn in_a_pid_namespace_a_wait_begins_with_the_recording() -> Result<()> {
 
 fn a_wait_is_blamed_on_the_cpu_where_it_was() -> Result<()> {
     let (cpu, other) = cpus();
-    // A process takes its time to start where instructions are translated.
+    // Processes take long to start on an emulated machine.
     let unit = Duration::from_millis(if in_vm() { 400 } else { 50 });
     let scratch = Scratch::new("moved")?;
     let (victim, tid) = spinning(cpu)?;
@@ -600,7 +600,7 @@ fn a_wait_is_blamed_on_the_cpu_where_it_was() -> Result<()> {
             for record in records {
                 let source = &program.reader.sources()[record.source.0 as usize];
                 if source.policy.as_deref() == Some("SCHED_FIFO 60") {
-                    // It bears the victim's name and is another process.
+                    // It has the victim's name but is another process.
                     ensure!(source.name == "burn" && !source.program, "{source:?}");
                     on_its_cpu += record.cost_ns;
                 } else if detour.wait == Wait::Preempted && record.cpu != cpu as u16 {
@@ -609,7 +609,7 @@ fn a_wait_is_blamed_on_the_cpu_where_it_was() -> Result<()> {
             }
         }
     }
-    ensure!(moved >= 1, "no wait after a move");
+    ensure!(moved >= 1, "no wait after a migration");
     ensure!(
         on_its_cpu > 100_000_000,
         "the hog took {on_its_cpu} ns, others on the other CPU {elsewhere}"
@@ -632,7 +632,7 @@ fn a_task_that_faults_and_ends_at_once_has_a_name() -> Result<()> {
     let trace = recording.stop()?;
     let faults = trace.records().filter(|(s, _)| s.class == Class::PageFault && s.name == "brief");
     let faults = faults.count();
-    ensure!(faults >= 200, "{faults} of 200 faults have its name");
+    ensure!(faults >= 200, "{faults} of 200 faults have the right name");
     Ok(())
 }
 
@@ -644,7 +644,7 @@ fn refused_faults_are_counted() -> Result<()> {
     let trace = recording.stop()?;
     let refused = number(&said, "refused")?;
     ensure!(refused == 50, "{said}");
-    // A fault without an end is a point, and says neither minor nor major.
+    // A fault without an end is a point, neither minor nor major.
     let point = |detail: &str| !detail.ends_with("minor") && !detail.ends_with("major");
     let recorded = trace.records().filter(|(source, _)| {
         source.class == Class::PageFault
@@ -652,7 +652,7 @@ fn refused_faults_are_counted() -> Result<()> {
             && source.detail.as_deref().is_some_and(point)
     });
     let recorded = recorded.count() as u64;
-    ensure!(recorded >= refused, "{recorded} of {refused} refused faults");
+    ensure!(recorded >= refused, "{recorded} of {refused} refused faults recorded");
     Ok(())
 }
 
@@ -670,11 +670,11 @@ fn the_recorders_threads_go_where_they_are_sent() -> Result<()> {
     ensure!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     let mut lists = said.lines().filter_map(|line| line.split_whitespace().last());
-    let own = lists.next().context("nothing was said")?;
-    ensure!(own != other.to_string(), "the command was sent to CPU {own}, too");
+    let own = lists.next().context("no output")?;
+    ensure!(own != other.to_string(), "the command was moved to CPU {own} as well");
     let placed = lists.filter(|list| *list == other.to_string()).count();
     ensure!(placed >= 3, "{said}");
-    // Sent to one CPU, the command leaves the others to the recorder.
+    // With the command pinned to one CPU, the others are left to the recorder.
     let output = detour()
         .args(["record", "--quiet", "-c", &cpu.to_string(), "-T", "20us", "-o"])
         .arg(&path)
@@ -683,7 +683,7 @@ fn the_recorders_threads_go_where_they_are_sent() -> Result<()> {
     ensure!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     let lists: Vec<_> = said.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    ensure!(lists[0] == cpu.to_string(), "the command was sent to CPU {}", lists[0]);
+    ensure!(lists[0] == cpu.to_string(), "the command was moved to CPU {}", lists[0]);
     ensure!(lists[1..].iter().all(|list| *list != lists[0]), "{said}");
     let reader = Reader::open(&path)?;
     for block in reader.blocks() {
@@ -692,8 +692,8 @@ fn the_recorders_threads_go_where_they_are_sent() -> Result<()> {
         ensure!(short.is_none(), "shorter than the threshold: {short:?}");
     }
     for (arguments, why) in [
-        (["-c", "0", "--pid", "1"], "-c is for a command"),
-        (["-T", "9x", "--", "true"], "no t_min"),
+        (["-c", "0", "--pid", "1"], "-c requires a command"),
+        (["-T", "9x", "--", "true"], "requires the probe"),
     ] {
         let output = detour().arg("record").args(arguments).output()?;
         ensure!(output.status.code() == Some(2), "{:?}", output.status);

@@ -1,5 +1,5 @@
-//! What-if against the real thing: a node with a daemon, less the daemon by computation, is the node
-//! that is recorded without it.
+//! What-if compared with reality: a node with a daemon, minus the daemon by computation, equals the
+//! node recorded without it.
 
 use std::{path::Path, thread::sleep, time::Duration};
 
@@ -14,20 +14,20 @@ pub const TESTS: &[Test] = &[(
     whatif_without_a_daemon_equals_a_recording_without_it,
 )];
 
-/// A loop of collectives over few ranks, long enough that each run meets the daemon: 10 ms of
-/// compute, and a burst of 200 us every 10 ms on each rank.
+/// A loop of collectives over few ranks, long enough that each run hits the daemon: 10 ms of compute,
+/// and a burst of 200 us every 10 ms on each rank.
 const JOB: [&str; 8] =
     ["--ranks", "64", "--iterations", "20", "--compute", "500us", "--runs", "200"];
 
-/// What two recordings of the same may differ by beyond their intervals, as a share of the daemon's
-/// effect: ticks take longer when the daemon has emptied the caches, and that no computation knows.
+/// Tolerance between two recordings of the same node beyond their intervals, as a share of the
+/// daemon's effect: ticks take longer when the daemon has evicted the caches, which no computation
+/// knows.
 const TOLERANCE: f64 = 0.1;
 
-/// Recordings without the daemon come before and after the one with it: between them lies what the
-/// machine itself does differently from one recording to the next. Whatever else was going on (other
-/// processes, the hypervisor) is taken out of all three in the same way, so that ticks are left, and
-/// in one of them the daemon. A host that takes milliseconds out of ticks makes recordings differ: then
-/// all of it is done again.
+/// Recordings without the daemon come before and after the one with it: they show how much the machine
+/// itself varies from one recording to the next. All other sources (processes, the hypervisor) are
+/// removed from all three in the same way, so that only ticks remain, and in one of them the daemon. A
+/// host that steals milliseconds during ticks makes recordings differ: then everything is repeated.
 fn whatif_without_a_daemon_equals_a_recording_without_it() -> Result<()> {
     compare().or_else(|_| compare()).or_else(|_| compare())
 }
@@ -54,19 +54,19 @@ fn compare() -> Result<()> {
     let fresh = [interval(&before, &["tick"])?, interval(&after, &["tick"])?];
     let daemon = interval(&with, &["tick", "fakemond"])?;
     let slack = TOLERANCE * (daemon.0 - without.1);
-    // It has to be worth asking: some rank meets a burst of 200 us in nearly all 20 collectives.
+    // The effect has to be large: some rank is hit by a burst of 200 us in nearly all 20 collectives.
     ensure!(slack > TOLERANCE * 2000.0, "with the daemon {daemon:?} us, without it {without:?} us");
     let low = fresh[0].0.min(fresh[1].0) - slack;
     let high = fresh[0].1.max(fresh[1].1) + slack;
     ensure!(
         without.0 <= high && low <= without.1,
-        "without the daemon by computation: {without:?} us; recorded without it: {fresh:?} us; with \
+        "computed without the daemon: {without:?} us; recorded without it: {fresh:?} us; with \
          it: {daemon:?} us"
     );
     Ok(())
 }
 
-/// The 95 % interval of the median time when only these sources are left.
+/// The 95 % confidence interval of the median time with only these sources left.
 fn interval(trace: &Trace, kept: &[&str]) -> Result<(f64, f64)> {
     let report = trace.report()?;
     let sources = report["sources"].as_array().context("sources")?;

@@ -1,6 +1,6 @@
-//! Recordings made up for tests: sources that strike at known rates for known times.
+//! Synthetic recordings for tests: sources with known rates and durations.
 
-// Each test takes what it needs.
+// Each test uses what it needs.
 #![allow(dead_code)]
 
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use trace::{
     Overwrite, Record, RecordFlags, Source, SourceId, Topology, Trailer, Writer,
 };
 
-/// How a source behaves on each CPU it is on.
+/// How a source behaves on each of its CPUs.
 #[derive(Clone, Copy)]
 pub struct Habit {
     pub class: Class,
@@ -25,8 +25,7 @@ pub struct Habit {
 pub const MS: u64 = 1_000_000;
 pub const US: u64 = 1_000;
 
-/// What the tests are about: the tick takes most of the time, the daemon costs most at scale, the
-/// interrupt costs nothing.
+/// The tick takes most of the time, the daemon costs most at scale, the interrupt costs nothing.
 pub const TICK: Habit = Habit {
     class: Class::Timer,
     name: "tick",
@@ -66,26 +65,26 @@ fn scattered(seed: u64, i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A file in the build's temporary directory.
+/// A file in the target's temporary directory.
 pub fn scratch(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Whose recording it is.
+/// The node of a recording.
 pub struct Node {
     pub host: String,
     pub job: Option<String>,
     pub started_unix_s: f64,
 }
 
-/// Writes a recording of so many CPUs and seconds. Each source strikes at its rate, off its beat by up
+/// Writes a recording of this many CPUs and seconds. Each source runs at its rate, with a jitter of up
 /// to half a period; what would overlap waits.
 pub fn recording(name: &str, mode: Mode, cpus: u32, seconds: u64, habits: &[Habit]) -> String {
     let node = Node { host: "node01".into(), job: None, started_unix_s: 0.0 };
     recording_of(name, node, mode, cpus, seconds, habits)
 }
 
-/// The same on some node.
+/// The same on a given node.
 pub fn recording_of(
     name: &str,
     node: Node,
@@ -98,7 +97,7 @@ pub fn recording_of(
     write(name, &manifest, seconds, habits)
 }
 
-/// A recording whose probe saw detours from another length on.
+/// A recording whose probe had another threshold.
 pub fn with_threshold(
     name: &str,
     threshold_ns: f64,
@@ -183,7 +182,7 @@ fn write(name: &str, manifest: &Manifest, seconds: u64, habits: &[Habit]) -> Str
     path.to_str().expect("text").to_owned()
 }
 
-/// A source took that long, and nothing else did.
+/// A detour of this length with this source only.
 pub fn strike(block: &mut Block, source: SourceId, cpu: u16, (start_ns, len_ns): (u64, u64)) {
     block.detours.push(Detour { start_ns, len_ns, outside_ns: 0, records: 1, ..Detour::default() });
     block.records.push(Record {

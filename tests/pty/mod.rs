@@ -1,5 +1,5 @@
-//! A program on a terminal of a given size: what it shows, what is typed, and how it leaves the
-//! terminal behind.
+//! A program on a terminal of a given size: what it shows, what is typed, and whether it restores the
+//! terminal.
 
 use std::{
     fs::File,
@@ -22,10 +22,10 @@ use rustix::{
     termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
-/// Longer than anything takes on a busy machine; only a failing test waits so long.
+/// Longer than anything takes on a busy machine; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the terminal's reader waits before it looks whether it is to let go.
+/// How often the terminal's reader checks whether to stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// How long a view has been running by its own clock (`0:00:12`), in seconds.
@@ -70,8 +70,8 @@ impl Terminal {
         let end = || slave.try_clone().map(Stdio::from);
         command.stdin(end()?).stdout(end()?).stderr(end()?);
         command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8");
-        // SAFETY: between fork and exec only system calls are made. A session of its own with this
-        // as its terminal: keys that are signals, and changes of size, reach the program.
+        // SAFETY: only system calls are made between fork and exec. A new session with this as its
+        // controlling terminal: signal keys and resizes reach the program.
         unsafe {
             command.pre_exec(|| {
                 rustix::process::setsid()?;
@@ -83,8 +83,8 @@ impl Terminal {
         let master = File::from(master);
         let (send, output) = channel();
         let mut reading = master.try_clone()?;
-        // It wakes up now and then, so that it can be told to let go of the terminal; but no more
-        // often than that, because whoever looks at the machine sees it wake up.
+        // It wakes up now and then, so that it can be asked to release the terminal; but no more often,
+        // because a recording of the machine sees it wake up.
         let nonblocking = rustix::fs::fcntl_getfl(&master)? | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&master, nonblocking)?;
         let let_go = Arc::new(AtomicBool::new(false));
@@ -93,7 +93,7 @@ impl Terminal {
             let mut bytes = [0; 4096];
             while !told.load(Ordering::Relaxed) {
                 let mut there = [PollFd::new(&reading, PollFlags::IN)];
-                // Whatever comes of it, reading says more.
+                // The result does not matter; the read below tells.
                 let _ = poll(&mut there, Some(&LOOK));
                 match reading.read(&mut bytes) {
                     Ok(count @ 1..) if send.send(bytes[..count].to_vec()).is_ok() => {}
@@ -112,8 +112,8 @@ impl Terminal {
     }
 
     pub fn press(&mut self, keys: &str) -> Result<()> {
-        let master = self.master.as_mut().context("it has hung up")?;
-        master.write_all(keys.as_bytes()).context("cannot type")
+        let master = self.master.as_mut().context("the terminal has hung up")?;
+        master.write_all(keys.as_bytes()).context("cannot write to the terminal")
     }
 
     pub fn resize(&mut self, columns: u16, rows: u16) -> Result<()> {
@@ -130,7 +130,7 @@ impl Terminal {
         self.master = None;
     }
 
-    /// Waits until the screen shows what is wanted, and gives it.
+    /// Waits until the screen shows what is wanted, and returns it.
     pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
         let start = Instant::now();
         loop {
@@ -139,14 +139,14 @@ impl Terminal {
                 return Ok(shown);
             }
             if start.elapsed() > PATIENCE {
-                bail!("waited for {what}, and this is what there is:\n{shown}");
+                bail!("timeout while waiting for {what}:\n{shown}");
             }
             match self.output.recv_timeout(Duration::from_millis(100)) {
                 Ok(bytes) => self.parser.process(&bytes),
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some(status) = self.child.try_wait()? {
                         self.rest();
-                        bail!("waited for {what}, but it ended ({status}):\n{}", self.shown());
+                        bail!("exited ({status}) while waiting for {what}:\n{}", self.shown());
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => bail!("the terminal is gone"),
@@ -158,20 +158,20 @@ impl Terminal {
         self.until(text, |shown| shown.contains(text))
     }
 
-    /// Waits for the program's end; the terminal is given back by then, or this fails.
+    /// Waits for the program to exit; fails if it has not restored the terminal by then.
     pub fn end(&mut self) -> Result<ExitStatus> {
         let status = self.exit()?;
         self.rest();
         let screen = self.parser.screen();
         if screen.alternate_screen() || screen.hide_cursor() {
-            bail!("the screen was not given back");
+            bail!("the screen was not restored");
         }
         let after = tcgetattr(&self.slave)?;
         let modes = |termios: &Termios| {
             termios.local_modes & (LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
         };
         if modes(&after) != modes(&self.before) {
-            bail!("the terminal is not as it was: {:?}", after.local_modes);
+            bail!("the terminal modes were not restored: {:?}", after.local_modes);
         }
         Ok(status)
     }
@@ -183,9 +183,9 @@ impl Terminal {
                 return Ok(status);
             }
             if start.elapsed() > PATIENCE {
-                bail!("it does not end:\n{}", self.shown());
+                bail!("the program does not exit:\n{}", self.shown());
             }
-            // A terminal that nobody reads blocks whoever writes.
+            // Writers block on a terminal that is not read.
             match self.output.recv_timeout(Duration::from_millis(20)) {
                 Ok(bytes) => self.parser.process(&bytes),
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
@@ -193,7 +193,7 @@ impl Terminal {
         }
     }
 
-    /// Takes in what was written before the end.
+    /// Reads the remaining output.
     fn rest(&mut self) {
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
             self.parser.process(&bytes);

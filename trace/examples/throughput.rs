@@ -1,8 +1,8 @@
 //! Measures the trace file: prints one JSON object with records written and read per second, on one
-//! core, and the bytes one record takes in the file (its share of detours and tables included).
+//! core, and the bytes per record in the file (including its share of detours and tables).
 //!
 //! `cargo run --release -p trace --example throughput [RECORDS [FILE]]`; without FILE it works in
-//! memory, with FILE the file is kept and the time to open it is given as well.
+//! memory, with FILE the file is kept and the time to open it is measured as well.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -16,7 +16,7 @@ use std::time::Instant;
 use trace::{BLOCK_EVENTS, Block, Overwrite, Reader, SourceId, Writer};
 
 const LANES: u32 = 4;
-/// Blocks made in advance, per lane: making them up takes longer than writing them.
+/// Blocks generated in advance, per lane: generating them takes longer than writing them.
 const VARIANTS: usize = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let records = args.next().map_or(Ok(8_000_000), |n| n.parse::<usize>())?;
     let path = args.next();
     let mut cpus: Vec<_> = (0..LANES).map(|lane| common::Cpu::new(lane, 1)).collect();
-    // A block holds about two detours for three records.
+    // A block has about two detours for three records.
     let per_block = BLOCK_EVENTS * 3 / 5;
     let blocks: Vec<Block> = (0..VARIANTS)
         .flat_map(|_| cpus.iter_mut().map(|cpu| cpu.block(per_block)).collect::<Vec<_>>())

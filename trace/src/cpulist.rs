@@ -6,16 +6,16 @@ use thiserror::Error;
 
 pub type CpuSet = BTreeSet<u32>;
 
-/// The highest CPU number any kernel is built for, with room; keeps `0-4000000000` from allocating.
+/// Above the highest CPU number any kernel is built for; keeps `0-4000000000` from allocating.
 const MAX_CPU: u32 = 65_535;
 
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{text}' is not a list of CPUs: write it like 1,3-5")]
+#[error("'{text}' is not a CPU list (expected a list like 1,3-5)")]
 pub struct CpuListError {
     text: String,
 }
 
-/// An empty text is the empty set: the kernel prints it so.
+/// Empty text is the empty set, as the kernel prints it.
 pub fn parse(text: &str) -> Result<CpuSet, CpuListError> {
     let wrong = || CpuListError { text: text.trim().to_owned() };
     let number = |part: &str| {

@@ -1,4 +1,4 @@
-//! Why a trace could not be written or read, in words that say what to do about it.
+//! Why a trace could not be written or read, and what to do about it.
 
 use std::io;
 
@@ -15,86 +15,83 @@ pub enum TraceError {
         source: io::Error,
     },
 
-    #[error("{file} exists already: choose another name with -o, or remove it")]
+    #[error("{file} already exists: choose another name with -o, or remove it")]
     Exists { file: String },
 
-    #[error(
-        "{file} is {what}: nothing is written through it; give the name of a file or of a pipe"
-    )]
+    #[error("refusing to write to {file}: it is {what}; give the name of a file or a pipe")]
     NotAFile { file: String, what: &'static str },
 
-    #[error("{file} is a recording, and this is none: give another name, or remove it first")]
+    #[error("refusing to overwrite the recording {file}: give another name, or remove it first")]
     IsRecording { file: String },
 
     #[error(
-        "refusing to overwrite {file}: it is not a recording; give another name, or --force where a \
-         recording is to replace it"
+        "refusing to overwrite {file}: not a recording; give another name, or record with --force"
     )]
     NotARecording { file: String },
 
-    #[error("nobody reads from {file}: start what reads from it")]
+    #[error("no process is reading from {file}: start the reader first")]
     NoReader { file: String },
 
-    #[error("another process is recording into {file}: give another name")]
+    #[error("another process is recording to {file}: give another name")]
     Busy { file: String },
 
-    #[error("root does not write to {file}: {why}. Remove it, or choose another name or directory")]
+    #[error(
+        "refusing to write to {file} as root: {why}; remove it, or choose another name or directory"
+    )]
     Planted { file: String, why: &'static str },
 
     #[error("{file} is not a detour trace: it is {looks_like}")]
     NotATrace { file: String, looks_like: &'static str },
 
     #[error(
-        "{file} has trace format version {found}, this program reads up to version {known}: \
-         read it with the detour that recorded it, or a newer one"
+        "{file} has trace format version {found}; this program reads up to version {known}: \
+         use the detour that recorded it, or a newer one"
     )]
     NewerVersion { file: String, found: u32, known: u32 },
 
     #[error(
-        "{file} is damaged beyond reading: {why} (at byte {offset}); \
-         restore it from a copy, or record again"
+        "{file} is damaged and cannot be read: {why} (at byte {offset}); \
+         restore a copy, or record again"
     )]
     Damaged { file: String, offset: u64, why: String },
 
     #[error(
-        "cannot write a block of {detours} detours and {records} records: at most {limit} \
-         events fit; write smaller blocks"
+        "cannot write a block of {detours} detours and {records} records: the limit is {limit} \
+         events; write smaller blocks"
     )]
     BlockTooLarge { detours: usize, records: usize, limit: usize },
 
-    #[error("cannot write a block whose parts contradict each other: {why}")]
+    #[error("cannot write an inconsistent block: {why}")]
     InconsistentBlock { why: String },
 
-    #[error("cannot write a block that names source {id}: that source was not added before")]
+    #[error("cannot write a block with source {id}: that source has not been added")]
     UnknownSource { id: u32 },
 
-    #[error("cannot write a block of lane {id}: neither the manifest nor add_lane named that lane")]
+    #[error("cannot write a block of lane {id}: neither in the manifest nor added with add_lane")]
     UnknownLane { id: u32 },
 
-    #[error("cannot add {what} {id}: ids count up from 0 and end at {limit}")]
+    #[error("cannot add {what} {id}: ids must be less than {limit}")]
     IdOutOfRange { what: &'static str, id: u32, limit: u32 },
 
-    #[error("cannot write the {what}: {bytes} bytes exceed the {limit} a block may hold")]
+    #[error("cannot write the {what}: {bytes} bytes exceed the block limit of {limit}")]
     TableTooLarge { what: &'static str, bytes: usize, limit: usize },
 
-    #[error("cannot turn the {what} into JSON: {source}")]
+    #[error("cannot serialize the {what} as JSON: {source}")]
     Json {
         what: &'static str,
         #[source]
         source: serde_json::Error,
     },
 
-    #[error(
-        "nothing more is written to {file}: an earlier write failed; what came before it is readable"
-    )]
+    #[error("cannot write to {file}: an earlier write failed; the data before it is readable")]
     AlreadyFailed { file: String },
 }
 
-/// What a person can do about the usual I/O errors.
+/// Hint for the common I/O errors.
 fn io_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free some space or write elsewhere with -o (what was written so far is readable)"
+            "; free some space or write elsewhere with -o (the data written so far is readable)"
         }
         io::ErrorKind::PermissionDenied => "; check the permissions of the file and its directory",
         io::ErrorKind::NotFound => "; check the path",

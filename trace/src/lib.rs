@@ -1,5 +1,5 @@
-//! The trace file: its contents ([`model`], [`manifest`]), how it is written and read, and how other
-//! tools' files become traces and traces become other tools' files.
+//! The trace file: its contents ([`model`], [`manifest`]), reading and writing, import from and export
+//! to other tools' formats.
 
 #![forbid(unsafe_code)]
 

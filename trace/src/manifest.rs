@@ -1,5 +1,5 @@
-//! What a recording says about itself: the node, the settings, the hooks, and at the end the losses
-//! and the recorder's own cost. Stored as JSON inside the file, so that fields can be added.
+//! Metadata of a recording: the node, the settings, the hooks, and at the end the losses and the
+//! recorder's own overhead. Stored as JSON inside the file, so that fields can be added.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,7 +13,7 @@ use crate::model::Lane;
 pub struct Manifest {
     pub detour_version: String,
     pub host: String,
-    /// The kernel's random id of this boot: tells hosts of the same name apart. Empty where unknown.
+    /// The kernel's random id of this boot: distinguishes hosts of the same name. Empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
     /// `uname -r`.
@@ -23,21 +23,22 @@ pub struct Manifest {
     pub job_id: Option<String>,
     /// Wall-clock time of the start, seconds since 1970.
     pub started_unix_s: f64,
-    /// The moment on CLOCK_MONOTONIC that is 0 in this trace.
+    /// Time 0 of this trace on CLOCK_MONOTONIC.
     pub started_monotonic_ns: u64,
     pub mode: Mode,
     pub cpu_model: String,
-    /// Whose guest the node is (`KVM`, ...). None on bare metal, and where nothing tells.
+    /// The hypervisor, if the node is a guest (`KVM`, ...). None on bare metal, or if it cannot be
+    /// determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<String>,
     pub topology: Topology,
     pub isolation: Isolation,
-    /// What the kernel uses (`tsc`, `kvm-clock`, ...).
+    /// The kernel's clock source (`tsc`, `kvm-clock`, ...).
     pub clocksource: String,
-    /// Ticks per second (CONFIG_HZ). 0 where unknown.
+    /// Ticks per second (CONFIG_HZ). 0 if unknown.
     #[serde(skip_serializing_if = "is_none")]
     pub tick_hz: u32,
-    /// What the probe uses (`rdtsc`, `cntvct`, `clock_gettime`).
+    /// The probe's clock (`rdtsc`, `cntvct`, `clock_gettime`).
     pub probe_clock: Option<String>,
     pub lanes: Vec<Lane>,
     pub cpus: Vec<CpuSettings>,
@@ -46,27 +47,27 @@ pub struct Manifest {
     /// None in merged traces and in those of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryTaken>,
-    /// Anything that made this recording smaller than asked for, in words.
+    /// Everything that limited this recording compared with the request, as text.
     pub limits: Vec<String>,
-    /// Whose the lanes are, where several nodes' traces were merged: in the order of their lanes.
+    /// The nodes whose traces were merged, in the order of their lanes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
 }
 
-/// Memory that a recording took and kept: rings in the kernel and locked buffers.
+/// Memory that a recording allocated: ring buffers in the kernel and locked buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryTaken {
-    /// Ring of each measured CPU; 0 without kernel records.
+    /// Ring buffer of each measured CPU; 0 without kernel records.
     pub ring_bytes: u64,
     /// Buffer of each probe; 0 without probes.
     pub probe_bytes: u64,
-    /// Of the whole recording, tables included.
+    /// Of the whole recording, including tables.
     pub total_bytes: u64,
 }
 
 impl Manifest {
-    /// The node a lane belongs to; None where there is but one.
+    /// The node a lane belongs to; None if there is only one.
     pub fn node_of(&self, lane: u32) -> Option<&Node> {
         self.nodes.get(node_index(&self.nodes, lane)?)
     }
@@ -77,8 +78,8 @@ impl Manifest {
     }
 }
 
-/// The place of a lane's node among nodes in the order of their lanes. A thousand nodes have a hundred
-/// lanes each, so they are not searched one after the other.
+/// The index of a lane's node among nodes in the order of their lanes. Binary search, since a thousand
+/// nodes have a hundred lanes each.
 pub fn node_index(nodes: &[Node], lane: u32) -> Option<usize> {
     let index = nodes.partition_point(|node| node.first_lane <= lane).checked_sub(1)?;
     nodes.get(index)?.has(lane).then_some(index)
@@ -96,7 +97,7 @@ pub struct Node {
     pub first_lane: u32,
     pub lanes: u32,
     pub cpus: Vec<CpuSettings>,
-    /// None where the recording was cut off.
+    /// None if the recording was cut off.
     pub lost: Option<Lost>,
 }
 
@@ -112,18 +113,18 @@ pub enum Mode {
     /// Probe and kernel records.
     #[default]
     Attributed,
-    /// The probe alone.
+    /// The probe only.
     ProbeOnly,
-    /// Kernel records of the watched CPUs alone.
+    /// Kernel records of the watched CPUs only.
     KernelOnly,
     /// A program's threads, without a probe.
     Program,
-    /// Read from another tool's file.
+    /// Imported from another tool's file.
     Imported,
 }
 
 impl Mode {
-    /// Whether the kernel's side was recorded, which names the sources of noise.
+    /// Whether kernel records exist, which name the sources of noise.
     pub fn has_sources(self) -> bool {
         match self {
             Mode::Attributed | Mode::KernelOnly | Mode::Program => true,
@@ -136,10 +137,10 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Mode::Attributed => "probe and kernel records",
-            Mode::ProbeOnly => "the probe alone",
-            Mode::KernelOnly => "kernel records alone",
-            Mode::Program => "a program's threads",
-            Mode::Imported => "read from another tool's file",
+            Mode::ProbeOnly => "probe only",
+            Mode::KernelOnly => "kernel records only",
+            Mode::Program => "program threads",
+            Mode::Imported => "imported from another tool",
         })
     }
 }
@@ -153,7 +154,7 @@ pub struct Topology {
     pub numa_nodes: u32,
     /// SMT siblings as CPU lists, one per core that has more than one thread.
     pub smt_siblings: Vec<String>,
-    /// The CPUs of each NUMA node. Empty where unknown.
+    /// The CPUs of each NUMA node. Empty if unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numa_cpus: Vec<String>,
 }
@@ -176,13 +177,12 @@ pub struct CpuSettings {
     pub cpu: u32,
     pub t_min_ns: f64,
     pub threshold_ns: f64,
-    /// Cost of one reading of the clock: (nanoseconds, how often), from the calibration. Empty in a
-    /// merged trace.
+    /// Cost of reading the clock: (nanoseconds, count), from the calibration. Empty in a merged trace.
     pub timer_histogram: Vec<(f64, u64)>,
 }
 
 impl CpuSettings {
-    /// Highest frequency of noise that the probe can resolve, 1/(2 t_min); None where t_min is unknown.
+    /// Highest noise frequency that the probe can resolve, 1/(2 t_min); None if t_min is unknown.
     pub fn resolution_hz(&self) -> Option<f64> {
         (self.t_min_ns > 0.0).then(|| 1e9 / (2.0 * self.t_min_ns))
     }
@@ -191,12 +191,12 @@ impl CpuSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MissingHook {
     pub hook: String,
-    /// What the recording lacks for it.
+    /// What the recording lacks without it.
     pub lost: String,
     pub why: String,
 }
 
-/// Written last. A file without one was cut off; everything before the cut is good.
+/// Written last. A file without one was cut off; everything before the cut is valid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Trailer {
@@ -205,17 +205,18 @@ pub struct Trailer {
     /// None without kernel records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<Entries>,
-    /// |sum of net times - wall time| / wall time, over the worst CPU. None where nothing closed.
+    /// |sum of net times - wall time| / wall time, for the worst CPU. None if there was nothing to
+    /// balance.
     pub closure_error: Option<f64>,
-    /// Steal time on the recorded CPUs while they were recorded, as /proc/stat counts it; each CPU's is
-    /// among the counters of its lane. None where it was not read.
+    /// Steal time on the recorded CPUs while they were recorded, from /proc/stat; each CPU's value is
+    /// among the counters of its lane. None if it was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_ns: Option<u64>,
     pub overhead: Overhead,
-    /// Anything that went wrong while recording, in words.
+    /// Everything that went wrong while recording, as text.
     pub remarks: Vec<String>,
-    /// Why the events end before the recording did: a write failed. Lanes end where their last written
-    /// events do. None where everything was written.
+    /// Why the events end before the recording did: a write failed. Lanes end with their last written
+    /// events. None if everything was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_off: Option<String>,
 }
@@ -227,15 +228,14 @@ pub const STEAL: &str = "steal_ns";
 #[serde(default)]
 pub struct LaneTotals {
     pub lane: u32,
-    /// The interval this lane was watched, on the recording's clock.
+    /// The interval in which this lane was watched, on the recording's clock.
     pub from_ns: u64,
     pub to_ns: u64,
     /// Loop iterations of the probe.
     pub iterations: u64,
-    /// perf counters of the probe's own thread, and [`STEAL`] of its CPU; a name that is absent was not
-    /// available.
+    /// perf counters of the probe thread, and [`STEAL`] of its CPU; a missing name was not available.
     pub counters: BTreeMap<String, u64>,
-    /// Time on a CPU within the window. None for anything but a thread of a recorded program.
+    /// Time on a CPU within the window. None except for threads of a recorded program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ns: Option<u64>,
     /// Time runnable but waiting for a CPU within the window. None as above.
@@ -247,7 +247,7 @@ fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
-/// Left out when it is nothing, so that files of before and after look alike.
+/// Omitted when zero, so that files of older and newer versions look alike.
 fn is_zero(ns: &u64) -> bool {
     *ns == 0
 }
@@ -255,9 +255,9 @@ fn is_zero(ns: &u64) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
-    /// Kernel records that found the ring full.
+    /// Kernel records dropped because the ring buffer was full.
     pub records: u64,
-    /// Detours that found the probe's buffer full.
+    /// Detours dropped because the probe's buffer was full.
     pub detours: u64,
     /// Exits without an entry, and entries without an exit.
     pub unmatched: u64,
@@ -265,13 +265,13 @@ pub struct Lost {
     pub overflow: u64,
     /// Records and detours that could not be written to the file.
     pub unwritten: u64,
-    /// Net time of `records`: so much the account lacks.
+    /// Net time of `records`: what is missing from the balance.
     #[serde(skip_serializing_if = "is_zero")]
     pub records_ns: u64,
 }
 
 impl Lost {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(&self, other: &Lost) -> Lost {
         Lost {
@@ -285,25 +285,25 @@ impl Lost {
     }
 }
 
-/// What the kernel side sent, records and names of tasks: `emitted` is `read` and [`Lost::records`]
-/// together, or else something went missing unseen.
+/// What the kernel side sent, records and task names: `emitted` is `read` plus [`Lost::records`], or
+/// else something was lost without being counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entries {
-    /// By the kernel's own count of what went through, and what was lost.
+    /// The kernel's own count, including what was lost.
     pub emitted: u64,
-    /// By the reader's.
+    /// The reader's count.
     pub read: u64,
-    /// The same for every CPU. Empty in merged traces and in those of earlier versions.
+    /// The same per CPU. Empty in merged traces and in those of earlier versions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuEntries>,
 }
 
-/// What one CPU sent: `emitted` is `read` and `lost` together.
+/// What one CPU sent: `emitted` is `read` plus `lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuEntries {
-    /// None: all CPUs together that were offline when the recording began.
+    /// None: the sum of all CPUs that were offline when the recording began.
     pub cpu: Option<u32>,
     pub emitted: u64,
     pub read: u64,
@@ -315,10 +315,10 @@ pub struct CpuEntries {
 pub struct Overhead {
     /// Runs of the recorder's BPF programs on measured CPUs.
     pub events: u64,
-    /// Their time, from runs they timed themselves. None without BPF.
+    /// Their run time, from the runs that time themselves. None without BPF.
     pub bpf_ns_total: Option<u64>,
     /// Share of the measured CPUs' time taken by BPF programs and by the recorder's own threads.
     pub cpu_pct: Option<f64>,
-    /// CPU time of the threads that read and write, wherever they ran.
+    /// CPU time of the threads that read and write, on any CPU.
     pub reader_cpu_ns: u64,
 }

@@ -1,8 +1,8 @@
-//! The traces of several nodes as one: lanes side by side, one table of sources, one clock.
+//! Merges the traces of several nodes into one: lanes side by side, one source table, one clock.
 //!
-//! Times are moved by how much later than the first a node started, by the nodes' own wall clocks:
-//! lanes of different nodes are comparable as far as these clocks agree. Within a node nothing
-//! changes. Process ids are left out, since they mean nothing on another node.
+//! Times are shifted by how much later than the first a node started, according to the nodes' wall
+//! clocks: lanes of different nodes are comparable as far as these clocks agree. Within a node nothing
+//! changes. Process ids are omitted, since they mean nothing on another node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{Read, Seek, Write};
@@ -20,23 +20,23 @@ use crate::writer::Writer;
 
 #[derive(Debug, Error)]
 pub enum MergeError {
-    #[error("{file} is several nodes' trace already: merge the traces of single nodes")]
+    #[error("{file} is already a merged trace: merge traces of single nodes")]
     Merged { file: String },
-    #[error("{one} and {other} are of different jobs, {one_job} and {other_job}")]
+    #[error("{one} and {other} belong to different jobs ({one_job} and {other_job})")]
     Jobs { one: String, other: String, one_job: String, other_job: String },
     #[error(
-        "{one} and {other} were recorded in different ways ({one_mode} and {other_mode}): their \
-         costs cannot be compared"
+        "{one} and {other} were recorded in different modes ({one_mode} and {other_mode}): their \
+         costs are not comparable"
     )]
     Modes { one: String, other: String, one_mode: Mode, other_mode: Mode },
-    #[error("{file} changed while it was merged: wait until its recording has ended")]
+    #[error("{file} changed during the merge: wait until its recording has ended")]
     Changed { file: String },
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
 
-/// The traces of a job's nodes, read once for what they say about themselves. Each is open only while
-/// it is read: a job may have more nodes than a process may have files.
+/// The traces of a job's nodes, read once for their metadata. Each is open only while it is read: a job
+/// may have more nodes than a process may have open files.
 pub struct Merge<'a, I> {
     inputs: &'a [I],
     parts: Vec<Part>,
@@ -49,15 +49,15 @@ struct Part {
     manifest: Manifest,
     lanes: u32,
     trailer: Option<Trailer>,
-    /// The last moment it is known to have been recording.
+    /// The last time at which it is known to have been recording.
     ends_ns: u64,
     truncated: Option<String>,
-    /// Damage is complete once all blocks have been read.
+    /// Complete once all blocks have been read.
     damage: Vec<Damage>,
 }
 
 impl<'a, I> Merge<'a, I> {
-    /// Reads all traces but for their events, and checks that they belong together.
+    /// Reads everything but the events of all traces, and checks that they belong together.
     pub fn read<R: Read + Seek>(
         inputs: &'a [I],
         open: impl Fn(&I) -> Result<Reader<R>, TraceError>,
@@ -74,7 +74,7 @@ impl<'a, I> Merge<'a, I> {
         Ok(Merge { inputs, parts, manifest })
     }
 
-    /// Of all nodes together; what a writer for [`Merge::write`] is made with.
+    /// The manifest of all nodes; create the writer for [`Merge::write`] with it.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -83,7 +83,7 @@ impl<'a, I> Merge<'a, I> {
     /// host twice.
     ///
     /// # Errors
-    /// The first two that cannot, and why.
+    /// The first pair that cannot, and why.
     pub fn check_nodes(&self) -> Result<(), NodesError> {
         let facts = self.parts.iter().zip(&self.manifest.nodes).map(|(part, node)| {
             let (first, from) = (node.first_lane as usize, part.manifest.started_unix_s);
@@ -99,7 +99,7 @@ impl<'a, I> Merge<'a, I> {
         merge_check::check(&facts.collect::<Vec<_>>())
     }
 
-    /// Joins the traces, one after the other.
+    /// Merges the traces, one after the other.
     pub fn write<R: Read + Seek, W: Write>(
         mut self,
         open: impl Fn(&I) -> Result<Reader<R>, TraceError>,
@@ -122,7 +122,7 @@ impl<'a, I> Merge<'a, I> {
                 }
                 for record in &mut block.records {
                     record.start_ns = record.start_ns.saturating_add(node.offset_ns);
-                    // The reader has a row for every source of every block.
+                    // The reader guarantees a row for every source of every block.
                     let number = numbers.get(record.source.0 as usize);
                     record.source = number.copied().unwrap_or(record.source);
                 }
@@ -151,8 +151,8 @@ impl Part {
         }
     }
 
-    /// Whether the file, opened again, is the same recording with the same lanes: a recorder may still
-    /// be writing to it.
+    /// Whether the reopened file is the same recording with the same lanes: a recorder may still be
+    /// writing to it.
     fn still_is<R>(&self, trace: &Reader<R>) -> bool {
         let (then, now) = (&self.manifest, trace.manifest());
         self.lanes == trace.lanes().len() as u32
@@ -162,7 +162,7 @@ impl Part {
     }
 }
 
-/// When the lanes were watched until; a recording that was cut off lasted at least until its last event.
+/// The end of the lanes' windows; a recording that was cut off lasted at least until its last event.
 fn ends_ns<R>(trace: &Reader<R>) -> u64 {
     let watched = trace.trailer().and_then(|t| t.lanes.iter().map(|lane| lane.to_ns).max());
     let last = || trace.block_infos().map(|block| block.last_ns).max();
@@ -204,7 +204,7 @@ fn manifest(parts: &[Part], lanes: Vec<Lane>) -> Manifest {
             kernel: this.kernel.clone(),
             started_unix_s: this.started_unix_s,
             offset_ns: match known {
-                // Saturates, whatever a damaged file says.
+                // Saturates on the values of a damaged file.
                 true => ((this.started_unix_s - begin) * 1e9).round() as u64,
                 false => 0,
             },
@@ -250,7 +250,7 @@ fn manifest(parts: &[Part], lanes: Vec<Lane>) -> Manifest {
     }
 }
 
-/// Without the calibration's histogram: those of thirty nodes are larger than a manifest may be, and
+/// Without the calibration histogram: those of thirty nodes exceed the size limit of a manifest, and
 /// each node's own trace keeps its own.
 fn settings(of: &CpuSettings) -> CpuSettings {
     let &CpuSettings { cpu, t_min_ns, threshold_ns, timer_histogram: _ } = of;
@@ -282,7 +282,7 @@ fn limits(parts: &[Part]) -> Vec<String> {
     limits
 }
 
-/// What nodes say in words: what all of them say once, everything else with who says it.
+/// The nodes' remarks: those common to all nodes once, every other with its host.
 fn said(parts: &[Part], of: impl Fn(&Part) -> Vec<String>) -> Vec<String> {
     let each: Vec<Vec<String>> = parts.iter().map(of).collect();
     let mut nodes_saying: HashMap<&str, usize> = HashMap::new();
@@ -307,14 +307,14 @@ fn said(parts: &[Part], of: impl Fn(&Part) -> Vec<String>) -> Vec<String> {
     words
 }
 
-/// One table of sources for all traces.
+/// A common source table for all traces.
 #[derive(Default)]
 struct Sources {
     known: HashMap<Source, SourceId>,
 }
 
 impl Sources {
-    /// Writes the rows that are new; returns the trace's numbers in the common table.
+    /// Writes the new rows; returns the common numbers of the trace's sources.
     fn add<W: Write>(
         &mut self,
         of_trace: &[Source],
@@ -352,7 +352,7 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
     let shares: Option<Vec<f64>> = overheads.iter().map(|overhead| overhead.cpu_pct).collect();
     let shares = shares.filter(|shares| !shares.is_empty());
     let runs: Option<Vec<u64>> = overheads.iter().map(|overhead| overhead.bpf_ns_total).collect();
-    // Where one node cannot say, nobody can for all.
+    // If one node does not know, there is no total.
     let entries: Option<Vec<Entries>> = trailers().map(|trailer| trailer.entries.clone()).collect();
     let entries = entries.filter(|all| !all.is_empty()).map(|all| Entries {
         emitted: all.iter().map(|entries| entries.emitted).fold(0, u64::saturating_add),
@@ -382,15 +382,15 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
     }
 }
 
-/// What happened while recording, and what is missing of the file.
+/// What happened while recording, and what is missing from the file.
 fn remarks(part: &Part) -> Vec<String> {
     let mut remarks = part.trailer.as_ref().map(|t| t.remarks.clone()).unwrap_or_default();
     if let Some(why) = &part.truncated {
-        remarks.push(format!("its recording is cut off, losses unknown: {why}"));
+        remarks.push(format!("the recording is cut off, losses unknown: {why}"));
     }
     if let [first, ..] = part.damage.as_slice() {
         let count = part.damage.len();
-        remarks.push(format!("{count} damaged blocks were left out; the first: {}", first.why));
+        remarks.push(format!("{count} damaged blocks skipped; first: {}", first.why));
     }
     remarks
 }

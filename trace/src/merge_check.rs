@@ -1,10 +1,9 @@
-//! Whether recordings can be the nodes of one job: all recorded at the same time, no CPU or thread of a
-//! host recorded twice.
+//! Checks whether recordings can be the nodes of one job: all recorded at the same time, no CPU or
+//! thread of a host recorded twice.
 //!
-//! A host is known by its name; two hosts of the same name (`localhost`) are told apart by the boot id
-//! of their kernels. Recorders that share a host are fine as long as they watch different CPUs or
-//! threads, as one recorder per rank does. Where a recording does not say when it began (another tool's
-//! file), it may have been at any time.
+//! A host is identified by its name; hosts of the same name (`localhost`) are distinguished by the boot
+//! id of their kernels. Recorders can share a host if they watch different CPUs or threads, as one
+//! recorder per rank does. A recording without a start time (another tool's file) may be from any time.
 
 use std::collections::HashMap;
 
@@ -15,7 +14,7 @@ use crate::model::Lane;
 #[derive(Debug, Error)]
 pub enum NodesError {
     #[error(
-        "{one} and {other} name neither host nor time: they cannot be told apart as nodes \
+        "{one} and {other} have neither host nor time and cannot be distinguished as nodes \
          (--force merges them anyway)"
     )]
     Nameless { one: String, other: String },
@@ -33,7 +32,7 @@ pub enum NodesError {
     NotSimultaneous { one: String, other: String, apart: String },
 }
 
-/// What the check needs to know about a recording.
+/// The metadata that the check needs.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeFacts<'a> {
     /// The file.
@@ -41,13 +40,13 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) host: &'a str,
     pub(crate) boot_id: &'a str,
     pub(crate) started_monotonic_ns: u64,
-    /// Seconds since 1970; None where the recording does not say.
+    /// Seconds since 1970; None if unknown.
     pub(crate) window: Option<(f64, f64)>,
     pub(crate) lanes: &'a [Lane],
 }
 
 impl NodeFacts<'_> {
-    /// Whether both may be of one kernel. Boot ids decide between hosts of the same name.
+    /// Whether both may be from the same kernel. Boot ids distinguish hosts of the same name.
     fn same_host(&self, other: &NodeFacts<'_>) -> bool {
         let unknown = self.boot_id.is_empty() || other.boot_id.is_empty();
         self.host == other.host && (unknown || self.boot_id == other.boot_id)
@@ -59,7 +58,7 @@ impl NodeFacts<'_> {
     }
 }
 
-/// The first two recordings that cannot be nodes of one job, and why.
+/// The first pair of recordings that cannot be nodes of one job, and why.
 pub(crate) fn check(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
     same_recording(nodes)?;
     simultaneous(nodes)?;
@@ -71,7 +70,7 @@ fn same_recording(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
     for node in nodes {
         let before = seen.entry((node.host, node.started_monotonic_ns)).or_default();
         let twin = before.iter().find(|other| other.same_host(node) && other.same_start(node));
-        // Recorders on one host may start at the same moment; the lanes tell them apart.
+        // Recorders on one host may start at the same time; their lanes distinguish them.
         if let Some(twin) = twin.filter(|twin| twin.lanes == node.lanes) {
             let (one, other) = (twin.name.to_owned(), node.name.to_owned());
             return Err(match node.host {
@@ -84,13 +83,13 @@ fn same_recording(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
     Ok(())
 }
 
-/// Intervals overlap pairwise if the one that begins last does so before the first one ends.
+/// Intervals overlap pairwise if the last one begins before the first one ends.
 fn simultaneous(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
     let known = || nodes.iter().filter_map(|node| Some((node, node.window?)));
     let last = known().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
     let first = known().min_by(|(_, a), (_, b)| a.1.total_cmp(&b.1));
     let (Some((later, (from, _))), Some((earlier, (_, to)))) = (last, first) else { return Ok(()) };
-    // A recording without any event ends where it begins.
+    // A recording without events ends where it begins.
     if from <= to || std::ptr::eq(later, earlier) {
         return Ok(());
     }
@@ -166,10 +165,10 @@ mod tests {
         let said = complaint(&[next_day.clone(), a.clone()]);
         assert!(said.starts_with("a ended 24.0 hours before c began"), "{said}");
         assert!(said.contains("--force"), "{said}");
-        // A third one that lasts all day does not make the others simultaneous.
+        // A third one that lasts all day does not make the others overlap.
         let all_day = node("d", &lanes, 1005.0, 1005.0 + DAY);
         assert_ne!(complaint(&[a.clone(), all_day, next_day]), "");
-        // A file that does not say when it began may have been at any time.
+        // A file without a start time may be from any time.
         assert_eq!(complaint(&[a, node("e", &lanes, 0.0, 0.0)]), "");
     }
 

@@ -1,12 +1,11 @@
-//! What a recording holds: sources, lanes, detours and the kernel records inside them.
+//! The contents of a recording: sources, lanes, detours and the kernel records inside them.
 //!
-//! All times are nanoseconds on one clock (CLOCK_MONOTONIC of the recorded node) counted from the
-//! start of the recording. The types are plain values; how they are laid out in a file is the
-//! business of the format modules.
+//! All times are nanoseconds on one clock (CLOCK_MONOTONIC of the recorded node) from the start of the
+//! recording. The types are plain values; the format modules define the file layout.
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of thing that took the time. The order is that of the file format: append only.
+/// What took the time. The order is part of the file format: append only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -21,7 +20,7 @@ pub enum Class {
     PageFault = 7,
     Idle = 8,
     OutsideKernel = 9,
-    /// A thread that could run, and whose cgroup had used up its CPU quota.
+    /// The thread was runnable, but its cgroup had used up its CPU quota.
     Throttled = 10,
 }
 
@@ -63,30 +62,30 @@ impl Class {
 #[serde(transparent)]
 pub struct SourceId(pub u32);
 
-/// One row of the source table. Everything but `pids` is its identity; a report shows one row per
-/// [`RowKey`] and sums up the details.
+/// One row of the source table. Everything but `pids` identifies it; a report has one row per [`RowKey`]
+/// and sums up the details.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Source {
     pub class: Class,
-    /// What a person would call it: `fakemond`, `virtio0-input`, `NET_RX`, `kworker: vmstat_update`.
+    /// A readable name: `fakemond`, `virtio0-input`, `NET_RX`, `kworker: vmstat_update`.
     pub name: String,
-    /// systemd unit, or the cgroup path where there is no unit.
+    /// systemd unit, or the cgroup path if there is no unit.
     pub unit: Option<String>,
-    /// What sets it apart under the same name: a timer callback, the sender of an IPI, the waker of
-    /// a thread, the kind of a page fault.
+    /// Distinguishes sources of the same name: a timer callback, the sender of an IPI, the waker of a
+    /// thread, the kind of a page fault.
     pub detail: Option<String>,
-    /// Process ids seen, the first few.
+    /// The first few process ids seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
-    /// True for the recorder's own threads: shown, never hidden, but told apart.
+    /// True for the recorder's own threads: always shown, but listed separately.
     #[serde(default)]
     pub own: bool,
-    /// True for the threads of the recorded program, and what they do. False throughout in recordings
-    /// made before it was recorded.
+    /// True for the threads of the recorded program and their activity. Always false in recordings made
+    /// before this field existed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub program: bool,
     /// Scheduling policy and priority of a thread: `SCHED_FIFO 60`, `SCHED_OTHER nice 0`. None for
-    /// anything but a thread, and in recordings made before it was recorded.
+    /// anything but a thread, and in recordings made before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
 }
@@ -99,8 +98,8 @@ impl Source {
     }
 }
 
-/// What sets the rows of a report apart. The recorder's own threads are not those of another program
-/// that bears its name: they end with the recording, the others stay. Nor are those of the recorded one.
+/// The identity of a report row. The recorder's own threads are separate from those of another program
+/// of the same name, since they end with the recording; so are those of the recorded program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowKey {
     pub class: Class,
@@ -111,7 +110,7 @@ pub struct RowKey {
 }
 
 impl RowKey {
-    /// Of what no record explains.
+    /// For time that no record explains.
     #[must_use]
     pub fn outside(name: &str) -> RowKey {
         RowKey {
@@ -129,7 +128,7 @@ impl RowKey {
 #[serde(transparent)]
 pub struct LaneId(pub u32);
 
-/// Whose time was taken: a measured CPU, or a thread of a watched program.
+/// Whose time was taken: a measured CPU's or a watched program's thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Lane {
@@ -143,18 +142,18 @@ pub enum Lane {
 pub struct Detour {
     pub start_ns: u64,
     pub len_ns: u64,
-    /// The part no kernel record and no usual entry or exit cost explains.
+    /// The part that neither kernel records nor the usual entry and exit costs explain.
     pub outside_ns: u64,
-    /// How many kernel records make it up.
+    /// Number of kernel records in it.
     pub records: u32,
-    /// Why the thread was waiting for a CPU, if that is what this detour is.
+    /// Why the thread was waiting for a CPU, if this detour is a wait.
     pub wait: Wait,
 }
 
-/// Shorter waits of a program's threads are the switch itself: they are no detours, and not in the file.
+/// Shorter waits of a program's threads are just the context switch: not detours, and not in the file.
 pub const SHORTEST_WAIT_NS: u64 = 1_000;
 
-/// Why a thread of a recorded program waited for a CPU. The order is that of the file format: append
+/// Why a thread of a recorded program waited for a CPU. The order is part of the file format: append
 /// only.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
@@ -162,18 +161,18 @@ pub const SHORTEST_WAIT_NS: u64 = 1_000;
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Wait {
-    /// It did not: it was interrupted while it ran, or the recording is older than this field.
+    /// Not a wait: interrupted while running, or the recording is older than this field.
     #[default]
     None = 0,
-    /// Another thread took the CPU while this one could run.
+    /// Preempted: another thread took the CPU while this one was runnable.
     Preempted = 1,
-    /// Between being woken and running.
+    /// Wake-up latency: from being woken to running.
     Woken = 2,
-    /// Between being created and running for the first time.
+    /// From creation to running for the first time.
     New = 3,
     /// Its cgroup had used up its CPU quota.
     Throttled = 4,
-    /// It was moved to another CPU, and had to wait there.
+    /// Migrated to another CPU, and had to wait there.
     Migrated = 5,
 }
 
@@ -193,22 +192,22 @@ impl Wait {
         }
     }
 
-    /// A kind that a later version of the program added reads as [`Wait::None`].
+    /// A kind added by a later version reads as [`Wait::None`].
     pub(crate) fn from_byte(byte: u8) -> Wait {
         Wait::ALL.get(usize::from(byte)).copied().unwrap_or_default()
     }
 }
 
-/// One finished interruption as the kernel side saw it.
+/// One finished interruption as seen by the kernel side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub start_ns: u64,
-    /// From entry to exit, whatever nested inside included.
+    /// From entry to exit, including everything nested inside.
     pub gross_ns: u64,
-    /// `gross_ns` less the net time of everything nested inside.
+    /// `gross_ns` minus the net time of everything nested inside.
     pub net_ns: u64,
     /// What its detour lost to it: net time inside the detour plus the entry and exit cost that no
-    /// tracepoint covers. Equal to `net_ns` for a record outside any detour.
+    /// tracepoint covers. Equal to `net_ns` for a record outside detours.
     pub cost_ns: u64,
     pub source: SourceId,
     pub cpu: u16,
@@ -217,26 +216,27 @@ pub struct Record {
     pub flags: RecordFlags,
 }
 
-/// Properties of a record, a bit set.
+/// Properties of a record, as a bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RecordFlags(pub u8);
 
 impl RecordFlags {
-    /// Part of a detour (of the next one that still lacks records, in order).
+    /// Part of a detour (in order: of the next one that still lacks records).
     pub const IN_DETOUR: RecordFlags = RecordFlags(1);
-    /// A further part of the same interruption (several timer callbacks in one softirq, several
-    /// actions on one shared IRQ line): adds time, is not counted again.
+    /// A further part of the same interruption (several timer callbacks in one softirq, several actions
+    /// on one shared IRQ line): adds time, but is not counted again.
     pub const CONTINUED: RecordFlags = RecordFlags(2);
-    /// Entry seen, end not: `gross_ns` and `net_ns` are 0 and the detour gives the length.
+    /// The entry was seen, the end was not: `gross_ns` and `net_ns` are 0 and the detour gives the
+    /// length.
     pub const POINT: RecordFlags = RecordFlags(4);
-    /// Closed by a context switch, not by its own exit.
+    /// Ended by a context switch, not by its own exit.
     pub const CUT_SHORT: RecordFlags = RecordFlags(8);
-    /// The undisturbed thread itself (the probe, or the watched thread): needed to close the
-    /// account, never a source of noise.
+    /// The undisturbed thread itself (the probe, or the watched thread): needed for the balance, never a
+    /// source of noise.
     pub const BASELINE: RecordFlags = RecordFlags(16);
-    /// The same interruption (same CPU, same start) already stands on another lane: it hit this
-    /// thread as well, but is not another event. Several threads that wait for one CPU share the
-    /// records of what ran there.
+    /// The same interruption (same CPU, same start) is on another lane already: it also hit this thread,
+    /// but is not another event. Several threads that wait for one CPU share the records of what ran
+    /// there.
     pub const REPEATED: RecordFlags = RecordFlags(32);
 
     pub const fn contains(self, other: RecordFlags) -> bool {
@@ -249,9 +249,9 @@ impl RecordFlags {
     }
 }
 
-/// A run of one lane's events in time order. Records flagged `IN_DETOUR` belong to the detours in
+/// A sequence of one lane's events in time order. Records flagged `IN_DETOUR` belong to the detours in
 /// order: the first `detours[0].records` of them to the first detour, and so on. The records of one
-/// detour are contiguous; records flagged otherwise stand between.
+/// detour are contiguous; other records lie between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     pub lane: LaneId,
@@ -264,7 +264,7 @@ impl Block {
         Block { lane, detours: Vec::new(), records: Vec::new() }
     }
 
-    /// Each record with the detour it is part of, if it is part of one.
+    /// Each record with its detour, if it is part of one.
     pub fn records_with_detours(&self) -> impl Iterator<Item = (&Record, Option<&Detour>)> {
         let mut detours = self.detours.iter();
         // The current detour, and how many records it still lacks.

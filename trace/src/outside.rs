@@ -1,34 +1,33 @@
-//! Time in detours that no record explains: of two kinds, told apart by length.
+//! Time in detours that no record explains: two kinds, distinguished by length.
 
 use serde::Serialize;
 
 use crate::{Class, Manifest, RowKey, Trailer};
 
-/// Where time outside the kernel stops being the processor's own business.
+/// From this length on, time outside the kernel is not a microarchitectural effect.
 pub const LONG_NS: u64 = 1_000;
 
-/// Which of the two kinds so much time in a detour is of.
+/// Which of the two kinds this much time in a detour is.
 #[inline]
 pub fn outside_kind(outside_ns: u64) -> usize {
     usize::from(outside_ns >= LONG_NS)
 }
 
-/// What a recording knows of who else can take a CPU away.
+/// What a recording knows about who else can take a CPU away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OutsideEvidence {
-    /// The hypervisor whose guest this was. None on bare metal, and where nothing tells.
+    /// The hypervisor, if the node was a guest. None on bare metal, or if it cannot be determined.
     pub hypervisor: Option<String>,
-    /// Time that the hypervisor says it ran something else, on all recorded CPUs together. None where
-    /// it was not read.
+    /// Steal time of all recorded CPUs together. None if it was not read.
     pub steal_ns: Option<u64>,
-    /// System management interrupts on all measured CPUs. None where the machine does not count them.
+    /// System management interrupts on all measured CPUs. None if the machine does not count them.
     pub smi: Option<u64>,
-    /// Net time of kernel records that were lost: the detours they were in seem to be outside the kernel.
+    /// Net time of lost kernel records: it appears as time outside the kernel in their detours.
     pub lost_records_ns: u64,
 }
 
 impl OutsideEvidence {
-    /// Before the end of a recording only what the manifest says is known.
+    /// Before the end of a recording, only the manifest is known.
     pub fn of(manifest: &Manifest, trailer: Option<&Trailer>) -> OutsideEvidence {
         let lanes = trailer.map_or(&[][..], |trailer| &trailer.lanes);
         let counted = lanes.iter().filter_map(|totals| totals.counters.get("smi").copied());
@@ -40,11 +39,11 @@ impl OutsideEvidence {
         }
     }
 
-    /// What that says of the long kind, as one of [`LONG_NAMES`].
+    /// The resulting name for the long kind, one of [`LONG_NAMES`].
     ///
-    /// A guest without steal time is still a guest: a host need not count it, and none counts how long it
-    /// takes to handle a VM exit. Lost records are another matter. Their time is in the long kind too, and
-    /// where it is more than the hypervisor admits to, nothing says who took most of it.
+    /// A guest without steal time is still a guest: a host need not report it, and none reports how long
+    /// it takes to handle a VM exit. Lost records are different: their time is in the long kind as well,
+    /// and if it exceeds the steal time, most of the time cannot be attributed.
     pub fn name(&self) -> &'static str {
         if self.lost_records_ns > self.steal_ns.unwrap_or(0) {
             return "unexplained";
@@ -59,10 +58,10 @@ impl OutsideEvidence {
     }
 }
 
-/// What the long kind may be called; which of them depends on the evidence.
+/// Possible names of the long kind, depending on the evidence.
 pub const LONG_NAMES: [&str; 4] = ["hypervisor", "smi", "hypervisor_or_smi", "unexplained"];
 
-/// What the two kinds are called. Without kernel records nothing is known to lie outside the kernel.
+/// The names of the two kinds. Without kernel records, nothing is known to be outside the kernel.
 pub fn outside_names(manifest: &Manifest, trailer: Option<&Trailer>) -> [&'static str; 2] {
     match manifest.mode.has_sources() {
         true => ["microarchitecture", OutsideEvidence::of(manifest, trailer).name()],
@@ -70,7 +69,7 @@ pub fn outside_names(manifest: &Manifest, trailer: Option<&Trailer>) -> [&'stati
     }
 }
 
-/// Whether a row is the long kind of a recording with kernel records, whatever it is called there.
+/// Whether a row is the long kind of a recording with kernel records, under any of its names.
 pub fn is_long_outside(key: &RowKey) -> bool {
     key.class == Class::OutsideKernel && LONG_NAMES.contains(&key.name.as_str())
 }
@@ -102,7 +101,7 @@ mod tests {
         assert_eq!(name(Some(100_000_000), 754_000_000), "unexplained");
         assert_eq!(name(Some(0), 1), "unexplained");
         assert_eq!(name(None, 1), "unexplained");
-        // Most of it was stolen.
+        // Most of it is steal time.
         assert_eq!(name(Some(754_000_000), 100_000_000), "hypervisor_or_smi");
     }
 

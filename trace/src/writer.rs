@@ -1,15 +1,15 @@
 //! Writes a trace while it is being recorded.
 //!
-//! Every frame leaves in a single write, and nothing written is touched again: whatever ends the
-//! recording, the frames before that moment are whole. A write that fails is taken back where the
-//! output allows it (a file), so that the trailer can still be tried; elsewhere the writer refuses
-//! to go on, since what followed could not be found again.
+//! Every frame is a single write, and nothing written is changed again: however the recording ends, the
+//! frames before that moment are complete. A write that fails is undone if the output allows it (a
+//! file), so that the trailer can still be tried; otherwise the writer refuses to continue, since
+//! readers could not find what follows.
 //!
-//! Once a block could not be written, no later one is: a hole would read as a time without noise. The
-//! trailer then says that the recording is cut off, and ends its lanes where their events end
+//! Once a block could not be written, no later one is: a gap would read as time without noise. The
+//! trailer then marks the recording as cut off, and ends its lanes where their events end
 //! (`written.rs`).
 //!
-//! Memory does not grow with the recording: the index leaves in parts.
+//! Memory does not grow with the recording: the index is written in parts.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,10 +26,10 @@ use crate::manifest::{LaneTotals, Manifest, Node, Trailer};
 use crate::model::{Block, Lane, LaneId, Source, SourceId};
 use crate::written::Written;
 
-/// Events per block that give good compression; blocks of up to four times as many are accepted.
+/// Events per block for good compression; up to four times as many are accepted.
 pub const BLOCK_EVENTS: usize = 1 << 16;
 
-/// Rows per frame of the tables of sources, lanes and totals: keeps a frame far below the size limit.
+/// Rows per frame of the source, lane and totals tables: keeps a frame far below the size limit.
 const TABLE_ROWS_PER_FRAME: usize = 4096;
 
 /// A node has settings for each of its CPUs: several thousand CPUs fit.
@@ -48,7 +48,7 @@ pub struct Writer<W: Write> {
     encoder: Encoder,
     compressor: zstd::bulk::Compressor<'static>,
     frame: Vec<u8>,
-    /// Of the frames since the last part of the index.
+    /// For the frames since the last part of the index.
     index: Vec<IndexEntry>,
     parts: IndexParts,
     pending_sources: Vec<(SourceId, Source)>,
@@ -61,17 +61,17 @@ pub struct Writer<W: Write> {
     cut_off: Option<String>,
 }
 
-/// The parts of the index that are in the file already.
+/// The parts of the index that have been written.
 struct IndexParts {
-    /// Of each.
+    /// Rows per part.
     rows: usize,
-    /// Where the last one starts; 0 before the first.
+    /// Offset of the last one; 0 before the first.
     last: u64,
     count: u32,
 }
 
 impl Writer<File> {
-    /// Creates the file and writes its beginning. A pipe is written to from the beginning to the end.
+    /// Creates the file and writes its beginning. A pipe is written sequentially.
     pub fn create(
         path: impl AsRef<Path>,
         overwrite: Overwrite,
@@ -82,13 +82,13 @@ impl Writer<File> {
         let name = path.display().to_string();
         let cut_back = can_take_back.then_some(create::cut_back as CutBack<File>);
         let started = Writer::start(out, name, cut_back, manifest);
-        // Nobody could read a trace without a manifest.
+        // A trace without a manifest is unreadable.
         started.inspect_err(|_| create::discard(path))
     }
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a trace into anything that takes bytes.
+    /// Writes a trace to any output.
     pub fn new(out: W, manifest: &Manifest) -> Result<Self, TraceError> {
         Writer::start(out, "the output".to_owned(), None, manifest)
     }
@@ -129,7 +129,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// The lanes and nodes of so many that the manifest cannot hold them go into frames of their own.
+    /// If there are too many lanes and nodes for the manifest, they go into separate frames.
     fn write_manifest(&mut self, manifest: &Manifest) -> Result<(), TraceError> {
         let json = to_json(Kind::Manifest.name(), manifest)?;
         if json.len() <= v1::MAX_RAW {
@@ -148,22 +148,22 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Announces a source, or replaces what was said about it. In the file before the next block.
+    /// Announces a source, or replaces its row. Written before the next block.
     pub fn add_source(&mut self, id: SourceId, source: &Source) -> Result<(), TraceError> {
         self.sources = self.sources.max(next_id("source", id.0)?);
         self.pending_sources.push((id, source.clone()));
         Ok(())
     }
 
-    /// Announces a lane that the manifest did not know. In the file before the next block.
+    /// Announces a lane that is not in the manifest. Written before the next block.
     pub fn add_lane(&mut self, id: LaneId, lane: &Lane) -> Result<(), TraceError> {
         self.lanes = self.lanes.max(next_id("lane", id.0)?);
         self.pending_lanes.push((id, lane.clone()));
         Ok(())
     }
 
-    /// Writes one block. After an error nothing of the block is in the file; after one of the output,
-    /// no later block is either.
+    /// Writes one block. After an error nothing of the block is in the file; after an output error, no
+    /// later block is either.
     pub fn write_block(&mut self, block: &Block) -> Result<(), TraceError> {
         let (detours, records) = (block.detours.len(), block.records.len());
         if detours.saturating_add(records) > v1::MAX_EVENTS {
@@ -205,13 +205,13 @@ impl<W: Write> Writer<W> {
         self.cut_off.as_deref()
     }
 
-    /// Says that a lane is watched from here on. Matters when the recording is cut off.
+    /// Notes that a lane is watched from here on. Matters if the recording is cut off.
     pub fn watched_from(&mut self, lane: LaneId, from_ns: u64) -> Result<(), TraceError> {
         self.write_progress(Summary::watched(lane.0, from_ns))
     }
 
-    /// Says that everything that ended before `to_ns` has been written. Matters when the recording is cut
-    /// off: it lasted until then, however quiet the end of it was.
+    /// Notes that everything that ended before `to_ns` has been written. Matters if the recording is cut
+    /// off: it lasted at least until then, even if the end was quiet.
     pub fn settled(&mut self, to_ns: u64) -> Result<(), TraceError> {
         if self.cut_off.is_some() {
             // It would not be true.
@@ -230,7 +230,7 @@ impl<W: Write> Writer<W> {
         sent
     }
 
-    /// Hands everything to the output: sources and lanes still waiting, and what the output buffers.
+    /// Flushes everything to the output: pending sources and lanes, and buffered data.
     pub fn flush(&mut self) -> Result<(), TraceError> {
         self.write_tables()?;
         self.out.flush().map_err(|source| self.io_error(source))
@@ -241,7 +241,7 @@ impl<W: Write> Writer<W> {
         self.finish_and_count(trailer).map(|(out, _)| out)
     }
 
-    /// The same, with how many bytes the whole trace has: a pipe cannot be asked afterwards.
+    /// The same, and returns the size of the whole trace: a pipe cannot be asked afterwards.
     pub fn finish_and_count(mut self, mut trailer: Trailer) -> Result<(W, u64), TraceError> {
         if let Some(why) = self.cut_off.take() {
             self.written.cut(&mut trailer, why);
@@ -275,8 +275,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// The totals of so many lanes that the trailer cannot hold them go into frames of their own.
-    /// Where it can, it does: programs of before these frames read them there.
+    /// If there are too many lanes for the trailer, their totals go into separate frames. Otherwise they
+    /// stay in the trailer, where older programs look for them.
     fn write_trailer(&mut self, mut trailer: Trailer) -> Result<(), TraceError> {
         let mut json = to_json(Kind::Trailer.name(), &trailer)?;
         if json.len() > v1::MAX_RAW {
@@ -308,14 +308,14 @@ impl<W: Write> Writer<W> {
         let entry = self.send_packed(packed)?;
         self.index.push(entry);
         if self.index.len() >= self.parts.rows {
-            // The frame itself is in the file. A part that could not be written is tried again after
-            // the next one.
+            // The frame itself is in the file. A part that could not be written is retried after the
+            // next one.
             let _ = self.write_index_part();
         }
         Ok(())
     }
 
-    /// Sends what [`pack`] made; returns what the index says about it.
+    /// Writes what [`pack`] built; returns its index entry.
     fn send_packed(&mut self, packed: io::Result<FrameHeader>) -> Result<IndexEntry, TraceError> {
         let header = packed.map_err(|source| self.io_error(source))?;
         let entry = header.entry_at(self.offset);
@@ -325,7 +325,7 @@ impl<W: Write> Writer<W> {
         sent.map(|()| entry)
     }
 
-    /// Writes what is left of the index, or all of it.
+    /// Writes the rest of the index, or all of it.
     fn write_index(&mut self) -> Result<Footer, TraceError> {
         if self.parts.count > 0 {
             while !self.index.is_empty() {
@@ -394,7 +394,7 @@ fn to_json(what: &'static str, value: &impl Serialize) -> Result<Vec<u8>, TraceE
     serde_json::to_vec(value).map_err(|source| TraceError::Json { what, source })
 }
 
-/// Builds a whole frame, header and packed payload, in `frame`; `behind` is packed already.
+/// Builds a whole frame, header and compressed payload, in `frame`; `behind` is already compressed.
 fn pack(
     compressor: &mut zstd::bulk::Compressor<'static>,
     frame: &mut Vec<u8>,
@@ -479,7 +479,7 @@ mod tests {
         writer.out.room = writer.out.content.len() + v1::FRAME_HEADER_LEN + 1;
         assert!(writer.write_block(&block(0, 300)).is_err());
         writer.out.room = 1 << 20;
-        // A block after a hole, or word that everything has come, would read as a time without noise.
+        // A block after a gap, or a claim that everything was written, would read as time without noise.
         assert!(writer.write_block(&block(1, 400)).is_err());
         assert!(writer.settled(500).is_err());
         assert!(writer.cut_off().is_some_and(|why| why.contains("cannot write disk")));
@@ -493,7 +493,7 @@ mod tests {
         let reader = Reader::new(io::Cursor::new(disk.content)).unwrap();
         assert!(reader.truncated().is_some_and(|why| why.contains("a write failed")));
         assert!(reader.blocks().map(Result::unwrap).eq([block(0, 100), block(1, 200)]));
-        // Where events end, or where everything was known to have come; never before the beginning.
+        // Where events end, or where everything was known to be written; never before the beginning.
         let windows: Vec<_> = (0..3)
             .filter_map(|lane| reader.totals(LaneId(lane)))
             .map(|totals| (totals.from_ns, totals.to_ns))
@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn an_index_in_parts_finds_what_an_index_at_the_end_finds() {
         let whole = Reader::new(io::Cursor::new(in_parts(1_000, 20))).unwrap();
-        // The manifest, the blocks and the trailer: parts that come out even, and one row left over.
+        // The manifest, the blocks and the trailer: parts that divide evenly, and one row left over.
         for rows in [1, 2, 3, 7, 11, 20, 21, 22] {
             let reader = Reader::new(io::Cursor::new(in_parts(rows, 20))).unwrap();
             assert_eq!((reader.truncated(), reader.damaged_blocks()), (None, Vec::new()), "{rows}");
@@ -569,7 +569,7 @@ mod tests {
         }
     }
 
-    /// A program that knows no parts must not take the last of them for the whole index.
+    /// A program that does not know parts must not take the last of them for the whole index.
     #[test]
     fn the_footer_names_no_frame_that_older_programs_take_for_an_index() {
         let bytes = in_parts(3, 20);

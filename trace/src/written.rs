@@ -1,4 +1,4 @@
-//! How far a trace has been written, and what its trailer may still say once a write has failed: nothing
+//! How far a trace has been written, and what its trailer may contain after a failed write: nothing
 //! about a time whose events are not in the file.
 
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use crate::model::LaneId;
 /// How far each lane has been written.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// Where the last block of a lane ends.
+    /// End of a lane's last block.
     blocks_ns: HashMap<LaneId, u64>,
-    /// Everything that ended before is in the file.
+    /// Everything that ended before this time is in the file.
     settled_ns: u64,
 }
 
@@ -25,8 +25,8 @@ impl Written {
         self.settled_ns = self.settled_ns.max(to_ns);
     }
 
-    /// Ends the lanes where writing did. What was counted up to a later moment goes: a share of it would be
-    /// a share of another time.
+    /// Ends the lanes where writing did. Totals counted up to a later time are dropped, since they cover
+    /// another interval.
     pub(crate) fn cut(&self, trailer: &mut Trailer, why: String) {
         for totals in &mut trailer.lanes {
             let last_ns = self.blocks_ns.get(&LaneId(totals.lane)).copied().unwrap_or(0);

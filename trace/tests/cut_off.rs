@@ -39,7 +39,7 @@ fn a_lane_lasted_until_the_last_moment_that_is_known_of_however_quiet_it_was() {
     let reader = Reader::new(Cursor::new(written(None))).unwrap();
     assert!(reader.truncated().is_some() && reader.trailer().is_none());
     let window = |lane| reader.totals(LaneId(lane)).map(|totals| (totals.from_ns, totals.to_ns));
-    // The last detour of the first lane ends behind what is known of all.
+    // The last detour of the first lane ends after what is known of all.
     assert_eq!(window(0), Some((1_000, 10 * SECOND + 400)));
     assert_eq!(window(1), Some((1_001, 10 * SECOND)));
     assert_eq!(window(2), Some((1_002, 10 * SECOND)));

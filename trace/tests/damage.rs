@@ -1,5 +1,5 @@
-//! Files that were cut off, damaged or made up: never a panic, never much memory, and everything that
-//! is intact is read.
+//! Files that were cut off, damaged or crafted: never a panic, never much memory, and everything that is
+//! intact is read.
 
 #[allow(dead_code)]
 mod common;
@@ -48,7 +48,7 @@ fn a_whole_file_is_neither_cut_off_nor_damaged() {
     assert_eq!(reader.sources(), common::sources());
     assert_eq!(reader.trailer(), Some(&common::trailer(LANES, 9)));
     assert_eq!(reader.manifest(), &common::manifest(LANES));
-    // A second pass and a lane's own blocks give the same again.
+    // A second pass and a lane's own blocks give the same result.
     assert_eq!(reader.blocks().collect::<Result<Vec<_>, _>>().unwrap(), blocks);
     let of_one: Vec<Block> = reader.blocks_of(trace::LaneId(1)).map(Result::unwrap).collect();
     assert!(of_one.iter().eq(blocks.iter().filter(|b| b.lane.0 == 1)));
@@ -148,14 +148,14 @@ fn foreign_and_newer_files_are_refused_by_name() {
     assert!(said(b"# Benchmark Method: selfish\n# ...").contains("detour import"));
     let (mut bytes, ..) = small();
     bytes[8] = 2;
-    assert!(said(&bytes).contains("not intact"), "a version whose checksum is wrong is damage");
+    assert!(said(&bytes).contains("corrupt"), "a version whose checksum is wrong is damage");
     let crc = crc32fast::hash(&bytes[..12]);
     bytes[12..16].copy_from_slice(&crc.to_le_bytes());
     let newer = said(&bytes);
     assert!(newer.contains("version 2") && newer.contains("up to version 1"), "{newer}");
 }
 
-/// A disk with room for so many bytes.
+/// A disk with room for this many bytes.
 struct Disk {
     content: Vec<u8>,
     room: usize,
@@ -201,7 +201,7 @@ fn fill(disk: &mut Disk, blocks: &[Block]) -> Result<(), TraceError> {
     }
     for block in blocks {
         if let Err(error) = writer.write_block(block) {
-            // Whatever is tried afterwards must not spoil what is there.
+            // Later attempts must not damage what is there.
             assert!(writer.write_block(block).is_err());
             assert!(writer.finish(common::trailer(LANES, 9)).is_err());
             return Err(error);

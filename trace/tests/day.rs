@@ -1,5 +1,5 @@
-//! A recording that lasts on a large machine: the events of 128 CPUs go through the writer as fast as it
-//! takes them. Memory stays flat, index included, and all of it can be read back.
+//! A long recording on a large machine: the events of 128 CPUs go through the writer at full speed.
+//! Memory stays flat, including the index, and everything can be read back.
 
 #![cfg(target_os = "linux")]
 
@@ -15,13 +15,13 @@ use trace::{
 
 const LANES: u32 = 128;
 const SOURCES: u32 = 5;
-/// Few, since the number of blocks is what counts: the recorder writes one a second and lane.
+/// Few, since the number of blocks matters: the recorder writes one per second and lane.
 const PER_SECOND: u64 = 4;
 const SECONDS_OF_A_DAY: u64 = 86_400;
 /// From a third of the recording on. Entries of 48 bytes kept for every block would be 3.5 MiB more in a
-/// quarter of an hour, and a vector that grows takes twice that.
+/// quarter of an hour, and a growing vector takes twice that.
 const GROWTH_KIB: u64 = 2 << 10;
-/// What a recorder may have in memory. The entries of a day's blocks alone would be 500 MiB.
+/// Memory limit of a recorder. The entries of a day's blocks alone would be 500 MiB.
 const MOST_KIB: u64 = 64 << 10;
 
 #[test]
@@ -130,7 +130,7 @@ fn write_and_read(name: &str, seconds: u64) {
     );
 }
 
-/// The most this process ever had in memory.
+/// Peak memory of this process.
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");

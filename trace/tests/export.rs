@@ -1,4 +1,4 @@
-//! Exports, read back by the importer where it can.
+//! Exports, read back by the importer where it supports the format.
 
 #[allow(dead_code)]
 mod common;
@@ -56,7 +56,7 @@ fn reimported(
 ) -> Imported {
     let text = exported(reader, format, lane);
     let imported = import_bytes("exported", text.as_bytes(), &ImportOptions::default()).unwrap();
-    // Import and export call formats alike.
+    // Import and export use the same format names.
     assert_eq!(format!("{:?}", imported.format), format!("{format:?}"));
     imported
 }
@@ -107,7 +107,7 @@ fn a_csv_export_reads_back_the_same() {
     }
 }
 
-/// Watched for other times than from 0 to the last detour, and one of them without a detour.
+/// Windows other than from 0 to the last detour, and a lane without a detour.
 #[test]
 fn export_and_import_keep_the_window_of_every_lane() {
     let mut writer = Writer::new(Cursor::new(Vec::new()), &common::manifest(3)).unwrap();
@@ -148,7 +148,7 @@ fn cpu_ns() -> u64 {
     times.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// As many detours on ten lanes and on two thousand: the least of several attempts.
+/// The same number of detours on ten lanes and on two thousand: the minimum of several attempts.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_cost_of_a_loggopsim_export_does_not_grow_with_lanes_times_detours() {
@@ -179,7 +179,7 @@ fn the_cost_of_a_loggopsim_export_does_not_grow_with_lanes_times_detours() {
         (0..5).map(attempt).min().unwrap()
     };
     let (few, many) = (cost(10), cost(2_000));
-    // Looking at all lanes for each detour takes a hundred times as long.
+    // Searching all lanes for each detour would take a hundred times as long.
     assert!(many < 10 * few, "{few} ns for 10 lanes, {many} ns for 2,000");
 }
 
@@ -222,7 +222,7 @@ fn histogram_exports_keep_counts_and_three_digits_of_every_length() {
         assert_eq!(run.count(), all.len() as u64, "{format:?}");
         let last = run.distribution.last().unwrap().0;
         assert!((last - longest).abs() <= longest * 1e-3, "{format:?}: {last} for {longest}");
-        // All lanes' time, as the lengths are those of all.
+        // The time of all lanes, since the lengths are those of all.
         let spans = (u64::from(LANES) * SPAN) as f64;
         assert!(
             (run.span_ns / spans - 1.0).abs() < 1e-2,
@@ -350,7 +350,7 @@ fn a_parquet_table_reads_back_with_detours_and_sources() {
     assert_eq!(lost, lengths);
     let wanted: usize = reader.block_infos().map(|info| info.detours as usize).sum();
     assert_eq!(lost.len(), wanted);
-    // Every record is there, with the texts of its source.
+    // Every record is present, with the strings of its source.
     let mut records: Vec<_> = reader.blocks().flat_map(|block| block.unwrap().records).collect();
     records.sort_by_key(|record| (record.cpu, record.start_ns, record.depth));
     let mut rows: Vec<usize> = (0..table.rows)
@@ -371,7 +371,7 @@ fn a_parquet_table_reads_back_with_detours_and_sources() {
     assert!(table.about["detour.host"] == "node1");
 }
 
-/// The trace of two nodes; each starts a second after the one before.
+/// The trace of two nodes; each starts a second after the previous one.
 fn merged() -> Reader<Cursor<Vec<u8>>> {
     let nodes = [0, 1].map(|number| {
         let settings = CpuSettings {

@@ -1,6 +1,6 @@
-//! Files of format version 1, kept for good: every later version of the program reads them the same.
-//! One is as the first writers wrote it, the other holds what was added to the version since: the
-//! kinds of waits, repeated records, scheduling policies, and what a thread ran and waited.
+//! Files of format version 1, kept permanently: every later version of the program reads them the same.
+//! One is as the first writers wrote it, the other contains what was added to the version since: the
+//! kinds of waits, repeated records, scheduling policies, and the run and wait times of threads.
 
 use std::path::{Path, PathBuf};
 
@@ -57,8 +57,8 @@ fn thread() -> Lane {
     Lane::Thread { pid: 10, tid: 11, name: "solver".to_owned() }
 }
 
-/// Every column with ordinary and with extreme values. Written out, so that no generator that
-/// changes can change it.
+/// Every column with ordinary and with extreme values. Written out, so that a change of a generator
+/// cannot change it.
 fn blocks() -> Vec<Block> {
     let record = |start_ns, gross_ns, net_ns, cost_ns, source, cpu, depth, flags| Record {
         start_ns,

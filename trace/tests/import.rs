@@ -1,4 +1,4 @@
-//! Other tools' files: what is read from them, and what is said about those that make no sense.
+//! Other tools' files: what is read from them, and the errors for malformed ones.
 
 use trace::import::{
     Format, ImportError, ImportOptions, Imported, import_bytes, imported_to_trace,
@@ -112,9 +112,9 @@ fn nonsense_is_reported_with_file_line_and_expectation() {
         ("# x\n0\t100\n-5\t1\n", "negative"),
         ("# x\n0\t100\nNaN\t1\n", "not a number"),
         ("# x\n0\t100\ninf\t1\n", "not a number"),
-        ("# x\n5000\t100\n300\t1\n", "out of order"),
+        ("# x\n5000\t100\n300\t1\n", "not in time order"),
         ("# x\n0\t100\n50\t1\n", "overlaps"),
-        ("# x\n0\t100\n1e300\t1\n", "beyond any measurement"),
+        ("# x\n0\t100\n1e300\t1\n", "out of range"),
     ] {
         let said = said(text);
         assert!(said.contains("noise.txt, line 3") && said.contains(wanted), "{said}");
@@ -126,17 +126,17 @@ fn nonsense_is_reported_with_file_line_and_expectation() {
     assert!(said("start_ns,width\n1,2\n").contains("no column for the length"));
     assert!(said("[[1,2],[3]]").contains("detour 1"));
     assert!(said("[[1,2],\n[3").contains("line 2"));
-    assert!(said("{\"a\": 1}").contains("something else"));
+    assert!(said("{\"a\": 1}").contains("unexpected JSON"));
 }
 
 #[test]
 fn files_that_are_no_noise_files_are_refused() {
     assert!(said("").contains("empty"));
     assert!(said("# only a comment\n").contains("no detours"));
-    assert!(said("hello world\n").contains("no known format"));
+    assert!(said("hello world\n").contains("unknown format"));
     let refused = |bytes: &[u8]| import_bytes("f", bytes, &STRICT).unwrap_err().to_string();
     assert!(refused(b"\x1f\x8b\x08").contains("gzip -d"));
-    assert!(refused(b"\x89DETOUR\n\x01\0\0\0").contains("trace already"));
+    assert!(refused(b"\x89DETOUR\n\x01\0\0\0").contains("already a detour trace"));
     assert!(refused(b"\0\x01\x02").contains("binary"));
     assert!(refused(b"\xfd7zXZ\0junkjunkjunkjunk").contains("xz -t"));
 }

@@ -1,4 +1,4 @@
-//! Traces of many lanes: each is found without a look at all others.
+//! Traces of many lanes: each is found without searching all others.
 
 #[path = "../../tests/cpu_time/mod.rs"]
 mod cpu_time;
@@ -10,7 +10,7 @@ use trace::{
     Block, BlockInfo, Detour, Lane, LaneId, LaneTotals, Manifest, Reader, Trailer, Writer,
 };
 
-/// Threads with a detour each, in blocks that come in turns.
+/// Threads with a detour each, in interleaved blocks.
 fn threads(count: u32, turns: u64) -> Reader<Cursor<Vec<u8>>> {
     let thread = |tid| Lane::Thread { pid: 1, tid, name: "worker".to_owned() };
     let manifest = Manifest { lanes: (0..count).map(thread).collect(), ..Manifest::default() };
@@ -24,7 +24,7 @@ fn threads(count: u32, turns: u64) -> Reader<Cursor<Vec<u8>>> {
             writer.write_block(&block).unwrap();
         }
     }
-    // The last one first: places in the trailer are no lanes.
+    // The last one first: indices in the trailer are not lanes.
     let totals = |lane| LaneTotals { lane, to_ns: 10_000, ..LaneTotals::default() };
     let lanes = (1..count).rev().map(totals).collect();
     Reader::new(writer.finish(Trailer { lanes, ..Trailer::default() }).unwrap()).unwrap()
@@ -52,6 +52,6 @@ fn time_grows_with_the_number_of_lanes_not_with_its_square() {
         export(reader, ExportFormat::Json, None, std::io::sink()).unwrap();
     };
     let ratio = cpu_time::ratio(|| to_json(&few), || to_json(&many));
-    // 16 times as many; the square would be 256.
+    // 16 times as many; quadratic would be 256.
     assert!(ratio < 64.0, "{ratio}");
 }

@@ -1,10 +1,10 @@
-//! Traces of nodes as one.
+//! Merging the traces of several nodes.
 
 use std::io::Cursor;
 
 use trace::{CpuSettings, Lane, Manifest, Merge, Overwrite, Reader, Trailer, Writer};
 
-/// Its calibration fills more than half of what a manifest may hold.
+/// Its calibration fills more than half of the size limit of a manifest.
 fn large(host: &str) -> Manifest {
     let timer_histogram = vec![(10.5, 1); 1 << 20];
     Manifest {

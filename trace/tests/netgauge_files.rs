@@ -1,4 +1,4 @@
-//! Real netgauge files, plain or xz, in the directory that DETOUR_DATA names. Without it the test is
+//! Real netgauge files, plain or xz, in the directory given by DETOUR_DATA. Without it the test is
 //! reported as skipped: the files are not part of this project.
 
 use std::{env, fs, path::Path};

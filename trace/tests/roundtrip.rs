@@ -13,7 +13,7 @@ use trace::{
     Source, SourceId, TraceError, Trailer, Wait, Writer,
 };
 
-/// Numbers of every size, the extremes included.
+/// Numbers of every size, including the extremes.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -42,7 +42,7 @@ fn record(in_detour: bool) -> impl Strategy<Value = Record> {
     )
 }
 
-/// A detour with its records, and records outside any detour before it.
+/// A detour with its records, and records outside detours before it.
 fn piece() -> impl Strategy<Value = (Vec<Record>, Vec<Record>, (u64, u64, u64, Wait))> {
     let between = prop::collection::vec(record(false), 0..3);
     let own = prop::collection::vec(record(true), 0..4);

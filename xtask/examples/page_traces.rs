@@ -1,6 +1,6 @@
-//! Recordings that a page has to cope with, written into the directory given: nothing recorded, one
+//! Recordings that a page has to cope with, written to the given directory: nothing recorded, one
 //! detour, one CPU, 64 CPUs, names that are markup, only records, a program's threads, nodes to be
-//! merged, and (with `--large`) ten million detours. Made up from counters: the same each time.
+//! merged, and (with `--large`) ten million detours. Generated from counters: the same each time.
 
 use std::{io::BufWriter, path::Path, process::ExitCode};
 
@@ -14,7 +14,7 @@ const HOSTILE: &str = "</title></svg><script>document.title='owned'</script><img
 struct Shape {
     file: &'static str,
     host: &'static str,
-    /// Or threads, of a program.
+    /// Or threads of a program.
     cpus: u32,
     detours: u64,
     seconds: u64,
@@ -136,7 +136,7 @@ fn write(shape: &Shape, directory: &Path) -> Result<(), Box<dyn std::error::Erro
     Ok(())
 }
 
-/// Threads belong to the process that is behind all sources.
+/// Threads belong to the process behind all sources.
 fn lane(mode: Mode, number: u32) -> Lane {
     match mode {
         Mode::Program => Lane::Thread { pid: 42, tid: 42 + number, name: "solver".to_owned() },
@@ -144,8 +144,7 @@ fn lane(mode: Mode, number: u32) -> Lane {
     }
 }
 
-/// The i-th detour of a CPU: every other one a tick, which comes regularly, the rest something else with a
-/// long tail.
+/// The i-th detour of a CPU: every other one a regular tick, the rest something else with a long tail.
 fn detour(shape: &Shape, cpu: u32, i: u64, gap: u64, block: &mut Block) {
     let bits = scattered(i * 64 + u64::from(cpu));
     let is_tick = i.is_multiple_of(2);

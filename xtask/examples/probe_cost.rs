@@ -1,8 +1,8 @@
-//! What one turn of the probe's loop costs, against a loop that reads the clock twice and does
-//! nothing else: part of `cargo xtask bench`. Prints one JSON object.
+//! The cost of one iteration of the probe's loop, compared with a loop that only reads the clock
+//! twice: part of `cargo xtask bench`. Prints one JSON object.
 //!
-//! Both run in short turns, one after the other, and the best turn of each counts: whatever else
-//! the machine does disturbs both alike and the best turn not at all.
+//! Both run in short turns, alternately, and the best turn of each counts: other activity on the
+//! machine affects both equally, and the best turn not at all.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -32,9 +32,9 @@ mod linux {
         probe::{Jumps, assess, run},
     };
 
-    /// Far longer than starting the loop takes, far shorter than a tick.
+    /// Much longer than starting the loop takes, much shorter than a tick.
     const TURN_NS: f64 = 300_000.0;
-    /// Multiples of t_min, as `detour record` has it.
+    /// Multiples of t_min, as in `detour record`.
     const THRESHOLD: u64 = 9;
 
     pub fn main() -> Result<(), Box<dyn Error>> {
@@ -68,7 +68,7 @@ mod linux {
         Ok((run.last - run.first) as f64 / run.iterations as f64)
     }
 
-    /// The same with two readings per turn of a loop that does nothing with them.
+    /// The same with two readings per iteration of an otherwise empty loop.
     #[inline(never)]
     fn bare_turn(ticks: u64) -> f64 {
         let first = Clock::read();

@@ -1,14 +1,14 @@
-//! What recording adds to a timer tick: part of `cargo xtask bench`. Prints one JSON object.
+//! The time that recording adds to a timer tick: part of `cargo xtask bench`. Prints one JSON object.
 //!
-//! One probe runs all the time. Meanwhile the programs are put on their hooks and taken off again,
-//! in blocks of some ticks each, watched and unwatched in pairs whose order is drawn by lot: on a
-//! virtual machine ticks take 6 us for a while and 15 us for another, and neighbours mostly see the
-//! same. Unwatched means that nothing of ours is attached.
+//! One probe runs all the time. Meanwhile the programs are attached and detached in blocks of a few
+//! ticks each, watched and unwatched in pairs in random order: on a virtual machine ticks take 6 us
+//! for a while and then 15 us, and neighbouring blocks mostly see the same. Unwatched means that
+//! nothing of ours is attached.
 //!
-//! Ticks come in a fixed rhythm, so the longest detour at each beat is the tick's, watched or not.
-//! What a pair says is the median of all differences between one of its watched ticks and one of
-//! its unwatched (the shift of Hodges and Lehmann): where ticks are of two kinds, as many
-//! differences lie on one side as on the other, while medians jump between the kinds.
+//! Ticks are periodic, so the longest detour at each period is the tick, watched or not. The estimate
+//! of a pair is the median of all differences between its watched and unwatched ticks (the
+//! Hodges-Lehmann shift): if ticks are of two kinds, the differences between kinds cancel out, while
+//! medians jump between the kinds.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -46,23 +46,23 @@ mod linux {
     };
     use serde_json::{Value, json};
 
-    /// Rates that Linux can be built with; the quickest that fits is the tick's.
+    /// Rates that Linux can be built with; the fastest that fits is the tick's.
     const RATES: [u64; 4] = [1000, 300, 250, 100];
-    /// How far around the usual place a tick is looked for.
+    /// Search window around the expected time of a tick.
     const WINDOW_NS: i64 = 40_000;
-    /// Shorter detours are no ticks.
+    /// Shorter detours are not ticks.
     const SHORTEST_NS: u64 = 1_000;
-    /// As the recorder polls.
+    /// The recorder's polling interval.
     const POLL: Duration = Duration::from_millis(10);
     const BLOCK: Duration = Duration::from_millis(60);
-    /// Attaching interrupts every CPU to patch the kernel; some ticks later that is over.
+    /// Attaching interrupts every CPU to patch the kernel; a few ticks later that is over.
     const SETTLE: Duration = Duration::from_millis(12);
-    /// Fewer pairs say nothing.
+    /// Fewer pairs are not conclusive.
     const ENOUGH: usize = 20;
-    /// Multiples of t_min, as `detour record` has it.
+    /// Multiples of t_min, as in `detour record`.
     const THRESHOLD: u64 = 9;
 
-    /// A time in which nothing was attached or detached.
+    /// A period during which nothing was attached or detached.
     struct Block {
         watched: bool,
         from: u64,
@@ -82,7 +82,7 @@ mod linux {
 
     struct Measurement {
         blocks: Vec<Block>,
-        /// On the probe's clock, in ns.
+        /// By the probe's clock, in ns.
         detours: Vec<(u64, u64)>,
     }
 
@@ -151,10 +151,10 @@ mod linux {
             clock.push(anchor::<Clock>(200));
         }
         jumps.end_at(0);
-        probe.join().map_err(|_| "the probe broke")?;
+        probe.join().map_err(|_| "the probe panicked")?;
         clock.push(anchor::<Clock>(200));
         if records == 0 {
-            return Err("there were no records".into());
+            return Err("no records".into());
         }
         let ns = |ticks| clock.ns(ticks).unwrap_or(0);
         for block in &mut blocks {
@@ -166,7 +166,7 @@ mod linux {
 
     impl Measurement {
         fn figures(&self) -> Result<Value, Box<dyn Error>> {
-            let (period, phase) = self.rhythm().ok_or("there is no regular tick on this CPU")?;
+            let (period, phase) = self.rhythm().ok_or("no regular tick on this CPU")?;
             let ticks = self.ticks(period, phase);
             let of = |block: &Block| -> Vec<f64> {
                 ticks.range(block.from..block.to).map(|(_, &length)| length as f64).collect()
@@ -177,7 +177,7 @@ mod linux {
                 pair.sort_by_key(|block| block.watched);
                 let [off, on] = pair.map(of);
                 let differences = on.iter().flat_map(|a| off.iter().map(move |b| a - b));
-                // Without a tick in one of them there is nothing to compare.
+                // Without a tick in both blocks there is nothing to compare.
                 added.extend(median(differences.collect()));
                 watched.extend(on);
                 bare.extend(off);
@@ -185,7 +185,7 @@ mod linux {
             if added.len() < ENOUGH {
                 return Err(format!("only {} pairs of blocks have ticks", added.len()).into());
             }
-            let (low, high) = interval(added.clone()).ok_or("there was nothing to compare")?;
+            let (low, high) = interval(added.clone()).ok_or("nothing to compare")?;
             Ok(json!({
                 "added_ns": median(added.clone()),
                 "added_low_ns": low,
@@ -222,7 +222,7 @@ mod linux {
             })
         }
 
-        /// Length of the tick at each beat.
+        /// Length of the tick at each period.
         fn ticks(&self, period: u64, phase: u64) -> BTreeMap<u64, u64> {
             let mut ticks = BTreeMap::new();
             for &(start, length) in &self.detours {
@@ -236,7 +236,7 @@ mod linux {
         }
     }
 
-    /// Signed distance to the nearest moment with this phase.
+    /// Signed distance to the nearest time with this phase.
     fn around(at: u64, phase: u64, period: u64) -> i64 {
         let half = period / 2;
         ((at % period + period + half - phase) % period) as i64 - half as i64
@@ -248,9 +248,9 @@ mod linux {
         Some((values[last / 2] + values[last.div_ceil(2)]) / 2.0)
     }
 
-    /// Where the true median lies with 90 % confidence or more: that few or fewer of the values are
-    /// on the wrong side of it is as likely as that many coins showing heads. All of them when they
-    /// are too few to say.
+    /// The confidence interval of the median, at 90 % or more: the number of values on the wrong side
+    /// of the median is binomial, like the number of heads in coin tosses. The full range if there are
+    /// too few values.
     fn interval(mut values: Vec<f64>) -> Option<(f64, f64)> {
         values.sort_by(f64::total_cmp);
         let count = values.len();
@@ -262,7 +262,7 @@ mod linux {
             chance *= (count - skip + 1) as f64 / skip as f64;
             below += chance;
         }
-        // The last step may have gone beyond what is allowed.
+        // The last step may have exceeded the limit.
         let skip = if below > 0.05 { skip.saturating_sub(1) } else { skip };
         Some((*values.get(skip)?, *values.get(count.checked_sub(1 + skip)?)?))
     }

@@ -1,9 +1,9 @@
-//! Puts the BTF of an object into an order that does not depend on the machine.
+//! Sorts the BTF of an object into an order that does not depend on the machine.
 //!
-//! LLVM declares structs that are pointed to but never described last (`FWD`), in the order of a map
-//! keyed by address: where the allocator happened to put them decides, and with it the length of
-//! every path and the C library. Nothing else in the object varies. Here these declarations, and
-//! their names at the end of the string table, are sorted; sizes and all other ids stay.
+//! LLVM emits structs that are pointed to but never defined last (`FWD`), in the order of a map keyed
+//! by address: it depends on the allocator, and therefore on path lengths and the C library. Nothing
+//! else in the object varies. These declarations, and their names at the end of the string table, are
+//! sorted here; sizes and all other ids stay the same.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail, ensure};
 const MAGIC: u32 = 0xeb9f;
 /// A declaration without a body.
 const FWD: u32 = 7;
-/// Bytes of a type before what depends on its kind.
+/// Bytes of a type before the part that depends on its kind.
 const TYPE_BYTES: usize = 12;
 
 /// Sorts the section `.BTF` of a 64-bit little-endian ELF file.
 pub fn sort_object(object: &mut [u8]) -> Result<()> {
     let section = section(object, b".BTF").context("the object has no readable section .BTF")?;
-    sort(&mut object[section]).context("the section .BTF is not as expected")
+    sort(&mut object[section]).context("cannot parse the section .BTF")
 }
 
 fn section(elf: &[u8], name: &[u8]) -> Option<Range<usize>> {
@@ -41,10 +41,10 @@ fn section(elf: &[u8], name: &[u8]) -> Option<Range<usize>> {
     elf.get(found.clone()).map(|_| found)
 }
 
-/// Where things are in a BTF section.
+/// Positions in a BTF section.
 #[derive(Default)]
 struct Layout {
-    /// Ids and positions of declarations without a body.
+    /// Ids and positions of forward declarations.
     forward: Vec<(u32, usize)>,
     /// Positions that hold the id of a type, with the id of the type they are part of.
     types: Vec<(usize, u32)>,
@@ -53,15 +53,15 @@ struct Layout {
 }
 
 fn sort(btf: &mut [u8]) -> Result<()> {
-    ensure!(word(btf, 0).map(|word| word & 0xffff) == Some(MAGIC as usize), "no magic number");
-    let field = |index: usize| word(btf, 4 * index).context("the header is cut off");
+    ensure!(word(btf, 0).map(|word| word & 0xffff) == Some(MAGIC as usize), "bad magic number");
+    let field = |index: usize| word(btf, 4 * index).context("the header is truncated");
     let header = field(1)?;
     let types = header + field(2)?..header + field(2)? + field(3)?;
     let strings = header + field(4)?..header + field(4)? + field(5)?;
-    ensure!(types.end <= btf.len() && strings.end <= btf.len(), "it is cut off");
+    ensure!(types.end <= btf.len() && strings.end <= btf.len(), "the section is truncated");
     let layout = layout(btf, types)?;
 
-    // Equal names are told apart by who points there first; those ids do not vary.
+    // Equal names are distinguished by the first type that refers to them; those ids do not vary.
     let mut keyed = Vec::new();
     for &(id, position) in &layout.forward {
         let name = read(btf, position)? as usize;
@@ -76,7 +76,7 @@ fn sort(btf: &mut [u8]) -> Result<()> {
     for ((.., old), (new, _)) in keyed.iter().zip(&layout.forward) {
         moved_ids.insert(*old, *new);
         let from = layout.forward.iter().find(|(id, _)| id == old);
-        let (_, from) = from.context("a declaration went missing")?;
+        let (_, from) = from.context("a declaration is missing")?;
         bodies.push(btf[*from..from + TYPE_BYTES].to_vec());
     }
     for ((_, position), body) in layout.forward.iter().zip(bodies) {
@@ -95,7 +95,7 @@ fn sort(btf: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Sorts the run of declarations' names that ends the string table; gives old and new places.
+/// Sorts the declarations' names at the end of the string table; returns old and new offsets.
 fn sort_names(
     btf: &mut [u8],
     strings: &Range<usize>,
@@ -108,7 +108,7 @@ fn sort_names(
     offsets.sort_unstable();
     offsets.dedup();
     let table = &mut btf[strings.clone()];
-    // A name that something else has used before stands further up, where it belongs.
+    // A name that was used earlier is further up and stays there.
     let mut start = table.len();
     let mut run = Vec::new();
     while let Some(offset) = offsets.pop() {
@@ -147,7 +147,7 @@ fn layout(btf: &[u8], types: Range<usize>) -> Result<Layout> {
             layout.forward.push((id, at));
         }
         let tail = at + TYPE_BYTES;
-        // Bytes of each part, where in it there is a name, and where a type.
+        // Bytes of each part, and the offsets of a name and of types within it.
         let (count, size, name, inner): (usize, usize, Option<usize>, &[usize]) = match kind {
             2 | FWD..=12 | 16 | 18 => (0, 0, None, &[]),
             1 | 14 | 17 => (1, 4, None, &[]),
@@ -157,7 +157,7 @@ fn layout(btf: &[u8], types: Range<usize>) -> Result<Layout> {
             13 => (parts, 8, Some(0), &[4]),
             15 => (parts, 12, None, &[0]),
             19 => (parts, 12, Some(0), &[]),
-            _ => bail!("type {id} is of the unknown kind {kind}"),
+            _ => bail!("type {id} has the unknown kind {kind}"),
         };
         for part in (0..count).map(|index| tail + index * size) {
             layout.names.extend(name.map(|offset| part + offset));
@@ -165,12 +165,12 @@ fn layout(btf: &[u8], types: Range<usize>) -> Result<Layout> {
         }
         at = tail + count * size;
     }
-    ensure!(at == types.end, "the last type is cut off");
+    ensure!(at == types.end, "the last type is truncated");
     Ok(layout)
 }
 
 fn read(bytes: &[u8], at: usize) -> Result<u32> {
-    word(bytes, at).map(|word| word as u32).with_context(|| format!("nothing at byte {at}"))
+    word(bytes, at).map(|word| word as u32).with_context(|| format!("out of range at byte {at}"))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
@@ -183,7 +183,7 @@ fn short(bytes: &[u8], at: usize) -> Option<usize> {
 
 fn long(bytes: &[u8], at: usize) -> Option<usize> {
     let bytes = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
-    // Far beyond any object, and sums of it do not overflow.
+    // Far larger than any object, and sums do not overflow.
     usize::try_from(u64::from_le_bytes(bytes)).ok().filter(|value| *value < 1 << 40)
 }
 
@@ -196,7 +196,7 @@ fn string(table: &[u8], offset: usize) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// Two pointers, and the declarations they point to in either order.
+    /// Two pointers, and the declarations they point to, in either order.
     fn section(names: [&str; 2], pointers: [u32; 2]) -> Vec<u8> {
         let mut strings = b"\0int\0".to_vec();
         let mut offsets = Vec::new();

@@ -1,6 +1,5 @@
-//! `cargo xtask docs`: what the command line says about itself, in other forms. `docs/cli.md` is
-//! committed, and a test compares it; man pages and completions go beside the build products, for
-//! whoever packages them.
+//! `cargo xtask docs`: the command-line documentation in other forms. `docs/cli.md` is committed, and
+//! a test compares it; man pages and completions go to the target directory for packagers.
 
 use std::fs;
 

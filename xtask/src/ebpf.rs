@@ -1,9 +1,9 @@
 //! `cargo xtask ebpf`: builds `recorder-ebpf` into the object that the recorder embeds.
 //!
-//! The object is committed, so that a plain build needs none of this, and it is the same byte for
-//! byte wherever it is built, so that `--check` can tell whether the committed one belongs to the
-//! sources. For that, compiler, linker and lockfile are pinned, the environment is kept out, paths
-//! of this machine are replaced by made-up ones, and the BTF is put in order.
+//! The object is committed, so that a plain build needs none of this, and it is reproducible byte for
+//! byte, so that `--check` can tell whether the committed one matches the sources. For that, compiler,
+//! linker and lockfile are pinned, the environment is cleared, this machine's paths are remapped, and
+//! the BTF is sorted.
 
 use std::{
     fs,
@@ -25,12 +25,12 @@ const BINARY: &str = "detour-bpf";
 const OBJECT: &str = "detour.bpf.o";
 const COMMITTED: &str = "recorder/bpf/detour.bpf.o";
 
-/// Variables that change what the compiler makes.
+/// Variables that affect the compiler's output.
 const UNWANTED_PREFIXES: [&str; 4] =
     ["CARGO_PROFILE_", "CARGO_BUILD_", "CARGO_TARGET_", "CARGO_UNSTABLE_"];
 const UNWANTED: [&str; 3] = ["RUSTFLAGS", "CARGO_INCREMENTAL", "RUSTC_WORKSPACE_WRAPPER"];
 
-/// Writes the object to where it is committed.
+/// Builds and writes the committed object.
 pub fn update(workspace: &Workspace) -> Result<bool> {
     let built = read(&build(workspace, false)?)?;
     let place = workspace.root.join(COMMITTED);
@@ -47,19 +47,19 @@ pub fn update(workspace: &Workspace) -> Result<bool> {
     Ok(true)
 }
 
-/// Says whether the committed object is the one that the sources give.
+/// Checks whether the committed object matches the sources.
 pub fn check(workspace: &Workspace) -> Result<bool> {
     let built = read(&build(workspace, false)?)?;
     let committed = fs::read(workspace.root.join(COMMITTED)).with_context(|| {
         format!("cannot read {COMMITTED}; run `cargo xtask ebpf` and commit it")
     })?;
     if built == committed {
-        println!("{COMMITTED} is what the sources give: {}", identity(&built));
+        println!("{COMMITTED} matches the sources: {}", identity(&built));
         return Ok(true);
     }
     let differs = built.iter().zip(&committed).position(|(a, b)| a != b);
     let differs = differs.unwrap_or(built.len().min(committed.len()));
-    println!("{COMMITTED} is not what the sources give:");
+    println!("{COMMITTED} does not match the sources:");
     println!("  committed  {}", identity(&committed));
     println!("  built now  {}", identity(&built));
     println!("  first difference at byte {differs}");
@@ -67,7 +67,7 @@ pub fn check(workspace: &Workspace) -> Result<bool> {
     Ok(false)
 }
 
-/// Builds with log lines, for debugging; never committed.
+/// Builds with logging, for debugging; never committed.
 pub fn with_log(workspace: &Workspace) -> Result<bool> {
     let path = build(workspace, true)?;
     let built = read(&path)?;
@@ -85,7 +85,7 @@ pub fn lint(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Cargo for the BPF target, in a directory of its own.
+/// Cargo for the BPF target, in a separate target directory.
 fn cargo(workspace: &Workspace, toolchain: &Toolchain, command: &str) -> Result<Command> {
     toolchain.need_sources(&workspace.root)?;
     let mut cargo = exec::cargo(&workspace.root);
@@ -101,7 +101,7 @@ fn cargo(workspace: &Workspace, toolchain: &Toolchain, command: &str) -> Result<
     Ok(cargo)
 }
 
-/// Builds and strips; the result is among the build products.
+/// Builds and strips; the result is in the target directory.
 fn build(workspace: &Workspace, log: bool) -> Result<PathBuf> {
     let toolchain = Toolchain::find(&workspace.root)?;
     let linker = tools::linker(workspace, &toolchain)?;
@@ -116,7 +116,7 @@ fn build(workspace: &Workspace, log: bool) -> Result<PathBuf> {
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
     let object = place.join(OBJECT);
     let linked = target.join(TARGET).join("release").join(BINARY);
-    // Debug sections are three quarters of it, and the kernel reads BTF alone.
+    // Debug sections are three quarters of the object, and the kernel reads only BTF.
     let mut objcopy = exec::command(toolchain.objcopy()?, &workspace.root);
     exec::search_first(&mut objcopy, "LD_LIBRARY_PATH", &toolchain.libraries())?;
     exec::run(objcopy.arg("--strip-debug").arg(linked).arg(&object))?;
@@ -126,7 +126,7 @@ fn build(workspace: &Workspace, log: bool) -> Result<PathBuf> {
     Ok(object)
 }
 
-/// BTF is made from debug information, so it has to be there even though it is stripped later.
+/// BTF is generated from debug information, which is therefore needed although it is stripped later.
 fn flags(workspace: &Workspace, toolchain: &Toolchain) -> Result<Vec<String>> {
     let mut flags = vec![
         r#"--cfg=bpf_target_arch="x86_64""#.to_owned(),

@@ -1,4 +1,4 @@
-//! Running other programs. Whatever goes wrong, the message names the command.
+//! Runs other programs. Every error message names the command.
 
 use std::{
     ffi::OsStr,
@@ -10,11 +10,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// What `cargo run` tells the program it runs. Passed on to another cargo it would look like a
-/// changed environment to build scripts that watch it, and everything would be built again.
+/// Variables that `cargo run` sets for the program it runs. Passed on to another cargo, build scripts
+/// that watch them would see a changed environment, and everything would be rebuilt.
 const OWN_PREFIXES: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 
-/// A program to be run in a directory.
+/// A program to run in a directory.
 pub fn command(program: impl AsRef<OsStr>, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory);
@@ -27,7 +27,7 @@ pub fn cargo(directory: &Path) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), directory)
 }
 
-/// Whether this process may do everything.
+/// Whether this process runs as root.
 pub fn is_root() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -35,7 +35,7 @@ pub fn is_root() -> bool {
     })
 }
 
-/// Keeps the matching environment variables from a command.
+/// Removes the matching environment variables from a command.
 pub fn forget(command: &mut Command, unwanted: impl Fn(&str) -> bool) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(&unwanted) {
@@ -54,7 +54,7 @@ pub fn search_first(command: &mut Command, variable: &str, directory: &Path) -> 
     Ok(())
 }
 
-/// The command as one would type it.
+/// The command as typed in a shell.
 pub fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -62,22 +62,22 @@ pub fn describe(command: &Command) -> String {
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs to the end, with our own input and output. An exit code other than 0 is an error.
+/// Runs to completion with inherited stdin and stdout. A nonzero exit code is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| cannot_start(command))?;
     succeeded(command, status)
 }
 
-/// The same, and gives what was printed on standard output.
+/// The same, and returns the standard output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(command))?;
     succeeded(command, output.status)?;
     String::from_utf8(output.stdout)
-        .with_context(|| format!("`{}` printed something that is not text", describe(command)))
+        .with_context(|| format!("`{}` did not print UTF-8", describe(command)))
 }
 
-/// The same, and reads what was printed as JSON.
+/// The same, and parses the output as JSON.
 pub fn json(command: &mut Command) -> Result<serde_json::Value> {
     let text = output(command)?;
     serde_json::from_str(&text).with_context(|| {
@@ -85,12 +85,12 @@ pub fn json(command: &mut Command) -> Result<serde_json::Value> {
     })
 }
 
-/// Runs to the end, passing standard output on while showing each line of it to `look`. The error
-/// of a command that fails is inside, because what it printed before counts too.
+/// Runs to completion, passing standard output on and each of its lines to `look`. The error of a
+/// failing command is the inner result, because its output still counts.
 pub fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Result<Result<()>> {
     let mut out = std::io::stdout();
     lines(command, |line| {
-        // Nobody may be reading ours any more; the tests are to be finished nevertheless.
+        // Our reader may be gone; the tests must be finished nevertheless.
         let _ = out.write_all(line).and_then(|()| out.flush());
         look(String::from_utf8_lossy(line).trim_end());
     })
@@ -111,11 +111,12 @@ fn lines(command: &mut Command, mut see: impl FnMut(&[u8])) -> Result<Result<()>
             see(&line);
         }
     }
-    let status = child.wait().with_context(|| format!("lost `{}`", describe(command)))?;
+    let status =
+        child.wait().with_context(|| format!("cannot wait for `{}`", describe(command)))?;
     Ok(succeeded(command, status))
 }
 
-/// The most memory a command had, bytes, by the kernel's account of it while it ran.
+/// The peak memory of a command in bytes, as reported by the kernel while it ran.
 pub fn peak_memory(command: &mut Command) -> Result<u64> {
     let said = describe(command);
     let failed = || format!("failed: {said}");
@@ -123,7 +124,7 @@ pub fn peak_memory(command: &mut Command) -> Result<u64> {
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     loop {
-        // `VmHWM` never falls, so the last look before the end is what counts.
+        // `VmHWM` never falls, so the last value before the end counts.
         if let Ok(text) = std::fs::read_to_string(&status) {
             let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
             let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok());
@@ -137,7 +138,7 @@ pub fn peak_memory(command: &mut Command) -> Result<u64> {
     }
 }
 
-/// Runs to the end and gives the seconds it took; its output is thrown away.
+/// Runs to completion and returns the time it took; its output is discarded.
 pub fn timed(command: &mut Command) -> Result<Duration> {
     let start = Instant::now();
     let status = command.stdout(Stdio::null()).status().with_context(|| cannot_start(command))?;

@@ -1,6 +1,6 @@
-//! `cargo xtask fuzz`: every target of `fuzz/` for a while, from its seeds. Needs cargo-fuzz and a
-//! nightly compiler; without them it says so and is no failure. What is said of each target is said
-//! as of a test, so that it can be counted like one.
+//! `cargo xtask fuzz`: runs every target of `fuzz/` for a while, from its seeds. Requires cargo-fuzz
+//! and a nightly compiler; without them targets are skipped, not failed. Each target is reported like
+//! a test, so that it can be counted as one.
 
 use std::{fs, path::Path, process::Command};
 
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::{exec, workspace::Workspace};
 
-/// A few megabytes of input may take so much, in MiB; beyond it, something grows that should not.
+/// MiB that a few megabytes of input may need; more than this is a leak.
 const MEMORY: &str = "-rss_limit_mb=2048";
 
-/// False when a target found something; what it was is in `fuzz/artifacts`.
+/// False if a target found a crash; the input is in `fuzz/artifacts`.
 pub fn run(
     workspace: &Workspace,
     wanted: &[String],
@@ -21,7 +21,7 @@ pub fn run(
     let directory = workspace.root.join("fuzz");
     let targets = targets(&directory)?;
     if let Some(unknown) = wanted.iter().find(|name| !targets.contains(name)) {
-        bail!("there is no fuzz target called {unknown}: {} are", targets.join(", "));
+        bail!("unknown fuzz target '{unknown}' (expected {})", targets.join(", "));
     }
     if let Some(missing) = missing(&directory) {
         for target in &targets {
@@ -39,7 +39,7 @@ pub fn run(
         let mut command = nightly(&directory);
         command.args(["fuzz", "run", target]).arg("--target-dir");
         command.arg(workspace.target.join("fuzz"));
-        // What is new goes to the corpus, which is not kept; seeds are only read.
+        // New inputs go to the corpus, which is not kept; seeds are only read.
         command.arg(&corpus).arg(directory.join("seeds").join(target));
         command.args(["--", &format!("-max_total_time={seconds}"), "-timeout=10", MEMORY]);
         match exec::run(&mut command) {
@@ -62,7 +62,7 @@ pub fn run(
     Ok(failed.is_empty())
 }
 
-/// Names of the targets, in order.
+/// Names of the targets, sorted.
 fn targets(directory: &Path) -> Result<Vec<String>> {
     let sources = directory.join("fuzz_targets");
     let cannot = || format!("cannot list {}", sources.display());
@@ -77,7 +77,7 @@ fn targets(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What it takes and is not there, with the command that mends it.
+/// The missing requirement, with the command that installs it.
 fn missing(directory: &Path) -> Option<&'static str> {
     let there = |args: &[&str]| {
         let mut command = nightly(directory);
@@ -93,7 +93,7 @@ fn missing(directory: &Path) -> Option<&'static str> {
     }
 }
 
-/// The nightly cargo, which the one that runs this program must not pass its own settings on to.
+/// The nightly cargo, without the settings of the cargo that runs this program.
 fn nightly(directory: &Path) -> Command {
     let mut command = exec::command("rustup", directory);
     exec::forget(&mut command, |name| name == "CARGO" || name == "RUSTUP_TOOLCHAIN");
@@ -105,7 +105,7 @@ fn nightly(directory: &Path) -> Command {
 mod tests {
     use super::*;
 
-    /// A target without seeds, or one that the manifest or the list of cases does not know, is never run.
+    /// A target without seeds, or one missing from the manifest or the list of cases, would never run.
     #[test]
     fn every_target_has_seeds_and_is_listed() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");

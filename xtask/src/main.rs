@@ -1,4 +1,4 @@
-//! Chores of this workspace, one file per subcommand: `cargo xtask --help`.
+//! Workspace tasks, one file per subcommand: `cargo xtask --help`.
 
 mod bench;
 mod btf;
@@ -35,25 +35,25 @@ struct Cli {
 enum Command {
     /// Build the BPF object that the recorder embeds, recorder/bpf/detour.bpf.o
     Ebpf(Ebpf),
-    /// Everything that has to hold: format, lints, the BPF object, all tests
+    /// Run all checks: format, lints, the BPF object, all tests
     Test(Test),
-    /// Measure what recording costs, against the targets, and write docs/performance.md
+    /// Measure the cost of recording against the targets, and write docs/performance.md
     Bench(Bench),
-    /// Feed broken and random input to everything that reads files, and to the event engine
+    /// Feed broken and random input to all file readers and the event engine
     Fuzz(Fuzz),
-    /// Open the report's pages in a headless Chromium and look whether everything holds
+    /// Check the report's pages in a headless Chromium
     Page(Page),
-    /// Make faults while recording, on the running kernel, and write docs/reliability.md
+    /// Inject faults while recording on the running kernel, and write docs/reliability.md
     Reliability(Reliability),
-    /// Write docs/cli.md from the options, and man pages and completions beside the build products
+    /// Write docs/cli.md from the options, and man pages and completions to the target directory
     Docs,
-    /// Hold the papers' results against the simulator, and write docs/validation.md
+    /// Compare the simulator with published results, and write docs/validation.md
     Validate(Validate),
-    /// Build what people install: static binary, .deb, .rpm, container
+    /// Build the release artifacts: static binary, .deb, .rpm, container
     Dist(Dist),
-    /// Start a Slurm of two nodes on this host; record, merge and share a simulation as jobs
+    /// Start a two-node Slurm on this host; record, merge and split a simulation as jobs
     Slurm,
-    /// Boot other kernels in virtual machines, run the kernel tests there, write docs/kernels.md
+    /// Boot other kernels in virtual machines, run the kernel tests there, and write docs/kernels.md
     Vm(Vm),
 }
 
@@ -62,15 +62,15 @@ struct Ebpf {
     /// Compare with the committed object instead of writing it
     #[arg(long, conflicts_with = "log")]
     check: bool,
-    /// Build with log lines, for debugging, beside the other build products
+    /// Build with logging, for debugging, into the target directory
     #[arg(long)]
     log: bool,
 }
 
 #[derive(Args)]
 struct Test {
-    /// Also what takes long: other kernels in virtual machines, a day's recording, packages, Slurm,
-    /// fuzzing, the short form of the benchmarks
+    /// Also run the long tests: other kernels in virtual machines, a day's recording, packages, Slurm,
+    /// fuzzing, the quick benchmarks
     #[arg(long)]
     all: bool,
 }
@@ -80,7 +80,7 @@ struct Bench {
     /// Short runs; the figures are printed but not published in docs/
     #[arg(long)]
     quick: bool,
-    /// Only measurements with this in their name; the figures are printed but not published
+    /// Only measurements whose name contains TEXT; the figures are printed but not published
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 }
@@ -89,28 +89,28 @@ struct Bench {
 struct Fuzz {
     /// Targets [default: all]
     targets: Vec<String>,
-    /// How long each
+    /// Seconds per target
     #[arg(long, default_value_t = 60)]
     seconds: u32,
 }
 
 #[derive(Args)]
 struct Reliability {
-    /// Make no faults; write the page from what the tests said last, target/reliability.jsonl
+    /// Inject no faults; write the page from the last test results, target/reliability.jsonl
     #[arg(long)]
     page_only: bool,
 }
 
 #[derive(Args)]
 struct Page {
-    /// Put pictures of the pages into this directory
+    /// Save screenshots of the pages to this directory
     #[arg(long, value_name = "DIRECTORY")]
     pictures: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct Dist {
-    /// Install the packages in a clean root and run what is in them
+    /// Install the packages in a clean root and run them
     #[arg(long)]
     check: bool,
 }
@@ -126,16 +126,16 @@ struct Validate {
 struct Vm {
     /// Kernels [default: all]
     kernels: Vec<String>,
-    /// Name the kernels and run none
+    /// List the kernels and exit
     #[arg(long)]
     list: bool,
-    /// Machines whose clock counts instructions instead: exact answers, and a section of that page
+    /// Instead, measure accuracy on machines whose clock counts instructions, for docs/kernels.md
     #[arg(long, conflicts_with_all = ["kernels", "list"])]
     accuracy: bool,
-    /// The recorder beside rtla's osnoise instead, and docs/rtla.md
+    /// Instead, compare the recorder with rtla's osnoise, and write docs/rtla.md
     #[arg(long, conflicts_with_all = ["kernels", "list", "accuracy"])]
     rtla: bool,
-    /// A machine with more than 64 CPUs instead
+    /// Instead, test on a machine with more than 64 CPUs
     #[arg(long, conflicts_with_all = ["kernels", "list", "accuracy", "rtla"])]
     many_cpus: bool,
 }
@@ -150,7 +150,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// False, or an error, is a failure; a subcommand that returns false has said why.
+/// False or an error is a failure; a subcommand that returns false has already printed the reason.
 fn run(command: Command) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let good = match command {

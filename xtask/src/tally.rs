@@ -1,4 +1,4 @@
-//! Counts tests from what test binaries print: each ends with a line such as
+//! Counts tests from the output of test binaries, each of which ends with a line such as
 //! `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out`.
 
 use std::ops::AddAssign;
@@ -8,13 +8,13 @@ pub struct Tally {
     pub passed: u64,
     pub failed: u64,
     pub skipped: u64,
-    /// Names of tests that were skipped, with the reason where one was given.
+    /// Names of skipped tests, with the reason if given.
     pub skipped_names: Vec<String>,
     pub failed_names: Vec<String>,
 }
 
 impl Tally {
-    /// Takes in one line of output.
+    /// Processes one line of output.
     pub fn look(&mut self, line: &str) {
         let line = without_colour(line);
         if let Some(result) = line.strip_prefix("test result: ") {
@@ -29,7 +29,7 @@ impl Tally {
                 "FAILED" => self.failed_names.push(name.to_owned()),
                 "ignored" => self.skipped_names.push(name.to_owned()),
                 other => {
-                    // The standard harness and libtest-mimic give the reason in their own ways.
+                    // The standard harness and libtest-mimic print the reason differently.
                     let bare = other.strip_prefix("ignored, ");
                     let in_brackets = || other.strip_prefix("ignored (")?.strip_suffix(')');
                     if let Some(reason) = bare.or_else(in_brackets) {
@@ -51,7 +51,7 @@ impl AddAssign<&Tally> for Tally {
     }
 }
 
-/// The number before a word, in a list separated by semicolons.
+/// The number before a word in a list separated by semicolons.
 fn count(result: &str, word: &str) -> u64 {
     // "ok. 5 passed" is the first part.
     let parts = result.split([';', '.']).map(str::trim);
@@ -59,7 +59,7 @@ fn count(result: &str, word: &str) -> u64 {
     numbers.next().unwrap_or(0)
 }
 
-/// Colours may be forced on from outside.
+/// Colours may be forced by the environment.
 fn without_colour(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut chars = line.chars();

@@ -1,7 +1,7 @@
-//! `cargo xtask test`: everything that has to hold before a change goes in. All steps run, whatever
-//! fails, so that one run tells everything.
+//! `cargo xtask test`: all checks required before a change is merged. All steps run even if one fails,
+//! so that one run shows everything.
 //!
-//! Everything is built once, in release mode: kernel tests measure time and need it, and a second
+//! Everything is built once, in release mode: the kernel tests measure time and need it, and a second
 //! profile would double the build.
 
 use std::{
@@ -20,15 +20,15 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Tests on the running kernel, which need root, time, and a machine to themselves.
+/// Tests on the running kernel, which need root, time and an otherwise idle machine.
 const KERNEL_TESTS: &str = "kernel";
 
-/// Each target.
+/// Per target.
 const FUZZ_SECONDS: u32 = 60;
 
 struct Step {
     name: &'static str,
-    /// Why it failed, if it did.
+    /// The reason, if it failed.
     failed: Option<String>,
     took: Duration,
     tally: Tally,
@@ -44,10 +44,10 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
     steps.step("lints of the BPF programs", |_| ebpf::lint(workspace));
     steps.step("BPF object", |_| match ebpf::check(workspace)? {
         true => Ok(()),
-        false => anyhow::bail!("the committed object does not belong to the sources"),
+        false => anyhow::bail!("the committed object does not match the sources"),
     });
-    // All targets at once: the same features as the steps below, and programs of other packages,
-    // which kernel tests run.
+    // All targets at once: the same features as the steps below, and the programs of other packages
+    // that the kernel tests run.
     steps.step("build", |_| {
         exec::run(cargo(workspace).args(["build", "--release", "--locked", "--all-targets"]))
     });
@@ -62,28 +62,22 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
     steps.step("examples in the documentation", |tally| {
         exec::watch(test_command(workspace).arg("--doc"), |line| tally.look(line))?
     });
-    steps.lines("pages in a browser", "a page is not as it should be", |say| {
-        page::run(workspace, None, say)
-    });
+    steps.lines("pages in a browser", "a page check failed", |say| page::run(workspace, None, say));
     let reliability = Reliability::start(workspace)?;
     steps.step("kernel tests", |tally| {
         let mut command = test_command(workspace);
         if all {
             reliability.ask(&mut command);
         }
-        // One at a time: each would be the others' noise.
+        // One at a time: tests would be noise for each other.
         command.args(["--test", KERNEL_TESTS, "--", "--test-threads=1"]);
         exec::watch(&mut command, |line| tally.look(line))?
     });
     if all {
         steps.lines("other kernels", "a kernel failed", |say| vm::run(workspace, &[], true, say));
-        steps.lines("more than 64 CPUs", "an answer is wrong there", |say| {
-            vm::many_cpus::run(workspace, say)
-        });
-        steps.lines("exact answers", "an answer is not exact", |say| {
-            vm::accuracy::run(workspace, true, say)
-        });
-        steps.lines("beside rtla", "osnoise saw more", |say| vm::rtla::run(workspace, true, say));
+        steps.lines("more than 64 CPUs", "a test failed", |say| vm::many_cpus::run(workspace, say));
+        steps.lines("accuracy", "a test failed", |say| vm::accuracy::run(workspace, true, say));
+        steps.lines("rtla", "a comparison failed", |say| vm::rtla::run(workspace, true, say));
         steps.step("a day's recording", |tally| {
             for filter in reliability::DAY {
                 let mut command = test_command(workspace);
@@ -94,13 +88,11 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
             Ok(())
         });
         steps.step("docs/reliability.md", |_| reliability.write(workspace));
-        steps.lines("fuzzing", "a target found something", |say| {
+        steps.lines("fuzzing", "a target crashed", |say| {
             fuzz::run(workspace, &[], FUZZ_SECONDS, say)
         });
-        steps.lines("packages", "a package is not as it should be", |say| {
-            dist::run(workspace, true, say)
-        });
-        steps.lines("Slurm", "something went wrong in a job", |say| slurm::run(workspace, say));
+        steps.lines("packages", "a package check failed", |say| dist::run(workspace, true, say));
+        steps.lines("Slurm", "a job failed", |say| slurm::run(workspace, say));
         steps.step("benchmarks, short", |_| match bench::run(workspace, true, None)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),
@@ -113,11 +105,11 @@ fn cargo(workspace: &Workspace) -> Command {
     exec::cargo(&workspace.root)
 }
 
-/// Of all default members, so that all steps agree on features; every binary runs, even after one
-/// that failed.
+/// For all default members, so that all steps agree on features; every test binary runs, even after a
+/// failure.
 pub fn test_command(workspace: &Workspace) -> Command {
     let mut command = cargo(workspace);
-    // Snapshots are compared, never written: a new one is as wrong as a changed one.
+    // Snapshots are compared, never written: a new one is an error like a changed one.
     command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
     command.args(["test", "--release", "--locked", "--no-fail-fast"]);
     command
@@ -127,7 +119,7 @@ pub fn test_command(workspace: &Workspace) -> Command {
 struct Steps(Vec<Step>);
 
 impl Steps {
-    /// A step that says what passed as test binaries do, and whether all is well.
+    /// A step that reports results like a test binary, and whether all passed.
     fn lines(
         &mut self,
         name: &'static str,
@@ -150,14 +142,14 @@ impl Steps {
         let failed = work(&mut tally).err().map(|error| format!("{error:#}"));
         if let Some(why) = &failed {
             println!("{name}: {why}");
-            // A step that broke without a failing test of its own (a lint, a build, a crash) is a
-            // failure all the same.
+            // A step that fails without a failing test (a lint, a build, a crash) is a failure all the
+            // same.
             tally.failed = tally.failed.max(1);
         }
         self.0.push(Step { name, failed, took: start.elapsed(), tally });
     }
 
-    /// Prints what happened; true when nothing failed.
+    /// Prints the summary; true if nothing failed.
     fn summary(&self) -> bool {
         let mut total = Tally::default();
         let mut table = comfy_table::Table::new();

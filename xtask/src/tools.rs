@@ -1,5 +1,5 @@
-//! What building for BPF needs beyond a plain toolchain: bpf-linker, rust-src and objcopy. What is
-//! missing is installed, once per machine and not once per clone.
+//! What building for BPF needs beyond a plain toolchain: bpf-linker, rust-src and objcopy. Missing
+//! tools are installed once per machine, not once per clone.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::{exec, workspace::Workspace};
 
-/// Later versions want a system LLVM; this one uses the toolchain's own.
+/// Later versions require a system LLVM; this one uses the toolchain's.
 const LINKER_VERSION: &str = "0.10.3";
 const LINKER: &str = "bpf-linker";
 
-/// The compiler in use, as far as it matters here.
+/// The properties of the compiler in use that matter here.
 pub struct Toolchain {
     pub sysroot: PathBuf,
     host: String,
@@ -26,7 +26,7 @@ impl Toolchain {
         let said = |key: &str| {
             let line = version.lines().find_map(|line| line.strip_prefix(key));
             line.map(|value| value.trim().to_owned())
-                .with_context(|| format!("rustc -vV gives no `{key}`"))
+                .with_context(|| format!("rustc -vV prints no `{key}`"))
         };
         Ok(Toolchain {
             sysroot: PathBuf::from(sysroot.trim()),
@@ -44,13 +44,13 @@ impl Toolchain {
         self.sysroot.join("lib")
     }
 
-    /// LLVM's objcopy, which comes with rustc.
+    /// LLVM's objcopy, which ships with rustc.
     pub fn objcopy(&self) -> Result<PathBuf> {
         let path = self.sysroot.join("lib/rustlib").join(&self.host).join("bin/rust-objcopy");
         if !path.is_file() {
             bail!(
-                "this toolchain has no rust-objcopy ({} is missing); use a toolchain that rustup \
-                 installed",
+                "this toolchain has no rust-objcopy ({} is missing); use a toolchain installed by \
+                 rustup",
                 path.display()
             );
         }
@@ -63,15 +63,14 @@ impl Toolchain {
             println!("rust-src is missing; installing it");
             let mut rustup = exec::command("rustup", root);
             exec::run(rustup.args(["component", "add", "rust-src"])).context(
-                "building for BPF needs the sources of `core`. Install them with `rustup component \
-                 add rust-src` in this directory, or with the package that your distribution has \
-                 for them",
+                "building for BPF requires the sources of `core`; install them with `rustup \
+                 component add rust-src` in this directory, or from your distribution",
             )?;
         }
         if !proof.is_file() {
             bail!(
-                "rust-src was installed, but not for the compiler in use ({}): is another \
-                 toolchain forced by RUSTUP_TOOLCHAIN or RUSTC?",
+                "rust-src was installed, but not for the compiler in use ({}); check \
+                 RUSTUP_TOOLCHAIN and RUSTC",
                 self.release
             );
         }
@@ -79,16 +78,16 @@ impl Toolchain {
     }
 }
 
-/// Flags that keep this machine's paths out of what is built, so that all machines build the same.
+/// Flags that keep this machine's paths out of the output, so that all machines build the same bytes.
 ///
-/// Of several that match the last one counts, so the workspace goes first: all else may be inside
-/// it. The made-up places must not exist, because LLVM copies the text of source lines that it finds
-/// into the BTF.
+/// Of several matching prefixes the last one wins, so the workspace comes first: everything else may
+/// be inside it. The remapped paths must not exist, because LLVM copies the text of source lines that
+/// it finds into the BTF.
 pub fn remap(workspace: &Workspace, toolchain: &Toolchain) -> Result<Vec<String>> {
     let mut flags = Vec::new();
     let mut remap = |from: &Path, to: &str| {
         flags.push(format!("--remap-path-prefix={}=/_detour/{to}", from.display()));
-        // The compiler resolves links in some paths and not in others.
+        // The compiler resolves symlinks in some paths but not in others.
         if let Ok(real) = from.canonicalize()
             && real != from
         {
@@ -104,14 +103,14 @@ pub fn remap(workspace: &Workspace, toolchain: &Toolchain) -> Result<Vec<String>
     Ok(flags)
 }
 
-/// The directory of the right bpf-linker. The checkout's own `.tools` goes first, then a place in
-/// the user's cache, where it is installed if it is in neither.
+/// The directory of the required bpf-linker. The checkout's `.tools` comes first, then the user's
+/// cache, where it is installed if it is in neither.
 pub fn linker(workspace: &Workspace, toolchain: &Toolchain) -> Result<PathBuf> {
     let own = workspace.root.join(".tools");
     if is_right(&own, &workspace.root) {
         return Ok(own.join("bin"));
     }
-    // It loads the LLVM of the compiler it was built with, so each compiler has its own.
+    // It loads the LLVM of the compiler it was built with, so each compiler needs its own.
     let shared = cache()
         .map(|cache| cache.join(format!("{LINKER}-{LINKER_VERSION}-rust-{}", toolchain.release)));
     let place = shared.unwrap_or(own);
@@ -123,7 +122,7 @@ pub fn linker(workspace: &Workspace, toolchain: &Toolchain) -> Result<PathBuf> {
 
 fn is_right(place: &Path, root: &Path) -> bool {
     let program = place.join("bin").join(LINKER);
-    // One that is there but does not start is as good as none.
+    // One that does not start counts as missing.
     program.is_file()
         && exec::output(exec::command(&program, root).arg("--version"))
             .is_ok_and(|version| version.split_whitespace().nth(1) == Some(LINKER_VERSION))
@@ -132,27 +131,27 @@ fn is_right(place: &Path, root: &Path) -> bool {
 fn install(place: &Path, workspace: &Workspace) -> Result<()> {
     println!("{LINKER} {LINKER_VERSION} is missing; building it (a few minutes, once)");
     let mut cargo = exec::cargo(&workspace.root);
-    // Flags and directories meant for this workspace are not meant for a tool.
+    // Flags and directories for this workspace must not apply to a tool.
     exec::forget(&mut cargo, |name| {
         name.ends_with("RUSTFLAGS") || name == "CARGO_TARGET_DIR" || name == "RUSTC_BOOTSTRAP"
     });
-    // Nobody debugs it, and without it is built sooner.
+    // Debug information is not needed, and the build is faster without.
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     cargo.args(["install", LINKER, "--version", LINKER_VERSION, "--locked", "--force", "--root"]);
     exec::run(cargo.arg(place)).with_context(|| {
         format!(
-            "cannot install {LINKER} {LINKER_VERSION}, which links the BPF object. It needs a \
-             toolchain from rustup, a C compiler and access to the registry. One built elsewhere \
+            "cannot install {LINKER} {LINKER_VERSION}, which links the BPF object: it needs a \
+             toolchain from rustup, a C compiler and access to the registry; one built elsewhere \
              with the same toolchain can be put at .tools/bin/{LINKER}"
         )
     })?;
     if !is_right(place, &workspace.root) {
-        bail!("{LINKER} was installed but does not say that it is {LINKER_VERSION}");
+        bail!("{LINKER} was installed but is not version {LINKER_VERSION}");
     }
     Ok(())
 }
 
-/// Where tools for all clones on this machine are kept. None when the user has no home.
+/// The cache for tools shared by all clones on this machine. None if the user has no home.
 fn cache() -> Option<PathBuf> {
     let absolute = |name: &str| {
         std::env::var_os(name).map(PathBuf::from).filter(|directory| directory.is_absolute())

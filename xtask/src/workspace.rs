@@ -1,5 +1,5 @@
-//! Where things are, as cargo itself says: nothing here is known at compile time, so the program
-//! keeps working when the checkout moves.
+//! Where things are, according to cargo: nothing is known at compile time, so the program keeps
+//! working when the checkout moves.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use crate::exec;
 
 pub struct Workspace {
     pub root: PathBuf,
-    /// Where build products go, whatever the environment and configuration say.
+    /// The target directory, regardless of environment and configuration.
     pub target: PathBuf,
     /// Names of the integration tests of the default members.
     pub tests: BTreeSet<String>,
@@ -22,7 +22,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The programs that measure and are measured. Examples too, so that features are those of the
+    /// Builds the programs that measure and are measured. Examples too, so that features match the
     /// test build and nothing is built twice.
     pub fn build(&self) -> Result<()> {
         let build = ["build", "--release", "--locked", "--bins", "--examples"];
@@ -30,7 +30,7 @@ impl Workspace {
     }
 
     pub fn find() -> Result<Workspace> {
-        // `cargo run` says where this package is; without it, the current directory decides.
+        // `cargo run` sets the package directory; otherwise the current directory is used.
         let start =
             std::env::var_os("CARGO_MANIFEST_DIR").map_or(PathBuf::from("."), PathBuf::from);
         let manifest = exec::output(exec::cargo(&start).args([
@@ -38,8 +38,8 @@ impl Workspace {
             "--workspace",
             "--message-format=plain",
         ]))?;
-        let root = Path::new(manifest.trim()).parent().context("cargo finds no workspace")?;
-        // Asked from the root: inside a member, that member alone is the default.
+        let root = Path::new(manifest.trim()).parent().context("cargo found no workspace")?;
+        // Queried from the root: inside a member, only that member is the default.
         let metadata =
             exec::json(exec::cargo(root).args(["metadata", "--no-deps", "--format-version=1"]))?;
         let root = path(&metadata, "workspace_root")?;
@@ -66,8 +66,8 @@ impl Workspace {
         self.target.join("release/examples").join(name)
     }
 
-    /// The directories that hold the sources of packages from outside, one level up: the
-    /// registry's, as a rule.
+    /// The directories that contain the sources of external packages, one level up: normally the
+    /// registry.
     pub fn registries(&self) -> Result<BTreeSet<PathBuf>> {
         let metadata = exec::json(exec::cargo(&self.root).args([
             "metadata",
@@ -85,7 +85,7 @@ impl Workspace {
 
 fn path(metadata: &Value, key: &str) -> Result<PathBuf> {
     let text = metadata[key].as_str();
-    text.map(PathBuf::from).with_context(|| format!("cargo metadata does not give {key}"))
+    text.map(PathBuf::from).with_context(|| format!("cargo metadata has no {key}"))
 }
 
 fn array<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

@@ -1,4 +1,4 @@
-//! Periods seen in the phases of all events: do most fall into one narrow arc of the circle?
+//! Periods from the phases of all events: do most fall into one narrow arc of the circle?
 
 use std::f64::consts::TAU;
 
@@ -9,23 +9,23 @@ use super::{
     thinned,
 };
 
-/// Peaks of the spectrum that are looked into.
+/// Peaks of the spectrum that are examined.
 const PEAKS: usize = 8;
 /// A peak may be a harmonic, up to this one.
 const HARMONICS: usize = 4;
-/// Frequencies looked at, in units of the mean rate of events.
+/// Highest frequency examined, in units of the mean event rate.
 const HIGHEST: usize = 4;
-/// Power of a peak, where 1 is all events in phase. Half of the events within a tenth of the circle
-/// give at least 0.2, less what the binning takes away.
+/// Least power of a peak, where 1 is all events in phase. Half of the events within a tenth of the
+/// circle give at least 0.2, minus the loss by binning.
 const MIN_POWER: f64 = 0.08;
 
-/// Periods of the peaks of the spectrum and of what they may be harmonics of.
+/// Periods of the spectrum's peaks, and of the fundamentals they may be harmonics of.
 pub(super) fn candidates(times: &[f64], planner: &mut RealFftPlanner<f64>) -> Vec<f64> {
     let all = span(times);
     if all <= 0.0 {
         return Vec::new();
     }
-    // The events fill half of the bins: the zeros after them halve the spacing of the frequencies.
+    // The events fill half of the bins: zero padding halves the spacing of the frequencies.
     let bins = (4 * HIGHEST * times.len()).next_power_of_two();
     let half = bins / 2;
     let transform = planner.plan_fft_forward(bins);
@@ -45,7 +45,7 @@ pub(super) fn candidates(times: &[f64], planner: &mut RealFftPlanner<f64>) -> Ve
     let scale = (times.len() * times.len()) as f64;
     let power: Vec<f64> = spectrum.iter().map(|c| c.norm_sqr() / scale).collect();
 
-    // Line k is the frequency k / (2 all); fewer than about seven cycles say nothing.
+    // Line k is at frequency k / (2 all); fewer than about seven cycles are not significant.
     let mut peaks: Vec<usize> = (2 * (MIN_EVENTS - 1)..power.len() - 1)
         .filter(|&k| power[k] >= MIN_POWER && power[k] >= power[k - 1] && power[k] > power[k + 1])
         .collect();
@@ -63,7 +63,7 @@ pub(super) fn candidates(times: &[f64], planner: &mut RealFftPlanner<f64>) -> Ve
     found
 }
 
-/// Where on the circle (0 to 1) the events of this frequency gather.
+/// Mean phase (0 to 1) of the events at this frequency.
 fn centre(times: &[f64], frequency: f64) -> f64 {
     let (sin, cos) = times.iter().fold((0.0, 0.0), |(s, c), t| {
         let (sin, cos) = (TAU * (t * frequency).fract()).sin_cos();
@@ -72,7 +72,7 @@ fn centre(times: &[f64], frequency: f64) -> f64 {
     f64::atan2(sin, cos) / TAU
 }
 
-/// Straight line through the phases near the centre: its slope corrects the frequency.
+/// Fits a straight line through the phases near the centre: its slope corrects the frequency.
 fn refined(times: &[f64], mut frequency: f64) -> f64 {
     for reach in [0.25, 0.25, 0.15, 0.1] {
         let centre = centre(times, frequency);
@@ -103,7 +103,7 @@ pub(super) fn fit(times: &[f64], candidate: f64) -> Option<Period> {
         return None;
     }
     let kept = thinned(times, DEAD * candidate);
-    // The longer the stretch, the better the frequency has to be known before it can be used.
+    // The longer the span, the more precisely the frequency must be known beforehand.
     let mut frequency = 1.0 / candidate;
     let mut upto = SCREEN.min(kept.len());
     loop {
@@ -129,7 +129,7 @@ pub(super) fn fit(times: &[f64], candidate: f64) -> Option<Period> {
         let inside = fullest_arc(&phases, arc) as f64;
         let above_chance = (inside / n - arc) / (1.0 - arc);
         if above_chance >= MIN_SHARE {
-            // Every frequency that could be told apart, and every event as the start of the arc.
+            // Every distinguishable frequency, and every event as the start of the arc.
             let trials = HIGHEST as f64 * n / width * WIDTHS.len() as f64 * n;
             ln_p = ln_p.min(trials.ln() + ln_tail(n - 1.0, inside - 1.0, arc));
             share = above_chance;
@@ -138,7 +138,7 @@ pub(super) fn fit(times: &[f64], candidate: f64) -> Option<Period> {
     (ln_p < ALPHA.ln()).then(|| Period { period_ns: 1.0 / frequency, p_value: ln_p.exp(), share })
 }
 
-/// The most of the sorted phases that lie in one arc of this width.
+/// The largest number of the sorted phases in one arc of this width.
 fn fullest_arc(phases: &[f64], arc: f64) -> usize {
     let n = phases.len();
     let (mut best, mut to) = (0, 0);

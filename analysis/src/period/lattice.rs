@@ -1,4 +1,4 @@
-//! Periods seen in the gaps between neighbours: are most of them whole multiples of P?
+//! Periods from the gaps between neighbours: are most of them whole multiples of P?
 
 use super::{
     ALPHA, DEAD, MIN_EVENTS, MIN_SHARE, Period, WIDTHS, comes_once_per, gaps, ln_tail, span,
@@ -7,10 +7,10 @@ use super::{
 
 /// Candidates come from at most this many scales, a factor of two apart.
 const SCALES: usize = 24;
-/// A mode is looked for in a window this wide.
+/// Width of the window in which a mode is searched.
 const MODE_WIDTH: f64 = 1.05;
 /// Tolerances of the successive refinements of a candidate, and the longest gap that each uses, in
-/// periods: a rough candidate does not yet say how many periods a long gap holds.
+/// periods: for a rough candidate the number of periods in a long gap is uncertain.
 const REFINEMENTS: [(f64, f64); 4] = [(0.25, 1.0), (0.15, 2.0), (0.1, 4.0), (0.1, 8.0)];
 
 /// The most frequent gap at every scale.
@@ -20,7 +20,7 @@ pub(super) fn candidates(times: &[f64]) -> Vec<f64> {
     let mut previous = 0;
     for _ in 0..SCALES {
         let kept = thinned(times, dead);
-        // A scale that takes no more events for one than the last did has nothing new to say.
+        // A scale that merges no more events than the previous one adds nothing new.
         if kept.len() >= MIN_EVENTS && kept.len() != previous {
             previous = kept.len();
             let mut gaps: Vec<f64> = gaps(&kept).collect();
@@ -53,7 +53,7 @@ fn mode(sorted: &[f64]) -> Option<f64> {
     sorted.get((best.0 + best.1) / 2).copied().filter(|&gap| gap > 0.0)
 }
 
-/// How many periods a gap is, if that is a whole number (but zero) within the tolerance.
+/// The number of periods in a gap, if within the tolerance of a positive whole number.
 pub(super) fn multiple(gap: f64, period: f64, tolerance: f64) -> Option<f64> {
     let n = (gap / period).round();
     (n >= 1.0 && (gap - n * period).abs() <= tolerance * period).then_some(n)

@@ -1,38 +1,38 @@
-//! Does a source come at regular intervals, and at which? A test, not a guess.
+//! Test for the period of a source.
 //!
-//! In: the start times of one source on one lane, and what they are a part of ([`Whole`]). Out: a
+//! In: the start times of one source on one lane, and the recording they are part of ([`Whole`]). Out: a
 //! [`Period`], or None.
 //!
-//! **What counts as periodic.** A period P is reported when the source comes about once per P, from the
-//! beginning of the recording to its end: the rate times P is between 0.75 and 1.25, most gaps are one
-//! period long, so they are in each eighth of the recording, which has about as many events as periods
-//! ([`whole`]), and at least half of all events keep to the beat, in one of two senses. (Events closer
-//! than P/10 to the one before are taken as one there: a run resumed after an interruption.)
+//! **What counts as periodic.** A period P is reported when the source occurs about once per P, from the
+//! beginning of the recording to its end: the rate times P is between 0.75 and 1.25; most gaps are one
+//! period long, also in each eighth of the recording, which has about as many events as periods
+//! ([`whole`]); and at least half of all events are periodic in one of two senses. (There, events closer
+//! than P/10 to the previous one are merged: a run resumed after an interruption.)
 //!
 //! - *locally* ([`lattice`]): half of the gaps between neighbours are whole multiples of P, within a
-//!   tolerance w of 2, 5 or 10 % of P. Withstands a phase that wanders (a daemon that sleeps for P
-//!   after each round) and missed events.
+//!   tolerance w of 2, 5 or 10 % of P. Robust against phase drift (a daemon that sleeps for P after each
+//!   round) and missed events.
 //! - *globally* ([`coherent`]): half of the events fall into one arc of width 2w of the phase circle
-//!   (over and above what falls there by chance). Withstands many foreign events, up to as many as
-//!   its own. Asked only when the first sense finds nothing.
+//!   (beyond those that do so by chance). Robust against unrelated events, up to as many as its own.
+//!   Tested only when the first sense finds nothing.
 //!
-//! **Where candidates come from.** The most frequent gap (5 % wide) after taking events closer than d
-//! as one, for d from the shortest gap to an eighth of the recording in steps of two; and the peaks
-//! of the spectrum, each with its halves, thirds and quarters in frequency.
+//! **Candidates.** The most frequent gap (5 % wide) after merging events closer than d, for d from the
+//! shortest gap to an eighth of the recording in factors of two; and the peaks of the spectrum, each
+//! with a half, a third and a quarter of its frequency.
 //!
-//! **Against chance.** Under the null hypothesis, a Poisson process of any rate, the fractional part of
+//! **Significance.** Under the null hypothesis, a Poisson process of any rate, the fractional part of
 //! gap/P lies within w of a whole number with probability at most 2w, and a phase falls into an arc
 //! of width 2w with probability 2w. The number of hits is then binomial; its tail is bounded by the
-//! Chernoff bound exp(-m KL(hits/m, 2w)), two hits are given away for what was fitted, and the bound
-//! is multiplied by the number of candidates, widths and arc positions. The result must be below
+//! Chernoff bound exp(-m KL(hits/m, 2w)), two hits are discounted for the fitted parameters, and the
+//! bound is multiplied by the number of candidates, widths and arc positions. The result must be below
 //! [`ALPHA`].
 //!
 //! **Fundamental, not harmonics.** P/2 fits every event that P fits, 2P only half of them. So of all
-//! candidates that pass, those are kept that fit at least 90 % as many events as the best, and of
-//! these the longest period is the answer.
+//! candidates that pass, those that fit at least 90 % as many events as the best are kept, and of
+//! these the longest period is the result.
 //!
-//! The candidates are tried on the first [`SCREEN`] events; the answer is fitted again, and must hold,
-//! on all.
+//! Candidates are screened on the first [`SCREEN`] events; the result is fitted again, and must hold, on
+//! all events.
 
 mod coherent;
 mod lattice;
@@ -42,19 +42,19 @@ use realfft::RealFftPlanner;
 
 pub use whole::{Later, Whole};
 
-/// Fewer events are never called periodic.
+/// Fewer events are never reported as periodic.
 pub const MIN_EVENTS: usize = 8;
-/// Bound on the probability that one list of start times without a period is given one.
+/// Bound on the probability of a false positive for one list of start times.
 pub const ALPHA: f64 = 1e-4;
 /// Candidates are compared on this many events.
 const SCREEN: usize = 2048;
-/// Events closer than this part of the period are one event.
+/// Events closer than this part of the period are merged.
 const DEAD: f64 = 0.1;
 /// Tolerances tried, as parts of the period.
 const WIDTHS: [f64; 3] = [0.02, 0.05, 0.1];
-/// Part of the events that must keep to the beat.
+/// Part of the events that must be in phase.
 const MIN_SHARE: f64 = 0.5;
-/// A gap of more than this many periods is a pause. Not a whole number: those are gaps of a beat.
+/// A gap of more than this many periods is a pause. Not a whole number: those are multiples of a period.
 const PAUSE: f64 = 4.5;
 /// Part of the gaps that may be pauses.
 const MAX_PAUSES: f64 = 0.125;
@@ -65,11 +65,11 @@ pub struct Period {
     pub period_ns: f64,
     /// Bound on the probability of a result as good by chance, for all candidates tried.
     pub p_value: f64,
-    /// Part of the events that keep to the beat within a tenth of the period.
+    /// Part of the events in phase within a tenth of the period.
     pub share: f64,
 }
 
-/// Finds periods. Keeps the plans of its transforms from one call to the next.
+/// Finds periods. Reuses the FFT plans between calls.
 pub struct Finder {
     planner: RealFftPlanner<f64>,
 }
@@ -86,7 +86,7 @@ impl Finder {
         Finder { planner: RealFftPlanner::new() }
     }
 
-    /// The period of a source whose first start times are these, in ascending order, or None.
+    /// The period of a source with these first start times, in ascending order, or None.
     pub fn find(&mut self, starts: &[u64], whole: &Whole<'_>) -> Option<Period> {
         if starts.len() < MIN_EVENTS {
             return None;
@@ -116,7 +116,7 @@ fn fundamental(fits: impl Iterator<Item = Period>) -> Option<Period> {
         .max_by(|a, b| a.period_ns.total_cmp(&b.period_ns))
 }
 
-/// As floating point from the first on; damaged input may be out of order.
+/// As floating point relative to the first; damaged input may be out of order.
 fn since_first(starts: &[u64]) -> Vec<f64> {
     let first = starts.first().copied().unwrap_or(0);
     let mut times: Vec<f64> = starts.iter().map(|&s| s.saturating_sub(first) as f64).collect();
@@ -126,7 +126,7 @@ fn since_first(starts: &[u64]) -> Vec<f64> {
     times
 }
 
-/// The events that are not within `dead` of the last one kept.
+/// Drops events within `dead` of the last one kept.
 fn thinned(times: &[f64], dead: f64) -> Vec<f64> {
     let mut kept: Vec<f64> = Vec::with_capacity(times.len());
     for &t in times {
@@ -141,8 +141,8 @@ fn gaps(times: &[f64]) -> impl Iterator<Item = f64> {
     times.windows(2).map(|w| w[1] - w[0])
 }
 
-/// Enough events, and on average at least eight in a row between two pauses. Rules out the beats far
-/// finer than any gap that fit everything, and beats that live within single bursts only.
+/// Enough events, and on average at least eight in a row between two pauses. Rules out periods far
+/// shorter than any gap, which fit everything, and periods within single bursts.
 fn comes_once_per(kept: &[f64], period: f64) -> bool {
     let pauses = gaps(kept).filter(|gap| *gap > PAUSE * period).count();
     kept.len() >= MIN_EVENTS && pauses as f64 <= MAX_PAUSES * (kept.len() - 1) as f64

@@ -1,30 +1,29 @@
-//! What the start times are a part of: a period is one of the whole recording, or none.
+//! The recording the start times are part of: a period must hold for all of it.
 
 use super::{DEAD, gaps, lattice, thinned};
 
-/// Bounds of rate times period: a source with a period comes about once in each. Below, it pauses, or
-/// most of its beats are missed; above, it comes in bursts, or most of its events have nothing to do with
-/// the beat.
+/// Bounds of rate times period: a periodic source occurs about once per period. Below, it pauses, or
+/// most occurrences are missed; above, it comes in bursts, or most of its events are unrelated.
 const ONCE: std::ops::RangeInclusive<f64> = 0.75..=1.25;
-/// The beat has to be there in each of so many parts of the recording, or in fewer parts of at least so
-/// many events.
+/// The period must hold in each of `PARTS` parts of the recording, or in fewer parts with at least
+/// `PART_EVENTS` events.
 const PARTS: usize = 8;
 const PART_EVENTS: usize = 16;
-/// Bounds of rate times period in a part: a few events more or less are chance.
+/// Bounds of rate times period in a part, where chance has more influence.
 const IN_PART: std::ops::RangeInclusive<f64> = 0.5..=1.5;
-/// Share of all gaps that must be one period long, within a tenth; of two threads that take turns of one
-/// or two ticks each, half are three ticks long.
+/// Share of all gaps that must be one period long, within a tenth. With two threads that take turns of
+/// one or two ticks each, half are three ticks long.
 const SINGLE: f64 = 0.6;
 /// The same in a part, where there are few gaps.
 const SINGLE_IN_PART: f64 = 0.4;
 
 /// Time slices of [`Later`].
 const SLICES: usize = 32;
-/// Their length at first; a power of two, so that slices of different lengths fit into each other.
+/// Their initial length; a power of two, so that slices of different lengths nest.
 const FINEST_NS: u64 = 1 << 26;
 
-/// Events whose start times were not kept, counted in slices of time. Slices double in length as time
-/// goes on, so the memory stays the same.
+/// Events whose start times were not kept, counted per slice of time. Slices double in length as the
+/// recording grows, so memory is constant.
 #[derive(Clone, Debug)]
 pub struct Later {
     slice_ns: u64,
@@ -69,7 +68,7 @@ impl Later {
         self.slice_ns *= 2;
     }
 
-    /// From when to when, and how many.
+    /// Start, end and count of each slice.
     fn slices(&self) -> impl Iterator<Item = (f64, f64, f64)> {
         let length = self.slice_ns as f64;
         self.counts.iter().enumerate().map(move |(slice, &count)| {
@@ -78,19 +77,19 @@ impl Later {
     }
 }
 
-/// A source on a lane, from the lane's first watched moment to its last.
+/// A source on a lane, over the time the lane was watched.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole<'a> {
     pub from_ns: u64,
     pub to_ns: u64,
     /// All of its events.
     pub events: u64,
-    /// Those that came after the start times that were kept.
+    /// Those after the kept start times.
     pub later: Option<&'a Later>,
 }
 
 impl Whole<'_> {
-    /// Whether the source comes about once per period, from beginning to end.
+    /// Whether the source occurs about once per period, from beginning to end.
     pub(super) fn keeps(&self, starts: &[u64], period: f64) -> bool {
         let length = self.to_ns.saturating_sub(self.from_ns) as f64;
         if length <= 0.0 || !ONCE.contains(&(self.events as f64 * period / length)) {
@@ -133,7 +132,7 @@ fn single_gaps(times: &[f64], period: f64) -> f64 {
     single as f64 / kept.len().saturating_sub(1).max(1) as f64
 }
 
-/// Whether events keep coming at the rate of the period after the last kept start time.
+/// Whether events continue at the rate of the period after the last kept start time.
 fn goes_on(later: &Later, last: f64, to: f64, period: f64) -> bool {
     let (mut length, mut events) = (0.0, 0.0);
     for (begin, end, count) in later.slices() {

@@ -1,23 +1,23 @@
-//! How far a program competes with itself: how many of its threads are runnable while some of them wait
-//! for others of them, and which CPUs it has.
+//! How much a program competes with itself: how many of its threads are runnable while some of them wait
+//! for others, and how many CPUs it uses.
 //!
-//! Time is divided into bins, which become wider as the recording becomes longer, so that memory does
-//! not depend on its length.
+//! Time is divided into bins that widen as the recording grows, so that memory does not depend on its
+//! length.
 
 use crate::rows::{CpuSlots, at};
 
 const BINS: usize = 1 << 13;
 const FIRST_WIDTH_NS: u64 = 1_000_000;
-/// A CPU on which the program spent at least this share of its time is one that it has.
+/// A CPU counts as used if the program spent at least this share of its time on it.
 const USED: f64 = 0.01;
-/// Waits for threads of which it is not yet known whether they belong to the program.
+/// Maximum number of waits for threads not yet known to belong to the program.
 const UNDECIDED: usize = 1 << 16;
 
 #[derive(Clone, Copy, Default)]
 struct Bin {
     /// Sum over all threads of the time they were running or waiting.
     runnable_ns: u64,
-    /// What they waited for others of the program.
+    /// Time they waited for other threads of the program.
     contested_ns: u64,
 }
 
@@ -37,8 +37,8 @@ struct Undecided {
     ns: u64,
 }
 
-/// How many threads were runnable, on average over the time that they waited for each other, and for
-/// how many CPUs.
+/// Mean number of runnable threads over the time that they waited for each other, and the number of
+/// CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Crowd {
     pub(crate) runnable: f64,
@@ -84,8 +84,8 @@ impl Competition {
         self.runnable(start_ns, end_ns);
     }
 
-    /// From then to then a thread waited, and lost `ns`, while a thread of a row ran that is known to
-    /// belong to the program, or may turn out to.
+    /// From `start` to `end` a thread waited, and lost `ns`, while a thread of `row` ran that is known
+    /// to belong to the program, or may turn out to.
     pub(crate) fn contested(&mut self, row: u32, known: bool, (start, end): (u64, u64), ns: u64) {
         if known {
             self.weigh(start, end, ns);
@@ -102,7 +102,7 @@ impl Competition {
         });
     }
 
-    /// None where nobody waited for another thread of the program. `belongs` says which rows do.
+    /// None if no thread waited for another thread of the program. `belongs` selects the program's rows.
     pub(crate) fn finish(&mut self, belongs: impl Fn(u32) -> bool) -> Option<Crowd> {
         for wait in std::mem::take(&mut self.undecided) {
             if belongs(wait.row) {
@@ -161,7 +161,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Three threads take turns on two CPUs: one always waits for the other two.
+    /// Three threads take turns on two CPUs: one always waits.
     fn three_for_two(turns: u64, turn_ns: u64) -> Competition {
         let mut competition = Competition::default();
         for turn in 0..turns {
@@ -178,7 +178,7 @@ mod tests {
     fn runnable_threads_and_cpus_are_counted_while_they_compete() {
         for turns in [10, 100_000] {
             let mut competition = three_for_two(turns, 4 * MS);
-            // Later they do not compete, and that does not count.
+            // Later they do not compete; that time does not count.
             let end = turns * 4 * MS;
             competition.running(7, 2 * end, 3 * end);
             let crowd = competition.finish(|row| row == 3).expect("they compete");

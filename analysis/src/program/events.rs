@@ -1,37 +1,37 @@
-//! Which records are events of their own, and which are another hit of an event on a further thread.
+//! Distinguishes new events from repetitions of an event on further threads.
 //!
-//! An interrupt hits every thread that waits for its CPU, and stands on the lane of each. The recorder
-//! marks all but the first ([`RecordFlags::REPEATED`]). Recordings made before it did so have no marks:
-//! there an event is known by its CPU, start and source, among the last million or so.
+//! An interrupt hits every thread that waits for its CPU, and is recorded on the lane of each. The
+//! recorder marks all but the first ([`RecordFlags::REPEATED`]). Older recordings have no marks: there
+//! an event is identified by its CPU, start and source, among the last million or so.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use trace::{Record, RecordFlags};
 
-/// Events remembered in each of two generations: some 20 MiB in all.
+/// Events remembered in each of two generations: some 20 MiB in total.
 const REMEMBERED: usize = 1 << 20;
 
 /// What a record counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// An interruption that has not been counted.
+    /// An interruption that has not been counted yet.
     pub(crate) event: bool,
     /// An interruption of this thread or CPU: true for all but continued records.
     pub(crate) hit: bool,
 }
 
-/// Tells events from repetitions.
+/// Distinguishes events from repetitions.
 #[derive(Default)]
 pub(crate) struct Events {
-    /// There are no repetitions: lanes are CPUs, or the recorder marked them.
+    /// No unmarked repetitions: lanes are CPUs, or the recorder marked them.
     trusted: bool,
     recent: HashSet<u64, BuildHasherDefault<AsItIs>>,
     older: HashSet<u64, BuildHasherDefault<AsItIs>>,
 }
 
 impl Events {
-    /// For a recording of threads; those of CPUs repeat nothing.
+    /// Recordings of CPUs have no repetitions.
     pub(crate) fn new(of_threads: bool) -> Events {
         Events { trusted: !of_threads, ..Events::default() }
     }
@@ -60,7 +60,7 @@ impl Events {
     }
 }
 
-/// The finaliser of SplitMix64: keys are spread evenly, so the table need not hash them again.
+/// The finaliser of SplitMix64: keys are evenly distributed, so the table need not hash them again.
 fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,14 +1,14 @@
 //! The threads of a recorded program: how long each ran, how long it wanted to, what it waited for,
 //! and which sources are the program itself.
 //!
-//! In: the blocks of its lanes. Out: [`ThreadFacts`]. Two rules are settled here, for the report, the
+//! In: the blocks of its lanes. Out: [`ThreadFacts`]. Two rules are defined here, for the report, the
 //! page, comparisons and simulations alike:
 //!
-//! - **The base of every percentage** of a program is the time its threads wanted to run: on a CPU, or
-//!   kept from one. A thread that sleeps wants nothing and dilutes nothing.
-//! - **Who lends ranks its noise**: threads that wanted to run for at least half as long as the one that
-//!   wanted to most ([`lend_noise`]). Most programs have helpers that come and go, and threads that
-//!   sleep nearly all the time; a rank on one of those would meet no noise at all.
+//! - **The base of every percentage** of a program is the time its threads wanted to run: running or
+//!   runnable. Sleep does not count.
+//! - **Whose noise ranks get**: that of threads that wanted to run for at least half as long as the
+//!   busiest one ([`lend_noise`]). Most programs have short-lived helpers, and threads that sleep nearly
+//!   all the time; a rank on one of those would see no noise at all.
 
 pub(crate) mod competition;
 pub(crate) mod events;
@@ -23,14 +23,14 @@ use crate::lanes;
 use competition::Competition;
 pub(crate) use walk::{WaitSum, Walk};
 
-/// Part of the longest wanted time from which on a thread lends ranks its noise.
+/// Fraction of the longest wanted time that a thread needs for its noise to be used for ranks.
 const ENOUGH: f64 = 0.5;
 
 /// Follows the threads of a program through its blocks.
 #[derive(Default)]
 pub struct Threads {
     pub(crate) lanes: BTreeMap<u32, Walk>,
-    /// Sources that time slices of the program's own threads belong to.
+    /// Sources of the time slices of the program's own threads.
     own: HashSet<u32>,
     pub(crate) competition: Option<Competition>,
 }
@@ -41,7 +41,7 @@ impl Threads {
         Threads::default()
     }
 
-    /// One that also looks for competition of the program with itself.
+    /// Also detects competition among the program's threads.
     pub(crate) fn with_competition() -> Threads {
         Threads { competition: Some(Competition::default()), ..Threads::default() }
     }
@@ -54,10 +54,10 @@ impl Threads {
         self.own.extend(slices.map(|slice| slice.source.0));
     }
 
-    /// What is known when all blocks have been added.
+    /// The results after all blocks have been added.
     #[must_use]
     pub fn finish(&self, contents: &Contents<'_>) -> ThreadFacts {
-        // Recordings made by hand or by other tools have no time slices at all.
+        // Synthetic recordings and those of other tools have no time slices.
         let slices_known = self.lanes.values().any(Walk::has_run);
         let none = Walk::new(0);
         let totals = lanes::totals(contents);
@@ -72,10 +72,10 @@ impl Threads {
         ThreadFacts { times: times.collect(), program: self.program(contents) }
     }
 
-    /// For each source, whether it is the program itself: one whose slices stand on its lanes, or whose
-    /// process or thread is one of them. Its page faults are those of the same name and unit.
+    /// For each source, whether it is the program itself: its time slices are on the program's lanes, or
+    /// its process or thread is one of them. Its page faults are those of the same name and unit.
     ///
-    /// The recorder says itself what belongs to the program, by process, since the version that marks it.
+    /// Newer recorders mark the program's sources, by process.
     fn program(&self, contents: &Contents<'_>) -> Vec<bool> {
         if contents.sources.iter().any(|source| source.program) {
             return contents.sources.iter().map(|source| source.program).collect();
@@ -111,55 +111,55 @@ impl Threads {
     }
 }
 
-/// How long a thread ran and wanted to; None where the recording does not say.
+/// How long a thread ran and wanted to run; None if not recorded.
 fn wanted(walk: &Walk, totals: Option<&LaneTotals>, slices_known: bool) -> Option<ThreadTime> {
     let recorded = totals.and_then(|totals| Some((totals.run_ns?, totals.wait_ns?)));
     if recorded.is_none() && !slices_known {
         return None;
     }
     let (run_ns, wait_ns, slept_ns) = match recorded {
-        // The recorder also knows of waits that are too short to be detours.
+        // The recorder also counts waits that are too short to be detours.
         Some((run_ns, wait_ns)) => (run_ns, wait_ns.max(walk.waited_ns()), walk.slept_ns()),
         None if walk.waited_ns() > 0 => (walk.run_ns(), walk.waited_ns(), walk.slept_ns()),
         // An older recording, which does not mark waits.
         None => (walk.run_ns(), walk.slept_ns(), 0),
     };
     let wanted_ns = run_ns.saturating_add(wait_ns).saturating_add(slept_ns);
-    // What was lost was wanted, even if records of time slices were.
+    // Lost time was wanted, even if records of time slices are missing.
     let wanted_ns = wanted_ns.max(walk.lost_ns());
     Some(ThreadTime { run_ns, wait_ns, wanted_ns })
 }
 
-/// How a thread spent its time, as far as it wanted to run.
+/// How a thread spent the time it wanted to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTime {
     /// On a CPU, interruptions included.
     pub run_ns: u64,
     /// Runnable, but not running.
     pub wait_ns: u64,
-    /// Both together, and what it slept in page faults.
+    /// Both together, plus sleep in page faults.
     pub wanted_ns: u64,
 }
 
 /// What is known about the threads of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadFacts {
-    /// By lane. None for CPUs, and where the recording does not say.
+    /// By lane. None for CPUs, and if not recorded.
     pub times: Vec<Option<ThreadTime>>,
     /// By source: whether it is the program itself.
     pub program: Vec<bool>,
 }
 
 impl ThreadFacts {
-    /// What percentages of a lane are percentages of, where the recording says.
+    /// Base of a lane's percentages, if recorded.
     #[must_use]
     pub fn wanted_ns(&self, lane: usize) -> Option<u64> {
         self.times.get(lane).copied().flatten().map(|time| time.wanted_ns)
     }
 }
 
-/// For each lane, whether ranks are to meet its noise. `base_ns` is how long each wanted to run, or was
-/// watched where that is not known. CPUs were there all the time.
+/// For each lane, whether its noise is used for ranks. `base_ns` is how long each wanted to run, or was
+/// watched if that is unknown. CPUs always qualify.
 #[must_use]
 pub fn lend_noise(lanes: &[Lane], base_ns: &[u64]) -> Vec<bool> {
     let most = base_ns.iter().copied().max().unwrap_or(0);

@@ -1,19 +1,19 @@
-//! One thread through its blocks: time slices, waits, and how late it ran after being woken.
+//! Follows one thread through its blocks: time slices, waits, and wake-up latencies.
 //!
 //! The slices of a thread are the baseline records of its lane. Detours inside a slice are
-//! interruptions; those between two slices are time that the thread wanted to run and did not.
+//! interruptions; those between two slices are time that the thread wanted to run but did not.
 
 use trace::{Block, Detour, Record, RecordFlags, Wait};
 
 use super::competition::Competition;
 use crate::costs::Distribution;
 
-/// Threads whose wake-up latencies are kept to three digits; further ones to one digit.
+/// Threads whose wake-up latencies are kept to three digits; those of further threads to one.
 const FINE: usize = 1 << 9;
-/// Threads whose wake-up latencies are kept at all: a program may have had a million.
+/// Threads whose wake-up latencies are kept at all: a program may have a million.
 const KEPT: usize = 1 << 16;
 
-/// Detours since the last slice that are looked at: those between two slices come first.
+/// Detours since the last slice that are considered: those between two slices come first.
 const FIRST: usize = 8;
 
 /// Waits of one kind.
@@ -27,26 +27,26 @@ pub(crate) struct Walk {
     has_run: bool,
     run_ns: u64,
     waited_ns: u64,
-    /// Between two slices, in detours that are not marked as waits: page faults that slept, and all
-    /// waits of recordings that do not mark them.
+    /// Between two slices, in detours not marked as waits: page faults that slept, and all waits of
+    /// recordings that do not mark them.
     slept_ns: u64,
     /// End of the last slice.
     last_end: u64,
-    /// The first detours since then that are not marked as waits, and the last. Whether they lie before
-    /// the next slice, inside it or after it is known when that has ended.
+    /// The first detours since then that are not marked as waits, and the last. Whether they lie before,
+    /// inside or after the next slice is known when that ends.
     first_since: Vec<(u64, u64)>,
     /// All detours.
     lost_ns: u64,
     /// By [`Wait`].
     pub(crate) waits: [WaitSum; Wait::ALL.len()],
-    /// From when to when it has been waiting after being woken, so far.
+    /// The current wait after a wake-up: start and end so far.
     woken: Option<(u64, u64)>,
     /// None for threads beyond [`KEPT`].
     pub(crate) latencies: Option<Distribution>,
 }
 
 impl Walk {
-    /// The `number` is how many threads are known already.
+    /// `number` is the number of threads known so far.
     pub(crate) fn new(number: usize) -> Walk {
         Walk {
             has_run: false,
@@ -104,7 +104,7 @@ impl Walk {
             if self.first_since.len() < FIRST {
                 self.first_since.push((start, end));
             } else if let Some(last) = self.first_since.last_mut().filter(|last| last.1 < end) {
-                // One that outlasts the slice in which it begins is the last of that slice.
+                // A detour that outlasts the slice in which it begins is the last of that slice.
                 *last = (start, end);
             }
             return;
@@ -116,7 +116,7 @@ impl Walk {
         if let Some(competition) = competition {
             competition.runnable(start, end);
         }
-        // A thread that is moved or throttled before it runs has been waiting all the time.
+        // A thread that is migrated or throttled before it runs has been waiting all along.
         match self.woken {
             _ if matches!(detour.wait, Wait::Woken | Wait::New) => {
                 self.has_come();
@@ -130,13 +130,13 @@ impl Walk {
     fn slice(&mut self, slice: &Record, mut competition: Option<&mut Competition>) {
         let (start, end) = (slice.start_ns, slice.start_ns.saturating_add(slice.gross_ns));
         let mut last_end = self.last_end;
-        // A page fault begins in a slice, and the thread sleeps after that: it lies before the next slice.
+        // A page fault begins in a slice, and the thread then sleeps: it lies before the next slice.
         let outlasting = self.first_since.iter().copied().filter(|&(_, to)| to > end).collect();
         for (from, to) in std::mem::replace(&mut self.first_since, outlasting) {
             let (from, to) = (from.max(last_end), to.min(start));
             last_end = last_end.max(to);
             self.slept_ns = self.slept_ns.saturating_add(to.saturating_sub(from));
-            // Nearly all of them are waits where waits are not marked.
+            // If waits are not marked, nearly all of these are waits.
             if let Some(competition) = competition.as_deref_mut().filter(|_| self.waited_ns == 0) {
                 competition.runnable(from, to);
             }
@@ -150,7 +150,7 @@ impl Walk {
         }
     }
 
-    /// A wake-up is over.
+    /// Ends the current wake-up.
     pub(crate) fn has_come(&mut self) {
         if let (Some((from, to)), Some(latencies)) = (self.woken.take(), &mut self.latencies) {
             latencies.add(to - from);

@@ -1,8 +1,8 @@
-//! Time lost per lane and moment.
+//! Time lost per lane, over time.
 
-/// Moments that a recording is divided into.
+/// Columns that a recording is divided into.
 const COLUMNS: usize = 150;
-/// Lanes looked at, and lanes shown: the noisiest.
+/// Lanes considered, and lanes shown: the noisiest.
 const LANES: usize = 8_192;
 const SHOWN: usize = 128;
 
@@ -21,17 +21,17 @@ pub struct HeatRow {
     pub lane: u32,
     /// Time lost in each column, ns.
     pub lost_ns: Vec<u64>,
-    /// Time in each column that a thread ran or waited for a CPU, ns. Empty for a CPU, and where the
-    /// recording does not say.
+    /// Time in each column that a thread ran or waited for a CPU, ns. Empty for CPUs, and if not
+    /// recorded.
     pub wanted_ns: Vec<u64>,
 }
 
 impl HeatRow {
-    /// What the time lost in a column is a part of.
+    /// Base of the share of time lost in a column.
     #[must_use]
     pub fn base_ns(&self, column: usize, column_ns: u64) -> u64 {
         match self.wanted_ns.get(column) {
-            // Page faults that slept are lost time, too.
+            // Page faults that slept are also lost time.
             Some(&wanted) => wanted.max(self.lost_ns[column]).clamp(1, column_ns.max(1)),
             None => column_ns.max(1),
         }
@@ -82,7 +82,7 @@ impl Collector {
     }
 
     pub(super) fn finish(mut self) -> Heat {
-        // A lane without a detour is a row too: an empty one.
+        // A lane without detours is an empty row.
         for lane in 0..self.lanes.min(LANES) {
             self.row(lane as u32);
         }
@@ -96,7 +96,7 @@ impl Collector {
     }
 }
 
-/// What crosses from one column into the next counts in both, each for its part.
+/// Splits an interval among the columns it overlaps.
 fn spread(columns: &mut [u64], width: u64, start: u64, len_ns: u64) {
     let end = start.saturating_add(len_ns);
     let first = (start / width) as usize;

@@ -1,8 +1,8 @@
-//! What the figures of a report show: detours over time, time lost per lane and moment, spectra, and
-//! the distribution of lengths.
+//! Data of a report's figures: detours over time, time lost per lane over time, spectra, and the
+//! distribution of lengths.
 //!
-//! In: a [`Summary`] (from a first pass, it says which sources matter) and the blocks once more. Out:
-//! plain values, of a size that does not depend on how much was recorded.
+//! In: a [`Summary`] (from a first pass, for the relevant sources) and the blocks again. Out: plain
+//! values, of a size that does not depend on the length of the recording.
 
 mod heat;
 mod scatter;
@@ -26,23 +26,23 @@ pub struct Views {
     /// First and last watched moment, ns.
     pub from_ns: u64,
     pub to_ns: u64,
-    /// The sources that are told apart, most costly first; points and spectra refer to it.
+    /// The series, most costly source first; points and spectra refer to it.
     pub series: Vec<Series>,
     pub scatter: Scatter,
     pub heat: Heat,
-    /// One per series that came often enough to have one.
+    /// One per series with enough events.
     pub spectra: Vec<Spectrum>,
-    /// Lengths of all detours (of all records where there was no probe).
+    /// Lengths of all detours (of all records if there was no probe).
     pub lengths: Vec<Bin>,
 }
 
-/// Takes in the blocks of a recording that has been summed up already.
+/// Processes the blocks of a recording that has already been summarised.
 pub struct Viewer {
     from_ns: u64,
     to_ns: u64,
     records_only: bool,
     events: Events,
-    /// Lanes are threads: events are regular by CPU, and shares are of the time they wanted to run.
+    /// Lanes are threads: events are periodic per CPU, and shares are of the time they wanted to run.
     by_cpu: bool,
     series: Vec<Series>,
     of: SeriesOf,
@@ -105,7 +105,7 @@ impl Viewer {
             let mut largest = detour.outside_ns;
             let mut by = self.of.outside();
             for record in records.iter().filter(|r| self.counts(r)) {
-                // A record that explains anything names the detour; of several the most costly does.
+                // The most costly record determines the series of the detour.
                 if (record.cost_ns > largest || by.is_none())
                     && let Some(series) = self.of.source(record.source)
                 {
@@ -133,8 +133,8 @@ impl Viewer {
         }
     }
 
-    /// As in the summary: the undisturbed thread is no noise, and a CPU that idles while nothing
-    /// waits takes no time.
+    /// As in the summary: the undisturbed thread is not noise, and neither is a CPU that idles while
+    /// nothing waits.
     fn counts(&self, record: &Record) -> bool {
         let idle = self.idle.get(record.source.0 as usize).copied().unwrap_or(true);
         !record.flags.contains(RecordFlags::BASELINE)
@@ -148,7 +148,7 @@ impl Viewer {
     }
 }
 
-/// What the trailer says, or, where it says nothing, from the first event to the last.
+/// The window from the trailer, or, if it has none, from the first event to the last.
 fn watched(contents: &Contents<'_>, ends: (u64, u64)) -> (u64, u64) {
     let totals = contents.lane_totals();
     let windows = || totals.iter().filter(|t| t.to_ns > t.from_ns);

@@ -1,14 +1,14 @@
 //! Detours over time, thinned so that any recording fits on a page.
 //!
-//! Of all detours of one series in one cell (a stretch of time, a range of lengths) the longest is
-//! kept. When there are too many cells, they are made twice as large. So the longest of every series,
-//! and of every stretch of time, is always there; what goes is what lies under it.
+//! Of all detours of one series in one cell (an interval of time and a range of lengths) the longest is
+//! kept. When there are too many cells, they are made twice as large. So the longest of every series
+//! and of every interval is always kept; only detours hidden under it are dropped.
 
 use std::collections::HashMap;
 
-/// Points that a page shows at most.
+/// Maximum number of points on a page.
 const POINTS: usize = 30_000;
-/// Stretches of time and ranges of length per decade at first: about the pixels of a figure.
+/// Initial number of time intervals, and of length ranges per decade: about the pixels of a figure.
 const COLUMNS: u64 = 1_024;
 const PER_DECADE: f64 = 48.0;
 
@@ -23,7 +23,7 @@ pub struct Point {
 pub struct Scatter {
     /// By series, then in time order.
     pub points: Vec<Point>,
-    /// Detours per series, shown or not.
+    /// Number of detours per series, shown or not.
     pub totals: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ struct Cell {
 pub(super) struct Collector {
     from_ns: u64,
     span_ns: u64,
-    /// Cells are `1 << grain` times as wide and as high as at first.
+    /// Cells are `1 << grain` times their initial width and height.
     grain: u32,
     cells: HashMap<Cell, Point>,
     totals: Vec<u64>,
@@ -71,7 +71,7 @@ impl Collector {
     fn keep(&mut self, point: Point) {
         let cell = self.cell(&point);
         let kept = self.cells.entry(cell).or_insert(point);
-        // The earlier of two equals, so that the order of reading does not matter.
+        // The earlier of two equals, so that the reading order does not matter.
         let order = |p: &Point| (p.len_ns, std::cmp::Reverse(p.start_ns));
         if order(&point) > order(kept) {
             *kept = point;

@@ -1,4 +1,4 @@
-//! Which sources are told apart in the figures, and to which of them a record belongs.
+//! The series of the figures, and the series each record belongs to.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use trace::{RowKey, Source, SourceId};
 
 use crate::{OutsideRow, Summary};
 
-/// Sources with a series of their own. Together with the rest and the unexplained that is as many as
-/// colours can be told apart.
+/// Sources with their own series. With the others and the unexplained time, that is as many colours as
+/// can be distinguished.
 const NAMED: usize = 6;
 
 /// One colour of the figures.
@@ -15,16 +15,16 @@ const NAMED: usize = 6;
 pub enum Series {
     /// Index into the summary's sources.
     Source(usize),
-    /// All other sources; how many.
+    /// All other sources; their number.
     Others(usize),
-    /// What no record explains.
+    /// Time that no record explains.
     Outside,
 }
 
-/// The most costly sources, the others together, and what has no name.
+/// The most costly sources, the others combined, and unattributed time.
 pub(super) fn of(summary: &Summary) -> Vec<Series> {
     let all = summary.sources.len();
-    // A rest of one may as well be named.
+    // A single remaining source gets its own series.
     let named = if all == NAMED + 1 { all } else { all.min(NAMED) };
     let mut series: Vec<Series> = (0..named).map(Series::Source).collect();
     if all > named {
@@ -36,7 +36,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Series> {
     series
 }
 
-/// From the source of a record to its series.
+/// Maps the source of a record to its series.
 pub struct SeriesOf {
     by_source: Vec<Option<usize>>,
     outside: Option<usize>,

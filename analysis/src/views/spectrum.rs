@@ -1,9 +1,9 @@
-//! How regularly each source comes, as a spectrum.
+//! The periodicity of each source, as a spectrum.
 //!
 //! The power at a frequency is |sum of exp(2 pi i f t)|^2 / n^2 over the start times t of a source: 1
-//! when all are in phase, about 1/n when there is no such beat. It is computed per lane and stretch of
-//! time and averaged over them (weighted by events), because the beats of several CPUs need not be in
-//! phase. A regular source shows its frequency and the multiples of it.
+//! when all are in phase, about 1/n without that period. It is computed per lane and segment of time
+//! and averaged over them (weighted by events), because several CPUs need not be in phase. A periodic
+//! source shows its frequency and harmonics.
 
 use realfft::RealFftPlanner;
 use trace::Mode;
@@ -12,19 +12,19 @@ use crate::Summary;
 use crate::period::MIN_EVENTS;
 use crate::views::Series;
 
-/// Bins of one stretch; the transform is twice as long, which halves the spacing of its lines.
+/// Bins of one segment; the transform is twice as long, which halves the spacing of its lines.
 const BINS: usize = 1 << 16;
-/// A stretch is not longer than this: 128 us per bin, frequencies up to 3.9 kHz.
+/// Longest segment: 128 us per bin, frequencies up to 3.9 kHz.
 const STRETCH_NS: u64 = 128_000 * BINS as u64;
-/// Stretches, evenly spread over the recording, and lanes per series (those with the most events).
+/// Segments, evenly spread over the recording, and lanes per series (those with the most events).
 const STRETCHES: u64 = 4;
 const LANES: usize = 4;
-/// Points of a spectrum that is shown; each is the largest of the lines it stands for.
+/// Points of a displayed spectrum; each is the maximum of the lines it represents.
 const COLUMNS: usize = 480;
-/// No frequency above is shown, and none that comes fewer than so many times in a stretch.
+/// Highest frequency shown, and the fewest cycles per segment of the lowest.
 const HIGHEST_HZ: f64 = 10_000.0;
 const LOWEST_CYCLES: f64 = 4.0;
-/// Nor any above so many times the rate at which the source comes: only overtones are there.
+/// Frequencies above this multiple of the source's rate are not shown: only harmonics are there.
 const OVERTONES: f64 = 8.0;
 
 /// The spectrum of one series.
@@ -39,24 +39,24 @@ pub struct Spectrum {
 struct Part {
     series: usize,
     lane: u32,
-    /// Which stretch `bins` holds.
+    /// The segment in `bins`.
     stretch: Option<u64>,
     events: u64,
     bins: Vec<f64>,
 }
 
-/// Sums over lanes and stretches.
+/// Sums over lanes and segments.
 struct Sum {
     power: Vec<f64>,
     events: f64,
-    /// How many were added up.
+    /// Number of segments in the sum.
     stretches: f64,
 }
 
 pub(super) struct Collector {
     from_ns: u64,
     stretch_ns: u64,
-    /// Every so many stretches one is looked at.
+    /// One segment in this many is used.
     every: u64,
     parts: Vec<Part>,
     sums: Vec<Option<Sum>>,
@@ -106,7 +106,7 @@ impl Collector {
         }
     }
 
-    /// Adds the power of a finished stretch to the sum of its series.
+    /// Adds the power of a finished segment to the sum of its series.
     fn close(&mut self, at: usize) {
         let Some(part) = self.parts.get_mut(at) else { return };
         let events = std::mem::take(&mut part.events) as f64;
@@ -150,8 +150,8 @@ impl Collector {
     }
 }
 
-/// The lanes of a series that have most of its events; the CPUs where lanes are threads. What has no
-/// name is looked at on the first ones.
+/// The lanes with most events of a series, or the CPUs if lanes are threads. For unattributed time, the
+/// first lanes.
 fn lanes(series: &Series, summary: &Summary) -> Vec<u32> {
     match series {
         Series::Source(row) => {
@@ -163,15 +163,15 @@ fn lanes(series: &Series, summary: &Summary) -> Vec<u32> {
             lanes.sort_by_key(|&(lane, count)| (std::cmp::Reverse(count), lane));
             lanes.into_iter().take(LANES).map(|(lane, _)| lane).collect()
         }
-        // A mixture of sources has the beats of all of them.
+        // A mixture of sources has the periods of all of them.
         Series::Others(_) => Vec::new(),
         Series::Outside => (0..LANES as u32).collect(),
     }
 }
 
-/// Lines gathered into columns that are evenly spread over the logarithm of the frequency.
+/// Lines binned into columns that are evenly spaced in the logarithm of the frequency.
 fn shown(sum: &Sum, stretch_s: f64) -> Vec<(f64, f64)> {
-    // Line k is the frequency k / (2 stretches).
+    // Line k is at frequency k / (2 segment lengths).
     let frequency = |k: usize| k as f64 / (2.0 * stretch_s);
     let lowest = LOWEST_CYCLES / stretch_s;
     let highest = frequency(sum.power.len()).min(HIGHEST_HZ).max(2.0 * lowest);

@@ -1,4 +1,4 @@
-//! Random processes from a seed, for tests that must give the same result every time.
+//! Random processes from a seed, for reproducible tests.
 
 /// SplitMix64.
 pub(crate) struct Rng(u64);
@@ -50,7 +50,7 @@ pub(crate) fn poisson(rng: &mut Rng, n: usize, mean: f64) -> Vec<f64> {
         .collect()
 }
 
-/// On a beat, each off it by its own jitter, some missed.
+/// Periodic events with independent jitter, some missed.
 pub(crate) fn beat(rng: &mut Rng, n: usize, period: f64, jitter: f64, missed: f64) -> Vec<f64> {
     let phase = rng.unit() * period;
     (0..n)
@@ -61,7 +61,7 @@ pub(crate) fn beat(rng: &mut Rng, n: usize, period: f64, jitter: f64, missed: f6
         .collect()
 }
 
-/// Sleeps for the period after each event: the jitter adds up.
+/// Sleeps for the period after each event: the jitter accumulates.
 pub(crate) fn sleeper(rng: &mut Rng, n: usize, period: f64, jitter: f64) -> Vec<f64> {
     let mut at = rng.unit() * period;
     (0..n)

@@ -1,4 +1,4 @@
-//! One line per CPU or thread: a bar of the time taken from it, by class, and its strip.
+//! One line per CPU or thread: a bar of the time taken by class, and its strip.
 
 use ratatui_core::{
     buffer::Buffer,
@@ -19,13 +19,13 @@ use crate::{
 
 const EIGHTHS: usize = 8;
 
-/// Lines of this part, its heading included: at most a third of the screen.
+/// Height of this section including its heading: at most a third of the screen.
 pub(super) fn rows_for(lanes: usize, height: u16) -> u16 {
     let most = (height / 3).max(2);
     (u16::try_from(lanes).unwrap_or(u16::MAX).saturating_add(1)).min(most)
 }
 
-/// Widths of the name, the bar and the number; the strip gets the rest.
+/// Widths of the name and the bar; the number has a fixed width, and the strip gets the rest.
 fn widths(area: Rect) -> (usize, usize) {
     match area.width {
         0..60 => (8, 10),
@@ -59,11 +59,11 @@ pub(super) fn draw(
     }
 }
 
-/// All in their order, or those that lost the most where they do not fit.
+/// All lanes in order, or the ones that lost most time if not all fit.
 fn chosen<'a>(snapshot: &'a Snapshot, choices: &Choices, room: usize) -> Vec<&'a LaneShown> {
     let mut lanes: Vec<&LaneShown> = snapshot.lanes.iter().collect();
     if lanes.len() > room {
-        // By a span that does not change with every look, so that lines keep their places.
+        // By a longer span, so that lines do not jump around.
         let recent = |lane: &&LaneShown| taken(lane, Span::TenSeconds, choices.threads);
         lanes.sort_by_key(|lane| std::cmp::Reverse(recent(lane)));
         lanes.truncate(room);
@@ -83,7 +83,7 @@ fn heading(
     let what = if snapshot.mode == Mode::Program { "thread" } else { "CPU" };
     let what = if shown < total { format!("{shown}/{total}") } else { what.to_owned() };
     line.put(&format!("{what:name_width$}"), Modifier::DIM);
-    let threads = if choices.threads { "" } else { ", less threads" };
+    let threads = if choices.threads { "" } else { ", no threads" };
     let taken = format!("taken, {}{threads}", choices.span.name());
     let bar_and_number = bar_width + 10;
     line.put(&format!("{:bar_and_number$}", cut(&taken, bar_and_number - 1)), Modifier::DIM);
@@ -95,7 +95,7 @@ fn heading(
     line.put(&format!("{what} per 1/4 s, last {seconds} s"), Modifier::DIM);
 }
 
-/// Time taken from a lane; without threads where they may be the work itself.
+/// Time taken from a lane, with or without threads.
 fn taken(lane: &LaneShown, span: Span, threads: bool) -> u64 {
     let parts = lane.taken[span as usize].iter().zip(Class::ALL);
     parts.filter(|(_, class)| threads || *class != Class::Thread).map(|(ns, _)| ns).sum()
@@ -118,13 +118,13 @@ fn bar(
             continue;
         }
         so_far += *ns as f64 / whole;
-        // Ends are rounded, not parts, so that the bar is as long as the sum.
+        // Round the end positions, not the parts, so that the bar length matches the sum.
         let end = ((so_far * room as f64).round() as usize / EIGHTHS).min(width);
         line.styled(&look.bar().repeat(end.saturating_sub(filled)), look.class(class));
         filled = filled.max(end);
         last = class;
     }
-    // The end is finer than a cell, and a little is not nothing.
+    // The last cell is drawn in eighths; any noise shows at least one.
     let eighths = ((so_far * room as f64).round() as usize).saturating_sub(filled * EIGHTHS);
     let eighths = eighths.max(usize::from(so_far > 0.0 && filled == 0));
     let part = if filled < width { look.part(eighths) } else { "" };

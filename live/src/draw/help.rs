@@ -1,4 +1,4 @@
-//! The keys and the signs, over everything else.
+//! The help window: keys and legend.
 
 use ratatui_core::{
     buffer::Buffer,
@@ -11,16 +11,16 @@ use super::{look::Look, text::Pen};
 
 const KEYS: [(&str, &str); 11] = [
     ("q, Ctrl-C", "quit"),
-    ("p, space", "pause: the picture stands still, the recording goes on"),
-    ("s, r", "sort by the next column; the other way round"),
-    ("i", "sums over 1 s, 10 s, or since the start"),
-    ("/", "show sources whose class, name or unit holds a text"),
-    ("arrows, j, k", "select a source: what is behind it is said below"),
-    ("Esc", "drop the selection, then the filter"),
-    ("t", "count threads as noise, or not"),
-    ("w", "write what is on screen, up to a minute, as a trace"),
-    ("Ctrl-L, Ctrl-Z", "draw anew; back to the shell for a while"),
-    ("?", "this"),
+    ("p, space", "pause the display; recording continues"),
+    ("s, r", "sort by the next column; reverse the order"),
+    ("i", "time span: 1 s, 10 s or since start"),
+    ("/", "filter sources by class, name or unit"),
+    ("arrows, j, k", "select a source and show its details below"),
+    ("Esc", "clear the selection, then the filter"),
+    ("t", "include or exclude threads as noise"),
+    ("w", "write the displayed data (up to a minute) to a trace"),
+    ("Ctrl-L, Ctrl-Z", "redraw; suspend"),
+    ("?", "this help"),
 ];
 
 pub(super) fn draw(look: &Look, buffer: &mut Buffer, area: Rect) {
@@ -57,7 +57,7 @@ pub(super) fn draw(look: &Look, buffer: &mut Buffer, area: Rect) {
         (50_000, "<100us "),
         (500_000, "<1ms "),
         (5_000_000, "<10ms "),
-        (50_000_000, "more"),
+        (50_000_000, ">=10ms"),
     ] {
         line.put(&format!("{} {text}", look.height(ns)), Modifier::empty());
     }
@@ -72,5 +72,5 @@ pub(super) fn draw(look: &Look, buffer: &mut Buffer, area: Rect) {
     }
     let line = pen.line(after + 3);
     line.put("  taken: share of the watched CPUs' time; * the recorder itself", Modifier::DIM);
-    pen.line(after + 4).put("  any key closes this", Modifier::DIM);
+    pen.line(after + 4).put("  press any key to close", Modifier::DIM);
 }

@@ -1,13 +1,13 @@
-//! Colours and signs, or plain letters where a terminal has neither.
+//! Colours and block characters, or plain ASCII if the terminal has neither.
 
 use ratatui_core::style::{Color, Modifier, Style};
 use trace::Class;
 
-/// How things look on this terminal.
+/// The capabilities of this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     pub colour: bool,
-    /// Block elements; plain characters otherwise.
+    /// Unicode block elements; plain ASCII otherwise.
     pub unicode: bool,
 }
 
@@ -31,7 +31,7 @@ impl Look {
         })
     }
 
-    /// Dim letters are hard to read on some terminals without colours.
+    /// Dim text is hard to read on some monochrome terminals.
     pub(super) fn modifier(&self, modifier: Modifier) -> Modifier {
         if self.colour { modifier } else { modifier - Modifier::DIM }
     }
@@ -40,7 +40,7 @@ impl Look {
         if self.unicode { "█" } else { "#" }
     }
 
-    /// Less than a cell of a bar, in eighths; where there are no signs for that, nothing.
+    /// A fraction of a bar cell, in eighths; empty without Unicode.
     pub(super) fn part(&self, eighths: usize) -> &'static str {
         let signs = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         if self.unicode { signs[eighths.min(7)] } else { "" }
@@ -50,7 +50,7 @@ impl Look {
         if self.unicode { "·" } else { "." }
     }
 
-    /// The height of a column of the strip: one step per factor of ten, from a microsecond up.
+    /// The height of a strip column: one step per factor of ten, starting at a microsecond.
     pub(super) fn height(&self, ns: u64) -> &'static str {
         let signs = match self.unicode {
             true => ["▁", "▂", "▃", "▅", "▆", "█"],

@@ -1,5 +1,5 @@
-//! Puts a snapshot on a buffer of terminal cells. Any size goes: what does not fit is left out from
-//! the least important on.
+//! Renders a snapshot into a buffer of terminal cells of any size; if space is short, the least important
+//! parts are omitted first.
 
 mod bars;
 mod help;
@@ -16,17 +16,17 @@ pub use look::Look;
 use self::text::Pen;
 use crate::{choices::Choices, snapshot::Snapshot};
 
-/// Below this there is room for a word at most.
+/// Below this size only a short message fits.
 const NARROWEST: u16 = 24;
 const LOWEST: u16 = 5;
 
-/// Draws everything. The buffer's content before does not matter.
+/// Draws everything; previous contents of the buffer are discarded.
 pub fn draw(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buffer) {
     let area = buffer.area;
     buffer.reset();
     if area.width < NARROWEST || area.height < LOWEST {
         let mut pen = Pen::new(buffer, area, look);
-        pen.line(0).put("detour: make this larger", Modifier::empty());
+        pen.line(0).put("terminal too small", Modifier::empty());
         return;
     }
     let lanes = bars::rows_for(snapshot.lanes.len(), area.height);
@@ -74,19 +74,19 @@ fn header(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buff
     cost(snapshot, pen.line(1));
 }
 
-/// What is watched, in a few words.
+/// A short description of what is watched.
 fn watched(snapshot: &Snapshot) -> String {
     let cpus = cpu_list_said(&snapshot.cpus);
     match snapshot.mode {
         Mode::Attributed => format!("probe and kernel records of {cpus}"),
-        Mode::ProbeOnly => format!("probe alone on {cpus}: no names"),
+        Mode::ProbeOnly => format!("probe only on {cpus}, no sources"),
         Mode::KernelOnly => format!("kernel records of {cpus}, no probe"),
         Mode::Program => format!("{} threads of a program", snapshot.lanes.len()),
         Mode::Imported => String::new(),
     }
 }
 
-/// What watching costs, and what it did not see.
+/// The cost of watching, and lost events.
 fn cost(snapshot: &Snapshot, line: &mut text::Line<'_>) {
     let cost = &snapshot.cost;
     let own = cost.threads_pct.map_or("unknown".to_owned(), percent);
@@ -116,7 +116,7 @@ fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buff
     let line = pen.line(last);
     if choices.typing {
         line.put(&format!("filter: {}_", safe(&choices.filter)), Modifier::BOLD);
-        line.put("   Enter keeps it, Esc drops it", Modifier::DIM);
+        line.put("   Enter: apply, Esc: cancel", Modifier::DIM);
         return;
     }
     if last == 0
@@ -127,7 +127,7 @@ fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buff
     }
     for (key, what) in [
         ("q", "quit"),
-        ("p", if choices.paused { "go on" } else { "pause" }),
+        ("p", if choices.paused { "resume" } else { "pause" }),
         ("s", "sort"),
         ("/", "filter"),
         ("i", "span"),
@@ -142,7 +142,7 @@ fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buff
     }
 }
 
-/// What is behind the name that is selected.
+/// Details of the selected source.
 fn about_selected(snapshot: &Snapshot, choices: &Choices) -> Option<String> {
     let key = choices.selected.as_ref()?;
     let row = snapshot.rows.iter().find(|row| row.key == *key)?;

@@ -1,4 +1,4 @@
-//! The sources: who takes how much, how often and how long.
+//! The table of sources: time taken, rate and lengths.
 
 use ratatui_core::{buffer::Buffer, layout::Rect, style::Modifier};
 use report::words::{self, count, cut, percent, rate, safe, tight};
@@ -10,11 +10,11 @@ use crate::{
 };
 
 const CLASS: usize = 15;
-/// Narrowest useful name, and where a unit finds room beside it.
+/// Minimum width of names, and the screen width from which units are shown.
 const NAME: usize = 12;
 const UNIT_FROM: usize = 110;
 
-/// Columns of numbers, the most important first; shown in the order of their place.
+/// Numeric columns, most important first; displayed in order of `place`.
 struct Number {
     place: usize,
     title: &'static str,
@@ -49,7 +49,7 @@ pub(super) fn draw(
     let rows = choices.rows(snapshot);
     let room = usize::from(area.height.saturating_sub(1));
     let selected = choices.selected_at(&rows);
-    // The selected row stays in sight.
+    // Keep the selected row visible.
     let first = selected.map_or(0, |at| (at + 1).saturating_sub(room));
 
     let mut pen = Pen::new(buffer, area, look);
@@ -80,14 +80,14 @@ pub(super) fn draw(
     }
     if rows.is_empty() {
         let said = match snapshot.rows.is_empty() {
-            true => "nothing took any time yet",
+            true => "no noise yet",
             false => "no source matches the filter",
         };
         pen.line(1).put(said, Modifier::DIM);
     }
 }
 
-/// The columns that leave room for a name, in the order they are shown.
+/// The columns that fit beside a name, in display order.
 fn fitting(width: usize) -> Vec<&'static Number> {
     let mut left = width.saturating_sub(CLASS + NAME);
     let mut numbers = Vec::new();
@@ -114,7 +114,7 @@ fn heading(sorted: bool) -> Modifier {
     if sorted { Modifier::BOLD } else { Modifier::DIM }
 }
 
-/// Filled up or cut to a width, with a space at its end.
+/// Padded or truncated to a width, ending with a space.
 fn column(text: &str, width: usize) -> String {
     if width == 0 {
         return String::new();
@@ -122,7 +122,7 @@ fn column(text: &str, width: usize) -> String {
     format!("{:width$}", cut(text, width - 1))
 }
 
-/// Time that passed on all lanes together.
+/// Elapsed time summed over all lanes.
 fn watched_ns(snapshot: &Snapshot, span: Span) -> f64 {
     (snapshot.span_ns[span as usize] as f64 * snapshot.lanes.len() as f64).max(1.0)
 }

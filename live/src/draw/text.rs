@@ -1,4 +1,4 @@
-//! Lines of text on a buffer, cut where the area ends.
+//! Lines of text in a buffer, clipped to an area.
 
 use ratatui_core::{
     buffer::Buffer,
@@ -28,7 +28,7 @@ impl<'a> Pen<'a> {
         Pen { line: Line { buffer, look, x: area.x, y: area.y, end: area.x }, area }
     }
 
-    /// The line with this number; below the area, one without any room.
+    /// The line with this number; below the area, a line of zero width.
     pub(super) fn line(&mut self, number: u16) -> &mut Line<'a> {
         self.line.x = self.area.x;
         self.line.y = self.area.y + number;
@@ -49,7 +49,7 @@ impl Line<'_> {
         }
     }
 
-    /// At the right end, over whatever is there.
+    /// Right-aligned, overwriting existing text.
     pub(super) fn put_right(&mut self, text: &str, modifier: Modifier) {
         let width = text.chars().count() as u16 + 1;
         if width <= self.end.saturating_sub(self.x) {
@@ -58,7 +58,7 @@ impl Line<'_> {
         }
     }
 
-    /// Makes the whole line look selected.
+    /// Highlights the whole line.
     pub(super) fn select(&mut self, from: u16) {
         let area = Rect { x: from, y: self.y, width: self.end.saturating_sub(from), height: 1 };
         self.buffer.set_style(area, Style::new().add_modifier(Modifier::REVERSED));

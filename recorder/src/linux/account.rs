@@ -1,4 +1,4 @@
-//! What a recording says about itself: the node and the settings before, losses and cost after.
+//! Metadata of a recording: the node and the settings before, losses and overhead after.
 
 use detour_abi::{CpuState, TIMED_RUNS, hook};
 use trace::{
@@ -16,8 +16,8 @@ use crate::{
     probes::{Finished, Probe},
 };
 
-/// From when to when each lane was watched. Without a single probe, `unprobed` lanes are CPUs whose
-/// records were read from start to end.
+/// The window in which each lane was watched. Without any probe, `unprobed` lanes are CPUs whose records
+/// were read from start to end.
 pub fn lanes(
     probes: Vec<(u32, Option<Finished>, u64)>,
     unprobed: &[u32],
@@ -63,7 +63,7 @@ pub fn lanes(
     lanes
 }
 
-/// From what length on interruptions and waits of a program are detours, where somebody has said.
+/// The minimum length of a program's interruptions and waits to be detours, if one was given.
 pub fn program_threshold_ns(options: &Options) -> Option<f64> {
     match (&options.program, options.threshold) {
         (Some(_), Threshold::Absolute(ns)) => Some(ns),
@@ -131,7 +131,7 @@ pub fn manifest(
     }
 }
 
-/// The kernel side's counters at a moment, CPU by CPU.
+/// A snapshot of the kernel side's per-CPU counters.
 #[derive(Clone)]
 pub struct Counters {
     /// On CLOCK_MONOTONIC.
@@ -139,7 +139,7 @@ pub struct Counters {
     pub cpus: Vec<CpuState>,
 }
 
-/// The kernel side's counters over a time: what they grew by belongs to the time between both moments.
+/// The kernel side's counters over an interval: the difference of two snapshots.
 pub struct Counted {
     pub before: Counters,
     pub after: Counters,
@@ -161,9 +161,8 @@ impl Counted {
             .sum()
     }
 
-    /// What the kernel side sent and lost, and what was read of it, by CPU and in total: two counts that
-    /// know nothing of each other. Both are by CPU; None stands for all that were offline when the
-    /// recording began.
+    /// What the kernel side sent and lost, and what was read of it, by CPU and in total: two independent
+    /// counts. None stands for all CPUs that were offline when the recording began.
     pub fn entries(&self, sent: &[(Option<u32>, u64)], read: &[(Option<u32>, u64)]) -> Entries {
         let has_ring = |cpu: u32| sent.iter().any(|(sender, _)| *sender == Some(cpu));
         let lost = |of: Option<u32>| -> u64 {
@@ -177,7 +176,7 @@ impl Counted {
             read: read.iter().filter(|(reader, _)| *reader == cpu).map(|(_, read)| read).sum(),
             lost: lost(cpu),
         });
-        // CPUs that were offline throughout have nothing to say.
+        // CPUs that were offline throughout are omitted.
         let cpus: Vec<CpuEntries> =
             cpus.filter(|cpu| cpu.cpu.is_some() || cpu.emitted > 0).collect();
         Entries {
@@ -198,17 +197,17 @@ impl Counted {
 
     pub fn losses(&self, measured: &CpuSet) -> Lost {
         Lost {
-            // What is sent from elsewhere is about the measured ones, too: who wakes and interrupts.
+            // Entries from other CPUs matter for the measured ones as well: wakers and senders of IPIs.
             records: self.growth_everywhere(|s| s.lost),
             records_ns: self.growth(measured, |s| s.lost_ns),
-            // Faults that left a CPU and came to an end on none: refused, or going on.
+            // Faults that left a CPU and ended on none: rejected, or still in progress.
             unmatched: self.growth(measured, |s| s.unmatched) + self.faults_open(),
             overflow: self.growth(measured, |s| s.overflow),
             ..Lost::default()
         }
     }
 
-    /// What recording took from the measured CPUs: `own_ns` for the recorder's own threads, and the BPF
+    /// What recording took from the measured CPUs: `own_ns` for the recorder's own threads, plus the BPF
     /// programs, which time some of their own runs.
     pub fn overhead(&self, measured: &CpuSet, own_ns: u64, reader_cpu_ns: u64) -> Overhead {
         let over_hooks = |count: fn(u64) -> u64| -> u64 {
@@ -236,13 +235,12 @@ impl Counted {
     }
 }
 
-/// How many of its first runs a program has timed.
+/// How many of a program's first `runs` runs are timed.
 fn timed_runs(runs: u64) -> u64 {
     (runs + TIMED_RUNS / 2) / TIMED_RUNS
 }
 
-/// The time of all runs from that of the timed ones: the others are taken to cost the same. None while
-/// none was timed.
+/// Extrapolates the time of all runs from the timed ones, assuming equal cost. None if none was timed.
 fn estimated_ns(timed_ns: u64, timed: u64, runs: u64) -> Option<u64> {
     match (timed, runs) {
         (_, 0) => Some(0),
@@ -251,7 +249,7 @@ fn estimated_ns(timed_ns: u64, timed: u64, runs: u64) -> Option<u64> {
     }
 }
 
-/// An estimate may be beyond the whole; the share it stands for is not.
+/// An estimate may exceed the window; the share may not.
 fn share_pct(taken_ns: u64, window_ns: u64) -> Option<f64> {
     (window_ns > 0).then(|| (100.0 * taken_ns as f64 / window_ns as f64).min(100.0))
 }
@@ -271,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_all_runs_follows_from_those_that_were_timed() {
-        // One timed run of 1 us stands for the 40 that there were, not for the 64 there may be.
+        // One timed run of 1 us stands for the 40 actual runs, not for a full period of 64.
         assert_eq!(estimated_ns(1_000, 1, 40), Some(40_000));
         assert_eq!(estimated_ns(156_000, 156, 10_000), Some(10_000_000));
         assert_eq!(estimated_ns(0, 0, 31), None);

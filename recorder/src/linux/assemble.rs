@@ -1,6 +1,6 @@
-//! From batches to the file: entries are named, put on the recording's clock, merged with the
-//! detours, and written block by block. Runs on the writer's thread; memory is bounded by the blocks
-//! that are open and the records that wait for their detour.
+//! From batches to the file: entries are named, converted to the recording's clock, merged with the
+//! detours, and written block by block. Runs on the writer thread; memory is bounded by the open blocks
+//! and the records that wait for their detour.
 
 mod threads;
 
@@ -24,10 +24,10 @@ pub use threads::{Recorded, Runnable};
 
 /// Events of a lane before its block is written.
 const BLOCK_EVENTS: usize = 1 << 15;
-/// Events of all lanes together before all blocks are written, some 10 MiB: a machine may have hundreds
+/// Events of all lanes together before all blocks are written, about 10 MiB: a machine may have hundreds
 /// of CPUs, and a program thousands of threads.
 const OPEN_EVENTS: usize = 1 << 18;
-/// With a high threshold most records are in no detour; they wait this long for one.
+/// With a high threshold most records are outside detours; they wait this long for one.
 const LONGEST_DETOUR_NS: u64 = 2_000_000_000;
 
 /// What is recorded.
@@ -43,12 +43,12 @@ pub enum Subject {
 pub struct Probed {
     pub cpu: u32,
     pub tid: u32,
-    /// Shortest turn of the probe's loop, ticks.
+    /// Shortest iteration of the probe's loop, ticks.
     pub t_min: u64,
     pub jumps: Arc<Jumps>,
 }
 
-/// Turns of the probe's loop that were too long, one right after the other.
+/// Consecutive iterations of the probe's loop that were too long.
 #[derive(Clone, Copy)]
 struct Turns {
     jump: Jump,
@@ -56,8 +56,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// What was lost: the length less one shortest turn for each, since the loop did its own work as
-    /// well (t_i - t_min). The start stays where it is, as in netgauge's files.
+    /// The time lost: the length minus one shortest iteration for each, since the loop did its own work
+    /// as well (t_i - t_min). The start is unchanged, as in netgauge's files.
     fn lost(self, t_min: u64) -> Jump {
         let own = t_min.saturating_mul(self.count);
         Jump { to: self.jump.to.saturating_sub(own).max(self.jump.from), ..self.jump }
@@ -91,7 +91,7 @@ struct ProbedLane {
     merge: Merge,
     /// Jumps that are not settled yet.
     waiting: VecDeque<Turns>,
-    /// The file says from when on it is watched.
+    /// Whether the file contains the start of its window.
     started_is_said: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct Assembler {
     clock: ClockLine,
     /// By CPU.
     closures: Vec<Closure>,
-    /// CLOCK_MONOTONIC up to which every entry has come.
+    /// CLOCK_MONOTONIC up to which all entries have arrived.
     complete_ns: u64,
     last_flush: Instant,
     own_ns: u64,
@@ -115,26 +115,26 @@ pub struct Assembler {
     write_error: Option<String>,
 }
 
-/// What the assembler knows at the end.
+/// The assembler's results at the end.
 pub struct Assembled {
     pub output: Output,
     pub clock: ClockLine,
     pub closure_error: Option<f64>,
-    /// Time the recorder's own threads took on measured CPUs, the probes left out.
+    /// Time of the recorder's own threads on measured CPUs, without the probes.
     pub own_ns: u64,
     pub unwritten: u64,
     pub write_error: Option<String>,
-    /// What each watched thread comes to.
+    /// Totals of each watched thread.
     pub threads: Vec<ThreadTotals>,
-    /// Threads of the program that got no lane, because there are too many.
+    /// Threads of the program without a lane, because there are too many.
     pub unlisted: u64,
-    /// Threads of the program that waited throughout and have no lane, because only /proc knows of them.
+    /// Threads of the program that waited throughout and have no lane, because only /proc knows them.
     pub unheard_waiting: u64,
 }
 
 impl Assembler {
-    /// `epoch_ns` is the moment on CLOCK_MONOTONIC that becomes 0 in the trace; `clock` knows two
-    /// anchors already, so that the first records find a line.
+    /// `epoch_ns` is time 0 of the trace on CLOCK_MONOTONIC; `clock` already has two anchors, so that
+    /// the first records can be converted.
     pub fn new(
         output: Output,
         names: Names,
@@ -175,7 +175,7 @@ impl Assembler {
         self.accept_and_write(batch, due);
     }
 
-    /// With `due`, whatever there is of blocks is written.
+    /// With `due`, blocks are written even if they are not full.
     fn accept_and_write(&mut self, batch: &Batch, due: bool) {
         for &anchor in &batch.anchors {
             self.clock.push(anchor);
@@ -230,7 +230,7 @@ impl Assembler {
         match &self.subject {
             Subject::Probes(probes) => {
                 let Some(lane) = lane else { return };
-                // Before the loop runs, what happens on its CPU disturbs nobody.
+                // Before the loop runs, events on its CPU disturb nothing.
                 let started = probes[lane].jumps.first().and_then(|first| self.clock.ns(first));
                 if started.is_none_or(|started| end <= started) {
                     return;
@@ -255,7 +255,7 @@ impl Assembler {
         }
     }
 
-    /// Gives a record its source and the recording's clock.
+    /// Assigns a record its source and converts it to the recording's clock.
     fn named(&mut self, record: &detour_abi::Record, baseline: bool) -> Named {
         if let Subject::Program(recorded) = &mut self.subject {
             recorded.mark(record, &mut self.names);
@@ -278,7 +278,7 @@ impl Assembler {
         if baseline {
             flags = flags.with(RecordFlags::BASELINE);
         }
-        // What began before the recording is part of it from its start on.
+        // A record that began before the recording is clipped to its start.
         let before = self.epoch_ns.saturating_sub(record.start).min(record.gross);
         let gross_ns = record.gross - before;
         let net_ns = record.net.min(gross_ns);
@@ -295,7 +295,7 @@ impl Assembler {
         Named { class, record }
     }
 
-    /// Merges the detours whose times are known; with `all`, the rest by the last piece of the line.
+    /// Merges the detours whose times are known; with `all`, extrapolates the clock for the rest.
     fn settle_jumps(&mut self, all: bool) {
         let settled = self.clock.settled_to().unwrap_or(0);
         for (lane, probed) in self.probed.iter_mut().enumerate() {
@@ -323,7 +323,7 @@ impl Assembler {
                 let ended = last.map_or(u64::MAX, |last| last.saturating_sub(self.epoch_ns));
                 probed.merge.finish(ended, &mut self.lanes[lane]);
             } else if let Some(settled) = self.clock.ns(settled) {
-                // A detour that is still going on has not been seen yet; few last longer.
+                // A detour that is still in progress has not been seen yet; few last longer.
                 let time = settled.saturating_sub(self.epoch_ns + LONGEST_DETOUR_NS);
                 probed.merge.forget_before(time, &mut self.lanes[lane]);
             }
@@ -350,7 +350,7 @@ impl Assembler {
         }
     }
 
-    /// Says from when on lanes are watched, once that is known.
+    /// Writes the start of the lanes' windows once it is known.
     fn say_from_when(&mut self) {
         let Subject::Probes(probes) = &self.subject else { return };
         for (lane, (probe, probed)) in (0..).zip(probes.iter().zip(&mut self.probed)) {
@@ -365,7 +365,7 @@ impl Assembler {
         }
     }
 
-    /// How far detours and records have come.
+    /// How far detours and records are settled.
     fn settled_ns(&self) -> u64 {
         let settled = match self.subject {
             Subject::Probes(_) => self.clock.settled_to().and_then(|ticks| self.clock.ns(ticks)),
@@ -377,8 +377,8 @@ impl Assembler {
     fn write_block(&mut self, lane: usize) {
         let mut block = std::mem::replace(&mut self.lanes[lane].block, Block::new(LaneId(0)));
         self.write(&block);
-        // Emptied, not dropped: the next one needs the same room. What a burst took beyond the lane's
-        // share is given back.
+        // Emptied, not dropped: the next block needs the same capacity. What a burst used beyond the
+        // lane's share is released.
         let share = OPEN_EVENTS / self.lanes.len();
         block.detours.clear();
         block.records.clear();
@@ -396,7 +396,7 @@ impl Assembler {
         let parts = pieces(block);
         let whole = std::slice::from_ref(block);
         for part in parts.as_deref().unwrap_or(whole) {
-            // The recording goes on, so that what the file lacks is counted.
+            // The recording continues, so that what is missing from the file is counted.
             if let Err(error) = self.output.write_block(part, &mut self.unwritten) {
                 self.write_error.get_or_insert(error.to_string());
             }
@@ -434,7 +434,7 @@ fn end(record: &detour_abi::Record) -> u64 {
     record.start + record.gross
 }
 
-/// Makes room for an index.
+/// Grows the table to include an index.
 fn grow<T: Default>(table: &mut Vec<T>, index: usize) {
     if index >= table.len() {
         table.resize_with(index + 1, T::default);
@@ -445,7 +445,7 @@ fn open_lane(lane: usize) -> Open {
     Open { block: Block::new(LaneId(lane as u32)) }
 }
 
-/// A block that is too large for the file as smaller ones. Detours stay with their records.
+/// Splits a block that is too large for the file. Detours stay with their records.
 fn pieces(block: &Block) -> Option<Vec<Block>> {
     if block.detours.len() + block.records.len() <= 2 * BLOCK_EVENTS {
         return None;
@@ -471,7 +471,7 @@ fn pieces(block: &Block) -> Option<Vec<Block>> {
         }
         part.records.push(*record);
     }
-    // Detours without records that come last.
+    // Trailing detours without records.
     for detour in detours {
         if parts.last().is_some_and(|p| p.detours.len() + p.records.len() >= BLOCK_EVENTS) {
             parts.push(Block::new(block.lane));

@@ -1,4 +1,4 @@
-//! Loads the BPF object, attaches what this kernel offers, and talks to the maps.
+//! Loads the BPF object, attaches the hooks this kernel offers, and accesses the maps.
 
 use std::{
     collections::BTreeMap,
@@ -41,11 +41,11 @@ use crate::{
 
 pub use crate::bpf_error::BpfError;
 
-/// Built by `cargo xtask ebpf` from `recorder-ebpf` and committed, so that a plain build needs no
-/// BPF toolchain.
+/// Built by `cargo xtask ebpf` from `recorder-ebpf` and committed, so that a plain build needs no BPF
+/// toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/detour.bpf.o");
 
-/// Longer than a host keeps a CPU to itself, as a rule.
+/// Longer than a host usually keeps a CPU to itself.
 const UNDER_WAY: Duration = Duration::from_millis(50);
 
 /// The loaded programs. Dropping it detaches and unloads everything.
@@ -57,16 +57,16 @@ pub struct Bpf {
     rings: Rings,
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
-    /// Missing, but another hook does the same.
+    /// Missing, but another hook provides the same.
     pub replaced: Vec<MissingHook>,
-    /// How often each hook fired in the self-test, by its counter.
+    /// Hits of each hook in the self-test, by its counter.
     pub hits: Vec<u64>,
     #[cfg(feature = "bpf-log")]
     log: Option<aya_log::EbpfLogger<crate::bpf_log::Stderr>>,
 }
 
-/// One program on one hook; held for its end alone.
-#[expect(dead_code, reason = "what counts is when it is dropped")]
+/// A program attached to a hook; held only for its drop.
+#[expect(dead_code, reason = "held only for its drop")]
 enum Link {
     Raw(RawTracePointLink),
     Btf(BtfTracePointLink),
@@ -106,28 +106,29 @@ impl Drop for Bpf {
 pub struct Options<'a> {
     /// CPUs whose records are wanted.
     pub watched: &'a CpuSet,
-    /// Size of their rings, and of those of the other CPUs, which send names only. Powers of two.
+    /// Sizes of their ring buffers, and of those of the other CPUs, which send only names. Powers of
+    /// two.
     pub ring_bytes: u32,
     pub other_ring_bytes: u32,
-    /// Set from outside to give up loading.
+    /// Set from outside to abort loading.
     pub stop: &'a AtomicBool,
-    /// The threads of a program are recorded, not CPUs.
+    /// Records the threads of a program instead of CPUs.
     pub program: bool,
 }
 
-/// A ring for every CPU that is online, and one for all others together, should they appear.
+/// A ring buffer for every online CPU, and one shared by all others, should they come online.
 struct Rings {
     of_cpu: BTreeMap<u32, Arc<Ring>>,
     of_others: Option<Arc<Ring>>,
 }
 
-/// What the programs are to do on a CPU.
+/// What the programs do on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Nothing,
-    /// Keep the nesting stack, and note who wakes and interrupts whom; send no records.
+    /// Keep the nesting stack, and note wakers and senders of IPIs; send no records.
     Track,
-    /// That, and send records.
+    /// The same, and send records.
     Records,
 }
 
@@ -147,8 +148,8 @@ pub fn kernel_btf() -> Result<Btf, BpfError> {
 }
 
 impl Bpf {
-    /// Loads, attaches and tests. How the programs are compiled in depends on whether anything ends
-    /// page faults, so that is tried first.
+    /// Loads, attaches and tests. How the programs are compiled depends on whether anything marks the
+    /// end of page faults, so that is tried first.
     pub fn load(options: &Options) -> Result<Bpf, BpfError> {
         let btf = kernel_btf()?;
         raise_memlock_limit();
@@ -172,8 +173,7 @@ impl Bpf {
         Ok(bpf)
     }
 
-    /// What is missing after an attempt that follows another: each hook once, and only if it is not
-    /// attached now.
+    /// What is missing after another attempt: each hook once, and only if it is not attached now.
     fn missing_after(&self, before: Vec<MissingHook>) -> Vec<MissingHook> {
         missing_after(before, &self.missing, |hook| self.has(hook))
     }
@@ -182,7 +182,7 @@ impl Bpf {
         self.attached.iter().any(|hook| hook == name)
     }
 
-    /// What does not fire when it should is missing.
+    /// A hook that does not fire when it should is missing.
     fn test(&mut self, watched: &CpuSet) {
         self.hits = self_test::hits(self, watched);
         let silent: Vec<&Hook> = self_test::silent(self, &self.hits).collect();
@@ -219,7 +219,7 @@ impl Bpf {
         loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &brackets, true);
         let mask_words = cpus.div_ceil(u64::BITS);
         loader.override_global("MASK_WORDS", &mask_words, true);
-        // Programs ask for the id only; the way there is no use without one of its steps.
+        // Programs only check for the id; the path to it is useless if one of its steps is missing.
         if CGROUP_OFFSETS.iter().any(|step| !offsets.iter().any(|(global, _)| global == step)) {
             offsets.retain(|(global, _)| *global != "NODE_ID");
         }
@@ -239,8 +239,7 @@ impl Bpf {
         let object = OBJECT;
         let mut ebpf = loader.load(object).map_err(load_error)?;
         let Some(Map::Array(array)) = ebpf.map("STATE") else { return Err(no_map()) };
-        let cannot_map =
-            |error: io::Error| BpfError::Map(format!("cannot map it into memory: {error}"));
+        let cannot_map = |error: io::Error| BpfError::Map(format!("mmap failed: {error}"));
         let shared = Shared::map(array.fd(), cpus).map_err(cannot_map)?;
         let rings = Rings::create(&mut ebpf, cpus, options)?;
         let mut bpf = Bpf {
@@ -303,7 +302,7 @@ impl Bpf {
         program.ok_or_else(|| Refused::Missing("not in the object".into()))
     }
 
-    /// Signals that do not end the recording make the kernel look at a program once more.
+    /// Retries when a signal that does not end the recording interrupts the verifier.
     fn load_despite_signals(
         &mut self,
         hook: &Hook,
@@ -326,7 +325,7 @@ impl Bpf {
             (Program::Iter(program), Attach::Tasks) => program.load("task", btf)?,
             (Program::RawTracePoint(program), _) => program.load()?,
             (Program::PerfEvent(program), _) => program.load()?,
-            _ => return Err(Refused::Missing("of another kind in the object".into())),
+            _ => return Err(Refused::Missing("wrong program type in the object".into())),
         }
         Ok(())
     }
@@ -337,7 +336,7 @@ impl Bpf {
         match hook.attach {
             Attach::Raw(tracepoints) => {
                 let program: &mut RawTracePoint = program.try_into()?;
-                // Some vectors exist on some kernels only; the first must.
+                // Some vectors exist only on some kernels; the first one must.
                 for (index, tracepoint) in tracepoints.iter().enumerate() {
                     match program.attach(tracepoint) {
                         Ok(link) => links.push(Link::Raw(program.take_link(link)?)),
@@ -374,7 +373,7 @@ impl Bpf {
         Ok(())
     }
 
-    /// Has the kernel side look at all tasks. What it finds comes through the rings.
+    /// Runs the kernel side's iterator over all tasks. Its findings come through the ring buffers.
     pub fn look_at_tasks(&mut self) {
         let look = |program: &mut Iter| -> Result<(), String> {
             let link = program.attach().map_err(|error| error.to_string())?;
@@ -396,13 +395,13 @@ impl Bpf {
         }
     }
 
-    /// Takes the programs off their hooks; they stay loaded.
+    /// Detaches the programs; they stay loaded.
     pub fn detach(&mut self) {
-        // Entries before exits: none is left whose exit nobody sees.
+        // Entries before exits: every entry that was seen has its exit seen.
         while self.links.pop().is_some() {}
     }
 
-    /// Puts back what [`Bpf::detach`] took off.
+    /// Reattaches what [`Bpf::detach`] detached.
     pub fn attach(&mut self, watched: &CpuSet) -> Result<(), BpfError> {
         for hook in hooks() {
             if self.has(hook.name) {
@@ -414,19 +413,18 @@ impl Bpf {
         Ok(())
     }
 
-    /// Says what is wanted of each CPU.
+    /// Sets what is wanted of each CPU.
     pub fn watch(&self, wanted: impl Fn(u32) -> Wanted) {
         for cpu in 0..self.shared.cpus() {
             self.shared.set_flags(cpu, wanted(cpu).flags());
         }
     }
 
-    /// Ends all watching, and waits for programs that were under way: a CPU that its host takes away
-    /// in the middle of one sends its record whenever it comes back.
+    /// Stops watching, and waits for programs in progress: a CPU that is descheduled by its host in the
+    /// middle of one sends its record when it comes back.
     pub fn watch_nothing(&self) {
         self.watch(|_| Wanted::Nothing);
-        // Waits as the kernel does before it frees a program. It says no where CPUs run without a
-        // tick (nohz_full).
+        // Waits as the kernel does before it frees a program. Not supported with nohz_full CPUs.
         let global = libc::MEMBARRIER_CMD_GLOBAL;
         // SAFETY: takes two numbers, touches no memory.
         if unsafe { libc::syscall(libc::SYS_membarrier, global, 0) } != 0 {
@@ -440,19 +438,19 @@ impl Bpf {
     }
 
     /// Entries that the programs have sent since they were loaded, by the kernel's own count. CPUs that
-    /// were offline then come together, without a number.
+    /// were offline then are counted together, without a number.
     pub fn sent(&self) -> Vec<(Option<u32>, u64)> {
         let slotted = |cpu: Option<u32>| cpu.map_or(0, |cpu| self.shared.counters(cpu).slot_next);
         let sent = self.rings().into_iter();
         sent.map(|(cpu, ring)| (cpu, ring.sent() + slotted(cpu))).collect()
     }
 
-    /// Where the records that do not go through the rings are found.
+    /// The shared memory with the records that do not go through the ring buffers.
     pub fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
-    /// The kernel side's table of tasks.
+    /// The kernel side's task table.
     pub fn tasks(&self) -> io::Result<TaskTable> {
         match self.ebpf.map("TASKS") {
             Some(Map::Array(array)) => TaskTable::map(array.fd()),
@@ -460,7 +458,7 @@ impl Bpf {
         }
     }
 
-    /// The ring of every CPU; that of the ones that were offline in the beginning has no number.
+    /// The ring buffer of every CPU; the one of initially offline CPUs has no number.
     pub fn rings(&self) -> Vec<(Option<u32>, Arc<Ring>)> {
         let of_cpu = self.rings.of_cpu.iter().map(|(&cpu, ring)| (Some(cpu), Arc::clone(ring)));
         of_cpu.chain(self.rings.of_others.iter().map(|ring| (None, Arc::clone(ring)))).collect()
@@ -493,10 +491,10 @@ impl Rings {
     }
 }
 
-/// The size of a ring that the kernel accepts in the array.
+/// The size of a ring buffer that the kernel accepts in the array.
 pub fn ring_bytes(wanted: u32) -> u32 {
     match machine::version() {
-        // All maps in an array have the size of the one it was created with.
+        // All maps in an array have the size of its prototype.
         version if version < (5, 10) => RING_BYTES,
         _ => wanted.next_power_of_two().max(rustix::param::page_size() as u32),
     }
@@ -540,7 +538,7 @@ fn attach_faults(
 /// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK, 64 KiB by default.
 fn raise_memlock_limit() {
     let unlimited = rustix::process::Rlimit { current: None, maximum: None };
-    // Refused without CAP_SYS_RESOURCE; then loading fails on old kernels and says why.
+    // Fails without CAP_SYS_RESOURCE; then loading fails on old kernels with an explanation.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Memlock, unlimited);
 }
 

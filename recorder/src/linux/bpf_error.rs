@@ -1,4 +1,4 @@
-//! What the kernel refuses when programs are loaded and attached, and what to do about it.
+//! Errors from loading and attaching BPF programs, and what to do about them.
 
 use std::io;
 
@@ -12,25 +12,25 @@ pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 #[derive(Debug, Error)]
 pub enum BpfError {
     #[error(
-        "this kernel has no BTF ({BTF_PATH}: {0}), which BPF programs need to find their way. \
-         Use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or record with --no-bpf"
+        "this kernel has no BTF ({BTF_PATH}: {0}), which the BPF programs require: use a kernel \
+         built with CONFIG_DEBUG_INFO_BTF=y, or record with --no-bpf"
     )]
     NoBtf(io::Error),
     #[error("cannot read the kernel's BTF: {0}")]
     Btf(#[from] BtfError),
     #[error(
-        "loading BPF programs is not permitted: {0}. It needs CAP_BPF and CAP_PERFMON: run as root, \
-         or `{setcap}` (kernels before 5.8: CAP_SYS_ADMIN)",
+        "cannot load BPF programs: {0} (needs CAP_BPF and CAP_PERFMON; run as root, or `{setcap}`; \
+         kernels before 5.8 need CAP_SYS_ADMIN)",
         setcap = machine::SETCAP
     )]
     NotPermitted(String),
     #[error(
-        "loading BPF programs is not permitted: kernels before 5.11 count their memory as locked, \
-         and no more than {kib} KiB may be locked here. Raise the limit: `ulimit -l unlimited` as \
-         root, or LimitMEMLOCK=infinity in a systemd unit"
+        "cannot load BPF programs: kernels before 5.11 charge their memory to RLIMIT_MEMLOCK, \
+         which is {kib} KiB here; raise it with `ulimit -l unlimited` as root, or with \
+         LimitMEMLOCK=infinity in a systemd unit"
     )]
     LockedMemory { kib: u64 },
-    #[error("the required hook {hook} cannot be attached: {why}")]
+    #[error("cannot attach the required hook {hook}: {why}")]
     RequiredHook { hook: &'static str, why: String },
     #[error("cannot load the BPF object: {0}")]
     Load(String),
@@ -40,9 +40,9 @@ pub enum BpfError {
     Stopped,
 }
 
-/// Why a hook is not there.
+/// Why a hook could not be attached.
 pub enum Refused {
-    /// A signal came while the kernel was looking at the program.
+    /// A signal arrived while the kernel verified the program.
     Interrupted,
     NotPermitted(String),
     Missing(String),
@@ -76,9 +76,9 @@ impl From<ProgramError> for Refused {
     }
 }
 
-/// The kernel's reason to refuse a program, which its verifier says last; statistics follow.
+/// The verifier's reason for rejecting a program, the last line before the statistics.
 fn objection(log: &str) -> Option<&str> {
-    // Worded in another order from Linux 7 on.
+    // Linux 7 changed the word order.
     const STATISTICS: [&str; 4] =
         ["processed ", "insns processed", "verification time", "stack depth"];
     let mut lines = log.lines().map(str::trim);
@@ -92,7 +92,7 @@ pub fn load_error(error: aya::EbpfError) -> BpfError {
     }
 }
 
-/// The kernel says the same of a missing capability and of memory that may not be locked.
+/// The kernel returns the same error for a missing capability and for RLIMIT_MEMLOCK.
 pub fn not_permitted(why: String) -> BpfError {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     match limit {
@@ -108,7 +108,7 @@ pub fn map_error(error: aya::maps::MapError) -> BpfError {
 }
 
 pub fn no_map() -> BpfError {
-    BpfError::Map("the map is not in the object".into())
+    BpfError::Map("not in the object".into())
 }
 
 fn errors<'a>(
@@ -121,7 +121,7 @@ fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
     errors(error).find_map(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind)
 }
 
-/// The last cause, on one line.
+/// The innermost cause, on one line.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let last = errors(error).last().map(ToString::to_string).unwrap_or_default();
     last.lines().next().unwrap_or_default().to_owned()

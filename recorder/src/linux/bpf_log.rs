@@ -1,5 +1,5 @@
-//! Log lines from inside the BPF programs, for debugging. Not in ordinary builds: a line costs more
-//! than most of what is measured.
+//! Log lines from inside the BPF programs, for debugging. Not in ordinary builds: a line costs more than
+//! most of what is measured.
 
 use std::borrow::Cow;
 
@@ -21,13 +21,13 @@ impl log::Log for Stderr {
     fn flush(&self) {}
 }
 
-/// The object with logging compiled in, where one is named.
+/// The object with logging compiled in, if one is given.
 pub fn object(embedded: &'static [u8]) -> Cow<'static, [u8]> {
     let path = std::env::var_os("DETOUR_BPF_OBJECT");
     match path.map(std::fs::read) {
         Some(Ok(bytes)) => Cow::Owned(bytes),
         Some(Err(error)) => {
-            eprintln!("DETOUR_BPF_OBJECT: {error}; the embedded object is used");
+            eprintln!("DETOUR_BPF_OBJECT: {error}; using the embedded object");
             Cow::Borrowed(embedded)
         }
         None => Cow::Borrowed(embedded),

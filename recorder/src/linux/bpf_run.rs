@@ -1,5 +1,5 @@
-//! Runs a loaded program once with arguments made up, on the CPU of choice: tests see what it does
-//! without waiting for the kernel to do the same.
+//! Runs a loaded program once with synthetic arguments, on a chosen CPU: tests see what it does without
+//! waiting for the kernel to trigger it.
 
 use std::{
     io,
@@ -37,10 +37,10 @@ struct Attributes {
 }
 
 impl Bpf {
-    /// Runs a program of a raw tracepoint. From Linux 5.10.
+    /// Runs a raw tracepoint program. Requires Linux 5.10.
     pub fn run_raw(&self, program: &str, arguments: &[u64], cpu: u32) -> io::Result<()> {
         let Some(Program::RawTracePoint(program)) = self.program(program) else {
-            return Err(io::Error::other(format!("there is no raw tracepoint program {program}")));
+            return Err(io::Error::other(format!("no raw tracepoint program {program}")));
         };
         let fd = program.fd().map_err(io::Error::other)?;
         let attributes = Attributes {
@@ -51,7 +51,7 @@ impl Bpf {
             cpu,
             ..Attributes::default()
         };
-        // SAFETY: the pointers are to live values of the lengths given; the kernel reads them.
+        // SAFETY: the pointers are to live values of the given lengths, which the kernel only reads.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_bpf,

@@ -1,17 +1,18 @@
-//! A small BTF reader: where a field lives in a kernel structure.
+//! A small BTF reader: finds the offset of a field in a kernel structure.
 //!
-//! aya finds functions and types by name but exposes no members. In: the bytes of
-//! `/sys/kernel/btf/vmlinux`. Out: byte offsets. The input is not trusted: every access is checked.
+//! aya finds functions and types by name but does not expose members. The input is the bytes of
+//! `/sys/kernel/btf/vmlinux`, the result byte offsets. The input is not trusted: every access is
+//! checked.
 
 use thiserror::Error;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BtfError {
-    #[error("not BTF: the magic number is missing")]
+    #[error("not BTF: wrong magic number")]
     Magic,
-    #[error("BTF is cut off at byte {0}")]
+    #[error("BTF is truncated at byte {0}")]
     Truncated(usize),
-    #[error("BTF holds type kind {0}, which this version does not know")]
+    #[error("unknown BTF type kind {0}")]
     UnknownKind(u32),
     #[error("the kernel has no struct {0}")]
     NoStruct(String),
@@ -37,9 +38,9 @@ mod kind {
     pub(super) const ENUM64: u32 = 19;
 }
 
-/// Anonymous members nest; a hostile file could nest them in a circle.
+/// Anonymous members nest; in a hostile file they could form a cycle.
 const MAX_NESTING: u32 = 16;
-/// And many at every level. The largest structures have some hundreds.
+/// There could also be many at every level. The largest structures have some hundreds.
 const MAX_MEMBERS: u32 = 1 << 16;
 
 pub struct Btf {
@@ -57,7 +58,7 @@ struct Type {
     kind: u32,
     entries: usize,
     bitfields: bool,
-    /// Size, or the type referred to.
+    /// Size, or the referenced type.
     target: u32,
 }
 
@@ -126,7 +127,7 @@ impl Btf {
         })
     }
 
-    /// Byte offset of a field, looked for in anonymous members too.
+    /// Byte offset of a field, including fields of anonymous members.
     pub fn offset(&self, structure: &str, field: &str) -> Result<u32, BtfError> {
         let ty = self
             .find(kind::STRUCT, structure)
@@ -171,7 +172,7 @@ impl Btf {
         Ok(None)
     }
 
-    /// The type behind typedefs and qualifiers.
+    /// Strips typedefs and qualifiers.
     fn resolve(&self, id: u32) -> Result<Type, BtfError> {
         let mut ty = self.type_of(id)?;
         for _ in 0..MAX_NESTING {

@@ -1,6 +1,6 @@
-//! cgroups by the id the kernel gives them, and the systemd unit in a cgroup's path. The kernel side sends
-//! the name of every cgroup in which it sees a task, so nothing is looked up: a cgroup may be gone by the
-//! time its records are read.
+//! cgroups by kernel id, and the systemd unit in a cgroup's path. The kernel side sends the name of
+//! every cgroup in which it sees a task, so nothing is looked up: a cgroup may be gone by the time its
+//! records are read.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,9 +10,9 @@ use std::{
 
 use detour_abi::{CgroupName, PIECE_BYTES};
 
-/// Cgroups that are remembered. The kernel side remembers fewer, so what is forgotten here is sent again.
+/// Maximum number of cgroups kept. The kernel side keeps fewer, so dropped ones are sent again.
 const MANY: usize = 1 << 16;
-/// Paths deeper than the kernel's default nesting limit are not followed.
+/// Deeper paths, beyond the kernel's default nesting limit, are not followed.
 const MAX_DEPTH: usize = 1 << 12;
 
 struct Node {
@@ -20,10 +20,10 @@ struct Node {
     name: String,
 }
 
-/// The cgroups that were announced.
+/// The announced cgroups.
 pub struct Cgroups {
     nodes: HashMap<u64, Node>,
-    /// Names that are not complete yet, by the CPU that sends them.
+    /// Incomplete names, by the CPU that sends them.
     open: HashMap<u16, Vec<u8>>,
     many: usize,
 }
@@ -35,13 +35,13 @@ impl Default for Cgroups {
 }
 
 impl Cgroups {
-    /// Takes a piece of a name, in the order in which its CPU sent it.
+    /// Adds a piece of a name, in the order in which its CPU sent it.
     pub fn learn(&mut self, piece: &CgroupName) {
         let name = self.open.entry(piece.cpu).or_default();
         if piece.piece == 0 {
             name.clear();
         }
-        // A piece before it was lost: the whole is sent again.
+        // An earlier piece was lost: the whole name is sent again.
         if name.len() != piece.piece as usize * PIECE_BYTES {
             return;
         }
@@ -57,7 +57,7 @@ impl Cgroups {
         }
     }
 
-    /// Keeps those that others are in: the rest is sent again when somebody runs there.
+    /// Keeps those that have children: the others are sent again when a task runs there.
     fn forget(&mut self) {
         let parents: HashSet<u64> = self.nodes.values().map(|node| node.parent).collect();
         self.nodes.retain(|id, _| parents.contains(id));
@@ -79,7 +79,7 @@ impl Cgroups {
         Some(format!("/{}", names.join("/")))
     }
 
-    /// Whether a cgroup is this one or below it; None when its name has not come.
+    /// Whether a cgroup is this one or below it; None if its name has not arrived.
     pub fn is_below(&self, mut id: u64, wanted: u64) -> Option<bool> {
         for _ in 0..MAX_DEPTH {
             if id == wanted {
@@ -94,7 +94,7 @@ impl Cgroups {
     }
 }
 
-/// Where cgroup v2 is mounted.
+/// The mount point of cgroup v2.
 pub fn mounted_at() -> Option<PathBuf> {
     mount_point(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
@@ -108,8 +108,7 @@ fn mount_point(mountinfo: &str) -> Option<PathBuf> {
     })
 }
 
-/// The unit a cgroup belongs to: the innermost service or scope; else the path itself; None for the
-/// root, which is nobody's.
+/// The unit of a cgroup: the innermost service or scope; else the path itself; None for the root.
 pub fn unit(path: &str) -> Option<String> {
     let is_unit = |part: &&str| {
         [".service", ".scope", ".socket", ".mount", ".swap"].iter().any(|end| part.ends_with(end))
@@ -121,7 +120,7 @@ pub fn unit(path: &str) -> Option<String> {
     }
 }
 
-/// A cgroup's directory and all below it.
+/// The directory of a cgroup and all below it.
 pub fn directories(top: &Path) -> impl Iterator<Item = PathBuf> {
     let mut open = vec![top.to_path_buf()];
     std::iter::from_fn(move || {
@@ -161,7 +160,7 @@ mod tests {
         assert_eq!(mount_point("nonsense"), None);
     }
 
-    /// The pieces of a name, as the kernel side cuts them.
+    /// The pieces of a name, as the kernel side splits it.
     fn pieces(id: u64, parent: u64, name: &str) -> Vec<CgroupName> {
         let bytes = name.as_bytes();
         let count = bytes.len() / PIECE_BYTES + 1;
@@ -200,7 +199,7 @@ mod tests {
             assert_eq!(cgroups.path(30), Some(format!("/system.slice/{name}")));
             assert_eq!(cgroups.path(1).as_deref(), Some("/"));
         }
-        // Without its parent, a name does not make a path.
+        // Without its parent, a name is not a path.
         assert_eq!(known(&[(30, 20, "cron.service")]).path(30), None);
     }
 

@@ -1,4 +1,4 @@
-//! Which CPUs are measured, and which are left to the recorder's own threads.
+//! Which CPUs are measured, and which are reserved for the recorder's own threads.
 
 use crate::{
     cpulist::{self, CpuSet},
@@ -32,8 +32,8 @@ pub fn choose_cpus(options: &Options) -> Result<(CpuSet, CpuSet), RecordError> {
     Ok((measured, housekeeping))
 }
 
-/// CPUs for the recorder's own threads beside a program: those that were asked for, or else those that the
-/// program has not been given. None when it has them all.
+/// CPUs for the recorder's own threads when recording a program: those given, or else those that -c does
+/// not assign to the program. Empty if the program has all CPUs.
 pub fn housekeeping(options: &Options) -> Result<CpuSet, RecordError> {
     match (&options.cpus, &options.housekeeping) {
         (Some(_), _) => Ok(choose_cpus(options)?.1),

@@ -1,5 +1,5 @@
-//! Clocks: what the probe reads in its loop, CLOCK_MONOTONIC as the kernel side uses it, and the
-//! piecewise line that takes readings of the first to the second.
+//! Clocks: the counter that the probe reads, CLOCK_MONOTONIC as the kernel side uses it, and the
+//! piecewise linear conversion from the first to the second.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ pub trait Counter: Send + 'static {
     fn read() -> u64;
 }
 
-/// The time stamp counter, where the kernel itself trusts it.
+/// The time stamp counter, if the kernel itself uses it.
 #[cfg(target_arch = "x86_64")]
 pub struct Tsc;
 
@@ -19,8 +19,8 @@ impl Counter for Tsc {
 
     #[inline(always)]
     fn read() -> u64 {
-        // SAFETY: reads a register. Not serialised: the loop measures gaps far longer than what
-        // could be reordered.
+        // SAFETY: reads a register. Not serialised: the loop measures gaps far longer than what could be
+        // reordered.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 }
@@ -95,17 +95,17 @@ pub fn anchor<C: Counter>(tries: u32) -> Anchor {
     best
 }
 
-/// Takes counter readings to nanoseconds, piece by piece between anchors. Old anchors are forgotten,
-/// so that it stays small however long a recording lasts; but not the first ones, since the readings
-/// with which the probes began are asked for again at the end.
+/// Converts counter readings to nanoseconds, piecewise between anchors. Old anchors are dropped, so that
+/// it stays small however long a recording lasts; but not the first ones, since the first readings of
+/// the probes are converted again at the end.
 #[derive(Clone, Debug, Default)]
 pub struct ClockLine {
     anchors: VecDeque<Anchor>,
 }
 
-/// 512 anchors at ten a second: nearly a minute back.
+/// 512 anchors at ten per second: nearly a minute.
 const KEPT_ANCHORS: usize = 512;
-/// A good second from the start: probes begin after the third.
+/// Slightly more than a second from the start: probes begin after the third.
 const FIRST_ANCHORS: usize = 16;
 
 impl ClockLine {
@@ -119,8 +119,8 @@ impl ClockLine {
         self.anchors.push_back(anchor);
     }
 
-    /// Readings up to here lie between two anchors, and are older than the last but one: whatever
-    /// else was to be known about that time has arrived.
+    /// Readings up to here lie between two anchors and are older than the second-to-last one: everything
+    /// else about that time has arrived.
     pub fn settled_to(&self) -> Option<u64> {
         self.anchors.len().checked_sub(2).map(|index| self.anchors[index].ticks)
     }
@@ -132,7 +132,7 @@ impl ClockLine {
         Some((last.ticks - first.ticks) as f64 / ns as f64)
     }
 
-    /// Nanoseconds of a reading; beyond the ends the nearest piece is prolonged. None before two
+    /// A reading in nanoseconds; beyond the ends, the nearest piece is extrapolated. None before two
     /// anchors are known.
     pub fn ns(&self, ticks: u64) -> Option<u64> {
         if self.anchors.len() < 2 {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_first_readings_stay_where_they_were_however_the_clock_drifts() {
         const ANCHORS: u64 = 36_000;
-        // Two ticks a nanosecond, and from one piece to the next a little more: 36 parts per million
+        // Two ticks per nanosecond, drifting slightly from one piece to the next: 36 parts per million
         // in an hour.
         let mut line = ClockLine::default();
         let mut last = Anchor { ticks: 0, ns: 0 };

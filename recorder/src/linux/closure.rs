@@ -1,4 +1,4 @@
-//! The account of one CPU: net times of all records against the time that passed.
+//! The balance of one CPU: net times of all records compared with elapsed time.
 //!
 //! Threads follow each other without a gap, and everything else nests inside them, so from the first
 //! thread's start to the last one's end the net times must add up to wall time.
@@ -10,18 +10,18 @@ pub struct Closure {
     /// Start of the first thread, end of the last.
     span: Option<(u64, u64)>,
     net: u64,
-    /// Not known yet to be inside a thread: start and net time, of one interruption or of several that
-    /// followed each other.
+    /// Not yet known to be inside a thread: start and net time, of one interruption or of several
+    /// consecutive ones.
     waiting: Vec<(u64, u64)>,
 }
 
-/// What nests inside a thread comes before its record. A thread that stays on its CPU for hours must not
-/// keep one entry for each: 16 KiB a CPU.
+/// Records nested inside a thread arrive before its own. A thread that stays on its CPU for hours must
+/// not keep one entry for each: 16 KiB per CPU.
 const MAX_WAITING: usize = 1 << 10;
 
 impl Closure {
-    /// Takes the records of one CPU. Threads come in the order they were sent, whatever nests
-    /// inside one comes before it, and may come before earlier threads, too.
+    /// Adds the records of one CPU. Threads come in the order they were sent; records nested inside one
+    /// come before it, and may come before earlier threads as well.
     pub fn add(&mut self, record: &Record) {
         let end = record.start + record.gross;
         if record.kind() != kind::THREAD {
@@ -33,7 +33,7 @@ impl Closure {
         }
         let from = self.span.map_or(record.start, |(from, _)| from);
         let net = &mut self.net;
-        // Parts of one thread (several work items) follow each other like threads do.
+        // Parts of one thread (several work items) follow each other like threads.
         *net += record.net;
         self.waiting.retain(|&(start, inside)| {
             if start >= from && start < end {
@@ -44,8 +44,8 @@ impl Closure {
         self.span = Some((from, end));
     }
 
-    /// Joins the older half in pairs. The newer half may hold what belongs to a thread that is still to
-    /// come; the older one is all but certainly inside the one that is running.
+    /// Joins the older half in pairs. The newer half may belong to a thread that is still to come; the
+    /// older half is almost certainly inside the running one.
     fn fold(&mut self) {
         let newer = self.waiting.split_off(MAX_WAITING / 2);
         let pairs = self.waiting.chunks(2);
@@ -55,7 +55,7 @@ impl Closure {
         self.waiting = kept;
     }
 
-    /// |net - wall| / wall. None where no two switches were seen.
+    /// |net - wall| / wall. None if fewer than two switches were seen.
     pub fn error(&self) -> Option<f64> {
         let (from, to) = self.span?;
         let wall = to.checked_sub(from).filter(|wall| *wall > 0)?;
@@ -75,7 +75,7 @@ mod tests {
     fn a_whole_account_closes_and_a_lost_record_shows() {
         let mut whole = Closure::default();
         let mut lossy = Closure::default();
-        // An interrupt from before the first thread counts for nobody.
+        // An interrupt before the first thread is not counted.
         whole.add(&record(kind::VECTOR, 10, 5, 5));
         for i in 0..100 {
             let tick = record(kind::VECTOR, 1_000 * i + 500, 100, 100);

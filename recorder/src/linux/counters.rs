@@ -1,5 +1,5 @@
-//! perf counters of the calling thread: an independent check beside the detours. Each is optional;
-//! a machine without a PMU still counts switches and faults.
+//! perf counters of the calling thread: an independent check of the detours. Each is optional; a machine
+//! without a PMU still counts switches and faults.
 
 use std::{collections::BTreeMap, fs};
 
@@ -13,7 +13,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens what this machine has, for the calling thread on the CPU it is pinned to.
+    /// Opens the available counters for the calling thread on the CPU it is pinned to.
     pub fn open(cpu: u32) -> Counters {
         let mut open = Vec::new();
         let software = [
@@ -23,7 +23,7 @@ impl Counters {
         ];
         for (name, event) in software {
             let mut builder = Builder::new().kind(event);
-            // Switches happen in the kernel; without it the count stays 0.
+            // Switches happen in the kernel; if it is excluded, the count stays 0.
             builder.include_kernel();
             if let Ok(counter) = builder.build() {
                 open.push((name, counter));
@@ -65,7 +65,7 @@ impl Counters {
     }
 }
 
-/// System management interrupts of a CPU, where the machine counts them.
+/// System management interrupts of a CPU, if the machine counts them.
 fn smi_counter(cpu: u32) -> Option<Counter> {
     let pmu = "/sys/bus/event_source/devices/msr";
     let kind = fs::read_to_string(format!("{pmu}/type")).ok()?.trim().parse().ok()?;
@@ -76,7 +76,7 @@ fn smi_counter(cpu: u32) -> Option<Counter> {
     let attributes = builder.attrs_mut();
     attributes.type_ = kind;
     attributes.config = config;
-    // This unit refuses every filter.
+    // This PMU rejects every filter.
     attributes.set_exclude_idle(0);
     builder.build().ok()
 }

@@ -1,4 +1,4 @@
-//! What this machine can record: every requirement, its state, and the command that mends it.
+//! Checks what this machine can record: every requirement, its state, and the command that fixes it.
 
 use std::{fs, io, sync::atomic::AtomicBool};
 
@@ -31,7 +31,7 @@ pub struct Check {
     pub state: State,
     /// What was found.
     pub found: String,
-    /// The command that mends it, or what else to do.
+    /// The command that fixes it, or other advice.
     pub remedy: Option<String>,
 }
 
@@ -44,7 +44,7 @@ fn check(what: &str, state: State, found: impl Into<String>, remedy: Option<&str
     }
 }
 
-/// Runs every check. Loads and attaches the programs for a moment where that is allowed.
+/// Runs every check. Briefly loads and attaches the programs if permitted.
 pub fn examine() -> Vec<Check> {
     let mut checks = vec![kernel(), privileges(), pid_namespace(), btf()];
     checks.extend(hook_checks());
@@ -64,7 +64,7 @@ pub fn examine() -> Vec<Check> {
 
 fn kernel() -> Check {
     let state = if machine::version() >= (5, 8) { State::Ok } else { State::Missing };
-    check("kernel", state, machine::kernel(), Some("use Linux 5.8 or later: the BPF ring needs it"))
+    check("kernel", state, machine::kernel(), Some("use Linux 5.8 or later for BPF ring buffers"))
 }
 
 fn privileges() -> Check {
@@ -81,19 +81,19 @@ fn privileges() -> Check {
     check(
         "privileges",
         State::Missing,
-        format!("{} missing: the probe works, names do not", missing.join(" and ")),
+        format!("{} missing: only the probe can record", missing.join(" and ")),
         Some(&format!("sudo detour ..., or: {}", machine::SETCAP)),
     )
 }
 
 fn pid_namespace() -> Check {
     match pids::own_namespace() {
-        None => check("PID namespace", State::Ok, "the kernel's own", None),
+        None => check("PID namespace", State::Ok, "initial namespace", None),
         Some(_) => check(
             "PID namespace",
             State::Reduced,
-            "one of its own: processes outside it are listed by the host's numbers",
-            Some("start the container with --pid=host to have one set of numbers"),
+            "nested: processes outside it are listed by their host PIDs",
+            Some("start the container with --pid=host to see only host PIDs"),
         ),
     }
 }
@@ -132,7 +132,7 @@ fn hook_check(hook: &Hook, bpf: &Bpf) -> Check {
         return check(&what, State::Reduced, found, None);
     }
     if let Some(better) = hook.instead_of.filter(|better| bpf.has(better)) {
-        return check(&what, State::Ok, format!("not needed: {better} does the same"), None);
+        return check(&what, State::Ok, format!("not needed: {better} is used"), None);
     }
     if let Some(replaced) = bpf.replaced.iter().find(|m| m.hook == hook.name) {
         return check(&what, State::Ok, format!("{}: {}", replaced.why, hook.without), None);
@@ -145,10 +145,10 @@ fn hook_check(hook: &Hook, bpf: &Bpf) -> Check {
     check(&what, State::Ok, hits_in_words(hits, &counted_with), None)
 }
 
-/// Some hooks share a counter, which does not tell whose hits they were.
+/// Some hooks share a counter, so hits cannot be attributed to one of them.
 fn hits_in_words(hits: u64, counted_with: &[&str]) -> String {
     match (hits, counted_with) {
-        (0, _) => "attached; nothing to see in the self-test".to_owned(),
+        (0, _) => "attached, no hits in the self-test".to_owned(),
         (n, []) => format!("attached, {n} hits in the self-test"),
         (n, others) => {
             let others = others.join(" and ");
@@ -162,8 +162,8 @@ fn clock() -> Check {
     let counter = best_counter();
     let found = format!("clocksource {source}, the probe uses {counter}");
     let state = if counter == "clock_gettime" { State::Reduced } else { State::Ok };
-    let remedy = "boot with tsc=reliable if the TSC is known to be good; short detours are missed \
-                  otherwise";
+    let remedy = "boot with tsc=reliable if the TSC is known to be stable; otherwise short detours \
+                  are missed";
     check("clock", state, found, Some(remedy))
 }
 
@@ -212,7 +212,7 @@ fn realtime() -> Check {
     let period = machine::text("/proc/sys/kernel/sched_rt_period_us");
     let found = format!("real-time tasks may run {runtime} of every {period} us");
     let state = if runtime == "-1" || runtime == period { State::Ok } else { State::Reduced };
-    let remedy = "matters with --fifo only: sudo sysctl kernel.sched_rt_runtime_us=-1";
+    let remedy = "only needed with --fifo: sudo sysctl kernel.sched_rt_runtime_us=-1";
     check("real-time throttling", state, found, Some(remedy))
 }
 
@@ -227,19 +227,19 @@ fn counters() -> Check {
     let remedy = if names.is_empty() {
         "sudo sysctl kernel.perf_event_paranoid=1"
     } else {
-        "cycles and instructions need a PMU; virtual machines often have none"
+        "cycles and instructions need a PMU; virtual machines often lack one"
     };
     check("perf counters", state, found, Some(remedy))
 }
 
-/// What a recording of all usable CPUs takes and keeps.
+/// Memory of a recording of all usable CPUs.
 fn memory() -> Check {
     let (measured, online) = (machine::allowed().len(), machine::online().len());
     let available = machine::available_memory();
     let memory = Memory::plan(measured, online, None, available);
     let found = format!(
-        "a recording takes {} KiB per measured CPU ({} KiB ring, {} KiB probe buffer), {} MiB in total \
-         for {measured} measured of {online} CPUs",
+        "a recording uses {} KiB per measured CPU ({} KiB ring, {} KiB probe buffer), {} MiB in \
+         total for {measured} measured of {online} CPUs",
         memory.per_cpu_bytes(true, true) >> 10,
         memory.ring_bytes >> 10,
         memory.probe_bytes >> 10,
@@ -259,7 +259,7 @@ fn memlock() -> Check {
         Some(bytes) => format!("{} KiB", bytes / 1024),
     };
     let state = if root || limit.is_none() { State::Ok } else { State::Reduced };
-    let remedy = Some("ulimit -l unlimited, so that the probes' buffers can be locked");
+    let remedy = Some("ulimit -l unlimited, to lock the probe buffers in memory");
     check("locked memory", state, found, remedy)
 }
 
@@ -267,11 +267,11 @@ fn cgroup() -> Check {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounted = mounts.lines().any(|line| line.contains(" - cgroup2 "));
     let systemd = match fs::metadata("/run/systemd/system") {
-        Ok(_) => "systemd runs",
+        Ok(_) => "systemd running",
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             "no systemd: cgroup paths instead of units"
         }
-        Err(_) => "systemd unknown",
+        Err(_) => "systemd state unknown",
     };
     if mounted {
         return check("cgroup v2", State::Ok, format!("mounted, {systemd}"), None);
@@ -286,10 +286,7 @@ mod tests {
 
     #[test]
     fn hits_that_hooks_count_together_are_not_called_the_hits_of_each() {
-        assert_eq!(
-            hits_in_words(0, &["major-faults"]),
-            "attached; nothing to see in the self-test"
-        );
+        assert_eq!(hits_in_words(0, &["major-faults"]), "attached, no hits in the self-test");
         assert_eq!(hits_in_words(7, &[]), "attached, 7 hits in the self-test");
         let together = "attached, 279 hits in the self-test together with major-faults";
         assert_eq!(hits_in_words(279, &["major-faults"]), together);

@@ -1,5 +1,5 @@
-//! The reader: empties the kernel's rings and slots and the probes' buffers, puts what all CPUs sent
-//! into one order ([`crate::order`]), and takes the anchors that join the clocks.
+//! The reader: empties the kernel's ring buffers and slots and the probe buffers, sorts the entries of
+//! all CPUs ([`crate::order`]), and takes the anchors that relate the clocks.
 
 use std::{
     sync::Arc,
@@ -16,7 +16,7 @@ use crate::{
     shared::Shared,
 };
 
-/// What an entry holds.
+/// The content of an entry.
 pub enum Decoded {
     Record(Record),
     Task(Task),
@@ -86,17 +86,17 @@ pub fn decode(entry: &Entry) -> Decoded {
     })
 }
 
-/// What one or more looks at the rings and buffers gave. Batches go back and forth between reader and writer,
-/// so that neither allocates, and with it page-faults, while recording.
+/// The result of one or more passes over the ring buffers. Batches are passed back and forth between
+/// reader and writer, so that neither allocates, and page-faults, while recording.
 #[derive(Default)]
 pub struct Batch {
-    /// Of all CPUs, in the order of their times ([`Entry::time`]); no later batch has an older one.
+    /// Of all CPUs, in time order ([`Entry::time`]); no later batch has an older one.
     pub entries: Vec<Entry>,
     /// Index of the probe, and a detour it saw.
     pub jumps: Vec<(u32, Jump)>,
-    /// They come when every entry up to their times has come.
+    /// Included once every entry up to their times has arrived.
     pub anchors: Vec<Anchor>,
-    /// CLOCK_MONOTONIC up to which every entry has come.
+    /// CLOCK_MONOTONIC up to which all entries have arrived.
     pub complete_ns: u64,
     /// Nothing follows.
     pub last: bool,
@@ -111,20 +111,20 @@ impl Batch {
     }
 }
 
-/// Entries that one look takes out of all rings together, so that the memory between reader and writer
-/// is bounded.
+/// Maximum number of entries taken from all ring buffers in one pass, which bounds the memory between
+/// reader and writer.
 const MAX_ENTRIES: usize = 1 << 15;
-/// Of each ring at least so many, however many rings there are.
+/// At least this many from each ring buffer, however many there are.
 const MIN_ENTRIES: usize = 64;
 
 const ANCHOR_EVERY: Duration = Duration::from_millis(100);
 
-/// How often a CPU is asked whether a program is under way: they take microseconds.
+/// How often to check whether a program is in progress on a CPU: they take microseconds.
 const TRIES: u32 = 20;
 
-/// What one CPU sends.
+/// The sources of one CPU's entries.
 struct Cpu {
-    /// None for the ring that all those share that were offline when the recording began.
+    /// None for the ring buffer shared by all CPUs that were offline when the recording began.
     number: Option<u32>,
     /// Whether records of interrupt vectors come through slots.
     measured: bool,
@@ -135,11 +135,11 @@ struct Cpu {
     read: u64,
 }
 
-/// How a look went.
+/// Result of a pass.
 pub struct Look {
-    /// How full the fullest ring or buffer was, 0 to 1.
+    /// Fill level of the fullest ring or probe buffer, 0 to 1.
     pub fill: f64,
-    /// There is more that could be taken at once.
+    /// More can be taken immediately.
     pub more: bool,
     /// Everything that had been sent was taken.
     pub reached: bool,
@@ -157,8 +157,8 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Reads the rings of these CPUs (None: of all others), and the slots of those that `measured`
-    /// says.
+    /// Reads the ring buffers of these CPUs (None: of all others), and the slots of those for which
+    /// `measured` is true.
     pub fn new(
         rings: Vec<(Option<u32>, Arc<Ring>)>,
         measured: impl Fn(u32) -> bool,
@@ -190,13 +190,13 @@ impl Drain {
         self.cpus.iter().map(|cpu| cpu.reader.ring())
     }
 
-    /// Entries that were taken, by CPU (None: all that were offline in the beginning).
+    /// Entries taken, by CPU (None: all that were initially offline).
     pub fn read(&self) -> Vec<(Option<u32>, u64)> {
         self.cpus.iter().map(|cpu| (cpu.number, cpu.read)).collect()
     }
 
-    /// Adds what is there to a batch. With `last`, nothing is sent any more: whatever was
-    /// reached is released, and an anchor is taken for the detours that are left.
+    /// Adds what is available to a batch. With `last`, nothing more will be sent: everything reached is
+    /// released, and an anchor is taken for the remaining detours.
     pub fn look(&mut self, last: bool, batch: &mut Batch) -> Look {
         let fill = self.fill();
         // Before the anchor: a detour that ended before it is in this batch or in an earlier one.
@@ -229,8 +229,8 @@ impl Drain {
         rings.chain(jumps).fold(0.0, f64::max)
     }
 
-    /// Takes the detours seen so far. Iterations that were slow one after the other, without a fast
-    /// one between, are one detour.
+    /// Takes the detours seen so far. Consecutive slow iterations, without a fast one between, are one
+    /// detour.
     fn take_jumps(&self, jumps: &mut Vec<(u32, Jump)>) {
         for (index, probe) in self.probes.iter().enumerate() {
             let index = index as u32;
@@ -243,8 +243,8 @@ impl Drain {
 }
 
 impl Cpu {
-    /// Takes at most `room` entries out of the ring, and what is in the slots. Returns how many came
-    /// out of the ring, and whether these were all that had been sent. The order of the steps is what
+    /// Takes at most `room` entries from the ring buffer, and the content of the slots. Returns how many
+    /// came from the ring buffer, and whether these were all that had been sent. The order of the steps
     /// makes the result complete, see [`crate::order`].
     fn take(&mut self, shared: Option<&Shared>, room: usize, order: &mut Order) -> (usize, bool) {
         let (mut now, mut quiet) = (monotonic_ns(), true);
@@ -257,7 +257,8 @@ impl Cpu {
                 quiet = !shared.is_running(cpu);
                 tries += 1;
             }
-            // Before the ring: of equal times, an interrupt comes before the thread it interrupted.
+            // Before the ring buffer: of equal times, an interrupt comes before the thread it
+            // interrupted.
             if self.measured {
                 let (slots, read) = (&mut self.slots, &mut self.read);
                 shared.take_slots(cpu, |words| {

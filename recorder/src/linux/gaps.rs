@@ -1,10 +1,10 @@
-//! How long it usually takes to get from one thing to the next inside a detour: from the probe into
-//! an interrupt, from there into a softirq, and back out. No tracepoint covers these stretches.
+//! How long the transitions inside a detour usually take: from the probe into an interrupt, from there
+//! into a softirq, and back out. No tracepoint covers these gaps.
 //!
 //! For each pair of neighbours the last gaps are kept. A gap counts as entry or exit cost up to four
-//! times the tenth percentile of its kind, never less than 2 us and never more than 50 us; what is
-//! beyond was taken outside the kernel. The tenth percentile, because on a machine whose hypervisor
-//! steals often most gaps may hold a steal; the ceiling, because no kernel takes longer.
+//! times the tenth percentile of its kind, never less than 2 us and never more than 50 us; the excess
+//! was taken outside the kernel. The tenth percentile, because on a machine with frequent steal most
+//! gaps may contain some; the ceiling, because no kernel takes longer.
 
 use trace::Class;
 
@@ -19,10 +19,10 @@ pub enum Edge {
 
 const FLOOR_NS: u64 = 2_000;
 const CEILING_NS: u64 = 50_000;
-/// Before so many gaps of a kind are known, the ceiling holds.
+/// Until this many gaps of a kind are known, the ceiling applies.
 const ENOUGH: u32 = 16;
 const KEPT: usize = 64;
-/// The border, and one for each class.
+/// The border, plus one for each class.
 const EDGES: usize = Class::ALL.len() + 1;
 
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Gaps {
     fn learn(&mut self, gap: u64) {
         self.last[self.seen as usize % KEPT] = u32::try_from(gap).unwrap_or(u32::MAX);
         self.seen = self.seen.saturating_add(1);
-        // Sorting 64 numbers for every gap would cost more than it tells.
+        // Sorting 64 numbers for every gap would cost more than it gains.
         if self.seen >= ENOUGH && self.seen.is_multiple_of(ENOUGH) {
             let known = (self.seen as usize).min(KEPT);
             let mut sorted = self.last;

@@ -1,4 +1,4 @@
-//! The hash tables of the path that every record takes. Keys are small numbers that the kernel gives
-//! out, so a quick hash does; std's is made to withstand keys chosen by an adversary.
+//! The hash tables on the path of every record. Keys are small numbers assigned by the kernel, so a fast
+//! hash suffices; std's is designed to resist adversarial keys.
 
 pub type HashMap<Key, Value> = std::collections::HashMap<Key, Value, rustc_hash::FxBuildHasher>;

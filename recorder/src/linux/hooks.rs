@@ -1,16 +1,16 @@
-//! The hooks of the BPF side: which program goes where, what it needs to know of the kernel's
-//! structures, and what a recording lacks where a hook is missing.
+//! The hooks of the BPF side: which program is attached where, which kernel structure fields it needs,
+//! and what a recording lacks without it.
 
 use detour_abi::hook;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attach {
-    /// Raw tracepoints, all of them with one program.
+    /// Raw tracepoints, all with the same program.
     Raw(&'static [&'static str]),
     /// A BTF tracepoint: arguments are typed, fields are read directly.
     Btf(&'static str),
-    /// The entry of a kernel function, and its return.
+    /// The entry and the return of a kernel function.
     Entry(&'static str),
     Return(&'static str),
     /// A software perf event on each watched CPU.
@@ -20,7 +20,7 @@ pub enum Attach {
     Tasks,
 }
 
-/// The program that looks at all tasks.
+/// The program of the task iterator.
 pub const TASK_ITERATOR: &str = "throttled_at_start";
 
 /// Processors that have a hook.
@@ -28,35 +28,35 @@ pub const TASK_ITERATOR: &str = "throttled_at_start";
 pub enum On {
     All,
     X86,
-    /// All but x86, where it is not there, or attaches and never fires.
+    /// All but x86, where it does not exist, or attaches and never fires.
     Others,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Hook {
-    /// What it is called in manifests and by `doctor`.
+    /// Its name in manifests and in `doctor`.
     pub name: &'static str,
     /// Name of the program in the object.
     pub program: &'static str,
     pub attach: Attach,
     /// Index of its hit counter.
     pub counter: usize,
-    /// A recording without it makes no sense.
+    /// A recording without it is useless.
     pub required: bool,
-    /// The self-test makes it fire; where it does not, it is attached in vain.
+    /// The self-test triggers it; if it does not fire then, it is useless.
     pub provoked: bool,
     /// Which processors have it.
     pub on: On,
-    /// Not attached where this hook is, which does the same better.
+    /// Not attached if this hook is, which does the same better.
     pub instead_of: Option<&'static str>,
-    /// Attached only where the threads of a program are recorded.
+    /// Attached only when the threads of a program are recorded.
     pub for_programs: bool,
-    /// What is lost without it, in words.
+    /// What is lost without it, as text.
     pub without: &'static str,
 }
 
-/// A structure field whose offset a program needs: name of the global, structure, field names tried
-/// in order.
+/// A structure field whose offset a program needs: name of the global, structure, field names tried in
+/// order.
 pub struct Offset {
     pub global: &'static str,
     pub structure: &'static str,
@@ -124,18 +124,18 @@ const fn others(hook: Hook) -> Hook {
     Hook { on: On::Others, ..hook }
 }
 
-/// What marks the end of a page fault best.
+/// The best marker for the end of a page fault.
 pub const FAULT_RETURN: &str = "handle_mm_fault return";
-/// And what does it elsewhere.
+/// The alternative elsewhere.
 pub const FAULT_EVENT: &str = "minor-faults";
 
-/// Does the same where that cannot be had.
+/// Used where that is not available.
 const fn second_best(hook: Hook) -> Hook {
     Hook { instead_of: Some(FAULT_RETURN), ..hook }
 }
 
-/// The hooks of this processor. Exits stand before entries, so that no entry is ever seen whose exit is
-/// not.
+/// The hooks of this processor. Exits are attached before entries, so that every entry that is seen has
+/// its exit seen.
 pub fn hooks() -> impl Iterator<Item = &'static Hook> {
     let x86 = cfg!(target_arch = "x86_64");
     HOOKS.iter().filter(move |hook| hook.on == On::All || (hook.on == On::X86) == x86)
@@ -147,70 +147,70 @@ const HOOKS: &[Hook] = &[
         "vector_exit",
         Attach::Raw(vectors!("exit")),
         hook::VECTOR_EXIT,
-        "timer interrupts and IPIs are not seen; they appear as outside_kernel",
+        "timer interrupts and IPIs are not recorded; they appear as outside_kernel",
     ))),
     x86(provoked(hook(
         "irq_vectors entry",
         "vector_entry",
         Attach::Raw(vectors!("entry")),
         hook::VECTOR_ENTRY,
-        "timer interrupts and IPIs are not seen; they appear as outside_kernel",
+        "timer interrupts and IPIs are not recorded; they appear as outside_kernel",
     ))),
     hook(
         "irq_handler_exit",
         "irq_exit",
         Attach::Raw(&["irq_handler_exit"]),
         hook::IRQ_EXIT,
-        "device interrupts are not seen; they appear as outside_kernel",
+        "device interrupts are not recorded; they appear as outside_kernel",
     ),
     hook(
         "irq_handler_entry",
         "irq_entry",
         Attach::Btf("irq_handler_entry"),
         hook::IRQ_ENTRY,
-        "device interrupts are not seen; they appear as outside_kernel",
+        "device interrupts are not recorded; they appear as outside_kernel",
     ),
     hook(
         "softirq_exit",
         "softirq_exit",
         Attach::Raw(&["softirq_exit"]),
         hook::SOFTIRQ_EXIT,
-        "softirqs are not seen; they appear as outside_kernel",
+        "softirqs are not recorded; they appear as outside_kernel",
     ),
     hook(
         "softirq_entry",
         "softirq_entry",
         Attach::Raw(&["softirq_entry"]),
         hook::SOFTIRQ_ENTRY,
-        "softirqs are not seen; they appear as outside_kernel",
+        "softirqs are not recorded; they appear as outside_kernel",
     ),
     x86(hook(
         "nmi_handler",
         "nmi",
         Attach::Raw(&["nmi_handler"]),
         hook::NMI,
-        "NMIs are not seen; they appear as outside_kernel",
+        "NMIs are not recorded; they appear as outside_kernel",
     )),
     provoked(hook(
         FAULT_RETURN,
         "fault_handled",
         Attach::Return("handle_mm_fault"),
         hook::FAULT_END,
-        "page faults end a little early, at the software events",
+        "page faults end slightly early, at the software events",
     )),
     second_best(provoked(hook(
         FAULT_EVENT,
         "fault_end_minor",
         Attach::PerfMinorFaults,
         hook::FAULT_END,
-        "page faults have no length of their own; the detour around them gives it",
+        "page faults have no length; the detour around them gives it",
     ))),
     second_best(hook(
         "major-faults",
         "fault_end_major",
         Attach::PerfMajorFaults,
         hook::FAULT_END,
-        "page faults that need I/O are not told apart",
+        "major page faults are not distinguished",
     )),
     // No tracepoint marks the start of a page fault there.
     others(provoked(hook(
@@ -218,35 +218,35 @@ const HOOKS: &[Hook] = &[
         "fault_handle",
         Attach::Entry("handle_mm_fault"),
         hook::FAULT_HANDLE,
-        "page faults are not seen",
+        "page faults are not recorded",
     ))),
     x86(provoked(hook(
         "page_fault_user",
         "fault_user",
         Attach::Raw(&["page_fault_user"]),
         hook::FAULT_USER,
-        "page faults from user mode are not seen",
+        "page faults from user mode are not recorded",
     ))),
     x86(provoked(hook(
         "page_fault_kernel",
         "fault_kernel",
         Attach::Raw(&["page_fault_kernel"]),
         hook::FAULT_KERNEL,
-        "page faults from kernel mode are not seen",
+        "page faults from kernel mode are not recorded",
     ))),
     required(provoked(hook(
         "sched_switch",
         "sched_switch",
         Attach::Btf("sched_switch"),
         hook::SWITCH,
-        "threads are not seen",
+        "threads are not recorded",
     ))),
     provoked(hook(
         "sched_waking",
         "sched_waking",
         Attach::Btf("sched_waking"),
         hook::WAKING,
-        "who woke a thread is not known",
+        "the wakers of threads are unknown",
     )),
     provoked(hook(
         "task_rename",
@@ -260,7 +260,7 @@ const HOOKS: &[Hook] = &[
         "cgroup_attach",
         Attach::Btf("cgroup_attach_task"),
         hook::CGROUP_ATTACH,
-        "a task that is moved to another cgroup is listed in the old one until it next leaves a measured CPU",
+        "a task that changes its cgroup stays in the old one until it next leaves a measured CPU",
     ),
     hook(
         "timer_expire_entry",
@@ -281,43 +281,43 @@ const HOOKS: &[Hook] = &[
         "work_end",
         Attach::Btf("workqueue_execute_end"),
         hook::WORK_END,
-        "time of one kworker item may be laid to the next",
+        "the time of one work item may be attributed to the next",
     ),
     hook(
         "workqueue_execute_start",
         "work_start",
         Attach::Btf("workqueue_execute_start"),
         hook::WORK_START,
-        "what a kworker ran is not known",
+        "the work functions of kworkers are unknown",
     ),
     hook(
         "ipi_send_cpu",
         "ipi_send",
         Attach::Raw(&["ipi_send_cpu"]),
         hook::IPI_SEND,
-        "who sent an IPI is not known (the kernel offers it from 6.4 on)",
+        "the senders of IPIs are unknown (requires Linux 6.4 or later)",
     ),
-    // On x86 IPIs have vectors of their own; there this attaches and never fires.
+    // On x86 IPIs have their own vectors; there this attaches and never fires.
     others(hook(
         "ipi_entry",
         "ipi_entry",
         Attach::Raw(&["ipi_entry"]),
         hook::IPI_ENTRY,
-        "who sent an IPI is not known",
+        "the senders of IPIs are unknown",
     )),
     hook(
         "ipi_send_cpumask",
         "ipi_send_mask",
         Attach::Btf("ipi_send_cpumask"),
         hook::IPI_SEND_MASK,
-        "who sent an IPI to several CPUs is not known (the kernel offers it from 6.4 on)",
+        "the senders of IPIs to several CPUs are unknown (requires Linux 6.4 or later)",
     ),
     hook(
         "csd_function_entry",
         "csd_function",
         Attach::Raw(&["csd_function_entry"]),
         hook::CSD_FUNCTION,
-        "which function an IPI ran is not known (the kernel offers it from 6.4 on)",
+        "the functions called by IPIs are unknown (requires Linux 6.4 or later)",
     ),
     Hook {
         provoked: true,
@@ -326,7 +326,7 @@ const HOOKS: &[Hook] = &[
             "process_fork",
             Attach::Btf("sched_process_fork"),
             hook::FORK,
-            "children of the watched program are not followed, and processes that end at once have no name",
+            "children of the program are not followed, and short-lived processes have no name",
         )
     },
     for_programs(provoked(hook(
@@ -334,16 +334,16 @@ const HOOKS: &[Hook] = &[
         "wakeup_new",
         Attach::Btf("sched_wakeup_new"),
         hook::WAKEUP_NEW,
-        "how long a new thread waits before it first runs is not known",
+        "the wait of a new thread before it first runs is unknown",
     ))),
     for_programs(hook(
         "sched_migrate_task",
         "migrate_task",
         Attach::Btf("sched_migrate_task"),
         hook::MIGRATE,
-        "what a thread waited for on a CPU that it left without running is not known",
+        "waits on a CPU that a thread left without running are unexplained",
     )),
-    // The kernel hands out new quota in a timer interrupt, or has the CPU called for it.
+    // The kernel refills the quota in a timer interrupt, or sends an IPI to the CPU for it.
     for_programs(x86(provoked(hook(
         "irq_vectors exit (quota)",
         "unthrottle",
@@ -354,25 +354,25 @@ const HOOKS: &[Hook] = &[
             "irq_work_exit",
         ]),
         hook::UNTHROTTLE,
-        "a thread that was throttled counts as such until it runs",
+        "a throttled thread counts as throttled until it runs",
     )))),
     for_programs(others(hook(
         "irq_handler_exit (quota)",
         "unthrottle",
         Attach::Raw(&["irq_handler_exit", "ipi_exit"]),
         hook::UNTHROTTLE,
-        "a thread that was throttled counts as such until it runs",
+        "a throttled thread counts as throttled until it runs",
     ))),
     for_programs(hook(
         "task iterator",
         TASK_ITERATOR,
         Attach::Tasks,
         hook::TASKS,
-        "that a thread was throttled before the recording began is not known",
+        "threads throttled before the recording began are not recognized",
     )),
 ];
 
-/// An offset that programs run without.
+/// An offset that programs can run without.
 const fn optional(
     global: &'static str,
     structure: &'static str,
@@ -440,7 +440,8 @@ pub const OFFSETS: &[Offset] = &[
     optional("PID_NUMBERS", "pid", &["numbers"]),
     optional("PID_NS_COMMON", "pid_namespace", &["ns"]),
     optional("NS_INUM", "ns_common", &["inum"]),
-    // How long a thread has run since it came. Without, a switch that went by unseen has no date.
+    // How long a thread has run since it was switched in. Without it, the time of a missed switch is
+    // unknown.
     optional("TASK_SE", "task_struct", &["se"]),
     optional("SE_RAN", "sched_entity", &["sum_exec_runtime"]),
     optional("SE_RAN_BEFORE", "sched_entity", &["prev_sum_exec_runtime"]),
@@ -453,11 +454,11 @@ pub const OFFSETS: &[Offset] = &[
         fields: &["on_rq"],
         programs: &["migrate_task"],
     },
-    // Before Linux 5.16 in the first of the two, since then in the second.
+    // In the first of the two before Linux 5.16, in the second since then.
     optional("TASK_CPU", "task_struct", &["cpu"]),
     optional("TASK_THREAD_INFO", "task_struct", &["thread_info"]),
     optional("THREAD_INFO_CPU", "thread_info", &["cpu"]),
-    // Bandwidth control, where the kernel has it; from Linux 6.18 it throttles single tasks.
+    // Bandwidth control, if the kernel has it; from Linux 6.18 it throttles single tasks.
     optional("SE_CFS_RQ", "sched_entity", &["cfs_rq"]),
     optional("CFS_RQ_THROTTLE_COUNT", "cfs_rq", &["throttle_count"]),
     optional("TASK_THROTTLED", "task_struct", &["throttled"]),
@@ -503,7 +504,7 @@ mod tests {
             assert!(HOOKS[..index].iter().all(|before| before.name != hook.name), "{}", hook.name);
             assert!(hook.counter < detour_abi::hook::COUNT, "{}", hook.name);
             if let Some(better) = hook.instead_of {
-                // The better one is tried first.
+                // The preferred one is tried first.
                 assert!(HOOKS[..index].iter().any(|before| before.name == better), "{better}");
             }
         }

@@ -1,17 +1,15 @@
-//! Whether a hypervisor is below this kernel, which one, and how much of the CPUs' time it says it gave
-//! to others (steal time).
+//! Whether this kernel runs under a hypervisor, which one, and how much steal time it reports.
 
 use std::{collections::BTreeMap, fs};
 
 use crate::{cpulist::CpuSet, machine::text};
 
-/// The hypervisor that this machine is a guest of. None on bare metal, and where nothing tells.
+/// The hypervisor that this machine is a guest of. None on bare metal, or if it cannot be determined.
 pub fn name() -> Option<String> {
     from_cpuid().or_else(from_firmware)
 }
 
-/// The processor's own word for it: a bit that is always clear on bare metal, and a name of twelve
-/// letters.
+/// From CPUID: a bit that is always clear on bare metal, and a name of twelve letters.
 #[cfg(target_arch = "x86_64")]
 fn from_cpuid() -> Option<String> {
     use std::arch::x86_64::__cpuid;
@@ -30,7 +28,7 @@ fn from_cpuid() -> Option<String> {
     None
 }
 
-/// What people call it.
+/// The common name.
 #[cfg(target_arch = "x86_64")]
 fn known(letters: &[u8]) -> String {
     let name: String = letters
@@ -52,7 +50,7 @@ fn known(letters: &[u8]) -> String {
     said.to_owned()
 }
 
-/// Where the processor does not say, the firmware's description of the machine may.
+/// If the processor does not tell, the firmware's description of the machine may.
 fn from_firmware() -> Option<String> {
     let xen = text("/sys/hypervisor/type");
     if !xen.is_empty() {
@@ -69,7 +67,7 @@ fn from_firmware() -> Option<String> {
 /// Steal time at the start of a recording.
 pub struct Steal(Option<BTreeMap<u32, u64>>);
 
-/// And what it grew by, ns by CPU.
+/// What it grew by, ns by CPU.
 pub struct Stolen(BTreeMap<u32, u64>);
 
 impl Steal {
@@ -77,11 +75,11 @@ impl Steal {
         Steal(now())
     }
 
-    /// None where the kernel does not tell.
+    /// None if the kernel does not report it.
     pub fn stop(self) -> Option<Stolen> {
         let (before, after) = (self.0?, now()?);
         let grown = after.into_iter().map(|(cpu, ns)| {
-            // A CPU that came online meanwhile counts from its start.
+            // A CPU that came online in between counts from its start.
             (cpu, ns.saturating_sub(before.get(&cpu).copied().unwrap_or(0)))
         });
         Some(Stolen(grown.collect()))

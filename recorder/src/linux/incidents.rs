@@ -1,5 +1,4 @@
-//! What may happen to a node while it is recorded, and what the recording says about it: CPUs that are
-//! taken away, and suspension.
+//! Incidents on a node while it is recorded: CPUs that are taken away, and suspension.
 
 use std::{
     cell::RefCell,
@@ -9,14 +8,14 @@ use std::{
 
 use crate::{machine, probes::Probe};
 
-/// Shorter differences of two clocks are how they are read, not sleep.
+/// Shorter differences of the two clocks come from reading them, not from suspension.
 const SUSPENDED_FROM_NS: u64 = 1_000_000;
 
 pub struct Incidents {
     suspended_ns: u64,
-    /// CPUs that are gone, and when that was seen.
+    /// CPUs that are gone, and when that was noticed.
     gone: RefCell<BTreeMap<u32, Duration>>,
-    /// CPUs whose probe had to be put back.
+    /// CPUs whose probe had to be moved back.
     moved: RefCell<BTreeSet<u32>>,
 }
 
@@ -29,9 +28,9 @@ impl Incidents {
         }
     }
 
-    /// Ends the probes that can no longer run on their CPU: what they would see from then on is
-    /// another one's noise. The others go on; those that some kernels move at every change of the
-    /// cpuset are put back. True when there are more without a CPU than before.
+    /// Ends the probes that can no longer run on their CPU: from then on they would see another CPU's
+    /// noise. The others continue; those that some kernels migrate on every cpuset change are moved
+    /// back. True if more probes have lost their CPU than before.
     pub fn look(&self, passed: Duration, probes: &[Probe]) -> bool {
         let before = self.gone.borrow().len();
         for probe in probes {
@@ -58,7 +57,7 @@ impl Incidents {
         !probes.is_empty() && self.gone.borrow().len() == probes.len()
     }
 
-    /// One sentence each.
+    /// One remark per incident.
     pub fn said(&self) -> Vec<String> {
         let mut said: Vec<String> = self
             .gone
@@ -67,22 +66,22 @@ impl Incidents {
             .map(|(cpu, passed)| {
                 let seconds = passed.as_secs_f64();
                 format!(
-                    "CPU {cpu} was taken away from the recorder after {seconds:.1} s (its cpuset \
-                     changed, or the CPU went offline): the recording of this CPU ends there"
+                    "CPU {cpu} was taken away from the recorder after {seconds:.1} s (cpuset \
+                     change or CPU offline): the recording of this CPU ends there"
                 )
             })
             .collect();
         for cpu in self.moved.borrow().iter() {
             said.push(format!(
-                "the probe of CPU {cpu} was moved by a change of the cpuset, and put back within \
-                 0.2 s: detours of that moment may be another CPU's"
+                "the probe of CPU {cpu} was migrated by a cpuset change and moved back within \
+                 0.2 s: detours in that interval may belong to another CPU"
             ));
         }
         let suspended_ns = machine::suspended_ns().saturating_sub(self.suspended_ns);
         if suspended_ns >= SUSPENDED_FROM_NS {
             let seconds = suspended_ns as f64 / 1e9;
             said.push(format!(
-                "the machine was suspended for {seconds:.3} s meanwhile; that time is not recorded"
+                "the machine was suspended for {seconds:.3} s; that time is not recorded"
             ));
         }
         said

@@ -1,30 +1,30 @@
-//! What IRQ lines are for. On x86 the timer and the interrupts between CPUs have vectors of their own;
-//! on other processors they are IRQs like all others, told by the names of their actions.
+//! The purpose of IRQ lines. On x86 the timer and IPIs have their own vectors; on other processors they
+//! are ordinary IRQs, identified by the names of their actions.
 
 use std::{collections::HashMap, fs};
 
-/// What an IRQ is.
+/// The kind of an IRQ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Irq {
     /// The processor's own timer.
     Timer,
-    /// From another CPU.
+    /// An IPI from another CPU.
     Ipi(String),
-    /// Of a device, by the name of its driver's action.
+    /// A device interrupt, by the name of its driver's action.
     Device(String),
 }
 
-/// The action of every interrupt between CPUs.
+/// The action of every IPI.
 const IPI: &str = "IPI";
 
 #[derive(Default)]
 pub struct Irqs {
-    /// By line and place on it.
+    /// By line and index of the action.
     known: HashMap<(u32, usize), Irq>,
 }
 
 impl Irqs {
-    /// The action at a place of a shared line.
+    /// The action at an index of a shared line.
     pub fn get(&mut self, irq: u32, place: usize) -> &Irq {
         self.known.entry((irq, place)).or_insert_with(|| {
             let actions = actions(irq);
@@ -44,14 +44,14 @@ fn actions(irq: u32) -> String {
     text.unwrap_or_default().trim().to_owned()
 }
 
-/// Their lines follow each other in the order in which /proc/interrupts explains them.
+/// Their lines are in the order in which /proc/interrupts lists them.
 fn ipi(irq: u32) -> String {
     let place = (0..irq).filter(|&before| actions(before) == IPI).count();
     let interrupts = fs::read_to_string("/proc/interrupts").unwrap_or_default();
     ipi_name(&interrupts, place).unwrap_or_else(|| format!("IPI{place}"))
 }
 
-/// `IPI0:  1036  832  Rescheduling interrupts`: the name as other processors have it.
+/// `IPI0:  1036  832  Rescheduling interrupts`: the name used on other processors.
 fn ipi_name(interrupts: &str, place: usize) -> Option<String> {
     let prefix = format!("IPI{place}:");
     let line = interrupts.lines().find_map(|line| line.trim().strip_prefix(&prefix))?;

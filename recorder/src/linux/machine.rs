@@ -1,5 +1,5 @@
-//! Facts about this machine: CPUs and who may use them, isolation, clocks, names. All from /proc and
-//! /sys; what is not there is empty, not an error.
+//! Facts about this machine: CPUs and their permitted use, isolation, clocks, names. All from /proc and
+//! /sys; what is missing is empty, not an error.
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
     memory_limit,
 };
 
-/// A file's text without the final newline; empty where there is none.
+/// A file's text without the final newline; empty if there is none.
 pub fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|s| s.trim_end().to_owned()).unwrap_or_default()
 }
@@ -38,12 +38,12 @@ pub fn nohz_full() -> CpuSet {
 
 /// CPUs this process may run on.
 pub fn allowed() -> CpuSet {
-    // A single set of the C library holds 1024 CPUs; so does this.
+    // The C library's cpu_set_t is limited to 1024 CPUs; so is this.
     let Ok(set) = sched_getaffinity(None) else { return online() };
     (0..KernelCpuSet::MAX_CPU).filter(|&c| set.is_set(c)).map(|c| c as u32).collect()
 }
 
-/// Pins the calling thread. False when the kernel refuses, as it does for CPUs outside the cpuset.
+/// Pins the calling thread. False if the kernel refuses, as it does for CPUs outside the cpuset.
 pub fn pin(cpus: &CpuSet) -> bool {
     let mut set = KernelCpuSet::new();
     for &cpu in cpus.iter().filter(|&&c| (c as usize) < KernelCpuSet::MAX_CPU) {
@@ -52,7 +52,7 @@ pub fn pin(cpus: &CpuSet) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Whether the calling thread goes before ordinary ones.
+/// Whether the calling thread has a real-time policy.
 pub fn is_real_time() -> bool {
     // SAFETY: no pointers; 0 is the calling thread.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
@@ -60,9 +60,9 @@ pub fn is_real_time() -> bool {
     [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
 }
 
-/// How the calling thread is scheduled from now on.
+/// Sets the scheduling policy of the calling thread.
 pub fn set_policy(policy: i32, priority: u32) -> io::Result<()> {
-    // The kernel's `sched_param` is this one number. Asked of the kernel itself: one C library refuses.
+    // The kernel's `sched_param` is this one number. Uses the system call, since one C library refuses.
     let priority = priority as i32;
     let call = libc::SYS_sched_setscheduler;
     // SAFETY: the pointer is to a live value; 0 is the calling thread.
@@ -70,27 +70,27 @@ pub fn set_policy(policy: i32, priority: u32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether a thread may run where it should and nowhere else. A cpuset that loses the CPU, or a CPU
-/// that goes offline, changes that behind its back. One that has ended is where it should be.
+/// Whether a thread may run on its CPU and nowhere else. Removing the CPU from the cpuset, or taking it
+/// offline, changes that silently. True for a thread that has ended.
 pub fn is_pinned(tid: u32, cpu: u32) -> bool {
     let Ok(set) = sched_getaffinity(Pid::from_raw(tid as i32)) else { return true };
     set.count() == 1 && set.is_set(cpu as usize)
 }
 
-/// Pins another thread of this process to a CPU again. False when that CPU is not to be had.
+/// Pins another thread of this process to a CPU again. False if the CPU is not available.
 pub fn put_back(tid: u32, cpu: u32) -> bool {
     let mut set = KernelCpuSet::new();
     set.set(cpu as usize);
     sched_setaffinity(Pid::from_raw(tid as i32), &set).is_ok()
 }
 
-/// Whether a task of this number exists, seen or not: /proc may hide it.
+/// Whether a task with this number exists, even if /proc hides it.
 pub fn is_alive(tid: u32) -> bool {
     let task = Pid::from_raw(tid as i32);
     task.is_some_and(|task| rustix::process::test_kill_process(task) != Err(Errno::SRCH))
 }
 
-/// Whether a task wants to run, and on which CPU it is, waits or was last. None when it has ended.
+/// Whether a task is runnable, and the CPU it is on, waits for or last ran on. None if it has ended.
 pub fn placed(tid: u32) -> Option<(bool, u16)> {
     let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
     // The name may contain anything.
@@ -100,8 +100,8 @@ pub fn placed(tid: u32) -> Option<(bool, u16)> {
     Some((state == "R", cpu))
 }
 
-/// Whether a process has a thread that can run: one that has ended is there until its parent asks, and
-/// a leader that has ended leaves its threads behind. By the number that /proc has for it.
+/// Whether a process has a thread that can run: a zombie stays until it is reaped, and a leader that has
+/// ended leaves its threads behind. By its number in /proc.
 pub fn runs(pid: u32) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return is_alive(pid) };
     let ended = |stat: &str| {
@@ -112,7 +112,7 @@ pub fn runs(pid: u32) -> bool {
     stats.any(|stat| stat.is_ok_and(|stat| !ended(&stat)))
 }
 
-/// How long the machine has been suspended since it started, ns.
+/// How long the machine has been suspended since boot, ns.
 pub fn suspended_ns() -> u64 {
     let ns = |clock| {
         let time = rustix::time::clock_gettime(clock);
@@ -122,17 +122,17 @@ pub fn suspended_ns() -> u64 {
     ns(rustix::time::ClockId::Boottime).saturating_sub(monotonic)
 }
 
-/// The calling thread goes before all ordinary ones, those of other cgroups and sessions included, where
-/// that is permitted; for one that never runs for long.
+/// Gives the calling thread priority over all ordinary threads, including those of other cgroups and
+/// sessions, if permitted; for one that never runs for long.
 pub fn go_before_all() {
     if set_policy(libc::SCHED_FIFO, 1).is_err() {
         go_first();
     }
 }
 
-/// The calling thread goes before others when it is woken, where that is permitted.
+/// Gives the calling thread priority when it is woken, if permitted.
 pub fn go_first() {
-    // Refused without CAP_SYS_NICE; then it waits its turn.
+    // Fails without CAP_SYS_NICE; then it keeps its normal priority.
     let _ = rustix::process::setpriority_process(None, -20);
 }
 
@@ -142,7 +142,7 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What the batch system calls this node, or what it calls itself.
+/// The node name in the batch system, or else the host name.
 pub fn host() -> String {
     if let Some(name) = variable(&["SLURMD_NODENAME"]) {
         return name;
@@ -204,7 +204,7 @@ pub fn topology() -> Topology {
     let numa_nodes = nodes.len().max(1) as u32;
     let numa_cpus =
         nodes.iter().map(|node| text(format!("/sys/devices/system/node/node{node}/cpulist")));
-    // A node may hold memory and no CPU.
+    // A node may have memory but no CPU.
     let numa_cpus = numa_cpus.filter(|cpus| !cpus.is_empty()).collect();
     Topology {
         online: cpulist::format(&online),
@@ -233,7 +233,7 @@ pub fn isolation(measured: &CpuSet, housekeeping: &CpuSet) -> Isolation {
     }
 }
 
-/// Available memory in bytes, 1 GiB where it is not told.
+/// Available memory in bytes, 1 GiB if unknown.
 pub fn available_memory() -> u64 {
     text("/proc/meminfo")
         .lines()
@@ -244,7 +244,7 @@ pub fn available_memory() -> u64 {
         .min(address_space())
 }
 
-/// What `ulimit -v` leaves of addresses.
+/// The address space that `ulimit -v` leaves.
 fn address_space() -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
     let pages = text("/proc/self/statm");
@@ -253,15 +253,15 @@ fn address_space() -> u64 {
     limit.map_or(u64::MAX, |limit| limit.saturating_sub(used))
 }
 
-/// The batch system's name for the job this runs in.
+/// The id of the batch job this runs in.
 pub fn job_id() -> Option<String> {
-    // The last one is what mpirun gives where there is no batch system.
+    // The last one is set by mpirun without a batch system.
     const NAMES: [&str; 6] =
         ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "PMIX_NAMESPACE"];
     variable(&NAMES)
 }
 
-/// Which of the job's processes this is.
+/// The rank of this process in the job.
 pub fn rank() -> Option<String> {
     variable(&["SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "FLUX_TASK_RANK"])
 }
@@ -293,15 +293,15 @@ pub const CAP_SYSLOG: u32 = 34;
 pub const CAP_PERFMON: u32 = 38;
 pub const CAP_BPF: u32 = 39;
 
-/// What an ordinary user needs to record everything, names of kernel functions included. The unit, the
-/// container recipe and the documentation ask for the same (`tests/packaging.rs`).
+/// The capabilities an ordinary user needs to record everything, including names of kernel functions.
+/// The unit, the container recipe and the documentation use the same (`tests/packaging.rs`).
 pub const SETCAP: &str = "sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep $(command -v detour)";
 
 pub fn has_capability(capability: u32) -> bool {
     capabilities() >> capability & 1 == 1
 }
 
-/// What BPF programs need is there.
+/// Whether the capabilities for BPF programs are present.
 pub fn may_load_bpf() -> bool {
     has_capability(CAP_SYS_ADMIN) || has_capability(CAP_BPF) && has_capability(CAP_PERFMON)
 }

@@ -1,22 +1,21 @@
-//! How much memory a recording takes that cannot be given back meanwhile: the rings, in the kernel, and
-//! the probes' locked buffers. Bounded for the machine as a whole, and at most a mebibyte for each CPU
-//! that is measured.
+//! Memory that a recording keeps until its end: the ring buffers in the kernel and the probes' locked
+//! buffers. Bounded for the whole machine, and at most one MiB per measured CPU.
 
 use detour_abi::{CpuState, RING_BYTES, Sender, TASK_SLOTS, TaskSlot, Throttled};
 
 use crate::{bpf, probe::Jump, ring};
 
-/// All rings of measured CPUs together; each gets its share, up to [`RING_BYTES`].
+/// All ring buffers of measured CPUs together; each gets its share, up to [`RING_BYTES`].
 const RINGS_BYTES: u64 = 64 << 20;
 const LEAST_RING_BYTES: u64 = 32 << 10;
-/// CPUs that are not measured send names of tasks only.
+/// CPUs that are not measured send only task names.
 const OTHER_RING_BYTES: u32 = 32 << 10;
-/// All buffers of probes together, and each of them at most: 16,384 detours.
+/// All probe buffers together, and the maximum of each: 16,384 detours.
 const PROBES_BYTES: u64 = 32 << 20;
 const PROBE_BYTES: u64 = 256 << 10;
 const LEAST_PROBE_BYTES: u64 = 16 << 10;
 
-/// What a recording takes.
+/// The memory of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     pub measured: u64,
@@ -30,8 +29,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// For `measured` of `online` CPUs. `ring_bytes` is for those who want another size than the
-    /// usual; `available` is what the machine has left.
+    /// For `measured` of `online` CPUs. `ring_bytes` overrides the default size; `available` is the
+    /// machine's available memory.
     pub fn plan(measured: usize, online: usize, ring_bytes: Option<u64>, available: u64) -> Memory {
         let count = measured.max(1) as u64;
         let share = |total: u64, least: u64, most: u64| {
@@ -49,18 +48,18 @@ impl Memory {
         }
     }
 
-    /// Detours that a probe's buffer holds.
+    /// Capacity of a probe buffer in detours.
     pub fn jumps(&self) -> usize {
         (self.probe_bytes / size_of::<Jump>() as u64) as usize
     }
 
-    /// For each measured CPU: its ring and state, and its probe's buffer.
+    /// Per measured CPU: its ring buffer and state, and its probe buffer.
     pub fn per_cpu_bytes(&self, kernel_side: bool, probe: bool) -> u64 {
         let ring = u64::from(self.ring_bytes) + ring::overhead_bytes() + STATE_BYTES;
         u64::from(kernel_side) * ring + u64::from(probe) * self.probe_bytes
     }
 
-    /// For the machine: all CPUs, and the table of tasks.
+    /// For the machine: all CPUs, and the task table.
     pub fn total_bytes(&self, kernel_side: bool, probe: bool) -> u64 {
         let other = u64::from(self.other_ring_bytes) + ring::overhead_bytes() + STATE_BYTES;
         let tasks = u64::from(TASK_SLOTS) * size_of::<TaskSlot>() as u64;
@@ -69,7 +68,7 @@ impl Memory {
     }
 }
 
-/// What the programs keep of a CPU.
+/// Per-CPU state of the programs.
 const STATE_BYTES: u64 =
     (size_of::<CpuState>() + size_of::<Sender>() + size_of::<Throttled>()) as u64;
 

@@ -1,11 +1,11 @@
 //! How much memory the cgroups of this process leave it: a batch job often gets less than the node has.
-//! cgroup v1 and v2 may both be mounted, and either may hold the limit.
+//! cgroup v1 and v2 may both be mounted, and either may have the limit.
 
 use std::path::{Path, PathBuf};
 
 use crate::machine::text;
 
-/// The least that any cgroup above this process leaves, bytes; `u64::MAX` without a limit.
+/// The minimum headroom of all cgroups above this process, bytes; `u64::MAX` without a limit.
 pub fn headroom() -> u64 {
     let (mounts, own) = (text("/proc/self/mountinfo"), text("/proc/self/cgroup"));
     hierarchies(&mounts, &own)
@@ -27,7 +27,7 @@ struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The cgroup of this process and all above it that are visible.
+    /// The cgroup of this process and all visible ancestors.
     fn directories(&self) -> impl Iterator<Item = PathBuf> {
         let directory = self.mounted_at.join(&self.own);
         let visible = |directory: &&Path| directory.starts_with(&self.mounted_at);
@@ -43,7 +43,7 @@ impl Hierarchy {
         };
         let number = |file: &str| text(directory.join(file)).parse::<u64>().ok();
         let (Some(limit), Some(used)) = (number(limit), number(used)) else { return u64::MAX };
-        // Pages of files that nobody used lately are given back before anybody is killed.
+        // Inactive file pages are reclaimed before the OOM killer runs.
         let statistics = text(directory.join("memory.stat"));
         let cached = statistics.lines().find_map(|line| {
             line.strip_prefix(cached)?.strip_prefix(' ')?.trim().parse::<u64>().ok()
@@ -75,8 +75,8 @@ fn hierarchies(mountinfo: &str, own: &str) -> Vec<Hierarchy> {
             _ => return None,
         };
         let path = path(v2)?;
-        // A container may see a part of the hierarchy only, at its root. Where its own cgroup is outside
-        // that part, the root of it says more than nothing.
+        // A container may see only part of the hierarchy, at its root. If its own cgroup is outside that
+        // part, the root of it is the best available.
         let own = Path::new(path).strip_prefix(root).or_else(|_| Path::new(path).strip_prefix("/"));
         let own = own.map(Path::to_path_buf).unwrap_or_default();
         let mounted_at = PathBuf::from(mounted_at);

@@ -1,13 +1,13 @@
-//! Detours and kernel records of one CPU become composed detours.
+//! Composes the detours and kernel records of one CPU.
 //!
-//! In: detours as the probe saw them and records as the kernel sent them, both in nanoseconds on one
-//! clock. Out: events for the trace, where the parts of every detour add up to its length:
+//! The input is detours as seen by the probe and records as sent by the kernel, both in nanoseconds on
+//! one clock. The output is events for the trace, where the parts of every detour add up to its length:
 //! the net time of each record, the entry and exit cost around it that no tracepoint covers, and the
 //! rest, which nothing in the kernel explains.
 //!
-//! The gaps between a detour's edge and its records are entry and exit cost as long as they are as
-//! long as such gaps usually are (see [`crate::gaps`]); what is beyond that was taken by something
-//! outside the kernel in the same stroke, a hypervisor for one.
+//! The gaps between a detour's edge and its records are entry and exit cost up to their usual length
+//! (see [`crate::gaps`]); the excess was taken by something outside the kernel at the same time, for
+//! example a hypervisor.
 //!
 //! A detour becomes visible only after all its records were sent, since the same CPU did both; so a
 //! record is settled as soon as a later detour is known.
@@ -35,21 +35,22 @@ impl Named {
     }
 }
 
-/// What takes the events as they are settled.
+/// Receives the events as they are settled.
 pub trait Sink {
-    /// A record in no detour.
+    /// A record outside detours.
     fn lone(&mut self, record: Record);
     /// A detour and its records.
     fn detour(&mut self, detour: Detour, records: &[Record]);
 }
 
-/// The two clocks agree to a few nanoseconds; a record this far outside a detour still is its own.
+/// The two clocks agree to a few nanoseconds; a record this far outside a detour still belongs to it.
 const SLOP_NS: u64 = 100;
 
-/// Records waiting for a detour. With a high threshold nearly all are in none; then the oldest go.
+/// Records waiting for a detour. With a high threshold nearly all are outside; then the oldest are
+/// released.
 const MAX_PENDING: usize = 1 << 20;
 
-/// Records of one detour, beyond which those that stand on other lanes already are joined by source.
+/// Records of one detour, beyond which those already on other lanes are joined by source.
 const MAX_COMPOSED: usize = 1 << 12;
 
 #[derive(Default)]
@@ -59,9 +60,9 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Takes a record, in the order the kernel sent them.
+    /// Adds a record, in the order sent by the kernel.
     pub fn record(&mut self, named: Named, sink: &mut impl Sink) {
-        // A fault that slept has no CPU time of its own; its thread's records hold it.
+        // A fault that slept has no CPU time of its own; the records of its thread contain it.
         let slept =
             named.class == Class::PageFault && named.record.flags.contains(RecordFlags::CUT_SHORT);
         if slept || named.record.flags.contains(RecordFlags::BASELINE) {
@@ -81,11 +82,11 @@ impl Merge {
         self.pending.insert(at, named);
     }
 
-    /// Takes a detour, in time order.
+    /// Adds a detour, in time order.
     pub fn detour(&mut self, start: u64, end: u64, sink: &mut impl Sink) {
         let mut kept = 0;
-        // Records come in order of their ends, so the ones that can matter are at the front; the
-        // first that lies wholly behind the detour ends the search.
+        // Records come in order of their ends, so the relevant ones are at the front; the first that
+        // lies completely after the detour ends the search.
         while kept < self.pending.len() {
             let named = self.pending[kept];
             if named.record.start_ns > end.saturating_add(SLOP_NS) {
@@ -105,7 +106,7 @@ impl Merge {
         self.composer.compose(start, end, sink);
     }
 
-    /// Whatever ended before this is in no detour that could still come.
+    /// Releases records that ended before `time`: no later detour can contain them.
     pub fn forget_before(&mut self, time: u64, sink: &mut impl Sink) {
         while let Some(oldest) = self.pending.front() {
             if oldest.end() >= time {
@@ -116,7 +117,7 @@ impl Merge {
         }
     }
 
-    /// Everything still waiting is in no detour; what began when the probe had ended is nobody's.
+    /// Everything still waiting is outside detours; what began after the probe had ended is dropped.
     pub fn finish(&mut self, ended: u64, sink: &mut impl Sink) {
         for named in self.pending.drain(..).filter(|named| named.record.start_ns < ended) {
             sink.lone(named.record);
@@ -124,7 +125,7 @@ impl Merge {
     }
 }
 
-/// Lays the time of one detour to the records in it.
+/// Attributes the time of a detour to its records.
 #[derive(Default)]
 pub struct Composer {
     gaps: GapModel,
@@ -168,8 +169,8 @@ impl Composer {
         self.chosen.clear();
     }
 
-    /// Makes one record per source of those that stand on another lane: hundreds of threads that wait for
-    /// the same CPU would write everything that happens there hundreds of times.
+    /// Joins records that are already on another lane, one per source: otherwise hundreds of threads
+    /// that wait for the same CPU would write everything that happens there hundreds of times.
     fn join_repeated(&mut self) {
         let mut first: HashMap<SourceId, usize> = HashMap::new();
         let mut kept: Vec<Record> = Vec::new();
@@ -194,10 +195,10 @@ impl Composer {
         self.composed = kept;
     }
 
-    /// Returns what no record explains.
+    /// Returns the unexplained time.
     fn lay(&mut self, start: u64, end: u64) -> u64 {
         self.composed.clear();
-        // Parents before the children that began at the same nanosecond.
+        // Parents before children that began in the same nanosecond.
         self.chosen.sort_by_key(|n| (n.record.start_ns, n.record.depth, u64::MAX - n.end()));
         let mut outside = 0;
         let mut cursor = start;
@@ -207,7 +208,7 @@ impl Composer {
         while at < self.chosen.len() {
             let top = self.chosen[at];
             last_top = self.composed.len();
-            // What lies inside it follows it directly.
+            // Records nested in it follow directly.
             let mut after = at + 1;
             while after < self.chosen.len() && self.chosen[after].end() <= top.end() {
                 after += 1;
@@ -223,7 +224,7 @@ impl Composer {
                 room -= part;
                 self.composed.push(in_detour(nested, part));
             }
-            // Whatever the nested ones left is its own: its net time, but for clipped edges.
+            // What the nested ones leave is its own: its net time, except for clipped edges.
             self.composed.insert(last_top, in_detour(&top, room + entry));
             cursor = to;
             before = Edge::Of(top.class, is_point(&top));
@@ -354,7 +355,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// The law of the land: nothing is lost and nothing invented, however the clocks disagree.
+        /// The central invariant: nothing is lost and nothing invented, however the clocks disagree.
         #[test]
         fn the_parts_of_a_detour_add_up_to_its_length(
             raw in prop::collection::vec((0u64..20_000, 0u64..4_000, 0u64..5_000, 0u8..3), 0..40),

@@ -1,5 +1,5 @@
-//! From numbers to names: every kernel record gets a row of the source table that an administrator
-//! can act on. One rule per kind of record.
+//! From numbers to names: every kernel record gets a row of the source table that an administrator can
+//! act on. One rule per kind of record.
 
 use std::collections::HashMap;
 
@@ -19,19 +19,19 @@ use crate::{
     symbols::Symbols,
 };
 
-/// Any process can call itself anything as often as it likes; the table must not grow with it.
+/// Any process can change its name at will; the table must not grow without bound.
 const MAX_SOURCES: usize = 65_536;
 const MAX_NAMES: usize = 65_536;
 const MAX_CACHED: usize = 1 << 20;
-/// Tasks that are known before those that are gone are forgotten.
+/// Number of tasks above which dead ones are dropped.
 const MANY_TASKS: usize = 1 << 18;
 const TOO_MANY: &str = "(too many different names)";
-/// A callback that the kernel's symbols do not name. All of them are one: an address would tell where
-/// the kernel lies in memory.
+/// A callback without a kernel symbol. All of them are one source: an address would reveal where the
+/// kernel is in memory.
 const UNKNOWN_FUNCTION: &str = "unknown function";
 const MAX_PIDS: usize = 8;
 
-/// What sets two records apart as far as their source goes.
+/// What distinguishes the sources of two records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     kind: u8,
@@ -42,7 +42,7 @@ struct Key {
     detail: u64,
 }
 
-/// A task as far as names go; tasks with the same name and unit are the same source.
+/// The naming-related properties of a task; tasks with the same name and unit are the same source.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Who {
     name: String,
@@ -51,7 +51,7 @@ struct Who {
     own: bool,
     /// A thread of the recorded program.
     program: bool,
-    /// Policy and priority as the kernel side sends them; 0 where they are not known.
+    /// Policy and priority as sent by the kernel side; 0 if unknown.
     sched: u32,
 }
 
@@ -72,18 +72,18 @@ struct Here {
 
 pub struct Names {
     symbols: Symbols,
-    /// Show the addresses of functions without a name.
+    /// Show functions without a name by address.
     addresses: bool,
     cgroups: Cgroups,
     irqs: Irqs,
-    /// The recorder's own number in its PID namespace.
+    /// The recorder's own PID in its PID namespace.
     own_tgid: u32,
-    /// What the kernel's numbers are in that namespace; None where they are the same.
+    /// Maps the kernel's numbers to that namespace; None if they are the same.
     numbers: Option<hash::HashMap<u32, Here>>,
     /// Whether tasks can be looked up in /proc by the kernel's numbers.
     proc_has_kernels_numbers: bool,
     tasks: hash::HashMap<u32, Known>,
-    /// So many tasks, and the dead are forgotten.
+    /// Number of tasks at which dead ones are dropped.
     too_many_tasks: usize,
     who: Vec<Who>,
     who_index: HashMap<Who, u32>,
@@ -91,12 +91,12 @@ pub struct Names {
     classes: Vec<Class>,
     source_index: HashMap<Source, SourceId>,
     cache: hash::HashMap<Key, SourceId>,
-    /// Rows that are new or have changed since they were last taken.
+    /// Rows that are new or changed since they were last taken.
     changed: Vec<SourceId>,
 }
 
 impl Names {
-    /// With `addresses`, functions without a name are shown by their addresses.
+    /// With `addresses`, functions without a name are shown by address.
     pub fn of_this_machine(addresses: bool) -> Names {
         Names {
             addresses,
@@ -131,7 +131,7 @@ impl Names {
         self.symbols.is_empty()
     }
 
-    /// Rows that are new or have changed since the last call.
+    /// Rows that are new or changed since the last call.
     pub fn take_changed(&mut self) -> Vec<(SourceId, Source)> {
         let mut ids = std::mem::take(&mut self.changed);
         ids.sort_unstable();
@@ -156,7 +156,7 @@ impl Names {
         }
     }
 
-    /// The number of its process there.
+    /// The PID of its process there.
     pub fn tgid_here(&self, tid: u32) -> Option<u32> {
         match &self.numbers {
             None => self.tgid(tid),
@@ -164,7 +164,7 @@ impl Names {
         }
     }
 
-    /// The numbers of process and thread that a user is shown: the kernel's for those outside the PID
+    /// The process and thread numbers shown to the user: the kernel's for those outside the PID
     /// namespace.
     pub fn shown(&self, tid: u32) -> (u32, u32) {
         let pid = self.tgid_here(tid).or_else(|| self.tgid(tid)).filter(|pid| *pid != 0);
@@ -172,7 +172,7 @@ impl Names {
         (pid.unwrap_or(tid), tid)
     }
 
-    /// Whether a task is in a cgroup or below it; None when that is not known.
+    /// Whether a task is in a cgroup or below it; None if unknown.
     pub fn is_in_cgroup(&self, tid: u32, wanted: u64) -> Option<bool> {
         self.cgroups.is_below(self.tasks.get(&tid)?.cgroup, wanted)
     }
@@ -194,7 +194,7 @@ impl Names {
         }
     }
 
-    /// Takes what the kernel side says about a task.
+    /// Adds what the kernel side reports about a task.
     pub fn learn(&mut self, task: &Task) {
         let bytes: Vec<u8> = task.comm.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let length = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
@@ -202,7 +202,7 @@ impl Names {
         let before = self.tasks.get(&task.tid).copied();
         let (unit, cgroup) = match (self.cgroups.path(task.cgroup), before) {
             (Some(path), _) => (cgroups::unit(&path), task.cgroup),
-            // Kernels that do not say where a task is: what is known of it stays.
+            // Some kernels do not report the cgroup of a task: keep the known one.
             (None, Some(known)) if task.cgroup == CGROUP_UNKNOWN => {
                 (self.who[known.who as usize].unit.clone(), known.cgroup)
             }
@@ -218,7 +218,7 @@ impl Names {
         }
     }
 
-    /// Says whether a task belongs to the recorded program.
+    /// Sets whether a task belongs to the recorded program.
     pub fn set_program(&mut self, tid: u32, program: bool) {
         self.change(tid, |who| who.program != program, |who| who.program = program);
     }
@@ -227,8 +227,8 @@ impl Names {
         self.change(tid, |who| who.sched != sched, |who| who.sched = sched);
     }
 
-    /// Changes what is known of a task, where it `differs`. Called for every time slice: nothing is cloned
-    /// where it does not.
+    /// Changes what is known about a task if it `differs`. Called for every time slice: nothing is
+    /// cloned if it does not.
     fn change(&mut self, tid: u32, differs: impl Fn(&Who) -> bool, change: impl FnOnce(&mut Who)) {
         let Some(known) = self.tasks.get(&tid).copied() else { return };
         let who = &self.who[known.who as usize];
@@ -241,12 +241,12 @@ impl Names {
         self.tasks.insert(tid, Known { who: index, listed: false, ..known });
     }
 
-    /// What /proc says of a living task; None where it shows other numbers, and this one's is not known.
+    /// What /proc knows about a living task; None if /proc uses other numbers and this one's is unknown.
     fn look_up_in_proc(&self, tid: u32) -> Option<(String, u32, Option<String>)> {
         rules::from_proc(self.in_proc(tid)?)
     }
 
-    /// The number that /proc has for a task; None where that is not known.
+    /// A task's number in /proc; None if unknown.
     pub fn in_proc(&self, tid: u32) -> Option<u32> {
         match self.proc_has_kernels_numbers {
             true => Some(tid),
@@ -268,14 +268,14 @@ impl Names {
             Some(_) => self.tgid_here(tid) == Some(self.own_tgid),
         };
         let name = if kernel { kernel_thread_name(&comm) } else { comm };
-        // Not every announcement says it; what is known stays.
+        // Not every announcement includes it; the known value stays.
         let known = self.tasks.get(&tid).map(|known| &self.who[known.who as usize]);
         let (sched, program) = known.map_or((0, false), |known| (known.sched, known.program));
         let who = Who { name, unit: if kernel { None } else { unit }, kernel, own, program, sched };
         let index = self.index_of(who);
         if self.tasks.len() >= self.too_many_tasks {
             let numbers = &self.numbers;
-            // Of those outside the PID namespace nobody knows; their numbers are used again.
+            // The state of tasks outside the PID namespace is unknown; their numbers are reused.
             self.tasks.retain(|tid, _| match numbers {
                 None => machine::is_alive(*tid),
                 Some(numbers) => {
@@ -307,17 +307,17 @@ impl Names {
         }
     }
 
-    /// Makes sure that a task of which nothing was said is known.
+    /// Ensures that a task that was never announced is known.
     pub fn look_up(&mut self, tid: u32) {
         self.who(tid);
     }
 
-    /// Stands for the idle CPU that a thread which could run waits for.
+    /// The idle CPU that a runnable thread waits for.
     pub fn idle_while_runnable(&mut self) -> SourceId {
         self.intern(plain(Class::Idle, "idle while runnable".into(), None))
     }
 
-    /// Stands for a cgroup's CPU quota that is used up.
+    /// A cgroup's exhausted CPU quota.
     pub fn quota(&mut self, cgroup: Option<String>) -> SourceId {
         self.intern(Source { unit: cgroup, ..plain(Class::Throttled, "CPU quota".into(), None) })
     }
@@ -331,7 +331,7 @@ impl Names {
             Some((comm, tgid, cgroup)) => {
                 let unit = cgroup.as_deref().and_then(cgroups::unit);
                 let kernel = self.in_proc(tid).is_some_and(is_kernel_thread);
-                // What /proc shows here may be other numbers.
+                // /proc may show other numbers here.
                 let tgid = if self.proc_has_kernels_numbers { tgid } else { 0 };
                 self.know(tid, tgid, comm, unit, kernel, CGROUP_UNKNOWN)
             }
@@ -422,7 +422,7 @@ impl Names {
         id
     }
 
-    /// The rules.
+    /// The naming rules.
     fn name(&mut self, record: &Record, key: &Key) -> Source {
         let function = (record.detail != 0).then(|| self.function(record.detail));
         match record.kind() {
@@ -459,7 +459,7 @@ impl Names {
         }
     }
 
-    /// Timers, interrupts between CPUs, and devices.
+    /// Timers, IPIs and devices.
     fn interrupt(&mut self, record: &Record, key: &Key, function: Option<String>) -> Source {
         let (class, name) = match record.kind() {
             kind::VECTOR => vector(record.id),
@@ -484,14 +484,14 @@ impl Names {
 
     fn function(&self, address: u64) -> String {
         match self.symbols.name(address) {
-            // The compiler's clones (.isra.0, .cold) are the same function to a reader.
+            // Compiler clones (.isra.0, .cold) are the same function to a reader.
             Some(name) => name.split('.').next().unwrap_or(name).to_owned(),
             None if self.addresses => format!("{address:#x}"),
             None => UNKNOWN_FUNCTION.to_owned(),
         }
     }
 
-    /// Who woke or sent: `other` as it stands in a key.
+    /// The waker or sender: `other` as stored in a key.
     fn origin(&mut self, other: u32) -> Option<String> {
         if other == 0 {
             return None;
@@ -514,7 +514,7 @@ impl Names {
     }
 }
 
-/// A source of the kernel's own.
+/// A source of the kernel itself.
 fn plain(class: Class, name: String, detail: Option<String>) -> Source {
     Source {
         class,
@@ -593,7 +593,7 @@ mod tests {
         let mut names = names();
         let alive = std::process::id();
         names.know(alive, alive, "alive".to_owned(), None, false, 0);
-        // No kernel hands out such numbers.
+        // No kernel assigns such numbers.
         let gone = 5_000_000..5_000_000 + MANY_TASKS as u32;
         for tid in gone {
             names.know(tid, tid, "gone".to_owned(), None, false, 0);
@@ -650,7 +650,7 @@ mod tests {
         names.learn(&Task { sched: fifo, ..task(tid, "hog", 0) });
         let first = named(&mut names, &record(kind::THREAD, tid));
         assert_eq!(first.policy.as_deref(), Some("SCHED_FIFO 60"));
-        // A waker's announcement does not say.
+        // A waker's announcement does not include it.
         names.learn(&Task { cgroup: CGROUP_UNKNOWN, ..task(tid, "hog", 0) });
         assert_eq!(named(&mut names, &record(kind::THREAD, tid)).policy, first.policy);
         names.learn(&Task { sched: sched::KNOWN | 25, ..task(tid, "hog", 0) });

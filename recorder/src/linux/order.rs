@@ -1,38 +1,39 @@
-//! Puts the entries of all CPUs into one order, that of their times.
+//! Sorts the entries of all CPUs by time.
 //!
-//! Every CPU has two streams, its ring and its slots. A stream comes in the order in which it was sent,
-//! which is that of its times but for what was noticed late; such an entry gets the time of the one
-//! before it, so that each stream is sorted. Entries of different streams are sorted together and
-//! released up to a time for which nothing older can follow on any CPU.
+//! Every CPU has two streams, its ring buffer and its slots. A stream arrives in the order in which it
+//! was sent, which is time order except for entries noticed late; such an entry gets the time of the
+//! previous one, so that each stream is sorted. Entries of different streams are sorted together and
+//! released up to a time before which nothing can follow on any CPU.
 //!
-//! When is that? A program takes the time of an entry first and sends it afterwards. The reader
+//! This time is found as follows. A program takes the time of an entry first and sends it afterwards.
+//! The reader
 //! 1. reads the clock;
-//! 2. sees that no program is under way on the CPU ([`CpuState::running`](detour_abi::CpuState));
-//! 3. reads up to where the ring is reserved, and takes everything before that position.
+//! 2. sees that no program is in progress on the CPU ([`CpuState::running`](detour_abi::CpuState));
+//! 3. reads the producer position of the ring buffer, and takes everything before it.
 //!
-//! Whatever was timed before 1 was sent before 2 and so is taken in 3; whatever is timed later is
-//! younger. So the CPU is complete up to 1, less [`SLACK_NS`] for what stores take to be seen. Where a
-//! program is under way, or an entry is reserved and not written, the CPU stays at the time it had.
-//! The lowest time of all CPUs is the one up to which entries are released.
+//! Everything timed before step 1 was sent before step 2 and so is taken in step 3; everything timed
+//! later is younger. So the CPU is complete up to step 1, minus [`SLACK_NS`] for stores to become
+//! visible. If a program is in progress, or an entry is reserved but not committed, the CPU keeps its
+//! previous time. Entries are released up to the minimum over all CPUs.
 
 use detour_abi::{ENTRY_WORDS, kind};
 
-/// One entry and when it ended, or, of what has no length, when it was.
+/// An entry and its end time or, for entries without a length, its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     pub time: u64,
     pub words: [u64; ENTRY_WORDS],
 }
 
-/// A store is seen by other CPUs within this time.
+/// A store becomes visible to other CPUs within this time.
 pub const SLACK_NS: u64 = 20_000;
-/// A program that is under way for this long, because its CPU was taken away or something preempted
-/// it, is not waited for.
+/// A program in progress for longer than this, because its CPU was descheduled or it was preempted, is
+/// not waited for.
 const GIVE_UP_NS: u64 = 500_000_000;
-/// Entries that wait for a slow CPU; beyond, the older half goes on without it.
+/// Maximum number of entries waiting for a slow CPU; above it, the older half is released.
 const MAX_WAITING: usize = 1 << 18;
 
-/// Sorted entries out of one ring or the slots of one CPU.
+/// Sorted entries from one ring buffer or the slots of one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream {
     /// Time of the last entry.
@@ -47,7 +48,7 @@ impl Stream {
     }
 }
 
-/// When an entry ended; those that are no interruption have a moment only.
+/// The end time of an entry; entries that are not interruptions have only a time.
 fn time(words: &[u64; ENTRY_WORDS]) -> u64 {
     let kind = (words[5] >> 48) as u8 & 15;
     match kind {
@@ -56,15 +57,15 @@ fn time(words: &[u64; ENTRY_WORDS]) -> u64 {
     }
 }
 
-/// Up to which time a CPU is complete.
+/// The time up to which a CPU is complete.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Complete {
     to: u64,
 }
 
 impl Complete {
-    /// After a look at `now`: `quiet` when no program was under way then, `reached` when everything
-    /// sent by then has been taken; otherwise the ring goes on after `last`.
+    /// After a pass at `now`: `quiet` if no program was in progress then, `reached` if everything sent
+    /// by then has been taken; otherwise the ring buffer continues after `last`.
     pub fn looked(&mut self, now: u64, quiet: bool, reached: bool, ring: Stream) {
         let to = match (quiet, reached) {
             (true, true) => now.saturating_sub(SLACK_NS),
@@ -75,7 +76,7 @@ impl Complete {
     }
 }
 
-/// Entries of all streams, on their way into one order.
+/// Entries of all streams while they are being sorted.
 #[derive(Default)]
 pub struct Order {
     waiting: Vec<Entry>,
@@ -88,8 +89,8 @@ impl Order {
         self.waiting.push(entry);
     }
 
-    /// Everything that is complete on all CPUs, or with `all` everything, sorted, behind what `out`
-    /// holds. Returns the time up to which entries have been released.
+    /// Appends everything that is complete on all CPUs, or with `all` everything, sorted, to `out`.
+    /// Returns the time up to which entries have been released.
     pub fn release(
         &mut self,
         complete: impl Iterator<Item = Complete>,
@@ -97,8 +98,8 @@ impl Order {
         out: &mut Vec<Entry>,
     ) -> u64 {
         let mut to = complete.map(|complete| complete.to).min().unwrap_or(0);
-        // Streams are sorted, and the sort finds them so. It keeps the order of equal times: an
-        // interrupt that asked for a switch comes before the thread that it ended.
+        // Streams are sorted, which the sort exploits. It is stable: an interrupt that requested a
+        // switch comes before the thread that it ended.
         self.waiting.sort_by_key(|entry| entry.time);
         if all {
             to = u64::MAX;
@@ -135,7 +136,7 @@ mod tests {
 
     fn task(at: u64, kind: u8) -> [u64; ENTRY_WORDS] {
         let mut words = [0; ENTRY_WORDS];
-        // A name is no length.
+        // A name has no length.
         (words[0], words[1]) = (at, u64::MAX);
         words[5] = u64::from(kind) << 48 | u64::from(flag::POINT) << 56;
         words
@@ -184,7 +185,7 @@ mod tests {
         let mut out = Vec::new();
         let released = order.release([quiet(9 * MS), quiet(2 * MS)].into_iter(), false, &mut out);
         assert_eq!((released, times(&out)), (2 * MS - SLACK_NS, vec![MS]));
-        // The slow one sends what it had timed before the fast one's last.
+        // The slow CPU sends entries timed before the fast one's last.
         let mut slow = Stream::default();
         order.push(slow.entry(record(3 * MS, 0)));
         out.clear();
@@ -224,7 +225,7 @@ mod tests {
     }
 
     proptest! {
-        /// Streams that are looked at in any order and pace come out whole and sorted.
+        /// Streams read in any order and at any pace come out complete and sorted.
         #[test]
         fn streams_come_out_whole_and_sorted(
             lengths in prop::collection::vec(prop::collection::vec(1u64..50_000, 0..60), 1..6),
@@ -245,7 +246,7 @@ mod tests {
                     next[cpu] += 1;
                     order.push(streams[cpu].entry(record(at[cpu], 0)));
                 }
-                // Whatever follows on this CPU is later than its last.
+                // Everything that follows on this CPU is later than its last.
                 complete[cpu].looked(at[cpu] + SLACK_NS, true, true, streams[cpu]);
                 out.clear();
                 order.release(complete.iter().copied(), false, &mut out);

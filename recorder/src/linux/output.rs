@@ -1,4 +1,4 @@
-//! Where a recording goes: into a file, or to somebody who watches.
+//! Where a recording goes: to a file, or to a live feed.
 
 use std::{fs::File, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     options::Options,
 };
 
-/// What a killed recorder loses at most.
+/// The most that a killed recorder loses.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 pub enum Output {
@@ -17,7 +17,7 @@ pub enum Output {
     Feed(Feed),
 }
 
-/// What is to become of a file that is there already.
+/// What to do with an existing file.
 pub fn overwrite(options: &Options) -> Overwrite {
     if options.force { Overwrite::Yes } else { Overwrite::Recording }
 }
@@ -67,7 +67,7 @@ impl Output {
         }
     }
 
-    /// Writes a block, or hands it over; `unwritten` counts what was lost on the way.
+    /// Writes a block, or hands it over; `unwritten` counts losses.
     pub fn write_block(&mut self, block: &Block, unwritten: &mut u64) -> Result<(), TraceError> {
         let events = (block.detours.len() + block.records.len()) as u64;
         match self {
@@ -87,16 +87,16 @@ impl Output {
         }
     }
 
-    /// Says that a lane is watched from here on.
+    /// Notes that a lane is watched from here on.
     pub fn watched_from(&mut self, lane: LaneId, from_ns: u64) {
         match self {
-            // Of use only if the recording is cut off: no reason to call it incomplete.
+            // Only needed if the recording is cut off: an error here does not make it incomplete.
             Output::File(writer) => drop(writer.watched_from(lane, from_ns)),
             Output::Feed(_) => {}
         }
     }
 
-    /// `settled_ns` is how far everything has come, and `unwritten` what was lost so far.
+    /// `settled_ns` is how far all events are settled, and `unwritten` the losses so far.
     pub fn flush(&mut self, settled_ns: u64, unwritten: u64) -> Result<(), TraceError> {
         match self {
             Output::File(writer) => {

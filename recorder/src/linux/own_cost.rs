@@ -1,11 +1,11 @@
-//! What this process takes for itself, while it runs: the CPU time of all its threads but the probes,
-//! whose job it is to take a CPU whole.
+//! The overhead of this process at run time: the CPU time of all its threads except the probes, whose
+//! purpose is to occupy a CPU.
 
 use std::{collections::HashMap, fs};
 
 use crate::{machine::text, probes::PROBE_THREAD};
 
-/// What a thread took when it was last looked at; probes are only remembered to be none of it, since
+/// CPU time of a thread when last read; probes are only remembered so that they can be skipped, since
 /// reading their names costs as much as their times.
 enum Seen {
     Probe,
@@ -14,15 +14,15 @@ enum Seen {
 
 #[derive(Default)]
 pub struct OwnCost {
-    /// Those that have ended, too: what is taken stays taken.
+    /// Including those that have ended, since their time still counts.
     threads: HashMap<String, Seen>,
-    /// Of threads whose number another one has now.
+    /// Of threads whose number has been reused.
     gone_ns: u64,
 }
 
 impl OwnCost {
-    /// CPU time so far; of a thread that has ended, as far as it was seen. None where the kernel does
-    /// not tell.
+    /// CPU time so far; of a thread that has ended, its last value. None if the kernel does not report
+    /// it.
     pub fn cpu_ns(&mut self) -> Option<u64> {
         for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
             let tid = task.file_name().to_string_lossy().into_owned();
@@ -33,9 +33,9 @@ impl OwnCost {
             let Seen::Took(before) = seen else { continue };
             let times = text(task.path().join("schedstat"));
             let took = times.split_whitespace().next().and_then(|ns| ns.parse().ok());
-            // One that ended just now has nothing to say any more.
+            // A thread that has just ended cannot be read any more.
             let Some(took) = took else { continue };
-            // A number that is given again counts from nothing.
+            // A reused number starts from zero.
             if took < *before {
                 self.gone_ns += *before;
             }

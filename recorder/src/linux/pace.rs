@@ -1,9 +1,9 @@
-//! How long the reader sleeps between two looks: long while little comes in, shorter the faster the
-//! rings and buffers fill.
+//! How long the reader sleeps between two passes: long while little arrives, shorter the faster the
+//! buffers fill.
 
 use std::time::Duration;
 
-/// How full the fullest of them may be when it is looked at.
+/// Target fill level of the fullest buffer at each pass.
 const AIM: f64 = 1.0 / 8.0;
 const SHORTEST: Duration = Duration::from_millis(1);
 
@@ -17,8 +17,8 @@ impl Pace {
         Pace { longest: longest.max(SHORTEST), pause: SHORTEST }
     }
 
-    /// The next pause, after a look that found the fullest ring or buffer `fill` full (0 to 1) when
-    /// `passed` had passed since the look before. Grows step by step, shrinks at once.
+    /// The next pause, after a pass that found the fullest buffer `fill` full (0 to 1) when `passed` had
+    /// passed since the previous one. Grows gradually, shrinks at once.
     pub fn next(&mut self, passed: Duration, fill: f64) -> Duration {
         let wanted = passed.as_secs_f64() * AIM / fill.max(1e-9);
         let longest = self.longest.min(self.pause * 2);
@@ -34,7 +34,7 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_millis(100);
 
-    /// Pauses at a load that fills a ring in `full`, one after the other.
+    /// Consecutive pauses at a load that fills a ring buffer in `full`.
     fn settled(full: Duration) -> Duration {
         let mut pace = Pace::new(LONGEST);
         let mut pause = SHORTEST;
@@ -60,7 +60,7 @@ mod tests {
         }
         assert_eq!(pace.next(LONGEST, 0.0), LONGEST);
         assert!(pace.next(Duration::from_millis(4), 0.5) <= SHORTEST);
-        // And it does not jump back.
+        // It does not jump back.
         assert!(pace.next(SHORTEST, 0.0) <= 2 * SHORTEST);
     }
 }

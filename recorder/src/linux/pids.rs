@@ -1,6 +1,6 @@
-//! Numbers of processes. The kernel side uses the kernel's own. This process, its user and the system calls
-//! use those of its PID namespace, and /proc those of the namespace that it was mounted for. Outside
-//! containers all three are the same.
+//! Process numbers. The kernel side uses those of the initial PID namespace. This process, its user and
+//! system calls use those of its own PID namespace, and /proc those of the namespace it was mounted for.
+//! Outside containers all three are the same.
 
 use std::{
     fs,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::machine;
 
-/// Inode of the first PID namespace, fixed in the kernel.
+/// Inode of the initial PID namespace, fixed in the kernel.
 const FIRST_NAMESPACE: u32 = 0xefff_fffc;
 
-/// Inode of the PID namespace of this process; None when it is the kernel's own, whose numbers BPF programs
+/// Inode of the PID namespace of this process; None if it is the initial one, whose numbers BPF programs
 /// see.
 pub fn own_namespace() -> Option<u32> {
     namespace("self").filter(|inode| *inode != FIRST_NAMESPACE)
@@ -28,7 +28,7 @@ fn namespace(process: &str) -> Option<u32> {
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// What /proc calls a process of this namespace; None when there is no such process.
+/// The number in /proc of a process of this namespace; None if there is no such process.
 pub fn in_proc(pid: u32) -> Option<u32> {
     if depth_of_proc() == 1 {
         return Some(pid);
@@ -40,14 +40,14 @@ pub fn in_proc(pid: u32) -> Option<u32> {
 
 /// The process that a process or thread of this namespace belongs to, by its number here.
 pub fn process_of(pid: u32) -> Option<u32> {
-    // A user whose /proc is another namespace's may have the number from there.
+    // If /proc shows another namespace, the user may have taken the number from there.
     let status = |number: u32| fs::read_to_string(format!("/proc/{number}/status")).ok();
     let status = in_proc(pid).and_then(status).or_else(|| status(pid))?;
     let numbers = field(&status, "NStgid:").or_else(|| field(&status, "Tgid:"))?;
     numbers.split_whitespace().nth(depth_of_proc() - 1)?.parse().ok()
 }
 
-/// The number in this namespace of a thread that /proc calls `tid`.
+/// The number in this namespace of the thread that is `tid` in /proc.
 pub fn here(tid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     field(&status, "NSpid:")?.split_whitespace().nth(depth_of_proc() - 1)?.parse().ok()
@@ -58,14 +58,14 @@ pub fn runs(pid: u32) -> bool {
     in_proc(pid).is_some_and(machine::runs)
 }
 
-/// Says this thread's name again, so that the kernel side announces it.
+/// Sets this thread's name again, so that the kernel side announces it.
 pub fn announce_self() {
     if let Ok(name) = rustix::thread::name() {
         let _ = rustix::thread::set_name(&name);
     }
 }
 
-/// How many namespaces deep this process is, seen from the one that /proc shows: 1 when it is the same.
+/// Nesting depth of this process's namespace as seen from that of /proc: 1 if they are the same.
 fn depth_of_proc() -> usize {
     let status = machine::text("/proc/self/status");
     field(&status, "NSpid:").map_or(1, |numbers| numbers.split_whitespace().count().max(1))
@@ -75,13 +75,13 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// For threads that do not lead their process, from Linux 6.9 on.
+/// For threads other than the group leader, since Linux 6.9.
 const PIDFD_THREAD: u32 = libc::O_EXCL as u32;
 
 fn open(pid: u32, flags: u32) -> Option<OwnedFd> {
     // SAFETY: takes two numbers, touches no memory.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
-    // SAFETY: a descriptor that was just made and that nobody else knows.
+    // SAFETY: a descriptor that was just created and has no other owner.
     (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
@@ -97,7 +97,7 @@ mod tests {
             process_of(rustix::thread::gettid().as_raw_nonzero().get() as u32)
         });
         assert_eq!(thread.join().expect("ended"), Some(own));
-        // No kernel hands out such numbers.
+        // No kernel assigns such numbers.
         assert_eq!(process_of(5_000_000), None);
         assert_eq!(in_proc(own).and_then(here), Some(own));
         assert!(runs(own) && !runs(5_000_000));

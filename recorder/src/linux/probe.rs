@@ -1,8 +1,8 @@
-//! The probe: a thread that does nothing but look at the clock, and notes whenever the clock jumped.
+//! The probe: a thread that does nothing but read the clock, and records whenever the clock jumped.
 //!
 //! The loop has two branches, one for a jump and one for the end. Jumps go to a buffer that was
-//! allocated, touched and locked beforehand; another thread empties it, so that hours fit. Nothing
-//! in the loop enters the kernel.
+//! allocated, touched and locked beforehand; another thread empties it, so that a recording can last for
+//! hours. Nothing in the loop enters the kernel.
 
 use std::{
     ptr::NonNull,
@@ -21,28 +21,28 @@ pub struct Jump {
     pub to: u64,
 }
 
-/// Below this many t_min the loop would record itself.
+/// Below this multiple of t_min the loop would record itself.
 const LOWEST_RELATIVE: f64 = 3.0;
 
 #[derive(Debug, Error)]
 pub enum ProbeError {
-    #[error("cannot reserve {bytes} bytes for the probe's buffer: {source}")]
+    #[error("cannot allocate {bytes} bytes for the probe buffer: {source}")]
     Memory { bytes: usize, source: std::io::Error },
     #[error(
-        "a threshold of {asked_ns:.0} ns is below {LOWEST_RELATIVE} x t_min ({t_min_ns:.1} ns) on CPU {cpu}: \
-         the probe would record itself; ask for at least {:.0}ns",
+        "a threshold of {asked_ns:.0} ns is below {LOWEST_RELATIVE} x t_min ({t_min_ns:.1} ns) on \
+         CPU {cpu}: the probe would record itself; use at least {:.0}ns",
         LOWEST_RELATIVE * t_min_ns
     )]
     Threshold { cpu: u32, asked_ns: f64, t_min_ns: f64 },
 }
 
-/// A ring of jumps with one writer, the probe, and one reader. Its memory is locked where the
-/// system allows it.
+/// A ring of jumps with one writer, the probe, and one reader. Its memory is locked if the system allows
+/// it.
 pub struct Jumps {
     slots: NonNull<Jump>,
     mask: u64,
     pub locked: bool,
-    /// Moves when the probe has written; on a line of its own.
+    /// Advanced by the probe after writing; on its own cache line.
     head: Line,
     tail: Line,
     lost: Line,
@@ -59,7 +59,7 @@ pub struct Jumps {
 struct Line(AtomicU64);
 
 // SAFETY: slots between tail and head belong to the reader, all others to the writer; the atomics
-// hand them over.
+// transfer ownership.
 unsafe impl Send for Jumps {}
 // SAFETY: as above.
 unsafe impl Sync for Jumps {}
@@ -104,13 +104,13 @@ impl Jumps {
         let head = self.head.0.load(Ordering::Acquire);
         let tail = self.tail.0.load(Ordering::Relaxed);
         for index in tail..head {
-            // SAFETY: below head and not below tail: written, and not the writer's any more.
+            // SAFETY: below head and not below tail: written, and no longer owned by the writer.
             take(unsafe { self.slots.add((index & self.mask) as usize).read() });
         }
         self.tail.0.store(head, Ordering::Release);
     }
 
-    /// How full the buffer is, 0 to 1.
+    /// Fill level of the buffer, 0 to 1.
     pub fn fill(&self) -> f64 {
         let head = self.head.0.load(Ordering::Relaxed);
         let waiting = head.wrapping_sub(self.tail.0.load(Ordering::Relaxed));
@@ -140,12 +140,12 @@ impl Jumps {
 impl Drop for Jumps {
     fn drop(&mut self) {
         let bytes = (self.mask as usize + 1) * size_of::<Jump>();
-        // SAFETY: mapped by `new` with this length; nobody has a reference any more.
+        // SAFETY: mapped by `new` with this length; no references are left.
         let _ = unsafe { rustix::mm::munmap(self.slots.as_ptr().cast(), bytes) };
     }
 }
 
-/// What a run of the loop was.
+/// Summary of one run of the loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Run {
     pub first: u64,
@@ -169,8 +169,8 @@ pub fn run<C: Counter>(jumps: &Jumps, threshold: u64) -> Run {
             writer.push(Jump { from: last, to: now });
         }
         if now >= end.load(Ordering::Relaxed) {
-            // The end may have been set while the loop was off the CPU, between reading the clock
-            // and looking here: what took it away is in the next reading.
+            // The end may have been set while the loop was off the CPU, between reading the clock and
+            // checking here: the next reading includes that interruption.
             let last = C::read();
             if last.wrapping_sub(now) > threshold {
                 writer.push(Jump { from: now, to: last });
@@ -186,8 +186,8 @@ pub fn run<C: Counter>(jumps: &Jumps, threshold: u64) -> Run {
 struct Writer<'a> {
     jumps: &'a Jumps,
     head: u64,
-    /// Up to here there is room for certain; the reader's mark is looked at only beyond, because
-    /// fetching it from another CPU takes as long as a short detour.
+    /// Up to here there is certainly room; the reader's position is read only beyond, because fetching
+    /// it from another CPU takes as long as a short detour.
     limit: u64,
 }
 
@@ -202,29 +202,29 @@ impl Writer<'_> {
                 return;
             }
         }
-        // SAFETY: below the limit, so the reader is done with this slot.
+        // SAFETY: below the limit, so the reader has released this slot.
         unsafe { self.jumps.slots.add((self.head & self.jumps.mask) as usize).write(jump) };
         self.head += 1;
         self.jumps.head.0.store(self.head, Ordering::Release);
     }
 }
 
-/// What one reading of the clock costs on a CPU.
+/// The cost of reading the clock on a CPU.
 #[derive(Clone, Debug, Default)]
 pub struct TimerCost {
     /// Shortest distance of two readings, ticks.
     pub t_min: u64,
-    /// How often each distance was seen, by ticks; the last entry holds everything longer.
+    /// How often each distance was seen, by ticks; the last entry counts everything longer.
     pub histogram: Vec<u64>,
 }
 
 const HISTOGRAM_TICKS: usize = 1024;
 
-/// Assesses t_min by reading the counter back to back, as the loop does.
+/// Measures t_min by reading the counter back to back, as the loop does.
 #[inline(never)]
 pub fn assess<C: Counter>(readings: u32) -> TimerCost {
     let mut histogram = vec![0u64; HISTOGRAM_TICKS];
-    // The histogram of one round is filled after it, so that the readings stay back to back.
+    // The histogram is filled after each round, so that the readings stay back to back.
     let mut round = [0u64; 256];
     for _ in 0..readings.div_ceil(round.len() as u32 - 1).max(1) {
         for slot in &mut round {
@@ -235,13 +235,13 @@ pub fn assess<C: Counter>(readings: u32) -> TimerCost {
             histogram[ticks.min(HISTOGRAM_TICKS - 1)] += 1;
         }
     }
-    // A coarse clock stands still between its steps: zero is not a distance.
+    // A coarse clock does not advance between its steps: zero is not a distance.
     let t_min = (1..HISTOGRAM_TICKS).find(|&ticks| histogram[ticks] > 0).unwrap_or(1) as u64;
     TimerCost { t_min, histogram }
 }
 
 impl Threshold {
-    /// In ticks, for a CPU whose t_min is known.
+    /// In ticks, for a CPU with known t_min.
     pub fn ticks(self, cpu: u32, t_min: u64, ticks_per_ns: f64) -> Result<u64, ProbeError> {
         let ticks = match self {
             Threshold::Relative(factor) => t_min as f64 * factor,

@@ -1,4 +1,4 @@
-//! The probes' threads: pinned, assessed, released together, and read out at the end.
+//! The probe threads: pinned, calibrated, released together, and read at the end.
 
 use std::{
     collections::BTreeMap,
@@ -22,50 +22,50 @@ use crate::{
     probe::{Jumps, ProbeError, Run, TimerCost, assess, run},
 };
 
-/// By which the probes are known in /proc.
+/// Name of the probe threads in /proc.
 pub const PROBE_THREAD: &str = "detour-probe";
 
-/// Readings to assess t_min: some 15 ms.
+/// Readings to measure t_min: about 15 ms.
 const READINGS: u32 = 1_000_000;
 
 #[derive(Debug, Error)]
 pub enum ProbesError {
     #[error("cannot start a thread for CPU {cpu}: {source}")]
     Thread { cpu: u32, source: std::io::Error },
-    #[error("CPU {0} went away, or left the cpuset, before the probe could run on it")]
+    #[error("CPU {0} went offline or left the cpuset before its probe could start")]
     Pin(u32),
-    #[error("SCHED_FIFO was refused ({0}): it needs CAP_SYS_NICE; run as root or leave --fifo out")]
+    #[error("cannot set SCHED_FIFO: {0} (needs CAP_SYS_NICE; run as root or omit --fifo)")]
     Fifo(std::io::Error),
     #[error(
-        "the recorder was started with real-time priority, and its probes cannot be without ({0}): start \
-         it without chrt; --fifo is for the probes"
+        "the recorder runs under a real-time policy, which its probes cannot drop: {0}; start it \
+         without chrt (use --fifo for the probes)"
     )]
     RealTime(std::io::Error),
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    #[error("the probe of CPU {0} ended before it was ready")]
+    #[error("the probe thread of CPU {0} exited before it was ready")]
     Gone(u32),
 }
 
 pub struct Settings {
     pub threshold: Threshold,
     pub fifo: Option<u32>,
-    /// Jumps each buffer holds.
+    /// Capacity of each buffer in jumps.
     pub capacity: usize,
     pub ticks_per_ns: f64,
 }
 
-/// A probe that is assessed and waits to be released.
+/// A calibrated probe that waits to be released.
 pub struct Ready {
     pub cpu: u32,
     pub tid: u32,
-    /// Shortest turn of the loop, ticks.
+    /// Shortest iteration of the loop, ticks.
     pub t_min: u64,
     pub jumps: Arc<Jumps>,
     pub settings: CpuSettings,
 }
 
-/// What a probe has to say at the end.
+/// Results of a probe at the end.
 pub struct Finished {
     pub run: Run,
     pub counters: BTreeMap<String, u64>,
@@ -79,17 +79,17 @@ pub struct Probe {
 
 impl Probe {
     pub fn release(&self) {
-        // A thread that is gone shows when it is joined.
+        // A thread that has exited is noticed when it is joined.
         let _ = self.release.send(());
     }
 
-    /// Waits for the loop to end; None when the thread broke.
+    /// Waits for the loop to end; None if the thread panicked.
     pub fn join(self) -> (Ready, Option<Finished>) {
         (self.ready, self.thread.join().ok())
     }
 }
 
-/// Starts one probe per CPU and waits until all are assessed.
+/// Starts one probe per CPU and waits until all are calibrated.
 pub fn prepare<C: Counter>(cpus: &CpuSet, settings: &Settings) -> Result<Vec<Probe>, ProbesError> {
     let mut starting = Vec::new();
     for &cpu in cpus {
@@ -110,7 +110,7 @@ pub fn prepare<C: Counter>(cpus: &CpuSet, settings: &Settings) -> Result<Vec<Pro
     }
     let mut probes = Vec::new();
     for (cpu, ready, release, thread) in starting {
-        // An error drops the other probes' channels, and with them the threads end.
+        // An error drops the other probes' channels, which ends their threads.
         let ready = ready.recv().map_err(|_| ProbesError::Gone(cpu))??;
         probes.push(Probe { ready, release, thread });
     }
@@ -159,13 +159,14 @@ impl Thread {
             Some(priority) => {
                 machine::set_policy(libc::SCHED_FIFO, priority).map_err(ProbesError::Fifo)?;
             }
-            // Whoever started the recorder so did not ask for loops on all CPUs that nothing interrupts.
+            // Starting the recorder with a real-time policy is not a request for real-time loops on all
+            // CPUs.
             None if machine::is_real_time() => {
                 machine::set_policy(libc::SCHED_OTHER, 0).map_err(ProbesError::RealTime)?;
             }
             None => {}
         }
-        // After pinning, so that the buffer is on the CPU's own memory node.
+        // After pinning, so that the buffer is on the CPU's own NUMA node.
         let jumps = Arc::new(Jumps::new(self.capacity)?);
         let cost = assess::<C>(READINGS);
         let threshold = self.threshold.ticks(self.cpu, cost.t_min, self.ticks_per_ns)?;

@@ -1,16 +1,16 @@
 //! A program's threads as they experience the node: what interrupted each while it ran, and what it
-//! waited for while it wanted to run. No probe; the account is drawn from switches alone.
+//! waited for while it was runnable. No probe; everything follows from switches alone.
 //!
-//! In: the records of all CPUs in the order in which they ended, moves between CPUs and throttling
-//! included. Out: detours on the threads' lanes:
-//! - interrupts, softirqs and page faults inside a time slice, those that touch taken together;
-//! - the wait before a slice: from being preempted, woken or created until running, made up of what
-//!   the CPU did on which the thread waited. A wait that goes on elsewhere, or is throttled for a
-//!   while, is several detours, one after the other;
+//! The input is the records of all CPUs in the order in which they ended, including migrations and
+//! throttling. The output is detours on the threads' lanes:
+//! - interrupts, softirqs and page faults inside a time slice, adjacent ones joined;
+//! - the wait before a slice: from being preempted, woken or created until running, composed of what ran
+//!   on the CPU on which the thread waited. A wait that continues on another CPU, or is throttled for a
+//!   while, is several consecutive detours;
 //! - page faults that slept, without the wait for a CPU at their end.
 //!
-//! A record that stands on several lanes, because several threads waited meanwhile, is flagged as
-//! repeated on all but the first.
+//! A record that is on several lanes, because several threads were waiting, is flagged as repeated on
+//! all but the first.
 
 use std::collections::VecDeque;
 
@@ -23,14 +23,14 @@ use crate::{
 
 /// Interruptions closer than this are one detour to the program.
 const TOUCHING_NS: u64 = 2_000;
-/// How much of the CPUs' past is kept to explain waits, together. A wait that began before what is
-/// kept is explained by nothing up to there.
+/// How much of the CPUs' history is kept in total to explain waits. The part of a wait before that
+/// remains unexplained.
 const PAST: usize = 1 << 18;
-/// And at least this much of each.
+/// At least this much is kept of each CPU.
 const PAST_OF_CPU: usize = 1 << 11;
-/// Records inside one time slice that are kept; beyond, they are counted as unwritten.
+/// Records kept inside one time slice; more are counted as unwritten.
 const MAX_INSIDE: usize = 1 << 20;
-/// Throttled intervals of a CPU that are kept.
+/// Throttled intervals kept per CPU.
 const MAX_THROTTLES: usize = 1 << 10;
 
 /// A finished time slice.
@@ -38,49 +38,49 @@ const MAX_THROTTLES: usize = 1 << 10;
 pub struct Slice {
     pub named: Named,
     pub tid: u32,
-    /// Left the CPU although it wanted to run.
+    /// Left the CPU while runnable.
     pub runnable: bool,
-    /// From being woken, or created, to running; 0 when it was neither.
+    /// From wakeup or creation to running; 0 if it was neither.
     pub waited_ns: u64,
-    /// It ran for the first time.
+    /// Runs for the first time.
     pub new: bool,
-    /// It was on the CPU when watching began: nothing is known of what was before.
+    /// It was on the CPU when watching began: nothing is known about the time before.
     pub found: bool,
-    /// It left unseen: whatever was seen is somebody else's.
+    /// Its switch was missed: the records seen belong to another thread.
     pub unseen: bool,
 }
 
-/// A runnable thread moves to another CPU.
+/// A runnable thread migrates to another CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
     pub tid: u32,
     pub at: u64,
-    /// Since when it has waited, if it was woken; a preempted one has said so itself.
+    /// Since when it has waited, if it was woken; a preempted one has its own record of that.
     pub woken_at: Option<u64>,
     pub new: bool,
     pub from: u16,
     pub to: u16,
 }
 
-/// Who is on a CPU, and has been since its record's start.
+/// The thread on a CPU since its record's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Occupant {
     pub tid: u32,
     pub named: Named,
 }
 
-/// A cgroup whose quota is used up, and the source that stands for it.
+/// A cgroup with an exhausted quota, and the source for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub group: u32,
     pub source: SourceId,
 }
 
-/// A thread of the program begins or ends to be throttled.
+/// Throttling of a thread of the program begins or ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttling {
     pub cpu: u16,
-    /// Address of the run queue; 0 when its end will not be seen.
+    /// Address of the run queue; 0 if its end will not be seen.
     pub queue: u64,
     pub at: u64,
 }
@@ -89,12 +89,12 @@ struct Past {
     /// 0 for an interrupt.
     tid: u32,
     named: Named,
-    /// Stands on a lane already.
+    /// Already on a lane.
     used: bool,
 }
 
 impl Past {
-    /// For one more lane.
+    /// Returns it for one more lane.
     fn take(&mut self) -> Named {
         let mut named = self.named;
         if std::mem::replace(&mut self.used, true) {
@@ -104,25 +104,25 @@ impl Past {
     }
 }
 
-/// From when to when a run queue had no quota.
+/// An interval in which a run queue had no quota.
 struct Throttle {
     queue: u64,
     quota: Quota,
     from: u64,
     /// None while it lasts.
     to: Option<u64>,
-    /// All tasks of the cgroup were stopped, not only those that say so.
+    /// All tasks of the cgroup were stopped, not only those that report it.
     all: bool,
     used: bool,
 }
 
 #[derive(Default)]
 struct Cpu {
-    /// What ended since the last slice did.
+    /// Records that ended since the last slice did.
     inside: Vec<Past>,
     /// In the order of their ends.
     past: VecDeque<Past>,
-    /// The slice that goes on, by its start, stands on a lane already.
+    /// The start of the current slice, if it is already on a lane.
     open_used: Option<u64>,
     throttles: VecDeque<Throttle>,
 }
@@ -143,10 +143,10 @@ impl Waiting {
     }
 }
 
-/// A thread that wanted to run when the recording began.
+/// A thread that was runnable when the recording began.
 #[derive(Clone, Copy, Debug)]
 struct AtStart {
-    /// When that was found out.
+    /// When this was determined.
     at: u64,
     /// Where it waited, if it did not run.
     cpu: u16,
@@ -161,12 +161,12 @@ impl AtStart {
     }
 }
 
-/// What is known of a watched thread.
+/// What is known about a watched thread.
 #[derive(Default)]
 struct Thread {
     lane: Option<LaneId>,
     waiting: Option<Waiting>,
-    /// Runnable, by /proc, at the time, when the recording began; and on which CPU.
+    /// Runnable in /proc when the recording began: when, and on which CPU.
     at_start: Option<AtStart>,
     /// The end of the last event sent on its lane.
     settled: u64,
@@ -176,7 +176,7 @@ struct Thread {
     wait_ns: u64,
 }
 
-/// What a lane comes to.
+/// The totals of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTotals {
     pub lane: LaneId,
@@ -202,9 +202,9 @@ impl Thread {
 pub struct Program {
     explainer: Explainer,
     threads: HashMap<u32, Thread>,
-    /// Those that have ended.
+    /// Threads that have ended.
     over: Vec<ThreadTotals>,
-    /// The recording ends here; what happens later is left out.
+    /// The recording ends here; later events are omitted.
     pub end_ns: u64,
     pub dropped: u64,
 }
@@ -222,20 +222,20 @@ impl Default for Program {
 }
 
 impl Program {
-    /// Interruptions and waits below this length are not detours.
+    /// Interruptions and waits shorter than this are not detours.
     pub fn with_threshold(shortest_ns: u64) -> Program {
         let mut program = Program::default();
         program.explainer.composer.shortest_ns = shortest_ns;
         program
     }
 
-    /// A thread of the program that was there when the recording began, and wanted to run.
+    /// A thread of the program that was runnable when the recording began.
     pub fn runnable_at_start(&mut self, tid: u32, at: u64, cpu: u16) {
         self.threads.entry(tid).or_default().at_start = Some(AtStart { at, cpu, throttled: None });
     }
 
-    /// A new thread has this number: one that had it before is over. A thread of the program is known from
-    /// here on, whether it ever runs or not.
+    /// A new thread has this number: a previous one has ended. A thread of the program is known from
+    /// here on, whether or not it ever runs.
     pub fn forked(&mut self, tid: u32, watched: bool) {
         self.ended(tid);
         if watched {
@@ -243,7 +243,7 @@ impl Program {
         }
     }
 
-    /// The thread is over.
+    /// The thread has ended.
     pub fn ended(&mut self, tid: u32) {
         let totals = self.threads.remove(&tid).and_then(|thread| thread.totals());
         self.over.extend(totals);
@@ -263,12 +263,12 @@ impl Program {
         living.chain(self.over.iter().copied()).collect()
     }
 
-    /// Whether anything is throttled on a CPU, or was in the time that is remembered.
+    /// Whether anything is throttled on a CPU, or was within the kept history.
     pub fn throttles(&self, cpu: u16) -> bool {
         self.explainer.cpus.get(&cpu).is_some_and(|cpu| !cpu.throttles.is_empty())
     }
 
-    /// Takes anything but a slice.
+    /// Adds anything but a slice.
     pub fn record(&mut self, named: Named) {
         let cpu = self.explainer.cpus.entry(named.record.cpu).or_default();
         if cpu.inside.len() < MAX_INSIDE {
@@ -278,12 +278,12 @@ impl Program {
         }
     }
 
-    /// Takes a slice; of a watched thread with its cgroups, where some may be throttled, and where its
-    /// events go.
+    /// Adds a slice; of a watched thread with its cgroups, if some may be throttled, and the sink for
+    /// its events.
     pub fn slice<S: Sink>(&mut self, slice: Slice, groups: &[u32], watched: Option<&mut S>) {
         let number = slice.named.record.cpu;
         if slice.unseen {
-            // What happened since it came belongs to whoever is found running.
+            // What happened since it was switched in belongs to the thread found running.
             self.explainer.remember(number, Vec::new(), slice.tid, slice.named);
             if let Some(thread) = self.threads.get_mut(&slice.tid) {
                 thread.waiting = None;
@@ -303,7 +303,7 @@ impl Program {
                 .iter()
                 .position(|past| past.named.record.start_ns < start && slept_in_fault(&past.named));
             let mut fault = slept.map(|index| inside.remove(index).named);
-            // Preempted inside a fault, it waited for the CPU; the fault is counted and costs nothing.
+            // Preempted inside a fault, it waited for the CPU; the fault is counted but costs nothing.
             if wait.is_some_and(|wait| wait.kind != Wait::Woken)
                 && let Some(fault) = fault.take()
             {
@@ -338,7 +338,7 @@ impl Program {
         self.explainer.remember(number, inside, slice.tid, slice.named);
     }
 
-    /// A watched thread that waits goes on doing so on another CPU.
+    /// A watched thread that waits continues to wait on another CPU.
     pub fn moved<S: Sink>(
         &mut self,
         moved: Move,
@@ -364,8 +364,8 @@ impl Program {
         thread.waiting = Some(on);
     }
 
-    /// A task has left the CPU because its cgroup's quota is used up: `all` tasks of the cgroup are
-    /// stopped with it, or only those that say so.
+    /// A task has left the CPU because its cgroup's quota is exhausted: either `all` tasks of the cgroup
+    /// are stopped with it, or only those that report it.
     pub fn throttled(&mut self, tid: u32, throttling: Throttling, quota: Quota, all: bool) {
         let Throttling { cpu, queue, at } = throttling;
         let of_cpu = self.explainer.cpus.entry(cpu).or_default();
@@ -396,8 +396,8 @@ impl Program {
         }
     }
 
-    /// The waits that go on at the end of the recording. `woken` tells since when a thread that has not
-    /// run since has been awake, and whether it is new; `placed` whether a thread wants to run, and on
+    /// The waits still open at the end of the recording. `woken` tells since when a thread that has not
+    /// run since has been awake, and whether it is new; `placed` whether a thread is runnable, and on
     /// which CPU.
     pub fn open_waits(
         &self,
@@ -410,7 +410,7 @@ impl Program {
                     && at >= thread.to_ns
                 {
                     let kind = if new { Wait::New } else { Wait::Woken };
-                    // One that has ended since waited on a CPU that nobody knows.
+                    // If it has ended since, the CPU it waited on is unknown.
                     let cpu = placed(tid).map_or(u16::MAX, |(_, cpu)| cpu);
                     return Some(Waiting::new(at, cpu, kind));
                 }
@@ -426,7 +426,7 @@ impl Program {
         open
     }
 
-    /// Ends a wait where the recording does.
+    /// Ends a wait at the end of the recording.
     pub fn close<S: Sink>(
         &mut self,
         tid: u32,
@@ -453,13 +453,13 @@ impl Thread {
         let kind = if slice.new { Wait::New } else { Wait::Woken };
         let woken = (slice.waited_ns > 0)
             .then(|| Waiting::new(start.saturating_sub(slice.waited_ns), cpu, kind));
-        // It wanted to run when /proc was read, and ran on no CPU then.
+        // It was runnable when /proc was read, and not running on any CPU.
         let since_start = at_start.filter(|known| start > known.at).map(AtStart::waiting);
         self.waiting.take().or(woken).or(since_start)
     }
 }
 
-/// What the CPUs did, and how that makes up the detours of threads.
+/// The history of the CPUs, and how it explains the detours of threads.
 #[derive(Default)]
 struct Explainer {
     cpus: HashMap<u16, Cpu>,
@@ -471,7 +471,7 @@ impl Explainer {
     fn remember(&mut self, number: u16, inside: Vec<Past>, tid: u32, slice: Named) {
         let room = (PAST / self.cpus.len().max(1)).clamp(PAST_OF_CPU, PAST / 2);
         let cpu = self.cpus.entry(number).or_default();
-        // A fault that slept has no time of its own on the CPU.
+        // A fault that slept has no CPU time of its own.
         for past in inside.into_iter().filter(|past| !slept_in_fault(&past.named)) {
             cpu.push(past);
         }
@@ -482,7 +482,7 @@ impl Explainer {
         }
     }
 
-    /// Sends a wait, which ends at `to`, and adds it to what the thread waited.
+    /// Sends a wait that ends at `to`, and adds it to the thread's wait time.
     #[expect(clippy::too_many_arguments, reason = "what a wait is made of")]
     fn wait<S: Sink>(
         &mut self,
@@ -494,7 +494,7 @@ impl Explainer {
         occupant: Option<Occupant>,
         out: &mut S,
     ) {
-        // Woken while it was still on its way off the CPU, it waits from then on.
+        // Woken while it was still leaving the CPU, it waits from then on.
         let from = wait.from.max(thread.to_ns).min(to);
         thread.wait_ns += to - from;
         thread.covers(from, to);
@@ -512,8 +512,8 @@ impl Explainer {
         thread.settled = to;
     }
 
-    /// The run queue on another CPU of the same cgroup as the one in which a thread waits throttled, if that
-    /// has no quota either.
+    /// The run queue on another CPU of the cgroup in which a thread waits throttled, if that one has no
+    /// quota either.
     fn still_throttled(&self, wait: Waiting, to: u16) -> Option<u64> {
         let (queue, _) = wait.throttled?;
         let here = self.cpus.get(&wait.cpu)?.throttles.iter().rev();
@@ -523,8 +523,8 @@ impl Explainer {
         there.next().map(|throttle| throttle.queue)
     }
 
-    /// The parts of a wait during which the thread was throttled: which of the CPU's intervals, from when
-    /// to when.
+    /// The parts of a wait during which the thread was throttled: which of the CPU's intervals, and
+    /// their bounds.
     fn throttled_between(
         &self,
         wait: Waiting,
@@ -595,7 +595,7 @@ impl Explainer {
         if let Some(cpu) = self.cpus.get_mut(&number) {
             let overlaps = |past: &Past| {
                 past.named.end() > from && past.named.record.start_ns < to
-                    // Its own slices are not what it waited for, whatever the clocks say.
+                    // It did not wait for its own slices, whatever the clocks say.
                     && past.tid != tid
                     && !slept_in_fault(&past.named)
             };
@@ -623,7 +623,7 @@ impl Explainer {
         self.composer.compose_wait(from, to, kind, out);
     }
 
-    /// Sends the part of a fault up to `to` that has not been sent. False when there is none.
+    /// Sends the unsent part of a fault up to `to`. False if there is none.
     fn fault<S: Sink>(&mut self, thread: &mut Thread, fault: Named, to: u64, out: &mut S) -> bool {
         let from = fault.record.start_ns.max(thread.settled);
         if from < to {
@@ -634,7 +634,7 @@ impl Explainer {
         from < to
     }
 
-    /// Sends what interrupted a slice, touching ones as one detour.
+    /// Sends the interruptions of a slice, adjacent ones as one detour.
     fn interruptions(&mut self, inside: &mut [Past], thread: &mut Thread, out: &mut impl Sink) {
         let settled = thread.settled;
         let mut rest =
@@ -656,7 +656,7 @@ impl Explainer {
 }
 
 impl Cpu {
-    /// In the order of their ends, which is nearly always that of their coming.
+    /// In the order of their ends, which is nearly always that of arrival.
     fn push(&mut self, past: Past) {
         let end = past.named.end();
         if self.past.back().is_none_or(|last| last.named.end() <= end) {

@@ -50,7 +50,7 @@ fn a_number_that_is_used_again_is_another_thread() {
     program.set_lane(7, LaneId(1));
     let mut next = Lane::default();
     program.slice(slice(900_000, 1_000, 1_000, 7, false, 0), &[], Some(&mut next));
-    assert!(lane.detours.is_empty() && next.detours.is_empty(), "nobody waited between the two");
+    assert!(lane.detours.is_empty() && next.detours.is_empty(), "no thread waited in between");
     let mut windows: Vec<_> =
         program.totals().iter().map(|t| (t.lane.0, t.from_ns, t.to_ns)).collect();
     windows.sort_unstable();
@@ -125,7 +125,7 @@ fn a_record_on_several_lanes_is_one_event() {
         plain.sort_unstable();
         plain
     };
-    // 8 waited for 9, the timer, and 7, which 7 itself did not wait for.
+    // 8 waited for 9, the timer, and 7, while 7 did not wait for itself.
     assert_eq!(plain(&one), [1_000, 2_000, 50_000]);
     assert_eq!(plain(&two), [100_000]);
     assert_eq!(two.detours[0].1.len(), 3);
@@ -137,7 +137,7 @@ fn a_record_on_several_lanes_is_one_event() {
 fn a_wait_that_ends_elsewhere_is_explained_by_the_cpu_where_it_was() {
     let (mut program, mut lane) = (Program::default(), Lane::default());
     program.slice(on(1, slice(0, 1_000, 1_000, 7, true, 0)), &[], Some(&mut lane));
-    // On CPU 0 somebody else runs all the time, and on CPU 1 a thread that will go on for long.
+    // On CPU 0 another thread runs all the time, and on CPU 1 a thread that stays for long.
     program.slice(on(0, slice(0, 60_000, 60_000, 5, false, 0)), &[], NOBODY);
     let hog = named(Class::Kthread, 1_000, 0, 0, 0);
     let moved = Move { tid: 7, at: 50_000, woken_at: None, new: false, from: 1, to: 0 };
@@ -149,7 +149,7 @@ fn a_wait_that_ends_elsewhere_is_explained_by_the_cpu_where_it_was() {
     assert_eq!(source(0), hog.record.source);
     assert_eq!(lane.detours[0].1[0].cost_ns, 49_000);
     assert_eq!(lane.detours[1].1[0].start_ns, 0);
-    // When the one that was on CPU 1 leaves, its record has been seen.
+    // When the thread on CPU 1 leaves, its record has been seen.
     let mut other = Lane::default();
     program.slice(on(1, slice(1_000, 99_000, 99_000, 9, false, 0)), &[], NOBODY);
     program.slice(on(1, slice(100_000, 9_000, 9_000, 6, false, 30_000)), &[], Some(&mut other));
@@ -176,7 +176,7 @@ fn throttling_is_a_cause_of_its_own() {
     for (all, waits) in [(false, 1), (true, 2)] {
         let (mut program, mut one, mut two) =
             (Program::default(), Lane::default(), Lane::default());
-        // 8 is preempted by 7 of the same cgroup, whose quota that uses up.
+        // 8 is preempted by 7 of the same cgroup, which exhausts the quota.
         program.slice(slice(0, 1_000, 1_000, 8, true, 0), &[3, 5], Some(&mut two));
         program.slice(slice(1_000, 9_000, 9_000, 7, true, 0), &[3, 5], Some(&mut one));
         program.throttled(7, throttling(40, 10_000), quota, all);
@@ -190,7 +190,7 @@ fn throttling_is_a_cause_of_its_own() {
             [(10_000, 70_000, Wait::Throttled), (80_000, 5_000, Wait::Preempted)]
         );
         assert_eq!(one.detours[0].1[0].source, SourceId(77));
-        // Where the kernel stops all of them, 8 is throttled as well.
+        // If the kernel stops all of them, 8 is throttled as well.
         let throttled = kinds(&two).iter().filter(|(.., wait)| *wait == Wait::Throttled).count();
         assert_eq!(throttled + 1, waits);
         if all {
@@ -273,7 +273,7 @@ fn what_is_forgotten_explains_nothing() {
     program.slice(slice(now, 1_000, 1_000, 7, false, 0), &[], Some(&mut lane));
     let (detour, records) = &lane.detours[0];
     assert_eq!(detour.len_ns, slices * 1_000);
-    // All but the usual way to the first record that is kept.
+    // All but the usual gap before the first record kept.
     let outside = slices / 2 * 1_000;
     assert!(records.len() <= PAST / 2, "{} records", records.len());
     assert!(detour.outside_ns.abs_diff(outside) <= 100_000, "{} of {outside}", detour.outside_ns);

@@ -1,4 +1,4 @@
-//! CPU quotas of cgroups: which one a task that is throttled has used up.
+//! CPU quotas of cgroups: which one a throttled task has exhausted.
 
 use std::{
     collections::HashMap,
@@ -10,13 +10,13 @@ use std::{
 
 use crate::{cgroups, names::Names, program::Quota};
 
-/// Directories that are looked at for a cgroup whose tasks are gone.
+/// Directories searched for a cgroup whose tasks are gone.
 const MAX_SEARCHED: usize = 10_000;
 
 pub struct Quotas {
-    /// Where the cgroups of the CPU controller are, and whether they are those of version 2.
+    /// The mount point of the CPU controller, and whether it is cgroup v2.
     mount: Option<(PathBuf, bool)>,
-    /// The cgroups that each process is in, from its own upwards.
+    /// The cgroups of each process, from its own upwards.
     chains: HashMap<u32, Arc<[u32]>>,
     known: HashMap<u32, Quota>,
 }
@@ -27,7 +27,7 @@ impl Quotas {
         Quotas { mount, chains: HashMap::new(), known: HashMap::new() }
     }
 
-    /// The cgroups that a task is in, by the low bits of their inodes. Looked up once per process.
+    /// The cgroups of a task, by the low bits of their inodes. Looked up once per process.
     pub fn groups(&mut self, tid: u32, names: &mut Names) -> Arc<[u32]> {
         let process = names.tgid(tid).unwrap_or(tid);
         if let Some(known) = self.chains.get(&process) {
@@ -39,8 +39,8 @@ impl Quotas {
         chain
     }
 
-    /// The quota that a task has used up: that of the cgroup with this number, or where the kernel does
-    /// not say (0), of the one above the task that has been throttled most often.
+    /// The quota that a task has exhausted: that of the cgroup with this number or, if the kernel does
+    /// not report it (0), of the ancestor that has been throttled most often.
     pub fn used_up(&mut self, number: u32, tid: u32, names: &mut Names) -> Quota {
         if let Some(&known) = self.known.get(&number).filter(|_| number != 0) {
             return known;
@@ -60,7 +60,7 @@ impl Quotas {
         quota
     }
 
-    /// The directories of the cgroups that a task is in, from its own upwards, without the root.
+    /// The directories of a task's cgroups, from its own upwards, without the root.
     fn directories(&self, tid: u32, names: &mut Names) -> Vec<PathBuf> {
         let Some((root, v2)) = self.mount.as_ref() else { return Vec::new() };
         let text = names
@@ -78,7 +78,7 @@ impl Quotas {
         limited.max_by_key(|d| (throttled(d), d.as_os_str().len())).cloned()
     }
 
-    /// A cgroup whose task has ended before anybody could ask where it was.
+    /// Finds a cgroup whose task ended before its cgroup was known.
     fn search(&self, number: u32) -> Option<PathBuf> {
         let (root, _) = self.mount.as_ref().filter(|_| number != 0)?;
         let mut directories = cgroups::directories(root).take(MAX_SEARCHED);
@@ -92,12 +92,12 @@ impl Quotas {
     }
 }
 
-/// What the kernel side calls the cgroup of a directory.
+/// The kernel side's number for the cgroup of a directory.
 fn id(directory: &Path) -> Option<u32> {
     Some(fs::metadata(directory).ok()?.ino() as u32)
 }
 
-/// Where the CPU controller is mounted, from the text of /proc/self/mountinfo.
+/// The mount point of the CPU controller, from the text of /proc/self/mountinfo.
 fn mount(mountinfo: &str) -> Option<(PathBuf, bool)> {
     let mut unified = None;
     for line in mountinfo.lines() {

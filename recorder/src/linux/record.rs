@@ -1,5 +1,5 @@
-//! A recording from start to end: choose CPUs, load the programs, ready the probes, run, stop in the
-//! right order, and write down what it cost and what was lost.
+//! A recording from start to end: choose CPUs, load the programs, prepare the probes, run, stop in the
+//! right order, and write the overhead and the losses.
 
 use std::{
     cell::Cell,
@@ -40,31 +40,31 @@ use crate::{
     threads::{Stopped, Threads},
 };
 
-/// How a recording went.
+/// The result of a recording.
 #[derive(Debug)]
 pub struct Outcome {
     pub output: PathBuf,
     pub bytes: u64,
-    /// Of the command that was recorded.
+    /// Exit code of the recorded command.
     pub exit_code: Option<i32>,
-    /// Things the user should know: a smaller recording than asked for, and why.
+    /// Remarks for the user: limits of this recording, and why.
     pub remarks: Vec<String>,
-    /// Set when not everything could be written.
+    /// Set if not everything could be written.
     pub write_error: Option<String>,
     pub lost: Lost,
-    /// What was recorded with.
+    /// The settings of the recording.
     pub manifest: Manifest,
 }
 
-/// What happens meanwhile.
+/// Control of a running recording.
 pub struct Watch<'a> {
     /// Set from outside to end the recording early.
     pub stop: &'a AtomicBool,
-    /// Set from outside to end the recorded command, too. Ctrl-C reaches it without our help.
+    /// Set from outside to end the recorded command as well. Ctrl-C reaches it directly.
     pub end_command: &'a AtomicBool,
     /// Called ten times a second with the time recorded so far.
     pub progress: &'a dyn Fn(Duration),
-    /// Takes the events in place of a file; then [`Options::output`] is not written.
+    /// Receives the events instead of a file; then [`Options::output`] is not written.
     pub feed: Option<&'a Feed>,
 }
 
@@ -72,12 +72,12 @@ pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> 
     if options.no_bpf && (options.no_probe || options.program.is_some()) {
         return Err(RecordError::NothingToRecord);
     }
-    // Before anything is loaded or opened: who mistypes a command loses nothing.
+    // Before anything is loaded or opened, so that a mistyped command loses nothing.
     let target = options.program.as_ref().map(subject::resolve).transpose()?;
     let mut _reader = None;
     if watch.feed.is_none() {
         trace::can_record(&options.output, output::overwrite(options))?;
-        // A pipe's reader is not told to end before the recording begins.
+        // A pipe's reader must not see end-of-file before the recording begins.
         let stopped = || watch.stop.load(Ordering::Relaxed);
         _reader = trace::wait_for_reader(&options.output, &stopped)?;
     }
@@ -91,7 +91,7 @@ pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> 
     session?.run(options, target, watch)
 }
 
-/// The cheapest counter that the kernel itself relies on.
+/// The cheapest counter that the kernel itself uses.
 pub fn best_counter() -> &'static str {
     match machine::clocksource().as_str() {
         "tsc" if cfg!(target_arch = "x86_64") => "rdtsc",
@@ -100,12 +100,12 @@ pub fn best_counter() -> &'static str {
     }
 }
 
-/// Half the time in which programs run before anything counts.
+/// Half the time for which programs run before anything counts.
 const WARM_UP: Duration = Duration::from_millis(20);
-/// How long the reader may sleep while nothing happens. A ring that fills wakes it.
+/// The longest sleep of the reader while nothing happens. A ring buffer that fills wakes it.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// A probe wakes nobody: half its buffer must do for the pause, at one detour each so often. Interrupts
-/// do not come faster for long.
+/// A probe does not wake the reader: half its buffer must last for the pause, at one detour per
+/// interval. Interrupts do not come faster for long.
 const DETOURS_APART: Duration = Duration::from_micros(5);
 
 struct Session {
@@ -117,7 +117,7 @@ struct Session {
     anchor: fn() -> Anchor,
     memory: Memory,
     remarks: Vec<String>,
-    /// What happened meanwhile that the file has to say.
+    /// Incidents that go into the file.
     incidents: Incidents,
     told: EverySecond,
     manifest: Manifest,
@@ -126,7 +126,7 @@ struct Session {
 impl Session {
     fn prepare<C: Counter>(options: &Options, stop: &AtomicBool) -> Result<Session, RecordError> {
         let (measured, housekeeping) = match options.program {
-            // A program's threads may run anywhere; the recorder's go where they are sent.
+            // A program's threads may run anywhere; the recorder's are pinned.
             Some(_) => (machine::online(), choice::housekeeping(options)?),
             None => choice::choose_cpus(options)?,
         };
@@ -140,12 +140,12 @@ impl Session {
         let mut clock = ClockLine::default();
         clock.push(take_anchor());
         let bpf = if options.no_bpf {
-            remarks.push("asked for the probe alone (--no-bpf): sources have no names".to_owned());
+            remarks.push("probe only (--no-bpf): sources have no names".to_owned());
             None
         } else {
             load(options, &measured, &memory, stop, &mut remarks)?
         };
-        // Long enough a piece for a slope good to a few parts per million.
+        // Long enough for a slope accurate to a few parts per million.
         std::thread::sleep(Duration::from_millis(50));
         clock.push(take_anchor());
         let with_probe = !options.no_probe && options.program.is_none();
@@ -159,7 +159,7 @@ impl Session {
             };
             if options.fifo.is_none() && machine::is_real_time() {
                 remarks.push(
-                    "started with real-time priority: the probes run without (--fifo is for them)"
+                    "started under a real-time policy: the probes drop it (use --fifo for them)"
                         .to_owned(),
                 );
             }
@@ -169,8 +169,8 @@ impl Session {
         };
         if probes.iter().any(|probe| !probe.ready.jumps.locked) {
             remarks.push(
-                "the probes' buffers could not be locked into memory (RLIMIT_MEMLOCK): \
-                 `ulimit -l unlimited` helps"
+                "the probe buffers could not be locked in memory (RLIMIT_MEMLOCK): \
+                 use `ulimit -l unlimited`"
                     .to_owned(),
             );
         }
@@ -244,7 +244,8 @@ impl Session {
             let unreached = switcher.switch(&self.measured);
             if !unreached.is_empty() {
                 self.remarks.push(format!(
-                    "the recorder may not run on CPU {}: who stays there all the time is not recorded",
+                    "the recorder may not run on CPU {}: threads that never leave it are not \
+                     recorded",
                     unreached.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
                 ));
             }
@@ -259,12 +260,12 @@ impl Session {
             probe.release();
         }
         let mut child = match &options.program {
-            // Whoever has ended it already wants no command to begin.
+            // If it was stopped already, the command is not started.
             Some(ProgramOption::Command(_)) if watch.stop.load(Ordering::Relaxed) => None,
             Some(ProgramOption::Command(command)) => {
-                // The command does not belong where the recorder's threads are.
+                // The command must not run on the recorder's CPUs.
                 machine::pin(options.cpus.as_ref().unwrap_or(&home));
-                // Its children are recognised by its number, which only the kernel side knows for certain.
+                // Its children are recognised by its PID, which only the kernel side knows for certain.
                 pids::announce_self();
                 let started = subject::start(command, options.stdout_is_taken);
                 machine::pin(if self.housekeeping.is_empty() { &home } else { &self.housekeeping });
@@ -296,13 +297,13 @@ impl Session {
             subject::wait(target.as_ref(), options.duration, watch.stop, &look, child.as_mut());
 
         let finished = self.stop_probes();
-        // What the last switches do to a program's threads does not belong to its recording.
+        // What the final switches do to a program's threads is not part of its recording.
         ended.store(monotonic_ns(), Ordering::Release);
         if let Some(switcher) = switcher {
             switcher.switch(&self.measured);
             switcher.stop();
         }
-        // Records of the last moments are in the ring once the switches are through.
+        // Records of the last moments are in the ring buffer once the switches are done.
         std::thread::sleep(Duration::from_millis(5));
         let ended_ns = monotonic_ns();
         let stolen = steal.stop();
@@ -325,8 +326,8 @@ impl Session {
         }
         if stopped.assembled.unheard_waiting > 0 {
             let remark = format!(
-                "{} threads of the program waited for a CPU throughout and are left out: the kernel's \
-                 numbers for them are not known in this PID namespace",
+                "{} threads of the program waited for a CPU throughout and are omitted: their host \
+                 PIDs are unknown in this PID namespace",
                 stopped.assembled.unheard_waiting
             );
             trailer.remarks.push(remark.clone());
@@ -334,14 +335,15 @@ impl Session {
         }
         if stopped.assembled.unlisted > 0 {
             let remark = format!(
-                "the program has too many threads: {} time slices of those beyond the limit are left out",
+                "too many threads in the program: {} time slices of those beyond the limit are \
+                 omitted",
                 stopped.assembled.unlisted
             );
             trailer.remarks.push(remark.clone());
             self.remarks.push(remark);
         }
         let mut outcome = self.close(options, stopped.assembled, trailer, None);
-        // Time is up before the command is: the recording is whole, the command goes on.
+        // Time is up before the command ends: the recording is complete, the command continues.
         if let (None, Some(child)) = (exit_code, &mut child) {
             exit_code = subject::wait_for_command(child, watch.end_command);
         }
@@ -349,8 +351,8 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Lets the programs run for a moment before the recording starts: interrupts that were under
-    /// way when the stack began are over, and caches are warm.
+    /// Lets the programs run briefly before the recording starts: interrupts that were in progress when
+    /// the stack began are over, and caches are warm.
     fn warm_up(&self) {
         let Some(bpf) = &self.bpf else { return };
         bpf.watch(|_| Wanted::Track);
@@ -359,7 +361,7 @@ impl Session {
         std::thread::sleep(WARM_UP);
     }
 
-    /// What the programs are to do on a CPU while it is recorded.
+    /// What the programs do on a CPU while it is recorded.
     fn wanted(&self, cpu: u32) -> Wanted {
         match self.measured.contains(&cpu) {
             false => Wanted::Track,
@@ -367,7 +369,7 @@ impl Session {
         }
     }
 
-    /// Lets go of CPUs that are not there any more.
+    /// Stops recording CPUs that are gone.
     fn look_for_incidents(&self, passed: Duration) {
         if self.incidents.look(passed, &self.probes)
             && let Some(bpf) = &self.bpf
@@ -377,8 +379,8 @@ impl Session {
         }
     }
 
-    /// Reports progress to the feed once a second: the counters lie in memory that the CPUs are busy
-    /// with.
+    /// Reports progress to the feed once a second, not more often: the counters are in cache lines that
+    /// the CPUs write to.
     fn tell(&self, feed: &Feed, passed: Duration, before: &Counters) {
         if !self.told.is_due(passed) {
             return;
@@ -459,7 +461,7 @@ impl Session {
         stopped.map(|(ready, finished)| (ready.cpu, finished, ready.jumps.lost())).collect()
     }
 
-    /// Everything of the trailer but the overhead.
+    /// The trailer without the overhead.
     fn totals(
         &mut self,
         options: &Options,
@@ -475,7 +477,7 @@ impl Session {
         for (cpu, finished, lost_jumps) in &probes {
             lost.detours += lost_jumps;
             if finished.is_none() {
-                self.remarks.push(format!("the probe of CPU {cpu} broke"));
+                self.remarks.push(format!("the probe thread of CPU {cpu} panicked"));
             }
         }
         let unprobed: Vec<u32> = match options.program {
@@ -491,7 +493,7 @@ impl Session {
             entries,
             closure_error: self.bpf.as_ref().and(assembled.closure_error),
             steal_ns: stolen.map(|stolen| stolen.on_all(&self.measured)),
-            // A file that is cut off says why itself.
+            // A file that is cut off contains the reason itself.
             remarks: match assembled.output.cut_off() {
                 Some(_) => Vec::new(),
                 None => assembled.write_error.iter().cloned().collect(),
@@ -500,7 +502,7 @@ impl Session {
         }
     }
 
-    /// Ends the file.
+    /// Finishes the file.
     fn close(
         self,
         options: &Options,
@@ -526,20 +528,20 @@ impl Session {
     }
 }
 
-/// Says once a second that something is due, however irregularly it is asked.
+/// Fires once per second, however irregularly it is polled.
 #[derive(Default)]
 struct EverySecond(Cell<Option<u64>>);
 
 impl EverySecond {
-    /// True for the first time asked in each second of a recording, by the time that has passed.
+    /// True on the first call in each second of a recording, given the time that has passed.
     fn is_due(&self, passed: Duration) -> bool {
         let second = Some(passed.as_secs());
         self.0.replace(second) != second
     }
 }
 
-/// Loads the programs. Without the right to, a recording of the node goes on with the probe alone
-/// and says so; a recording that needs them fails.
+/// Loads the programs. Without the privileges, a recording of the node continues with the probe only and
+/// reports it; a recording that needs them fails.
 fn load(
     options: &Options,
     measured: &CpuSet,
@@ -558,8 +560,8 @@ fn load(
         Ok(bpf) => {
             if pids::own_namespace().is_some() {
                 remarks.push(
-                    "recorded in a PID namespace of its own: processes outside it are listed by the \
-                     host's numbers"
+                    "recorded inside a PID namespace: processes outside it are listed by their \
+                     host PIDs"
                         .to_owned(),
                 );
             }
@@ -568,7 +570,7 @@ fn load(
         Err(RecordError::Bpf(bpf::BpfError::Stopped)) => Err(RecordError::Stopped),
         Err(error) if options.no_probe || options.program.is_some() => Err(error),
         Err(error) => {
-            remarks.push(format!("recorded with the probe alone, sources have no names: {error}"));
+            remarks.push(format!("recorded with the probe only, sources have no names: {error}"));
             Ok(None)
         }
     }
@@ -585,7 +587,8 @@ mod tests {
     #[test]
     fn once_a_second_is_once_a_second_however_late_it_is_asked() {
         let due = EverySecond::default();
-        // Every 104 ms, as sleeps of 100 ms turn out; then a machine that is busy for three seconds.
+        // Every 104 ms, which is what sleeps of 100 ms become; then a machine that is busy for three
+        // seconds.
         let asked = (0..96).map(|turn| 104 * turn).chain([9_999, 13_200, 13_250, 14_001]);
         let told = asked.filter(|&ms| due.is_due(Duration::from_millis(ms))).count();
         assert_eq!(told, 10 + 2);

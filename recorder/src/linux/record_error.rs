@@ -7,20 +7,18 @@ use crate::{bpf::BpfError, probes::ProbesError};
 
 #[derive(Debug, Error)]
 pub enum RecordError {
-    #[error("CPU {cpu} does not exist or is offline; online are {online}")]
+    #[error("CPU {cpu} does not exist or is offline (online: {online})")]
     UnknownCpu { cpu: u32, online: String },
     #[error(
-        "CPU {cpu} is outside the cpuset of this process, which may use {allowed}: \
-         choose among those with -c, or widen the cpuset"
+        "CPU {cpu} is outside the cpuset of this process (allowed: {allowed}): \
+         choose other CPUs with -c, or widen the cpuset"
     )]
     OutsideCpuset { cpu: u32, allowed: String },
-    #[error("CPU {0} cannot be measured and do the housekeeping: take it out of -c or of -H")]
+    #[error("CPU {0} is both measured and housekeeping: remove it from -c or from -H")]
     BothWays(u32),
-    #[error(
-        "--fifo on every CPU would lock the machine up: leave one for everything else, with -c or -H"
-    )]
+    #[error("--fifo on every CPU would lock up the machine: leave one unmeasured, with -c or -H")]
     FifoEverywhere,
-    #[error("no CPU is left to measure: -H takes all that this process may use")]
+    #[error("no CPU left to measure: -H takes every CPU that this process may use")]
     NothingToMeasure,
     #[error(transparent)]
     Bpf(#[from] BpfError),
@@ -28,9 +26,7 @@ pub enum RecordError {
     Probes(#[from] ProbesError),
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error(
-        "without the probe and without BPF there is nothing to record: drop --no-probe or --no-bpf"
-    )]
+    #[error("nothing to record without the probe and without BPF: drop --no-probe or --no-bpf")]
     NothingToRecord,
     #[error("stopped before the recording began: nothing was written")]
     Stopped,
@@ -42,13 +38,13 @@ pub enum RecordError {
     Command { command: String, source: std::io::Error },
     #[error("cannot start the recorder's threads: {0}")]
     Thread(std::io::Error),
-    #[error("the writer's thread broke; the file holds what was written before")]
+    #[error("the writer thread panicked; the file contains what was written before")]
     WriterBroke,
 }
 
 impl RecordError {
-    /// How a shell would end whose command cannot be run: 127 when there is no such program, 126 when
-    /// there is one that cannot be run. None for other errors.
+    /// The exit code of a shell whose command cannot be run: 127 if there is no such program, 126 if
+    /// there is one that cannot be executed. None for other errors.
     pub fn command_exit_code(&self) -> Option<u8> {
         match self {
             RecordError::Command { source, .. } => match source.kind() {

@@ -1,6 +1,6 @@
-//! The ring of one CPU: a BPF ring buffer, created here, mapped into this process and emptied without
-//! a system call. The kernel says up to where entries have been reserved, and marks those that are not
-//! written yet; so an empty ring and one whose next entry is still being written are told apart.
+//! The ring buffer of one CPU: a BPF ring buffer, created here, mapped into this process and emptied
+//! without a system call. The kernel publishes the producer position and marks entries that are not
+//! committed yet; so an empty ring buffer differs from one whose next entry is still being written.
 
 use std::{
     io,
@@ -20,31 +20,32 @@ use crate::bpf_error::{BpfError, map_error};
 
 /// `BPF_MAP_TYPE_RINGBUF`.
 const RING_BUFFER: u32 = 27;
-/// Of an entry's first word, beside its length.
+/// Flags in an entry's first word, next to its length.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const HEADER_BYTES: u64 = 8;
-/// Entries that are taken before their room is given back: the word that says so is shared with the
-/// CPU that writes the ring.
+/// Entries taken before their space is released: the consumer position is shared with the CPU that
+/// writes the ring buffer.
 const GIVE_BACK_EVERY: u64 = 64;
 
-/// What a ring takes beside its entries: the kernel's own page and one for each position.
+/// Memory of a ring buffer besides its entries: the kernel's own page and one for each position.
 pub fn overhead_bytes() -> u64 {
     3 * rustix::param::page_size() as u64
 }
 
-/// The memory of a ring. Whoever holds it can see how much was sent; one [`Reader`] takes it out.
+/// The memory of a ring buffer. Any holder can see how much was sent; a single [`Reader`] takes entries
+/// out.
 pub struct Ring {
     map: MapData,
-    /// The position up to which entries were taken, in a page of its own.
+    /// The consumer position, in its own page.
     consumer: NonNull<AtomicU64>,
-    /// A page with the position up to which entries were reserved, and the entries, mapped twice one
-    /// after the other, so that none is cut at the end.
+    /// A page with the producer position, and the entries, mapped twice in succession, so that none is
+    /// split at the end.
     producer: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: positions and headers are accessed atomically; entries are read by the one reader, between
+// SAFETY: positions and headers are accessed atomically; entries are read by the single reader, between
 // the two positions, where the kernel does not write.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
@@ -78,19 +79,19 @@ impl Ring {
         self.map.fd().as_fd()
     }
 
-    /// The position up to which entries have been reserved, written or not.
+    /// The producer position, whether or not the entries are committed.
     pub fn reserved(&self) -> u64 {
-        // SAFETY: the mapping is as long as this lives, and the kernel writes whole words.
+        // SAFETY: the mapping lives as long as this, and the kernel writes whole words.
         unsafe { self.producer.cast::<AtomicU64>().as_ref() }.load(Ordering::Acquire)
     }
 
-    /// Entries that were ever reserved, by the kernel's count.
+    /// Number of entries ever reserved, by the kernel's count.
     pub fn sent(&self) -> u64 {
         self.reserved() / ENTRY_BYTES as u64
     }
 
     fn consumer(&self) -> &AtomicU64 {
-        // SAFETY: the mapping is as long as this lives; it is accessed atomically by everybody.
+        // SAFETY: the mapping lives as long as this; both sides access it atomically.
         unsafe { self.consumer.as_ref() }
     }
 }
@@ -98,7 +99,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let page = rustix::param::page_size();
-        // SAFETY: mapped by `create` with these lengths; nobody has a pointer any more.
+        // SAFETY: mapped by `create` with these lengths; no pointers are left.
         unsafe {
             let _ = munmap(self.consumer.as_ptr().cast(), page);
             let _ = munmap(self.producer.as_ptr().cast(), page + 2 * self.bytes);
@@ -112,12 +113,12 @@ fn map_pages(
     access: ProtFlags,
     offset: u64,
 ) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping; nothing else lies there.
+    // SAFETY: a new mapping, which overlaps nothing.
     let map = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, map, offset) }?;
     Ok(NonNull::new(map.cast()).ok_or(io::ErrorKind::OutOfMemory)?)
 }
 
-/// Takes entries out of a ring; there is one per ring.
+/// Takes entries out of a ring buffer; there is one per ring buffer.
 pub struct Reader {
     ring: Arc<Ring>,
     /// The position of the next entry.
@@ -134,21 +135,21 @@ impl Reader {
         &self.ring
     }
 
-    /// How full the ring is, 0 to 1.
+    /// Fill level of the ring buffer, 0 to 1.
     pub fn fill(&self) -> f64 {
         self.ring.reserved().wrapping_sub(self.next) as f64 / self.ring.bytes as f64
     }
 
-    /// Takes at most `room` entries that were reserved before position `to`. True when it got there,
-    /// false when there are more, or one is not written yet.
+    /// Takes at most `room` entries that were reserved before position `to`. True if it got there, false
+    /// if there are more, or one is not committed yet.
     pub fn take(&mut self, to: u64, room: usize, mut each: impl FnMut([u64; ENTRY_WORDS])) -> bool {
         let page = rustix::param::page_size();
         let mut given_back = self.next;
         let mut left = room;
         while self.next < to && left > 0 {
             let offset = page + (self.next as usize & (self.ring.bytes - 1));
-            // SAFETY: inside the mapping: the offset is less than the ring's length, and the entries
-            // are mapped twice.
+            // SAFETY: inside the mapping: the offset is less than the length of the ring buffer, and the
+            // entries are mapped twice.
             let header = unsafe { self.ring.producer.add(offset) };
             // SAFETY: as above; headers are aligned to eight bytes, and the kernel sets and clears
             // the bits atomically.
@@ -158,8 +159,8 @@ impl Reader {
             }
             let bytes = u64::from(word & !DISCARDED);
             if word & DISCARDED == 0 && bytes == (8 * ENTRY_WORDS) as u64 {
-                // SAFETY: an entry of this length follows the header; it is written, and not written
-                // again before its room is given back below.
+                // SAFETY: an entry of this length follows the header; it is committed, and not
+                // overwritten before its space is released below.
                 let entry = unsafe { header.add(HEADER_BYTES as usize).cast().read() };
                 each(entry);
                 left -= 1;

@@ -1,4 +1,4 @@
-//! The rules that turn the kernel's numbers and names into ones a person would use.
+//! The rules that turn the kernel's numbers and names into readable ones.
 
 use std::fs;
 
@@ -50,7 +50,7 @@ pub fn kernel_thread_name(comm: &str) -> String {
     }
 }
 
-/// Scheduling policy and priority as the kernel side sends them: `SCHED_FIFO 60`, `SCHED_OTHER nice 0`.
+/// Scheduling policy and priority as sent by the kernel side: `SCHED_FIFO 60`, `SCHED_OTHER nice 0`.
 pub fn policy(code: u32) -> Option<String> {
     if code & sched::KNOWN == 0 {
         return None;
@@ -104,14 +104,14 @@ pub fn from_proc(tid: u32) -> Option<(String, u32, Option<String>)> {
     Some((comm, tgid, path))
 }
 
-/// Whether a living task is a thread of the kernel's own, by the flags in its `stat`. The absence of
-/// memory does not tell: a process that has exited and waits for its parent has none either.
+/// Whether a living task is a kernel thread, by the flags in its `stat`. Having no memory is no proof: a
+/// zombie has none either.
 pub fn is_kernel_thread(tid: u32) -> bool {
     fs::read_to_string(format!("/proc/{tid}/stat"))
         .is_ok_and(|stat| task_flags(&stat).is_some_and(|flags| flags & PF_KTHREAD != 0))
 }
 
-/// `task_struct.flags`, the ninth field; the second, the name in parentheses, may hold anything.
+/// `task_struct.flags`, the ninth field; the second, the name in parentheses, may contain anything.
 fn task_flags(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(6)?.parse().ok()
@@ -132,7 +132,7 @@ mod tests {
     fn a_zombie_is_not_a_kernel_thread() {
         let mut child = std::process::Command::new("true").spawn().expect("start true");
         let stat = format!("/proc/{}/stat", child.id());
-        // Not reaped, so the number stays its own until it is waited for.
+        // Not reaped, so its number is not reused until it is waited for.
         while !fs::read_to_string(&stat).expect("stat of a child").contains(") Z ") {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn kthreadd_is_a_kernel_thread_where_it_can_be_seen() {
-        // In a PID namespace of its own, process 2 is something else.
+        // In a nested PID namespace, process 2 is something else.
         let comm = fs::read_to_string("/proc/2/comm").unwrap_or_default();
         assert_eq!(is_kernel_thread(2), comm == "kthreadd\n");
     }

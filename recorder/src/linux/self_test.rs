@@ -1,5 +1,5 @@
-//! Attached is not yet working: some hooks attach and never fire. A little of everything that can be
-//! provoked tells, before a recording relies on it.
+//! Some hooks attach and never fire. The self-test triggers what can be triggered, before a recording
+//! relies on it.
 
 use std::{fs::File, io::Read, time::Duration};
 
@@ -10,12 +10,12 @@ use crate::{
     machine,
 };
 
-/// It ends as soon as everything has fired; a machine that is busy needs longer.
+/// Ends as soon as everything has fired; a busy machine needs longer.
 const ROUNDS: u32 = 40;
-/// Longer than a tick, which has to come by.
+/// Longer than a tick, which must occur.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often each hook fired, by its counter.
+/// Hits of each hook, by its counter.
 pub fn hits(bpf: &Bpf, watched: &CpuSet) -> Vec<u64> {
     bpf.watch(|_| Wanted::Track);
     let mut hits = count(bpf);
@@ -47,20 +47,20 @@ fn count(bpf: &Bpf) -> Vec<u64> {
 }
 
 /// Switches, a wakeup, a timer, a new task and a new name; page faults from both modes. On a watched
-/// CPU: some hooks are on those alone.
+/// CPU, since some hooks are only on those.
 fn provoke(watched: &CpuSet) {
     let watched = watched.clone();
     let work = move || {
         machine::pin(&watched);
         let touched = vec![1u8; 1 << 16];
         std::hint::black_box(&touched);
-        // Fresh pages that the kernel is the first to touch.
+        // Fresh pages that the kernel touches first.
         let mut untouched = vec![0u8; 1 << 20];
         let zeros = File::open("/dev/zero").and_then(|mut zeros| zeros.read(&mut untouched));
         std::hint::black_box((zeros.is_ok(), &untouched));
         std::thread::sleep(PAUSE);
     };
     let started = std::thread::Builder::new().name("detour-test".into()).spawn(work);
-    // Without a thread nothing is provoked, and the hooks that should have fired are reported.
+    // Without a thread nothing is triggered, and the hooks that should have fired are reported.
     let _ = started.map(std::thread::JoinHandle::join);
 }

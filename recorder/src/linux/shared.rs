@@ -1,5 +1,5 @@
-//! The memory that the BPF programs and the recorder share: one page of state per CPU. The recorder
-//! says there what it wants, reads the counters, and takes the records of interrupt vectors.
+//! The memory shared by the BPF programs and the recorder: one page of state per CPU. The recorder
+//! writes what it wants there, reads the counters, and takes the records of interrupt vectors.
 
 use std::{
     io,
@@ -17,16 +17,16 @@ pub struct Shared {
 
 // SAFETY: what both sides write is accessed atomically or volatile, and never by reference.
 unsafe impl Send for Shared {}
-// SAFETY: as above; the slots of a CPU are taken by one thread, which the caller sees to.
+// SAFETY: as above; the caller ensures that the slots of a CPU are taken by one thread.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Maps the states of this many CPUs from a BPF array that allows it.
+    /// Maps the states of this many CPUs from an mmapable BPF array.
     pub fn map(array: impl AsFd, cpus: u32) -> io::Result<Shared> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let bytes = cpus as usize * size_of::<CpuState>();
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping; nothing else lies there.
+        // SAFETY: a new mapping, which overlaps nothing.
         let map = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, array, 0) }?;
         let states = NonNull::new(map.cast());
         Ok(Shared { states: states.ok_or(io::ErrorKind::OutOfMemory)?, cpus })
@@ -43,26 +43,26 @@ impl Shared {
     }
 
     pub fn set_flags(&self, cpu: u32, flags: u32) {
-        // SAFETY: inside the mapping, aligned, and accessed atomically by everybody.
+        // SAFETY: inside the mapping, aligned, and accessed atomically by both sides.
         let cell = unsafe { AtomicU32::from_ptr(&raw mut (*self.state(cpu)).flags) };
         cell.store(flags, Ordering::Release);
     }
 
-    /// Whether a program has begun on a CPU and not ended. What it has timed, it may still have to send.
+    /// Whether a program is in progress on a CPU. It may still have to send an entry that it has timed.
     pub fn is_running(&self, cpu: u32) -> bool {
         // SAFETY: inside the mapping and aligned; programs write the whole word.
         let cell = unsafe { AtomicU32::from_ptr(&raw mut (*self.state(cpu)).running) };
         cell.load(Ordering::Acquire) != 0
     }
 
-    /// The counters as they are; programs may be at work on them.
+    /// The current counters; programs may be updating them.
     pub fn counters(&self, cpu: u32) -> CpuState {
-        // SAFETY: inside the mapping, and any bits are a state.
+        // SAFETY: inside the mapping, and any bit pattern is valid.
         unsafe { self.state(cpu).read_volatile() }
     }
 
-    /// The threads that are on the CPUs at this moment, as records that end there. For programs that are
-    /// not at work any more.
+    /// The threads that are on the CPUs now, as records that end now. Only after the programs have
+    /// stopped.
     pub fn running(&self, now: u64) -> Vec<Record> {
         let of_cpu = |cpu| {
             let frame = self.counters(cpu).frames[0];
@@ -86,20 +86,20 @@ impl Shared {
     /// Takes the records out of a CPU's slots. One thread at a time.
     pub fn take_slots(&self, cpu: u32, mut take: impl FnMut([u64; ENTRY_WORDS])) {
         let state = self.state(cpu);
-        // SAFETY: inside the mapping and aligned; nobody else writes it.
+        // SAFETY: inside the mapping and aligned; there is no other writer.
         let taken = unsafe { AtomicU64::from_ptr(&raw mut (*state).slots_taken) };
         let before = taken.load(Ordering::Relaxed);
         let mut next = before;
         loop {
             // SAFETY: inside the mapping: the index is below the number of slots.
             let slot: *mut Slot = unsafe { &raw mut (*state).slots[next as usize % SLOTS] };
-            // SAFETY: as above, aligned, and accessed atomically by everybody.
+            // SAFETY: as above, aligned, and accessed atomically by both sides.
             let number = unsafe { AtomicU64::from_ptr(&raw mut (*slot).number) };
             if number.load(Ordering::Acquire) != next + 1 {
                 break;
             }
-            // SAFETY: the number says that it is written; it is not written again before it is
-            // given back below. A record is as large as an entry and has no padding.
+            // SAFETY: the number says that it is written; it is not written again before it is released
+            // below. A record is as large as an entry and has no padding.
             take(unsafe {
                 (&raw const (*slot).record).cast::<[u64; ENTRY_WORDS]>().read_volatile()
             });
@@ -114,7 +114,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let bytes = self.cpus as usize * size_of::<CpuState>();
-        // SAFETY: mapped by `map` with this length; nobody has a pointer any more.
+        // SAFETY: mapped by `map` with this length; no pointers are left.
         let _ = unsafe { rustix::mm::munmap(self.states.as_ptr().cast(), bytes) };
     }
 }

@@ -1,5 +1,5 @@
-//! Where the reader sleeps. Its time ends the sleep; so does the end of the recording, and a CPU whose
-//! ring is half full before the reader comes by.
+//! The reader's sleep. It ends on timeout, at the end of the recording, or when a CPU's ring buffer is
+//! half full.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ impl Sleep {
         let nothing = epoll::EventData::new_u64(0);
         epoll::add(&epoll, &over, nothing, epoll::EventFlags::IN)?;
         for ring in rings {
-            // There is always something in a ring; what counts is the wakeup.
+            // There is always data in a ring buffer; only the wakeup matters.
             let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&epoll, ring.fd(), nothing, on_wakeup)?;
         }
@@ -41,15 +41,15 @@ impl Sleep {
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 8];
         match epoll::wait(&self.epoll, &mut events[..], Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
-            // Cannot be; a reader that spins would be worse than one that is late.
+            // Should not happen; a reader that spins would be worse than one that is late.
             Err(_) => std::thread::sleep(time),
         }
     }
 
-    /// Ends the sleep, and every other from now on.
+    /// Ends the sleep, and every later one.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        // Full it cannot be.
+        // The counter cannot overflow.
         let _ = rustix::io::write(&self.over, &1u64.to_ne_bytes());
     }
 

@@ -1,13 +1,13 @@
-//! Starts at a round time of the wall clock. Nodes whose clocks agree start together without talking
-//! to each other; one that gets ready only after that time starts a whole interval later, which
-//! `detour merge` shows.
+//! Starts at a round time of the wall clock. Nodes whose clocks agree start together without
+//! communicating; one that is ready only after that time starts a whole interval later, which `detour
+//! merge` shows.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Waits until so long before the next multiple of `align`, or until told to stop.
+/// Waits until `before` ahead of the next multiple of `align`, or until stopped.
 pub fn wait(align: Duration, before: Duration, stop: &AtomicBool) {
     const LOOK_EVERY: Duration = Duration::from_millis(50);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -21,7 +21,7 @@ pub fn wait(align: Duration, before: Duration, stop: &AtomicBool) {
     }
 }
 
-/// The first multiple of `align` that is not over.
+/// The first multiple of `align` that is not in the past.
 fn next(now: Duration, align: Duration) -> Duration {
     let (now, align) = (now.as_nanos(), align.as_nanos().max(1));
     let next = now.div_ceil(align) * align;

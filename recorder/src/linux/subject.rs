@@ -1,4 +1,4 @@
-//! The program that is recorded: found or started, waited for, and ended.
+//! The recorded program: found or started, waited for, and ended.
 
 use std::{
     env,
@@ -22,11 +22,11 @@ use crate::{
     record_error::RecordError, targets::Target,
 };
 
-/// The threads that were asked for; an error when there are none such.
+/// Resolves the requested threads; an error if there are none.
 pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
     match program {
         ProgramOption::Pids(pids) => {
-            // A thread's id stands for its process.
+            // A thread id stands for its process.
             let process = |&pid: &u32| pids::process_of(pid).ok_or(RecordError::NoProcess(pid));
             Ok(Target::Pids(pids.iter().map(process).collect::<Result<_, _>>()?))
         }
@@ -45,7 +45,7 @@ pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
     }
 }
 
-/// A directory of cgroup v2, given as the kernel prints it, or as it is mounted.
+/// A cgroup v2 directory, given as the kernel prints it, or as it is mounted.
 fn cgroup_directory(path: &Path) -> Option<PathBuf> {
     const CGROUP2_MAGIC: i64 = 0x6367_7270;
     let is_cgroup = |directory: &PathBuf| {
@@ -57,13 +57,13 @@ fn cgroup_directory(path: &Path) -> Option<PathBuf> {
     [Some(path.to_path_buf()), at_root].into_iter().flatten().find(is_cgroup)
 }
 
-/// The threads of a program that want to run now, and where, by their numbers in /proc. Which of them are
-/// on a CPU is not known.
+/// The threads of a program that are runnable now, and where, by their numbers in /proc. Which of them
+/// are on a CPU is not known.
 pub fn runnable(target: &Target) -> Vec<Runnable> {
     let processes: Vec<u32> = match target {
         Target::Pids(pids) => pids.clone(),
         Target::Cgroup { directory, .. } => processes_below(directory),
-        // Those of a command are not there yet.
+        // Those of a command do not exist yet.
         Target::Children => Vec::new(),
     };
     let mut runnable = Vec::new();
@@ -91,10 +91,10 @@ fn processes_below(directory: &Path) -> Vec<u32> {
     processes
 }
 
-/// Where programs are looked for when nobody says.
+/// The search path if PATH is not set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
-/// Whether there is such a program, found as the system finds it when it is to be run.
+/// Whether there is such a program, searched for as execvp does.
 fn may_be_run(program: &OsStr, path: &OsStr) -> io::Result<()> {
     if program.is_empty() {
         return Err(io::Error::new(ErrorKind::NotFound, "the command is empty"));
@@ -102,11 +102,11 @@ fn may_be_run(program: &OsStr, path: &OsStr) -> io::Result<()> {
     if program.as_bytes().contains(&b'/') {
         return is_executable(Path::new(program));
     }
-    let mut found = Err(io::Error::new(ErrorKind::NotFound, "there is no such program in PATH"));
+    let mut found = Err(io::Error::new(ErrorKind::NotFound, "not found in PATH"));
     for directory in env::split_paths(path) {
         match is_executable(&directory.join(program)) {
             Ok(()) => return Ok(()),
-            // One that is there and may not be run says more than none.
+            // A file that may not be executed is more informative than none.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => found = Err(error),
             Err(_) => {}
         }
@@ -120,18 +120,17 @@ fn is_executable(file: &Path) -> io::Result<()> {
     }
     rustix::fs::access(file, Access::EXEC_OK)?;
     match interpreter(file) {
-        // The program is there, so this is not "not found".
-        Some(interpreter) if !interpreter.exists() => Err(io::Error::other(format!(
-            "its interpreter {} does not exist",
-            interpreter.display()
-        ))),
+        // The program exists, so this is not "not found".
+        Some(interpreter) if !interpreter.exists() => {
+            Err(io::Error::other(format!("interpreter {} does not exist", interpreter.display())))
+        }
         _ => Ok(()),
     }
 }
 
-/// What a script is to be run by. None of what is no script, or cannot be read.
+/// The interpreter of a script. None if it is not a script, or cannot be read.
 fn interpreter(file: &Path) -> Option<PathBuf> {
-    // The kernel looks no further.
+    // The kernel reads no further.
     let mut begin = [0; 256];
     let read = fs::File::open(file).and_then(|mut file| file.read(&mut begin)).ok()?;
     let line = begin[..read].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
@@ -160,8 +159,8 @@ pub fn start(command: &[OsString], stdout_is_taken: bool) -> Result<Child, Recor
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Waits for the time, the command, the processes or the user to end it, or for `look`, which is
-/// called ten times a second with the time recorded so far, to say that nothing is left to record.
+/// Waits until the time is up, the command or the processes end, the user stops it, or `look`, which is
+/// called ten times a second with the time recorded so far, reports that nothing is left to record.
 /// Returns the command's exit code.
 pub fn wait(
     target: Option<&Target>,
@@ -196,14 +195,14 @@ pub fn wait(
     }
 }
 
-/// Waits for a command that goes on after its recording; whoever asks for its end meanwhile, or has
-/// before, has it asked in turn. Returns its exit code.
+/// Waits for a command that continues after its recording; a request to end it, now or before, is passed
+/// on. Returns its exit code.
 pub fn wait_for_command(child: &mut Child, end: &AtomicBool) -> Option<i32> {
     loop {
         if end.swap(false, Ordering::Relaxed)
             && let Some(pid) = Pid::from_raw(child.id() as i32)
         {
-            // One that has ended or changed its user cannot be asked.
+            // It may have ended or changed its user.
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         match child.try_wait() {
@@ -268,7 +267,7 @@ mod tests {
         assert_eq!(kind(name, &format!("/nowhere:{directory}")), Ok(()));
         assert_eq!(kind(name, "/nowhere"), Err(ErrorKind::NotFound));
         assert_eq!(kind("/nowhere/program", directory), Err(ErrorKind::NotFound));
-        // Directories and texts are no programs.
+        // Directories and text files are not programs.
         assert_eq!(kind("/proc", directory), Err(ErrorKind::PermissionDenied));
         assert_eq!(kind("version", "/proc"), Err(ErrorKind::PermissionDenied));
         assert!(kind("", directory).is_err());

@@ -1,9 +1,9 @@
-//! Runs for a moment on each CPU, so that whatever runs there leaves it and comes back. Who was there
-//! before the recording began is not known until it leaves, and what it took not until then: a rank
-//! alone on its CPU may stay for seconds.
+//! Runs briefly on each CPU, so that the current thread leaves it and comes back. A thread that was
+//! there before the recording began is unknown until it leaves, and so is the time it took: a rank alone
+//! on its CPU may stay for seconds.
 //!
-//! A thread of its own, with a priority that nothing waits in front of, taken while that may be taken:
-//! programs may have real-time priority, too.
+//! A separate thread with the highest priority, set while that is still permitted: programs may have
+//! real-time priority as well.
 
 use std::{
     io,
@@ -27,12 +27,12 @@ impl Switcher {
         let (tell, unreached) = sync_channel(1);
         let thread =
             std::thread::Builder::new().name("detour-switch".to_owned()).spawn(move || {
-                // Without it, it takes until the CPU's owner has had its turn.
+                // Without it, the switch takes until the end of the current thread's time slice.
                 let _ = machine::set_policy(libc::SCHED_FIFO, PRIORITY);
                 privileges::give_up();
                 let home = machine::allowed();
                 for cpus in asked {
-                    // To be there is enough: another one has left for it.
+                    // Being there is enough: another thread was switched out for it.
                     let missed =
                         cpus.into_iter().filter(|&cpu| !machine::pin(&CpuSet::from([cpu])));
                     let missed: Vec<u32> = missed.collect();
@@ -45,7 +45,7 @@ impl Switcher {
         Ok(Switcher { ask, unreached, thread })
     }
 
-    /// Has a switch on each of these CPUs; those where it could not be.
+    /// Forces a switch on each of these CPUs; returns those where it could not run.
     pub fn switch(&self, cpus: &CpuSet) -> Vec<u32> {
         match self.ask.send(cpus.clone()) {
             Ok(()) => self.unreached.recv().unwrap_or_default(),

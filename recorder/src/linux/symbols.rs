@@ -9,7 +9,7 @@ use crate::machine;
 
 #[derive(Default)]
 pub struct Symbols {
-    /// Address and where its name starts in `names`, sorted by address.
+    /// Address and offset of its name in `names`, sorted by address.
     index: Vec<(u64, u32)>,
     names: String,
 }
@@ -44,7 +44,7 @@ impl Symbols {
         self.index.is_empty()
     }
 
-    /// The function that holds an address.
+    /// The function that contains an address.
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.index.partition_point(|&(start, _)| start <= address);
         let (_, name) = *self.index.get(after.checked_sub(1)?)?;
@@ -52,7 +52,7 @@ impl Symbols {
     }
 }
 
-/// Why the kernel shows its symbols without their addresses, and what to do about it.
+/// Why the kernel hides the addresses of its symbols, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hidden {
     pub why: String,
@@ -65,19 +65,20 @@ impl Hidden {
         Hidden::given(restrict, machine::has_capability(machine::CAP_SYSLOG))
     }
 
-    /// The kernel's rule (`kallsyms_show_value`): with `kptr_restrict` at 2 addresses are shown to
-    /// nobody; below, to those with CAP_SYSLOG in the first user namespace. (At 0 also to everybody if
-    /// `perf_event_paranoid` is 1 or less, which nobody should need to lower for this.)
+    /// The kernel's rule (`kallsyms_show_value`): with `kptr_restrict` at 2, addresses are hidden from
+    /// all users; below, they are shown with CAP_SYSLOG in the initial user namespace. (At 0 they are
+    /// also shown to all users if `perf_event_paranoid` is 1 or less, which should not be lowered just
+    /// for this.)
     fn given(kptr_restrict: u32, syslog: bool) -> Hidden {
         let setcap = format!("sudo detour ..., or: {}", machine::SETCAP);
         let (why, remedy) = match (kptr_restrict, syslog) {
             (0 | 1, false) => ("CAP_SYSLOG is missing".to_owned(), setcap),
             (0 | 1, true) => (
-                "CAP_SYSLOG does not count in a user namespace of its own".to_owned(),
+                "CAP_SYSLOG has no effect in a nested user namespace".to_owned(),
                 "run in the host's user namespace".to_owned(),
             ),
             (level, syslog) => (
-                format!("kernel.kptr_restrict={level} hides them from everybody"),
+                format!("kernel.kptr_restrict={level} hides them from all users"),
                 match syslog {
                     true => "sudo sysctl kernel.kptr_restrict=1".to_owned(),
                     false => format!("sudo sysctl kernel.kptr_restrict=1, then: {setcap}"),

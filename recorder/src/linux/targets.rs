@@ -1,5 +1,5 @@
-//! Which threads belong to the program that is recorded: by process, by cgroup, or as the
-//! descendants of a command.
+//! Which threads belong to the recorded program: by process, by cgroup, or as the descendants of a
+//! command.
 
 use std::{collections::HashSet, path::PathBuf};
 
@@ -7,15 +7,15 @@ use detour_abi::{Numbers, Task, kind};
 
 use crate::{hash::HashMap, names::Names, pids};
 
-/// What was asked for.
+/// What was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All threads of these processes, by their numbers in the recorder's PID namespace.
     Pids(Vec<u32>),
-    /// Everything in this cgroup of v2 and below: its directory, and that one's inode, by which the
-    /// kernel knows it.
+    /// Everything in this v2 cgroup and below: its directory, and the inode by which the kernel knows
+    /// it.
     Cgroup { directory: PathBuf, id: u64 },
-    /// Children of this process, that is of the recorder, and their children.
+    /// Children of this process, the recorder, and their descendants.
     Children,
 }
 
@@ -26,7 +26,7 @@ pub struct Targets {
     own_tgid: Option<u32>,
     /// The kernel's numbers; for [`Target::Pids`] those of the PID namespace.
     processes: HashSet<u32>,
-    /// What was decided for a tid; dropped when the kernel side says something new about it.
+    /// Decisions per tid; dropped when the kernel side reports something new about it.
     decided: HashMap<u32, bool>,
 }
 
@@ -46,14 +46,14 @@ impl Targets {
         }
     }
 
-    /// Takes what a task is called in the recorder's PID namespace.
+    /// Adds a task's numbers in the recorder's PID namespace.
     pub fn learn_numbers(&mut self, numbers: &Numbers) {
         if numbers.tgid_here == self.own_tgid_here {
             self.own_tgid = Some(numbers.tgid);
         }
     }
 
-    /// Takes what the kernel side says about a task, in order.
+    /// Adds what the kernel side reports about a task, in order.
     pub fn learn(&mut self, task: &Task) {
         self.decided.remove(&task.tid);
         let new_process = task.kind_depth & 15 == kind::FORK && task.tgid != task.parent;
@@ -64,7 +64,7 @@ impl Targets {
             if followed {
                 self.processes.insert(task.tgid);
             } else if self.target == Target::Children {
-                // A pid that was used before by one of ours.
+                // A reused PID of one of ours.
                 self.processes.remove(&task.tgid);
             }
         }

@@ -1,7 +1,7 @@
-//! The recorder's own threads: one reads, one names, merges and writes, on the housekeeping CPUs. Where
-//! there are none one thread does both, since every wakeup disturbs what is measured; it shows up as a
-//! source under its name. Beside a program there are always two: the waits of hundreds of threads take
-//! long to explain.
+//! The recorder's own threads, on the housekeeping CPUs: one reads; the other names, merges and writes.
+//! Without housekeeping CPUs one thread does both, since every wakeup disturbs the measurement; it shows
+//! up as a source under its name. When recording a program there are always two: explaining the waits of
+//! hundreds of threads takes long.
 
 use std::{
     io,
@@ -23,17 +23,17 @@ use crate::{
     sleep::Sleep,
 };
 
-/// Batches on their way to the writer. When it does not take them the reader goes on filling the one it
-/// has, up to [`MAX_BATCH`].
+/// Batches on their way to the writer. If it falls behind, the reader keeps filling the current one, up
+/// to [`MAX_BATCH`].
 const BATCHES: usize = 4;
-/// Entries that are worth waking the writer for.
+/// Number of entries worth waking the writer for.
 const WORTHWHILE: usize = 1 << 12;
-/// Entries of a batch at most: 32 MiB.
+/// Maximum number of entries in a batch: 32 MiB.
 const MAX_BATCH: usize = 1 << 19;
-/// When nothing is watched any more, an entry that is still not written never will be.
+/// After watching has stopped, an entry that is still not committed never will be.
 const LAST_LOOKS: u32 = 200;
 
-/// How long a batch is kept when there is little in it.
+/// How long a small batch is kept.
 const SEND_EVERY: Duration = Duration::from_millis(100);
 
 pub struct Threads {
@@ -43,7 +43,7 @@ pub struct Threads {
     threads: Vec<JoinHandle<Option<Done>>>,
 }
 
-/// What a thread leaves behind.
+/// Results of a thread.
 #[derive(Default)]
 struct Done {
     cpu_ns: u64,
@@ -51,20 +51,19 @@ struct Done {
     assembled: Option<Assembled>,
 }
 
-/// What the threads leave behind.
+/// Results of the threads.
 pub struct Stopped {
     pub assembled: Assembled,
     /// CPU time of all of them.
     pub cpu_ns: u64,
-    /// Entries that were taken from the kernel side, by CPU (None: all that were offline in the
-    /// beginning).
+    /// Entries taken from the kernel side, by CPU (None: all that were initially offline).
     pub read: Vec<(Option<u32>, u64)>,
 }
 
 impl Threads {
-    /// Begins to read, so that no ring fills up while everything else gets ready. `cpus` are those that
-    /// the threads have to themselves; `longest` is how long the reader may sleep. With `busy`, what is read
-    /// takes long to work out, and the rings must not fill up meanwhile.
+    /// Starts reading, so that no ring buffer fills up during preparation. `cpus` are reserved for the
+    /// threads; `longest` is the longest sleep of the reader. With `busy`, processing takes long, and
+    /// the ring buffers must not fill up in the meantime.
     pub fn start(
         drain: Drain,
         cpus: &CpuSet,
@@ -89,15 +88,15 @@ impl Threads {
         Ok(Threads { sleep, assembler: Some(assembler), threads })
     }
 
-    /// Begins to write.
+    /// Starts writing.
     pub fn write(&mut self, assembler: Assembler) {
         if let Some(threads) = self.assembler.take() {
-            // A thread that is gone shows when it is joined.
+            // A thread that has exited is noticed when it is joined.
             let _ = threads.send(assembler);
         }
     }
 
-    /// Reads what is left, writes it and ends. None when a thread broke.
+    /// Reads and writes the rest, and ends. None if a thread panicked.
     pub fn stop(mut self) -> Option<Stopped> {
         self.sleep.stop();
         let mut all = Done::default();
@@ -117,8 +116,8 @@ impl Drop for Threads {
     }
 }
 
-/// The reader. When the writer falls far behind this waits, the rings fill, and the kernel side counts
-/// what it drops.
+/// The reader. If the writer falls far behind, this blocks, the ring buffers fill, and the kernel side
+/// counts what it drops.
 fn read(
     mut drain: Drain,
     pace: Pace,
@@ -131,7 +130,7 @@ fn read(
     look_until_over(pace, sleep, |last| {
         let look = drain.look(last, &mut batch);
         let full = batch.entries.len() >= MAX_BATCH || batch.jumps.len() >= MAX_BATCH;
-        // One that is empty says how far everything has come, and the last that nothing follows.
+        // An empty batch still carries the progress, and the last one says that nothing follows.
         let due = batch.entries.len() >= WORTHWHILE || sent.elapsed() >= SEND_EVERY;
         if batch.last || full {
             out.send(std::mem::take(&mut batch)).ok()?;
@@ -171,7 +170,7 @@ fn write(
     Some(Done { cpu_ns: machine::thread_cpu_ns(), read: None, assembled })
 }
 
-/// Both in one.
+/// Reader and writer in one thread.
 fn read_and_write(
     mut drain: Drain,
     pace: Pace,
@@ -198,8 +197,7 @@ fn read_and_write(
     Some(Done { cpu_ns: machine::thread_cpu_ns(), read, assembled })
 }
 
-/// Looks until it is over and everything that was there then has been taken. None when `look` gives
-/// up.
+/// Reads until stopped and everything available by then has been taken. None if `look` gives up.
 fn look_until_over(
     mut pace: Pace,
     sleep: &Sleep,
@@ -208,7 +206,7 @@ fn look_until_over(
     let mut before = Instant::now();
     let mut last_looks = 0;
     loop {
-        // Read before looking: what was there when it was set is still taken.
+        // Read before looking: everything sent before it was set is still taken.
         let last = sleep.is_over();
         let passed = before.elapsed();
         before = Instant::now();
@@ -228,7 +226,7 @@ fn look_until_over(
     }
 }
 
-/// `urgency` is for a thread that must not wait when it is woken: a ring is filling up.
+/// `urgency` is for a thread that must run as soon as it is woken: a ring buffer is filling up.
 fn spawn(
     name: &str,
     cpus: &CpuSet,

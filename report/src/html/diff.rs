@@ -1,4 +1,4 @@
-//! The comparison of two recordings as one page: no scripts, nothing to load, prints as it looks.
+//! The comparison of two recordings as one self-contained page without scripts.
 
 use analysis::{Change, Comparison, Interval};
 
@@ -11,7 +11,7 @@ use crate::{
     words::{cut, percent, plural, rate, safe},
 };
 
-/// As the report's page has it, without a script.
+/// As on the report's page, without a script.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -47,10 +47,10 @@ pub fn diff_html(comparison: &Comparison, projection: Result<&Projection, &str>)
     );
     let job = projection.map_or_else(not_projected, projected);
     page += &format!("<p>{}</p>\n", sentence(&job));
-    page += "<h2>Sources, by the change of time</h2>\n<table>\n<tr><th>class</th><th>name</th>\
+    page += "<h2>Sources by change in time</h2>\n<table>\n<tr><th>class</th><th>name</th>\
              <th>unit</th><th>verdict</th><th class=n>/s before</th><th class=n>/s after</th>\
              <th class=n>time before</th><th class=n>time after</th>\
-             <th class=n>change of time, 95&nbsp;%</th><th></th></tr>\n";
+             <th class=n>time change, 95&nbsp;%</th><th></th></tr>\n";
     let widest = comparison
         .sources
         .iter()
@@ -117,7 +117,7 @@ fn bar(interval: &Interval, widest: f64) -> String {
     )
 }
 
-/// Names come from the recorded node, where any process may call itself anything, at any length.
+/// Names come from the recorded node, where any process may choose any name of any length.
 fn name(text: &str) -> String {
     escape(&cut(&safe(text), NAME))
 }

@@ -1,4 +1,4 @@
-//! The heat map: how much of its time each CPU (or thread) lost, moment by moment.
+//! Heat map: the share of time that each CPU (or thread) lost, over time.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ fn level(share: f64) -> usize {
     LEVELS.iter().rposition(|&from| share > from).map_or(0, |at| at + 1)
 }
 
-/// A lane as one would call it. Of several nodes, each has a CPU of that number.
+/// Readable name of a lane, with the host if there are several nodes.
 fn name(lane: u32, lanes: &[Lane], nodes: &[Node]) -> String {
     let node = node_index(nodes, lane).and_then(|index| nodes.get(index));
     match (lanes.get(lane as usize), node) {
@@ -43,7 +43,7 @@ pub(super) fn draw(views: &Views, lanes: &[Lane], nodes: &[Node]) -> Option<Stri
     let mut cells = vec![String::new(); LEVELS.len() + 1];
     let mut labels = String::new();
     let mut data = String::new();
-    // As many names as there is room for.
+    // As many labels as fit.
     let every = (13.0 / high).ceil().max(1.0) as usize;
     for (index, row) in rows.iter().enumerate() {
         let y = top + index as f64 * high;
@@ -68,7 +68,7 @@ pub(super) fn draw(views: &Views, lanes: &[Lane], nodes: &[Node]) -> Option<Stri
     let mut svg = format!(
         concat!(
             r#"<svg class="heat" id="heat" viewBox="0 0 {} {}" role="img" "#,
-            r#"aria-label="Share of time lost, by CPU and moment" "#,
+            r#"aria-label="Share of time lost by CPU, over time" "#,
             r#"data-box="{} {} {} {}" data-columns="{}" data-column-s="{:e}">"#
         ),
         WIDE,
@@ -100,7 +100,7 @@ pub(super) fn draw(views: &Views, lanes: &[Lane], nodes: &[Node]) -> Option<Stri
     Some(svg + &labels + &data + "</svg>")
 }
 
-/// The colours and what they stand for.
+/// The colour key.
 fn key() -> String {
     let mut out = String::new();
     let step = 70.0;
@@ -108,7 +108,7 @@ fn key() -> String {
     for level in 0..=LEVELS.len() {
         let x = from + step * level as f64;
         let text = match level {
-            0 => "nothing".to_owned(),
+            0 => "none".to_owned(),
             1 => format!("≤{} %", LEVELS[1]),
             n => format!(">{} %", LEVELS[n - 1]),
         };

@@ -1,4 +1,4 @@
-//! The series that all figures share: one name and one colour each.
+//! The series shared by all figures: one name and one colour each.
 
 use analysis::{Summary, views::Series};
 use trace::Mode;
@@ -9,10 +9,10 @@ use crate::words::{cut, plural};
 /// Longest name in a legend.
 const LONGEST: usize = 34;
 
-/// One colour: the class that gives it, the name beside it.
+/// One series: the CSS class of its colour, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// `s0` to `s6`, `so` for the others, `su` for what has no name.
+    /// `s0` to `s6`, `so` for the other sources, `su` for unattributed time.
     pub(super) class: String,
     pub(super) name: String,
 }

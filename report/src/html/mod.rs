@@ -1,9 +1,9 @@
-//! The report as one page that needs nothing else: no network, no script to be read.
+//! The report as one self-contained page: no network, and readable without scripts.
 //!
-//! In: a summary, the figures' data and, if there is one, a projection. Out: HTML with the figures as
-//! inline SVG. One small script adds tooltips and zoom; the series are switched by the style sheet
-//! alone. A policy in the page lets that one script run and nothing else, whatever a recording holds;
-//! and what comes from a recording is cut to a length that fits a page.
+//! In: a summary, the figures' data and, optionally, a projection. Out: HTML with the figures as inline
+//! SVG. One small script adds tooltips and zoom; the style sheet alone toggles the series. A content
+//! security policy allows only that script to run, whatever a recording contains; and text from a
+//! recording is truncated to a length that fits a page.
 
 pub(crate) mod diff;
 mod heat;
@@ -27,8 +27,8 @@ pub use projection::{BoxPoint, Idle, Projection, Without};
 
 const STYLE: &str = include_str!("../../templates/report.css");
 const SCRIPT: &str = include_str!("../../templates/report.js");
-/// Of [`SCRIPT`]; a test says what it has to be when it changed.
-const SCRIPT_SHA256: &str = "Sz10yBH7ssl0sQt0E25V2GNbalnli5plhlg2s56fUwQ=";
+/// Hash of [`SCRIPT`]; a test reports the new value if it changes.
+const SCRIPT_SHA256: &str = "E+JDjIHkPVIZH6FsDg0x4agtr6xUDC2AbT5HdhVZqvw=";
 
 /// Everything the page shows.
 #[derive(Clone, Copy, Debug)]
@@ -38,16 +38,16 @@ pub struct Input<'a> {
     pub views: &'a Views,
     pub manifest: &'a Manifest,
     pub lanes: &'a [Lane],
-    /// What one could do about a source, in the order of the summary's sources.
+    /// Remedies for each source, in the order of the summary's sources.
     pub remedies: &'a [Vec<Remedy>],
-    /// The same for the rows of what lies outside the kernel.
+    /// The same for the rows outside the kernel.
     pub outside_remedies: &'a [Vec<Remedy>],
-    /// None with the reason, in words.
+    /// Or why there is none.
     pub projection: Result<&'a Projection, &'a str>,
     pub commands: &'a [Command],
 }
 
-/// A command line that gives something on the page.
+/// A command line that produces something on the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub what: String,
@@ -55,7 +55,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// With lines that a page can bear.
+    /// With lines truncated to fit a page.
     fn limited(&self) -> Command {
         let lines: Vec<String> = self.line.lines().map(tables::limited).collect();
         Command { what: tables::limited(&self.what), line: lines.join("\n") }
@@ -71,12 +71,12 @@ struct Page<'a> {
     title: String,
     headline: String,
     projected: Option<String>,
-    /// What a program that competes with itself is told.
+    /// Finding for a program that competes with itself.
     finding: Option<String>,
     warning: Option<String>,
     facts: Vec<(String, String)>,
     keys: &'a [Key],
-    /// Those shown at once, and the rest.
+    /// Those shown initially, and the rest.
     sources: (Vec<tables::Source>, Vec<tables::Source>),
     more_sources: Option<String>,
     nodes: Option<nodes::Nodes>,
@@ -91,7 +91,7 @@ struct Page<'a> {
     no_projection: Option<String>,
     cpus: Vec<Vec<String>>,
     threads: Vec<Vec<String>>,
-    /// What the columns of threads about being woken are of.
+    /// Explains the wake-up columns of the thread table.
     woken: Option<String>,
     waits: Vec<Vec<String>>,
     notes: Vec<String>,

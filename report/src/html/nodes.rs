@@ -1,4 +1,4 @@
-//! The nodes of a merged trace on the page: one row each, and who is far from the others.
+//! The nodes of a merged trace on the page: one row each, and outliers.
 
 use analysis::{NodeRow, Summary};
 
@@ -11,9 +11,9 @@ use crate::{
     words::{count, cut, percent, plural, safe},
 };
 
-/// Characters of a host's name and of a kernel's.
+/// Characters of a host name and of a kernel version.
 const NAME: usize = 40;
-/// Lines about who is far from the others.
+/// Outliers listed.
 const OUTLIERS: usize = 6;
 
 pub(super) struct Nodes {
@@ -21,7 +21,7 @@ pub(super) struct Nodes {
     pub(super) remarks: Vec<String>,
 }
 
-/// None where there is but one node.
+/// None if there is only one node.
 pub(super) fn nodes(summary: &Summary) -> Option<Nodes> {
     if summary.nodes.is_empty() {
         return None;
@@ -32,7 +32,7 @@ pub(super) fn nodes(summary: &Summary) -> Option<Nodes> {
         all.sort_by(|a, b| b.noise_pct.total_cmp(&a.noise_pct));
         let more = plural((all.len() - ROWS) as u64, "more node");
         all.truncate(ROWS);
-        remarks.insert(0, format!("The noisiest; and {more} with less noise (--all shows them)"));
+        remarks.insert(0, format!("The noisiest; {more} with less noise (--all shows them)"));
     }
     let row = |node: &&NodeRow| {
         vec![

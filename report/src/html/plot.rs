@@ -1,12 +1,12 @@
-//! A figure as inline SVG: frame, grid, ticks, and a place for marks. Everything a reader sees is in
-//! the file; the page's script only moves it.
+//! A figure as inline SVG: frame, grid, ticks, and marks. Everything visible is in the file; the page's
+//! script only moves it.
 
 use std::fmt::Write;
 
 use super::scale::Scale;
 
-/// Width of a figure that spans the page, and of those that share a row, in its own units: about pixels,
-/// so that their text is as large as the page's.
+/// Width of a figure that spans the page, and of those that share a row, in SVG units: about pixels, so
+/// that their text is as large as the page's.
 pub(super) const WIDE: f64 = 960.0;
 pub(super) const HALF: f64 = 530.0;
 pub(super) const THIRD: f64 = 356.0;
@@ -28,7 +28,7 @@ impl Default for Margins {
 /// A figure while it is being drawn.
 pub(super) struct Plot {
     id: &'static str,
-    /// What a reader who does not see it is told.
+    /// Accessible label.
     label: String,
     width: f64,
     height: f64,
@@ -39,7 +39,7 @@ pub(super) struct Plot {
     y_title: String,
     /// Moves and scales with the axes.
     marks: String,
-    /// Stays where it is.
+    /// Stays in place.
     over: String,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// A coordinate: a tenth of a unit is finer than a pixel. Never anything but a number.
+/// A coordinate to a tenth of a unit, finer than a pixel. Always a finite number.
 pub(super) fn coordinate(value: f64) -> String {
     if !value.is_finite() {
         return "0".to_owned();
@@ -158,12 +158,12 @@ impl Plot {
         }
     }
 
-    /// Markup that moves with the axes; whoever writes it escapes it.
+    /// Markup that moves with the axes; the caller escapes it.
     pub(super) fn mark(&mut self, markup: &str) {
         self.marks.push_str(markup);
     }
 
-    /// Markup that stays.
+    /// Markup that stays in place.
     pub(super) fn over(&mut self, markup: &str) {
         self.over.push_str(markup);
     }

@@ -12,20 +12,20 @@ use crate::{
     words::{capital, count, cut},
 };
 
-/// What simulations of this recording gave. Times are microseconds.
+/// Results of simulations with this recording. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Projection {
-    /// The operation and how it is done: `allreduce (dissemination)`.
+    /// The operation and its algorithm: `allreduce (dissemination)`.
     pub operation: String,
     pub net: String,
     pub seed: u64,
     /// Ascending ranks.
     pub points: Vec<BoxPoint>,
     pub knee: Option<Knee>,
-    /// The same with sources left out.
+    /// The same without certain sources.
     pub without: Vec<Without>,
     pub idle: Vec<Idle>,
-    /// What else has to be known about it.
+    /// Further remarks.
     pub remarks: Vec<String>,
 }
 
@@ -46,9 +46,9 @@ pub struct BoxPoint {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Without {
-    /// In words: `without fakemond`.
+    /// `without fakemond`.
     pub name: String,
-    /// The row of the summary's sources whose colour it takes.
+    /// The row of the summary's sources whose colour it uses.
     pub source: Option<usize>,
     pub points: Vec<BoxPoint>,
 }
@@ -62,7 +62,7 @@ pub struct Idle {
     pub mean: f64,
     pub p99: f64,
     pub max: f64,
-    /// (upper end in us, how many), ascending, zeros among them.
+    /// (upper bound in us, count), ascending, including zeros.
     pub bins: Vec<(f64, u64)>,
 }
 
@@ -70,7 +70,7 @@ pub struct Idle {
 const NAME: usize = 60;
 
 impl Projection {
-    /// Names come from the recording, where they may be of any length.
+    /// Names come from the recording and may have any length.
     pub(super) fn with_short_names(&self) -> Projection {
         let mut short = self.clone();
         for variant in &mut short.without {
@@ -161,7 +161,7 @@ pub(super) fn us(us: f64) -> String {
     time(us * US)
 }
 
-/// Median slowdown over ranks, with everything and without the largest sources.
+/// Median slowdown over ranks, with all noise and without the largest sources.
 pub(super) fn without(projection: &Projection) -> Option<String> {
     if projection.without.is_empty() {
         return None;
@@ -179,17 +179,17 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
         points.iter().map(|p| (p.ranks as f64, ratio(p).max(1.0))).collect()
     };
     let mut ends: Vec<(f64, String, String)> = Vec::new();
-    // Compared where the others were simulated, so that lines between points mean the same.
+    // Only at the rank counts of the variants, so that the lines are comparable.
     let asked = |p: &&BoxPoint| {
         projection.without.iter().any(|w| w.points.iter().any(|q| q.ranks == p.ranks))
     };
     let same: Vec<BoxPoint> = projection.points.iter().filter(asked).copied().collect();
     let everything = line(&same);
     if let Some(end) = everything.last() {
-        ends.push((plot.at_y(end.1), "all".to_owned(), "with everything".to_owned()));
+        ends.push((plot.at_y(end.1), "all".to_owned(), "all noise".to_owned()));
     }
-    plot.line("all", "with everything", &everything);
-    plot.dots("all big", "with everything", everything.iter().copied());
+    plot.line("all", "all noise", &everything);
+    plot.dots("all big", "all noise", everything.iter().copied());
     for variant in &projection.without {
         let class = variant.source.map_or("su".to_owned(), |row| format!("s{row}"));
         let points = line(&variant.points);
@@ -199,7 +199,7 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
         plot.line(&class, &variant.name, &points);
         plot.dots(&format!("{class} big"), &variant.name, points.iter().copied());
     }
-    // Names beside the ends of their lines, pushed apart where they would overlap.
+    // Labels at the ends of their lines, moved apart where they would overlap.
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut free = 0.0f64;
     for (y, class, name) in ends {
@@ -221,14 +221,14 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
     Some(plot.finish())
 }
 
-/// Idle times: how often which, and how often at least so long.
+/// Idle times: density and tail.
 pub(super) fn idle(projection: &Projection) -> Option<(String, String)> {
     let all = &projection.idle;
     let longest = all.iter().map(|i| i.max * US).fold(0.0, f64::max);
     if longest <= 0.0 {
         return None;
     }
-    // Below a ten-thousandth of the longest, idle times are as good as none.
+    // Idle times below a ten-thousandth of the longest are negligible.
     let x = Scale::decades([longest / 1e4, longest].into_iter(), Unit::Nanoseconds)?;
     let rarest = all.iter().map(|i| 1.0 / i.samples.max(1) as f64);
     let y = Scale::decades(rarest.chain([1.0]), Unit::Share)?;
@@ -286,14 +286,14 @@ pub(super) fn idle_rows(projection: &Projection) -> Vec<Vec<String>> {
     projection.idle.iter().map(row).collect()
 }
 
-/// The headline's second half: what it costs at the largest scale.
+/// Second half of the headline: the cost at the largest scale.
 pub(super) fn said(projection: &Projection) -> Option<String> {
     let last = projection.points.last()?;
     let slowdown = short(ratio(last));
     let mut text = format!("On {} ranks with this noise, ", ranks(last.ranks));
     if slowdown == "1" {
         let (what, median) = (&projection.operation, us(last.median));
-        let _ = write!(text, "the median {what} takes as long as without: {median}.");
+        let _ = write!(text, "the median {what} takes as long as without noise: {median}.");
         return Some(text);
     }
     let _ = write!(
@@ -311,7 +311,7 @@ pub(super) fn said(projection: &Projection) -> Option<String> {
         variants.filter_map(|v| better(&v)).min_by(|a, b| a.1.total_cmp(&b.1))
     };
     let all = best(&mut projection.without.iter());
-    // Where it is nothing that runs on this node, the best of what does is named as well.
+    // If that is not a source on this node, also name the best that is.
     let here = best(&mut projection.without.iter().filter(|v| v.source.is_some()));
     if let Some((name, median)) = &all {
         let _ = write!(text, " {} it would be {}", capital(name), us(*median));

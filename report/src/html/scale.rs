@@ -1,4 +1,4 @@
-//! Axes: from a value to a place, and which values get a tick.
+//! Axes: from values to positions, and the choice of ticks.
 
 use crate::words;
 
@@ -8,15 +8,15 @@ pub(super) enum Unit {
     Nanoseconds,
     Hertz,
     Ranks,
-    /// A share of 1, written in percent.
+    /// A fraction of 1, written in percent.
     Share,
-    /// So many times as long.
+    /// A factor.
     Times,
     Plain,
 }
 
 impl Unit {
-    /// The word by which the page's script knows it.
+    /// Identifier in the page's script.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Unit::Seconds => "s",
@@ -43,9 +43,9 @@ impl Unit {
     }
 }
 
-// A number and its unit stay on one line: the space between them does not break.
+// Numbers and units are joined by a non-breaking space.
 
-/// Up to three digits, none of them a zero behind the point.
+/// Up to three significant digits, without trailing zeros after the decimal point.
 pub(super) fn short(value: f64) -> String {
     let magnitude = value.abs();
     let digits = match magnitude {
@@ -62,7 +62,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// A length of time, as short as it can be said.
+/// A duration in its shortest form.
 pub(super) fn time(ns: f64) -> String {
     let (scale, unit) = match ns.abs() {
         v if v < 999.5 => (1.0, "ns"),
@@ -73,7 +73,7 @@ pub(super) fn time(ns: f64) -> String {
     format!("{}\u{a0}{unit}", short(ns / scale))
 }
 
-/// `64 Ki` where it is a power of two, in full otherwise.
+/// `64 Ki` for multiples of 1024, in full otherwise.
 pub(super) fn ranks(n: u64) -> String {
     match n {
         n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{}\u{a0}Mi", n >> 20),
@@ -97,14 +97,14 @@ impl Scale {
         Scale { log: false, from, to, unit }
     }
 
-    /// Both ends must be positive; what is not is made so.
+    /// Both ends must be positive; invalid ones are replaced.
     pub(super) fn log(from: f64, to: f64, unit: Unit) -> Scale {
         let from = if from.is_finite() && from > 0.0 { from } else { 1.0 };
         let to = if to.is_finite() && to > from * 1.01 { to } else { from * 10.0 };
         Scale { log: true, from, to, unit }
     }
 
-    /// A logarithmic axis from whole decade to whole decade around all values; None without any.
+    /// A logarithmic axis of whole decades around all values; None if there are no values.
     pub(super) fn decades(values: impl Iterator<Item = f64>, unit: Unit) -> Option<Scale> {
         let (mut low, mut high) = (f64::INFINITY, 0.0f64);
         for value in values.filter(|v| v.is_finite() && *v > 0.0) {
@@ -118,7 +118,7 @@ impl Scale {
         let up = 10f64.powf(high.log10().ceil());
         Some(match up > down {
             true => Scale::log(down, up, unit),
-            // There is no more than all of it.
+            // A share cannot exceed 1.
             false if unit == Unit::Share && up >= 1.0 => Scale::log(down / 10.0, up, unit),
             false => Scale::log(down, down * 10.0, unit),
         })
@@ -133,7 +133,7 @@ impl Scale {
         }
     }
 
-    /// Values with a label, about so many.
+    /// Labelled values, about `about` of them.
     pub(super) fn ticks(&self, about: usize) -> Vec<f64> {
         if self.log && self.unit == Unit::Ranks {
             let (low, high) = (self.from.log2().ceil() as i32, self.to.log2().floor() as i32);

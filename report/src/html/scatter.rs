@@ -1,4 +1,4 @@
-//! Detours over time, coloured by what took most of each.
+//! Detours over time, coloured by their largest source.
 
 use analysis::views::Views;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::words::count;
 
-/// Fewer dots than this are drawn larger.
+/// Below this number dots are drawn larger.
 const FEW: usize = 200;
 
 pub(super) fn draw(views: &Views, keys: &[Key]) -> Option<String> {
@@ -17,12 +17,12 @@ pub(super) fn draw(views: &Views, keys: &[Key]) -> Option<String> {
     let y = Scale::decades(points.iter().map(|p| p.len_ns as f64), Unit::Nanoseconds)?;
     let seconds = |ns: u64| ns.saturating_sub(views.from_ns) as f64 / 1e9;
     let x = Scale::linear(0.0, seconds(views.to_ns), Unit::Seconds);
-    let label = "Detours over time: each dot is one, as high as it is long";
+    let label = "Detours over time: one dot per detour, by length";
     let mut plot = Plot::new("scatter", label, (WIDE, 400.0), x, y)
         .titles("time since the start of the recording", "length of the detour");
-    // A few small dots are easily overlooked.
+    // A few small dots are easily missed.
     let big = if points.len() < FEW { " big" } else { "" };
-    // What has no name first: it lies under what has one.
+    // Unattributed detours first, so that they lie under the attributed ones.
     for (series, key) in keys.iter().enumerate().rev() {
         let own = points.iter().filter(|p| p.series == series);
         let own = own.map(|p| (seconds(p.start_ns), p.len_ns.max(1) as f64));
@@ -31,18 +31,18 @@ pub(super) fn draw(views: &Views, keys: &[Key]) -> Option<String> {
     Some(plot.finish())
 }
 
-/// What was left out, in words; empty where nothing was.
+/// Describes how many dots are shown.
 pub(super) fn thinned(views: &Views) -> String {
     let (shown, total) = (views.scatter.points.len() as u64, views.scatter.total());
     if total == 1 {
-        return "There is one.".to_owned();
+        return "One detour.".to_owned();
     }
     if shown >= total {
         return format!("All {} are shown.", count(total));
     }
     format!(
-        "{} of {} are shown: of those of one colour that would lie on top of each other only the \
-         longest, so that no maximum is missing.",
+        "{} of {} are shown: where dots of one colour overlap, only the longest is kept, so that \
+         no maximum is missing.",
         count(shown),
         count(total)
     )

@@ -1,4 +1,4 @@
-//! How the lengths of each source are distributed: density, cumulative share, and tail.
+//! Distribution of the lengths of each source: density, cumulative share, and tail.
 
 use analysis::{Bin, Costs, views::Series, views::Views};
 
@@ -35,7 +35,7 @@ pub(super) fn draw(views: &Views, costs: &Costs, keys: &[Key]) -> Option<Shapes>
     let named = || views.series.iter().zip(keys);
     let mut all: Vec<(&Key, &[Bin])> =
         named().filter_map(|(series, key)| Some((key, bins(series, costs)?))).collect();
-    // Every detour, whatever is in it, as the line to compare with.
+    // All detours, for comparison.
     let whole = Key { class: "all".to_owned(), name: "all detours".to_owned() };
     if !views.lengths.is_empty() {
         all.push((&whole, &views.lengths));
@@ -56,7 +56,7 @@ pub(super) fn draw(views: &Views, costs: &Costs, keys: &[Key]) -> Option<Shapes>
         pdf.line(&key.class, &key.name, lines);
     }
     let y = Scale::linear(0.0, 1.0, Unit::Share);
-    let mut cdf = plot("cdf", "Cumulative distribution of lengths", y, "share not longer");
+    let mut cdf = plot("cdf", "Cumulative distribution of lengths", y, "share at most as long");
     let rarest = all.iter().map(|(_, bins)| 1.0 / total(bins));
     let y = Scale::decades(rarest.chain([1.0]), Unit::Share)?;
     let mut tail = plot("tail", "Tail of lengths", y, "share at least as long");
@@ -80,7 +80,7 @@ fn density(bins: &[Bin]) -> Curve {
     cells.iter().map(|(&cell, &n)| (middle(cell), n as f64 / total)).collect()
 }
 
-/// Share of values not longer, and share of values at least as long, bin by bin.
+/// Share of values at most as long, and at least as long, for each bin.
 fn steps(bins: &[Bin]) -> (Curve, Curve) {
     let total = bins.iter().map(|b| b.count).sum::<u64>().max(1) as f64;
     let (mut seen, mut below, mut beyond) = (0u64, Vec::new(), Vec::new());
@@ -94,7 +94,7 @@ fn steps(bins: &[Bin]) -> (Curve, Curve) {
     (below, beyond)
 }
 
-/// Without the points that lie within half a unit of the one before; the last one stays.
+/// Drops points too close to the previous one; keeps the last.
 fn thinned(plot: &Plot, points: Curve) -> Curve {
     let mut kept = Curve::new();
     let far = |a: (f64, f64), b: (f64, f64)| {

@@ -1,4 +1,4 @@
-//! The spectra of the sources, and the names of the beats that passed the test.
+//! The spectra of the sources, labelled with the periods that passed the test.
 
 use analysis::{Summary, views::Views};
 
@@ -10,14 +10,14 @@ use super::{
 use crate::headline::label;
 use crate::words::cut;
 
-/// Names at most; those of the most costly sources.
+/// Labels at most; those of the most costly sources.
 const NAMES: usize = 14;
-/// Rows of names above the figure, and the height of one.
+/// Rows of labels above the figure, and the height of one.
 const ROWS: usize = 9;
 const ROW: f64 = 16.0;
-/// Less power is not told apart.
+/// Lower power is clamped.
 const FLOOR: f64 = 1e-5;
-/// Width of a character of a label, roughly.
+/// Approximate width of a character of a label.
 const CHARACTER: f64 = 6.4;
 
 struct Peak {
@@ -26,44 +26,43 @@ struct Peak {
     text: String,
 }
 
-/// The figure, and what it does not show.
+/// The figure, and a note on what it does not show.
 pub(super) struct Spectrum {
     pub(super) svg: String,
     pub(super) note: Option<String>,
 }
 
-/// From this power on (1: all in phase) a line without a name is worth a look.
+/// Unattributed lines of at least this power (1: all in phase) are worth showing.
 const STRONG: f64 = 0.1;
 
-/// The figure, or in words that there is nothing to see.
+/// The figure, or why there is none.
 pub(super) fn draw(
     views: &Views,
     summary: &Summary,
     keys: &[Key],
 ) -> Result<Spectrum, &'static str> {
     let regular = summary.sources.iter().any(|source| source.period_ns.is_some());
-    // What has no name is not tested; there the lines have to speak for themselves.
+    // Unattributed time is not tested for periods: judge it by its lines.
     let unnamed = |series: usize| keys.get(series).is_some_and(|key| key.class == "su");
     let mut unnamed = views.spectra.iter().filter(|s| unnamed(s.series));
     let strong = unnamed.any(|s| s.lines.iter().any(|line| line.1 >= STRONG));
     match figure(views, summary, keys) {
-        None => Err("No source came often enough to have a spectrum."),
-        Some(_) if !regular && !strong => Err(
-            "Nothing here is regular: of the sources that came often enough, none passed the test \
-             for a period.",
-        ),
+        None => Err("No source occurred often enough for a spectrum."),
+        Some(_) if !regular && !strong => {
+            Err("No periodic source: none of those with enough events passed the period test.")
+        }
         Some((svg, 0)) if !regular => {
-            let note = "None did: what is regular here has no name.".to_owned();
+            let note = "None did: the periodic noise here is not attributed.".to_owned();
             Ok(Spectrum { svg, note: Some(note) })
         }
         Some((svg, unnamed)) => {
-            let words = "more periodic sources, of less cost, are in the table only.";
+            let words = "more periodic sources, of lower cost, are only in the table.";
             Ok(Spectrum { svg, note: (unnamed > 0).then(|| format!("{unnamed} {words}")) })
         }
     }
 }
 
-/// The figure, and how many periodic sources it does not name.
+/// The figure, and the number of periodic sources without a label.
 fn figure(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(String, usize)> {
     let spectra: Vec<_> = views.spectra.iter().filter(|s| s.lines.len() > 1).collect();
     let lines = || spectra.iter().flat_map(|s| s.lines.iter());
@@ -91,7 +90,7 @@ fn figure(views: &Views, summary: &Summary, keys: &[Key]) -> Option<(String, usi
     let power = lines().map(|l| l.1.max(FLOOR));
     let y = Scale::decades(power.chain([1.0]), Unit::Plain)?;
     let x = Scale::log(lowest, highest, Unit::Hertz);
-    // Names in rows above the figure, each beside or above those it would overlap.
+    // Labels in rows above the figure, each beside or above those it would overlap.
     let usual = Margins::default();
     let place = |hertz: f64| usual.left + x.place(hertz) * (WIDE - usual.left - usual.right);
     let mut ends = [f64::NEG_INFINITY; ROWS];

@@ -1,4 +1,4 @@
-//! The words and tables of the page.
+//! Text and tables of the page.
 
 use analysis::Summary;
 use trace::{Manifest, Mode};
@@ -14,27 +14,27 @@ use crate::slowdown::NO_KNEE;
 use crate::tables::wait_words;
 use crate::words::{capital, count, cut, frequency, name, percent, plural, rate, safe, utc};
 
-/// Rows of a table, and lines of a list: a recording may hold thousands.
+/// Rows of a table, and lines of a list: a recording may have thousands.
 pub(super) const ROWS: usize = 40;
-/// Rows of the sources' table that are shown at once.
+/// Rows of the source table that are shown initially.
 pub(super) const FIRST: usize = 12;
 pub(super) const LINES: usize = 60;
-/// Characters of a name, and of anything else that a recording says.
+/// Characters of a name, and of any other text from a recording.
 pub(super) const NAME: usize = 80;
 const LONGEST: usize = 1_500;
 
-/// Remedies are shown for sources that took at least this much of the time.
+/// Remedies are shown for sources with at least this share of the time.
 const ADVISED_PCT: f64 = 0.1;
 
-/// One row of the sources' table.
+/// One row of the source table.
 pub(super) struct Source {
-    /// Of its colour; `so` where it has none of its own.
+    /// CSS class of its colour; `so` if it has no series.
     pub(super) key: String,
     pub(super) name: String,
     pub(super) class: String,
     pub(super) unit: String,
     pub(super) detail: String,
-    /// The best first.
+    /// Best first.
     pub(super) remedies: Vec<Remedy>,
     pub(super) own: bool,
     /// The recorded program itself.
@@ -67,7 +67,7 @@ pub(super) struct Projected {
     pub(super) remarks: Vec<String>,
 }
 
-/// Nothing a recording says is longer than a page can bear.
+/// Text from a recording, truncated to a length that fits a page.
 pub(super) fn limited(text: &str) -> String {
     cut(&safe(text), LONGEST)
 }
@@ -77,12 +77,12 @@ fn advised(remedies: Option<&Vec<Remedy>>, share_pct: f64) -> Vec<Remedy> {
     remedies.map(|list| list.iter().map(cut_down).collect()).unwrap_or_default()
 }
 
-/// Commands have names from the recording filled in.
+/// Commands contain names from the recording.
 fn cut_down(remedy: &Remedy) -> Remedy {
     Remedy { run: remedy.run.iter().map(|line| limited(line)).collect(), ..remedy.clone() }
 }
 
-/// `5 us` of the text reports is `5 µs` on a page, and no line ends between a number and its unit.
+/// `5 us` of the text report becomes `5 µs`, with a non-breaking space before units.
 pub(super) fn micro(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (index, word) in text.split(' ').enumerate() {
@@ -106,8 +106,8 @@ pub(super) fn micro(text: &str) -> String {
 }
 
 pub(super) fn title(summary: &Summary) -> String {
-    let host = if summary.host.is_empty() { "a recording" } else { &summary.host };
-    format!("Detours of {}", cut(&safe(host), NAME))
+    let host = if summary.host.is_empty() { "an unknown host" } else { &summary.host };
+    format!("Detours on {}", cut(&safe(host), NAME))
 }
 
 pub(super) fn facts(summary: &Summary) -> Vec<(String, String)> {
@@ -119,7 +119,7 @@ pub(super) fn facts(summary: &Summary) -> Vec<(String, String)> {
         facts.push(("longest".to_owned(), time(longest.unwrap_or(0) as f64)));
     }
     if let Some(pct) = summary.attributed.time_pct.filter(|_| summary.mode == Mode::Attributed) {
-        facts.push(("of it named".to_owned(), percent(pct)));
+        facts.push(("attributed".to_owned(), percent(pct)));
     }
     facts.push(("recorded".to_owned(), time(summary.duration_s * 1e9)));
     let (cpus, threads) = (summary.cpus.len(), summary.threads.len());
@@ -173,14 +173,14 @@ pub(super) fn sources(
     rows
 }
 
-/// Policy, then what is behind the name.
+/// Policy, then details.
 fn detail(source: &analysis::SourceRow) -> String {
     let parts = [source.policy.as_deref(), source.detail.as_deref()];
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
     cut(&safe(&parts.join("; ")), 3 * NAME)
 }
 
-/// What no record explains stands in the same table: it took time like the others.
+/// Unexplained time is in the same table: it took time like any source.
 fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
     let row = |(index, row): (usize, &analysis::OutsideRow)| {
         let label = outside_label_with_evidence(&row.class, &summary.outside_evidence);
@@ -189,14 +189,14 @@ fn outside(summary: &Summary, remedies: &[Vec<Remedy>]) -> Vec<Source> {
                 (label.as_str(), "below 1 µs, without a kernel record: caches, TLB, SMT sibling")
             }
             ("hypervisor", Some(label)) => {
-                (label.as_str(), "from 1 µs on, without a kernel record: the host")
+                (label.as_str(), "1 µs or longer, without a kernel record: the host")
             }
             ("smi", Some(label)) => {
-                (label.as_str(), "from 1 µs on, without a kernel record: the firmware")
+                (label.as_str(), "1 µs or longer, without a kernel record: the firmware")
             }
-            (_, Some(label)) => (label.as_str(), "from 1 µs on, without a kernel record"),
-            ("unattributed_short", None) => ("below 1 µs", "the kernel's side was not recorded"),
-            (_, None) => ("from 1 µs on", "the kernel's side was not recorded"),
+            (_, Some(label)) => (label.as_str(), "1 µs or longer, without a kernel record"),
+            ("unattributed_short", None) => ("below 1 µs", "kernel events were not recorded"),
+            (_, None) => ("1 µs or longer", "kernel events were not recorded"),
         };
         let share = row.cost_ns_total as f64 / summary.taken_ns_total.max(1) as f64 * 100.0;
         Source {
@@ -255,7 +255,7 @@ pub(super) fn cpus(summary: &Summary) -> Vec<Vec<String>> {
     cpus.iter().map(row).collect()
 }
 
-/// A program's threads, those that lost most.
+/// A program's threads, those that lost the most time.
 pub(super) fn threads(summary: &Summary) -> Vec<Vec<String>> {
     let latency = |of: Option<analysis::Latency>, ns: fn(&analysis::Latency) -> u64| {
         of.map(|latency| time(ns(&latency) as f64)).unwrap_or_default()
@@ -283,7 +283,7 @@ pub(super) fn threads(summary: &Summary) -> Vec<Vec<String>> {
     summary.threads.iter().take(ROWS).map(row).collect()
 }
 
-/// What a program's threads waited for a CPU, by kind.
+/// Waits of a program's threads for a CPU, by kind.
 pub(super) fn waits(summary: &Summary) -> Vec<Vec<String>> {
     let row = |wait: &analysis::WaitRow| {
         vec![
@@ -318,7 +318,7 @@ pub(super) fn manifest(manifest: &Manifest) -> Vec<(String, String)> {
         ("IRQ affinity", m.isolation.irq_affinity.clone().unwrap_or_default()),
         ("kernel command line", m.isolation.kernel_command_line.clone()),
         ("clock source", m.clocksource.clone()),
-        ("probe's clock", m.probe_clock.clone().unwrap_or_default()),
+        ("probe clock", m.probe_clock.clone().unwrap_or_default()),
         ("job", m.job_id.clone().unwrap_or_default()),
         ("recorded by", format!("detour {}", m.detour_version)),
         ("hooks", hooks(m)),
@@ -346,7 +346,7 @@ fn hooks(manifest: &Manifest) -> String {
     format!("{}: {}", manifest.hooks_attached.len(), shown.join(", "))
 }
 
-/// A moment in UTC, from the seconds since 1970. Empty where it is not known.
+/// A time in UTC, from seconds since the epoch. Empty if unknown.
 fn started(unix_s: f64) -> String {
     if !(unix_s > 0.0 && unix_s < 253_402_300_800.0) {
         return String::new();

@@ -1,4 +1,4 @@
-//! The page's own script may run, and nothing else.
+//! Only the page's own script may run.
 
 use base64::Engine;
 
@@ -7,7 +7,7 @@ use super::{SCRIPT, SCRIPT_SHA256};
 #[test]
 fn the_policy_names_exactly_this_script() {
     let hash = base64::engine::general_purpose::STANDARD.encode(sha256(SCRIPT.as_bytes()));
-    assert_eq!(SCRIPT_SHA256, hash, "the script changed: put its new hash into SCRIPT_SHA256");
+    assert_eq!(SCRIPT_SHA256, hash, "the script changed: update SCRIPT_SHA256");
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn the_hash_is_sha256() {
     assert_eq!(of_abc[28..], [0xf2, 0x00, 0x15, 0xad]);
 }
 
-/// FIPS 180-4, for the test above alone.
+/// FIPS 180-4, only for the test above.
 fn sha256(message: &[u8]) -> [u8; 32] {
     let primes = (2u64..).filter(|n| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0));
     let primes: Vec<u64> = primes.take(64).collect();

@@ -1,6 +1,6 @@
 //! A time axis with round numbers.
 
-/// Distance of ticks, ps: 1, 2 or 5 times a power of ten, at most `most` of them.
+/// Distance between ticks, ps: 1, 2 or 5 times a power of ten, for at most `most` ticks.
 pub(super) fn distance(span: i64, most: i64) -> i64 {
     let mut power = 1;
     loop {
@@ -14,7 +14,7 @@ pub(super) fn distance(span: i64, most: i64) -> i64 {
     }
 }
 
-/// A time for a tick, in the unit that the whole axis has.
+/// A tick label, in the unit of the whole axis.
 pub(super) fn label(ps: i64, unit: (i64, &str)) -> String {
     let value = ps as f64 / unit.0 as f64;
     let text = format!("{value:.6}");

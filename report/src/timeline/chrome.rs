@@ -1,24 +1,23 @@
-//! The run in the JSON trace format that Perfetto and Chrome read: a process per rank, in it a row per
-//! CPU for what it computes and sends, one for what it receives (which goes on behind that), and rows
-//! for its NICs; noise as slices inside the work it delays, messages as arrows, the critical path on
-//! top.
+//! The run in the JSON trace format that Perfetto and Chrome read: a process per rank, with a row per
+//! CPU for computation and sends, one for receives (which overlap them), and rows for its NICs; noise
+//! as slices inside the work it delays, messages as arrows, the critical path on top.
 //!
-//! Viewers count nanoseconds, so every time is cut to one, and exact times are in the arguments: a
-//! slice inside another stays inside.
+//! Viewers have nanosecond resolution, so every time is truncated to nanoseconds, which preserves
+//! nesting; exact times are in the arguments.
 
 use std::io::{self, Write};
 
 use super::{Bar, Doing, Picture};
 
-/// What is written, sorted by time before: viewers build stacks in that order.
+/// Events are sorted by time before they are written: viewers build stacks in that order.
 struct Event {
     ts: i64,
-    /// At the same time the longer one first: it holds the shorter ones.
+    /// Of simultaneous events the longest comes first: it contains the others.
     before: (i64, u8),
     text: String,
 }
 
-/// Times in the file, ns, begin and end in the same way.
+/// Time in the file, ns; rounded the same way for begin and end.
 fn ns(ps: i64) -> i64 {
     ps.div_euclid(1_000)
 }
@@ -33,12 +32,12 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The process of a rank: 0 is taken for the idle task by some viewers.
+/// Process of a rank: some viewers treat 0 as the idle task.
 fn pid(rank: u32) -> u64 {
     u64::from(rank) + 1
 }
 
-/// Rows in the order of a rank: per CPU two, then per NIC two.
+/// Rows of a rank in order: two per CPU, then two per NIC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Row {
     Work(u8),
@@ -81,7 +80,7 @@ impl Row {
     }
 }
 
-/// Writes it all. The text is whole and valid only if this succeeds.
+/// Writes the trace. The output is valid only if this succeeds.
 ///
 /// # Errors
 /// Those of the writer.
@@ -155,7 +154,7 @@ fn slices(picture: &Picture) -> Vec<Event> {
         let path = format!(",\"critical path\":{}", bar.on_path);
         events.push(slice(pid, tid, category, &bar.name, (bar.from, bar.to), &path));
         for detour in &bar.noise {
-            // Rules of other simulators may put noise where it is not.
+            // Rules of other simulators may place noise outside the work.
             let (from, to) = (detour.from.max(bar.from), detour.to.min(bar.to));
             if from < to {
                 events.push(slice(pid, tid, "noise", &detour.source, (from, to), ""));
@@ -166,7 +165,7 @@ fn slices(picture: &Picture) -> Vec<Event> {
         let (pid, tid) = (pid(bar.rank), Row::of_nic(bar).tid());
         events.push(slice(pid, tid, "nic", &bar.name, (bar.from, bar.to), ""));
     }
-    // Arrows go from slice to slice: what only asks or grants has none of its own.
+    // Arrows connect slices; control messages have no slice.
     let messages = picture.flights.iter().filter(|flight| !flight.control);
     for (id, flight) in messages.enumerate() {
         for (phase, index) in [("s", flight.sender), ("f", flight.receiver)] {

@@ -1,5 +1,5 @@
-//! Pictures of a simulated run, rank by rank: as a diagram ([`diagram`]) for a few ranks, as a trace
-//! for a viewer ([`trace_events`]) for many.
+//! A simulated run, rank by rank: as a diagram ([`diagram`]) for a few ranks, as a trace for a viewer
+//! ([`trace_events`]) for many.
 
 mod axis;
 mod chrome;
@@ -8,16 +8,16 @@ mod svg;
 pub use chrome::trace_events;
 pub use svg::diagram;
 
-/// A run, ready to be drawn. Times are picoseconds.
+/// A run to be drawn. Times are in picoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Picture {
-    /// A line above it.
+    /// Title line.
     pub title: String,
     pub ranks: u32,
     pub finish: i64,
-    /// What CPUs do.
+    /// Activity of the CPUs.
     pub work: Vec<Bar>,
-    /// While NICs are taken.
+    /// Occupancy of the NICs.
     pub nics: Vec<Bar>,
     pub flights: Vec<Flight>,
     /// The critical path, from the end to the beginning.
@@ -40,7 +40,7 @@ pub struct Bar {
     pub from: i64,
     pub to: i64,
     pub name: String,
-    /// What detours take of it.
+    /// Detours within it.
     pub noise: Vec<Detour>,
     pub on_path: bool,
 }
@@ -52,16 +52,16 @@ pub struct Detour {
     pub to: i64,
 }
 
-/// A message from CPU to CPU: numbers in [`Picture::work`], and when it left and arrived.
+/// A message from CPU to CPU: indices into [`Picture::work`], and when it left and arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flight {
     pub sender: usize,
     pub receiver: usize,
-    /// Of either end.
+    /// NIC at each end.
     pub nics: (u8, u8),
     pub left: i64,
     pub arrived: i64,
-    /// Asks for a message or grants it, and carries none.
+    /// A request or grant of the rendezvous protocol, without payload.
     pub control: bool,
     pub on_path: bool,
 }
@@ -72,11 +72,11 @@ pub struct Stretch {
     pub rank: u32,
     pub from: i64,
     pub to: i64,
-    /// What of: o, L, noise and so on.
+    /// Its part: o, L, noise and so on.
     pub part: &'static str,
 }
 
-/// Rows of a rank: its CPUs, or its NICs.
+/// Number of CPUs or NICs per rank.
 fn units(bars: &[Bar]) -> u8 {
     bars.iter().map(|bar| bar.unit).max().map_or(0, |most| most.saturating_add(1))
 }

@@ -1,7 +1,6 @@
-//! The run as a LogGOP diagram: time to the right, ranks from top to bottom, each with what its CPUs
-//! do (o, computation, detours) above what its NICs do (g and G), messages slanting from NIC to NIC
-//! by L (dashed what only asks for a large message, or grants it). What is on the critical path is
-//! drawn in black.
+//! The run as a LogGOP diagram: time to the right, ranks from top to bottom, each with its CPUs (o,
+//! computation, detours) above its NICs (g and G), messages slanting from NIC to NIC by L (dashed for
+//! rendezvous requests and grants). The critical path is drawn in black.
 
 use std::fmt::Write;
 
@@ -15,10 +14,10 @@ const BOTTOM: f64 = 44.0;
 const WIDTH: f64 = 1_100.0;
 const CPU: f64 = 16.0;
 const NIC: f64 = 8.0;
-/// Between the lanes of a rank, and between ranks: messages need room to be seen.
+/// Space between the lanes of a rank, and between ranks, so that messages are visible.
 const GAP: f64 = 2.0;
 const BETWEEN: f64 = 16.0;
-/// Of a letter in a bar.
+/// Width of a letter in a bar.
 const LETTER: f64 = 5.6;
 /// Characters of a title that fit.
 const TITLE: usize = 140;
@@ -34,13 +33,13 @@ text{font:11px sans-serif;fill:#222}\
 line.f{stroke:#8a8a8a}line.fp{stroke:#000;stroke-width:1.8}\
 .a{fill:#8a8a8a}.ap{fill:#000}";
 
-/// Where things are.
+/// Layout.
 struct Plan {
     span: f64,
     cpus: u8,
     nics: u8,
     rank_height: f64,
-    /// Receives go on behind other work: each has half of its CPU's lane.
+    /// Receives overlap other work: each gets half of its CPU's lane.
     halves: bool,
 }
 
@@ -78,7 +77,7 @@ impl Plan {
         }
     }
 
-    /// Where messages of this rank come and go.
+    /// Where messages of this rank leave and arrive.
     fn port(&self, bar: &Bar, nic: u8) -> f64 {
         if self.nics <= nic {
             return self.cpu(bar.rank, bar.unit) + CPU / 2.0;
@@ -87,7 +86,7 @@ impl Plan {
     }
 }
 
-/// Whether any receive goes on while its CPU does something else.
+/// Whether any receive overlaps other work of its CPU.
 fn overlaps(work: &[Bar]) -> bool {
     let mut bars: Vec<_> = work.iter().filter(|bar| bar.from < bar.to).collect();
     bars.sort_by_key(|bar| (bar.rank, bar.unit, bar.from));
@@ -127,7 +126,7 @@ fn arrow(name: &str) -> String {
     )
 }
 
-/// Text that is safe in a file of marks.
+/// Escapes text for SVG.
 fn text(name: &str) -> String {
     safe(name)
         .replace('&', "&amp;")
@@ -222,7 +221,7 @@ fn frame(svg: &mut String, picture: &Picture, plan: &Plan) -> std::fmt::Result {
 }
 
 fn bars(svg: &mut String, picture: &Picture, plan: &Plan) -> std::fmt::Result {
-    // What is on the path over its neighbours, so that its edge is whole.
+    // Bars on the path are drawn last, so that their edges are complete.
     for on_path in [false, true] {
         for bar in picture.nics.iter().filter(|bar| bar.on_path == on_path && bar.from < bar.to) {
             let top = plan.nic(bar.rank, bar.unit);

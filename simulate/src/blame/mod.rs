@@ -1,14 +1,14 @@
-//! Why a run took that long. The critical path is what the last rank's end followed from, back to the
-//! beginning; its time is split by what it was spent on, to the picosecond. Noise on it made the run
-//! longer; noise that hit elsewhere was absorbed.
+//! Why a run took as long as it did. The critical path runs from the end of the last rank back to the
+//! start; its time is split by cause, to the picosecond. Noise on the path delayed the run; noise
+//! elsewhere was absorbed.
 //!
-//! Nothing on the path waits: it always goes through what is waited for, so that its share of
-//! [`Part::Waiting`] is 0 with either set of rules. Where the ranks themselves wait is in
+//! Nothing on the path waits: the path always goes through the operation waited for, so its share of
+//! [`Part::Waiting`] is 0 under either set of rules. How long the ranks themselves wait is in
 //! [`Blame::ranks`].
 //!
-//! What the noise on the path comes to is how much of the finish time goes with it as long as the path
-//! stays where it is; without it another path may be the longest. So a run without any noise takes no
-//! less than the finish less the noise on the path.
+//! The noise on the path is the part of the finish time that would disappear with it if the path
+//! stayed the same; without noise, another path may be the longest. So a noiseless run takes at least
+//! the finish time minus the noise on the path.
 
 mod ranks;
 mod runs;
@@ -25,7 +25,7 @@ use crate::{
     noise::{RunNoise, WorkError},
 };
 
-/// Time by what it was spent on, ps.
+/// Time by cause, ps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split([i64; Part::ALL.len()]);
 
@@ -43,8 +43,8 @@ impl Split {
     }
 }
 
-/// What a source's detours did to the work of a rank, ps. A detour that meets two things that a CPU
-/// does at once, a receive and a calc, counts for both.
+/// Effect of one source's detours on the work of a rank, ps. A detour that hits two things a CPU does
+/// at once, a receive and a calc, counts for both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     pub on_path: i64,
@@ -60,18 +60,18 @@ impl Share {
 /// One run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blame {
-    /// When the last rank was done, and which it is.
+    /// When the last rank finished, and which rank that was.
     pub finish: i64,
     pub last: u32,
-    /// The critical path; adds up to the finish.
+    /// The critical path; sums to the finish time.
     pub path: Split,
-    /// What each rank's time until its end was spent on; adds up to that.
+    /// Each rank's time until its end, by cause; sums to that end.
     pub ranks: Vec<Split>,
-    /// Noise that hit anything, by source and rank. Those on the path add up to the path's noise.
+    /// Noise that hit any work, by source and rank. The shares on the path sum to the path's noise.
     pub noise: BTreeMap<(u32, u32), Share>,
 }
 
-/// Takes the log of a run and the noise it ran under.
+/// Takes the log of a run and the noise of that run.
 pub fn blame(log: &Log, params: &Params, noise: &RunNoise<'_>) -> Result<Blame, WorkError> {
     let last = log.last();
     let mut path = Split::default();

@@ -1,7 +1,7 @@
-//! What each rank did with its time: what its CPUs were busy with, and how long none of them was.
+//! How each rank spent its time: what its CPUs were busy with, and how long none of them was.
 //!
-//! Where a receive goes on behind other work of the same CPU, the time counts for whatever began
-//! first; so the parts add up to the rank's end.
+//! When a receive overlaps other work of the same CPU, the time counts for whichever began first, so
+//! that the parts sum to the rank's end.
 
 use super::Split;
 use crate::{
@@ -21,7 +21,7 @@ pub(super) fn splits(log: &Log, params: &Params) -> Vec<Split> {
     for index in order {
         let step = &log.steps()[index as usize];
         let (split, until) = (&mut splits[step.rank as usize], &mut busy_until[step.rank as usize]);
-        // At the peer a CPU may be put back, and a rank end before its last step.
+        // Under LogGOPSim's rules a CPU's time may move back, so a rank may end before its last step.
         let end = step.end.min(log.end(step.rank));
         if end <= *until {
             continue;
@@ -37,7 +37,7 @@ pub(super) fn splits(log: &Log, params: &Params) -> Vec<Split> {
     splits
 }
 
-/// So much of a step: the noise first, for that is what made it long.
+/// A share of a step: the noise first, since it is what made the step longer.
 fn share_out(split: &mut Split, step: &Step, time: i64, params: &Params) {
     let noise = step.noise.min(time);
     split.add(Part::Noise, noise);

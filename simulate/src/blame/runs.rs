@@ -1,6 +1,6 @@
-//! Many runs of a schedule, and what they say together: how long the path was and what of, and which
-//! source's noise was on it. The same bits for any number of threads: what is summed up is whole
-//! numbers, and what is kept per run goes by the run's number.
+//! Statistics over many runs of a schedule: the length and composition of the critical path, and which
+//! sources' noise was on it. The result is bit-identical for any number of threads: sums are of
+//! integers, and per-run values are indexed by run.
 
 use std::{
     collections::BTreeMap,
@@ -21,17 +21,17 @@ use crate::{
 /// Runs of one schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blames {
-    /// When the last rank was done in each run, ps.
+    /// When the last rank finished in each run, ps.
     pub finishes: Vec<i64>,
     /// The critical path of each run.
     pub paths: Vec<Split>,
-    /// The most noise on the path first.
+    /// Sorted by noise on the path, largest first.
     pub sources: Vec<SourceBlame>,
-    /// Every source and rank that was hit, by source and rank; sums over the runs.
+    /// Every source and rank that was hit, by source and rank; summed over the runs.
     pub pairs: Vec<PairBlame>,
-    /// What the ranks did with their time, summed over ranks and runs.
+    /// How the ranks spent their time, summed over ranks and runs.
     ranks: [i128; Part::ALL.len()],
-    /// In how many runs each rank was last.
+    /// Number of runs in which each rank was last.
     pub last: Vec<u64>,
 }
 
@@ -42,7 +42,7 @@ pub struct SourceBlame {
     pub runs: Vec<Share>,
 }
 
-/// A source on a rank, all runs together.
+/// A source on a rank, over all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairBlame {
     pub source: u32,
@@ -57,7 +57,7 @@ impl SourceBlame {
         self.mean(|share| share.on_path)
     }
 
-    /// Mean over the runs of its time that made nothing longer, ps.
+    /// Mean over the runs of its time that delayed nothing, ps.
     pub fn absorbed(&self) -> f64 {
         self.mean(|share| share.absorbed)
     }
@@ -88,15 +88,15 @@ impl Blames {
         Sample::new(self.paths.iter().map(|path| path.of(part)).collect())
     }
 
-    /// Mean over ranks and runs of what a rank's time was spent on, ps.
+    /// Mean over ranks and runs of a rank's time by cause, ps.
     pub fn of_ranks(&self, part: Part) -> f64 {
         let count = self.runs() as f64 * self.last.len() as f64;
         self.ranks[part as usize] as f64 / count.max(1.0)
     }
 
-    /// Mean over the runs of all noise that hit, wherever: on the path, absorbed.
+    /// Mean over the runs of all noise that hit any work: on the path, absorbed.
     pub fn noise(&self) -> (f64, f64) {
-        // From 0 on: the sum of no numbers at all is -0.
+        // Start at 0: the sum of an empty iterator is -0.
         let sum = |of: fn(&SourceBlame) -> f64| self.sources.iter().map(of).fold(0.0, f64::add);
         (sum(SourceBlame::on_path), sum(SourceBlame::absorbed))
     }
@@ -170,7 +170,7 @@ pub fn blame_runs(
     let mut sources: Vec<SourceBlame> =
         sources.into_iter().map(|(source, runs)| SourceBlame { source, runs }).collect();
     let weight = |of: &SourceBlame| (of.on_path(), of.absorbed());
-    // Stable: the smaller number first where they are the same.
+    // Stable: ties keep the smaller number first.
     sources.sort_by(|a, b| weight(b).partial_cmp(&weight(a)).unwrap_or(std::cmp::Ordering::Equal));
     let pair = |(&(source, rank), &(on_path, absorbed)): (&(u32, u32), &(i128, i128))| PairBlame {
         source,

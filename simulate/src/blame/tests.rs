@@ -1,4 +1,4 @@
-//! What holds for every run: the parts add up, and the path is a path.
+//! Invariants of every run: the parts sum to the total, and the path is a path.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn noise(model: Model) -> Noise {
     Noise::new(vec![recorded, other], model, Offsets::Random).unwrap().repeating(true)
 }
 
-/// A run that can end, its log and what is to blame; None for the others.
+/// A run that completes, with its log and blame; None for the others.
 fn logged(
     schedule: &Schedule,
     params: &Params,
@@ -39,7 +39,7 @@ fn logged(
     Some((outcome, log, blame))
 }
 
-/// Every cost on the way is one that the model knows.
+/// Every cost on the path is one that the model defines.
 fn check_legs(schedule: &Schedule, params: &Params, options: &Options, log: &Log, rank: u32) {
     let mut at = log.end(rank);
     for leg in log.back_from(rank) {
@@ -107,7 +107,7 @@ proptest! {
         }
     }
 
-    /// In a chain the order is settled, so that the path stays a path when costs change.
+    /// In a chain the order is fixed, so the path stays a path when costs change.
     #[test]
     fn a_path_is_a_lower_bound_of_what_the_run_takes_at_other_costs(
         sketches in sketches(), params in params(),

@@ -1,5 +1,5 @@
 //! Binomial trees, numbered as they grow: in round r, rank i < 2^r sends to i + 2^r. Towards the root
-//! the rounds run backwards. Pieces of a large message follow each other through the tree.
+//! the rounds run backwards. Segments of a large message are pipelined through the tree.
 
 use std::ops::ControlFlow;
 
@@ -50,8 +50,8 @@ fn blocks(shape: &Shape, down: bool, visit: &mut Visit<'_>) -> ControlFlow<()> {
         let round = if down { step } else { rounds - 1 - step };
         let half = 1u64 << round;
         let end = (2 * half).min(shape.ranks);
-        // Below child v hang v, v + 2 * half, v + 4 * half and so on: the first children have one
-        // more than the last.
+        // The subtree of child v has v, v + 2 * half, v + 4 * half and so on: the first children have
+        // one more than the last.
         let most = (shape.ranks - half).div_ceil(2 * half);
         let fewer_from = (shape.ranks - (most - 1) * 2 * half).clamp(half, end);
         let span = |from: u64, to: u64, blocks: u64| Span {

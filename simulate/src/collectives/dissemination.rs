@@ -1,5 +1,5 @@
-//! Dissemination: in round r every rank sends to the one 2^r places up. Everybody depends on
-//! everybody after ceil(log2 P) rounds, for any P.
+//! Dissemination: in round r every rank sends to the rank 2^r places up. After ceil(log2 P) rounds
+//! every rank depends on every other, for any P.
 
 use std::ops::ControlFlow;
 
@@ -20,9 +20,9 @@ impl Algorithm for Dissemination {
         for round in 0..doublings(shape.ranks) {
             let distance = 1 << round;
             let blocks = match shape.op {
-                // All that has been gathered, unless the receiver lacks less.
+                // Everything gathered so far, unless the receiver lacks less.
                 Op::Allgather => distance.min(shape.ranks - distance),
-                // Blocks whose way to go has this bit set (Bruck).
+                // Blocks whose remaining distance has this bit set (Bruck).
                 Op::Alltoall => ones_below(shape.ranks, round),
                 _ => 1,
             };

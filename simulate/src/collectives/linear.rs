@@ -1,5 +1,5 @@
-//! The plain way: the root talks to every rank, one after the other; where all have something for
-//! all, every rank talks to the next, to the one after that, and so on.
+//! The linear algorithm: the root exchanges with every rank in turn; in all-to-all operations, every
+//! rank exchanges with the next rank, then with the one after that, and so on.
 
 use std::ops::ControlFlow;
 

@@ -1,10 +1,10 @@
 //! Collective operations as rounds of messages between ranks, without times. One file per algorithm;
-//! engines, GOAL and the command line find it through [`ALGORITHMS`].
+//! engines, GOAL and the command line find them through [`ALGORITHMS`].
 //!
-//! A round is a few [`Span`]s: regular sets of messages, described, not listed, so that a collective
-//! over millions of ranks takes no memory. In a round a rank sends at most once and receives at most
-//! once; if it does both, the send is issued first and neither waits for the other. A rank's rounds
-//! follow each other in order.
+//! A round is a few [`Span`]s: regular sets of messages, described rather than listed, so that a
+//! collective over millions of ranks takes no memory. In a round a rank sends at most once and
+//! receives at most once; if it does both, the send is issued first and neither waits for the other. A
+//! rank's rounds run in order.
 
 mod binomial;
 mod dissemination;
@@ -19,23 +19,23 @@ use thiserror::Error;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CollectiveError {
-    #[error("a job of 0 ranks does nothing: give at least 1")]
+    #[error("a job needs at least 1 rank")]
     NoRanks,
-    #[error("{ranks} ranks are more than this simulator takes (2^32)")]
+    #[error("too many ranks: {ranks} (at most 2^32)")]
     TooManyRanks { ranks: u64 },
-    #[error("there is no algorithm called '{name}': {known}")]
+    #[error("unknown algorithm '{name}' (expected one of {known})")]
     UnknownAlgorithm { name: String, known: String },
-    #[error("{algorithm} does not do {op}: {known} do")]
+    #[error("{algorithm} does not support {op} (supported by {known})")]
     NotFor { algorithm: &'static str, op: &'static str, known: String },
     #[error("a tree needs at least one child per rank")]
     NoChildren,
     #[error("a segment needs at least one byte")]
     EmptySegment,
-    #[error("{bytes} bytes in segments of {segment} are more than 2^24 segments: take larger ones")]
+    #[error("{bytes} bytes in segments of {segment} exceed 2^24 segments; use larger segments")]
     TooManySegments { bytes: u64, segment: u64 },
 }
 
-/// What the ranks do together.
+/// The collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     Allreduce,
@@ -80,7 +80,7 @@ impl Op {
         }
     }
 
-    /// The algorithm taken where none is named: the choice of the noise study for small messages.
+    /// The default algorithm: the noise study's choice for small messages.
     pub const fn usual_algorithm(self) -> &'static str {
         match self {
             Op::Allreduce | Op::Barrier | Op::Allgather | Op::Alltoall => "dissemination",
@@ -93,10 +93,10 @@ impl Op {
 /// A regular set of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Every rank sends to the one so many places up, round the end; 0 < distance < ranks.
+    /// Every rank sends to the rank `distance` places up, wrapping around; 0 < distance < ranks.
     Shift { distance: u64 },
-    /// Ranks below `ranks` (a multiple of twice the mask) swap with the one whose number differs in
-    /// this one bit.
+    /// Ranks below `ranks` (a multiple of twice the mask) swap with the rank whose number differs in
+    /// this bit.
     Swap { ranks: u64, mask: u64 },
     /// `src + i * src_step` sends to `dst + i * dst_step`.
     Edges { src: u64, src_step: u64, dst: u64, dst_step: u64, count: u64 },
@@ -107,7 +107,7 @@ pub enum Pattern {
 pub struct Span {
     pub pattern: Pattern,
     pub bytes: u64,
-    /// Bytes the receiver combines with its own afterwards.
+    /// Bytes the receiver then combines with its own.
     pub reduce: u64,
 }
 
@@ -142,20 +142,20 @@ impl Span {
     }
 }
 
-/// What an algorithm is asked for.
+/// The parameters of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub op: Op,
     pub ranks: u64,
-    /// Bytes of the vector; for operations that move a block per pair of ranks, of one block.
+    /// Bytes of the vector; for operations that move a block per pair of ranks, bytes of one block.
     pub bytes: u64,
     /// Children per rank of a tree.
     pub arity: u64,
-    /// Trees send a large message in pieces of this many bytes.
+    /// Trees split a large message into segments of this many bytes.
     pub segment: Option<u64>,
 }
 
-/// Gets the rounds of a collective one after the other, and may stop.
+/// Receives the rounds of a collective in order, and may stop.
 pub type Visit<'a> = dyn FnMut(&[Span]) -> ControlFlow<()> + 'a;
 
 pub trait Algorithm: Sync {
@@ -176,7 +176,7 @@ pub static ALGORITHMS: [&dyn Algorithm; 8] = [
     &linear::Linear,
 ];
 
-/// A collective operation by a certain algorithm, checked.
+/// A collective operation with its algorithm, validated.
 #[derive(Clone, Copy)]
 pub struct Collective {
     algorithm: &'static dyn Algorithm,
@@ -189,11 +189,11 @@ impl std::fmt::Debug for Collective {
     }
 }
 
-/// Ranks are counted in 32 bits by whoever stores them.
+/// Rank numbers are stored in 32 bits.
 pub const MAX_RANKS: u64 = 1 << 32;
 
 impl Collective {
-    /// `algorithm` None takes the usual one.
+    /// `algorithm` None selects the default one.
     pub fn new(algorithm: Option<&str>, shape: Shape) -> Result<Collective, CollectiveError> {
         let name = algorithm.unwrap_or(shape.op.usual_algorithm());
         let names = |list: &mut dyn Iterator<Item = &&'static dyn Algorithm>| {
@@ -253,7 +253,7 @@ impl Collective {
     }
 }
 
-/// Rounds of doubling until everybody is reached: ceil(log2(ranks)).
+/// Rounds of doubling until every rank is reached: ceil(log2(ranks)).
 fn doublings(ranks: u64) -> u32 {
     ranks.next_power_of_two().trailing_zeros()
 }

@@ -1,9 +1,9 @@
-//! Recursive doubling (the butterfly): in round r ranks swap with the one whose number differs in
-//! bit r. Where P is no power of two, the ranks beyond the largest one hand their part to a lower
-//! rank first and get the result last.
+//! Recursive doubling (the butterfly): in round r ranks swap with the rank whose number differs in bit
+//! r. If P is not a power of two, the ranks beyond the largest power of two first hand their part to a
+//! lower rank, and get the result last.
 //!
-//! Halving runs the rounds backwards with ever smaller parts (reduce-scatter). Scan sends to the rank
-//! 2^r places up, without going round the end.
+//! Recursive halving runs the rounds backwards with ever smaller parts (reduce-scatter). Scan sends to
+//! the rank 2^r places up, without wrapping around.
 
 use std::ops::ControlFlow;
 
@@ -27,8 +27,8 @@ impl Algorithm for RecursiveDoubling {
         let ranks = 1 << shape.ranks.ilog2();
         let beyond = shape.ranks - ranks;
         let block = |blocks: u64| shape.bytes.saturating_mul(blocks);
-        // With a rank beyond, a lower rank speaks for two; all messages are taken to be as large as
-        // the largest.
+        // If there are extra ranks, some lower ranks represent two; all messages are assumed to be as
+        // large as the largest.
         let doubled = if beyond > 0 { 2 } else { 1 };
         if beyond > 0 {
             let bytes = if shape.op == Op::ReduceScatter { block(shape.ranks) } else { block(1) };

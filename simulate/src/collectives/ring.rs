@@ -1,5 +1,5 @@
-//! The ring: every rank sends to the next, P - 1 times. Allreduce goes round twice with parts of one
-//! P-th: once to combine, once to hand out.
+//! The ring: every rank sends to the next, P - 1 times. Allreduce goes around twice with parts of 1/P:
+//! once to reduce, once to distribute.
 
 use std::ops::ControlFlow;
 

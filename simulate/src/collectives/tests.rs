@@ -11,7 +11,7 @@ fn all() -> impl Iterator<Item = (&'static str, Op)> {
     ALGORITHMS.iter().flat_map(|a| a.ops().iter().map(|&op| (a.name(), op)))
 }
 
-/// Whose data each rank holds at the end, when whatever has arrived is sent on.
+/// Whose data each rank holds at the end, if everything that has arrived is forwarded.
 fn knowledge(collective: &Collective) -> Vec<HashSet<u64>> {
     let ranks = collective.ranks();
     let mut knows: Vec<HashSet<u64>> = (0..ranks).map(|rank| HashSet::from([rank])).collect();

@@ -8,9 +8,9 @@ use super::{Algorithm, Op, Pattern, Shape, Span, Visit, reduced};
 pub struct Tree {
     name: &'static str,
     ops: &'static [Op],
-    /// Overrides the shape's.
+    /// Overrides the arity of the shape.
     arity: Option<u64>,
-    /// Where the shape says nothing.
+    /// Used if the shape does not specify one.
     segment: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Algorithm for Tree {
     }
 }
 
-/// Operations towards the root, from the root, or there and back.
+/// Operations towards the root, from the root, or both.
 pub fn both_ways(
     shape: &Shape,
     mut pass: impl FnMut(bool, &Shape) -> ControlFlow<()>,
@@ -63,7 +63,7 @@ pub fn both_ways(
     ControlFlow::Continue(())
 }
 
-/// Calls `send` with the bytes of each segment; with all of them where there are none.
+/// Calls `send` with the bytes of each segment, or with all bytes if the message is not segmented.
 pub fn in_segments(shape: &Shape, mut send: impl FnMut(u64) -> ControlFlow<()>) -> ControlFlow<()> {
     let Some(segment) = shape.segment.filter(|&segment| segment < shape.bytes) else {
         return send(shape.bytes);

@@ -1,6 +1,6 @@
-//! The butterfly's walk through the ranks: round r brings together ranks that differ in bit r. Works
-//! in place, block by block, so that the low rounds stay in a core's own cache, and in parallel; the
-//! blocks of a round share nothing, so neither their size nor their order shows in the result.
+//! The butterfly's traversal of the ranks: round r pairs ranks that differ in bit r. Works in place,
+//! block by block, so that the low rounds stay in a core's private cache, and in parallel; the blocks
+//! of a round share nothing, so neither their size nor their order affects the result.
 
 use std::ops::Range;
 
@@ -9,9 +9,9 @@ use rayon::prelude::*;
 /// Ranks per block: 128 KiB of them.
 pub(super) const BLOCK: usize = 1 << 13;
 
-/// Calls `kernel(round, low, high)` so that every rank is in one of the two exactly once per round;
-/// `low[i]` and `high[i]` differ in bit `round`. From round 1 on, the slices have even lengths and
-/// hold mates (`rank ^ 1`) side by side.
+/// Calls `kernel(round, low, high)` so that every rank is in exactly one of the two once per round;
+/// `low[i]` and `high[i]` differ in bit `round`. After round 0, the slices have even lengths and hold
+/// mates (`rank ^ 1`) side by side.
 pub(super) fn rounds<T: Send>(
     ranks: &mut [T],
     rounds: Range<u32>,
@@ -27,7 +27,7 @@ pub(super) fn rounds<T: Send>(
             }
         }
     });
-    // Few large pieces or many small ones: both levels give the cores something to do.
+    // Either few large pieces or many small ones: both levels of parallelism keep the cores busy.
     for round in inside..rounds.end {
         ranks.par_chunks_exact_mut(2 << round).for_each(|both| {
             let (low, high) = both.split_at_mut(1 << round);

@@ -1,4 +1,4 @@
-//! What a cycle run is told, and what of it is refused.
+//! The configuration of a cycle run, and its validation.
 
 use thiserror::Error;
 
@@ -8,23 +8,23 @@ use super::Periodic;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CycleError {
-    #[error("{0} ranks are no power of two: a butterfly needs 2, 4, 8, ...")]
+    #[error("{0} is not a power of two (a butterfly needs 2, 4, 8, ... ranks)")]
     NotAPowerOfTwo(u64),
-    #[error("{ranks} ranks are too many: at most {MAX_RANKS}")]
+    #[error("too many ranks: {ranks} (at most {MAX_RANKS})")]
     TooManyRanks { ranks: u64 },
-    #[error("no {0} were asked for: give at least 1")]
+    #[error("the number of {0} must be at least 1")]
     Nothing(&'static str),
-    #[error("the work is negative: it is a time")]
+    #[error("the work must not be negative")]
     NegativeWork,
     #[error("noise of {duration_ps} ps every {period_ps} ps leaves no time for work")]
     NoTimeLeft { period_ps: i64, duration_ps: i64 },
-    #[error("a period of {period_ps} ps is too long: at most 26 days")]
+    #[error("a period of {period_ps} ps is too long (at most 26 days)")]
     PeriodTooLong { period_ps: i64 },
-    #[error("the redundant set names round {round}, but there are only rounds 0 to {last}")]
+    #[error("redundant round {round} does not exist (the last round is {last})")]
     NoSuchRound { round: u32, last: u32 },
-    #[error("the run may take longer than 26 days of simulated time: simulate less")]
+    #[error("the run may exceed 26 days of simulated time; simulate a shorter run")]
     TooLong,
-    #[error("the redundant exchanges found no order: give the network a latency above 0")]
+    #[error("cannot order the redundant exchanges: the network latency must be above 0")]
     NotSettled,
     #[error(transparent)]
     Params(#[from] ParamsError),
@@ -33,7 +33,7 @@ pub enum CycleError {
 /// 2^30 ranks take 16 GiB.
 pub const MAX_RANKS: u64 = 1 << 30;
 
-/// Longest simulated time, and longest period: sums of two of them must not wrap.
+/// Longest simulated time, and longest period: the sum of two must not overflow.
 pub(super) const LONGEST: i64 = 1 << 61;
 
 /// Times in ps.
@@ -54,7 +54,7 @@ pub struct Config {
     /// G, fs per byte.
     pub gap_per_byte_fs: i64,
     pub bytes: u64,
-    /// Bit r: a redundant message follows the original one of round r. None: every round but the
+    /// Bit r: a redundant message follows the original one of round r. None: every round except the
     /// first.
     pub redundant_rounds: Option<u64>,
     pub runs: u64,
@@ -125,7 +125,7 @@ impl Config {
             costs: Costs { cpu: message.cpu, flight: message.latency + message.transfer },
             redundant,
         };
-        // Before anything is simulated, so that nothing can wrap later.
+        // Checked before the simulation, so that nothing can overflow later.
         let round = 3 * noise.at_most(plan.costs.cpu) + i128::from(plan.costs.flight);
         let cycle = noise.at_most(self.work) + i128::from(rounds) * round;
         if i128::from(self.cycles) * cycle > i128::from(LONGEST) {
@@ -140,7 +140,7 @@ pub fn every_round_but_the_first(rounds: u32) -> u64 {
     ((1u64 << rounds.min(63)) - 1) & !1
 }
 
-/// What a message costs, ps.
+/// Cost of a message, ps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     /// At either end.

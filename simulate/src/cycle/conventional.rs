@@ -1,5 +1,5 @@
-//! A plain round of the butterfly for ranks that differ in one bit: each sends, then receives what
-//! the other sent.
+//! A plain round of the butterfly for ranks that differ in one bit: each sends, then receives the
+//! other's message.
 
 use super::config::Costs;
 use super::periodic::{Periodic, Rank};
@@ -14,7 +14,7 @@ pub(super) fn quiet(costs: Costs, low: &mut [Rank], high: &mut [Rank]) {
     }
 }
 
-/// Detours hit sends and receives. They are rare: the common path only looks whether one did.
+/// Detours hit sends and receives. They are rare: the common path only checks whether one did.
 #[inline]
 pub(super) fn noisy(noise: Periodic, costs: Costs, low: &mut [Rank], high: &mut [Rank]) {
     for (a, b) in low.iter_mut().zip(high) {

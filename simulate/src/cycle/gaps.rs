@@ -1,9 +1,9 @@
 //! Redundant sets with gaps. A rank that waits for a level outside the set can be helped by the next
 //! level g of the set, which its mate reaches rounds later: a round then depends on a later one. But
-//! never on a later *time*, so the times are the only fixed point of the rules: guess when each
-//! rank's help arrives (never), run the stretch of rounds up to g, see when it would have arrived, and
-//! do that again until nothing changes. Every pass settles at least the earliest help that was
-//! guessed wrong; in practice two to four passes do.
+//! never on a later *time*, so the times are the only fixed point of the rules: guess when each rank's
+//! help arrives (never), run the rounds up to g, see when it would have arrived, and repeat until
+//! nothing changes. Every pass settles at least the earliest wrong guess; in practice two to four
+//! passes suffice.
 
 use rayon::prelude::*;
 
@@ -14,20 +14,20 @@ use super::redundant::{Round, help, mark, mates, unmark};
 
 /// No help.
 const NEVER: i64 = i64::MAX;
-/// Far more passes than rounds: only a network without any delay could need so many.
+/// Far more passes than rounds: only a network without any delay could need this many.
 const MAX_PASSES: u32 = 1000;
 
 struct Cell {
     now: Rank,
     /// At the beginning of the stretch.
     entry: Rank,
-    /// When the mate's message of level g arrives: the guess, and what came of it.
+    /// When the mate's message of level g arrives: the guess, and the result.
     guess: i64,
     found: i64,
 }
 
-/// Rounds `first..=last`, of which all but the last lead to levels outside the set, while the last
-/// leads to level `last + 1`, inside it.
+/// Rounds `first..=last`. All but the last lead to levels outside the set; the last leads to level
+/// `last + 1`, inside it.
 pub(super) fn stretch(
     plan: &Plan,
     ranks: &mut [Rank],
@@ -59,8 +59,8 @@ pub(super) fn stretch(
     Err(CycleError::NotSettled)
 }
 
-/// One round of two mates and their partners. `sends`: the round is the set's, so that a mark means
-/// "sends no redundant message"; otherwise it means "helped already, does not wait".
+/// One round of two mates and their partners. `sends`: the round is in the set, so a mark means "sends
+/// no redundant message"; otherwise it means "already helped, does not wait".
 fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut Cell; 4]) {
     let (noise, costs) = (plan.noise, plan.costs);
     let send = |cell: &mut Cell| {
@@ -81,8 +81,8 @@ fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut Cell; 4]) {
             receive(plan, y, of_y, at_y);
             continue;
         }
-        // Level g: who got here without help sends its redundant message, which is what the next
-        // pass guesses. A mate that waits for no other level uses it at once.
+        // Level g: a rank that got here without help sends its redundant message, which is the guess
+        // of the next pass. A mate that waits for no other level uses it immediately.
         let ((_, free_x, helped_x), (_, free_y, helped_y)) = (of_x, of_y);
         let own = |cell: &Cell, free: i64, at: i64| {
             let mut next = cell.now.next;
@@ -109,7 +109,7 @@ fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut Cell; 4]) {
                 x.now.ready = noise.work(&mut x.now.next, free_x.max(at_x), costs.cpu);
             }
             (true, true) => {
-                // Wrong guesses: nobody could have helped.
+                // Wrong guesses: neither could have helped.
                 (x.found, y.found) = (NEVER, NEVER);
                 x.now.ready = mark(free_x, true);
                 y.now.ready = mark(free_y, true);

@@ -1,4 +1,4 @@
-//! What the runs say together: mean times and the recovery, with intervals over the runs.
+//! Statistics over the runs: mean times and the recovery, with confidence intervals.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -12,8 +12,8 @@ pub struct Times {
 }
 
 impl Times {
-    /// Share of what noise in the exchanges costs that redundancy wins back; None where it costs
-    /// nothing.
+    /// Fraction of the cost of noise in the exchanges that redundancy recovers; None if there is no
+    /// cost.
     pub fn recovery(&self) -> Option<f64> {
         ratio(
             i128::from(self.conventional) - i128::from(self.redundant),
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub runs: Vec<Times>,
 }
 
-/// A figure and the half-width of its 95 % interval; none for a single run.
+/// An estimate and the half-width of its 95 % confidence interval; None for a single run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
@@ -47,15 +47,15 @@ impl Outcome {
         Estimate { value, half_width: half_width(deviations) }
     }
 
-    /// Recovery of the mean times; None where noise costs nothing. The interval is that of a ratio of
-    /// means (delta method): runs are independent, the three cases of one are not.
+    /// Recovery of the mean times; None if noise costs nothing. The interval is that of a ratio of
+    /// means (delta method): runs are independent, the three cases of one run are not.
     pub fn recovery(&self) -> Option<Estimate> {
         let sum = |case: fn(&Times) -> i64| self.sum(case);
         let (noiseless, conventional, redundant) =
             (sum(|t| t.noiseless), sum(|t| t.conventional), sum(|t| t.redundant));
         let value = ratio(conventional - redundant, conventional - noiseless)?;
         let lost = (conventional - noiseless) as f64 / self.runs.len() as f64;
-        // Wide enough for times out of a file that somebody changed.
+        // Wide enough for times from an edited file.
         let less = |one: i64, other: i64| (i128::from(one) - i128::from(other)) as f64;
         let deviations = self.runs.iter().map(|times| {
             let won = less(times.conventional, times.redundant);
@@ -69,7 +69,7 @@ impl Outcome {
     }
 }
 
-/// Of a mean, from the deviations from it.
+/// Half-width for a mean, from the deviations from it.
 fn half_width(deviations: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     let count = deviations.len();
     if count < 2 {

@@ -1,6 +1,6 @@
-//! Periodic noise as one rank meets it: a detour at the start of every period, shifted by the rank's
-//! phase. The same rules as `noise::Local::preempt` (tested below), without its table: all a rank
-//! keeps is when its next detour starts.
+//! Periodic noise as seen by one rank: a detour at the start of every period, shifted by the rank's
+//! phase. The same rules as `noise::Local::preempt` (tested below), without its table: a rank only
+//! keeps the start of its next detour.
 
 use crate::noise::draw;
 
@@ -13,10 +13,10 @@ pub struct Periodic {
     duration: i64,
 }
 
-/// Where a rank stands: eight million of them pass through the caches in each round.
+/// State of a rank. Kept small: eight million of them stream through the caches in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rank {
-    /// When it has what the round needs. What a negative one means is the kernel's business.
+    /// When it has what the round needs. The kernels define what a negative value means.
     pub ready: i64,
     /// Start of the first detour that may still matter.
     pub next: i64,
@@ -36,7 +36,7 @@ impl Periodic {
         Ok(Periodic { period, duration })
     }
 
-    /// A rank's place in its period at time 0.
+    /// A rank's position in its period at time 0.
     pub fn phase(&self, key: u64, rank: u64) -> i64 {
         ((u128::from(draw(key, rank)) * self.period as u128) >> 64) as i64
     }
@@ -52,9 +52,9 @@ impl Periodic {
         }
     }
 
-    /// Work begun at `time` is interrupted by each detour and goes on after it. `next` must be the
-    /// start of a detour that is not later than the first to end after `time`; it comes back as that
-    /// of a detour not later than the first to end after the work.
+    /// Work begun at `time` is interrupted by each detour and continues after it. `next` must be the
+    /// start of a detour no later than the first to end after `time`; on return it is the start of a
+    /// detour no later than the first to end after the work.
     #[inline]
     pub fn work(&self, next: &mut i64, time: i64, work: i64) -> i64 {
         let late = time - *next - self.duration;
@@ -77,7 +77,7 @@ impl Periodic {
         now + left
     }
 
-    /// No work of this length takes longer.
+    /// Upper bound on the duration of work of this length.
     pub(super) fn at_most(&self, work: i64) -> i128 {
         let detours = i128::from(work / (self.period - self.duration)) + 2;
         i128::from(work) + detours * i128::from(self.duration)
@@ -114,7 +114,7 @@ mod tests {
     }
 
     /// The paper draws the length of a compute phase: W + (W/P + 1) D with probability (W mod P)/P,
-    /// else W + (W/P) D. Over all phases outside a detour, preemption gives just that with the free
+    /// else W + (W/P) D. Over all phases outside a detour, preemption gives exactly that with the free
     /// time P - D of each period in place of P.
     #[test]
     fn the_papers_compute_phase_is_preemption_at_a_random_phase() {
@@ -127,7 +127,7 @@ mod tests {
             let mut longer = 0;
             for phase in duration..period {
                 let took = noise.work(&mut noise.first(phase), 0, work);
-                // Work that ends as the detour begins is not met by it.
+                // Work that ends as the detour begins is not hit by it.
                 let met = (took - work) / duration;
                 assert_eq!((took - work) % duration, 0);
                 assert!(met == fewest || met == fewest + 1 || (more == 0 && met + 1 == fewest));

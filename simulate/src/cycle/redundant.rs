@@ -1,16 +1,16 @@
-//! A round of the redundant butterfly, for two mates and their partners (see the head of `cycle`). A
-//! rank that came to its level with its mate's help keeps the complement of its time, which is
+//! A round of the redundant butterfly, for two mates and their partners (see the header of `cycle`). A
+//! rank that reached its level with its mate's help stores the complement of its time, which is
 //! negative: it sends no redundant message of that level, and takes the slow path.
 
 use super::config::Costs;
 use super::periodic::{Periodic, Rank};
 
-/// What happens in a round besides the original exchange.
+/// What a round does besides the original exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     /// A redundant message follows the original one.
     pub sends: bool,
-    /// The mate's redundant message of the next level can take the place of the partner's.
+    /// The mate's redundant message of the next level can replace the partner's.
     pub helps: bool,
 }
 
@@ -23,7 +23,7 @@ impl Round {
     }
 }
 
-/// The time that a rank keeps, and whether its mate helped it there.
+/// The time a rank stores, and whether its mate helped it.
 #[inline]
 pub(super) fn unmark(ready: i64) -> (i64, bool) {
     if ready < 0 { (!ready, true) } else { (ready, false) }
@@ -62,7 +62,7 @@ pub(super) fn later(
 ) {
     let own = if round.sends { 2 * costs.cpu } else { costs.cpu };
     let arrival = costs.cpu + costs.flight;
-    // From a receive to when the mate has the redundant message, at best.
+    // Minimum time from a receive until the mate has the redundant message.
     let help = if round.helps { 2 * costs.cpu + costs.flight } else { i64::MAX >> 1 };
     for (low, high) in low.chunks_exact_mut(2).zip(high.chunks_exact_mut(2)) {
         let ([a, b], [c, d]) = (low, high) else { continue };
@@ -77,7 +77,7 @@ pub(super) fn later(
             & (done_b + help >= at_a)
             & (done_c + help >= at_d)
             & (done_d + help >= at_c);
-        // One sign bit for the four.
+        // One sign test for all four.
         let unmarked = (a.ready | b.ready | c.ready | d.ready) >= 0;
         if unhit & unhelped & unmarked {
             (a.ready, b.ready, c.ready, d.ready) = (done_a, done_b, done_c, done_d);
@@ -87,8 +87,8 @@ pub(super) fn later(
     }
 }
 
-/// The original message and, where due, the redundant one: when the first has left, and when the rank
-/// is free again.
+/// The original message and, if due, the redundant one: when the first has left, and when the rank is
+/// free again.
 #[inline]
 fn sends(noise: Periodic, costs: Costs, round: Round, rank: &mut Rank) -> (i64, i64) {
     let (ready, helped) = unmark(rank.ready);
@@ -130,7 +130,7 @@ pub(super) fn mates(
     let mut own_b = receive(b, free_b, at_b);
     if helps {
         let (help_a, help_b) = (help(noise, costs, own_b), help(noise, costs, own_a));
-        // Not both: the helper has received before the other's message arrived.
+        // Never both: the helper received before the other's message arrived.
         if help_a < at_a {
             own_a = receive(a, free_a, help_a);
             own_a.ready = mark(own_a.ready, true);

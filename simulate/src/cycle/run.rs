@@ -13,9 +13,9 @@ use super::periodic::Rank;
 use super::redundant::Round;
 use super::{conventional, gaps, redundant};
 
-/// The purpose of the phases' random numbers.
+/// Key of the random stream for the phases.
 const PHASE: u64 = 11;
-/// 16 MiB a run.
+/// 16 MiB per run.
 const SIDE_BY_SIDE: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ impl Case {
     pub const ALL: [Case; 3] = [Case::Noiseless, Case::Conventional, Case::Redundant];
 }
 
-/// All runs and cases. `progress` is told how many cycles of a case have been done since it was last
-/// told: `3 * runs * cycles` in all, from any thread.
+/// All runs and cases. `progress` gets the number of cycles of a case done since its last call, from
+/// any thread: `3 * runs * cycles` in total.
 pub fn run(
     config: &Config,
     progress: Option<&(dyn Fn(u64) + Sync)>,
@@ -41,7 +41,7 @@ pub fn run(
     share(config, 0..config.runs, progress)
 }
 
-/// The runs of these numbers, as [`run`] has them.
+/// The runs with these numbers, identical to those of [`run`].
 pub fn share(
     config: &Config,
     runs: Range<u64>,
@@ -57,8 +57,8 @@ pub fn share(
         let [noiseless, conventional, redundant] = times;
         Ok(Times { noiseless, conventional, redundant })
     };
-    // Side by side, since a run's rounds wait for each other; beyond a million ranks one by one, for
-    // the memory.
+    // In parallel, since a run's rounds wait for each other; above a million ranks one by one, to
+    // limit memory.
     let runs = if plan.ranks <= SIDE_BY_SIDE {
         runs.into_par_iter().map(one).collect::<Result<Vec<_>, _>>()?
     } else {
@@ -67,7 +67,7 @@ pub fn share(
     Ok(Outcome { ranks: config.ranks, runs })
 }
 
-/// When each rank ends one case of one run: for those who want more than the last one.
+/// When each rank ends in one case of one run, for callers who need more than the last end.
 pub fn end_of_case(config: &Config, run: u64, case: Case) -> Result<Vec<i64>, CycleError> {
     let plan = config.checked()?;
     let mut ranks = vec![Rank { ready: 0, next: 0 }; plan.ranks];
@@ -80,7 +80,7 @@ pub fn phase(config: &Config, run: u64, rank: u64) -> Result<i64, CycleError> {
     Ok(config.checked()?.noise.phase(key(config.seed, PHASE, run), rank))
 }
 
-/// One case; returns when the last rank is done.
+/// One case; returns when the last rank finishes.
 fn cycles(
     plan: &Plan,
     ranks: &mut [Rank],
@@ -98,7 +98,7 @@ fn cycles(
         }
     });
     for _ in 0..plan.cycles {
-        // No work is not even delayed: a rank inside a detour meets it when it sends.
+        // Zero work is not delayed: a rank inside a detour is delayed when it sends.
         if plan.work > 0 {
             ranks.par_chunks_mut(BLOCK).for_each(|ranks| {
                 for rank in ranks {
@@ -122,7 +122,8 @@ fn cycles(
     Ok(ranks.par_iter().map(|rank| rank.ready).max().unwrap_or(0))
 }
 
-/// Stretches of rounds without a gap go straight through; those that lead over one settle first.
+/// Sequences of rounds without a gap run straight through; those that cross one are iterated to a
+/// fixed point.
 fn redundant_cycle(plan: &Plan, ranks: &mut [Rank]) -> Result<(), CycleError> {
     let (noise, costs) = (plan.noise, plan.costs);
     let mut from = 0;
@@ -146,8 +147,8 @@ fn redundant_cycle(plan: &Plan, ranks: &mut [Rank]) -> Result<(), CycleError> {
     Ok(())
 }
 
-/// If round `round` leads to a level outside the set and a later one of the set can help: the rounds
-/// up to that.
+/// If round `round` leads to a level outside the set and a later level of the set can help: the rounds
+/// up to that level.
 fn gap(plan: &Plan, round: u32) -> Option<(u32, u32)> {
     let above = plan.redundant.checked_shr(round + 1)?;
     let last = round + above.trailing_zeros();

@@ -1,4 +1,4 @@
-//! A set of operations, one bit each: small enough to stay in the cache when nothing else does.
+//! A set of operations, one bit each: small enough to stay in the cache.
 
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
@@ -19,7 +19,7 @@ impl Bits {
         }
     }
 
-    /// Also of operations that do not exist.
+    /// Also valid for operations that do not exist.
     #[inline]
     pub fn contains(&self, op: u32) -> bool {
         self.words.get(op as usize / 64).is_some_and(|word| word >> (op % 64) & 1 == 1)

@@ -1,5 +1,5 @@
-//! Builds a [`Schedule`] rank by rank: begin a rank, add its operations, say what each requires.
-//! Nothing is kept of a rank's construction once the next one begins, so a reader can stream.
+//! Builds a [`Schedule`] rank by rank: begin a rank, add its operations, state what each requires.
+//! Construction data of a rank is dropped once the next one begins, so a reader can stream.
 
 use thiserror::Error;
 
@@ -12,28 +12,28 @@ use super::{
 };
 use crate::roomy;
 
-/// No time and no cost may be longer (13 days): sums of a few of them still fit in 63 bits.
+/// Limit for times and costs (13 days): sums of a few still fit in 63 bits.
 pub const LONGEST: i64 = 1 << 60;
-/// So many operations, and so many dependencies.
+/// Limit for operations, and for dependencies.
 const MOST: usize = (1 << 31) - 2;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BuildError {
     #[error("a schedule needs at least one rank")]
     NoRanks,
-    #[error("{ranks} ranks are more than a schedule holds (2 billion)")]
+    #[error("too many ranks for a schedule: {ranks} (at most 2 billion)")]
     TooManyRanks { ranks: u32 },
-    #[error("rank {rank} is missing: {ranks} ranks were announced")]
+    #[error("rank {rank} is missing ({ranks} ranks declared)")]
     MissingRank { rank: u32, ranks: u32 },
-    #[error("rank {rank} is one too many: {ranks} ranks were announced, and they count from 0")]
+    #[error("rank {rank} does not exist ({ranks} ranks, from 0)")]
     RankTooMany { rank: u32, ranks: u32 },
-    #[error("rank {rank}, operation {index}: there is no rank {peer} ({ranks} ranks, from 0)")]
+    #[error("rank {rank}, operation {index}: rank {peer} does not exist ({ranks} ranks, from 0)")]
     NoSuchPeer { rank: u32, index: u32, peer: u32, ranks: u32 },
     #[error("rank {rank}, operation {index}: a calc of {ps} ps is negative or longer than 13 days")]
     BadCalc { rank: u32, index: u32, ps: i64 },
-    #[error("rank {rank}: a dependency names operation {index}, which does not exist")]
+    #[error("rank {rank}: a dependency refers to operation {index}, which does not exist")]
     NoSuchOperation { rank: u32, index: u32 },
-    #[error("more than 2 billion operations or dependencies: split the schedule")]
+    #[error("more than 2 billion operations or dependencies; split the schedule")]
     TooLarge,
 }
 
@@ -41,7 +41,7 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId(pub u32);
 
-/// A number that may be left open, for receives from anyone and for any tag.
+/// A wildcard, for receives from any source and for any tag.
 pub const WILDCARD: u32 = ANY;
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub struct ScheduleBuilder {
     largest: u64,
     /// Of the rank under construction.
     most_slot: u8,
-    /// The first mistake; told at the end, so that building needs no `?` on every line.
+    /// The first error; reported at the end, so that building needs no `?` on every line.
     error: Option<BuildError>,
 }
 
@@ -90,7 +90,7 @@ impl ScheduleBuilder {
         }
     }
 
-    /// Room for so many operations, for callers who know.
+    /// Reserves room, for callers who know the sizes.
     pub fn reserve(&mut self, operations: usize, dependencies: usize) {
         roomy::reserve_exact(&mut self.ops, operations.min(MOST) + 1);
         roomy::reserve_exact(&mut self.edges, dependencies.min(MOST));
@@ -116,7 +116,7 @@ impl ScheduleBuilder {
         self.push(Kind::Send, bytes, to, tag, cpu, nic)
     }
 
-    /// From [`WILDCARD`]: from anyone.
+    /// From [`WILDCARD`]: from any source.
     pub fn recv(&mut self, bytes: u64, from: u32, tag: u32, cpu: u8, nic: u8) -> OpId {
         if from >= self.ranks && from != ANY {
             self.no_such_peer(from);
@@ -142,17 +142,17 @@ impl ScheduleBuilder {
         self.depend(op, on, true);
     }
 
-    /// A name of its own for the operation that was added last.
+    /// Sets the label of the operation added last.
     pub fn label_last(&mut self, label: &str) {
         let (_, index) = self.here();
         let given = label.strip_prefix('l').and_then(|number| number.parse().ok());
-        // `l01` is not what would be made up for it.
+        // `l01` is not the default label.
         if index > 0 && (given != Some(index) || label.as_bytes().get(1) == Some(&b'0')) {
             self.labels.push(self.ops.len() as u32 - 1, label);
         }
     }
 
-    /// The mistake that `finish` will tell of, for readers who know the line it is in.
+    /// The error that `finish` will return, for readers who know its line.
     pub fn error(&self) -> Option<&BuildError> {
         self.error.as_ref()
     }
@@ -167,7 +167,7 @@ impl ScheduleBuilder {
             return Err(error);
         }
         self.first.push(self.ops.len() as u32);
-        // Closes the successors of the last operation.
+        // Terminates the successors of the last operation.
         self.ops.push(Op {
             size: 0,
             peer: 0,
@@ -252,8 +252,8 @@ impl ScheduleBuilder {
         }
     }
 
-    /// Lays the dependencies of the rank out by the operation they are on. The sort is stable: in
-    /// which order successors are freed is the order in which they were declared.
+    /// Lays out the dependencies of the rank by the operation they are on. The sort is stable:
+    /// successors are released in the order in which they were declared.
     fn end_rank(&mut self) {
         let Some(&first) = self.first.last() else { return };
         if self.ordered.len() == self.first.len() {

@@ -1,6 +1,6 @@
-//! Sorts a window's events: by rank, then as numbers. They are as many as ranks and more, so they are
-//! thrown into buckets by half of the rank's digits, then by the other half, which reads and writes
-//! each one twice; a comparison sort would take many times as long as the events themselves.
+//! Sorts a window's events by rank, then as numbers. There are at least as many as ranks, so this is a
+//! radix sort in two passes over half of the rank's bits each; a comparison sort would take many times
+//! as long as handling the events.
 
 /// An event with the rank in bits 64 to 95.
 pub(crate) type Entry = u128;
@@ -23,12 +23,12 @@ impl ByRank {
     pub fn sort(&mut self, entries: &mut Vec<Entry>) {
         let ordered = entries.windows(2).take_while(|pair| pair[0] <= pair[1]).count();
         let Some((head, tail)) = entries.split_at_checked(ordered + 1) else { return };
-        // Each rank sent to the one so many further on, the last ones to the first.
+        // Each rank sent to the rank a fixed distance up, wrapping around.
         if tail.is_sorted() && tail.last() <= head.first() {
             entries.rotate_left(ordered + 1);
             return;
         }
-        // Looking at all buckets must be worth it.
+        // Scanning all buckets must pay off.
         if entries.len() < self.counts[1].len() {
             entries.sort_unstable();
             return;
@@ -58,7 +58,7 @@ fn bucket(entry: Entry, shift: u32, digits: u32) -> usize {
     (entry >> shift) as usize & ((1 << digits) - 1)
 }
 
-/// Copies entries, bucket by bucket, in each as they come.
+/// Distributes entries into buckets, keeping their order within each.
 fn throw(from: &[Entry], to: &mut [Entry], counts: &mut [u32], (shift, digits): (u32, u32)) {
     let mut begin = 0;
     for count in &mut *counts {

@@ -1,5 +1,5 @@
-//! What a message costs, remembered: a schedule has few sizes, and the division behind each is the
-//! most expensive part of a message.
+//! Caches message costs: a schedule has few sizes, and the division in the computation is the most
+//! expensive part of a message.
 
 use crate::loggops::{MessageCost, Params, ParamsError};
 
@@ -14,7 +14,7 @@ pub(crate) struct Costs {
 impl Costs {
     pub fn new(params: &Params) -> Result<Costs, ParamsError> {
         params.check()?;
-        // Every place holds a size that is right for it or belongs elsewhere.
+        // Every entry holds a size that maps to it or cannot match.
         let filler = params.message(0)?;
         Ok(Costs { params: *params, known: Box::new([(0, filler); REMEMBERED]) })
     }

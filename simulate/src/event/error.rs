@@ -1,4 +1,4 @@
-//! What can go wrong in a run, said so that the author of the schedule finds the place.
+//! Errors of a run, with the place in the schedule.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub enum EventError {
     Params(#[from] ParamsError),
     #[error("rank {rank}: {source}")]
     Noise { rank: u32, source: WorkError },
-    #[error("rank {rank}: the run takes longer than 13 days of simulated time: simulate less")]
+    #[error("rank {rank}: the run exceeds 13 days of simulated time; simulate a shorter run")]
     TooLong { rank: u32 },
-    #[error("{receive} is too small for the message of {send}")]
+    #[error("{receive} is too small for the message from {send}")]
     TooSmall { receive: Box<Place>, send: Box<Place> },
     #[error("{place}: {source}")]
     Message { place: Box<Place>, source: ParamsError },
@@ -23,43 +23,41 @@ pub enum EventError {
     NoMessage(Box<Unmet>),
     #[error("{}", no_receive(.0))]
     NoReceive(Box<Unmet>),
-    #[error(
-        "{operations} operations are too many to say what each waited for: simulate fewer ranks"
-    )]
+    #[error("too many operations to trace waits: {operations}; simulate fewer ranks")]
     TooManyToLog { operations: usize },
     #[error("deadlock: {}", chain(.0))]
     Deadlock(Vec<Wait>),
 }
 
-/// A receive without message, or a message without receive.
+/// An unmatched receive or send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     pub place: Place,
-    /// How many others there are.
+    /// Number of further unmatched ones.
     pub more: u64,
-    /// What could have been its other end, but is that of another.
+    /// A possible counterpart that matched another operation.
     pub taken: Option<Place>,
-    /// What has no other end either.
+    /// An unmatched operation that may be the intended counterpart.
     pub left_over: Option<Place>,
 }
 
-/// One step in a circle of waits.
+/// One step in a cycle of waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub place: Place,
     pub reason: Reason,
 }
 
-/// Why an operation waits for the next one in the circle.
+/// Why an operation waits for the next one in the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It requires that.
+    /// It requires the next one.
     Requires,
-    /// It requires that to have begun.
+    /// It requires the start of the next one.
     RequiresStart,
-    /// It receives what that sends.
+    /// It receives the message of the next one.
     Message,
-    /// It ends only with that receive.
+    /// It completes only with that receive.
     Receive,
 }
 
@@ -68,8 +66,8 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::Requires => "requires",
             Reason::RequiresStart => "irequires",
-            Reason::Message => "waits for the message of",
-            Reason::Receive => "is not buffered and ends only with",
+            Reason::Message => "waits for the message from",
+            Reason::Receive => "is not buffered and waits for",
         })
     }
 }
@@ -77,8 +75,8 @@ impl fmt::Display for Reason {
 fn no_message(unmet: &Unmet) -> String {
     let Unmet { place, more, taken, left_over } = unmet;
     let text = match taken {
-        None => format!("{place} waits for a message that nobody sends"),
-        Some(send) => format!("{place} gets no message: another receive took that of {send}"),
+        None => format!("{place} has no matching send"),
+        Some(send) => format!("{place} has no matching send: another receive matched {send}"),
     };
     text + &others(more, "receive") + &left(left_over)
 }
@@ -86,16 +84,16 @@ fn no_message(unmet: &Unmet) -> String {
 fn no_receive(unmet: &Unmet) -> String {
     let Unmet { place, more, taken, left_over } = unmet;
     let text = match taken {
-        None => format!("nobody receives the message of {place}"),
+        None => format!("{place} has no matching receive"),
         Some(receive) => {
-            format!("nobody receives the message of {place}: another one went to {receive}")
+            format!("{place} has no matching receive: another send matched {receive}")
         }
     };
-    text + &others(more, "message") + &left(left_over)
+    text + &others(more, "send") + &left(left_over)
 }
 
 fn left(over: &Option<Place>) -> String {
-    over.as_ref().map_or(String::new(), |place| format!("; left over, too: {place}"))
+    over.as_ref().map_or(String::new(), |place| format!("; also unmatched: {place}"))
 }
 
 fn others(more: &u64, what: &str) -> String {
@@ -106,7 +104,7 @@ fn others(more: &u64, what: &str) -> String {
     }
 }
 
-/// Long circles are cut: the first few places are what one needs to find the mistake.
+/// Long cycles are truncated: the first few places suffice to find the error.
 const SHOWN: usize = 8;
 
 fn chain(waits: &[Wait]) -> String {

@@ -1,13 +1,13 @@
-//! Proves of single operations that they come after others: an operation's floor is a number such that
-//! every operation of its rank below it has ended before the operation begins. Programs that proceed
-//! in steps, each of which waits for the one before, have high floors, whatever happens within a step.
+//! Proves that single operations come after others: an operation's floor is a number such that every
+//! operation of its rank below it has ended before the operation begins. Programs that proceed in
+//! steps, each waiting for the previous one, have high floors, whatever happens within a step.
 //!
-//! One pass in program order carries floors along the dependencies. Those against program order are
-//! left out, which can only make a floor too low.
+//! One pass in program order propagates floors along the dependencies. Those against program order are
+//! ignored, which can only make a floor too low.
 
 use super::schedule::Schedule;
 
-/// Floors of the ranks that were asked for.
+/// Floors of the requested ranks.
 #[derive(Debug, Default)]
 pub(crate) struct Floors {
     floors: Vec<u32>,
@@ -46,7 +46,7 @@ impl Floors {
             for &successor in schedule.successors(op).iter().filter(|&&successor| successor > op) {
                 let other = &mut self.floors[successor as usize];
                 *other = floor.max(*other);
-                // It has ended, too.
+                // The operation itself has ended as well.
                 *other += u32::from(*other == op);
             }
             for &successor in schedule.start_successors(op) {

@@ -1,7 +1,7 @@
-//! The order in which the peer leaves equal things: it sorts what is freed at once with C++'s
-//! `std::sort`, which keeps equal elements in order up to 16 of them and scrambles more (quirk Q3).
-//! This is that algorithm as GCC's library has it, step by step: introsort with the median of three,
-//! heap sort where that goes too deep, insertion sort at the end.
+//! The order in which LogGOPSim leaves equal elements: it sorts the operations released together with
+//! C++'s `std::sort`, which keeps up to 16 equal elements in order and scrambles more (quirk Q3). This
+//! is that algorithm as in GCC's library, step by step: introsort with the median of three, heap sort
+//! at too great a depth, insertion sort at the end.
 
 const THRESHOLD: usize = 16;
 
@@ -80,7 +80,7 @@ fn insertion<T: Copy>(items: &mut [T], less: &impl Fn(&T, &T) -> bool) {
 fn linear_insert<T: Copy>(items: &mut [T], at: usize, less: &impl Fn(&T, &T) -> bool) {
     let item = items[at];
     let mut hole = at;
-    // There is always something not greater further down; a bound all the same.
+    // There is always an element not greater further down; the bound is a safeguard.
     while hole > 0 && less(&item, &items[hole - 1]) {
         items[hole] = items[hole - 1];
         hole -= 1;
@@ -101,7 +101,7 @@ fn heap_sort<T: Copy>(items: &mut [T], less: &impl Fn(&T, &T) -> bool) {
     }
 }
 
-/// Lets the hole sink to the bottom along the greater children, then the item rise from there.
+/// Sifts the hole down along the greater children, then the item up from there.
 fn sift<T: Copy>(items: &mut [T], top: usize, item: T, less: &impl Fn(&T, &T) -> bool) {
     let len = items.len();
     let mut hole = top;
@@ -143,7 +143,7 @@ mod tests {
         items.iter().fold(0u64, |sum, item| sum.wrapping_mul(31).wrapping_add(u64::from(item.1)))
     }
 
-    /// What `std::sort` of GCC 12 makes of n elements of k kinds: the first three and a checksum.
+    /// The result of GCC 12's `std::sort` for n elements of k kinds: the first three and a checksum.
     #[test]
     fn equal_elements_end_up_where_the_peer_has_them() {
         let known = [
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// An input made to defeat the median of three, which heap sort then saves.
+    /// An input that defeats the median of three and triggers heap sort.
     #[test]
     fn it_goes_over_to_heap_sort_where_the_peer_does() {
         for (n, sum) in [(2000, 8598314174080173558), (5000, 1506698876981445986)] {

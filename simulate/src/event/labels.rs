@@ -1,15 +1,15 @@
-//! What authors call their operations. Nearly all schedules are generated and call them `l1`, `l2`,
-//! ... in order, which needs no memory: only other names are stored.
+//! The labels of operations. Nearly all schedules are generated and use `l1`, `l2`, ... in order,
+//! which needs no memory: only other labels are stored.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     text: String,
-    /// Operation and where its name ends in `text`, in the order of operations.
+    /// Operation and end of its label in `text`, in the order of operations.
     ends: Vec<(u32, usize)>,
 }
 
 impl Labels {
-    /// Operations must come in order; a name that is too much is left out.
+    /// Operations must come in order; a second label for one is ignored.
     pub fn push(&mut self, op: u32, label: &str) {
         if self.ends.last().is_none_or(|&(last, _)| last < op) {
             self.text.push_str(label);

@@ -1,9 +1,9 @@
-//! What happened in a run and why it happened when it did.
+//! What happened in a run, when and why.
 //!
 //! A [`Step`] is a piece of work on a CPU. A moment is a point in time that something waits for: the
-//! end of a step, a NIC that is free again, a message at its target. Each follows from one that was
-//! there before, at a cost that the model names: so the way back from the last one is the critical
-//! path, and its costs add up to the time it took.
+//! end of a step, a NIC that is free again, a message at its target. Each follows from an earlier one
+//! at a cost that the model defines: so the way back from the last one is the critical path, and its
+//! costs sum to its duration.
 
 /// What time is spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +36,7 @@ impl Part {
         Part::Noise,
     ];
 
-    /// The name used in tables and in JSON: that of the model.
+    /// The name used in tables and in JSON, as in the model.
     pub const fn name(self) -> &'static str {
         match self {
             Part::Compute => "compute",
@@ -57,12 +57,12 @@ pub enum What {
     Send,
     /// Announces a large message.
     Request,
-    /// The bytes that were announced.
+    /// The payload of a large message.
     Payload,
     Receive,
 }
 
-/// No other end, or not yet.
+/// No counterpart, or not yet.
 pub const NOBODY: u32 = u32::MAX;
 
 /// A piece of work on a CPU. Times are picoseconds.
@@ -73,43 +73,43 @@ pub struct Step {
     pub what: What,
     pub cpu: u8,
     pub nic: u8,
-    /// Of a receive: the step that sent what it receives.
+    /// For a receive: the step that sent its message.
     pub sender: u32,
     pub start: i64,
     pub end: i64,
-    /// What detours took of that.
+    /// The part of it due to detours.
     pub noise: i64,
-    /// What the CPU does for a message beyond o: O, at the peer G where that is more.
+    /// CPU cost of a message beyond o: O, or for LogGOPSim G if that is larger.
     pub beyond: Part,
-    /// CPU time that the noise was asked about: all but the noise, at the peer less than that.
+    /// CPU time exposed to noise: all but the noise itself, less for LogGOPSim.
     pub asked: i64,
-    /// Where that began, on the clock of the noise.
+    /// Its start, on the clock of the noise.
     pub clock: i64,
-    /// While the NIC is taken; nothing if it is not.
+    /// Interval in which the NIC is busy; empty if it is not used.
     pub nic_from: i64,
     pub nic_until: i64,
-    /// Of a payload: when it was told to go ahead.
+    /// For a payload: when it was acknowledged.
     pub granted: i64,
-    /// When the operation was over: a receive ends no sooner than it is posted, a large send when it
-    /// has been received.
+    /// When the operation was complete: a receive ends no sooner than it is posted, a large send when
+    /// it has been received.
     pub done: i64,
 }
 
-/// At time 0 nothing has happened yet.
+/// Time 0, before anything has happened.
 pub(crate) const BEGINNING: u32 = 0;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub time: i64,
-    /// What it follows from.
+    /// The moment it follows from.
     pub from: u32,
-    /// Whose cost is between them.
+    /// The step whose cost is between them.
     pub step: u32,
     pub cost: Cost,
 }
 
-/// What is between two moments: so much of the first part, the noise of the step if that counts, the
-/// rest of the second.
+/// The cost between two moments: an amount of the first part, the noise of the step if it counts, the
+/// rest of the second part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub first: Part,
@@ -132,7 +132,7 @@ impl Cost {
     }
 }
 
-/// The steps of a run in the order they were taken, and what each moment followed from.
+/// The steps of a run in the order they were taken, and the predecessor of each moment.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     pub(crate) steps: Vec<Step>,
@@ -144,7 +144,7 @@ pub struct Log {
 /// A leg of the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// Whose cost it is.
+    /// The step whose cost it is.
     pub step: u32,
     pub from: i64,
     pub to: i64,
@@ -162,7 +162,7 @@ impl Log {
         self.ends.resize(ranks as usize, BEGINNING);
     }
 
-    /// Bytes that the log of a run takes, about.
+    /// Approximate size of the log of a run, bytes.
     pub fn memory(operations: usize) -> u64 {
         (operations * (size_of::<Step>() + 3 * size_of::<Moment>() + 16)) as u64
     }
@@ -175,12 +175,12 @@ impl Log {
         self.ends.len() as u32
     }
 
-    /// When a rank was done.
+    /// When a rank finished.
     pub fn end(&self, rank: u32) -> i64 {
         self.time(self.ends[rank as usize])
     }
 
-    /// The rank that was done last, the first of them if there are several.
+    /// The rank that finished last, the first of them if there are several.
     pub fn last(&self) -> u32 {
         let mut last = 0;
         for rank in 1..self.ranks() {
@@ -191,7 +191,7 @@ impl Log {
         last
     }
 
-    /// What the end of a rank followed from, from there back to the beginning.
+    /// The legs from the end of a rank back to the start.
     pub fn back_from(&self, rank: u32) -> impl Iterator<Item = Leg> + '_ {
         let mut at = self.ends[rank as usize];
         std::iter::from_fn(move || {
@@ -218,7 +218,7 @@ impl Log {
         (self.moments.len() - 1) as u32
     }
 
-    /// The later of two; the first where they are at the same time.
+    /// The later of two; the first one if they coincide.
     #[inline]
     pub(crate) fn later(&self, a: u32, b: u32) -> u32 {
         if self.time(b) > self.time(a) { b } else { a }

@@ -1,9 +1,9 @@
-//! Matches messages and receives whose pairing depends on the times: first come first served, in the
-//! order in which the engine tells of arrivals and posts.
+//! Matches messages and receives whose pairing depends on the times: first come, first served, in the
+//! order in which the engine reports arrivals and posts.
 //!
-//! Queues are linked through one array that has a place for each operation, which is in one queue at
-//! most. Where there are wildcards a message may wait in several ([`Wants`](super::wants::Wants)), and
-//! those that it did not leave by find out when they come to it.
+//! Queues are linked through one array with an entry for each operation, which is in at most one
+//! queue. With wildcards a message may wait in several ([`Wants`](super::wants::Wants)); once it is
+//! matched, the other queues skip it when they reach it.
 
 use super::{
     bits::Bits,
@@ -27,22 +27,23 @@ struct Channel {
     holds_messages: bool,
 }
 
-/// Receives that wait, and messages that arrived; of these some may have gone elsewhere since.
+/// Receives that wait, and messages that have arrived; some of these may have been matched elsewhere
+/// since.
 #[derive(Clone, Copy, Debug)]
 struct Want {
     posted: Queue,
-    /// Of notes.
+    /// A queue of notes.
     arrived: Queue,
 }
 
-/// A message that waits at a want: it may wait at several.
+/// A message waiting at a want; it may wait at several.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     send: u32,
     next: u32,
 }
 
-/// What there is of each operation, at most.
+/// Upper bound on the memory per operation.
 pub(crate) fn bytes_per_operation(schedule: &Schedule) -> usize {
     const NUMBER: usize = size_of::<u32>();
     match (schedule.is_settled(), schedule.wants.is_empty()) {
@@ -58,11 +59,11 @@ pub(crate) struct Matcher<'a> {
     channels: Vec<Channel>,
     wants: Vec<Want>,
     notes: Vec<Note>,
-    /// Messages without a tag of their own, by place.
+    /// Messages sent with any tag, by place.
     any_tag: Vec<Queue>,
-    /// Messages that have left the wants they waited at.
+    /// Messages that have been matched, and so have left their wants.
     gone: Bits,
-    /// When each came, message or receive, in the order of all.
+    /// Global sequence number of each message and receive.
     order: Vec<u32>,
     came: u32,
     /// The next in the same queue.
@@ -89,7 +90,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// A message has arrived; the receive it is for, if that has been posted.
+    /// A message has arrived; returns the receive it matches, if posted.
     pub fn arrive(&mut self, send: u32) -> Option<u32> {
         let op = self.schedule.ops[send as usize];
         match op.pairing {
@@ -122,7 +123,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// A receive has been posted; the message for it, if that has arrived.
+    /// A receive has been posted; returns the message it matches, if arrived.
     pub fn post(&mut self, receive: u32) -> Option<u32> {
         let op = self.schedule.ops[receive as usize];
         match op.pairing {
@@ -153,7 +154,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The want whose first receive was posted before those of the others, if any fits.
+    /// The want whose first receive was posted before those of the others, if any matches.
     fn first_posted(
         &self,
         wants: impl Iterator<Item = u32>,
@@ -181,7 +182,7 @@ impl<'a> Matcher<'a> {
         arrived.last = new;
     }
 
-    /// The first message that waits at this want and has not gone elsewhere.
+    /// The first message that waits at this want and has not been matched elsewhere.
     fn first_noted(&mut self, want: u32) -> Option<u32> {
         let arrived = &mut self.wants[want as usize].arrived;
         while let Some(note) = self.notes.get(arrived.first as usize) {
@@ -204,7 +205,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Whether a receive may get a message of this source and tag.
+/// Whether a receive matches a message of this source and tag.
 pub(crate) fn accepts(receive: &Op, source: u32, tag: u32) -> bool {
     (receive.peer == ANY || receive.peer == source)
         && (receive.tag == ANY || tag == ANY || receive.tag == tag)
@@ -220,7 +221,7 @@ fn append(queue: &mut Queue, links: &mut [u32], op: u32) {
     queue.last = op;
 }
 
-/// Takes the first that fits out of the queue.
+/// Removes the first match from the queue.
 fn take(queue: &mut Queue, links: &mut [u32], fits: impl Fn(u32) -> bool) -> Option<u32> {
     let (mut before, mut at) = (NOBODY, queue.first);
     while at != NOBODY {
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(matcher.post(5), Some(3));
     }
 
-    /// First come first served, looked for one by one.
+    /// First come, first served by linear search.
     #[derive(Default)]
     struct Plain {
         arrived: Vec<u32>,

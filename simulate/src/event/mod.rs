@@ -1,5 +1,5 @@
 //! The event engine: whole programs, given as a [`Schedule`] of sends, receives and calcs, in the
-//! LogGOPS model. Two sets of rules: the exact ones ([`Rules::Loggops`]) and those of the peer,
+//! LogGOPS model. Two sets of rules: the exact ones ([`Rules::Loggops`]) and those of LogGOPSim,
 //! quirks included ([`Rules::Loggopsim`]).
 //!
 //! Times are picoseconds from the start of the run.
@@ -74,18 +74,17 @@ pub enum Rendezvous {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     pub model: Rules,
-    /// For [`Rules::Loggops`]; the peer knows neither.
+    /// For [`Rules::Loggops`]; LogGOPSim has neither.
     pub rendezvous: Rendezvous,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// When each rank was done, ps.
+    /// When each rank finished, ps.
     pub ends: Vec<i64>,
     pub messages: u64,
     pub operations: u64,
-    /// Operations the peer left undone without saying so; 0 with the exact rules, where that is an
-    /// error.
+    /// Operations that LogGOPSim silently left undone; 0 with the exact rules, where that is an error.
     pub unfinished: u64,
 }
 
@@ -95,7 +94,7 @@ impl Outcome {
     }
 }
 
-/// One run. If the noise has given offsets, there must be one for each rank
+/// One run. If the noise has explicit offsets, there must be one for each rank
 /// ([`Noise::check`](crate::noise::Noise::check)).
 pub fn run(
     schedule: &Schedule,
@@ -106,13 +105,13 @@ pub fn run(
     run_with(&mut Scratch::default(), schedule, params, options, noise)
 }
 
-/// Memory of a run, for the next one of the same thread. Any schedule may follow any other.
+/// Memory of a run, reused by the next one on the same thread. Schedules may come in any order.
 #[derive(Debug, Default)]
 pub struct Scratch {
     engine: state::Buffers,
 }
 
-/// Bytes that a run takes beside the schedule, at most, but for what waits in its queue.
+/// Upper bound on the memory of a run in addition to the schedule, bytes, excluding its event queue.
 pub fn run_memory(schedule: &Schedule, rules: Rules) -> u64 {
     let operations = schedule.operations();
     let matching = operations * matching::bytes_per_operation(schedule);
@@ -123,7 +122,7 @@ pub fn run_memory(schedule: &Schedule, rules: Rules) -> u64 {
     (matching + rest) as u64
 }
 
-/// [`run`], in memory that is there already.
+/// [`run`], with reused memory.
 pub fn run_with(
     scratch: &mut Scratch,
     schedule: &Schedule,
@@ -139,10 +138,10 @@ pub fn run_with(
     }
 }
 
-/// Moments are counted in 32 bits, and an operation has eight at most.
+/// Moments are counted in 32 bits, and an operation has at most eight.
 const MOST_LOGGED: usize = 1 << 28;
 
-/// [`run_with`], and in the log what happened and why it happened when it did.
+/// [`run_with`], also returning a log of what happened and why.
 pub fn run_logged(
     scratch: &mut Scratch,
     schedule: &Schedule,

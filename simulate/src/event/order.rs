@@ -1,13 +1,12 @@
 //! Proves that a rank's operations have only one order, whatever the times. Then the engine needs no
-//! queue for them: who comes first at the CPU or the NIC is settled by the dependencies.
+//! queue for them: the dependencies determine which one is first at the CPU or the NIC.
 //!
-//! One pass in program order carries along each dependency the latest operation that is known to come
-//! before. As long as every operation so far depends on the one before it, knowing the latest is
-//! knowing all.
+//! One pass in program order propagates along each dependency the latest operation known to come
+//! before. As long as every operation so far depends on the previous one, the latest implies all.
 
 use super::schedule::{Kind, Op, Ordered};
 
-/// Latest operations (number in the rank, plus one; 0: none) known to come before one.
+/// Latest operations (number in the rank, plus one; 0: none) known to precede one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     local: u32,
@@ -40,7 +39,7 @@ impl Prover {
             let number = index as u32 + 1;
             let before = self.before[index];
             proven.all &= before.any == number - 1;
-            // Something that begins after the start of this one, and after its end.
+            // State for what begins after the start of this operation, and after its end.
             let mut started = before;
             if op.kind == Kind::Recv {
                 proven.receives &= before.receive == last_receive;
@@ -63,7 +62,7 @@ impl Prover {
                 for &successor in edges {
                     let successor = (successor - first) as usize;
                     if successor <= index {
-                        // Against program order: one pass cannot tell.
+                        // Against program order: one pass cannot decide.
                         return Ordered::default();
                     }
                     self.before[successor].join(what);

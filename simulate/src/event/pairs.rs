@@ -1,6 +1,6 @@
-//! Settles beforehand which receive gets which message, as far as that does not depend on the times.
-//! What is left is first come first served within a channel (same source, target and tag), or, where
-//! receives have wildcards, a search among the messages that could be meant.
+//! Determines in advance which receive gets which message, as far as that does not depend on the
+//! times. The rest is first come, first served within a channel (same source, target and tag), or, if
+//! receives have wildcards, a search among the possible messages.
 
 use super::{
     floors::Floors,
@@ -14,7 +14,7 @@ pub(crate) fn settle(schedule: &mut Schedule) {
     });
 }
 
-/// Settles nothing: every message is looked for.
+/// Determines nothing: every message is searched for.
 #[cfg(test)]
 pub(crate) fn search_all(schedule: &mut Schedule) {
     at_each_target(schedule, |pairs, _, incoming, wanted| pairs.search(incoming, wanted));
@@ -49,7 +49,7 @@ fn at_each_target(
     schedule.wants = wants;
 }
 
-/// All sends by whom they are for.
+/// All sends by target.
 pub(crate) struct Sends {
     begins: Vec<usize>,
     /// (source, operation), those to target t from `begins[t]` to `begins[t + 1]`.
@@ -82,7 +82,7 @@ impl Sends {
         Sends { begins, sends }
     }
 
-    /// (source, operation) of those to this rank, in the order of these.
+    /// (source, operation) of the sends to this rank, sorted.
     pub fn to(&self, rank: u32) -> &[(u32, u32)] {
         &self.sends[self.begins[rank as usize]..self.begins[rank as usize + 1]]
     }
@@ -96,7 +96,7 @@ struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// Both lists are in order, which puts wildcards last.
+    /// Both lists are sorted, which puts wildcards last.
     fn at_target(&mut self, target: usize, incoming: &[End], wanted: &[End]) {
         let any_tag = |ends: &[End]| ends.last().is_some_and(|end| end.0 == ANY);
         if any_tag(incoming) || any_tag(wanted) {
@@ -104,7 +104,7 @@ impl Pairs<'_> {
         } else if wanted.iter().all(|end| end.1 != ANY) {
             self.pair(target, incoming, wanted);
         } else {
-            // From anyone, but each tag is for itself.
+            // From any source, but each tag is separate.
             let mut incoming = incoming;
             for wanted in wanted.chunk_by(|a, b| a.0 == b.0) {
                 let tag = wanted[0].0;
@@ -133,7 +133,7 @@ impl Pairs<'_> {
             i += sends.len();
             w += receives.len();
             if sends.is_empty() || receives.is_empty() {
-                // Fixed to nobody, as they were built.
+                // Left unmatched, as built.
             } else if (sends.len(), receives.len()) == (1, 1)
                 || self.in_order(source as usize, sends, target, receives)
             {
@@ -148,7 +148,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Any of these messages may be for any of these receives.
+    /// Any of these messages may match any of these receives.
     fn search(&mut self, sends: &[End], receives: &[End]) {
         let ops = &mut self.schedule.ops;
         self.wants.add(sends, receives, |op, partner| {
@@ -157,8 +157,8 @@ impl Pairs<'_> {
         });
     }
 
-    /// Whether the messages come one after the other, and the receives are posted so. On several CPUs or
-    /// NICs one message may overtake another all the same.
+    /// Whether the messages arrive in order and the receives are posted in order. With several CPUs or
+    /// NICs one message may still overtake another.
     fn in_order(&mut self, source: usize, sends: &[End], target: usize, receives: &[End]) -> bool {
         let Pairs { schedule, floors, .. } = self;
         let slots = |end: &End| {
@@ -213,7 +213,7 @@ mod tests {
         assert!(schedule.is_settled());
     }
 
-    /// Two neighbours, step after step: within a step in any order.
+    /// Two neighbours, step after step: in any order within a step.
     #[test]
     fn messages_of_steps_that_wait_for_each_other_are_paired_once_and_for_all() {
         for (waits, channels) in [(true, 0), (false, 2)] {
@@ -270,7 +270,7 @@ mod tests {
         let search = |partner| (Pairing::Search, partner);
         let (nine, none) = (|other| (Pairing::Fixed, other), (Pairing::Fixed, NOBODY));
         let [seven, eight] = [search(0), search(1)];
-        // What is wanted: tag 7 of rank 0, tag 7 of anyone, tag 8 of anyone.
+        // Wanted: tag 7 of rank 0, tag 7 of any source, tag 8 of any source.
         let wanted = [search(1), search(0), nine(2), search(2), none];
         assert_eq!(found[..4], [seven, eight, nine(6), seven]);
         assert_eq!(found[4..], wanted);

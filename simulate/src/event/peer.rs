@@ -1,8 +1,8 @@
-//! The peer's rules, as observed, quirks included: what a published result was computed with. The
-//! numbers (Q1 and so on) are those of the project's list of its quirks.
+//! LogGOPSim's rules as observed, quirks included, as used for published results. The numbers (Q1 and
+//! so on) refer to the project's list of its quirks.
 //!
-//! An operation or message that finds its CPU or NIC busy goes back into the queue. Among things at
-//! the same time the one that was created first goes first.
+//! An operation or message that finds its CPU or NIC busy goes back into the queue. Ties in time go to
+//! the one created first.
 
 use super::{
     EventError, Outcome,
@@ -21,14 +21,14 @@ use crate::{
     noise::RunNoise,
 };
 
-/// Puts times before the start, which messages of 0 bytes lead to (Q4), before the others.
+/// Sorts times before the start, which messages of 0 bytes lead to (Q4), before the others.
 const SIGN: u64 = 1 << 63;
 
 const DONE: u32 = u32::MAX;
 const POSTED: u32 = u32::MAX - 1;
 /// A message that arrived before its receive was posted.
 const ARRIVED: u32 = u32::MAX - 2;
-/// Begun, but a send that has not been received, or on its way.
+/// Begun: a send that has not been received, or a message in flight.
 const BEGUN: u32 = u32::MAX - 3;
 
 struct Peer<'a, W> {
@@ -44,15 +44,15 @@ struct Peer<'a, W> {
     next_snd: Vec<i64>,
     next_rcv: Vec<i64>,
     matcher: Matcher<'a>,
-    /// Time, then stamp, then what: operation and whether it is its message that arrives.
+    /// Time, then stamp, then the event: operation and whether it is the arrival of its message.
     queue: Wheel,
     stamp: u32,
-    /// Freed by the event at hand, with their hosts.
+    /// Released by the current event, with their hosts.
     freed: Vec<(u32, u32)>,
     messages: u64,
 }
 
-/// What a run keeps, at most.
+/// Upper bound on the memory of a run.
 pub(crate) fn bytes(schedule: &Schedule) -> usize {
     let cpu = size_of::<i64>() + size_of::<Met>();
     let nic = 2 * size_of::<i64>();
@@ -70,7 +70,7 @@ pub(crate) fn run(
     run_in(schedule, params, noise, &mut Nobody)
 }
 
-/// The same run, written down.
+/// The same run, logged.
 pub(crate) fn record(
     schedule: &Schedule,
     params: &Params,
@@ -172,20 +172,20 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
         Entry { op, rank: host, is_message, cpu, nic }
     }
 
-    /// What noise adds to something of this nominal length (Q11).
+    /// The delay that noise adds to an item of this nominal length (Q11).
     fn noise(&mut self, host: u32, cpu: usize, time: i64, length: i64) -> Result<i64, EventError> {
         let Some(met) = self.met.get_mut(cpu) else { return Ok(0) };
-        // There is no noise before the start, where messages of 0 bytes may lead (Q4).
+        // No noise before the start, where messages of 0 bytes may lead (Q4).
         let time = time.max(0);
         Ok(self.work.done(host, met, time, length)? - time - length)
     }
 
-    /// (s-1) times a cost per byte; of nothing, one byte's worth is given back (Q4).
+    /// (s-1) times a cost per byte; negative, by one byte, for 0 bytes (Q4).
     fn per_byte(bytes: u64, fs: i64) -> Result<i64, EventError> {
         let too_long = ParamsError::MessageTooLong { bytes };
         let more = i64::try_from(bytes).ok().map(|bytes| bytes - 1);
         let fs = more.and_then(|more| more.checked_mul(fs)).filter(|fs| fs / 1_000 <= LONGEST / 2);
-        // As much as the model can count is more than the peer can.
+        // The model's limit exceeds LogGOPSim's.
         fs.map(|fs| (fs + 500).div_euclid(1_000)).ok_or(too_long.into())
     }
 
@@ -238,7 +238,7 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
             Self::per_byte(bytes, self.params.overhead_per_byte_fs)?,
             Self::per_byte(bytes, self.params.gap_per_byte_fs)?,
         );
-        // Neither noise nor O delay the message itself (Q5).
+        // Neither noise nor O delays the message itself (Q5).
         self.next_cpu[cpu] = time + o + overhead + noise;
         self.next_snd[nic] = time + self.params.gap + transfer;
         let more = (Part::OverheadPerByte, overhead);
@@ -272,7 +272,7 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
         self.waits[op as usize] = DONE;
         self.waits[send as usize] = DONE;
         self.release(op, host, false);
-        // The size that counts here is the receive's (Q8), the CPU and NIC are its, too.
+        // The receive's size counts here (Q8), and its CPU and NIC.
         if record.size > self.params.eager_limit {
             let entry = self.entry(op, record, host, false);
             self.end_send(time, entry, send, record.cpu, record.nic);
@@ -281,8 +281,8 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
         }
     }
 
-    /// A message at its target: on the CPU and NIC that its sender named (Q2), whether a receive is
-    /// posted or not (Q6).
+    /// A message at its target: on the CPU and NIC that its sender named (Q2), whether or not a
+    /// receive is posted (Q6).
     fn message(&mut self, time: i64, stamp: u32, op: u32, record: &Op) -> Result<(), EventError> {
         let host = record.peer;
         let entry = self.entry(op, record, host, true);
@@ -298,7 +298,7 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
             Self::per_byte(bytes, self.params.overhead_per_byte_fs)?,
             Self::per_byte(bytes, self.params.gap_per_byte_fs)?,
         );
-        // Of unsigned numbers, as the peer has them: less than nothing is very much.
+        // Unsigned, as in LogGOPSim: a negative value becomes huge.
         let longer = if (overhead as u64) > (gap as u64) {
             (Part::OverheadPerByte, overhead)
         } else {
@@ -329,7 +329,7 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
         Ok(())
     }
 
-    /// The sender of a large message learns at once that it has been received (Q7).
+    /// The sender of a large message learns immediately that it has been received (Q7).
     fn end_send(&mut self, time: i64, by: Entry, send: u32, cpu: u8, nic: u8) {
         let sender = self.owner[send as usize];
         let (cpu, nic) = (self.cpu(sender, cpu), self.nic(sender, nic));
@@ -345,8 +345,8 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
             if start { schedule.start_successors(op) } else { schedule.successors(op) };
         for &successor in successors {
             let waits = &mut self.waits[successor as usize];
-            // A small send that meets a large receive is ended twice (Q8), and its successors have
-            // begun by then.
+            // A small send matched by a large receive ends twice (Q8), and its successors have begun
+            // by then.
             if *waits == 0 || *waits >= BEGUN {
                 continue;
             }
@@ -357,14 +357,14 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
         }
     }
 
-    /// Host by host: sorted by kind, stamped, and queued for when the CPU is free, which may be
-    /// before the time at hand if it is another CPU (Q1).
+    /// Host by host: sorted by kind, stamped, and queued for when the CPU is free, which may be before
+    /// the current time if it is another CPU (Q1).
     fn enqueue_freed(&mut self) {
         if self.freed.is_empty() {
             return;
         }
         let mut freed = std::mem::take(&mut self.freed);
-        // At most two hosts; the order within each stays.
+        // At most two hosts; the order within each is kept.
         freed.sort_by_key(|&(host, _)| host);
         let mut rest = freed.as_mut_slice();
         while let Some(&(host, _)) = rest.first() {
@@ -388,7 +388,7 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
         self.freed = freed;
     }
 
-    /// The peer prints no times when receives or messages are left, and says nothing of operations
+    /// LogGOPSim prints no times if receives or messages are left, and does not mention operations
     /// that never became free (Q8, Q9).
     fn outcome(self) -> Result<Outcome, EventError> {
         let waits = |op: u32| self.waits[op as usize];

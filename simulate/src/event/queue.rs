@@ -1,5 +1,5 @@
-//! What is to happen when. At the same time by rank, arrivals first, then in program order; where the
-//! network gives lookahead, one rank after the other ([`Windows`]), else all in the order of time.
+//! The event queue. Ties in time are ordered by rank, arrivals first, then in program order; with
+//! lookahead from the network, rank by rank ([`Windows`]), otherwise globally by time.
 
 use super::{
     wheel::{Key, Wheel},
@@ -8,7 +8,7 @@ use super::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// An operation of a rank goes on.
+    /// An operation of a rank proceeds.
     Operation { op: u32, rank: u32 },
     /// A message reaches its target.
     Arrival { send: u32 },
@@ -23,12 +23,12 @@ pub(crate) enum Queue {
     Time(Wheel),
 }
 
-/// Of a number in a window: an operation, not an arrival. There are fewer operations than that.
+/// Marks an operation rather than an arrival in a window's number. There are fewer operations than
+/// this.
 const OPERATION: u32 = 1 << 31;
 
 impl Queue {
-    /// `lookahead`: how much later, at the least, what a rank does reaches another one; 0 if nothing is
-    /// known.
+    /// `lookahead`: minimum time until an action of one rank affects another; 0 if unknown.
     pub fn new(lookahead: i64, ranks: u32) -> Queue {
         if lookahead > 0 {
             Queue::Windows(Windows::new(lookahead, ranks))
@@ -45,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// `first` is the first operation of `target`, which the message is for.
+    /// `first` is the first operation of `target`, the receiver of the message.
     #[inline]
     pub fn arrival(&mut self, time: i64, target: u32, first: u32, send: u32) {
         match self {
@@ -54,7 +54,7 @@ impl Queue {
         }
     }
 
-    /// What is about to happen, that many events ahead, if that is known: operation and rank.
+    /// The event this many ahead, if known: operation and rank.
     #[inline]
     pub fn upcoming(&self, events: usize) -> Option<(u32, u32)> {
         match self {

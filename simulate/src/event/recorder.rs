@@ -1,6 +1,6 @@
-//! Writes a run of the exact rules down. It keeps for every CPU, NIC and operation the moment that it
-//! is free or ready at, next to the times of the engine, and compares moments as the engine compares
-//! times: whatever is later is what is waited for.
+//! Logs a run of the exact rules. For every CPU, NIC and operation it keeps the moment at which it is
+//! free or ready, next to the times of the engine, and compares moments as the engine compares times:
+//! whatever is later is what is waited for.
 
 use crate::loggops::{MessageCost, Params};
 
@@ -10,7 +10,7 @@ use super::{
     watch::{Piece, Watch},
 };
 
-/// A CPU and a NIC of the same index, as the engine has them.
+/// A CPU and a NIC of the same index, as in the engine.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     cpu: u32,
@@ -24,11 +24,11 @@ struct Slot {
 pub(crate) struct Recorder<'a> {
     log: &'a mut Log,
     params: Params,
-    /// The clock that noise goes by is the CPU's.
+    /// Noise runs on the CPU-time clock.
     cpu_time: bool,
     schedule: &'a Schedule,
     slots: Vec<Slot>,
-    /// When an operation is ready; of a message: when it is at its receiver.
+    /// When an operation is ready; for a message: when it reaches its receiver.
     ready: Vec<u32>,
     /// The step that sent a message last.
     senders: Vec<u32>,
@@ -61,7 +61,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Adds a step, and gives its number.
+    /// Adds a step and returns its number.
     fn step(&mut self, what: What, piece: &Piece) -> u32 {
         let record = &self.schedule.ops[piece.op as usize];
         let slot = &mut self.slots[piece.cpu];

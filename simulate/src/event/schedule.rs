@@ -1,9 +1,9 @@
-//! A schedule: the operations of all ranks and what each waits for, as GOAL states them. Immutable
-//! once built ([`ScheduleBuilder`](super::ScheduleBuilder)), shared by all runs.
+//! A schedule: the operations of all ranks and their dependencies, as in GOAL. Immutable once built
+//! ([`ScheduleBuilder`](super::ScheduleBuilder)), shared by all runs.
 //!
-//! An operation is one record of 32 bytes rather than a place in eight arrays: the engine visits each
-//! once, in the order of time, which is no order in memory, and pays per cache line. Whom a message
-//! is for is settled beforehand where it can be ([`Pairing`]), so that a run needs no look-up.
+//! An operation is one record of 32 bytes rather than an entry in eight arrays: the engine visits each
+//! once, in order of time, which is random in memory, and pays per cache line. The receiver of a
+//! message is determined in advance where possible ([`Pairing`]), so that a run needs no lookup.
 
 use std::{borrow::Cow, fmt};
 
@@ -11,7 +11,7 @@ use super::{labels::Labels, wants::Wants};
 
 /// Any source, or any tag.
 pub(crate) const ANY: u32 = u32::MAX;
-/// A message nobody receives, or a receive nobody sends to.
+/// A message without a receive, or a receive without a message.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,26 +22,26 @@ pub enum Kind {
     Calc = 3,
 }
 
-/// How an operation finds the other end of its message.
+/// How an operation finds the counterpart of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Pairing {
-    /// `partner` is the operation at the other end, whatever the times; their sizes are the same.
+    /// `partner` is the counterpart, whatever the times; the sizes are equal.
     Fixed,
-    /// As above, but their sizes differ.
+    /// As above, but the sizes differ.
     Uneven,
-    /// `partner` is a channel: same source, target and tag, first come first served.
+    /// `partner` is a channel: same source, target and tag, first come, first served.
     Channel,
-    /// There are wildcards. `partner` is what it wants, of a message the sort that it is of ([`Wants`]).
+    /// There are wildcards. `partner` is the want of a receive, or the sort of a message ([`Wants`]).
     Search,
 }
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Op {
-    /// Where its successors begin: those of `requires`, then from `start_successors` on those of
-    /// `irequires`, up to where the next operation's begin. In front, so that this of the next one is
-    /// near.
+    /// Start of its successors: those of `requires`, then from `start_successors` those of
+    /// `irequires`, up to the start of the next operation's. First, to be close to the same field of
+    /// the next one.
     pub successors: u32,
     pub start_successors: u32,
     /// Bytes of a message, picoseconds of a calc.
@@ -69,13 +69,13 @@ impl Pairing {
 pub(crate) struct Ordered {
     /// Sends and calcs: each depends on the one before it.
     pub local: bool,
-    /// Receives: each is posted after the one before it has ended.
+    /// Receives: each is posted after the previous one has ended.
     pub receives: bool,
     /// All operations, one after the other.
     pub all: bool,
 }
 
-/// An operation as its author sees it.
+/// An operation as in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Send {
@@ -83,7 +83,7 @@ pub enum Action {
         to: u32,
         tag: Option<u32>,
     },
-    /// None: from anyone, with any tag.
+    /// None: from any source, with any tag.
     Recv {
         bytes: u64,
         from: Option<u32>,
@@ -103,12 +103,12 @@ pub struct Operation {
 
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// In rank order, then program order; one more at the end closes the last one's successors.
+    /// In rank order, then program order; a sentinel at the end terminates the last one's successors.
     pub(crate) ops: Vec<Op>,
     pub(crate) edges: Vec<u32>,
-    /// First operation of each rank, and their number.
+    /// First operation of each rank, and the total.
     pub(crate) first: Vec<u32>,
-    /// First slot (a CPU and a NIC of the same index) of each rank, and their number.
+    /// First slot (a CPU and a NIC of the same index) of each rank, and the total.
     pub(crate) slots: Vec<u32>,
     pub(crate) ordered: Vec<Ordered>,
     pub(crate) channels: u32,
@@ -129,7 +129,7 @@ impl Schedule {
         self.ops.len() - 1
     }
 
-    /// CPUs per rank: the largest index in use, and one.
+    /// CPUs per rank: the largest index in use, plus one.
     pub fn cpus(&self) -> usize {
         self.cpus
     }
@@ -147,7 +147,7 @@ impl Schedule {
         }
     }
 
-    /// Whose operation it is.
+    /// The rank of an operation.
     pub fn rank_of(&self, op: u32) -> u32 {
         (self.first.partition_point(|&first| first <= op) - 1) as u32
     }
@@ -184,7 +184,7 @@ impl Schedule {
         &self.edges[begin as usize..end as usize]
     }
 
-    /// How many dependencies each operation has.
+    /// Number of dependencies of each operation.
     pub fn dependency_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.operations()];
         for &successor in &self.edges {
@@ -193,19 +193,19 @@ impl Schedule {
         counts
     }
 
-    /// The other end of a message, where it is settled beforehand.
+    /// The counterpart of a message, if determined in advance.
     pub fn partner(&self, op: u32) -> Option<u32> {
         let op = &self.ops[op as usize];
         (op.kind != Kind::Calc && op.pairing.is_fixed() && op.partner != NOBODY)
             .then_some(op.partner)
     }
 
-    /// Whether it is known beforehand for every message which receive gets it.
+    /// Whether the receive of every message is known in advance.
     pub(crate) fn is_settled(&self) -> bool {
         self.channels == 0 && self.wants.is_empty()
     }
 
-    /// Whether the dependencies of this rank leave one order only for its sends and calcs, and one for
+    /// Whether the dependencies of this rank allow only one order for its sends and calcs, and one for
     /// its receives.
     pub fn is_ordered(&self, rank: u32) -> bool {
         self.ordered.get(rank as usize).is_some_and(|ordered| ordered.local && ordered.receives)
@@ -215,7 +215,7 @@ impl Schedule {
         self.ops[..self.operations()].iter().filter(|op| op.kind == Kind::Send).count() as u64
     }
 
-    /// What the author called it; `l1`, `l2`, ... of its rank otherwise.
+    /// The label from the source; otherwise `l1`, `l2`, ... of its rank.
     pub fn label(&self, op: u32) -> Cow<'_, str> {
         match self.labels.get(op) {
             Some(label) => Cow::Borrowed(label),
@@ -223,7 +223,7 @@ impl Schedule {
         }
     }
 
-    /// Only if it is not the one that would be made up for it.
+    /// Only if it differs from the default label.
     pub fn given_label(&self, op: u32) -> Option<&str> {
         self.labels.get(op)
     }
@@ -238,7 +238,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes it takes in memory.
+    /// Its size in memory, bytes.
     pub fn memory(&self) -> usize {
         self.ops.capacity() * size_of::<Op>()
             + (self.edges.capacity() + self.first.capacity() + self.slots.capacity()) * 4
@@ -246,7 +246,7 @@ impl Schedule {
     }
 }
 
-/// The same operations and dependencies, whatever they are called.
+/// Equal operations and dependencies, whatever the labels.
 impl PartialEq for Schedule {
     fn eq(&self, other: &Schedule) -> bool {
         self.first == other.first
@@ -259,11 +259,11 @@ impl PartialEq for Schedule {
     }
 }
 
-/// An operation in a message to people.
+/// An operation in an error message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub rank: u32,
-    /// Of the rank, from 0.
+    /// In the rank, from 0.
     pub index: u32,
     pub label: String,
     pub operation: Operation,

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use super::{OpId, Schedule, ScheduleBuilder, WILDCARD};
 use crate::loggops::Params;
 
-/// One operation: kind, peer, bytes, tag, cpu, nic, and what of the ones before it it depends on.
+/// One operation: kind, peer, bytes, tag, cpu, nic, and the earlier ones it depends on.
 pub(crate) type Sketch = (u8, u32, u64, u32, (u8, u8), Vec<(usize, bool)>);
 
 const RANKS: u32 = 4;
 
-/// Sends come with their receives, so that most schedules can end.
+/// Sends come with their receives, so that most schedules complete.
 pub(crate) fn sketches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     let op = (
         0u8..4,
@@ -23,14 +23,14 @@ pub(crate) fn sketches() -> impl Strategy<Value = Vec<Vec<Sketch>>> {
     prop::collection::vec(prop::collection::vec(op, 0..8), RANKS as usize..=RANKS as usize)
 }
 
-/// In a chain every operation requires the one before it: on ranks whose bit is set, but for the last
-/// receives; with all bits set, these too.
+/// In a chain every operation requires the previous one: on ranks whose bit is set, except for the
+/// last receives; with all bits set, for these as well.
 pub(crate) fn schedule(sketches: &[Vec<Sketch>], wildcards: bool, chained: u8) -> Schedule {
     let mut wanted = vec![Vec::new(); RANKS as usize];
     for (rank, ops) in sketches.iter().enumerate() {
         for (kind, peer, _, tag, slot, _) in ops {
             if *kind >= 2 {
-                // Large enough for any message, whichever comes.
+                // Large enough for any message that may match.
                 wanted[*peer as usize].push((rank as u32, 3_000, *tag, *slot));
             }
         }
@@ -63,7 +63,7 @@ pub(crate) fn schedule(sketches: &[Vec<Sketch>], wildcards: bool, chained: u8) -
                 builder.requires(op, OpId(op.0 - 1));
             }
         }
-        // What is still to be received, so that few are left waiting.
+        // Remaining receives, so that few messages are unmatched.
         for &(from, bytes, tag, (cpu, nic)) in wanted {
             let op = builder.recv(bytes, from, tag, cpu, nic);
             if chained == u8::MAX && op.0 > 0 {
@@ -87,8 +87,8 @@ pub(crate) fn params() -> impl Strategy<Value = Params> {
     )
 }
 
-/// One message: from, to, bytes, calc before it, and which of what its sender did before (receives,
-/// calcs, sends) the calc and the send depend on, and whether on the start alone.
+/// One message: from, to, bytes, calc before it, and which of its sender's earlier operations
+/// (receives, calcs, sends) the calc and the send depend on, and whether only on the start.
 pub(crate) type Reaction = (u32, u32, u64, Option<i64>, Vec<(prop::sample::Index, bool)>);
 
 pub(crate) fn reactions() -> impl Strategy<Value = Vec<Reaction>> {
@@ -103,8 +103,8 @@ pub(crate) fn reactions() -> impl Strategy<Value = Vec<Reaction>> {
     prop::collection::vec(message, 1..40)
 }
 
-/// Ranks of one CPU that do something when something has come, in whatever order that is. Nothing
-/// depends on what stands below it, so each of these ends.
+/// Ranks with one CPU that react to arrivals, in whatever order. Nothing depends on a later operation,
+/// so each of these completes.
 pub(crate) fn reacting(reactions: &[Reaction]) -> Schedule {
     let mut programs = vec![Vec::new(); RANKS as usize];
     for (tag, (from, to, bytes, calc, on)) in (0u32..).zip(reactions) {
@@ -149,9 +149,9 @@ pub(crate) fn phases() -> impl Strategy<Value = Vec<Phase>> {
     prop::collection::vec((prop::collection::vec(message, 1..10), any::<u8>()), 1..6)
 }
 
-/// Programs in steps: all messages of a step after its calc, the calc of the next step after them. On the
-/// ranks whose lower bit is set but for the first one; where the upper bit is set the first one comes
-/// after the last one.
+/// Programs in steps: all messages of a step after its calc, the calc of the next step after them. On
+/// ranks whose lower bit is set, except for the first one; if the upper bit is set, the first one
+/// comes after the last one.
 pub(crate) fn in_phases(phases: &[Phase]) -> Schedule {
     let mut builder = ScheduleBuilder::new(RANKS);
     for rank in 0..RANKS {
@@ -190,7 +190,7 @@ enum Step {
     Recv(u64, u32, u32),
 }
 
-/// What costs something costs a few of these: things happen together.
+/// Costs are small multiples of this, so that events coincide.
 const UNIT: i64 = 100;
 
 pub(crate) fn coarse_params() -> impl Strategy<Value = Params> {

@@ -1,4 +1,4 @@
-//! What changes during a run: how far each operation has come, and until when each CPU and NIC is taken.
+//! The state of a run: the stage of each operation, and until when each CPU and NIC is busy.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{roomy, simd::prefetch};
 
-/// How far an operation has come: dependencies left, or one of those below.
+/// The stage of an operation: dependencies left, or one of those below.
 pub(crate) type Stage = u8;
 
 pub(crate) const DONE: Stage = u8::MAX;
@@ -17,29 +17,29 @@ pub(crate) const DONE: Stage = u8::MAX;
 pub(crate) const POSTED: Stage = u8::MAX - 1;
 /// A message waits for its receive.
 pub(crate) const SENT: Stage = u8::MAX - 2;
-/// A receive knows its message.
+/// A receive has its message.
 pub(crate) const MATCHED: Stage = u8::MAX - 3;
-/// A receive has told its sender to go ahead, or the sender has been told.
+/// A receive has acknowledged the request, or the sender has got the acknowledgement.
 pub(crate) const GRANTED: Stage = u8::MAX - 4;
-/// All dependencies are fulfilled; its time is to come.
+/// All dependencies are satisfied; its time has not come.
 pub(crate) const QUEUED: Stage = u8::MAX - 5;
 /// More dependencies are left than a byte can count.
 const MANY: Stage = u8::MAX - 6;
 
-/// How far the operations have come. Times and stages lie apart: a rank's stages fit a line of the cache
-/// or two, and what a run touches for the first time it has to wait for.
+/// The stages of the operations. Times and stages are stored separately: a rank's stages fit in one or
+/// two cache lines, and a run stalls on whatever it touches for the first time.
 #[derive(Debug, Default)]
 pub(crate) struct States {
     times: Vec<i64>,
     stages: Vec<Stage>,
-    /// How many dependencies are left of those that have [`MANY`].
+    /// Dependencies left of those that have [`MANY`].
     many: HashMap<u32, u32>,
-    /// Empty where all pairings are fixed.
+    /// Empty if all pairings are fixed.
     others: Vec<u32>,
 }
 
 impl States {
-    /// Room for a run of this schedule, and no operation in it: those are for [`States::begin_rank`].
+    /// Reserves room for a run of this schedule; [`States::begin_rank`] adds the operations.
     fn prepare(&mut self, schedule: &Schedule) {
         let operations = schedule.operations();
         self.times.clear();
@@ -53,8 +53,8 @@ impl States {
         }
     }
 
-    /// The next rank's operations as they are before a run. Rank by rank, as each begins: what has been
-    /// written is read at once.
+    /// Resets the next rank's operations. Rank by rank, as each begins: what was just written is then
+    /// read from the cache.
     #[inline]
     pub fn begin_rank(&mut self, schedule: &Schedule, rank: u32) {
         let end = schedule.of_rank(rank).end as usize;
@@ -77,7 +77,7 @@ impl States {
         *self.many.entry(op).or_insert(u32::from(MANY) - 1) += 1;
     }
 
-    /// One dependency is fulfilled at `time`; whether it was the last one.
+    /// One dependency is satisfied at `time`; returns whether it was the last one.
     #[inline]
     pub fn fulfil(&mut self, op: u32, time: i64) -> bool {
         let ready = &mut self.times[op as usize];
@@ -112,7 +112,7 @@ impl States {
         self.stages[op as usize] = stage;
     }
 
-    /// When it is ready, as far as known; of a message: when its first byte is at the receiver.
+    /// When it is ready, as far as known; for a message: when its first byte reaches the receiver.
     #[inline]
     pub fn time(&self, op: u32) -> i64 {
         self.times[op as usize]
@@ -123,7 +123,7 @@ impl States {
         self.times[op as usize] = time;
     }
 
-    /// The message a receive has been matched with in this run, where that is not settled beforehand.
+    /// The message that a receive was matched with in this run, if not determined in advance.
     #[inline]
     pub fn other(&self, op: u32) -> u32 {
         self.others[op as usize]
@@ -133,14 +133,14 @@ impl States {
         self.others[op as usize] = other;
     }
 
-    /// This one will be asked for soon. Stages are few enough to be near.
+    /// Prefetches an operation. Stages are few enough to be cached.
     #[inline]
     pub fn prefetch(&self, op: u32) {
         prefetch(&self.times, op as usize);
     }
 }
 
-/// A CPU and a NIC of the same index; most ranks have one of each. One line of the cache.
+/// A CPU and a NIC of the same index; most ranks have one of each. One cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Slot {
@@ -156,19 +156,19 @@ pub(crate) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// A run's memory, kept for the next one: a fresh page costs more than what is computed in it.
+/// A run's memory, reused by the next one: a fresh page costs more than computing its contents.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     pub states: States,
     pub slots: Vec<Slot>,
-    /// Of each message whose pairing is fixed the end that came first, sent or posted: whether it is
-    /// there is asked by the other end, and the states are far apart.
+    /// For each message with fixed pairing, the end that came first, sent or posted: the other end
+    /// checks for it, and the states are far apart.
     pub there: Bits,
-    /// Sends and calcs of each rank that are in the queue, and receives that are to be posted.
+    /// Sends and calcs of each rank in the queue, and receives still to be posted.
     pub waiting: Vec<u32>,
 }
 
-/// What a run keeps here.
+/// Memory of a run, bytes.
 pub(crate) fn bytes(schedule: &Schedule) -> usize {
     let slots = schedule.slots.last().copied().unwrap_or(0) as usize;
     let other = if schedule.is_settled() { 0 } else { size_of::<u32>() };
@@ -178,7 +178,7 @@ pub(crate) fn bytes(schedule: &Schedule) -> usize {
 }
 
 impl Buffers {
-    /// Room for a run of this schedule; the states are for [`States::begin_rank`] to add.
+    /// Reserves room for a run of this schedule; [`States::begin_rank`] adds the states.
     pub fn prepare(self, schedule: &Schedule) -> Buffers {
         let Buffers { mut states, mut slots, mut there, mut waiting } = self;
         states.prepare(schedule);
@@ -210,7 +210,7 @@ mod tests {
             }
             let schedule = builder.finish().unwrap();
             let mut states = States::default();
-            // Twice: nothing is left of the run before.
+            // Twice: nothing may remain from the previous run.
             for _ in 0..2 {
                 states.prepare(&schedule);
                 states.begin_rank(&schedule, 0);

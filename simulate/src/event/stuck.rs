@@ -1,5 +1,5 @@
-//! Why a run stopped before its end: a receive without message, a message without receive, or a
-//! circle of waits.
+//! Why a run deadlocked: a receive without a message, a message without a receive, or a cycle of
+//! waits.
 
 use std::cell::OnceCell;
 
@@ -10,18 +10,18 @@ use super::{
     schedule::{ANY, Kind, NOBODY, Op, Schedule},
 };
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Its dependencies are not all fulfilled.
+    /// Not all of its dependencies are satisfied.
     Waiting,
-    /// A receive without message, or a message without receive.
+    /// A receive without a message, or a message without a receive.
     Halfway,
     Done,
 }
 
-/// The reason, given how far each operation has come; None when all is done. `blocks` says whether
-/// those that require a send which has not been received have to wait for that.
+/// The reason, given the progress of each operation; None if all are done. `blocks` states whether
+/// operations that require an unreceived send have to wait for it.
 pub(crate) fn explain(
     schedule: &Schedule,
     progress: impl Fn(u32) -> Progress,
@@ -53,7 +53,7 @@ pub(crate) fn explain(
     }
 }
 
-/// What each operation waits for among its own rank's, and how.
+/// The operation of its own rank that each operation waits for, and how.
 fn requires(
     schedule: &Schedule,
     progress: impl Fn(u32) -> Progress,
@@ -95,7 +95,7 @@ impl<P: Fn(u32) -> Progress> Stuck<'_, P> {
         (self.progress)(op) == progress
     }
 
-    /// The sends that a receive could mean by its source.
+    /// The sends that match a receive by source.
     fn sends_for(&self, receive: u32) -> &[(u32, u32)] {
         let from = self.op(receive).peer;
         let sends = self.sends.get_or_init(|| Sends::by_target(self.schedule));
@@ -111,7 +111,7 @@ impl<P: Fn(u32) -> Progress> Stuck<'_, P> {
         self.schedule.of_rank(rank).filter(|&op| self.op(op).kind == Kind::Recv)
     }
 
-    /// An operation that could be the other end but has not begun; [`NOBODY`] if there is none.
+    /// A possible counterpart that has not begun; [`NOBODY`] if there is none.
     fn counterpart(&self, op: u32) -> u32 {
         let this = self.op(op);
         if this.pairing.is_fixed() {
@@ -121,7 +121,7 @@ impl<P: Fn(u32) -> Progress> Stuck<'_, P> {
         self.fitting(op, Progress::Waiting).unwrap_or(NOBODY)
     }
 
-    /// The first operation that has come so far and could be the other end.
+    /// The first possible counterpart with this progress.
     fn fitting(&self, op: u32, progress: Progress) -> Option<u32> {
         let this = self.op(op);
         match this.kind {
@@ -141,8 +141,7 @@ impl<P: Fn(u32) -> Progress> Stuck<'_, P> {
         }
     }
 
-    /// One that has no other end either, though it would be at the right rank: its tag, or whom it is
-    /// for, may be the mistake.
+    /// An unmatched operation at the right rank: its tag, or its target, may be the error.
     fn left_over(&self, op: u32) -> Option<u32> {
         let this = self.op(op);
         let left = |&op: &u32| self.is(op, Progress::Halfway);
@@ -162,7 +161,7 @@ impl<P: Fn(u32) -> Progress> Stuck<'_, P> {
         }
     }
 
-    /// Nothing that is still to come is the other end of this.
+    /// No remaining operation is the counterpart of this one.
     fn unmet(&self, op: u32) -> EventError {
         let kind = self.schedule.kind(op);
         let alike = |&other: &u32| {

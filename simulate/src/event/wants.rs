@@ -1,20 +1,20 @@
-//! Where receives have wildcards: which of them may get which messages, worked out once. A run then
-//! looks at the first in line of a few queues instead of at everything that waits.
+//! For receives with wildcards: which receives match which messages, precomputed. A run then looks at
+//! the heads of a few queues instead of at everything that waits.
 //!
-//! Receives of one target that ask for the same source and tag share a *want*, messages for it that
-//! have the same source and tag are of one *sort*.
+//! Receives of one target with the same source and tag share a *want*; messages to it with the same
+//! source and tag share a *sort*.
 
 use std::ops::Range;
 
 use super::schedule::ANY;
 
-/// One end of a message on its way to a target: (tag, source, operation). The source of a receive and
-/// both tags may be [`ANY`], which comes last in order.
+/// One end of a message to a target: (tag, source, operation). The source of a receive and both tags
+/// may be [`ANY`], which sorts last.
 pub(crate) type End = (u32, u32, u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Sort {
-    /// Where its wants end in `fits`; they begin where those of the sort before end.
+    /// End of its wants in `fits`; they begin where those of the previous sort end.
     end: u32,
     place: u32,
     any_tag: bool,
@@ -27,16 +27,16 @@ pub(crate) struct Wants {
     /// The first want of each place: a target, or a tag at a target.
     first: Vec<u32>,
     sorts: Vec<Sort>,
-    /// The wants that messages of each sort fit, if they have a tag.
+    /// The wants that match messages of each sort, if they have a tag.
     fits: Vec<u32>,
 }
 
-/// Whom the messages of a sort may be for.
+/// The receives that messages of a sort may match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fits<'a> {
     Wants(&'a [u32]),
-    /// They have no tag of their own. All wants of a place, as far as their source fits: too many to
-    /// write down.
+    /// They have no specific tag. All wants of a place, as far as their source matches: too many to
+    /// list.
     AnyTag {
         place: u32,
         wants: Range<u32>,
@@ -44,8 +44,8 @@ pub(crate) enum Fits<'a> {
 }
 
 impl Wants {
-    /// The next place, where any of these messages may be for any of these receives. Both lists are in
-    /// order. `tell` hears of each message its sort, of each receive its want.
+    /// Adds the next place, where any of these messages may match any of these receives. Both lists
+    /// are sorted. `tell` gets the sort of each message and the want of each receive.
     pub fn add(&mut self, incoming: &[End], wanted: &[End], mut tell: impl FnMut(u32, u32)) {
         let (place, base) = (self.first.len() as u32, self.place_of.len() as u32);
         self.first.push(base);

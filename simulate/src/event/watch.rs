@@ -1,11 +1,11 @@
-//! Whoever watches a run of the exact rules. The engine is compiled once for nobody, in which case
-//! nothing is left of the calls, and once for the [`Recorder`](super::recorder::Recorder).
+//! An observer of a run of the exact rules. The engine is compiled once without one, in which case the
+//! calls vanish, and once for the [`Recorder`](super::recorder::Recorder).
 
 use crate::loggops::MessageCost;
 
 use super::log::What;
 
-/// Work that a CPU did.
+/// A piece of work on a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub op: u32,
@@ -22,10 +22,10 @@ pub(crate) trait Watch {
     /// A point in time that others may follow from.
     type Moment: Copy;
 
-    /// A dependency of this operation was fulfilled then.
+    /// A dependency of this operation was satisfied then.
     fn released(&mut self, op: u32, by: Self::Moment);
 
-    /// A receive waits for its message from then on.
+    /// A receive waits for its message from this moment.
     fn posted(&mut self, op: u32) -> Self::Moment;
 
     /// Begin and end.
@@ -42,17 +42,17 @@ pub(crate) trait Watch {
     /// The last byte of the payload of this send has left.
     fn left(&mut self, op: u32, rank: u32, cost: &MessageCost) -> Self::Moment;
 
-    /// The receive has answered the request of the send.
+    /// The receive has acknowledged the request of the send.
     fn granted(&mut self, receive: u32, send: u32, latency: i64);
 
     /// The end of a receive.
     fn received(&mut self, piece: Piece, send: u32, cost: &MessageCost) -> Self::Moment;
 
-    /// A large send was over when its receive was.
+    /// A large send ended with its receive.
     fn ended(&mut self, send: u32, rank: u32, at: Self::Moment);
 }
 
-/// Nobody watches.
+/// No observer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nobody;
 

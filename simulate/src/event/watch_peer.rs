@@ -1,6 +1,5 @@
-//! Whoever watches a run of the peer's rules, as `watch` has it for the exact ones.
-//! At the peer only CPUs, NICs and messages carry time: a dependency just lets its operation look
-//! when its CPU is free.
+//! An observer of a run of LogGOPSim's rules, like `watch` for the exact ones. In LogGOPSim only CPUs,
+//! NICs and messages carry time: a dependency just makes its operation check when its CPU is free.
 
 use super::{
     log::{BEGINNING, Cost, Log, NOBODY, Part, Step, What},
@@ -8,24 +7,24 @@ use super::{
 };
 use crate::loggops::Params;
 
-/// Something in the peer's queue, and where it is to happen.
+/// An entry of LogGOPSim's queue, and where it takes place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub op: u32,
     pub rank: u32,
-    /// A message on its way, not an operation.
+    /// A message in flight, not an operation.
     pub is_message: bool,
     pub cpu: usize,
     pub nic: usize,
 }
 
-/// What happened: begin, costs and what the noise was asked about.
+/// What happened: start, costs and the time exposed to noise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub start: i64,
-    /// CPU time that detours can meet.
+    /// CPU time that detours can hit.
     pub asked: i64,
-    /// What comes after it: O, or G where that is more.
+    /// The cost after it: O, or G if that is larger.
     pub more: (Part, i64),
     pub noise: i64,
     /// G of the NIC.
@@ -39,11 +38,11 @@ pub(crate) trait WatchPeer {
     fn sent(&mut self, entry: Entry, taken: Taken);
     /// A message took CPU and NIC of its target.
     fn arrived(&mut self, entry: Entry, taken: Taken);
-    /// The entry at hand ends this send, whose CPU and NIC are busy until then.
+    /// The current entry ends this send, whose CPU and NIC are busy until then.
     fn ended(&mut self, entry: Entry, send: u32, cpu: usize, nic: usize);
 }
 
-/// Nobody watches.
+/// No observer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nobody;
 
@@ -69,7 +68,7 @@ pub(crate) struct PeerRecorder<'a> {
     clocks: Vec<i64>,
     sends: Vec<u32>,
     receives: Vec<u32>,
-    /// What an operation in the queue waits for, and what its message does.
+    /// What an operation in the queue waits for, and what its message waits for.
     operations: Vec<u32>,
     messages: Vec<u32>,
     senders: Vec<u32>,
@@ -100,8 +99,8 @@ impl<'a> PeerRecorder<'a> {
         }
     }
 
-    /// A host is done when its CPUs are, as they stand at the end: a message of no bytes may put a
-    /// CPU back.
+    /// A host is done when its CPUs are, as of the end of the run: a message of 0 bytes may move a
+    /// CPU's time back.
     pub fn finish(self) {
         for (rank, cpus) in (0..).zip(self.cpus.chunks(self.schedule.cpus)) {
             let last = cpus.iter().copied().reduce(|a, b| self.log.later(a, b));
@@ -115,7 +114,7 @@ impl<'a> PeerRecorder<'a> {
         of[entry.op as usize]
     }
 
-    /// Adds the step and its end, which the CPU is busy until.
+    /// Adds the step and its end, until which the CPU is busy.
     fn step(&mut self, what: What, entry: &Entry, taken: &Taken, first: Part) -> u32 {
         let record = &self.schedule.ops[entry.op as usize];
         let end = taken.start + taken.asked + taken.more.1 + taken.noise;
@@ -175,7 +174,7 @@ impl WatchPeer for PeerRecorder<'_> {
         let step = self.step(What::Send, &entry, &taken, Part::Overhead);
         self.sends[entry.nic] = self.on_nic(&entry, &taken, step);
         self.senders[entry.op as usize] = step;
-        // Neither noise nor O delay the message.
+        // Neither noise nor O delays the message.
         let (o, start) = (self.params.overhead, self.because(&entry));
         let arrival = taken.start + o + self.params.latency;
         let cost = Cost::of(Part::Overhead, o, Part::Latency);

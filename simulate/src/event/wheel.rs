@@ -1,36 +1,36 @@
-//! A priority queue for a run's events. Time passes, and what is pushed lies a little ahead of it: so
-//! events are thrown into buckets by time, coarse ones for what is far off, and only the bucket whose
-//! turn it is gets sorted. Everything is appended and read in sequence, where a heap of a million
-//! events would miss the cache at every level.
+//! A priority queue for a run's events. Time advances, and new events are slightly ahead of it: so
+//! events are put into buckets by time, coarser ones for the far future, and only the current bucket
+//! is sorted. Everything is appended and read sequentially, where a heap of a million events would
+//! miss the cache at every level.
 //!
 //! A bucket of level n holds the keys whose times agree with the current one down to byte n + 1 and
 //! have one value in byte n. When no finer bucket is left, the next one of the lowest level is sorted,
-//! or, if it is large, thrown into the buckets below.
+//! or, if it is large, distributed into the buckets below.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// The time in the upper half, what settles ties in the lower one.
+/// The time in the upper half, the tie-breaker in the lower one.
 pub(crate) type Key = u128;
 
 const LEVELS: usize = 8;
 const DIGITS: usize = 256;
-/// Up to so many are sorted as they are.
+/// Up to this many are sorted directly.
 const FEW: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
     buckets: Vec<Vec<Key>>,
-    /// Room of buckets that are empty now: each would keep what it needed at its fullest.
+    /// Memory of empty buckets: each bucket would otherwise keep its maximum.
     spare: Vec<Vec<Key>>,
-    /// Which buckets hold something.
+    /// Non-empty buckets.
     occupied: [[u64; DIGITS / 64]; LEVELS],
-    /// A time in the range of the bucket whose turn it is: buckets are relative to it.
+    /// A time in the range of the current bucket: buckets are relative to it.
     at: u64,
-    /// What is due, the last one first.
+    /// Due events, in descending order.
     due: Vec<Key>,
-    /// Pushed when its bucket's turn had begun (or, at the peer, was over).
+    /// Pushed after its bucket's turn had begun (or, with LogGOPSim's rules, ended).
     late: BinaryHeap<Reverse<Key>>,
-    /// Up to where (not included) things are due or late.
+    /// Limit (exclusive) up to which events are due or late.
     limit: u64,
 }
 
@@ -83,7 +83,7 @@ impl Wheel {
         }
     }
 
-    /// When the next one is due.
+    /// When the next event is due.
     pub fn next_time(&mut self) -> Option<u64> {
         if self.due.is_empty() && self.late.is_empty() {
             self.turn();
@@ -92,12 +92,12 @@ impl Wheel {
         self.due.last().copied().into_iter().chain(late).min().map(|key| (key >> 64) as u64)
     }
 
-    /// The next one, if it is due before this time.
+    /// The next event, if it is due before this time.
     pub fn pop_before(&mut self, time: u64) -> Option<Key> {
         if self.next_time()? < time { self.pop() } else { None }
     }
 
-    /// The next bucket's turn.
+    /// Advances to the next bucket.
     fn turn(&mut self) {
         while let Some((level, digit)) = self.lowest() {
             self.occupied[level][digit / 64] &= !(1 << (digit % 64));
@@ -134,7 +134,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Pushed after what was popped last, or before, near or far.
+        /// Pushed before or after the last one popped, near or far.
         #[test]
         fn it_pops_what_a_heap_pops(
             steps in prop::collection::vec((0usize..5, prop_oneof![
@@ -147,7 +147,7 @@ mod tests {
                 let key = u128::from(now.saturating_add_signed(ahead)) << 64 | u128::from(tie);
                 wheel.push(key);
                 heap.push(Reverse(key));
-                // Fill up first, then pop as much as is pushed.
+                // Fill up first, then pop as many as are pushed.
                 for _ in 0..pops.saturating_sub(2) {
                     let expected = heap.pop().map(|Reverse(key)| key);
                     prop_assert_eq!(wheel.pop(), expected);

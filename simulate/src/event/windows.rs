@@ -1,11 +1,11 @@
-//! An event queue that uses the lookahead of the network. What a rank does now reaches another rank
-//! no sooner than o + L later. So time is cut into windows that are no longer than that, and within a
-//! window one rank after the other is played to its end: its events come in the order of time, those
-//! of different ranks in the order that suits the cache. Each rank's operations lie side by side, and a
-//! rank that is visited sends to ranks that lie side by side with those its neighbours send to.
+//! An event queue that uses the lookahead of the network. An action of one rank affects another no
+//! sooner than o + L later. So time is divided into windows no longer than that, and within a window
+//! one rank after the other is run to the end: its events come in order of time, those of different
+//! ranks in cache-friendly order. Each rank's operations are contiguous, and neighbouring ranks tend
+//! to send to neighbouring ranks.
 //!
-//! In: events with a time, a rank and a number. Out: the same, window by window, rank by rank, in the
-//! order of (time, number) for each rank.
+//! Input: events with a time, a rank and a number. Output: the same, window by window, rank by rank,
+//! in order of (time, number) for each rank.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -14,13 +14,13 @@ use super::{
     wheel::{Key, Wheel},
 };
 
-/// Windows ahead for which there is a list each; what is further away is kept in order of time.
+/// Windows ahead that have a list each; later events are kept in order of time.
 const AHEAD: u64 = 64;
-/// Longer windows would not fit the 32 bits of an event's time within its window.
+/// In longer windows, an event's offset would not fit in 32 bits.
 const LONGEST_WINDOW: u32 = 31;
 
-/// An event of a window: its rank, the time since the window's begin and its number, from the highest
-/// bit to the lowest. In this order a window is played.
+/// An event of a window: its rank, the offset in the window and its number, from the highest bit to
+/// the lowest. Windows are processed in this order.
 #[inline]
 fn entry(rank: u32, offset: u32, what: u32) -> Entry {
     Entry::from(rank) << 64 | Entry::from(offset) << 32 | Entry::from(what)
@@ -36,18 +36,18 @@ fn parts(entry: Entry) -> (u32, u32, u32) {
 pub(crate) struct Windows {
     /// A window is 2^shift ps long.
     shift: u32,
-    /// The first window whose turn has not begun.
+    /// The first window that has not begun.
     next: u64,
-    /// Window w has its list at w % AHEAD; bits of those that are not empty.
+    /// Window w has its list at w % AHEAD; bits of the non-empty ones.
     ahead: Vec<Vec<Entry>>,
     occupied: u64,
     far: Wheel,
-    /// Lists that are not in use.
+    /// Unused lists.
     spare: Vec<Vec<Entry>>,
-    /// The window whose turn it is, in order, and how many of its events have been.
+    /// The current window, sorted, and how many of its events are done.
     now: Vec<Entry>,
     past: usize,
-    /// The rank whose turn it is, and what has been added for it meanwhile.
+    /// The current rank, and the events added for it meanwhile.
     rank: u32,
     late: BinaryHeap<Reverse<Entry>>,
     by_rank: ByRank,
@@ -71,8 +71,7 @@ impl Windows {
         }
     }
 
-    /// Times are never negative. An event in the window whose turn it is belongs to the rank whose
-    /// turn it is.
+    /// Times are never negative. An event in the current window must belong to the current rank.
     #[inline]
     pub fn push(&mut self, time: i64, rank: u32, what: u32) {
         let window = time as u64 >> self.shift;
@@ -116,7 +115,7 @@ impl Windows {
         loop {
             let next = self.now.get(self.past);
             match self.late.peek() {
-                // A rank's turn ends when nothing is left for it.
+                // A rank's turn ends when it has no more events.
                 Some(Reverse(late)) if next.is_none_or(|next| late < next) => {
                     return self.late.pop().map(|late| late.0);
                 }
@@ -132,15 +131,14 @@ impl Windows {
         }
     }
 
-    /// The event of this window whose turn comes so many events later, but for those that are added:
-    /// its rank and number.
+    /// The event this many ahead in this window, ignoring events yet to be added: its rank and number.
     #[inline]
     pub fn upcoming(&self, events: usize) -> Option<(u32, u32)> {
         let (rank, _, what) = parts(*self.now.get(self.past + events)?);
         Some((rank, what))
     }
 
-    /// The next window that has events; false when there is none.
+    /// Advances to the next window with events; false if there is none.
     fn turn(&mut self) -> bool {
         self.past = 0;
         self.now.clear();
@@ -175,8 +173,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Each event causes others: of its own rank at any time from now on, of other ranks no sooner
-        /// than the lookahead.
+        /// Each event causes others: of its own rank at any later time, of other ranks no sooner than
+        /// the lookahead.
         #[test]
         fn each_rank_gets_its_events_in_order(
             lookahead in prop_oneof![1i64..20, 900i64..5_000, Just(1i64 << 40)],

@@ -1,4 +1,4 @@
-//! Work under noise: when is it done that is begun then?
+//! Work under noise: when work begun at a given time ends.
 
 use super::{EventError, builder::LONGEST};
 use crate::noise::{Model, RunNoise};
@@ -15,7 +15,7 @@ impl<'a> Work<'a> {
         Work { noise: *noise, silent: noise.is_none(), model: noise.model() }
     }
 
-    /// Whether what comes first changes what noise it meets.
+    /// Whether the order of work changes the noise it meets.
     pub fn has_clock(&self) -> bool {
         !self.silent && self.model == Model::CpuTime
     }
@@ -50,12 +50,12 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What a CPU knows of its noise.
+/// The noise state of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Met {
-    /// How far it has come, for the model in which noise goes by CPU time.
+    /// Its CPU time so far, for the model in which noise runs on CPU time.
     clock: i64,
-    /// From here to there is no detour: most work needs no look-up.
+    /// No detour between these: most work needs no lookup.
     clear_from: i64,
     clear_until: i64,
 }

@@ -1,20 +1,20 @@
 //! The layout of binary GOAL, little endian and packed:
 //!
 //! cookie u64 | ranks u32 | largest cpu u8 | largest nic u8 | begin u64 and end u64 of each rank
-//! (counted from byte 8) | then for each rank: operations u32, roots u32, the roots' numbers u32,
-//! the operations (39 bytes each), and their successors' numbers u32.
+//! (relative to byte 8) | then for each rank: operations u32, roots u32, the roots' numbers u32, the
+//! operations (39 bytes each), and their successors' numbers u32.
 
 pub(super) const COOKIE: u64 = 4223;
-/// What a run with --save-mem leaves behind.
+/// The cookie left behind by a run with --save-mem.
 pub(super) const COOKIE_USED_UP: u64 = 2342;
 pub(super) const COOKIES: [[u8; 8]; 2] = [COOKIE.to_le_bytes(), COOKIE_USED_UP.to_le_bytes()];
 
-/// Begins and ends of ranks count from here.
+/// Offsets of ranks are relative to this.
 pub(super) const ORIGIN: u64 = 8;
 pub(super) const HEADER: u64 = 6;
 pub(super) const NODE: usize = 39;
 
-/// An operation as it stands in the file.
+/// An operation as stored in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub dependencies: u32,
@@ -25,7 +25,7 @@ pub(super) struct Node {
     pub cpu: u8,
     pub nic: u8,
     pub successors: u32,
-    /// Number of its first successor in the rank's list.
+    /// Index of its first successor in the rank's list.
     pub successors_at: u32,
     pub start_successors: u32,
     pub start_successors_at: u32,

@@ -2,10 +2,10 @@
 
 use super::error::SyntaxError;
 
-/// What went wrong where in the line: the reader adds which line it is.
+/// An error with its column; the reader adds the line.
 pub(super) type Result<T> = std::result::Result<T, SyntaxError>;
 
-/// Which bytes make up words: a table, because every byte of a schedule is asked about.
+/// Bytes of words: a table, since every byte of a schedule is tested.
 static IN_WORD: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -24,7 +24,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// `in_comment` is whether a comment goes on from the line before; told again at the end.
+    /// `in_comment`: whether a comment continues from the previous line; updated for the next one.
     pub fn new(line: &'a [u8], number: u64, in_comment: &mut bool) -> Cursor<'a> {
         let mut cursor = Cursor { line, at: 0, number };
         if *in_comment {
@@ -34,7 +34,7 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
-    /// What some editors put before the text: it is no part of it, nor of its columns.
+    /// A byte order mark is part of neither the text nor the column count.
     pub fn skip_byte_order_mark(&mut self) -> bool {
         let first = self.number == 1 && self.at == 0;
         match self.line.strip_prefix(b"\xef\xbb\xbf").filter(|_| first) {
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         there
     }
 
-    /// Letters, digits and underscores; empty if none is here.
+    /// Letters, digits and underscores; empty if there are none.
     #[inline]
     pub fn word(&mut self) -> &'a [u8] {
         let rest = &self.line[self.at..];
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         word
     }
 
-    /// A decimal number without sign.
+    /// An unsigned decimal number.
     #[inline]
     pub fn number(&mut self, what: &str) -> Result<u64> {
         let rest = &self.line[self.at..];
@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
         }
         if digits == 0 {
             return Err(match rest.first() {
-                Some(b'-') => self.error(format!("{what} is not negative")),
+                Some(b'-') => self.error(format!("{what} must not be negative")),
                 _ => self.expected(what),
             });
         }
@@ -127,8 +127,8 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// The mistake where what stands at `mark` is not to follow a number but to be part of it, as in
-    /// `5.5`, `1e6` and `0x2`. Asked for when something is wrong there, not for every number.
+    /// The error if the text at `mark` was meant as part of the preceding number, as in `5.5`, `1e6`
+    /// and `0x2`. Checked only on errors, not for every number.
     pub fn not_whole(&self, mark: usize) -> Option<SyntaxError> {
         let here = *self.line.get(mark)?;
         let digits =
@@ -147,13 +147,13 @@ impl<'a> Cursor<'a> {
         SyntaxError { line: self.number, column: self.at + 1, problem: problem.into(), hint: None }
     }
 
-    /// At the begin of something that was read already.
+    /// At the start of something already read.
     pub fn error_at(&self, back: usize, problem: impl Into<String>) -> SyntaxError {
         let error = self.error(problem);
         SyntaxError { column: error.column.saturating_sub(back).max(1), ..error }
     }
 
-    /// Here, for [`Cursor::error_from`].
+    /// The current position, for [`Cursor::error_from`].
     pub fn mark(&self) -> usize {
         self.at
     }
@@ -166,7 +166,7 @@ impl<'a> Cursor<'a> {
         let rest = &self.line[self.at.min(self.line.len())..];
         let shown: String = String::from_utf8_lossy(rest).chars().take(20).collect();
         self.error(match shown.as_str() {
-            "" => format!("expected {what}, found the end of the line"),
+            "" => format!("expected {what}, found end of line"),
             shown => format!("expected {what}, found {shown:?}"),
         })
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a GOAL file, with the place and a hint.
+//! Errors in a GOAL file, with position and hint.
 
 use std::{fmt, io};
 
@@ -8,7 +8,7 @@ use crate::event::BuildError;
 
 #[derive(Debug, Error)]
 pub enum GoalError {
-    #[error("reading failed: {0}")]
+    #[error("read failed: {0}")]
     Io(#[from] io::Error),
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
@@ -18,7 +18,7 @@ pub enum GoalError {
     Binary { offset: u64, what: BinaryProblem },
 }
 
-/// A place in a text and what is wrong there.
+/// A position in a text and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// From 1.
@@ -43,33 +43,31 @@ impl std::error::Error for SyntaxError {}
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BinaryProblem {
-    #[error("this is no binary GOAL schedule: it begins with {found:#x}, not with 4223")]
+    #[error("not a binary GOAL schedule: the cookie is {found:#x}, expected 0x107f")]
     Cookie { found: u64 },
-    #[error(
-        "the schedule was used up by a run of LogGOPSim with --save-mem: convert the text again"
-    )]
+    #[error("schedule consumed by a LogGOPSim run with --save-mem; convert the text again")]
     UsedUp,
-    #[error("the file ends here, in the middle of {within}")]
+    #[error("unexpected end of file in {within}")]
     Truncated { within: &'static str },
-    #[error("rank {rank} begins at byte {begin}, before the end of the one before it")]
+    #[error("rank {rank} at byte {begin} overlaps the previous rank")]
     Overlap { rank: u32, begin: u64 },
-    #[error("rank {rank} has {needed} bytes of operations but room for {room}")]
+    #[error("rank {rank} needs {needed} bytes for its operations but has {room}")]
     TooShort { rank: u32, needed: u64, room: u64 },
-    #[error("rank {rank}, operation {index}: there is no kind {kind} (1 send, 2 recv, 3 calc)")]
+    #[error("rank {rank}, operation {index}: unknown kind {kind} (1 send, 2 recv, 3 calc)")]
     Kind { rank: u32, index: u32, kind: u8 },
     #[error("rank {rank}, operation {index}: {what} {value} is out of bounds")]
     Bounds { rank: u32, index: u32, what: &'static str, value: u64 },
-    #[error("rank {rank}, operation {index}: {stated} dependencies are stated, {found} are listed")]
+    #[error("rank {rank}, operation {index}: {stated} dependencies declared but {found} listed")]
     Dependencies { rank: u32, index: u32, stated: u32, found: u32 },
 }
 
 #[derive(Debug, Error)]
 pub enum WriteError {
-    #[error("writing failed: {0}")]
+    #[error("write failed: {0}")]
     Io(#[from] io::Error),
     #[error(
-        "rank {rank}, operation {index}: {ps} ps are not a whole number of the unit ({unit_ps} ps): \
-         write with a smaller one"
+        "rank {rank}, operation {index}: {ps} ps is not a multiple of the unit ({unit_ps} ps); \
+         use a smaller unit"
     )]
     Unit { rank: u32, index: u32, ps: i64, unit_ps: i64 },
 }

@@ -1,5 +1,5 @@
-//! The labels of one rank, and the operations they stand for. Generated schedules say `l1`, `l2`, ...;
-//! those are looked up by number.
+//! The labels of one rank and their operations. Generated schedules use `l1`, `l2`, ...; those are
+//! looked up by number.
 
 use std::collections::HashMap;
 
@@ -19,10 +19,10 @@ impl RankLabels {
         self.named.clear();
     }
 
-    /// False when the label stands for something already.
+    /// False if the label is already in use.
     pub fn insert(&mut self, label: &[u8], op: OpId) -> bool {
         match number(label) {
-            // A large number on a small rank is a name like any other.
+            // A large number in a small rank is treated like any other name.
             Some(number) if number <= 4 * (op.0 as usize + 16) => {
                 if number >= self.numbered.len() {
                     self.numbered.resize(number + 1, NONE);

@@ -1,18 +1,18 @@
-//! A text line by line, without ever holding more than one. Lines are looked at where they lie in the
-//! reader's buffer; only one that the buffer's end cuts in two is copied.
+//! Reads a text line by line without holding more than one. Lines are used in place in the reader's
+//! buffer; only a line split by the end of the buffer is copied.
 
 use std::io::{BufRead, Read};
 
 use super::error::{GoalError, SyntaxError};
 
-/// No line of a schedule is this long; a file without line ends is something else.
+/// No line of a schedule is this long; a file without newlines is something else.
 const LONGEST_LINE: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: R,
     number: u64,
-    /// Of the buffer, what the line that was given last takes.
+    /// Bytes of the buffer occupied by the line returned last.
     used: usize,
     cut: Vec<u8>,
 }
@@ -22,22 +22,22 @@ impl<R: BufRead> Lines<R> {
         Lines { input, number: 0, used: 0, cut: Vec::new() }
     }
 
-    /// Of the line read last, from 1.
+    /// Number of the line read last, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line, without its end, and its number.
+    /// The next line, without its newline, and its number.
     pub fn next(&mut self) -> Result<Option<(u64, &[u8])>, GoalError> {
         self.input.consume(std::mem::take(&mut self.used));
         let end = memchr::memchr(b'\n', self.input.fill_buf()?);
         let line = if let Some(end) = end.filter(|&end| end <= LONGEST_LINE) {
             self.used = end + 1;
-            // What is buffered already is given again, without reading.
+            // Already buffered: returned again without reading.
             &self.input.fill_buf()?[..end]
         } else {
             self.cut.clear();
-            // One byte more than is allowed, to tell.
+            // One byte more than allowed, to detect longer lines.
             let most = LONGEST_LINE as u64 + 1;
             if self.input.by_ref().take(most).read_until(b'\n', &mut self.cut)? == 0 {
                 return Ok(None);
@@ -49,7 +49,7 @@ impl<R: BufRead> Lines<R> {
             return Err(GoalError::Syntax(SyntaxError {
                 line: self.number,
                 column: LONGEST_LINE,
-                problem: "this line is longer than 64 KiB".to_string(),
+                problem: "the line is longer than 64 KiB".to_string(),
                 hint: Some("is this a GOAL schedule?".to_string()),
             }));
         }

@@ -1,8 +1,8 @@
-//! GOAL: the text and binary forms in which the field writes programs as schedules of sends,
-//! receives and calcs. Bytes in, [`Schedule`](crate::event::Schedule) out, and back.
+//! GOAL: the text and binary formats for programs as schedules of sends, receives and calcs. Bytes in,
+//! [`Schedule`](crate::event::Schedule) out, and back.
 //!
-//! The text form is that of the peer, with two liberties: lines may be indented, and comments may
-//! stand wherever white space may. Both readers stream: nothing is kept but the schedule.
+//! The text format is that of LogGOPSim, with two extensions: lines may be indented, and comments may
+//! appear wherever white space may. Both readers stream: only the schedule is kept.
 
 mod binary;
 mod cursor;
@@ -26,7 +26,7 @@ use std::io::{BufRead, Write};
 
 use crate::event::{Action, Schedule};
 
-/// What a time in a file counts, in picoseconds. The peer's files count nanoseconds.
+/// The unit of times in a file, in picoseconds. LogGOPSim's files use nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CalcUnit(i64);
 
@@ -56,21 +56,21 @@ impl CalcUnit {
     }
 }
 
-/// How a schedule is written down.
+/// The format of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Text,
     Binary,
 }
 
-/// Which form this is the beginning of: a binary schedule begins with its cookie, and no text has its
-/// first two bytes.
+/// Detects the format from the first bytes: a binary schedule begins with its cookie, and no text has
+/// its first two bytes.
 pub fn form(begin: &[u8]) -> Form {
     let binary = begin.len() >= 2 && binary::COOKIES.iter().any(|c| begin.starts_with(&c[..2]));
     if binary { Form::Binary } else { Form::Text }
 }
 
-/// Text or binary, whichever it is.
+/// Text or binary, detected.
 pub fn read(mut input: impl BufRead, unit: CalcUnit) -> Result<Schedule, GoalError> {
     match form(input.fill_buf()?) {
         Form::Binary => read_binary(input, unit),
@@ -78,8 +78,8 @@ pub fn read(mut input: impl BufRead, unit: CalcUnit) -> Result<Schedule, GoalErr
     }
 }
 
-/// In either form. Whether all calcs can be told in the unit is found out first, so that nothing is
-/// left behind of a schedule that cannot be written.
+/// In either format. Whether all calcs can be expressed in the unit is checked first, so that no
+/// partial output is left behind.
 pub fn write(
     form: Form,
     schedule: &Schedule,
@@ -97,7 +97,7 @@ pub fn write(
     }
 }
 
-/// The length of a calc as it is written.
+/// The length of a calc in units.
 fn in_units(schedule: &Schedule, op: u32, ps: i64, unit: CalcUnit) -> Result<u64, WriteError> {
     unit.to_units(ps).map(|units| units as u64).ok_or_else(|| {
         let place = schedule.place(op);

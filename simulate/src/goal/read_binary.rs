@@ -1,5 +1,5 @@
-//! Reads binary GOAL. Every number is checked before it is used, and memory grows with what has been
-//! read, not with what a header promises.
+//! Reads binary GOAL. Every number is validated before it is used, and memory grows with the data
+//! read, not with what a header claims.
 
 use std::io::{BufRead, ErrorKind};
 
@@ -43,7 +43,7 @@ pub fn read_binary(input: impl BufRead, unit: CalcUnit) -> Result<Schedule, Goal
     Ok(builder.finish()?)
 }
 
-/// Kept from rank to rank.
+/// Reused from rank to rank.
 #[derive(Default)]
 struct Lists {
     nodes: Vec<Node>,
@@ -65,7 +65,7 @@ fn read_rank<R: BufRead>(
     let Some(rest) = room.checked_sub(needed).filter(|rest| rest % 4 == 0) else {
         return Err(input.problem(BinaryProblem::TooShort { rank, needed, room }));
     };
-    // Roots are those without dependencies: nothing that is not known otherwise.
+    // Roots are the operations without dependencies, so the list is redundant.
     input.skip(4 * u64::from(roots))?;
     nodes.clear();
     for index in 0..count {
@@ -78,18 +78,18 @@ fn read_rank<R: BufRead>(
     }
     successors.clear();
     for _ in 0..rest / 4 {
-        successors.push(input.u32("successors")?);
+        successors.push(input.u32("the successors")?);
     }
     found.clear();
     found.resize(nodes.len(), 0);
-    // Lists that overlap would make much out of little.
+    // Overlapping lists would amplify a small file into a huge schedule.
     let mut left = successors.len();
     for (index, node) in (0..).zip(nodes.iter()) {
         for (count, at, start) in [
             (node.successors, node.successors_at, false),
             (node.start_successors, node.start_successors_at, true),
         ] {
-            // Where no successors are, an older converter wrote anything.
+            // Without successors the offset is arbitrary: an older converter left it undefined.
             if count == 0 {
                 continue;
             }
@@ -99,7 +99,7 @@ fn read_rank<R: BufRead>(
                 let what = BinaryProblem::Bounds {
                     rank,
                     index,
-                    what: "the end of the list of successors,",
+                    what: "end of the successor list",
                     value: u64::from(at) + u64::from(count),
                 };
                 return Err(input.problem(what));
@@ -145,12 +145,8 @@ fn add<R: BufRead>(
         3 => match unit.to_ps(size) {
             Some(ps) => builder.calc(ps, cpu),
             None => {
-                let what = BinaryProblem::Bounds {
-                    rank,
-                    index,
-                    what: "the length of a calc,",
-                    value: size,
-                };
+                let what =
+                    BinaryProblem::Bounds { rank, index, what: "length of a calc", value: size };
                 return Err(input.problem(what));
             }
         },

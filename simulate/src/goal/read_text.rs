@@ -18,7 +18,7 @@ pub fn read_text(
     read(&mut input, unit)
 }
 
-/// For any reader the same code, so that it is compiled here, with this crate's optimisations.
+/// Not generic, so that it is compiled here, with this crate's optimisations.
 fn read(input: &mut dyn BufRead, unit: CalcUnit) -> std::result::Result<Schedule, GoalError> {
     let mut lines = Lines::new(input);
     let mut reader =
@@ -38,7 +38,7 @@ struct Reader {
     unit: CalcUnit,
     labels: RankLabels,
     ranks: u32,
-    /// The next rank, or the one that is open.
+    /// The next rank, or the current one.
     rank: u32,
     inside: bool,
 }
@@ -72,7 +72,7 @@ impl Reader {
         }
     }
 
-    /// `num_ranks 4`; None where the first line holds nothing but a byte order mark.
+    /// `num_ranks 4`; None if the first line holds only a byte order mark.
     fn header(
         &mut self,
         cursor: &mut Cursor,
@@ -86,13 +86,13 @@ impl Reader {
         }
         if cursor.word() != b"num_ranks" {
             return Err(cursor
-                .error_at(usize::MAX, "a schedule begins with its number of ranks")
-                .hint("`num_ranks 4`"));
+                .error_at(usize::MAX, "expected the number of ranks")
+                .hint("as in `num_ranks 4`"));
         }
         cursor.skip(comment);
         self.ranks = small(cursor, "the number of ranks")?;
         if let Some(error) = cursor.not_whole(cursor.mark()) {
-            return Err(error.hint("`num_ranks 4`"));
+            return Err(error.hint("as in `num_ranks 4`"));
         }
         let builder = ScheduleBuilder::new(self.ranks);
         if let Some(error) = builder.error() {
@@ -113,7 +113,7 @@ impl Reader {
         if word != b"rank" {
             let error = cursor.error_at(word.len(), "expected `rank`");
             return Err(if self.rank < self.ranks {
-                error.hint(format!("operations stand in `rank {} {{` ... `}}`", self.rank))
+                error.hint(format!("operations belong in `rank {} {{` ... `}}`", self.rank))
             } else {
                 error.hint(format!("nothing may follow the last of {} ranks", self.ranks))
             });
@@ -127,12 +127,9 @@ impl Reader {
             }
             let (problem, hint) = if rank >= u64::from(self.ranks) {
                 let ranks = self.ranks;
-                (format!("there is no rank {rank}"), format!("{ranks} ranks, counted from 0"))
+                (format!("rank {rank} does not exist"), format!("{ranks} ranks, from 0"))
             } else {
-                (
-                    format!("rank {rank} is out of order"),
-                    format!("ranks follow each other, and the next is {}", self.rank),
-                )
+                (format!("rank {rank} is out of order"), format!("expected rank {}", self.rank))
             };
             return Err(cursor.error_from(mark, problem).hint(hint));
         }
@@ -166,18 +163,18 @@ impl Reader {
         cursor.skip(comment);
         if cursor.eat(b':') {
             if !word[0].is_ascii_alphabetic() {
-                return Err(cursor.error_from(mark, "a label begins with a letter"));
+                return Err(cursor.error_from(mark, "a label must start with a letter"));
             }
             cursor.skip(comment);
             let kind_mark = cursor.mark();
             let kind = cursor.word();
             let op = self.operation(word, kind, kind_mark, cursor, comment, builder)?;
             if !self.labels.insert(word, op) {
-                let problem = format!("label {} is taken", String::from_utf8_lossy(word));
-                let hint = "labels are unique within a rank";
+                let problem = format!("duplicate label {}", String::from_utf8_lossy(word));
+                let hint = "labels must be unique within a rank";
                 return Err(cursor.error_from(mark, problem).hint(hint));
             }
-            // The name it would be given need not be kept. Words are ASCII.
+            // The default label need not be stored. Words are ASCII.
             if labels::number(word) != Some(op.0 as usize + 1) {
                 builder.label_last(std::str::from_utf8(word).unwrap_or(""));
             }
@@ -189,7 +186,7 @@ impl Reader {
         }
     }
 
-    /// `l2 requires l1`, from the second word on.
+    /// `l2 requires l1`, starting at the second word.
     fn dependency(
         &self,
         label: &[u8],
@@ -227,12 +224,12 @@ impl Reader {
         self.labels.get(label).ok_or_else(|| {
             let label = String::from_utf8_lossy(label);
             cursor
-                .error_from(mark, format!("there is no label {label} in this rank yet"))
-                .hint("both sides of a dependency are defined above it")
+                .error_from(mark, format!("undefined label {label}"))
+                .hint("define both operations before the dependency")
         })
     }
 
-    /// From behind its kind on; `label` is empty if it has none.
+    /// Starting after its kind; `label` is empty if it has none.
     fn operation(
         &self,
         label: &[u8],
@@ -242,7 +239,7 @@ impl Reader {
         comment: &mut bool,
         builder: &mut ScheduleBuilder,
     ) -> Result<OpId> {
-        // Of known length, words are compared as numbers.
+        // Words of known length are compared as integers.
         match <&[u8; 4]>::try_from(kind) {
             Ok(b"calc") => {
                 cursor.skip(comment);
@@ -250,8 +247,8 @@ impl Reader {
                 let units = cursor.number("a time")?;
                 let Some(ps) = self.unit.to_ps(units) else {
                     return Err(cursor
-                        .error_from(mark, format!("a calc of {units} is longer than 13 days"))
-                        .hint(format!("calcs count {} ps", self.unit.ps())));
+                        .error_from(mark, format!("a calc of {units} units exceeds 13 days"))
+                        .hint(format!("the unit is {} ps", self.unit.ps())));
                 };
                 let attributes = attributes(cursor, comment, false)?;
                 Ok(builder.calc(ps, attributes.cpu))
@@ -274,7 +271,7 @@ impl Reader {
                 Ok(builder.recv(bytes, from, tag, cpu, nic))
             }
             _ => Err(match cursor.word() {
-                // Behind a label and its colon no second word stands here.
+                // After a label and its colon there is no second word here.
                 word @ (b"send" | b"calc") => no_colon(kind, mark, word, cursor),
                 _ => cursor
                     .error_from(mark, "expected `send`, `recv` or `calc`")
@@ -283,7 +280,7 @@ impl Reader {
         }
     }
 
-    /// Whom a message goes to or comes from.
+    /// The source or target of a message.
     fn peer(&self, label: &[u8], cursor: &mut Cursor, builder: &ScheduleBuilder) -> Result<u32> {
         let mark = cursor.mark();
         let peer = cursor.number("a rank")?;
@@ -298,7 +295,7 @@ impl Reader {
             };
             let place = format!("rank {rank}, operation {index}{label}");
             cursor
-                .error_from(mark, format!("{place}: there is no rank {peer}"))
+                .error_from(mark, format!("{place}: rank {peer} does not exist"))
                 .hint(format!("{} ranks, from 0", self.ranks))
         }))
     }
@@ -316,13 +313,13 @@ impl Reader {
             hint: None,
         };
         if in_comment {
-            return Err(at_end("the file ends within a comment").into());
+            return Err(at_end("unexpected end of file in a comment").into());
         }
         if self.inside {
-            return Err(at_end("the file ends within a rank").hint("`}` is missing").into());
+            return Err(at_end("unexpected end of file in a rank").hint("missing `}`").into());
         }
         let Some(builder) = builder else {
-            return Err(at_end("the file is empty").hint("`num_ranks 4`").into());
+            return Err(at_end("the file is empty").hint("expected `num_ranks 4`").into());
         };
         builder.finish().map_err(|error| match error {
             BuildError::MissingRank { .. } => at_end(&error.to_string()).into(),
@@ -341,20 +338,20 @@ fn no_colon(label: &[u8], mark: usize, kind: &[u8], cursor: &Cursor) -> SyntaxEr
 
 fn end_of_line(cursor: &mut Cursor, comment: &mut bool) -> Result<()> {
     cursor.skip(comment);
-    if cursor.at_end() { Ok(()) } else { Err(cursor.expected("the end of the line")) }
+    if cursor.at_end() { Ok(()) } else { Err(cursor.expected("end of line")) }
 }
 
-/// ` 10b `, and `10 b` too.
+/// ` 10b `, or `10 b`.
 fn bytes(cursor: &mut Cursor, comment: &mut bool) -> Result<u64> {
     cursor.skip(comment);
     let bytes = cursor.number("a number of bytes")?;
     cursor.skip(comment);
     if !cursor.eat(b'b') {
-        // `8kB` is a number, and a unit that there is not.
+        // `8kB` is a number with an unknown unit.
         let part = matches!(cursor.peek(), Some(b'.' | b'e' | b'E' | b'x' | b'X'));
         let error = if part { cursor.not_whole(cursor.mark()) } else { None };
         let error = error.unwrap_or_else(|| cursor.expected("`b`"));
-        return Err(error.hint("a size is a number and `b`, as in `8b`"));
+        return Err(error.hint("a size is a number followed by `b`, as in `8b`"));
     }
     Ok(bytes)
 }
@@ -379,7 +376,7 @@ fn small(cursor: &mut Cursor, what: &str) -> Result<u32> {
     let mark = cursor.mark();
     let value = cursor.number(what)?;
     let value = u32::try_from(value).ok().filter(|&value| value != WILDCARD);
-    value.ok_or_else(|| cursor.error_from(mark, format!("{what} is at most {}", WILDCARD - 1)))
+    value.ok_or_else(|| cursor.error_from(mark, format!("{what} must be at most {}", WILDCARD - 1)))
 }
 
 /// A number, or -1 for any.
@@ -391,11 +388,11 @@ fn wildcard_or(cursor: &mut Cursor, what: &str) -> Result<u32> {
     if cursor.number(what)? == 1 {
         return Ok(WILDCARD);
     }
-    let problem = format!("{what} is not negative");
-    Err(cursor.error_from(mark, problem).hint("-1 stands for any"))
+    let problem = format!("{what} must not be negative");
+    Err(cursor.error_from(mark, problem).hint("-1 matches any"))
 }
 
-/// `tag 1 cpu 2 nic 3`, each of which may be missing.
+/// `tag 1 cpu 2 nic 3`, each of them optional.
 fn attributes(cursor: &mut Cursor, comment: &mut bool, message: bool) -> Result<Attributes> {
     let mut attributes = Attributes { tag: 0, cpu: 0, nic: 0 };
     cursor.skip(comment);
@@ -419,14 +416,13 @@ fn attributes(cursor: &mut Cursor, comment: &mut bool, message: bool) -> Result<
             }
             _ => {
                 let problem = if message {
-                    "expected `tag`, `cpu`, `nic` or the end of the line"
+                    "expected `tag`, `cpu`, `nic` or end of line"
                 } else {
-                    "expected `cpu` or the end of the line"
+                    "expected `cpu` or end of line"
                 };
                 return Err(match cursor.not_whole(mark) {
                     Some(error) if !message && seen == 0 => error.hint(
-                        "a calc is a whole number; for finer times count smaller units, \
-                         --calc-unit 1ps",
+                        "a calc is a whole number of units; for finer times use --calc-unit 1ps",
                     ),
                     Some(error) => error,
                     None => cursor.error_from(mark, problem),
@@ -434,7 +430,7 @@ fn attributes(cursor: &mut Cursor, comment: &mut bool, message: bool) -> Result<
             }
         };
         if order <= seen {
-            let problem = "attributes come once each, in the order tag, cpu, nic";
+            let problem = "attributes must be unique and in the order tag, cpu, nic";
             return Err(cursor.error_from(mark, problem));
         }
         seen = order;
@@ -446,5 +442,5 @@ fn attributes(cursor: &mut Cursor, comment: &mut bool, message: bool) -> Result<
 fn index(cursor: &mut Cursor, what: &str) -> Result<u8> {
     let mark = cursor.mark();
     let value = cursor.number(what)?;
-    u8::try_from(value).map_err(|_| cursor.error_from(mark, format!("{what} is at most 255")))
+    u8::try_from(value).map_err(|_| cursor.error_from(mark, format!("{what} must be at most 255")))
 }

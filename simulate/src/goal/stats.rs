@@ -1,4 +1,4 @@
-//! What a schedule consists of, counted without running it.
+//! The contents of a schedule, counted without running it.
 
 use crate::event::{Action, Kind, Schedule};
 
@@ -11,30 +11,30 @@ pub struct Stats {
     pub calcs: u64,
     pub requires: u64,
     pub irequires: u64,
-    /// Operations that wait for nothing.
+    /// Operations without dependencies.
     pub roots: u64,
     /// CPUs and NICs per rank.
     pub cpus: usize,
     pub nics: usize,
-    /// Bytes of all messages.
+    /// Total bytes of all messages.
     pub bytes: u128,
     /// Smallest and largest message, bytes.
     pub sizes: Option<(u64, u64)>,
     /// Messages by size: entry 0 those of 0 bytes, entry n those of 2^(n-1) up to 2^n - 1 bytes.
     pub by_size: Vec<u64>,
-    /// Receives from anyone or with any tag, and sends with any tag.
+    /// Receives from any source or with any tag, and sends with any tag.
     pub wildcards: u64,
-    /// All computation, ps.
+    /// Total computation, ps.
     pub calc_ps: i128,
-    /// The most computation that one rank does, ps, and which.
+    /// The rank with the most computation, and its amount, ps.
     pub busiest: Option<(u32, i128)>,
-    /// Operations of the rank that has most, and which.
+    /// The rank with the most operations, and their number.
     pub longest: Option<(u32, u64)>,
-    /// Ranks whose operations have one order only, whatever the times.
+    /// Ranks whose operations have only one order, whatever the times.
     pub ordered: u32,
-    /// Messages whose receive is known beforehand, whatever the times.
+    /// Messages whose receive is known in advance, whatever the times.
     pub paired: u64,
-    /// Bytes of the schedule in memory.
+    /// Size of the schedule in memory, bytes.
     pub memory: u64,
 }
 

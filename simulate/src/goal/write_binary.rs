@@ -1,4 +1,4 @@
-//! Writes binary GOAL, byte for byte as the peer's converter does.
+//! Writes binary GOAL, byte-identical to LogGOPSim's converter.
 
 use std::io::{BufWriter, Write};
 

@@ -1,4 +1,4 @@
-//! Writes GOAL text that the peer reads, too.
+//! Writes GOAL text that LogGOPSim can read.
 
 use std::{
     collections::HashSet,
@@ -48,9 +48,9 @@ pub fn write_text(
     Ok(())
 }
 
-/// (operation, on, start) of all dependencies of a rank in the order in which they can stand below
-/// their operations. False when that would change the order in which an operation's successors were
-/// declared, which the peer goes by.
+/// (operation, on, start) of all dependencies of a rank, in the order in which they can follow their
+/// operations. False if that would change the order in which an operation's successors were declared,
+/// which matters to LogGOPSim.
 fn gather(schedule: &Schedule, rank: u32, predecessors: &mut Vec<(u32, u32, bool)>) -> bool {
     predecessors.clear();
     let mut inline = true;
@@ -126,7 +126,7 @@ fn operation(
     Ok(())
 }
 
-/// What the operations of a rank are called. Those without a name get one that nobody else has.
+/// The labels of a rank's operations. Those without one get a unique label.
 struct Names<'a> {
     schedule: &'a Schedule,
     first: u32,
@@ -143,7 +143,7 @@ impl<'a> Names<'a> {
     fn write(&self, op: u32, output: &mut impl Write) -> io::Result<()> {
         let number = op - self.first + 1;
         if self.taken.is_empty() {
-            // As nearly all schedules have it.
+            // True for nearly all schedules.
             output.write_all(b"l")?;
             return decimal(u64::from(number), output);
         }
@@ -158,7 +158,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What `write!` does, without its machinery: most of a schedule is numbers.
+/// Like `write!`, without its overhead: most of a schedule is numbers.
 fn decimal(mut value: u64, output: &mut impl Write) -> io::Result<()> {
     let mut digits = [0; 20];
     let mut at = digits.len();

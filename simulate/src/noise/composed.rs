@@ -1,52 +1,53 @@
-//! A lane's detours with what they are made of, so that its noise can be made again without some of
-//! it.
+//! A lane's detours with their composition, so that its noise can be rebuilt without some of its
+//! sources.
 //!
-//! One rule for what "without a source" means: a detour begins when it began and is shorter by what
-//! the source cost in it. A detour of which nothing is left is none. The span stays, so that ranks
-//! stand at the same places in the noise with and without.
+//! One rule defines "without a source": a detour begins when it began and is shorter by the source's
+//! part in it. A detour of length zero is dropped. The span is kept, so that ranks are at the same
+//! positions in the noise with and without.
 //!
-//! Recordings count nanoseconds, and so does this; a [`Timeline`] made of it counts picoseconds.
+//! Recordings are in nanoseconds, and so is this; a [`Timeline`] built from it is in picoseconds.
 
 use super::{Shares, Timeline, TimelineError, UNKNOWN};
 
 /// One measured CPU, or one thread of a recorded program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Composed {
-    /// From when to when it was watched, on the recording's clock.
+    /// Start and length of the observation, on the recording's clock.
     from_ns: u64,
     span_ns: u64,
     /// Since `from_ns`.
     starts: Vec<u64>,
-    /// Where the parts of each detour end in `parts`.
+    /// End of the parts of each detour in `parts`.
     ends: Vec<u32>,
     parts: Vec<Part>,
 }
 
-/// Ten million detours are not rare: eight bytes a part. What is longer than 4 s is several parts.
+/// Ten million detours are common, so a part takes eight bytes. Times above 4 s are split into several
+/// parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     source: u32,
     ns: u32,
 }
 
-/// What a source took on all lanes together.
+/// Time taken by a source on all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Detours it was part of.
+    /// Detours it contributed to.
     pub detours: u64,
     pub ns: u64,
-    /// The most it took in one detour.
+    /// Its largest contribution to one detour.
     pub longest_ns: u64,
 }
 
 impl Composed {
-    /// A lane that was watched from then on, for at least so long: detours make it longer.
+    /// A lane observed from this time, for at least this long: detours may extend it.
     pub fn new(from_ns: u64, span_ns: u64) -> Composed {
         Composed { from_ns, span_ns, ..Composed::default() }
     }
 
-    /// The next detour, with its parts as (source, time); sources are small numbers. What the parts
-    /// leave of it belongs to nobody; what they have beyond it is a contradiction, and left out.
+    /// Adds a detour, with its parts as (source, time); sources are small numbers. Time not covered by
+    /// the parts is unattributed; parts beyond its length are inconsistent and dropped.
     pub fn push(
         &mut self,
         start_ns: u64,
@@ -55,7 +56,7 @@ impl Composed {
     ) -> Result<(), TimelineError> {
         let start = start_ns.saturating_sub(self.from_ns);
         let mut left = len_ns;
-        // It is no source that could be taken out.
+        // Not a source that could be removed.
         let nobody = std::iter::once((UNKNOWN, u64::MAX));
         for (source, ns) in parts.into_iter().chain(nobody) {
             let mut ns = ns.min(left);
@@ -73,7 +74,7 @@ impl Composed {
         Ok(())
     }
 
-    /// Parts of one source that follow each other are one; the order is that of time.
+    /// Consecutive parts of one source are merged; the order is that of time.
     fn add(&mut self, source: u32, ns: u32) {
         let first = self.ends.last().map_or(0, |&end| end as usize);
         let last = self.parts[first..].last_mut().filter(|part| part.source == source);
@@ -99,19 +100,19 @@ impl Composed {
         self.span_ns
     }
 
-    /// The detours as they were.
+    /// The detours as recorded.
     pub fn timeline(&self) -> Result<Timeline, TimelineError> {
         self.without(&[])
     }
 
-    /// The detours without the sources for which `removed` holds; those beyond its end stay.
+    /// The detours without the sources for which `removed` is true; sources beyond its end are kept.
     pub fn without(&self, removed: &[bool]) -> Result<Timeline, TimelineError> {
         let left = self.lengths(|source| !is_in(removed, source));
         let detours = self.starts.iter().zip(left);
         Timeline::new(detours.map(|(&start, ns)| (ps(start), ps(ns))), ps(self.span_ns))
     }
 
-    /// The same, and whose the detours are: `numbers` says by which number each source is known there.
+    /// The same with the attribution of detours; `numbers` maps sources to the numbers used there.
     pub fn shared_without(
         &self,
         removed: &[bool],
@@ -122,7 +123,7 @@ impl Composed {
         for own in self.each() {
             let kept = own.iter().filter(|part| !is_in(removed, part.source));
             let length = kept.clone().map(|part| u64::from(part.ns)).sum();
-            // A timeline has no detours of no length.
+            // A timeline has no zero-length detours.
             if length > 0 {
                 shares.push(ps(length), kept.map(|part| (number(part.source), ps(part.ns.into()))));
             }
@@ -130,7 +131,7 @@ impl Composed {
         self.without(removed)?.shared_by(shares)
     }
 
-    /// What these sources took, detour by detour, as (start, time) since the lane's begin.
+    /// Time taken by these sources, detour by detour, as (start, time) since the start of the lane.
     pub(crate) fn only(&self, sources: &[bool]) -> impl Iterator<Item = (u64, u64)> {
         let taken = self.lengths(|source| is_in(sources, source));
         self.starts.iter().copied().zip(taken).filter(|&(_, ns)| ns > 0)
@@ -142,7 +143,7 @@ impl Composed {
         })
     }
 
-    /// The parts of one detour after the other.
+    /// The parts of each detour in turn.
     fn each(&self) -> impl Iterator<Item = &[Part]> {
         let mut first = 0;
         self.ends.iter().map(move |&end| {
@@ -152,8 +153,8 @@ impl Composed {
         })
     }
 
-    /// Marks the sources of all detours that touch the time from one position in the timeline to
-    /// another, both in ps from the lane's begin; the timeline starts over at its end.
+    /// Marks the sources of all detours that overlap the time between two positions in the timeline,
+    /// both in ps from the start of the lane; the timeline repeats at its end.
     pub(crate) fn sources_between(&self, from: i64, to: i64, sources: &mut [bool]) {
         let span = ps(self.span_ns);
         if span <= 0 || self.starts.is_empty() {
@@ -172,7 +173,7 @@ impl Composed {
     }
 
     fn mark_between(&self, from: i64, to: i64, sources: &mut [bool]) {
-        // The one before may reach in; detours do not overlap, so no other does.
+        // The previous one may overlap; detours do not overlap each other, so no other does.
         let first = self.starts.partition_point(|&start| ps(start) < from).saturating_sub(1);
         let end = self.starts.partition_point(|&start| ps(start) <= to);
         self.mark(first, end.max(first), sources);
@@ -190,14 +191,15 @@ impl Composed {
         }
     }
 
-    /// All detours' time.
+    /// Total time of all detours.
     pub fn total_ns(&self) -> u64 {
         self.parts.iter().map(|part| u64::from(part.ns)).sum()
     }
 
-    /// Adds to each source's account what it took here. Sources beyond the accounts are left out.
+    /// Adds each source's time on this lane to its total. Sources beyond the end are ignored.
     pub fn account(&self, accounts: &mut [Taken]) {
-        // What each took in one detour, where it may have several parts; all zero between detours.
+        // Time of each source in one detour, which may have several parts of it; all zero between
+        // detours.
         let mut took = vec![0u64; accounts.len()];
         for own in self.each() {
             for part in own {
@@ -223,7 +225,7 @@ fn is_in(set: &[bool], source: u32) -> bool {
     set.get(source as usize).copied().unwrap_or(false)
 }
 
-/// Times of a damaged file end up as long as can be, which the timeline refuses.
+/// Times of a damaged file saturate, which the timeline rejects.
 fn ps(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX).saturating_mul(1_000)
 }
@@ -249,7 +251,7 @@ mod tests {
         let without = lane.without(&[false, true]).unwrap();
         assert_eq!(list(&without), [(100_000, 40_000)]);
         assert_eq!(without.span(), 500_000);
-        // 15 of the first belong to nobody: they stay.
+        // 15 of the first are unattributed: they stay.
         assert_eq!(list(&lane.without(&[true, true]).unwrap()), [(100_000, 15_000)]);
         let mut accounts = [Taken::default(); 2];
         lane.account(&mut accounts);
@@ -271,7 +273,7 @@ mod tests {
         };
         let all = lane.shared_without(&[], &[7, 8]).unwrap();
         assert_eq!(told(&all, 0), [(7, 20_000), (8, 10_000), (7, 10_000), (UNKNOWN, 10_000)]);
-        // Of the second nothing is left, so the third is the second; its source has no number.
+        // Nothing remains of the second, so the third is now the second; its source has no number.
         let without = lane.shared_without(&[false, true], &[7, 8]).unwrap();
         assert_eq!(list(&without), list(&lane.without(&[false, true]).unwrap()));
         assert_eq!(told(&without, 0), [(7, 20_000), (7, 10_000), (UNKNOWN, 10_000)]);

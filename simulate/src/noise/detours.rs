@@ -1,5 +1,4 @@
-//! Detours in nanoseconds from one start to one end, and exact preemption over them: what the fixed
-//! quanta are derived with.
+//! Detours in nanoseconds over one interval, with exact preemption; used to derive the fixed quanta.
 
 use thiserror::Error;
 
@@ -7,11 +6,11 @@ use thiserror::Error;
 pub enum NoiseError {
     #[error("detours overlap or are out of order at {at_ns} ns")]
     OutOfOrder { at_ns: u64 },
-    #[error("a detour ends beyond the largest time, at {at_ns} ns")]
+    #[error("the detour at {at_ns} ns ends beyond the time range")]
     Overflow { at_ns: u64 },
 }
 
-/// Detours in time order that do not overlap.
+/// Detours in time order, without overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detours {
     starts: Vec<u64>,
@@ -41,7 +40,7 @@ impl Detours {
         (self.starts.first().copied().unwrap_or(0), self.ends.last().copied().unwrap_or(0))
     }
 
-    /// A walk through the detours from a point in time on.
+    /// A walk through the detours from a point in time.
     pub fn from(&self, now: u64) -> Walk<'_> {
         // The first detour that has not ended by then.
         let next = self.ends.partition_point(|&end| end <= now);
@@ -49,7 +48,7 @@ impl Detours {
     }
 }
 
-/// A worker in a world of detours: it has a time, and work moves it on.
+/// A worker subject to detours: it has a time, and work advances it.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     detours: &'a Detours,
@@ -62,7 +61,7 @@ impl Walk<'_> {
         self.now
     }
 
-    /// Does this much work and returns when it is done; None beyond the largest time.
+    /// Does this much work and returns when it is done; None on overflow.
     pub fn work(&mut self, mut work: u64) -> Option<u64> {
         while let Some(&start) = self.detours.starts.get(self.next) {
             let free = start.saturating_sub(self.now);
@@ -112,7 +111,7 @@ mod tests {
         Detours::new(list.iter().copied()).unwrap()
     }
 
-    /// Detours from the pause before each and its length.
+    /// Detours from the gap before each and its length.
     fn laid_out(gaps: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let mut at = 0;
         let mut list = Vec::new();

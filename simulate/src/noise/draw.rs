@@ -1,8 +1,8 @@
-//! Random numbers that can be asked for out of order: number `counter` of the stream `key`. Ranks
-//! need theirs again when a detour hits them, in any order and on any thread; a generator with state
-//! would have to be stored per rank, a block cipher costs more than the message it delays.
+//! Random numbers with random access: number `counter` of the stream `key`. Ranks need theirs again
+//! when a detour hits them, in any order and on any thread; a stateful generator would have to be
+//! stored per rank, and a block cipher costs more than the message it delays.
 //!
-//! The function is SplitMix64 (Steele, Lea and Flood, 2014), which is a counter behind a mixer.
+//! The function is SplitMix64 (Steele, Lea and Flood, 2014), a counter followed by a mixer.
 
 use crate::simd::Vector;
 
@@ -27,7 +27,7 @@ pub(super) fn draw_many<V: Vector>(key: u64, counters: V) -> V {
     z.xor(z.down(31))
 }
 
-/// A stream of its own for a purpose and a run.
+/// A separate stream for a purpose and a run.
 pub fn key(seed: u64, purpose: u64, run: u64) -> u64 {
     draw(draw(draw(seed, purpose), run), GAMMA)
 }

@@ -1,4 +1,4 @@
-//! Which detours a piece of work met, source by source: the same walk as for its time, told aloud.
+//! The detours that hit a piece of work, by source: the same walk as for its time, reported.
 
 use super::{
     Local, Model,
@@ -9,15 +9,15 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     pub source: u32,
-    /// When it began, on the clock that the work was asked for with. Where detours have no place of
-    /// their own, as in the peer's rule, they follow the work.
+    /// When it began, on the clock of the work. If detours have no position in time, as in LogGOPSim's
+    /// rule, they follow the work.
     pub at: i64,
     pub length: i64,
 }
 
 impl Local<'_> {
-    /// Tells of everything that delays this work, in order. Together that is what the model adds to
-    /// it. `time` is CPU time for [`Model::CpuTime`].
+    /// Reports everything that delays this work, in order. The sum is what the model adds to it.
+    /// `time` is CPU time for [`Model::CpuTime`].
     pub fn hits(
         &self,
         model: Model,
@@ -47,7 +47,7 @@ impl Local<'_> {
                 parts(index, from, to - from, 1);
                 now = to;
             }
-            // More work than a turn of the timeline: told together, from where they begin.
+            // More work than one turn of the timeline: reported together, from the start.
             Met::Turns(turns) => {
                 for index in 0..timeline.len() {
                     let length = timeline.end(index) - timeline.start(index);
@@ -85,7 +85,7 @@ mod tests {
             hits(&local, Model::Preempt, 90, 100),
             [hit(1, 100, 20), hit(2, 120, 30), hit(3, 200, 10)]
         );
-        // Begun inside: only what is left of it.
+        // Begun inside: only the rest of it.
         assert_eq!(hits(&local, Model::Preempt, 125, 1), [hit(2, 125, 25)]);
         assert_eq!(hits(&local, Model::LogGopSim, 90, 20), []);
     }
@@ -111,7 +111,7 @@ mod tests {
                     Model::LogGopSim => local.loggopsim(time, work),
                     _ => local.preempt(time, work),
                 };
-                // The peer cannot do work that is longer than its trace.
+                // LogGOPSim does not support work longer than its trace.
                 let Ok(done) = done else { continue };
                 let told: i64 = hits(&local, model, time, work).iter().map(|hit| hit.length).sum();
                 prop_assert_eq!(told, done - time - work);

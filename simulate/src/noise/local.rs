@@ -1,5 +1,5 @@
-//! One rank's noise: a timeline and where in it the rank starts. All three models answer the same
-//! question: work begun then, when is it done?
+//! The noise of one rank: a timeline and the rank's offset in it. All three models answer the same
+//! question: when does work begun at a given time end?
 
 use thiserror::Error;
 
@@ -8,23 +8,23 @@ use super::{Timeline, timeline::MAX_SPAN};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum WorkError {
     #[error(
-        "the run takes longer than the noise trace ({}), which would repeat itself: record for \
-         longer, simulate less, or allow it with --repeat-trace",
+        "the run is longer than the noise trace ({}), which would repeat; record longer, simulate \
+         a shorter run, or pass --repeat-trace",
         in_words(*span_ps)
     )]
     TraceTooShort { span_ps: i64 },
-    #[error("the run takes longer than 50 days of simulated time: simulate less")]
+    #[error("the run exceeds 50 days of simulated time; simulate a shorter run")]
     Overflow,
     #[error(
         "an operation of {} is not shorter than the noise trace ({}), which the loggopsim model \
-         cannot do: record for longer, or take --noise-model preempt",
+         does not support; record longer, or use --noise-model preempt",
         in_words(*length_ps),
         in_words(*trace_ps)
     )]
     LongerThanTrace { length_ps: i64, trace_ps: i64 },
 }
 
-/// Picoseconds as one reads them in a message.
+/// Picoseconds in a readable unit, for messages.
 fn in_words(ps: i64) -> String {
     match ps as f64 {
         ps if ps >= 1e12 => format!("{:.3} s", ps / 1e12),
@@ -38,7 +38,7 @@ pub struct Local<'a> {
     timeline: &'a Timeline,
     /// Position in the timeline at time 0.
     offset: i64,
-    /// Last time the noise may be asked for.
+    /// Last time for which the noise is defined.
     limit: i64,
 }
 
@@ -64,37 +64,37 @@ impl<'a> Local<'a> {
         Err(WorkError::TraceTooShort { span_ps: self.timeline.span() })
     }
 
-    /// Exact preemption: work begun at `time` is interrupted by each detour and goes on after it.
-    /// Work that ends as a detour begins is not met by it; nothing begins inside a detour.
+    /// Exact preemption: work begun at `time` is interrupted by each detour and continues after it.
+    /// Work that ends as a detour begins is not hit by it; nothing begins inside a detour.
     pub fn preempt(&self, time: i64, work: i64) -> Result<i64, WorkError> {
         self.at(time).work(time, work)
     }
 
-    /// Until when work that begins at `time` or later meets no detour; before `time` when it is
-    /// inside one. Never beyond the limit, so that whoever compares against it notices that, too.
+    /// Until when work that begins at `time` or later meets no detour; before `time` if it is inside
+    /// one. Never beyond the limit, so that comparing with it detects that as well.
     pub fn clear_until(&self, time: i64) -> i64 {
         self.at(time).clear_until(time)
     }
 
-    /// A walk through the detours from a time on.
+    /// A walk through the detours from a given time.
     #[inline]
     pub fn at(&self, time: i64) -> Cursor<'a> {
         let span = self.timeline.span();
         let position = time + self.offset;
-        // Division only where a run has gone round the trace.
+        // Division only if a run has wrapped around the trace.
         let position = if position < span { position } else { position % span };
         let next = self.timeline.first_after(position);
         Cursor { local: *self, next, turn: time - position }
     }
 
-    /// The peer's rule: what is left of the detour at the beginning, and the whole of each that
-    /// begins within the nominal length. The span is the start of the last detour, the position wraps
-    /// at the span less the length, and the first detour is met only from inside.
+    /// LogGOPSim's rule: the rest of the detour at the start, and all of each that begins within the
+    /// nominal length. The span is the start of the last detour, the position wraps at the span minus
+    /// the length, and the first detour only counts from inside.
     pub fn loggopsim(&self, time: i64, work: i64) -> Result<i64, WorkError> {
         self.loggopsim_telling(time, work, |_, _| {})
     }
 
-    /// [`Local::loggopsim`], telling of each detour and how much of it counts.
+    /// [`Local::loggopsim`], reporting each detour and how much of it counts.
     #[inline(always)]
     pub(super) fn loggopsim_telling(
         &self,
@@ -118,7 +118,7 @@ impl<'a> Local<'a> {
             noise += rest;
             next += 1;
         }
-        // The first detour is not met from before.
+        // The first detour does not count from before.
         next = next.max(1);
         while next < self.timeline.len() && self.timeline.start(next) < position + work {
             if self.timeline.start(next) >= position {
@@ -132,30 +132,29 @@ impl<'a> Local<'a> {
     }
 }
 
-/// What work meets on its way.
+/// What a piece of work meets.
 pub(super) enum Met {
     /// A detour of the timeline, from this time (or from when the work began in it) to that.
     Detour { index: usize, from: i64, to: i64 },
-    /// All of them, so many times.
+    /// All detours, this many times.
     Turns(i64),
 }
 
-/// A place in a rank's noise that moves forward: several pieces of work one after the other need one
-/// look-up.
+/// A position in a rank's noise that moves forward: consecutive pieces of work need one lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     local: Local<'a>,
-    /// The first detour that has not ended; the number of detours when there is none.
+    /// The first detour that has not ended; the number of detours if there is none.
     next: usize,
-    /// Time at which the timeline's current turn began.
+    /// When the current turn of the timeline began.
     turn: i64,
 }
 
-/// Beyond so many detours a new look-up is quicker than walking on.
+/// Beyond this many detours a new lookup is faster than walking on.
 const NEAR: usize = 4;
 
 impl Cursor<'_> {
-    /// Moves to a time that is not before the last one.
+    /// Moves to a time no earlier than the last one.
     #[inline]
     fn seek(&mut self, time: i64) {
         let timeline = self.local.timeline;
@@ -170,12 +169,12 @@ impl Cursor<'_> {
         *self = self.local.at(time);
     }
 
-    /// [`Local::preempt`] from here on.
+    /// [`Local::preempt`] from here.
     pub fn work(&mut self, time: i64, work: i64) -> Result<i64, WorkError> {
         self.work_telling(time, work, |_| {})
     }
 
-    /// [`Cursor::work`], telling of what it meets.
+    /// [`Cursor::work`], reporting what it meets.
     #[inline(always)]
     pub(super) fn work_telling(
         &mut self,
@@ -198,7 +197,7 @@ impl Cursor<'_> {
                     tell(Met::Turns(turns));
                 }
                 now = self.after(now, turns)?;
-                // Beyond the limit the check of `now` is not far.
+                // Saturates: the check of `now` below catches times beyond the limit.
                 let turn = self.turn.saturating_add(timeline.span().saturating_mul(turns));
                 let start = turn.saturating_add(timeline.span()).saturating_add(timeline.start(0));
                 if now + left <= start {
@@ -222,7 +221,7 @@ impl Cursor<'_> {
         self.local.check(now + left)
     }
 
-    /// [`Local::clear_until`] from here on.
+    /// [`Local::clear_until`] from here.
     pub fn clear_until(&mut self, time: i64) -> i64 {
         self.seek(time);
         let timeline = self.local.timeline;
@@ -236,7 +235,7 @@ impl Cursor<'_> {
         start.min(self.local.limit)
     }
 
-    /// So many turns later.
+    /// The time this many turns later.
     fn after(&self, time: i64, turns: i64) -> Result<i64, WorkError> {
         let span = self.local.timeline.span();
         let later = turns.checked_mul(span).and_then(|by| by.checked_add(time));
@@ -303,7 +302,7 @@ mod tests {
         assert_eq!(local.loggopsim(90, 10), Ok(100));
         assert_eq!(local.loggopsim(90, 11), Ok(151));
         assert_eq!(local.loggopsim(120, 10), Ok(160));
-        // The window is not stretched by the noise in it.
+        // The window is not extended by the noise in it.
         assert_eq!(local.loggopsim(90, 60), Ok(200));
         assert_eq!(local.loggopsim(90, 111), Ok(301));
         assert_eq!(local.loggopsim(0, 50), Ok(50));
@@ -328,7 +327,7 @@ mod tests {
             let done = local.preempt(time, work).unwrap();
             let clear = local.clear_until(time);
             prop_assert_eq!(done == time + work && done <= clear, time + work <= clear);
-            // Whole or cut, from here or from the cut.
+            // In one piece or split, from here or from the split.
             let first = local.preempt(time, work / 2).unwrap();
             prop_assert_eq!(local.preempt(first, work - work / 2).unwrap(), done);
         }

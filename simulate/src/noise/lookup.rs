@@ -1,24 +1,24 @@
-//! Detours found by position: a table says where to begin, a short scan does the rest.
+//! Finds detours by position: a table gives the start, a short scan does the rest.
 
 use crate::simd::{self, List, Vector};
 
 /// Detours in time order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lookup {
-    /// Start and end of each, side by side: whoever looks at one looks at the other. The last two
-    /// are none: what comes after the last one, and comes again.
+    /// Start and end of each, side by side: they are used together. The last two are sentinels, which
+    /// stand for what follows the last detour.
     detours: Vec<[i64; 2]>,
-    /// For each stretch of `1 << shift` ps, the first detour that ends after its begin.
+    /// For each bucket of `1 << shift` ps, the first detour that ends after its start.
     first_in: Vec<u32>,
     shift: u32,
 }
 
 impl Lookup {
-    /// The ends must rise, and there must be fewer than 4 billion. Beyond the last detour the next one
-    /// starts at `again`.
+    /// The ends must be ascending, and there must be fewer than 4 billion. After the last detour the
+    /// next one starts at `again`.
     pub fn new(mut detours: Vec<[i64; 2]>, span: i64, again: i64) -> Lookup {
-        // As many stretches as detours, or half as many: the scan after the look-up is short, and the
-        // table does not push the detours out of the cache.
+        // As many buckets as detours, or half as many: the scan after the lookup is short, and the
+        // table does not evict the detours from the cache.
         let most = (detours.len() as i64).clamp(1, 1 << 22);
         let mut shift = 0;
         while (span >> shift) >= most {
@@ -43,7 +43,7 @@ impl Lookup {
         &self.detours[..self.detours.len() - BEYOND]
     }
 
-    /// The first detour that ends after a position; their number when none does.
+    /// The first detour that ends after a position; the number of detours if none does.
     #[inline]
     pub fn first_after(&self, position: i64) -> usize {
         let mut first = self.first_in[(position >> self.shift) as usize] as usize;
@@ -60,8 +60,8 @@ impl Lookup {
         if late == 0 { index } else { index.but(late, self.crowded(index, positions)) }
     }
 
-    /// The same for a list of them; of negative ones, any. Nothing is asked between one look-up and the
-    /// next, so that all are under way together; those that take longer come last.
+    /// The same for a list; arbitrary for negative positions. No branches between lookups, so that
+    /// they are all in flight together; those that take longer are done last.
     #[inline(always)]
     pub fn first_after_all<V: Vector>(&self, positions: &List, indices: &mut List) {
         let mut late_ones = List::default();
@@ -79,8 +79,8 @@ impl Lookup {
         }
     }
 
-    /// The first detour of a stretch or the one after it, and for which that is not enough. A step
-    /// without a branch, as whether it is needed cannot be foreseen.
+    /// The first detour of a bucket or the next one, and the lanes for which that is not enough.
+    /// Branchless, since the step is unpredictable.
     #[inline(always)]
     fn near<V: Vector>(&self, positions: V) -> (V, u8) {
         let first = V::find_short(&self.first_in, positions.down(self.shift));
@@ -90,7 +90,7 @@ impl Lookup {
         (first.but(ended, second), late)
     }
 
-    /// Where detours crowd, what is left of the stretch after this one is halved again and again.
+    /// Binary search in the rest of the bucket, where detours are dense.
     #[inline(always)]
     fn crowded<V: Vector>(&self, index: V, positions: V) -> V {
         let mut low = index.plus(V::splat(1));
@@ -107,18 +107,18 @@ impl Lookup {
         }
     }
 
-    /// Where these start; beyond the last, where the next one does.
+    /// Their starts; after the last, the start of the next one.
     #[inline(always)]
     pub fn starts<V: Vector>(&self, indices: V) -> V {
         V::find(self.detours.as_flattened(), indices.plus(indices))
     }
 
-    /// Where these end; beyond the last, never.
+    /// Their ends; after the last, never.
     #[inline(always)]
     pub fn ends<V: Vector>(&self, indices: V) -> V {
         V::find(&self.detours.as_flattened()[1..], indices.plus(indices))
     }
 }
 
-/// How many are looked at without asking whether they are there.
+/// Number of sentinels: entries read without checking that they exist.
 const BEYOND: usize = 2;

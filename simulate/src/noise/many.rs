@@ -1,17 +1,17 @@
-//! Many ranks' places in the noise, found together: each is a look-up far away in memory, and together
-//! they do not wait for each other.
+//! Finds the positions of many ranks in the noise together: each lookup misses the cache, and together
+//! the misses overlap.
 
 use super::{draw::draw_many, lookup::Lookup, spread::Periodic, timeline::MAX_SPAN};
 use crate::simd::{List, Vector};
 
-/// One run's noise, where ranks are anywhere in their timelines, each for itself.
+/// One run's noise, with independent random offsets of the ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Many<'a> {
     pub(super) lookup: &'a Lookup,
-    /// Where in the lookup each timeline begins, and how long it is.
+    /// Start and length of each timeline in the lookup.
     pub(super) bases: &'a [i64],
     pub(super) spans: &'a [i64],
-    /// Where there is one timeline, of this noise.
+    /// If there is one timeline, of this noise.
     pub(super) periodic: Option<Periodic>,
     pub(super) timeline_key: u64,
     pub(super) offset_key: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Many<'a> {
 pub(crate) struct Turn<V> {
     pub base: V,
     pub span: V,
-    /// The latest time that may be asked about.
+    /// The latest time for which the noise is defined.
     pub limit: V,
 }
 
@@ -42,8 +42,8 @@ impl Many<'_> {
         Turn { base, span, limit: if self.repeat { V::splat(MAX_SPAN) } else { span } }
     }
 
-    /// Where in the lookup these ranks are at times of their own; negative where they have gone round
-    /// their timeline more than once, which only [`Local`](super::Local) knows.
+    /// Positions of these ranks in the lookup, each at its own time; negative if they have wrapped
+    /// around their timeline more than once, which only [`Local`](super::Local) supports.
     #[inline(always)]
     pub fn positions<V: Vector>(&self, ranks: V, turn: &Turn<V>, times: V) -> V {
         let span = turn.span;
@@ -53,7 +53,7 @@ impl Many<'_> {
         V::splat(-1).but(known, at.plus(turn.base))
     }
 
-    /// The first detours that have not ended at these positions. Of negative ones, any.
+    /// The first detours that have not ended at these positions; arbitrary for negative ones.
     #[inline(always)]
     pub fn first_after<V: Vector>(&self, positions: &List, indices: &mut List) {
         match self.periodic {
@@ -76,9 +76,9 @@ impl Many<'_> {
 /// Numbers below `bound`, each from 64 random bits.
 #[inline(always)]
 fn below<V: Vector>(bits: V, bound: V) -> V {
-    // The upper half of the product, with halves, which vectors can multiply. Of the usual way to do
-    // that the compiler makes an instruction that vectors do not have, and takes them apart; so the
-    // bound is cut one bit lower.
+    // The upper half of the product, from 32-bit halves, which vectors can multiply. The compiler
+    // turns the usual form into a scalar instruction without vector equivalent, so the bound is split
+    // one bit lower.
     let (high, low) = (bits.down(32), bits);
     let (bound_high, bound_low) = (bound.down(31), bound.and(V::splat((1 << 31) - 1)));
     let middle = low.times_low(bound_high).plus(low.times_low(bound_low).down(31)).down(1);
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Until when ranks are clear, from times of their own on; none where it is not known.
+    /// Until when ranks are clear, each from its own time; None if unknown.
     struct Clear<'a> {
         many: Many<'a>,
         ranks: &'a [u64],
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Compares them with each rank alone; how many are not known.
+    /// Compares them with each rank alone; returns how many are unknown.
     fn unknown(run: &RunNoise<'_>, ranks: &[u64], times: &[i64]) -> usize {
         let Some(many) = run.many() else { return ranks.len() };
         let [clear, rest @ ..] =
@@ -201,7 +201,7 @@ mod tests {
                 assert_eq!(unknown(&run, &ranks, &[0; 1000]), 0);
                 let times = |most| ranks.iter().map(|&r| r as i64 * 911 % most).collect::<Vec<_>>();
                 assert_eq!(unknown(&run, &ranks, &times(30_000)), 0);
-                // Of these some are more than a turn away.
+                // Some of these are more than a turn away.
                 let far = unknown(&run, &ranks, &times(100_000));
                 assert!((1..900).contains(&far), "{far}");
             }

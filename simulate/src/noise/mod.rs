@@ -1,5 +1,5 @@
-//! Noise as the simulator sees it: which detours there are ([`Timeline`]), which of them each rank
-//! meets ([`Noise`]), and what they do to its work ([`Model`]).
+//! Noise in the simulator: the detours ([`Timeline`]), which of them each rank meets ([`Noise`]), and
+//! their effect on its work ([`Model`]).
 //!
 //! Times are picoseconds, signed, from the start of the run.
 
@@ -27,16 +27,16 @@ pub(crate) use spread::Periodic;
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};
 
-/// What a detour does to work that it meets.
+/// The effect of a detour on the work it hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Model {
-    /// Exact: work goes on after each detour until it is done.
+    /// Exact: work continues after each detour until it is done.
     #[default]
     Preempt,
-    /// The position in the trace advances with local work (and the detours it meets) only, not while
-    /// a rank waits.
+    /// The position in the trace advances only with local work (and the detours it meets), not while a
+    /// rank waits.
     CpuTime,
-    /// The peer's rule: the detours that begin in the work's nominal window are added to it once.
+    /// LogGOPSim's rule: the detours that begin in the work's nominal window are added to it once.
     LogGopSim,
 }
 

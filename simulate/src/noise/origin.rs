@@ -1,31 +1,31 @@
-//! Whose detours they are: each is one source's, or several sources shared it. Kept beside the
-//! detours, where only whoever asks looks; a simulation that asks for times alone never does.
+//! The attribution of detours: each belongs to one source, or is shared by several. Stored separately,
+//! since a simulation that needs only times never reads it.
 //!
-//! Sources are numbers here. Their names are for whoever read the trace.
+//! Sources are numbers here. Their names are kept by the reader of the trace.
 
-/// The source of detours that nobody was found for.
+/// The source of unattributed detours.
 pub const UNKNOWN: u32 = u32::MAX;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Origin {
     #[default]
     Unknown,
-    /// All of them are this source's.
+    /// All of them belong to this source.
     One(u32),
     Each(Shares),
 }
 
-/// How each detour of a timeline is shared by sources, in the order of time.
+/// How each detour of a timeline is shared by sources, in order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Where the parts of each detour end.
+    /// End of the parts of each detour.
     ends: Vec<u32>,
     parts: Vec<(u32, i64)>,
 }
 
 impl Shares {
-    /// The next detour: how long, and how much of that each source took. Where the parts say more
-    /// than the length the last ones lose, where they say less the rest is nobody's.
+    /// Adds a detour: its length, and the time each source took. If the parts exceed the length, the
+    /// last ones are cut; if they fall short, the rest is unattributed.
     pub fn push(&mut self, length: i64, parts: impl IntoIterator<Item = (u32, i64)>) {
         let mut left = length;
         for (source, ps) in parts {
@@ -38,11 +38,11 @@ impl Shares {
         if left > 0 {
             self.parts.push((UNKNOWN, left));
         }
-        // Beyond what a timeline holds: it refuses so many detours.
+        // Beyond the capacity of a timeline, which rejects this many detours.
         self.ends.push(self.parts.len().try_into().unwrap_or(u32::MAX));
     }
 
-    /// Detours told of so far.
+    /// Number of detours so far.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -58,7 +58,7 @@ impl Shares {
 }
 
 impl Origin {
-    /// Whose the last `rest` of a detour is, part by part in the order of time.
+    /// The attribution of the last `rest` of a detour, part by part in order of time.
     pub fn tell(&self, detour: usize, rest: i64, mut tell: impl FnMut(u32, i64)) {
         let parts = match self {
             Origin::Unknown => return tell(UNKNOWN, rest),

@@ -1,22 +1,21 @@
-//! Several timelines laid one after the other, so that ranks which meet different ones are looked up
-//! together.
+//! Several timelines concatenated, so that ranks with different ones are looked up together.
 
 use super::{Timeline, lookup::Lookup};
 
-/// Beyond this there is no room for the sums of times.
+/// Beyond this, sums of times could overflow.
 const MAX_TOGETHER: i64 = 1 << 61;
 
 #[derive(Clone, Debug)]
 pub(super) struct SideBySide {
     pub lookup: Lookup,
-    /// Where each begins.
+    /// Start of each timeline.
     pub bases: Vec<i64>,
     pub spans: Vec<i64>,
 }
 
 impl SideBySide {
-    /// None where one lookup cannot hold them: too long or too many together, or one of them without
-    /// detours or without end.
+    /// None if one lookup cannot hold them: too long or too many together, or one of them without
+    /// detours or periodic.
     pub fn new(timelines: &[Timeline]) -> Option<SideBySide> {
         if timelines.iter().any(Timeline::is_periodic) {
             return None;
@@ -29,8 +28,8 @@ impl SideBySide {
             bases.push(base);
             let [first, _] = timeline.detours().first()?;
             detours.extend(timeline.detours().iter().map(|[from, to]| [base + from, base + to]));
-            // Beyond the last detour comes the first one of the next turn, whatever it is that lies
-            // there in the lookup.
+            // A sentinel: after the last detour comes the first one of the next turn, not the next
+            // entry of the lookup.
             let end = base.checked_add(timeline.span()).filter(|&end| end < MAX_TOGETHER)?;
             detours.push([end + first, end + 1]);
             base = end + 1;

@@ -1,5 +1,5 @@
 //! Which rank meets which noise: timelines spread over the ranks, and the offset at which each rank
-//! starts. Both follow from seed, run and rank alone; nothing is stored per rank.
+//! starts. Both are functions of seed, run and rank; nothing is stored per rank.
 
 use thiserror::Error;
 
@@ -7,31 +7,31 @@ use super::{Local, Model, Timeline, draw, key, many::Many, side_by_side::SideByS
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SpreadError {
-    #[error("no noise trace was given")]
+    #[error("no noise trace given")]
     NoTimelines,
-    #[error("{given} offsets were given for {ranks} ranks")]
+    #[error("{given} offsets given for {ranks} ranks")]
     TooFewOffsets { given: usize, ranks: u64 },
 }
 
-/// Where in its trace a rank starts.
+/// A rank's offset in its trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Offsets {
-    /// Anywhere, each rank for itself.
+    /// Random, independent for each rank.
     #[default]
     Random,
-    /// Anywhere, all ranks at the same place of the same timeline: co-scheduled.
+    /// Random, the same offset in the same timeline for all ranks: co-scheduled.
     Shared,
     /// In the same timeline, within this much of each other: partially synchronised.
     Within(i64),
-    /// As told, one per rank.
+    /// Explicit, one per rank.
     Given(Vec<i64>),
 }
 
-/// Noise for a job: which detours, where the ranks stand in them, what they do.
+/// Noise for a job: the detours, the ranks' offsets in them, and their effect.
 #[derive(Clone, Debug)]
 pub struct Noise {
     timelines: Vec<Timeline>,
-    /// Where there are several.
+    /// If there are several timelines.
     side_by_side: Option<SideBySide>,
     offsets: Offsets,
     model: Model,
@@ -43,7 +43,7 @@ const TIMELINE: u64 = 2;
 const SHARED: u64 = 3;
 
 impl Noise {
-    /// No detours at all.
+    /// No detours.
     pub fn none() -> Noise {
         Noise {
             timelines: Vec::new(),
@@ -54,8 +54,8 @@ impl Noise {
         }
     }
 
-    /// Several timelines are spread over the ranks at random: nodes that differ. Where ranks meet the
-    /// same detours, each run draws one of them for all ranks.
+    /// Several timelines are spread over the ranks at random: nodes that differ. If ranks meet the
+    /// same detours, each run draws one timeline for all ranks.
     pub fn new(
         timelines: Vec<Timeline>,
         model: Model,
@@ -68,13 +68,13 @@ impl Noise {
         Ok(Noise { timelines, side_by_side, offsets, model, repeat: false })
     }
 
-    /// Allows runs longer than a trace, which then starts over.
+    /// Allows runs longer than a trace, which then repeats.
     #[must_use]
     pub fn repeating(self, repeat: bool) -> Noise {
         Noise { repeat, ..self }
     }
 
-    /// The same detours, met at other times.
+    /// The same detours with other offsets.
     #[must_use]
     pub fn with_offsets(self, offsets: Offsets) -> Noise {
         Noise { offsets, ..self }
@@ -98,7 +98,7 @@ impl Noise {
         &self.timelines
     }
 
-    /// Refuses what would fail later, rank by rank.
+    /// Rejects what would fail later, rank by rank.
     pub fn check(&self, ranks: u64) -> Result<(), SpreadError> {
         match &self.offsets {
             Offsets::Given(list) if (list.len() as u64) < ranks => {
@@ -136,8 +136,8 @@ impl<'a> RunNoise<'a> {
         self.noise.model
     }
 
-    /// What finds many ranks together, where ranks are anywhere, each for itself. None also where one
-    /// of the timelines has no detours.
+    /// Looks up many ranks together, for independent random offsets. Also None if one of the timelines
+    /// has no detours.
     pub(crate) fn many(&self) -> Option<Many<'a>> {
         let random = self.noise.offsets == Offsets::Random && self.noise.model != Model::LogGopSim;
         let (lookup, bases, spans) = match (&self.noise.timelines[..], &self.noise.side_by_side) {
@@ -170,7 +170,7 @@ impl<'a> RunNoise<'a> {
         }
     }
 
-    /// The span in which offsets lie: the peer's ends where the last detour starts.
+    /// The span of the offsets: LogGOPSim's ends where the last detour starts.
     fn span(&self, timeline: &Timeline) -> i64 {
         match self.noise.model {
             Model::LogGopSim => timeline.last_start().max(1),
@@ -178,14 +178,14 @@ impl<'a> RunNoise<'a> {
         }
     }
 
-    /// What this rank meets. There must be noise, and as many given offsets as ranks.
+    /// The noise of this rank. There must be noise, and one explicit offset per rank if any.
     #[inline]
     pub fn local(&self, rank: u64) -> Local<'a> {
         let (timeline, offset) = self.place(rank);
         Local::new(&self.noise.timelines[timeline], offset, self.noise.repeat)
     }
 
-    /// Which timeline this rank meets, and where in it it starts.
+    /// This rank's timeline, and its offset in it.
     #[inline]
     pub fn place(&self, rank: u64) -> (usize, i64) {
         let together = matches!(self.noise.offsets, Offsets::Shared | Offsets::Within(_));
@@ -210,7 +210,7 @@ impl<'a> RunNoise<'a> {
     }
 }
 
-/// Detours of one length that begin with each period.
+/// Detours of one length, one at the start of each period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Periodic {
     pub(crate) period: i64,
@@ -254,7 +254,7 @@ mod tests {
         assert!(given.check(2).is_ok() && given.check(3).is_err());
     }
 
-    /// Lanes whose spans differ by a factor of a thousand: a rank's place must depend on none but the
+    /// Lanes whose spans differ by a factor of a thousand: a rank's offset must only depend on the
     /// lane that all of them meet.
     #[test]
     fn coscheduled_ranks_meet_the_same_detours_whatever_the_spans_of_the_lanes() {

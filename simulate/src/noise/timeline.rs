@@ -1,6 +1,6 @@
-//! One sequence of detours that starts over at its end: a trace of so many seconds, or one period of
-//! something periodic. Built once, then only looked up: where a rank stands in it is one table
-//! access and a short scan.
+//! A sequence of detours that repeats at its end: a trace of some seconds, or one period of something
+//! periodic. Built once, then read-only: finding a rank's position takes one table lookup and a short
+//! scan.
 
 use thiserror::Error;
 
@@ -11,21 +11,21 @@ use super::{
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TimelineError {
-    #[error("the trace spans no time")]
+    #[error("the trace has zero length")]
     Empty,
-    #[error("a span of {ps} ps is too long: at most 50 days")]
+    #[error("a span of {ps} ps is too long (at most 50 days)")]
     TooLong { ps: i64 },
     #[error("detours overlap or are out of order at {at_ps} ps")]
     OutOfOrder { at_ps: i64 },
     #[error("a detour at {at_ps} ps has a negative length")]
     Negative { at_ps: i64 },
-    #[error("detours fill the whole span: no work would ever be done")]
+    #[error("detours fill the whole span, leaving no time for work")]
     NoTimeLeft,
     #[error("periodic noise of {length_ps} ps every {period_ps} ps leaves no time for work")]
     PeriodTooShort { period_ps: i64, length_ps: i64 },
-    #[error("{0} detours are more than a timeline holds (4 billion)")]
+    #[error("too many detours for a timeline: {0} (at most 4 billion)")]
     TooMany(usize),
-    #[error("sources were given for {given} detours of {detours}")]
+    #[error("sources given for {given} of {detours} detours")]
     SourcesMissing { given: usize, detours: usize },
 }
 
@@ -35,18 +35,18 @@ pub(crate) const MAX_SPAN: i64 = 1 << 62;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     lookup: Lookup,
-    /// Start of the last detour of the source, which the peer takes for the length.
+    /// Start of the last detour of the source, which LogGOPSim takes for the length.
     last_start: i64,
     span: i64,
-    /// Time in one span that no detour takes.
+    /// Time in one span outside detours.
     free: i64,
     periodic: bool,
     origin: Origin,
 }
 
 impl Timeline {
-    /// Detours as (start, length) in time order, without overlap, and how long was measured. A
-    /// detour that lasts beyond the span makes it longer.
+    /// Detours as (start, length) in time order, without overlap, and the measured time. A detour that
+    /// ends after the span extends it.
     pub fn new(
         detours: impl IntoIterator<Item = (i64, i64)>,
         span: i64,
@@ -82,7 +82,7 @@ impl Timeline {
         if kept.len() >= u32::MAX as usize {
             return Err(TimelineError::TooMany(kept.len()));
         }
-        // Beyond the last detour comes the first one of the next turn.
+        // After the last detour comes the first one of the next turn.
         let again = kept.first().map_or(MAX_SPAN, |[start, _]| span + start);
         Ok(Timeline {
             lookup: Lookup::new(kept, span, again),
@@ -94,7 +94,7 @@ impl Timeline {
         })
     }
 
-    /// A detour of this length at the start of every period, for ever.
+    /// A detour of this length at the start of every period, forever.
     pub fn periodic(period: i64, length: i64) -> Result<Timeline, TimelineError> {
         if period <= 0 || length < 0 || length >= period {
             return Err(TimelineError::PeriodTooShort { period_ps: period, length_ps: length });
@@ -103,13 +103,13 @@ impl Timeline {
         Ok(Timeline { periodic: true, ..timeline })
     }
 
-    /// All detours are this source's.
+    /// Attributes all detours to this source.
     #[must_use]
     pub fn of_source(self, source: u32) -> Timeline {
         Timeline { origin: Origin::One(source), ..self }
     }
 
-    /// Whose each detour is: one entry for each that takes any time.
+    /// The attribution of each detour: one entry for each of non-zero length.
     pub fn shared_by(self, sources: Shares) -> Result<Timeline, TimelineError> {
         if sources.len() != self.detours().len() {
             let (given, detours) = (sources.len(), self.detours().len());
@@ -122,12 +122,12 @@ impl Timeline {
         &self.origin
     }
 
-    /// Several sources at work on one node. Where detours overlap, one waits for the other. The span
-    /// is that of the longest recorded one; shorter ones start over, periodic ones go on.
+    /// Several sources active on one node. Overlapping detours are serialised. The span is that of the
+    /// longest recorded one; shorter ones repeat, periodic ones continue.
     pub fn superposed(parts: &[Timeline]) -> Result<Timeline, TimelineError> {
         let recorded = parts.iter().filter(|part| !part.periodic);
         let span = recorded.map(|part| part.span).max();
-        // Several periodic ones alone: long enough for their phases to pass each other.
+        // Only periodic ones: long enough for their phases to drift past each other.
         let span = match (span, parts) {
             (Some(span), _) => span,
             (None, [only]) => return Ok(only.clone()),
@@ -200,7 +200,7 @@ impl Timeline {
         self.detours()[index][1]
     }
 
-    /// Share of the time that is taken.
+    /// Fraction of the time taken by detours.
     pub fn share(&self) -> f64 {
         (self.span - self.free) as f64 / self.span as f64
     }
@@ -210,7 +210,7 @@ impl Timeline {
         self.lookup.detours()
     }
 
-    /// The first detour that ends after a position in the span; `len()` when none does.
+    /// The first detour that ends after a position in the span; `len()` if none does.
     #[inline]
     pub(crate) fn first_after(&self, position: i64) -> usize {
         debug_assert!((0..=self.span).contains(&position));
@@ -221,7 +221,7 @@ impl Timeline {
         &self.lookup
     }
 
-    /// The span of each of this one.
+    /// The spans of this single timeline, as a slice.
     pub(super) fn spans(&self) -> &[i64] {
         std::slice::from_ref(&self.span)
     }

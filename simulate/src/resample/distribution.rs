@@ -1,6 +1,5 @@
-//! An HdrHistogram of times with what it cannot keep beside it: the exact sum, smallest and largest
-//! value, and how many were zero. Three significant digits; adding two together loses nothing, in
-//! any order.
+//! An HdrHistogram of times, plus what it does not keep: the exact sum, minimum and maximum, and the
+//! number of zeros. Three significant digits; merging is lossless, in any order.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -12,20 +11,20 @@ const DIGITS: u8 = 3;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DistributionError {
-    #[error("{ps} ps is no time: it must be between 0 and 13 days")]
+    #[error("a time of {ps} ps is out of range (0 to 13 days)")]
     NotATime { ps: i64 },
-    #[error("there are no times to draw from")]
+    #[error("no times to resample")]
     Empty,
-    #[error("a distribution in {0} and one in {1} do not add up exactly")]
+    #[error("cannot merge a distribution in {0} with one in {1}")]
     UnitsDiffer(&'static str, &'static str),
-    #[error("the histogram refused a value: {0}")]
+    #[error("the histogram rejected a value: {0}")]
     Histogram(String),
-    #[error("a distribution whose {0} does not fit its bins was not written by this program")]
+    #[error("invalid distribution: its {0} does not match its bins")]
     NoParts(&'static str),
 }
 
-/// What a histogram counts in. Nanoseconds are what other tools expect in the files; below a
-/// microsecond they are too coarse for three digits.
+/// The unit of a histogram. Other tools expect nanoseconds in the files; below a microsecond they are
+/// too coarse for three digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     #[default]
@@ -81,12 +80,12 @@ impl Distribution {
         Distribution { histogram, unit, sum: 0, min: i64::MAX, max: 0, zeros: 0 }
     }
 
-    /// From times in ps; the largest of them chooses the unit.
+    /// From times in ps; the largest of them determines the unit.
     pub fn of(times: &[i64]) -> Result<Distribution, DistributionError> {
         Self::of_counts(times.iter().map(|&time| (time, 1)))
     }
 
-    /// From (time in ps, how often); the largest time chooses the unit.
+    /// From (time in ps, count); the largest time determines the unit.
     pub fn of_counts(
         counts: impl IntoIterator<Item = (i64, u64)> + Clone,
     ) -> Result<Distribution, DistributionError> {
@@ -121,7 +120,7 @@ impl Distribution {
         Ok(())
     }
 
-    /// Adds another one: the result is what recording all values into one would have given.
+    /// Merges another one: the result is the same as recording all values into one.
     pub fn merge(&mut self, other: &Distribution) -> Result<(), DistributionError> {
         if self.unit != other.unit {
             return Err(DistributionError::UnitsDiffer(self.unit.name(), other.unit.name()));
@@ -170,12 +169,12 @@ impl Distribution {
         self.zeros
     }
 
-    /// Share of the values that are zero to the picosecond; 0 when empty.
+    /// Fraction of values that are exactly zero; 0 when empty.
     pub fn zero_share(&self) -> f64 {
         if self.is_empty() { 0.0 } else { self.zeros as f64 / self.len() as f64 }
     }
 
-    /// From the bins, ps: three digits.
+    /// From the bins, ps: to three digits.
     pub fn sd(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self
@@ -185,16 +184,16 @@ impl Distribution {
         (squares / self.len().max(1) as f64).sqrt()
     }
 
-    /// The time that a share `quantile` of the values does not exceed, to three digits and within the
-    /// exact extremes, ps; 0 when empty.
+    /// The time that a fraction `quantile` of the values does not exceed, to three digits and within
+    /// the exact minimum and maximum, ps; 0 when empty.
     pub fn quantile(&self, quantile: f64) -> i64 {
         let value = self.histogram.value_at_quantile(quantile);
-        // The last unit of the bin, so that no value of it lies above by more than a unit.
+        // The last unit of the bin, so that no value in it is larger by more than a unit.
         let ps = (value as i64).saturating_mul(self.unit.ps());
         ps.clamp(self.min(), self.max)
     }
 
-    /// Bins that hold something, in order.
+    /// Non-empty bins, in order.
     pub fn bins(&self) -> impl Iterator<Item = Bin> + '_ {
         let unit = self.unit.ps();
         self.histogram.iter_recorded().map(move |step| {
@@ -207,12 +206,12 @@ impl Distribution {
         })
     }
 
-    /// Each bin by its middle: 24 bytes and two looks per draw, whatever was recorded.
+    /// Each bin by its midpoint: 24 bytes and two reads per draw, regardless of the number of values.
     pub fn sampler(&self) -> Result<Sampler, DistributionError> {
         Sampler::of_counts(self.bins().map(|bin| (self.middle(bin), bin.count)))
     }
 
-    /// The exact sum, smallest and largest value and number of zeros, beside these bins.
+    /// Adds the exact sum, minimum, maximum and number of zeros to these bins.
     pub(super) fn with_exact(
         self,
         sum: i128,
@@ -241,8 +240,8 @@ impl Distribution {
         &self.histogram
     }
 
-    /// What a bin stands for: its middle, but nothing that lies outside what was recorded. A bin of
-    /// one unit stands for that unit: times measured in whole units come back as they were.
+    /// The representative of a bin: its midpoint, clamped to the recorded range. A bin of one unit
+    /// represents that unit: times measured in whole units are preserved.
     fn middle(&self, bin: Bin) -> i64 {
         let wide = bin.high - bin.low > self.unit.ps();
         let middle = if wide { bin.low + (bin.high - bin.low) / 2 } else { bin.low };

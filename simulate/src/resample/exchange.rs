@@ -1,10 +1,10 @@
-//! Exchanges between two nodes, one after the other. Each takes an uninterrupted time, drawn or
-//! constant, and ends when both sides are through with it: interruptions at either side delay both.
+//! Consecutive exchanges between two nodes. Each takes an uninterrupted time, drawn or constant, and
+//! ends when both sides are done: interruptions on either side delay both.
 //!
-//! In time order ([`Order::InTime`]) the pair walks through both nodes' traces from random offsets,
-//! so that an interruption that has just been will not be again so soon. [`Order::Independent`]
-//! throws that away: every exchange begins anywhere in the traces. The uninterrupted times are the
-//! same in both, so the difference is that of the order alone.
+//! In time order ([`Order::InTime`]) the pair walks through both nodes' traces from random offsets, so
+//! that an interruption that has just occurred will not recur soon. [`Order::Independent`] discards
+//! that: every exchange begins at a random position in the traces. The uninterrupted times are the
+//! same in both, so any difference is due to the order alone.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub struct Config<'a> {
     pub noise: &'a Noise,
     pub order: Order,
     pub samples: u64,
-    /// Exchanges of one pair, before another one begins elsewhere in the traces.
+    /// Exchanges of one pair before the next begins elsewhere in the traces.
     pub per_walk: u64,
     pub seed: u64,
     /// Measured exchanges to compare with; may be empty.
@@ -43,16 +43,16 @@ pub struct Config<'a> {
 pub struct Outcome {
     pub summary: Summary,
     pub distribution: Distribution,
-    /// Two-sample distance to what was measured.
+    /// Two-sample distance to the measured exchanges.
     pub ks_distance: Option<f64>,
     /// Every exchange, walk by walk, ps.
     pub series: Vec<i64>,
 }
 
-/// Exchanges of one pair by default.
+/// Default number of exchanges per pair.
 pub const PER_WALK: u64 = 1_000;
 
-/// `progress` is told how many samples have been done since it was last told, from any thread.
+/// `progress` gets the number of samples done since its last call, from any thread.
 pub fn run(
     config: &Config<'_>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
@@ -68,7 +68,7 @@ impl Config<'_> {
     }
 }
 
-/// The exchanges of these walks, as [`run`] has them: shares one after the other are its series.
+/// The exchanges of these walks, identical to those of [`run`]: consecutive shares form its series.
 pub fn share(
     config: &Config<'_>,
     walks: Range<u64>,
@@ -116,7 +116,7 @@ pub fn share(
 }
 
 impl Outcome {
-    /// What all exchanges say, walk by walk.
+    /// The statistics of all exchanges, walk by walk.
     pub fn of(series: Vec<i64>, per_walk: u64, measured: &[i64]) -> Result<Outcome, ResampleError> {
         let longest = series.iter().copied().max().unwrap_or(0);
         let mut distribution = Distribution::new(Unit::for_times_up_to(longest));
@@ -133,7 +133,7 @@ impl Outcome {
     }
 }
 
-/// An exchange ends when both sides are through with it.
+/// An exchange ends when both sides are done.
 #[inline]
 fn exchange(
     [one, other]: &mut [Side<'_>; 2],
@@ -168,11 +168,11 @@ mod tests {
 
     #[test]
     fn an_exchange_ends_when_both_sides_are_through() {
-        // Each side has one detour: the pair meets both, one after the other.
+        // Each side has one detour: the pair meets both in turn.
         let timeline = Timeline::new([(200 * US, 50 * US)], 10_000 * US).unwrap();
         let noise = given(timeline, [0, 9_640 * US], Model::Preempt);
         let outcome = run(&config(&noise, Order::InTime, 5), None).unwrap();
-        // Side 0 is away from 200 to 250, side 1 from 560 to 610.
+        // Side 0 is interrupted from 200 to 250, side 1 from 560 to 610.
         assert_eq!(outcome.series, [160, 210, 160, 210, 160].map(|time| time * US));
         assert_eq!(outcome.summary.max, 210 * US);
         assert_eq!(outcome.distribution.len(), 5);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_models_differ_where_a_side_waits_for_the_other() {
-        // Side 0 is away from 50 to 150, and so is done at 200; side 1 waits from 100 on. Its own
+        // Side 0 is interrupted from 50 to 150, and so is done at 200; side 1 waits from 100. Its own
         // detour comes 110 after its start: in wall-clock time that is while it waits.
         let timeline =
             Timeline::new([(1000, 1), (1150, 100), (2110, 60), (5000, 10)], 6_000).unwrap();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn independent_draws_lose_the_correlation_in_time() {
-        // Half of the time quiet, half of it busy, in long stretches.
+        // Half of the time quiet, half busy, in long phases.
         let busy = (0..250).map(|i| (i * 2_000 * US, 60 * US));
         let timeline = Timeline::new(busy, 1_000_000 * US).unwrap();
         let every = |step: i64| (0..500_000 / step).map(move |i| (i * step * US, 60 * US));

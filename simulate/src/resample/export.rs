@@ -1,6 +1,6 @@
-//! Distributions as files that other tools read: HdrHistogram interval logs (`.hlog`, version 1.3,
-//! compressed), percentile tables (`.hgrm`) and CSV. Values are in the distribution's unit, which a
-//! comment names.
+//! Distributions as files for other tools: HdrHistogram interval logs (`.hlog`, version 1.3,
+//! compressed), percentile tables (`.hgrm`) and CSV. Values are in the distribution's unit, which is
+//! named in a comment.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::Distribution;
 pub enum ExportError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("the histogram does not serialise: {0}")]
+    #[error("cannot serialise the histogram: {0}")]
     Histogram(String),
 }
 
-/// Percentile lines per halving of the distance to 100 %, as the other implementations have it.
+/// Percentile lines per halving of the distance to 100 %, as in the other implementations.
 const TICKS_PER_HALF: u32 = 5;
 
 impl Distribution {
@@ -74,7 +74,7 @@ impl Distribution {
         Ok(())
     }
 
-    /// One row per bin that holds something: bounds in ps, how many, and the share up to its end.
+    /// One row per non-empty bin: bounds in ps, count, and the cumulative share.
     pub fn write_csv(&self, out: &mut impl Write) -> Result<(), ExportError> {
         writeln!(out, "from_ps,to_ps,count,cumulative")?;
         let mut so_far = 0;
@@ -100,7 +100,7 @@ mod tests {
         Distribution::of(&times).unwrap()
     }
 
-    /// What the library's own reader makes of a log.
+    /// Reads a log with the library's reader.
     fn read(log: &[u8]) -> Vec<(String, Histogram<u64>)> {
         let unpack = |text: &str| {
             let bit = |c: u8| {

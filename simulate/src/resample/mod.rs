@@ -1,10 +1,10 @@
-//! Resampling, after the SP2 study of 1995: whole distributions of times instead of means. Draws
-//! times from what was measured, overlays interruptions, and pairs processors as an all-to-all does.
+//! Resampling, after the SP2 study of 1995: whole distributions of times instead of means. Draws times
+//! from measurements, overlays interruptions, and pairs processors as in an all-to-all.
 //!
-//! In: an uninterrupted or a measured exchange time as a [`Distribution`] or a [`Sampler`], and noise
-//! as `noise::Noise`. Out: the distribution of an exchange ([`exchange`]), of an all-to-all's idle
-//! time and total time ([`alltoall`]). Times are picoseconds; every random number follows from the
-//! seed and from what it is for, so results do not depend on threads.
+//! Input: an uninterrupted or a measured exchange time as a [`Distribution`] or a [`Sampler`], and
+//! noise as `noise::Noise`. Output: the distribution of an exchange ([`exchange`]), of an all-to-all's
+//! idle time and total time ([`alltoall`]). Times are picoseconds; every random number is a function
+//! of the seed and its purpose, so results do not depend on threads.
 
 #![forbid(unsafe_code)]
 
@@ -28,24 +28,24 @@ pub use modes::Peak;
 pub use sampler::Sampler;
 pub use series::{Summary, ks_distance};
 
-/// Longest single time, 13 days: sums of a few of them must not wrap.
+/// Longest single time, 13 days: sums of a few must not overflow.
 pub const LONGEST: i64 = 1 << 60;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ResampleError {
     #[error("an all-to-all needs at least 2 processors, not {0}")]
     TooFewProcessors(u64),
-    #[error("{0} processors are too many: at most 65536")]
+    #[error("too many processors: {0} (at most 65536)")]
     TooManyProcessors(u64),
-    #[error("no samples were asked for: give at least 1")]
+    #[error("the number of samples must be at least 1")]
     NoSamples,
-    #[error("{0} samples are too many to keep: at most 2^28")]
+    #[error("too many samples: {0} (at most 2^28)")]
     TooManySamples(u64),
-    #[error("a walk of no exchanges never ends: give at least 1 per walk")]
+    #[error("a walk needs at least 1 exchange")]
     EmptyWalk,
-    #[error("an exchange of {ps} ps is no time: give one between 0 and 13 days")]
+    #[error("an exchange of {ps} ps is out of range (0 to 13 days)")]
     NotATime { ps: i64 },
-    #[error("a sample would take longer than 50 days: fewer processors, or shorter exchanges")]
+    #[error("a sample would exceed 50 days; use fewer processors or shorter exchanges")]
     TooLong,
     #[error(transparent)]
     Distribution(#[from] DistributionError),
@@ -55,7 +55,7 @@ pub enum ResampleError {
     Work(#[from] WorkError),
 }
 
-/// How long an exchange takes if nothing interrupts it.
+/// The duration of an uninterrupted exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Exchange {
     Constant(i64),

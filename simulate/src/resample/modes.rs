@@ -1,23 +1,23 @@
-//! The peaks of a distribution: exchanges that take one of several paths have several, which a mean
+//! The modes of a distribution: exchanges that take one of several paths have several, which a mean
 //! hides.
 
 use super::Distribution;
 
-/// A peak: where it is highest, and how much of the distribution belongs to it.
+/// A mode: its highest point, and its share of the distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     pub at: i64,
     pub share: f64,
 }
 
-/// Two peaks are two if what lies between them falls below this part of the lower one.
+/// Two peaks are separate if the valley between them falls below this fraction of the lower one.
 const VALLEY: f64 = 0.7;
-/// Less of the distribution is no mode but an accident.
+/// A smaller share of the distribution is considered random.
 const LEAST_SHARE: f64 = 0.01;
 const MAX_BINS: i64 = 1 << 20;
 
 impl Distribution {
-    /// Values counted in bins of one width, from the smallest on; `width` in ps. Beyond a million
+    /// Counts in bins of equal width, starting at the smallest value; `width` in ps. Beyond a million
     /// bins the rest goes into the last.
     pub fn linear(&self, width: i64) -> Vec<u64> {
         let width = width.max(1);
@@ -31,9 +31,9 @@ impl Distribution {
         counts
     }
 
-    /// Peaks seen at a resolution of `width` ps, in order. The counts are smoothed over three bins; a
-    /// peak is a highest bin that is parted from the next by a valley below 70 % of the lower of the
-    /// two, and has at least 1 % of all values on its side of the valleys.
+    /// Modes at a resolution of `width` ps, in order. The counts are smoothed over three bins; a mode
+    /// is a highest bin that is separated from the next by a valley below 70 % of the lower of the
+    /// two, and has at least 1 % of all values between its valleys.
     pub fn modes(&self, width: i64) -> Vec<Peak> {
         let counts = self.linear(width);
         let at = |bin: usize| counts.get(bin).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A distribution as plain values, for a file: nothing is lost on the way there and back.
+//! A distribution as plain values, for a file: the round trip is lossless.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,12 @@ use super::{Distribution, DistributionError, Unit};
 #[derive(Serialize, Deserialize)]
 pub(super) struct Parts {
     unit: Unit,
-    /// As text: it needs more digits than JSON readers take.
+    /// As text: it needs more digits than JSON readers support.
     sum: String,
     min: i64,
     max: i64,
     zeros: u64,
-    /// The lowest value of a bin in units, and how many are in it.
+    /// The lowest value of a bin in units, and its count.
     bins: Vec<(u64, u64)>,
 }
 

@@ -1,6 +1,6 @@
-//! Draws from a set of times in the same few cycles however many there are: Walker's alias table,
-//! built in whole numbers, so that it is the same everywhere. Each cell holds at most two values;
-//! half of a random number chooses the cell, the other half which of the two.
+//! Draws from a set of times in constant time: Walker's alias table, built in integers, so that it is
+//! the same everywhere. Each cell holds at most two values; half of a random number selects the cell,
+//! the other half one of the two.
 
 use super::{DistributionError, LONGEST};
 
@@ -13,21 +13,21 @@ pub struct Sampler {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
-    /// Below this (of 2^32) the cell's own value, else the other.
+    /// Below this (of 2^32) the cell's own value, otherwise the alias.
     share: u64,
     own: i64,
     other: i64,
 }
 
 impl Sampler {
-    /// Every given time as likely as any other, to the picosecond.
+    /// Every time equally likely, to the picosecond.
     pub fn of(times: &[i64]) -> Result<Sampler, DistributionError> {
         let mut sorted = times.to_vec();
         sorted.sort_unstable();
         Self::of_counts(sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)))
     }
 
-    /// From (time in ps, how often).
+    /// From (time in ps, count).
     pub fn of_counts(
         counts: impl IntoIterator<Item = (i64, u64)>,
     ) -> Result<Sampler, DistributionError> {
@@ -64,19 +64,19 @@ impl Sampler {
         Ok(Sampler { cells, max, mean })
     }
 
-    /// The time that 64 random bits choose.
+    /// The time selected by 64 random bits.
     #[inline(always)]
     pub fn pick(&self, bits: u64) -> i64 {
         let cell = &self.cells[(((bits >> 32) * self.cells.len() as u64) >> 32) as usize];
         if (bits & 0xffff_ffff) < cell.share { cell.own } else { cell.other }
     }
 
-    /// Longest time it can give.
+    /// The longest possible time.
     pub fn max(&self) -> i64 {
         self.max
     }
 
-    /// Mean of what it draws from, ps.
+    /// Mean of the distribution, ps.
     pub fn mean(&self) -> f64 {
         self.mean
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::noise::draw;
 
-    /// The exact chance of each value, of 2^32 per cell.
+    /// The exact probability of each value, out of 2^32 per cell.
     fn chances(sampler: &Sampler, value: i64) -> u64 {
         sampler
             .cells

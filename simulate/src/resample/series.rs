@@ -1,12 +1,12 @@
-//! Figures of a series of times: those of its distribution, exactly, and what a distribution does not
-//! show, how one time goes with the next.
+//! Statistics of a series of times: the exact ones of its distribution, and the correlation of
+//! consecutive times, which a distribution does not show.
 
 /// Times in ps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub samples: u64,
     pub mean: f64,
-    /// Of the population.
+    /// Population standard deviation.
     pub sd: f64,
     pub min: i64,
     pub q25: i64,
@@ -15,13 +15,13 @@ pub struct Summary {
     pub p99: i64,
     pub max: i64,
     pub skewness: f64,
-    /// How much a time says about the next one of the same walk, from -1 to 1; 0 where there is no
-    /// next one, or no variation.
+    /// Correlation of a time with the next one of the same walk, from -1 to 1; 0 if there is no next
+    /// one, or no variation.
     pub autocorrelation: f64,
 }
 
 impl Summary {
-    /// Of walks of `per_walk` times each, one after the other (the last may be shorter).
+    /// For consecutive walks of `per_walk` times each (the last may be shorter).
     pub fn of(series: &[i64], per_walk: usize) -> Summary {
         let mut sorted = series.to_vec();
         sorted.sort_unstable();
@@ -62,15 +62,15 @@ impl Summary {
     }
 }
 
-/// The smallest value that at least this share does not exceed; 0 of none.
+/// The smallest value that at least this fraction does not exceed; 0 when empty.
 fn at(sorted: &[i64], quantile: f64) -> i64 {
     let rank = (sorted.len() as f64 * quantile).ceil().max(1.0) as usize;
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// Largest distance between two empirical distribution functions (Kolmogorov and Smirnov); None where
-/// one has no values. A distance only: times of one walk depend on each other, so the usual levels of
-/// significance do not hold.
+/// Largest distance between two empirical distribution functions (Kolmogorov-Smirnov); None if one has
+/// no values. A distance only: times of one walk are correlated, so the usual significance levels do
+/// not apply.
 pub fn ks_distance(one: &[i64], other: &[i64]) -> Option<f64> {
     if one.is_empty() || other.is_empty() {
         return None;

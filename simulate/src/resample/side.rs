@@ -1,5 +1,5 @@
-//! One node at work under its noise, in any of the three models: it is asked in time order, and looks
-//! its detours up only when the next one is due.
+//! One node working under its noise, in any of the three models: queried in time order, it looks up
+//! its detours only when the next one is due.
 
 use crate::noise::{Local, Model, RunNoise, WorkError};
 
@@ -7,9 +7,9 @@ use crate::noise::{Local, Model, RunNoise, WorkError};
 pub(super) struct Side<'a> {
     local: Option<Local<'a>>,
     model: Model,
-    /// `cpu-time`: where the node is in its trace, which moves on with its own work only.
+    /// `cpu-time`: the node's position in its trace, which advances only with its own work.
     position: i64,
-    /// Until when (or up to which position) nothing is met.
+    /// Until when (or up to which position) there is no detour.
     clear: i64,
 }
 
@@ -21,14 +21,15 @@ impl<'a> Side<'a> {
         let local = (!noise.is_none()).then(|| noise.local(rank));
         let clear = match (&local, noise.model()) {
             (None, _) => LIMIT,
-            // The peer's rule depends on the length of the work: never the short way.
+            // LogGOPSim's rule depends on the length of the work: never take the fast path.
             (_, Model::LogGopSim) => i64::MIN,
             (Some(local), _) => local.clear_until(0),
         };
         Side { local, model: noise.model(), position: 0, clear }
     }
 
-    /// When work begun at `time` is done. `work` is at most [`super::LONGEST`]; times never go back.
+    /// When work begun at `time` is done. `work` is at most [`super::LONGEST`]; times must not
+    /// decrease.
     #[inline]
     pub fn work(&mut self, time: i64, work: i64) -> Result<i64, WorkError> {
         match self.model {
@@ -109,7 +110,7 @@ mod tests {
                     };
                     let done = side.work(now, work);
                     prop_assert_eq!(&done, &expected);
-                    // Too long for the peer's rule is an error in both.
+                    // Work too long for LogGOPSim's rule is an error in both.
                     now = done.unwrap_or(now);
                 }
             }

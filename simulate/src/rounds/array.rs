@@ -1,11 +1,11 @@
-//! Numbers that begin where a line of the cache does. Vectors are as long as a line: in an array that
-//! begins elsewhere, each of them would lie in two.
+//! Numbers aligned to cache lines. Vectors are as long as a line: in an unaligned array, each of them
+//! would span two.
 
 use std::ops::{Deref, DerefMut};
 
 use super::RunError;
 
-/// Bytes, and numbers, in a line.
+/// Bytes, and numbers, in a cache line.
 const LINE: usize = 64;
 const IN_A_LINE: usize = LINE / size_of::<i64>();
 
@@ -17,8 +17,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// So many numbers, whatever they are; an error instead of an abort where there is no memory for
-    /// as many arrays.
+    /// Resizes to this many numbers with arbitrary values; an error instead of an abort if there is
+    /// not enough memory for this many arrays.
     pub fn resize(&mut self, ranks: u64, arrays: u64) -> Result<(), RunError> {
         let memory = RunError::Memory { ranks, bytes: ranks.saturating_mul(arrays * 8) };
         let len = usize::try_from(ranks).map_err(|_| memory.clone())?;
@@ -32,7 +32,7 @@ impl Array {
         Ok(())
     }
 
-    /// These numbers, one piece after the other.
+    /// Copies these numbers, piece by piece.
     pub fn copy<'a>(&mut self, pieces: impl Iterator<Item = &'a [i64]> + Clone) {
         self.len = pieces.clone().map(<[i64]>::len).sum();
         if self.numbers.len() < self.len + IN_A_LINE {
@@ -48,7 +48,8 @@ impl Array {
 
     fn hold(&mut self, needed: usize) {
         self.numbers.resize(needed, 0);
-        // It is not further to the next line; were it, all would be right, and slower.
+        // The next line is never further away; if it were, everything would still be correct, but
+        // slower.
         self.first = self.numbers.as_ptr().align_offset(LINE).min(IN_A_LINE);
     }
 }

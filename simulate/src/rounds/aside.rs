@@ -1,9 +1,9 @@
-//! Ranks that may have met a detour, put aside while the hot loop goes on, and settled many at a time:
-//! each is a look-up far away in memory, and together they do not wait for each other.
+//! Ranks that may have been hit by a detour, deferred while the hot loop continues, and resolved in
+//! batches: each lookup misses the cache, and together the misses overlap.
 //!
 //! Nearly all of them turn out to be clear: a rank waited for a message while a detour came and went.
-//! All they need is the time of their next one. Those that were hit are computed exactly, also many at
-//! a time ([`Walk`]).
+//! They only need the time of their next one. Those that were hit are computed exactly, also in
+//! batches ([`Walk`]).
 
 use super::{
     lanes::{Costs, Ranks, Step, untrusted},
@@ -14,35 +14,35 @@ use crate::{
     simd::{self, List, Vector},
 };
 
-/// Ranks whose time, as if there were no detours, lies beyond their clear time.
+/// Ranks whose time without detours lies beyond their clear time.
 #[derive(Debug, Default)]
 pub struct Aside {
     places: List,
-    /// When the message was there.
+    /// When the message arrived.
     arrived: List,
-    /// When the rank's last send had left its CPU.
+    /// When the rank's last send left its CPU.
     own: List,
-    /// Where they are in the noise, and the first detour there that has not ended.
+    /// Their positions in the noise, and the first detour there that has not ended.
     positions: List,
     indices: List,
-    /// The latest time that their noise may be asked about.
+    /// The latest time for which their noise is defined.
     limits: List,
-    /// Which of them were hit.
+    /// Those that were hit.
     hit: List,
 }
 
 impl Aside {
-    /// Those of a mask; there must be room.
+    /// Adds the lanes of a mask; there must be room.
     #[inline(always)]
     pub fn push<V: Vector>(&mut self, mask: u8, places: V, arrived: V, own: V) {
-        // One of the lists counts for all.
+        // One length applies to all lists.
         let at = self.places.len();
         self.arrived.set(at, arrived.squeeze(mask));
         self.own.set(at, own.squeeze(mask));
         self.places.push(mask, places);
     }
 
-    /// Whether there is no room for so many more.
+    /// Whether there is no room for this many more.
     #[inline(always)]
     pub fn is_full(&self, more: usize) -> bool {
         self.places.len() + more > simd::MOST
@@ -57,7 +57,7 @@ impl Aside {
     }
 }
 
-/// Puts times and clear times right. `time` holds what they would be without detours.
+/// Corrects times and clear times. `time` holds the values without detours.
 pub struct Settle<'a, 'n, const GAPS: bool> {
     pub aside: &'a mut Aside,
     pub ranks: &'a Ranks,
@@ -92,7 +92,7 @@ impl<const GAPS: bool> simd::Kernel for Settle<'_, '_, GAPS> {
 }
 
 impl<const GAPS: bool> Settle<'_, '_, GAPS> {
-    /// Finds those that were hit, and the others' next detours.
+    /// Finds those that were hit, and the next detours of the others.
     #[inline(always)]
     fn look_up<V: Vector>(&mut self, many: &Many<'_>) {
         let Settle { aside, ranks, step, clear, .. } = self;
@@ -120,7 +120,7 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
         }
     }
 
-    /// Computes exactly those that were hit.
+    /// Computes those that were hit exactly.
     #[inline(always)]
     fn hit<V: Vector>(&mut self, many: &Many<'_>) -> Result<(), WorkError> {
         for at in self.aside.hit.steps() {
@@ -135,7 +135,7 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
                 index: indices.find(which),
                 end: turn.base.plus(turn.span),
             };
-            // Positions are times that count from earlier on.
+            // Positions are times with an earlier origin.
             let earlier = position.minus(arrived.find(which));
             let own = own.find(which).plus(earlier);
             let (time, until) = exactly_each::<V, GAPS>(self.step, &mut walk, position, own);
@@ -154,7 +154,7 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
         Ok(())
     }
 
-    /// One alone, whatever its noise is.
+    /// A single one, with any noise.
     #[cold]
     #[inline(never)]
     fn one(&mut self, at: usize) -> Result<(), WorkError> {
@@ -202,7 +202,7 @@ fn exactly<const GAPS: bool>(
     let Step { message, between, send_wait, send, last } = *step;
     let mut cursor = local.at(arrived);
     let received = cursor.work(arrived, message.cpu)?.max(own);
-    // Until when it is clear is asked for from here on, whatever the cursor passes.
+    // The clear time counts from here, regardless of how far the cursor advances.
     let clear_until = cursor.clear_until(received);
     let mut time = received;
     if between > 0 {

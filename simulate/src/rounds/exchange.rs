@@ -2,16 +2,16 @@
 //!
 //! Detours are rare. Each rank has a time until which it is known to be clear of them; a round is
 //! computed as if there were none, for many ranks at once, and only ranks whose result lies beyond
-//! their clear time are computed again, exactly. Two or three words per rank are all there is: noise
-//! is looked up again from seed and rank when it is needed.
+//! their clear time are recomputed exactly. The state is two or three words per rank: noise is looked
+//! up again from seed and rank when needed.
 //!
-//! An array holds, between rounds, when each rank's send of the coming round has left its CPU. So a
+//! Between rounds, an array holds when each rank's send of the coming round has left its CPU. So a
 //! round is one pass: receive, combine, issue the next send.
 //!
-//! Why the clear time may be trusted although a reception can begin before the send has ended: a
-//! detour between a rank's last receive and the end of its next send makes the clear time invalid,
-//! so the next round is computed exactly. A message that came before the last receive ended is done
-//! at the latest when a send begun then is, and the send is.
+//! Why the clear time is valid although a reception can begin before the send has ended: a detour
+//! between a rank's last receive and the end of its next send invalidates the clear time, so the next
+//! round is computed exactly. A message that arrived before the last receive ended is done no later
+//! than a send begun then, whose end is already known.
 
 use std::ops::ControlFlow;
 
@@ -29,15 +29,15 @@ use crate::{
     noise::{RunNoise, WorkError},
 };
 
-/// Rounds that are collected before they are done, so that several can be done at once.
+/// Rounds collected before execution, so that several can be done at once.
 const COLLECTED: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct State {
-    /// When the rank's send of the coming round has left its CPU; at last, when it is done.
+    /// When the rank's send of the coming round has left its CPU; at the end, when it is done.
     pub(super) time: Array,
     pub(super) clear: Array,
-    /// When the NIC takes the next message from outside. Empty where that never matters.
+    /// When the NIC accepts the next incoming message. Empty if that never matters.
     pub(super) recv_free: Array,
     /// Old times that a shift would overwrite too early.
     pub(super) saved: Array,
@@ -47,13 +47,13 @@ pub struct State {
     pub(super) ends: Ends,
 }
 
-/// What becomes of the times after the last round.
+/// The times after the last round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Ends {
     /// They are in the array.
     #[default]
     Kept,
-    /// They need not be; then the latest is here.
+    /// Not kept; then the latest is here.
     Dropped { latest: Option<i64> },
 }
 
@@ -62,7 +62,7 @@ impl State {
         &self.time
     }
 
-    /// What everybody does first; at once, or when they are needed.
+    /// The first work of all ranks; immediately, or when they are needed.
     fn begin(&mut self, work: i64, noise: &RunNoise<'_>, at_once: bool) -> Result<(), WorkError> {
         let State { time, clear, start, .. } = self;
         *start = Start::new(time.len(), work, noise)?;
@@ -70,7 +70,7 @@ impl State {
     }
 }
 
-/// Whether this kernel can do the job.
+/// Whether this kernel supports the job.
 pub fn can(job: &Job) -> bool {
     job.rounds(&mut |_, round| match round {
         [only] if only.span.is_full(job.ranks()) && !only.cost.rendezvous => {
@@ -81,8 +81,8 @@ pub fn can(job: &Job) -> bool {
     .is_continue()
 }
 
-/// A gap that is over when the CPU's part is never makes anybody wait: not the next send, and not the
-/// next message, whose last byte comes the later the larger it is.
+/// A gap that ends no later than the CPU's part never delays anything: neither the next send, nor the
+/// next message, whose last byte arrives the later the larger it is.
 fn gaps_matter(job: &Job) -> bool {
     let mut longest = 0;
     let _ = job.rounds(&mut |_, round| {
@@ -100,13 +100,13 @@ fn gaps_matter(job: &Job) -> bool {
 }
 
 pub fn bytes_per_rank(job: &Job) -> u64 {
-    // Shifts that do not divide the ranks evenly save up to half of the times.
+    // Shifts that do not evenly divide the ranks save up to half of the times.
     let saved = if job.ranks().is_power_of_two() { 0 } else { 4 };
     (if gaps_matter(job) { 24 } else { 16 }) + saved
 }
 
-/// When the last rank is done. Whether each rank's end is there afterwards is up to the caller: where
-/// nobody asks, they need not go through memory once more.
+/// When the last rank finishes. The caller decides whether each rank's end is kept: if not, another
+/// pass through memory is saved.
 pub fn run(
     job: &Job,
     noise: &RunNoise<'_>,
@@ -121,8 +121,7 @@ pub fn run(
     }
 }
 
-/// The same one round after the other; `after` is told the times after the first send and after each
-/// round.
+/// The same, one round at a time; `after` gets the times after the first send and after each round.
 pub fn run_telling(
     job: &Job,
     noise: &RunNoise<'_>,
@@ -133,7 +132,7 @@ pub fn run_telling(
     run_in(job, noise, state, 1, after)
 }
 
-/// So many rounds at once; `after` is told the last round of each lot.
+/// Runs this many rounds at once; `after` gets the last round of each batch.
 fn run_in(
     job: &Job,
     noise: &RunNoise<'_>,
@@ -185,7 +184,7 @@ fn run_in(
             tiles::run(&planned, noise, state)?;
             after(&state.time, planned.last().copied());
         }
-        // A single rank: compute is all there is. Who does nothing waits for no detour.
+        // A single rank only computes. Zero work is not delayed by a detour.
         None => {
             match job.lonely_compute() {
                 0 => state.time.fill(0),
@@ -202,7 +201,7 @@ fn plan(priced: &Priced, compute: i64, next_send: Option<i64>) -> Planned {
     let step = Step {
         message: cost,
         between: priced.reduce + compute,
-        // No send, no waiting for one.
+        // Without a send there is no wait for one.
         send_wait: if next_send.is_some() { cost.gap - cost.cpu } else { -FOREVER },
         send: next_send.unwrap_or(0),
         last: next_send.is_none(),

@@ -1,5 +1,5 @@
-//! The kernel that can do everything: any pattern, eager and both kinds of rendezvous, all noise models
-//! (but see [`can`]). Message by message, the rules as they are written in the parent module.
+//! The general kernel: any pattern, eager and both kinds of rendezvous, all noise models (but see
+//! [`can`]). Message by message, following the rules of the parent module.
 
 use std::ops::ControlFlow;
 
@@ -13,25 +13,26 @@ use crate::{
 
 const ARRAYS: u64 = 6;
 
-/// Whether this kernel can do the job. In the cpu-time model the order in which a rank sends its payload
-/// and receives another's decides what noise each meets, and that order is only known event by event.
+/// Whether this kernel supports the job. In the cpu-time model the order in which a rank sends its
+/// payload and receives another's determines what noise each meets, and only the event engine knows
+/// that order.
 pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
     !(has_own_clock(noise) && job.has_handshakes())
 }
 
-/// What is known of each rank.
+/// The state of each rank.
 #[derive(Debug, Default)]
 pub struct State {
-    /// When it is through with everything so far.
+    /// When it is done with everything so far.
     time: Vec<i64>,
     /// When its last receive ended.
     received: Vec<i64>,
-    /// When its NIC takes the next message from the CPU, and from outside.
+    /// When its NIC accepts the next message from the CPU, and the next incoming one.
     send_free: Vec<i64>,
     recv_free: Vec<i64>,
     /// When its send of this round left the CPU.
     sent: Vec<i64>,
-    /// How far it is in its own noise, where that is not the time (the cpu-time model).
+    /// Its position in its own noise, if that is not the time (the cpu-time model).
     own_clock: Vec<i64>,
 }
 
@@ -92,7 +93,7 @@ fn round(
         for (src, _) in priced.span.edges(ranks) {
             let src = src as usize;
             let begin = state.time[src].max(state.send_free[src]);
-            // Its receive of this round, if it has one, is posted as the send begins.
+            // Its receive of this round, if any, is posted as the send begins.
             state.time[src] = begin;
             if granted(priced) {
                 state.sent[src] = state.work(noise, src, begin, job.params().overhead)?;
@@ -119,7 +120,7 @@ fn round(
             state.received[dst] = worked.max(state.time[dst]);
         }
     }
-    // Only now may times go on: until here they said when receives were posted.
+    // Times may only advance now: up to here they were the post times of receives.
     for priced in spans {
         let Priced { span, cost, .. } = priced;
         for (src, dst) in span.edges(ranks) {
@@ -153,7 +154,7 @@ impl State {
         Ok(())
     }
 
-    /// The CPU hands a message over to the NIC.
+    /// The CPU hands a message to the NIC.
     fn send(
         &mut self,
         noise: &RunNoise<'_>,

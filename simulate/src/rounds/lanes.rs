@@ -1,5 +1,5 @@
-//! The hot loop: neighbouring ranks receive, combine and send on, as if there were no detours. Ranks
-//! whose result lies beyond their clear time are put aside, and settled when they are many.
+//! The hot loop: neighbouring ranks receive, combine and forward, as if there were no detours. Ranks
+//! whose result lies beyond their clear time are deferred, and resolved in batches.
 
 use super::{
     aside::{Aside, Settle},
@@ -11,10 +11,10 @@ use crate::{
     simd::{self, Plain, Vector},
 };
 
-/// Ranks computed at once: two vectors of the widest kind.
+/// Ranks computed at once: two vectors of the widest type.
 pub const LANES: usize = 2 * simd::LANES;
 
-/// A clear time that is not to be trusted comes before everything, but is still known.
+/// An invalid clear time sorts before everything, but can be recovered.
 const UNTRUSTED: i64 = 1 << 61;
 
 #[inline(always)]
@@ -38,14 +38,14 @@ pub struct Step {
     pub message: MessageCost,
     /// Work between the receive and the next send: combining, compute.
     pub between: i64,
-    /// The NIC takes the next send so long after the last one left the CPU.
+    /// Time from the last send leaving the CPU until the NIC accepts the next one.
     pub send_wait: i64,
     /// CPU time of the next send; 0 after the last round.
     pub send: i64,
     pub last: bool,
 }
 
-/// What a step costs, for a vector of ranks.
+/// The cost of a step, for a vector of ranks.
 #[derive(Clone, Copy)]
 pub struct Costs<V> {
     latency: V,
@@ -72,7 +72,7 @@ impl<V: Vector> Costs<V> {
         }
     }
 
-    /// When the rank's next send has left its CPU if there are no detours.
+    /// When the rank's next send has left its CPU, without detours.
     #[inline(always)]
     pub fn without_detours<const GAPS: bool>(&self, own: V, arrived: V) -> V {
         let next = own.max(arrived.plus(self.cpu)).plus(self.between);
@@ -81,13 +81,13 @@ impl<V: Vector> Costs<V> {
     }
 }
 
-/// Which rank a place in an array belongs to: an array holds ranks from `first` on, `width` of them
-/// side by side, then the same places `stride` further on, round the end.
+/// Maps places in an array to ranks: an array holds `width` consecutive ranks starting at `first`,
+/// then the same number `stride` further on, wrapping around.
 #[derive(Clone, Copy)]
 pub struct Ranks {
     first: i64,
     width: i64,
-    /// As good as dividing by the width.
+    /// Fixed-point reciprocal of the width.
     inverse: i64,
     stride: i64,
     all: i64,
@@ -124,16 +124,16 @@ impl Ranks {
     }
 }
 
-/// Where the senders' times are.
+/// Location of the senders' times.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// In the same array, from this place on; it may overlap the receivers.
+    /// In the same array, starting at this place; may overlap the receivers.
     At(usize),
     Elsewhere(&'a [i64]),
 }
 
 impl Source<'_> {
-    /// The array that holds them, and where in it the `at`th one is.
+    /// The array that holds them, and the index of the `at`th one in it.
     #[inline(always)]
     fn find<'b>(&'b self, time: &'b [i64], at: usize) -> (&'b [i64], usize) {
         match self {
@@ -143,9 +143,9 @@ impl Source<'_> {
     }
 }
 
-/// Receivers at the places `first..first + width` hear from as many senders.
+/// Receivers at the places `first..first + width` receive from as many senders.
 pub struct Block<'a, 'n, const GAPS: bool> {
-    /// Noise whose detours can be told by arithmetic.
+    /// Noise whose detours can be computed arithmetically.
     pub periodic: Option<Periodic>,
     pub ranks: &'a Ranks,
     pub first: usize,
@@ -153,7 +153,7 @@ pub struct Block<'a, 'n, const GAPS: bool> {
     pub source: Source<'a>,
     pub time: &'a mut [i64],
     pub clear: &'a mut [i64],
-    /// Empty where gaps do not matter.
+    /// Empty if gaps do not matter.
     pub recv_free: &'a mut [i64],
     pub step: &'a Step,
     pub noise: &'a RunNoise<'n>,
@@ -168,7 +168,7 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
         let groups = self.width / LANES;
         let rest = self.width % LANES;
         let costs = Costs::<V>::new(self.step);
-        // Senders below are still needed when the receivers above are done, and the other way round.
+        // Senders below are still needed when the receivers above are done, and vice versa.
         match self.source {
             Source::At(src) if src < self.first => {
                 if rest > 0 {
@@ -192,7 +192,8 @@ impl<const GAPS: bool> simd::Kernel for Block<'_, '_, GAPS> {
 }
 
 impl<const GAPS: bool> Block<'_, '_, GAPS> {
-    /// As many as fit in vectors, from the `at`th on. Everything is loaded before anything is stored.
+    /// As many as fit in vectors, starting at the `at`th. Everything is loaded before anything is
+    /// stored.
     #[inline(always)]
     fn group<V: Vector>(
         &mut self,
@@ -239,14 +240,14 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         if self.aside.is_full(LANES) { self.settle() } else { Ok(()) }
     }
 
-    /// What is handed on is taken apart first: only then does the compiler keep it in registers.
+    /// The state is destructured first: only then does the compiler keep it in registers.
     #[inline(always)]
     fn settle(&mut self) -> Result<(), WorkError> {
         let Block { aside, ranks, step, noise, time, clear, .. } = self;
         settle::<GAPS>(aside, ranks, step, noise, time, clear)
     }
 
-    /// The last few, with ranks beside them that nothing can happen to.
+    /// The last few, padded with ranks that are never hit.
     #[inline(always)]
     fn few(&mut self, at: usize, used: usize) -> Result<(), WorkError> {
         let place = self.first + at;
@@ -300,12 +301,12 @@ struct Group<'a> {
     recv_free: &'a [i64; LANES],
 }
 
-/// What becomes of a vector of them without detours.
+/// The result for a vector of ranks without detours.
 struct Lanes<V> {
     own: V,
     arrived: V,
     done: V,
-    /// When the NIC takes the next message.
+    /// When the NIC accepts the next message.
     free: V,
     clear: V,
 }
@@ -325,7 +326,7 @@ impl<V: Vector> Lanes<V> {
         Lanes { own, arrived, done, free, clear: V::load(half_of(group.clear, half)) }
     }
 
-    /// Those that are done beyond their clear time.
+    /// Those whose end lies beyond their clear time.
     #[inline(always)]
     fn beyond(&self) -> u8 {
         self.done.above(self.clear)

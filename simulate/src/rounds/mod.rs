@@ -1,18 +1,18 @@
 //! The round engine: a collective evaluated round by round over arrays of ranks. No event queue, no
-//! schedule in memory. A rank does its operations in program order, so what a round needs is known
-//! when the round before is done: times are maxima and sums of times ("max-plus").
+//! schedule in memory. A rank executes its operations in program order, so the inputs of a round are
+//! known when the previous round is done: times are maxima and sums of times ("max-plus").
 //!
-//! The rules, for a message of k bytes (LogGOPS; `work` is what the noise makes of CPU time):
-//! - A send begins when the rank is free and its NIC takes the next message. It holds the CPU for
-//!   o + (k-1) O; detours in that time delay the message. The NIC takes the next message g + (k-1) G
-//!   after the begin, or as much later as the message was.
+//! The rules, for a message of k bytes (LogGOPS; `work` is CPU time under noise):
+//! - A send begins when the rank is free and its NIC accepts the next message. It occupies the CPU for
+//!   o + (k-1) O; detours in that time delay the message. The NIC accepts the next message g + (k-1) G
+//!   after the start, plus any such delay.
 //! - The first byte arrives L later, if the receiver's NIC is ready, which is g + (k-1) G after the
-//!   message before; the last byte (k-1) G after the first.
+//!   previous message; the last byte (k-1) G after the first.
 //! - Then the receiver's CPU works o + (k-1) O on it. This may overlap compute and sends, but not
 //!   another reception. So a receive that is posted late ends as it is posted.
-//! - Above S bytes, either the send ends with the receive (closed form), or (handshake) the send begins
-//!   with a request that costs o; the receiver, once its receive is posted, grants it without a cost, L
-//!   later the payload may be sent, and the send ends when its last byte has left.
+//! - Above S bytes, either the send ends with the receive (closed form), or (handshake) the send
+//!   begins with a request that costs o; the receiver, once its receive is posted, acknowledges it at
+//!   no cost, L later the payload may be sent, and the send ends when its last byte has left.
 //!
 //! Two kernels follow these rules. [`exchange`] is the fast one: exact preemption, every rank sends
 //! and receives in each round, messages are eager. [`general`] does everything else.
@@ -39,10 +39,10 @@ use crate::{
     simd,
 };
 
-/// The end of time. Nobody is clear of detours beyond it, so the exact path notices.
+/// The end of time. No rank is clear of detours beyond it, so the exact path detects it.
 const FOREVER: i64 = 1 << 62;
 
-/// Times of one run. Kept between runs, so that memory is taken once.
+/// Times of one run. Reused between runs, so that memory is allocated once.
 #[derive(Debug, Default)]
 pub struct Scratch {
     exchange: exchange::State,
@@ -57,26 +57,26 @@ pub struct Scratch {
 pub enum RunError {
     #[error(transparent)]
     Work(#[from] WorkError),
-    #[error("{ranks} ranks need {bytes} bytes, which this machine does not give: simulate fewer")]
+    #[error("cannot allocate {bytes} bytes for {ranks} ranks; simulate fewer ranks")]
     Memory { ranks: u64, bytes: u64 },
-    #[error("handshakes in the cpu-time model have an order that only the event engine knows")]
+    #[error("handshakes in the cpu-time model require the event engine")]
     Unordered,
 }
 
 impl Scratch {
-    /// One that can be asked for [`Scratch::ends`] after a run.
+    /// Keeps what [`Scratch::ends`] returns after a run.
     pub fn keeping_ends() -> Scratch {
         Scratch { keeps_ends: true, ..Scratch::default() }
     }
 
-    /// When each rank was done.
+    /// When each rank finished.
     pub fn ends(&self) -> &[i64] {
-        assert!(self.keeps_ends, "only a scratch that was made for it keeps them");
+        assert!(self.keeps_ends, "not created with keeping_ends");
         if self.last_general { self.general.ends() } else { self.exchange.ends() }
     }
 }
 
-/// Runs a job once and returns when its last rank is done.
+/// Runs a job once and returns when its last rank finishes.
 pub fn run(job: &Job, noise: &RunNoise<'_>, scratch: &mut Scratch) -> Result<i64, RunError> {
     scratch.last_general = !takes_fast_kernel(job, noise);
     if scratch.last_general {
@@ -87,7 +87,7 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, scratch: &mut Scratch) -> Result<i64
     }
 }
 
-/// Runs a job in the kernel that can do everything; for tests, which compare the two.
+/// Runs a job in the general kernel; for tests that compare the two.
 pub fn run_general(
     job: &Job,
     noise: &RunNoise<'_>,
@@ -98,8 +98,8 @@ pub fn run_general(
     Ok(latest(scratch.general.ends()))
 }
 
-/// Runs a job once and says what its end hangs on. None where only the kernel that does everything can
-/// run it, which does not say.
+/// Runs a job once and returns its critical path. None if only the general kernel can run it, which
+/// does not trace the path.
 pub fn run_with_path(
     job: &Job,
     noise: &RunNoise<'_>,
@@ -112,17 +112,17 @@ pub fn run_with_path(
     path::run(job, noise, &mut scratch.exchange, &mut scratch.kept).map(Some)
 }
 
-/// Whether [`run_with_path`] says anything.
+/// Whether [`run_with_path`] returns a path.
 pub fn says_its_path(job: &Job, noise: &RunNoise<'_>) -> bool {
     !noise.is_none() && takes_fast_kernel(job, noise)
 }
 
-/// Whether [`run`] can do the job under such noise; what it cannot do the event engine can.
+/// Whether [`run`] supports the job under this noise; the event engine supports the rest.
 pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
     general::can(job, noise)
 }
 
-/// Bytes of state a run of this job needs.
+/// State of a run of this job, bytes.
 pub fn memory(job: &Job, noise: &RunNoise<'_>) -> u64 {
     let per_rank = if takes_fast_kernel(job, noise) {
         exchange::bytes_per_rank(job)

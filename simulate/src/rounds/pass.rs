@@ -1,4 +1,4 @@
-//! One round over one array: who hears from whom, in place.
+//! One round over one array, in place.
 
 use super::{
     array::Array,
@@ -11,14 +11,14 @@ use crate::{
     simd,
 };
 
-/// Ranks whose old times are put aside at once; their arrays fit in the first cache.
+/// Ranks whose old times are saved at once; their arrays fit in the L1 cache.
 const BLOCK: usize = 1024;
 
 pub struct Round<'a, 'n> {
     pub ranks: Ranks,
     pub time: &'a mut [i64],
     pub clear: &'a mut [i64],
-    /// Empty where gaps do not matter.
+    /// Empty if gaps do not matter.
     pub recv_free: &'a mut [i64],
     pub noise: &'a RunNoise<'n>,
     pub step: Step,
@@ -26,9 +26,8 @@ pub struct Round<'a, 'n> {
 }
 
 impl Round<'_, '_> {
-    /// Receiver j hears from j - distance. In place: times that are still needed are not yet
-    /// overwritten, because receivers are done from the top down, or from the bottom up, whichever
-    /// has to save less.
+    /// Receiver j receives from j - distance. In place: receivers are processed top down or bottom up,
+    /// whichever has to save less, so that times still needed are not overwritten.
     pub fn shift(&mut self, distance: usize, saved: &mut Array) -> Result<(), WorkError> {
         self.shift_all(distance, saved)?;
         self.settle()
@@ -37,8 +36,8 @@ impl Round<'_, '_> {
     fn shift_all(&mut self, distance: usize, saved: &mut Array) -> Result<(), WorkError> {
         let ranks = self.time.len();
         if ranks.is_multiple_of(distance) && distance > BLOCK {
-            // Columns of the array folded at `distance` are independent of each other: a piece of
-            // the last row is all there is to save.
+            // Columns of the array folded at `distance` are independent of each other: only a piece of
+            // the last row has to be saved.
             for column in (0..distance).step_by(BLOCK) {
                 let width = BLOCK.min(distance - column);
                 let last = ranks - distance + column;
@@ -61,7 +60,7 @@ impl Round<'_, '_> {
         self.receive(distance, up, Source::Elsewhere(saved))
     }
 
-    /// Everybody hears from `distance` below, and the first ones from `before`, which is as long.
+    /// All receive from `distance` below, the first ones from `before`, which is as long.
     pub fn shift_from(&mut self, before: &[i64], distance: usize) -> Result<(), WorkError> {
         self.shift_above(before, distance)?;
         self.settle()
@@ -70,14 +69,14 @@ impl Round<'_, '_> {
     fn shift_above(&mut self, before: &[i64], distance: usize) -> Result<(), WorkError> {
         let ranks = self.time.len();
         let first = distance.min(ranks);
-        // Most of them where vectors lie in one line each.
+        // Most of them where vectors are aligned to cache lines.
         let even = first.next_multiple_of(LANES).min(ranks);
         self.receive(even, ranks - even, Source::At(even - first))?;
         self.receive(first, even - first, Source::At(0))?;
         self.receive(0, first, Source::Elsewhere(&before[..first]))
     }
 
-    /// Everybody hears from `distance` below, but for the first ones, who only send.
+    /// All receive from `distance` below, except the first ones, which only send.
     pub fn shift_up(&mut self, distance: usize) -> Result<(), WorkError> {
         self.receive(distance, self.time.len() - distance, Source::At(0))?;
         self.settle()
@@ -114,7 +113,7 @@ impl Round<'_, '_> {
         Ok(())
     }
 
-    /// Receivers `first..first + width` hear from these senders.
+    /// Receivers `first..first + width` receive from these senders.
     fn receive(&mut self, first: usize, width: usize, source: Source<'_>) -> Result<(), WorkError> {
         if self.recv_free.is_empty() {
             simd::widest(self.block::<false>(first, width, source))
@@ -123,7 +122,7 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Nobody is aside when a round is over.
+    /// No rank remains deferred at the end of a round.
     fn settle(&mut self) -> Result<(), WorkError> {
         let Round { ranks, time, clear, recv_free, noise, step, aside } = self;
         if aside.is_empty() {

@@ -1,9 +1,9 @@
-//! The critical path of a run: which ranks' CPU time, from when to when, the end of the run hangs on.
+//! The critical path of a run: the intervals of ranks' CPU time that determine its end.
 //!
-//! The times after each round are kept, and followed back from the rank that ends last: what it
-//! waited for, and what that waited for. As long as no detour that touches the path is shorter, the
-//! path takes as long as it did, and the run with it, whatever happens elsewhere. So whoever removes a
-//! source that is not on the path need not simulate the run again.
+//! The times after each round are kept and traced back from the rank that ends last: what it waited
+//! for, and what that waited for. As long as no detour that touches the path gets shorter, the path
+//! takes as long as before, and so does the run, whatever happens elsewhere. So a run need not be
+//! simulated again after removing a source that is not on its path.
 
 use super::{RunError, exchange, lanes::Step, tiles::Planned};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     noise::{RunNoise, WorkError},
 };
 
-/// Time that a rank spends on the path, in the time of the run.
+/// Time that a rank spends on the path, in simulated time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub rank: u64,
@@ -22,21 +22,21 @@ pub struct Window {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// When the last rank is done, ps.
+    /// When the last rank finishes, ps.
     pub end: i64,
-    /// From the last to the first. None where a network card was what a rank waited for: what that
-    /// waited for is not kept.
+    /// From the last to the first. None if a rank waited for a NIC: what the NIC waited for is not
+    /// kept.
     pub windows: Option<Vec<Window>>,
 }
 
-/// Memory for the times after each round, kept between runs.
+/// Memory for the times after each round, reused between runs.
 #[derive(Debug, Default)]
 pub struct Kept {
     times: Vec<Vec<i64>>,
     rounds: Vec<Planned>,
 }
 
-/// Bytes that [`run`] needs beside the run itself.
+/// Bytes that [`run`] needs in addition to the run itself.
 pub fn memory(job: &Job) -> u64 {
     let mut rounds = 0u64;
     let _ = job.rounds(&mut |_, _| {
@@ -92,7 +92,7 @@ fn follow(noise: &RunNoise<'_>, kept: &Kept) -> Result<Path, WorkError> {
             Waited::Card => return Ok(Path { end, windows: None }),
         }
     }
-    // Everybody starts at 0, with compute and the first send.
+    // All start at 0, with compute and the first send.
     windows.push(Window { rank: rank as u64, from: 0, to: kept.times[0][rank] });
     Ok(Path { end, windows: Some(windows) })
 }
@@ -101,11 +101,11 @@ enum Waited {
     /// Its own send of the round.
     Itself,
     Sender,
-    /// Its network card, busy with an earlier message.
+    /// Its NIC, busy with an earlier message.
     Card,
 }
 
-/// One round of one rank again: what its end hangs on.
+/// Repeats one round of one rank: what determines its end.
 fn step(
     noise: &RunNoise<'_>,
     rank: u64,
@@ -135,7 +135,7 @@ fn step(
         next = work(next.max(own + send_wait), send)?;
     }
     if next != done {
-        // Longer than message and send explain: the card took the message late.
+        // Longer than message and send explain: the NIC accepted the message late.
         return Ok(Waited::Card);
     }
     if waits {

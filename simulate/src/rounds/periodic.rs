@@ -1,7 +1,7 @@
 //! Exact preemption by periodic noise, for neighbouring ranks together. Under noise that hits every
-//! rank several times a run, looking each rank up would be nearly all of the work. But a rank's clear
-//! time is the start of a detour, and the others are whole periods away: where any time lies in its
-//! period, and what becomes of work that begins there, is a few additions.
+//! rank several times per run, lookups would be nearly all of the work. But a rank's clear time is the
+//! start of a detour, and the others are whole periods away: the position of any time in its period,
+//! and the end of work that begins there, take a few additions.
 
 use super::lanes::{LANES, Step, is_untrusted, trusted, untrusted};
 use crate::{
@@ -19,18 +19,18 @@ pub struct Hit<'a, const GAPS: bool> {
     pub recv_free: &'a [i64; LANES],
 }
 
-/// Whether the arithmetic is enough: no piece of work meets more than one detour on its way, and a
-/// send with the detours about it takes no more than a period.
+/// Whether the arithmetic suffices: no piece of work meets more than one detour, and a send with the
+/// detours around it takes no longer than a period.
 pub fn fits(noise: &Periodic, step: &Step) -> bool {
     let longest = step.message.cpu.max(step.between).max(step.send);
     longest <= noise.period - 2 * noise.length
 }
 
-/// Later than this is left to those who check every time.
+/// Later times are left to the checked path.
 const LATEST: i64 = 1 << 59;
 
 impl<const GAPS: bool> simd::Kernel for Hit<'_, GAPS> {
-    /// Times, clear times, and whether they can be relied on.
+    /// Times, clear times, and whether they are valid.
     type Output = ([i64; LANES], [i64; LANES], bool);
 
     #[inline(always)]
@@ -45,11 +45,11 @@ impl<const GAPS: bool> simd::Kernel for Hit<'_, GAPS> {
             if GAPS {
                 begin = begin.max(recv_free[lane]);
             }
-            // A message that came before this rank's send began is done when the send is: it may
-            // as well have come a little later.
+            // A message that arrived before this rank's send began is done when the send is: assuming
+            // it a little later makes no difference.
             let earliest = own - message.cpu - 2 * noise.length;
             let begin = (begin + message.transfer).max(earliest);
-            // The start of some detour, not far away.
+            // The start of a nearby detour.
             let clear = clear[lane];
             let start = if is_untrusted(clear) { trusted(clear) } else { clear };
 
@@ -90,8 +90,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// How far into its period a time is that is so far from the start of one; and something negative
-    /// if it is too far away to say.
+    /// The position in its period of a time at this distance from the start of one; the second value
+    /// is negative if the distance is too large.
     #[inline(always)]
     fn place(&self, from_start: i64) -> (i64, i64) {
         let mut place = from_start;
@@ -104,13 +104,13 @@ impl Clock {
         (place, place | (self.period - 1 - place))
     }
 
-    /// When work is done that is begun at this time and place, and the place then.
+    /// When work begun at this time and position ends, and the position then.
     #[inline(always)]
     fn work(&self, time: i64, place: i64, work: i64) -> (i64, i64) {
-        // Nothing begins inside a detour; no work at its very start is not inside.
+        // Nothing begins inside a detour; zero work at its very start is not inside.
         let inside = place < self.length && (place > 0 || work > 0);
         let wait = if inside { self.length - place } else { 0 };
-        // From here it is this long to the next one.
+        // Time to the next one from here.
         let free = self.period - place - wait;
         let took = wait + work + if work > free { self.length } else { 0 };
         let place = place + took;

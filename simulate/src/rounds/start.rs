@@ -1,5 +1,5 @@
-//! How a run begins: each rank's place in its noise is found, and its first send issued. That is done
-//! when the rank is needed for the first time, so that what was just found is still in the cache.
+//! The start of a run: finds each rank's position in its noise and issues its first send. Done when
+//! the rank is first needed, so that the result is still in the cache.
 
 use super::{FOREVER, lanes::untrusted};
 use crate::{
@@ -7,17 +7,17 @@ use crate::{
     simd::{self, List, Vector},
 };
 
-/// Who has begun.
+/// Which ranks have begun.
 #[derive(Debug, Default)]
 pub struct Start {
-    /// Ranks below this one have not.
+    /// Ranks below this one have not begun.
     below: usize,
-    /// What they do first.
+    /// Their first work.
     work: i64,
 }
 
 impl Start {
-    /// Nobody has.
+    /// No rank has begun.
     pub fn new(ranks: usize, work: i64, noise: &RunNoise<'_>) -> Result<Start, WorkError> {
         if noise.is_none() && work > FOREVER {
             return Err(WorkError::Overflow);
@@ -25,7 +25,7 @@ impl Start {
         Ok(Start { below: ranks, work })
     }
 
-    /// Lets everybody begin from this rank on who has not. The arrays are those of all ranks.
+    /// Starts all ranks from this one on that have not begun. The arrays are those of all ranks.
     pub fn from(
         &mut self,
         rank: usize,
@@ -50,7 +50,7 @@ impl Start {
 struct Begin<'a, 'n> {
     noise: &'a RunNoise<'n>,
     work: i64,
-    /// The arrays are those of the ranks from here on; times are as if there were no detours.
+    /// First rank of the arrays; times are those without detours.
     first: usize,
     time: &'a mut [i64],
     clear: &'a mut [i64],

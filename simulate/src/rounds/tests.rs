@@ -1,5 +1,5 @@
-//! The kernels against each other where ranks are anywhere in their noise: tests of the whole engine
-//! tell each rank its place.
+//! Compares the kernels with random offsets in the noise; the tests of the whole engine use explicit
+//! ones.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::{
     simd::{WIDTHS, at_most},
 };
 
-/// When each rank is done, or why not; the same for vectors of all widths.
+/// When each rank finishes, or the error; the same for vectors of all widths.
 fn ends(job: &Job, noise: &RunNoise<'_>) -> Result<Vec<i64>, super::RunError> {
     let with_scratch = || {
         let mut scratch = Scratch::keeping_ends();
@@ -26,7 +26,7 @@ fn ends(job: &Job, noise: &RunNoise<'_>) -> Result<Vec<i64>, super::RunError> {
 }
 
 fn timeline() -> impl Strategy<Value = Timeline> {
-    // Some stand apart, some crowd.
+    // Some are isolated, some clustered.
     let gaps = prop::collection::vec((0i64..400, 1i64..120), 1..12);
     let crowd = prop::collection::vec((1i64..6, 1i64..4), 0..60);
     (gaps, crowd, 1i64..3_000).prop_map(|(gaps, crowd, tail)| {

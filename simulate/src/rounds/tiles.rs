@@ -1,11 +1,11 @@
-//! Several rounds at once over as many ranks as the second cache holds, so that a run goes through
-//! memory twice or three times instead of once per round.
+//! Several rounds at once over as many ranks as fit in the L2 cache, so that a run makes two or three
+//! passes through memory instead of one per round.
 //!
-//! - Short shifts: a piece of the array is put through all the rounds. In each it loses its lowest ranks,
-//!   as many as the shift reaches back: they hear from below, where nothing has been done yet. The
-//!   piece below, which comes next, finds them as they were left and takes them along.
-//! - Long shifts and swaps: the array, folded into rows as long as the shortest of them, falls apart
-//!   into columns that have nothing to do with each other.
+//! - Short shifts: a piece of the array is put through all the rounds. In each it loses its lowest
+//!   ranks, as many as the shift distance: they receive from below, where nothing has been done yet.
+//!   The piece below, which comes next, finds them as they were and includes them.
+//! - Long shifts and swaps: the array, folded into rows as long as the shortest of them, splits into
+//!   independent columns.
 
 use super::{
     array::Array,
@@ -19,16 +19,16 @@ use crate::{
     noise::{RunNoise, WorkError},
 };
 
-/// Ranks worked on at once: their arrays fit in the second cache beside the detours that are looked up.
+/// Ranks processed at once: their arrays fit in the L2 cache next to the detours that are looked up.
 const TILE: usize = 1 << 14;
 
-/// Short shifts reach back so far, all together.
+/// Maximum total distance of short shifts.
 const REACH: usize = TILE * 9 / 16;
 
-/// Arrays up to this long stay in the second cache anyway.
+/// Arrays up to this long stay in the L2 cache anyway.
 const SMALL: usize = 4 * TILE;
 
-/// A round that is to be done.
+/// A round to execute.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {
     pub pattern: Pattern,
@@ -41,11 +41,11 @@ pub struct Tile {
     clear: Array,
     recv_free: Array,
     saved: Array,
-    /// Times of the last ranks before each round, which the first ranks need at last.
+    /// Times of the last ranks before each round, which the first ranks need at the end.
     old: Vec<i64>,
 }
 
-/// Does all the rounds, in order.
+/// Executes all the rounds, in order.
 pub fn run(
     mut rounds: &[Planned],
     noise: &RunNoise<'_>,
@@ -84,7 +84,7 @@ fn one(round: &mut Round<'_, '_>, pattern: Pattern, saved: &mut Array) -> Result
     }
 }
 
-/// How many rounds from here on are short shifts that can be done together.
+/// Number of rounds from here that are short shifts and can be done together.
 fn short_shifts(rounds: &[Planned], ranks: usize) -> usize {
     if ranks <= SMALL {
         return 0;
@@ -100,7 +100,7 @@ fn short_shifts(rounds: &[Planned], ranks: usize) -> usize {
     short.count()
 }
 
-/// The row length at which the array falls apart into columns, and for how many rounds it does.
+/// The row length at which the array splits into columns, and for how many rounds.
 fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
     let length = |round: &Planned| match round.pattern {
         Pattern::Shift { distance } => distance as usize,
@@ -161,12 +161,13 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
     Ok(())
 }
 
-/// How far a round lags behind the piece's begin, after one that lags so much. In lines of the cache.
+/// How far a round lags behind the start of the piece, given the lag of the previous one. In cache
+/// lines.
 fn behind(lag: usize, distance: usize) -> usize {
     (lag + distance).next_multiple_of(LANES)
 }
 
-/// How far the last of these rounds lags behind.
+/// The lag of the last of these rounds.
 fn reach(rounds: &[Planned]) -> usize {
     rounds.iter().fold(0, |lag, round| match round.pattern {
         Pattern::Shift { distance } => behind(lag, distance as usize),
@@ -193,7 +194,7 @@ fn columns(
         }
         let ranks = Ranks::in_columns(first, width, row, all);
         for Planned { pattern, step } in rounds {
-            // The same pattern in an array whose rows are shorter.
+            // The same pattern in an array with shorter rows.
             let pattern = match *pattern {
                 Pattern::Shift { distance } => {
                     Pattern::Shift { distance: distance / row as u64 * width as u64 }
@@ -212,7 +213,7 @@ fn columns(
             *so_far = Some(so_far.unwrap_or(0).max(latest(t)));
             continue;
         }
-        // Nobody asks for more than times after the last round.
+        // After the last round only the times are needed.
         let wanted = if last { 1 } else { 3 };
         let arrays = [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]);
         for (piece, array) in arrays.take(wanted) {

@@ -1,25 +1,25 @@
-//! Exact preemption of many ranks together, each in its place among the detours: what
-//! [`Cursor`](crate::noise::Cursor) does for one.
+//! Exact preemption of many ranks together, each at its position among the detours: the vector form of
+//! [`Cursor`](crate::noise::Cursor).
 
 use crate::{noise::Lookup, simd::Vector};
 
 pub struct Walk<'a, V> {
     pub lookup: &'a Lookup,
-    /// Ranks of which this knows; those that leave their timeline are none of them any more, and
-    /// what is said of them means nothing.
+    /// Lanes with valid results; ranks that leave their timeline are removed, and their results are
+    /// undefined.
     pub known: u8,
     /// The first detour that has not ended.
     pub index: V,
-    /// Where the timeline ends.
+    /// End of the timeline.
     pub end: V,
 }
 
 impl<V: Vector> Walk<'_, V> {
-    /// When work is done that is begun at these positions, which are not before the last ones.
+    /// When work begun at these positions ends; positions must not decrease.
     #[inline(always)]
     pub fn work(&mut self, begin: V, work: i64) -> V {
         let mut start = self.next(begin);
-        // When it would be done if nothing more came.
+        // Its end if there are no more detours.
         let mut done = begin.plus(V::splat(work));
         let mut now = begin;
         loop {
@@ -27,10 +27,10 @@ impl<V: Vector> Walk<'_, V> {
             if met == 0 {
                 return done;
             }
-            // The next turn's detours are not there.
+            // The next turn's detours are not included.
             self.known &= !(met & !self.end.above(start));
             let end = self.lookup.ends(self.index);
-            // What was left to do when it began is left when it is over.
+            // Work remaining when it began remains when it is over.
             let later = end.minus(start.max(now));
             done = done.but(met, done.plus(later));
             now = now.but(met, end);

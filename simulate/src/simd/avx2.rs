@@ -1,38 +1,38 @@
-//! Vectors of AVX2: two registers each. What it lacks is made of what it has.
+//! AVX2 vectors: two registers each. Missing instructions are emulated.
 
 use std::arch::x86_64::*;
 
 use super::{LANES, Plain, Vector};
 
-/// On a machine with AVX2. Whoever names this type has asked whether this is one: only
+/// For a machine with AVX2. Code that names this type must have checked for it: only
 /// [`widest`](crate::simd::widest) does.
 #[derive(Clone, Copy, Debug)]
 pub struct Narrow(__m256i, __m256i);
 
-/// The same instruction, which a machine with AVX2 has, for both registers.
+/// Applies an AVX2 instruction to both registers.
 macro_rules! both {
     ($name:ident($a:expr, $b:expr)) => {{
         let (a, b): (Narrow, Narrow) = ($a, $b);
-        // SAFETY: the machine has it, or there would be no `Narrow`; it touches no memory.
+        // SAFETY: the machine has it, otherwise there would be no `Narrow`; it accesses no memory.
         unsafe { Narrow($name(a.0, b.0), $name(a.1, b.1)) }
     }};
 }
 
 impl Narrow {
-    /// All bits of the lanes in which this is more than that.
+    /// All bits set in the lanes where self > other.
     #[inline(always)]
     fn where_above(self, other: Narrow) -> Narrow {
         both!(_mm256_cmpgt_epi64(self, other))
     }
 
-    /// All bits of the lanes of a mask.
+    /// All bits set in the lanes of a mask.
     #[inline(always)]
     fn lanes(mask: u8) -> Narrow {
         let bits = Narrow::load(&[1, 2, 4, 8, 16, 32, 64, 128]);
         both!(_mm256_cmpeq_epi64(Narrow::splat(mask.into()).and(bits), bits))
     }
 
-    /// Of `other` in the lanes whose bits are set.
+    /// Selects `other` in the lanes whose bits are set.
     #[inline(always)]
     fn blend(self, lanes: Narrow, other: Narrow) -> Narrow {
         // SAFETY: as in `both`.
@@ -44,7 +44,7 @@ impl Narrow {
         }
     }
 
-    /// Whether all these are indices of a list so long.
+    /// Whether all lanes are valid indices for a list of this length.
     #[inline(always)]
     fn all_below(self, len: usize) -> bool {
         Narrow::splat(len as i64).above(self) & self.above(Narrow::splat(-1)) == u8::MAX
@@ -58,7 +58,7 @@ impl Narrow {
     }
 }
 
-/// The lanes of one register, as pairs of halves, with those of a mask first; then the first again.
+/// The lanes of one register, as pairs of halves, with those of a mask first; then the first repeated.
 static FIRST: [[i32; 8]; 16] = {
     let mut all = [[0, 1, 0, 1, 0, 1, 0, 1]; 16];
     let mut mask = 0;
@@ -174,7 +174,7 @@ impl Vector for Narrow {
 
     #[inline(always)]
     fn any_above(these: [Narrow; 2], others: [Narrow; 2]) -> bool {
-        // The sign tells, of all together.
+        // Tests the sign bit of all lanes together.
         let apart = others[0].minus(these[0]);
         let apart = both!(_mm256_or_si256(apart, others[1].minus(these[1])));
         // SAFETY: as in `both`.
@@ -210,8 +210,8 @@ impl Vector for Narrow {
 
     #[inline(always)]
     fn find(list: &[i64], indices: Narrow) -> Narrow {
-        assert!(indices.all_below(list.len()), "an index beyond the list");
-        // SAFETY: as in `both`; all indices are below the length, as was just asked.
+        assert!(indices.all_below(list.len()), "index out of bounds");
+        // SAFETY: as in `both`; all indices are below the length, as checked above.
         unsafe {
             let list = list.as_ptr();
             Narrow(
@@ -223,7 +223,7 @@ impl Vector for Narrow {
 
     #[inline(always)]
     fn find_short(list: &[u32], indices: Narrow) -> Narrow {
-        assert!(indices.all_below(list.len()), "an index beyond the list");
+        assert!(indices.all_below(list.len()), "index out of bounds");
         // SAFETY: as in `find`.
         unsafe {
             let list = list.as_ptr().cast();

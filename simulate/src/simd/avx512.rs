@@ -1,27 +1,27 @@
-//! Vectors of AVX-512: one register each.
+//! AVX-512 vectors: one register each.
 
 use std::arch::x86_64::*;
 
 use super::{LANES, Vector};
 
-/// In one register of a machine with AVX-512 (F and DQ). Whoever names this type has asked whether
-/// this is one: only [`widest`](crate::simd::widest) does.
+/// One register of a machine with AVX-512 (F and DQ). Code that names this type must have checked for
+/// it: only [`widest`](crate::simd::widest) does.
 #[derive(Clone, Copy, Debug)]
 pub struct Wide(__m512i);
 
-/// An instruction that a machine with AVX-512 has.
+/// An AVX-512 instruction.
 macro_rules! wide {
     ($name:ident($($value:expr),*)) => {
-        // SAFETY: the machine has it, or there would be no `Wide`; it touches no memory.
+        // SAFETY: the machine has it, otherwise there would be no `Wide`; it accesses no memory.
         Wide(unsafe { $name($($value),*) })
     };
 }
 
-/// Which indices are beyond the end of a list.
+/// Lanes whose index is out of bounds.
 #[inline(always)]
 fn beyond(indices: Wide, len: usize) -> u8 {
     let Wide(len) = Wide::splat(len as i64);
-    // SAFETY: as in `wide`. Unsigned, so that negative ones are far beyond.
+    // SAFETY: as in `wide`. Unsigned, so that negative indices are out of bounds.
     unsafe { _mm512_cmpge_epu64_mask(indices.0, len) }
 }
 
@@ -111,14 +111,14 @@ impl Vector for Wide {
 
     #[inline(always)]
     fn find(list: &[i64], indices: Wide) -> Wide {
-        assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
-        // SAFETY: as in `wide`; all indices are below the length, as was just asked.
+        assert!(beyond(indices, list.len()) == 0, "index out of bounds");
+        // SAFETY: as in `wide`; all indices are below the length, as checked above.
         Wide(unsafe { _mm512_i64gather_epi64::<8>(indices.0, list.as_ptr().cast()) })
     }
 
     #[inline(always)]
     fn find_short(list: &[u32], indices: Wide) -> Wide {
-        assert!(beyond(indices, list.len()) == 0, "an index beyond the list");
+        assert!(beyond(indices, list.len()) == 0, "index out of bounds");
         // SAFETY: as in `find`.
         Wide(unsafe {
             let found = _mm512_i64gather_epi32::<4>(indices.0, list.as_ptr().cast());
@@ -128,8 +128,8 @@ impl Vector for Wide {
 
     #[inline(always)]
     fn put(self, mask: u8, list: &mut [i64], indices: Wide) {
-        assert!(beyond(indices, list.len()) & mask == 0, "an index beyond the list");
-        // SAFETY: as in `find`; only those of the mask are written.
+        assert!(beyond(indices, list.len()) & mask == 0, "index out of bounds");
+        // SAFETY: as in `find`; only the lanes of the mask are written.
         unsafe {
             let list = list.as_mut_ptr().cast();
             _mm512_mask_i64scatter_epi64::<8>(list, mask, indices.0, self.0);

@@ -1,11 +1,11 @@
-//! Numbers picked out of vectors, to be gone through as vectors again.
+//! Numbers compressed from vectors, to be processed as vectors again.
 
 use super::{LANES, Vector};
 
-/// So many and no more, which leave the first cache some room.
+/// Capacity; small enough to leave room in the L1 cache.
 pub const MOST: usize = 256;
 
-/// Behind the last number there is room for a vector, and lie old ones.
+/// After the last number there is room for a vector, with stale values.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct List {
@@ -31,11 +31,11 @@ impl List {
 
     /// At most [`MOST`].
     pub fn set_len(&mut self, len: usize) {
-        assert!(len <= MOST, "more than a list holds");
+        assert!(len <= MOST, "list capacity exceeded");
         self.len = len;
     }
 
-    /// Those of the mask. There must be room for all.
+    /// Appends the lanes of the mask. There must be room for all lanes.
     #[inline(always)]
     pub fn push<V: Vector>(&mut self, mask: u8, numbers: V) {
         let free = self.numbers[self.len..].first_chunk_mut().expect("room for a vector");
@@ -43,13 +43,13 @@ impl List {
         self.len += mask.count_ones() as usize;
     }
 
-    /// Where vectors begin.
+    /// Start indices of the vectors.
     #[inline(always)]
     pub fn steps(&self) -> impl Iterator<Item = usize> + use<> {
         (0..self.len).step_by(LANES)
     }
 
-    /// Which numbers of the vector from there on are in the list.
+    /// The lanes of the vector at this index that are in the list.
     #[inline(always)]
     pub fn there(&self, at: usize) -> u8 {
         let count = self.len - at;

@@ -1,6 +1,5 @@
-//! What plain Rust does not say to the machine. Loops compiled for the widest vectors there are:
-//! compiled for the baseline of x86-64 they would use an eighth of the machine. And what will be
-//! needed soon, so that the cache can have it by then.
+//! Vector code and prefetching. Loops are compiled for the widest vectors available: compiled for the
+//! x86-64 baseline they would use an eighth of the machine.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -14,12 +13,12 @@ mod vector;
 pub use list::{List, MOST};
 pub use vector::{LANES, Plain, Vector, count_from};
 
-/// Something that can be compiled several times over.
+/// Code that can be compiled for several vector widths.
 pub trait Kernel {
     type Output;
 
-    /// `V` is what vectors are on the machine at hand, for those that say what to do with them; loops
-    /// over arrays become vectors as they are.
+    /// `V` is the vector type of the current machine, for explicit vector code; plain loops over
+    /// arrays are vectorised by the compiler.
     fn run<V: Vector>(self) -> Self::Output;
 }
 
@@ -35,7 +34,7 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
         kernel.run::<avx2::Narrow>()
     }
     match width() {
-        // SAFETY: the machine has these features, as was just asked.
+        // SAFETY: the machine has these features, as checked above.
         Width::Avx512 => unsafe { avx512(kernel) },
         // SAFETY: as above.
         Width::Avx2 => unsafe { avx2(kernel) },
@@ -43,7 +42,7 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     }
 }
 
-/// What kernels are compiled for.
+/// The targets that kernels are compiled for.
 #[cfg(any(test, target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Width {
@@ -52,7 +51,7 @@ pub(crate) enum Width {
     Avx512,
 }
 
-/// The widest there is; in tests not wider than they want.
+/// The widest target available; in tests limited to the requested one.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn width() -> Width {
@@ -85,7 +84,7 @@ thread_local! {
 #[cfg(test)]
 pub(crate) const WIDTHS: [Width; 3] = [Width::Avx512, Width::Avx2, Width::Plain];
 
-/// Does something as on a machine that has no wider vectors.
+/// Runs a closure as on a machine without wider vectors.
 #[cfg(test)]
 pub(crate) fn at_most<T>(width: Width, what: impl FnOnce() -> T) -> T {
     let before = NARROWER.replace(width);
@@ -99,13 +98,13 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Plain>()
 }
 
-/// This element will be needed soon; nothing happens where there is none.
+/// Prefetches an element; does nothing if it does not exist.
 #[inline(always)]
 pub fn prefetch<T>(list: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(element) = list.get(index) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads and writes nothing, about memory that is borrowed here; every
+        // SAFETY: a hint, which reads and writes nothing, on memory that is borrowed here; every
         // x86-64 has the instruction.
         #[allow(unsafe_code)]
         unsafe {

@@ -1,11 +1,11 @@
-//! Eight numbers at once: for loops in which lanes part, look things up or are picked out, of which
-//! the compiler makes no vectors by itself.
+//! Eight numbers at once: for loops with diverging lanes, gathers or compression, which the compiler
+//! does not vectorise.
 
-/// Numbers in a vector.
+/// Lanes of a vector.
 pub const LANES: usize = 8;
 
-/// What can be done with them. Sums and products wrap. A mask has a bit for each lane, the lowest for
-/// the first.
+/// Vector operations. Sums and products wrap. A mask has a bit for each lane, the lowest for the
+/// first.
 pub trait Vector: Copy {
     fn splat(value: i64) -> Self;
     fn load(values: &[i64; LANES]) -> Self;
@@ -13,40 +13,40 @@ pub trait Vector: Copy {
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    /// The product of the lower halves, unsigned.
+    /// Product of the lower halves, unsigned.
     fn times_low(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
     fn min(self, other: Self) -> Self;
-    /// Towards the low end; zeros come in.
+    /// Logical shift right.
     fn down(self, bits: u32) -> Self;
-    /// Where this is more than that.
+    /// Lanes where self > other.
     fn above(self, other: Self) -> u8;
-    /// Whether one of two vectors is anywhere more than that of the others, if they are less than 2^63
-    /// apart.
+    /// Whether any lane of the first two vectors is greater than that of the other two, if they are
+    /// less than 2^63 apart.
     fn any_above(these: [Self; 2], others: [Self; 2]) -> bool;
-    /// Of `other` where the mask says so.
+    /// Selects `other` in the lanes of the mask.
     fn but(self, mask: u8, other: Self) -> Self;
-    /// Those of the mask first, in order; what comes after them is zero or any other of the numbers, so
-    /// that where all are indices, all stay indices.
+    /// Compresses the lanes of the mask to the front, in order; the rest are zero or any of the
+    /// numbers, so that valid indices stay valid.
     fn squeeze(self, mask: u8) -> Self;
-    /// Elements by their indices. Panics where there is none.
+    /// Gathers elements. Panics if an index is out of bounds.
     fn find(list: &[i64], indices: Self) -> Self;
-    /// The same of short ones.
+    /// Gathers 32-bit elements.
     fn find_short(list: &[u32], indices: Self) -> Self;
-    /// Puts those of the mask where the indices say, which must differ. Panics where that is beyond
-    /// the list.
+    /// Scatters the lanes of the mask to the indices, which must be distinct. Panics if one is out of
+    /// bounds.
     fn put(self, mask: u8, list: &mut [i64], indices: Self);
 }
 
-/// This number, the next, and so on.
+/// Consecutive numbers, starting with this one.
 #[inline(always)]
 pub fn count_from<V: Vector>(first: usize) -> V {
     V::load(&[0, 1, 2, 3, 4, 5, 6, 7]).plus(V::splat(first as i64))
 }
 
-/// On any machine.
+/// Portable implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain([i64; LANES]);
 
@@ -124,7 +124,7 @@ impl Vector for Plain {
 
     #[inline(always)]
     fn above(self, other: Plain) -> u8 {
-        // In numbers as wide as these, or the compiler makes no vectors of it.
+        // In 64-bit numbers, otherwise the compiler does not vectorise it.
         let mut bits = [0i64; LANES];
         for (lane, bit) in bits.iter_mut().enumerate() {
             *bit = if self.0[lane] > other.0[lane] { 1 << lane } else { 0 };
@@ -134,7 +134,7 @@ impl Vector for Plain {
 
     #[inline(always)]
     fn any_above(these: [Plain; 2], others: [Plain; 2]) -> bool {
-        // The sign tells, of all together.
+        // Tests the sign bit of all lanes together.
         let mut all = 0;
         for (these, others) in these.iter().zip(&others) {
             for (this, other) in these.0.iter().zip(&others.0) {
@@ -192,7 +192,7 @@ mod tests {
         simd::{Kernel, WIDTHS, at_most, widest},
     };
 
-    /// Everything there is to do, on numbers of all sizes.
+    /// All operations, on numbers of all magnitudes.
     struct Everything;
 
     impl Kernel for Everything {
@@ -234,7 +234,7 @@ mod tests {
                 ] {
                     tell(vector);
                 }
-                // What comes after those of the mask means nothing.
+                // The lanes after those of the mask are undefined.
                 let kept = count_from::<V>(0).above(V::splat(i64::from(mask.count_ones()) - 1));
                 tell(a.squeeze(mask).but(kept, V::splat(0)));
                 let mut there = [7; 2 * LANES];

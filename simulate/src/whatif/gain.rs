@@ -1,21 +1,22 @@
-//! How much a change gains: two sets of runs that met the same draws, compared run by run.
+//! The gain of a change: two sets of runs with the same draws, compared run by run.
 //!
-//! There is one estimator: the gain is how much shorter the median run is, in per cent of the median as
-//! recorded. Its 95 % interval is a percentile bootstrap over runs: runs are resampled with both of their
-//! times, so that what the pairs have in common cancels. A source that hits fewer than half of the runs
-//! hardly moves a median; how many runs get shorter is counted beside it.
+//! There is one estimator: the gain is the reduction of the median time, in per cent of the median as
+//! recorded. Its 95 % confidence interval is a percentile bootstrap over runs: runs are resampled with
+//! both of their times, so that what the pairs have in common cancels. A source that hits fewer than
+//! half of the runs hardly moves the median; the number of runs that get shorter is therefore counted
+//! as well.
 
 use crate::{
     noise::{draw, key},
     stats::{Estimate, NoRuns, Sample},
 };
 
-/// What a change does to the time of a job.
+/// The effect of a change on the time of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
     /// The median time with the change, ps.
     pub median: Estimate,
-    /// How much shorter the median is, per cent.
+    /// Reduction of the median, per cent.
     pub gain: Estimate,
     /// Runs whose time differs with the change.
     pub changed_runs: u64,
@@ -23,29 +24,29 @@ pub struct Gain {
     pub shorter_runs: u64,
     /// Runs that get longer by as much.
     pub longer_runs: u64,
-    /// Of so many.
+    /// Number of runs.
     pub runs: u64,
 }
 
-/// A change that shortens this part of the runs, and at least so many, is worth mentioning, whatever the
-/// median does.
+/// A change that shortens this fraction of the runs, and at least this many, is worth reporting,
+/// whatever the median does.
 const SOME_RUNS: f64 = 0.05;
 const FEWEST_RUNS: u64 = 3;
 
-/// Gains that differ from 0 by less are none, however sure they are, per cent.
+/// Smaller gains are negligible, however certain, per cent.
 pub const NEGLIGIBLE_PCT: f64 = 0.1;
 
-/// A gain in a word.
+/// Classification of a gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The median run is faster.
     Gain,
-    /// The median run is not faster, or not for certain, but at least one run in twenty is, and none is
-    /// slower.
+    /// The median run is not faster, or not significantly, but at least one run in twenty is, and none
+    /// is slower.
     SomeRuns,
-    /// No faster, no slower.
+    /// Neither faster nor slower.
     Nothing,
-    /// More runs are needed to say.
+    /// More runs are needed.
     Unclear,
     /// Slower.
     Loss,
@@ -63,7 +64,7 @@ impl Effect {
         }
     }
 
-    /// Whether the change is worth having.
+    /// Whether the change is an improvement.
     pub const fn helps(self) -> bool {
         matches!(self, Effect::Gain | Effect::SomeRuns)
     }
@@ -89,16 +90,16 @@ impl Gain {
     }
 }
 
-/// Bootstrap samples: the ends of an interval are the 50th from either end. Fewer for very many runs,
-/// which need fewer.
+/// Bootstrap resamples: the bounds of an interval are the 50th from either end. Fewer for large
+/// numbers of runs, which need fewer.
 fn resamples(runs: usize) -> u64 {
     (200_000_000 / runs.max(1) as u64).clamp(200, 2_000)
 }
 
 const BOOTSTRAP: u64 = 40;
 
-/// Compares runs as recorded with the same runs after a change. Both lists are in the order of the
-/// runs' numbers and as long as each other; what is beyond the shorter one is left out.
+/// Compares runs as recorded with the same runs after a change. Both lists are in order of run number
+/// and equally long; excess runs are ignored.
 pub fn compare(as_recorded: &[i64], changed: &[i64], seed: u64) -> Result<Gain, NoRuns> {
     let runs = as_recorded.len().min(changed.len());
     let (before, after) = (&as_recorded[..runs], &changed[..runs]);
@@ -135,7 +136,7 @@ pub fn compare(as_recorded: &[i64], changed: &[i64], seed: u64) -> Result<Gain, 
     Ok(whole(interval(value, gains)))
 }
 
-/// The middle 95 % of what the resamples gave.
+/// The central 95 % of the resampled values.
 pub(crate) fn interval(value: f64, mut resampled: Vec<f64>) -> Estimate {
     resampled.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| {
@@ -145,7 +146,7 @@ pub(crate) fn interval(value: f64, mut resampled: Vec<f64>) -> Estimate {
     Estimate { value, low: at(0.025).min(value), high: at(0.975).max(value) }
 }
 
-/// How much less `b` is, in per cent of `a`.
+/// Reduction from `a` to `b`, in per cent of `a`.
 fn pct(a: f64, b: f64) -> f64 {
     if a > 0.0 { 100.0 * (a - b) / a } else { 0.0 }
 }
@@ -160,10 +161,10 @@ impl Sorted {
         Sorted(sorted)
     }
 
-    /// The median when each run counts so many times; as many in all as there are runs.
+    /// The median with each run counted this many times; the counts sum to the number of runs.
     fn median(&self, counts: &[u32]) -> f64 {
         let runs = self.0.len() as u64;
-        // The two in the middle, which are one where the number is odd.
+        // The two in the middle, which coincide if the number is odd.
         let (lower, upper) = ((runs - 1) / 2, runs / 2);
         let (mut below, mut first) = (0u64, None);
         for &(time, run) in &self.0 {
@@ -183,7 +184,7 @@ impl Sorted {
 mod tests {
     use super::*;
 
-    /// A time without any pattern, below 1000.
+    /// A pseudorandom time below 1000.
     fn scattered(stream: u64, at: u64) -> i64 {
         ((draw(stream, at) >> 32) as i64 * 1000) >> 32
     }
@@ -221,7 +222,7 @@ mod tests {
             (gain.effect(), gain.changed_runs, gain.shorter_runs),
             (Effect::SomeRuns, 40, 40)
         );
-        // One run in a hundred is not worth a word, nor is one of ten.
+        // One run in a hundred is not worth reporting, nor is one of ten.
         assert_eq!(compare(&hit(200)[..10], &[10_000; 10], 1).unwrap().effect(), Effect::Nothing);
         assert_eq!(compare(&hit(100), &[10_000; 200], 1).unwrap().effect(), Effect::Nothing);
         assert_eq!(compare(&[10_000; 20], &[11_000; 20], 1).unwrap().effect(), Effect::Loss);
@@ -234,8 +235,8 @@ mod tests {
         ((draw(stream, at) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Pairs of runs: the time without the source is 10 000 and an exponential tail; the source adds
-    /// its own exponential delay to a share of the runs.
+    /// Pairs of runs: the time without the source is 10 000 plus an exponential tail; the source adds
+    /// an exponential delay to a fraction of the runs.
     fn pairs(stream: u64, n: u64, hit: f64, delay: f64) -> (Vec<i64>, Vec<i64>) {
         let after = |i| 10_000.0 - 2_000.0 * unit(stream, 3 * i).ln();
         let added = |i| match unit(stream, 3 * i + 1) < hit {
@@ -260,16 +261,16 @@ mod tests {
                 assert!(gain.low <= gain.value && gain.value <= gain.high, "{gain:?}");
                 covered += usize::from(gain.low <= truth && truth <= gain.high);
             }
-            // 95 % of 400 is 380, with a standard deviation of 4.4. The bootstrap of a median errs on the
-            // safe side where many runs do not change.
+            // 95 % of 400 is 380, with a standard deviation of 4.4. The bootstrap of a median is
+            // conservative if many runs do not change.
             assert!(covered >= 369, "{hit} {delay}: {covered} of {TRIALS}");
         }
     }
 
     #[test]
     fn intervals_cover_the_true_gain_as_often_as_they_say() {
-        // Exponential times, and 40 or nothing off each: the true medians are known from a sample of
-        // a million.
+        // Exponential times, reduced by 40 or 0: the true medians are known from a sample of a
+        // million.
         let time = |stream, i| {
             let uniform = (draw(stream, i) >> 11) as f64 / (1u64 << 53) as f64;
             (10_000.0 - 2_000.0 * (1.0 - uniform).ln()) as i64
@@ -291,8 +292,8 @@ mod tests {
             widths += gain.high - gain.low;
             gains.push(gain.value);
         }
-        // Medians of pairs that differ by one of two amounts: the bootstrap is a little cautious
-        // with those, as wide as the gains scatter, and hardly wider.
+        // Medians of pairs that differ by one of two amounts: the bootstrap is slightly conservative
+        // here, as wide as the gains scatter, and hardly wider.
         assert!(covered >= 276, "{covered} of 300");
         let scatter = interval(truth, gains);
         let ratio = widths / 300.0 / (scatter.high - scatter.low);

@@ -1,14 +1,14 @@
-//! What if a source of noise were gone, or moved to a housekeeping CPU, or at work on all nodes at the
-//! same time? Runs of a job as recorded, runs after the change that meet the same draws, and how much
-//! the job gains ([`gain`]).
+//! What if a source of noise were removed, moved to a housekeeping CPU, or active on all nodes at the
+//! same time? Compares runs of a job as recorded with runs after the change, with the same draws
+//! ([`gain`]).
 //!
 //! - **Removed**: every detour is shorter by the source's part ([`Composed`]).
-//! - **Shifted** to a CPU: the source is gone from all lanes but that CPU's, which has all of it. Where
-//!   the CPU was not measured no rank runs on it, and this is the same as removing it.
-//! - **Quantised** (co-scheduled): all nodes do it at the same time, the CPUs of a node as they were
-//!   recorded. Then it stops everybody together, and the job takes as long as it does without the
-//!   source plus what the source takes meanwhile. Messages that are under way go on meanwhile, which
-//!   this leaves out: at most L for every detour that the job meets.
+//! - **Shifted** to a CPU: the source is removed from all lanes except that CPU's, which gets all of
+//!   it. If the CPU was not measured, no rank runs on it, and this is the same as removing it.
+//! - **Quantised** (co-scheduled): active on all nodes at the same time, on the CPUs of a node as
+//!   recorded. Then it stops all ranks together, and the job takes as long as without the source plus
+//!   the time of the source meanwhile. Messages in flight continue meanwhile, which is ignored here:
+//!   at most L for every detour that the job meets.
 
 pub mod gain;
 #[cfg(test)]
@@ -36,7 +36,7 @@ pub enum WhatIfError {
     NoRuns(#[from] NoRuns),
 }
 
-/// What was recorded, and how a job meets it.
+/// The recording, and how a job meets it.
 #[derive(Clone, Debug)]
 pub struct Node<'a> {
     /// Ranks are spread over them.
@@ -47,7 +47,7 @@ pub struct Node<'a> {
     pub repeat: bool,
 }
 
-/// Sources to change together, and what to try besides removing them.
+/// Sources to change together, and what to try in addition to removing them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// By number, as in [`Composed::push`].
@@ -56,7 +56,7 @@ pub struct Question {
     pub quantise: bool,
 }
 
-/// Where to.
+/// Target of a shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// A CPU that no rank runs on.
@@ -69,7 +69,7 @@ pub enum Shift {
 pub struct Answer {
     pub removed: Gain,
     pub shifted: Option<Gain>,
-    /// None also where the source, at work everywhere at once, would leave no time.
+    /// Also None if the source, active everywhere at once, would leave no time.
     pub quantised: Option<Gain>,
 }
 
@@ -81,30 +81,30 @@ pub struct Answers {
     pub answers: Vec<Answer>,
 }
 
-/// Runs of one job. The same run meets the same draws under every noise: that is what pairs them.
+/// Runs of one job. The same run meets the same draws under every noise, which pairs the runs.
 pub trait Runs {
-    /// How many there are.
+    /// Number of runs.
     fn count(&self) -> u64;
 
-    /// The times of some of them, by their numbers, ps.
+    /// The times of some runs, by number, ps.
     fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError>;
 
-    /// All of them with what their ends hang on, where that can be said.
+    /// All runs with their critical paths, if they can be determined.
     fn traced(&self, noise: &Noise) -> Result<Option<Vec<Traced>>, SweepError> {
         let _ = noise;
         Ok(None)
     }
 
-    /// So many need not be simulated, after all.
+    /// Reports runs that need not be simulated.
     fn spared(&self, runs: u64) {
         let _ = runs;
     }
 }
 
-/// Asks them all. `seed` is for the intervals and for when co-scheduled sources strike.
+/// Answers all questions. `seed` is for the intervals and for the times of co-scheduled sources.
 ///
-/// A run whose critical path no source of a question touches takes as long without them (see
-/// [`rounds::path`](crate::rounds::path)), and is not simulated again.
+/// A run whose critical path is not touched by any source of a question takes as long without them
+/// (see [`rounds::path`](crate::rounds::path)), and is not simulated again.
 pub fn ask(
     node: &Node<'_>,
     questions: &[Question],
@@ -143,11 +143,11 @@ pub fn ask(
     Ok(Answers { as_recorded, answers })
 }
 
-/// Which runs hang on which sources.
+/// Which runs depend on which sources.
 struct Touched {
     /// By source, as far as there are questions; ascending.
     by_source: Vec<Vec<u64>>,
-    /// Those of which nobody knows.
+    /// Runs whose critical path is unknown.
     unknown: Vec<u64>,
 }
 
@@ -232,8 +232,8 @@ impl Node<'_> {
         self.noise(timelines)
     }
 
-    /// A lane with what these sources did anywhere. Where detours overlap, one waits for the other;
-    /// what would then be done after the end of the recording is left out, so that the span stays.
+    /// A lane with all detours of these sources on any lane. Overlapping detours are serialised; what
+    /// would then end after the recording is dropped, so that the span is kept.
     fn crowded(
         &self,
         rest: &Timeline,
@@ -257,8 +257,8 @@ impl Node<'_> {
         Timeline::new(all, rest.span())
     }
 
-    /// How long the runs take when these sources are at work everywhere at the same time, from how
-    /// long they take without. None where they would leave no time.
+    /// The times of the runs if these sources are active everywhere at the same time, from their times
+    /// without them. None if they would leave no time.
     fn quantised(
         &self,
         set: &[bool],
@@ -305,7 +305,7 @@ impl Node<'_> {
 
 const QUANTISED: u64 = 41;
 
-/// Times of a damaged file end up as long as can be, which the timeline refuses.
+/// Times of a damaged file saturate, which the timeline rejects.
 fn ps(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX).saturating_mul(1_000)
 }

@@ -1,4 +1,4 @@
-//! What-if on made-up nodes whose answers are known.
+//! What-if on synthetic nodes with known answers.
 
 use super::*;
 use crate::{
@@ -55,8 +55,8 @@ fn runs(ranks: u64, threads: usize) -> Paired {
     Paired { job: job(ranks), threads, traces: true }
 }
 
-/// Source 0: 5 us every 4 ms. Source 1: 300 us every 500 ms. Source 2: within each of the first, and
-/// of 2 ns. So by the time they take the first is twice the second.
+/// Source 0: 5 us every 4 ms. Source 1: 300 us every 500 ms. Source 2: within each of the first, 2 ns
+/// long. So by time taken the first is twice the second.
 fn node() -> Vec<Composed> {
     let mut lane = Composed::new(0, 10 * S);
     let mut events: Vec<_> = (0..2_500)
@@ -88,7 +88,7 @@ fn what_costs_most_at_scale_is_not_what_takes_the_most_time() {
     let questions = each(&[&[0], &[1], &[2], &[0, 1, 2]]);
     let at = |ranks| ask(&recorded(&lanes), &questions, 1, &runs(ranks, 2)).unwrap();
 
-    // Every run meets the rare one somewhere: hardly anything else counts.
+    // Every run meets the rare one somewhere: hardly anything else matters.
     let [frequent, rare, tiny, all] = at(16_384).answers[..] else { panic!() };
     assert_eq!(rare.removed.effect(), Effect::Gain);
     assert!(rare.removed.gain.low > frequent.removed.gain.high, "{rare:?} {frequent:?}");
@@ -116,7 +116,7 @@ fn removing_more_never_takes_longer_and_all_threads_give_the_same_bits() {
     assert_eq!(ask(&recorded(&lanes), &questions, 1, &runs(1000, 3)).unwrap(), one);
     let medians: Vec<f64> = one.answers.iter().map(|a| a.removed.median.value).collect();
     assert!(medians.is_sorted_by(|a, b| a >= b), "{medians:?}");
-    // The only CPU there is: moving it there moves it nowhere.
+    // The only CPU: moving the source there changes nothing.
     assert!(one.answers.iter().all(|a| a.shifted.unwrap().effect() == Effect::Nothing));
 }
 
@@ -156,7 +156,7 @@ fn a_lane_takes_all_of_what_is_moved_there_and_keeps_its_span() {
     assert_eq!((a.span(), b.len()), (1_000_000, 0));
 }
 
-/// Against the engine, with all ranks at the same place in the noise.
+/// Compared with the engine, with all ranks at the same position in the noise.
 #[test]
 fn a_coscheduled_source_stops_everybody_at_once() {
     let lanes = node();
@@ -180,7 +180,7 @@ fn a_coscheduled_source_stops_everybody_at_once() {
     }
     assert!(met > 0);
 
-    // At scale: the rare source costs hardly anything any more.
+    // At scale, the rare source costs hardly anything now.
     let question = Question { sources: vec![1], shift: None, quantise: true };
     let answer = ask(&node, &[question], 1, &runs(16_384, 2)).unwrap().answers[0];
     let quantised = answer.quantised.unwrap();
@@ -216,8 +216,8 @@ fn a_node_without_detours_or_with_one_has_answers() {
     assert_eq!(none, Err(WhatIfError::Spread(SpreadError::NoTimelines)));
 }
 
-/// Runs that are spared because their critical path has none of a source come out as if simulated,
-/// bit for bit.
+/// Runs skipped because their critical path does not contain a source give the same result as if
+/// simulated, bit for bit.
 #[test]
 fn sparing_runs_changes_nothing() {
     // Many sources, some within the others' detours, on three CPUs.
@@ -238,7 +238,7 @@ fn sparing_runs_changes_nothing() {
     let mut questions = each(&[&[0], &[1], &[2], &[3], &[4], &[5], &[6], &[7], &[0, 5]]);
     questions[3].quantise = true;
     let net = |text: &str| Params::named(text).unwrap();
-    // g > o, where network cards count, and g < o; shifts and swaps; loops; odd numbers of ranks.
+    // g > o, where NICs matter, and g < o; shifts and swaps; loops; odd numbers of ranks.
     let gaps = Params { gap: 9_000_000, ..net("cnl") };
     for (ranks, params, algorithm) in [
         (1, net("cnl"), None),
@@ -265,6 +265,6 @@ fn most_runs_are_spared() {
     let asked = runs(4096, 1);
     let (_, touched) = as_recorded(&node, &each(&[&[0], &[1], &[2]]), &asked).unwrap();
     assert!(touched.unknown.is_empty());
-    // The first two share the runs between them; a run never hangs on all of 4096 ranks' detours.
+    // The first two share the runs; a run never depends on the detours of all 4096 ranks.
     assert!(touched.by_source[0].len() < 100 || touched.by_source[1].len() < 100);
 }

@@ -1,6 +1,6 @@
-//! The schedules with known answers: `fixtures/goal/loggopsim-cases.json.gz`.
+//! The schedules with known results: `fixtures/goal/loggopsim-cases.json.gz`.
 
-#![allow(dead_code)] // Each test takes what it needs.
+#![allow(dead_code)] // Each test uses a subset.
 
 pub mod reference;
 

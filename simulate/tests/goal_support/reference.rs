@@ -1,5 +1,5 @@
-//! The exact rules once more, written down as plainly as they can be: one ordered set of events, lists
-//! that are searched, no short cuts. Tells what each rank did when, too.
+//! A second implementation of the exact rules, as plain as possible: one ordered set of events, lists
+//! that are searched, no shortcuts. Also reports what each rank did when.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use simulate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
     Work,
-    /// As long as the peer keeps the CPU for it: from the first byte on, o + (s-1) max(G, O).
+    /// As long as LogGOPSim occupies the CPU: from the first byte, o + (s-1) max(G, O).
     Receive,
 }
 
@@ -27,8 +27,8 @@ pub struct Span {
 pub struct Told {
     pub ends: Vec<i64>,
     pub spans: Vec<Span>,
-    /// A receive was posted after its message had arrived and after another had been received: the
-    /// peer takes messages when they arrive, the exact rules when they are matched.
+    /// A receive was posted after its message had arrived and after another had been received:
+    /// LogGOPSim takes messages when they arrive, the exact rules when they are matched.
     pub out_of_order: bool,
 }
 
@@ -165,7 +165,7 @@ impl World<'_> {
                 let start = ready.max(free(&self.cpu, cpu)).max(free(&self.send_free, nic));
                 let end = self.work(rank, start, cost.cpu);
                 self.cpu.insert(cpu, end);
-                // From when the NIC gets the message: as much later as detours made it.
+                // From when the NIC gets the message, delayed by the detours.
                 self.send_free.insert(nic, end - cost.cpu + cost.gap);
                 self.told.spans.push(Span { rank, cpu: cpu.1, did, start, end });
                 self.end(rank, end);

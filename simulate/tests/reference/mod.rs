@@ -1,6 +1,6 @@
-//! The rules of the round engine once more, slow and obvious: every rank is a small program, messages
-//! are put in boxes, everybody does what can be done until nothing is left to do. Noise is a list of
-//! detours that is walked from the start each time.
+//! A second implementation of the rules of the round engine, slow and obvious: every rank is a small
+//! program, messages are put in boxes, all ranks proceed until nothing is left to do. Noise is a list
+//! of detours that is walked from the start each time.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -42,7 +42,7 @@ struct Rank {
     own_clock: i64,
 }
 
-/// When each rank is done.
+/// When each rank finishes.
 pub fn ends(job: &Job, noise: Option<&Noise>) -> Vec<i64> {
     let mut ranks = programs(job);
     // Messages by sender, receiver and number: when they left.
@@ -60,7 +60,7 @@ pub fn ends(job: &Job, noise: Option<&Noise>) -> Vec<i64> {
             break;
         }
     }
-    assert!(ranks.iter().all(|rank| rank.round == rank.program.len()), "the reference is stuck");
+    assert!(ranks.iter().all(|rank| rank.round == rank.program.len()), "the reference deadlocked");
     ranks.iter().map(|rank| rank.time).collect()
 }
 

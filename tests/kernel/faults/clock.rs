@@ -1,4 +1,4 @@
-//! The clock of the day is set, back and forth. The recording uses another.
+//! CLOCK_REALTIME is set forward and back. The recording uses another clock.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::{
 };
 
 const HOUR: i64 = 3_600;
-/// In seconds; each from the right time, and only for a moment: others live by this clock.
+/// In seconds, each relative to the right time, and only for a moment: others depend on this clock.
 const STEPS: [i64; 4] = [HOUR, -HOUR, 5 * HOUR, -5 * HOUR];
 
 pub fn may_be_set() -> bool {
     const CAP_SYS_TIME: u32 = 25;
-    // Set to what it is: whether that is refused is known only then.
+    // Sets the clock to the current time: only this shows whether it is permitted.
     recorder::machine::has_capability(CAP_SYS_TIME)
         && clock_settime(ClockId::Realtime, clock_gettime(ClockId::Realtime)).is_ok()
 }
 
-/// Puts the clock right again, whatever happens.
+/// Restores the clock on drop.
 struct RightTime {
     unix: Timespec,
     monotonic_ns: u64,
@@ -83,12 +83,12 @@ pub fn steps_do_not_move_what_is_recorded() -> Result<()> {
         .collect();
     let inside = |at: u64| spans.iter().any(|&(from, to)| from <= at && at <= to);
     let missed = bursts.iter().filter(|burst| !inside(burst.start)).count();
-    ensure!(missed * 50 <= bursts.len(), "{missed} of {} bursts are elsewhere", bursts.len());
+    ensure!(missed * 50 <= bursts.len(), "{missed} of {} bursts are misplaced", bursts.len());
     ensure!(separate(&bursts) > 20, "the daemon never slept");
     reliability::note(
-        "the clock of the day set forward and back by up to five hours",
+        "CLOCK_REALTIME set forward and back by up to five hours",
         STEPS.len() as u64,
-        "times in the trace unmoved: they are on CLOCK_MONOTONIC",
+        "times in the trace unaffected: they are on CLOCK_MONOTONIC",
     );
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::{
     support::{Recording, Scratch, cpus, monotonic_ns, text},
 };
 
-/// Where cpusets are made: cgroup v1 has a hierarchy for them, v2 has one for everything.
+/// Where cpusets are created: cgroup v1 has a separate hierarchy for them, v2 a unified one.
 pub enum Hierarchy {
     V1(PathBuf),
     V2(PathBuf),
@@ -38,7 +38,7 @@ impl Hierarchy {
     }
 }
 
-/// A cpuset that goes away with the test.
+/// A cpuset that is removed with the test.
 struct Cpuset(PathBuf);
 
 impl Cpuset {
@@ -46,7 +46,7 @@ impl Cpuset {
         let path = hierarchy.root().join(format!("detour-test-{}", std::process::id()));
         fs::create_dir(&path)?;
         let set = Cpuset(path);
-        // Those of v1 start empty.
+        // cgroup v1 cpusets start empty.
         if let Hierarchy::V1(root) = hierarchy {
             for what in ["cpuset.mems", "cpuset.cpus"] {
                 fs::write(set.0.join(what), fs::read_to_string(root.join(what))?)?;
@@ -66,7 +66,7 @@ impl Cpuset {
 
 impl Drop for Cpuset {
     fn drop(&mut self) {
-        // Whoever is still inside is on its way out.
+        // Processes still inside are about to exit.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -100,16 +100,16 @@ pub fn a_cpu_that_leaves_ends_its_lane() -> Result<()> {
     let (kept, cut) = (seconds(first), seconds(second));
     ensure!(kept > cut + 1.0, "CPU {stays} {kept} s, CPU {gone} {cut} s");
     let later = second.1.saturating_sub(taken_at);
-    ensure!(later < 1_000_000_000, "the lane of CPU {gone} went on for {later} ns");
+    ensure!(later < 1_000_000_000, "the lane of CPU {gone} continued for {later} ns");
     let last = trace.records().map(|(_, r)| (r.cpu, trace.span(r).0));
     let last = last.filter(|(cpu, _)| u32::from(*cpu) == gone).map(|(_, start)| start).max();
     ensure!(last.is_some_and(|last| last <= second.1), "events after the end of the lane");
     let page = crate::support::detour().arg("report").arg(&path).output()?;
     ensure!(text(&page.stdout).contains("was taken away"), "the report does not say so");
     reliability::note(
-        "a measured CPU taken out of the recorder's cpuset",
+        "a measured CPU removed from the recorder's cpuset",
         1,
-        "its lane ends within a second and the report says so; the other CPUs go on",
+        "its lane ends within a second and the report says so; the other CPUs continue",
     );
     Ok(())
 }

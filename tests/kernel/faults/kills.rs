@@ -15,7 +15,7 @@ use crate::{
     support::{Scratch, detour, report},
 };
 
-/// Moments are drawn from it; the same ones every time.
+/// Seed of the random times; the same in every run.
 const SEED: u64 = 0x5eed_0006;
 const TRIES: u64 = 10;
 const LATEST_MS: u64 = 1_800;
@@ -42,7 +42,7 @@ pub fn at_random_moments() -> Result<()> {
             .arg(&path)
             .stderr(Stdio::null())
             .spawn()?;
-        // Every other one after it has begun to record for certain, however slow the machine.
+        // Every other one only after it has begun to record, however slow the machine.
         while attempt.is_multiple_of(2) && !has_events(&path) {
             ensure!(start.elapsed() < Duration::from_secs(60), "nothing is recorded");
             std::thread::sleep(Duration::from_millis(1));
@@ -57,10 +57,10 @@ pub fn at_random_moments() -> Result<()> {
             None => before_the_file += 1,
         }
     }
-    ensure!(loaded > 0, "no kill came while programs were loaded");
-    ensure!(events > 0, "no kill came while events were recorded");
+    ensure!(loaded > 0, "no kill while programs were loaded");
+    ensure!(events > 0, "no kill while events were recorded");
     reliability::note(
-        "SIGKILL of the recorder at a random moment, of its start or of the recording",
+        "SIGKILL of the recorder at a random time, during start or recording",
         TRIES,
         &format!(
             "every file readable up to its last block ({before_the_file} killed before there was \
@@ -74,7 +74,7 @@ fn has_events(path: &std::path::Path) -> bool {
     Reader::open(path).is_ok_and(|reader| reader.block_infos().len() > 0)
 }
 
-/// Events in a file that was cut off; None where it was not begun.
+/// Events in a truncated file; None if it was not begun.
 fn readable(path: &std::path::Path) -> Result<Option<u64>> {
     if !fs::metadata(path).is_ok_and(|meta| meta.len() > 0) {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! What happens to nodes while they are recorded. The recording survives it, or ends and says why;
-//! what is lost is counted; nothing stays behind.
+//! Faults that hit nodes during a recording. The recording survives, or ends and tells why; losses are
+//! counted; nothing is left behind.
 
 pub mod clock;
 pub mod cpuset;
@@ -51,7 +51,7 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
-/// Emitted is read and lost together. Returns what was lost.
+/// Emitted equals read plus lost. Returns the number lost.
 fn nothing_unaccounted(report: &Value) -> Result<u64> {
     let number = |value: &Value| value.as_u64().with_context(|| format!("no number: {value}"));
     let emitted = number(&report["entries"]["emitted"])?;

@@ -21,13 +21,13 @@ pub fn two_recorders_count_the_same() -> Result<()> {
     let second = Recording::start(&scratch.file("second.detour"), &arguments)?;
     std::thread::sleep(Duration::from_secs(3));
     let first = first.stop()?;
-    // The end of one is no end of the other.
+    // The end of one must not end the other.
     std::thread::sleep(Duration::from_millis(500));
     let second = second.stop()?;
     let window = |trace: &Trace| trace.lanes_watched().first().copied().context("no lane");
     let (a, b) = (window(&first)?, window(&second)?);
     let (from, to) = (a.0.max(b.0), a.1.min(b.1));
-    ensure!(to > from + 2_000_000_000, "they hardly overlap: {a:?} {b:?}");
+    ensure!(to > from + 2_000_000_000, "the recordings hardly overlap: {a:?} {b:?}");
     ensure!(b.1 > a.1 + 300_000_000, "the second ended with the first: {a:?} {b:?}");
     let mut counts = Vec::new();
     for trace in [&first, &second] {
@@ -41,12 +41,12 @@ pub fn two_recorders_count_the_same() -> Result<()> {
         counts.push(starts.filter(|start| (from..to).contains(start)).count() as u64);
     }
     let [first, second] = counts[..] else { anyhow::bail!("not two counts") };
-    // One at either edge may begin before it for one of them and after it for the other.
+    // An interrupt at either edge may count for one of them but not for the other.
     ensure!(first > 100 && first.abs_diff(second) <= 2, "{first} and {second} timer interrupts");
     reliability::note(
         "two recorders at once on one CPU",
         1,
-        "both count the same interrupts, neither loses any; the end of one is no end of the other",
+        "both count the same interrupts, neither loses any; ending one does not end the other",
     );
     Ok(())
 }

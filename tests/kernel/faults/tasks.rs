@@ -1,4 +1,4 @@
-//! A fork bomb's worth of short tasks.
+//! As many short tasks as a fork bomb creates.
 
 use std::{collections::BTreeSet, fs};
 
@@ -12,9 +12,9 @@ use crate::{
 
 const NAMES: u64 = 64;
 const FEWEST: u64 = 1_000;
-/// A task and its end take longer.
+/// Creating and ending a task takes longer.
 const APART_NS: u64 = 50_000;
-/// What the recorder may grow by: buffers that fill up, not what every task adds.
+/// How much the recorder may grow: buffers that fill up, but nothing per task.
 const GROWTH_KIB: u64 = 64 << 10;
 
 pub fn short_tasks_keep_their_names() -> Result<()> {
@@ -57,11 +57,11 @@ pub fn short_tasks_keep_their_names() -> Result<()> {
         "{tasks} of {forks} named, {lost} lost, {unseen} unseen"
     );
     ensure!(different.len() as u64 == NAMES || lost > 0, "{} names", different.len());
-    // Each has faults before it leaves the CPU for the first time, and is gone then.
+    // Each has faults before it first leaves the CPU, and is gone by then.
     let nameless = trace.records().filter(|(source, _)| source.name == "(exited)").count() as u64;
     ensure!(nameless <= forks / 100 + lost, "{nameless} records of {forks} tasks without a name");
     reliability::note(
-        &format!("short tasks, {forks} within seconds"),
+        &format!("{forks} short tasks within seconds"),
         1,
         &format!(
             "all of them accounted for, {lost} records lost; the recorder's memory grew by {} MiB at most",
@@ -71,7 +71,7 @@ pub fn short_tasks_keep_their_names() -> Result<()> {
     Ok(())
 }
 
-/// The most a process ever had in memory.
+/// Peak memory of a process.
 fn memory_kib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

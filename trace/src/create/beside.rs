@@ -1,5 +1,5 @@
-//! A file of results in the making: written without a name, or beside its place under one of its own,
-//! and put in its place once it is whole.
+//! A result file while it is being written: without a name, or under a temporary name next to its final
+//! path, and moved into place when it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{directory, is_recording, name, old_name};
 use crate::error::TraceError;
 
-/// Not there until it is [committed](NewFile::commit), and never there if it is dropped before. What is
-/// a stream is written as it goes.
+/// Does not appear until it is [committed](NewFile::commit), and never does if it is dropped before. A
+/// stream is written directly.
 #[derive(Debug)]
 pub struct NewFile {
     out: File,
     state: State,
-    /// Where it is to be.
+    /// The final path.
     path: PathBuf,
     /// Keep an older recording.
     keep_old: bool,
@@ -24,9 +24,9 @@ pub struct NewFile {
 #[derive(Debug)]
 enum State {
     Stream,
-    /// It has no name yet: whatever ends this process, nothing is left.
+    /// Has no name yet: however this process ends, nothing is left behind.
     Unnamed,
-    /// Where the file system knows no files without a name.
+    /// On file systems without support for unnamed files.
     Named(PathBuf),
     Committed,
 }
@@ -48,8 +48,8 @@ impl NewFile {
         Ok(NewFile { out, state: State::Named(temporary), path, keep_old })
     }
 
-    /// Puts it in its place. What was there is gone then, or, if it was an older recording that is to be
-    /// kept, has `.old` behind its name.
+    /// Moves it into place. A previous file is replaced or, if it is an older recording to be kept,
+    /// renamed with the suffix `.old`.
     pub fn commit(mut self) -> Result<(), TraceError> {
         let cannot = |source| TraceError::Io { what: "write", file: name(&self.path), source };
         self.out.flush().map_err(cannot)?;
@@ -60,14 +60,14 @@ impl NewFile {
         if let Some(existing) = &existing {
             take_over(&self.out, existing);
         }
-        // A name must not reach the disk before what it names: a crash would leave an empty file.
+        // The name must not reach the disk before the data: a crash would leave an empty file.
         self.out.sync_data().or_else(unsupported).map_err(cannot)?;
         if let State::Unnamed = self.state {
             if existing.is_none() && link(&self.out, &self.path).is_ok() {
                 self.state = State::Committed;
                 return Ok(());
             }
-            // A link cannot replace a name, but a name can.
+            // linkat() cannot replace a file, but rename() can.
             let temporary = temporary(&self.path);
             link(&self.out, &temporary).map_err(cannot)?;
             self.state = State::Named(temporary);
@@ -101,14 +101,14 @@ impl Write for NewFile {
     }
 }
 
-/// A name that nothing else has, in the same directory: renaming works within one file system only.
+/// A unique name in the same directory: rename works only within one file system.
 fn temporary(path: &Path) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     directory(path).join(format!(".detour-{}-{number}.tmp", std::process::id()))
 }
 
-/// Some file systems cannot be asked to write now.
+/// Some file systems do not support fsync.
 fn unsupported(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => Ok(()),
@@ -116,7 +116,7 @@ fn unsupported(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// A file without a name; None where there is no such thing, or no way to give it one later.
+/// An unnamed file; None where it is not supported, or cannot be given a name later.
 #[cfg(target_os = "linux")]
 fn unnamed(directory: &Path) -> Option<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -147,7 +147,7 @@ fn link(_file: &File, _path: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Who may read and write a file does not change because its content does. As far as this process may.
+/// Replacing the content keeps owner and permissions, as far as this process is allowed to set them.
 #[cfg(unix)]
 fn take_over(file: &File, existing: &fs::Metadata) {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -175,7 +175,7 @@ mod tests {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// As where the file system knows no files without a name.
+    /// As on a file system without support for unnamed files.
     fn named(path: &Path) -> NewFile {
         let temporary = temporary(path);
         let out = OpenOptions::new().write(true).create_new(true).open(&temporary).unwrap();

@@ -1,16 +1,15 @@
-//! Creates every file that this project writes, whatever is in it.
+//! Creates every file that this project writes, regardless of content.
 //!
-//! - Files of results ([`create`]) are written beside their place and renamed: whole, or not there, and
-//!   what was there before is there until then (`beside.rs`).
-//! - Recordings ([`Writer::create`](crate::Writer::create)) are written in their place, frame by frame:
-//!   what a killed recorder leaves is readable. They replace nothing but an older recording, which is
-//!   kept as `.old`.
-//! - Pipes, character devices and the process's own descriptors are written to as they are
-//!   (`stream.rs`).
+//! - Result files ([`create`]) are written next to their final path and renamed: complete or absent, and
+//!   an existing file stays until then (`beside.rs`).
+//! - Recordings ([`Writer::create`](crate::Writer::create)) are written in place, frame by frame, so
+//!   that the file of a killed recorder is readable. They replace only an older recording, which is kept
+//!   as `.old`.
+//! - Pipes, character devices and the process's own file descriptors are written directly (`stream.rs`).
 //!
-//! Recordings often run as root, and people write into shared directories. Whoever can plant something
-//! there must not choose what gets overwritten, nor own what root writes: names are not followed through
-//! a symbolic link, and root leaves alone what somebody else put into a directory that is open to others.
+//! Recordings often run as root and write to shared directories. Another user who can create files there
+//! must not choose what gets overwritten, nor own what root writes: symbolic links are not followed, and
+//! root does not touch another user's file in a directory that others can write to.
 
 mod beside;
 mod stream;
@@ -26,20 +25,19 @@ use crate::format::v1::MAGIC;
 pub use beside::NewFile;
 pub use stream::{is_stdout, is_stream, wait_for_reader};
 
-/// What a recording does when its file exists.
+/// What to do if the file of a recording exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Replace a regular file's content, whatever it is.
+    /// Replace the content of any regular file.
     #[default]
     Yes,
     /// Fail.
     No,
-    /// Replace a recording, which is kept as `.old`, and refuse to replace anything else.
+    /// Replace a recording, which is kept as `.old`; refuse to replace anything else.
     Recording,
 }
 
-/// A file of results, to be written and then [committed](NewFile::commit). Anything but a recording goes
-/// into it.
+/// A result file, to be written and then [committed](NewFile::commit). For anything but recordings.
 pub fn create(path: &Path) -> Result<NewFile, TraceError> {
     can_create(path)?;
     match is_stream(path) {
@@ -48,7 +46,7 @@ pub fn create(path: &Path) -> Result<NewFile, TraceError> {
     }
 }
 
-/// The same for a trace that is not recorded but made: it replaces nothing but an older one.
+/// The same for a trace that is computed rather than recorded: it replaces only an older trace.
 pub fn create_trace(path: &Path) -> Result<NewFile, TraceError> {
     can_record(path, Overwrite::Recording)?;
     match is_stream(path) {
@@ -57,7 +55,7 @@ pub fn create_trace(path: &Path) -> Result<NewFile, TraceError> {
     }
 }
 
-/// A regular file to go on with at its end.
+/// Opens a regular file for appending.
 pub fn append(path: &Path) -> Result<File, TraceError> {
     if is_recording(path) {
         return Err(TraceError::IsRecording { file: name(path) });
@@ -67,8 +65,8 @@ pub fn append(path: &Path) -> Result<File, TraceError> {
     open_in_place(path, &mut options)
 }
 
-/// Why [`create`] would fail, as far as can be said without touching anything: to be asked before hours of
-/// work are lost to a mistyped name.
+/// Checks whether [`create`] would fail, without touching anything, so that a mistyped name does not
+/// cost hours of work.
 pub fn can_create(path: &Path) -> Result<(), TraceError> {
     if is_recording(path) {
         return Err(TraceError::IsRecording { file: name(path) });
@@ -88,7 +86,7 @@ pub fn can_record(path: &Path, overwrite: Overwrite) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// Of what is there, recordings and empty files may be replaced.
+/// Only recordings and empty files may be replaced.
 fn refuse_content(path: &Path) -> Result<(), TraceError> {
     let content = fs::symlink_metadata(path).is_ok_and(|found| found.len() > 0);
     match content && !is_recording(path) {
@@ -97,7 +95,7 @@ fn refuse_content(path: &Path) -> Result<(), TraceError> {
     }
 }
 
-/// Whether something may be written there at all.
+/// Whether the path can be written to at all.
 fn check_place(path: &Path) -> Result<(), TraceError> {
     if is_stream(path) {
         return Ok(());
@@ -126,20 +124,20 @@ pub fn is_trace(bytes: &[u8]) -> bool {
 pub(crate) fn is_recording(path: &Path) -> bool {
     let mut begin = [0; MAGIC.len()];
     let read = |mut file: File| file.read_exact(&mut begin);
-    // What is not a regular file might block.
+    // Opening anything but a regular file might block.
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
         && File::open(path).and_then(read).is_ok()
         && begin == MAGIC
 }
 
-/// Where an older recording is kept.
+/// The name under which an older recording is kept.
 pub fn old_name(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".old");
     PathBuf::from(name)
 }
 
-/// A recording's file, and whether what was written to it can be taken back.
+/// The file of a recording, and whether a write to it can be undone.
 pub(crate) fn create_recording(
     path: &Path,
     overwrite: Overwrite,
@@ -149,17 +147,17 @@ pub(crate) fn create_recording(
     }
     let mut options = OpenOptions::new();
     match overwrite {
-        // Not truncated before it is known whose it is.
+        // Not truncated before the owner has been checked.
         Overwrite::Yes | Overwrite::Recording => options.write(true).create(true).truncate(false),
         Overwrite::No => options.write(true).create_new(true),
     };
     if overwrite == Overwrite::Recording {
         can_record(path, overwrite)?;
         if is_recording(path) {
-            // Whoever is still writing it holds its lock.
+            // A process that is still writing it holds its lock.
             lock(&open_in_place(path, OpenOptions::new().read(true))?, path)?;
             let cannot =
-                |source| TraceError::Io { what: "keep the older", file: name(path), source };
+                |source| TraceError::Io { what: "rename the existing", file: name(path), source };
             fs::rename(path, old_name(path)).map_err(cannot)?;
             options.create_new(true);
         }
@@ -173,19 +171,19 @@ pub(crate) fn create_recording(
     Ok((opened, true))
 }
 
-/// Removes what was created under this name, if it was a file at all.
+/// Removes what was created under this name, if it is a regular file.
 pub fn discard(path: &Path) {
     if !is_stream(path) && fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Opens a regular file under its own name.
+/// Opens a regular file without following symbolic links.
 fn open_in_place(path: &Path, options: &mut OpenOptions) -> Result<File, TraceError> {
     if let Some(what) = fs::symlink_metadata(path).ok().as_ref().and_then(not_a_file) {
         return Err(TraceError::NotAFile { file: name(path), what });
     }
-    // The check above gives the better message; this closes the gap between check and use.
+    // The check above gives the better message; this closes the race between check and use.
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
@@ -206,7 +204,7 @@ fn open_in_place(path: &Path, options: &mut OpenOptions) -> Result<File, TraceEr
     Ok(opened)
 }
 
-/// Held until the file is closed. Some network file systems know no locks: then nobody is stopped.
+/// Held until the file is closed. Some network file systems have no locks: then there is no exclusion.
 fn lock(file: &File, path: &Path) -> Result<(), TraceError> {
     #[cfg(unix)]
     if rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
@@ -222,7 +220,7 @@ fn name(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What something is that is not a regular file.
+/// Describes anything that is not a regular file.
 fn not_a_file(found: &Metadata) -> Option<&'static str> {
     let kind = found.file_type();
     match () {
@@ -249,23 +247,23 @@ fn refuse_planted(path: &Path, found: &Metadata) -> Result<(), TraceError> {
     }
 }
 
-/// Why root must not write to a file or pipe, if so. What belongs to root, or to the owner of the
-/// directory, was not put there by a stranger.
+/// Why root must not write to a file or pipe, if so. A file that belongs to root or to the owner of the
+/// directory was not planted by another user.
 #[cfg(unix)]
 fn planted(found: &Metadata, directory: Option<&Metadata>) -> Option<&'static str> {
     use std::os::unix::fs::MetadataExt;
     const OTHERS_WRITE: u32 = 0o022;
     if found.nlink() > 1 {
-        return Some("it has a second name (a hard link)");
+        return Some("it has more than one hard link");
     }
     let open_to_others = directory.is_none_or(|directory| directory.mode() & OTHERS_WRITE != 0);
     let owner_of_directory = directory.map(MetadataExt::uid);
     let stranger = found.uid() != 0 && owner_of_directory != Some(found.uid());
     (open_to_others && stranger)
-        .then_some("it belongs to somebody else, in a directory that others can write to")
+        .then_some("it belongs to another user, in a directory that others can write to")
 }
 
-/// Takes back what a failed write left behind, so that the next one continues after the last whole
+/// Truncates what a failed write left behind, so that the next one continues after the last complete
 /// frame.
 pub(crate) fn cut_back(file: &mut File, to: u64) -> io::Result<()> {
     file.set_len(to)?;

@@ -13,9 +13,9 @@ use crate::model::LaneId;
 use crate::reader::Reader;
 
 const DIGITS: u8 = 3;
-/// Percentile lines per halving of the distance to 100 %, as the other implementations have it.
+/// Percentile lines per halving of the distance to 100 %, as in the other implementations.
 const TICKS_PER_HALF: u32 = 5;
-/// Lengths beyond this (146 years) are no lengths; the file formats hold signed numbers.
+/// Longer values (146 years) are not lengths; the file formats hold signed numbers.
 const LONGEST: u64 = 1 << 62;
 
 pub(super) fn log<R: Read + Seek>(

@@ -1,4 +1,4 @@
-//! What exports need to know about lanes, and their detours as one stream.
+//! Properties of lanes that exports need, and their detours as one stream.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,7 +37,7 @@ impl<R: Read + Seek> Iterator for Detours<'_, R> {
     }
 }
 
-/// The time any of the lanes lost: intervals that overlap or touch become one.
+/// The time that any of the lanes lost: overlapping or adjacent intervals become one.
 pub(super) struct Union<'a, R> {
     lanes: Vec<Detours<'a, R>>,
     /// The next detour of each lane that has one: start, lane, length.
@@ -62,7 +62,7 @@ impl<'a, R: Read + Seek> Union<'a, R> {
         Ok(())
     }
 
-    /// Start and end of the detour that starts first, if that is no later than `latest`.
+    /// Start and end of the earliest detour, if it starts no later than `latest`.
     fn earliest(&mut self, latest: u64) -> Result<Option<(u64, u64)>, TraceError> {
         let starts_in_time = |head: &Reverse<(u64, usize, u64)>| head.0.0 <= latest;
         if !self.heads.peek().is_some_and(starts_in_time) {
@@ -83,8 +83,7 @@ impl<'a, R: Read + Seek> Union<'a, R> {
     }
 }
 
-/// A lane's name: `cpu3`, `solver-1234`. Every node of a merged trace has such lanes, so whose it is
-/// comes first there: `node7/cpu3`.
+/// A lane's name: `cpu3`, `solver-1234`. In a merged trace, prefixed with the node: `node7/cpu3`.
 pub(super) fn name<R>(reader: &Reader<R>, lane: LaneId) -> String {
     let name = match reader.lanes().get(lane.0 as usize) {
         Some(Lane::Cpu { cpu }) => format!("cpu{cpu}"),
@@ -113,7 +112,7 @@ pub(super) fn settings<R>(reader: &Reader<R>, lane: LaneId) -> Option<&CpuSettin
     all.find(|settings| settings.cpu == *cpu && settings.t_min_ns > 0.0)
 }
 
-/// How long a lane was watched: as the trailer says; up to its last event where there is none.
+/// How long a lane was watched: from the trailer, or up to its last event if there is none.
 pub(super) fn span<R>(reader: &Reader<R>, lane: LaneId) -> (u64, u64) {
     match reader.totals(lane) {
         Some(totals) => (totals.from_ns, totals.to_ns.max(totals.from_ns)),
@@ -121,7 +120,7 @@ pub(super) fn span<R>(reader: &Reader<R>, lane: LaneId) -> (u64, u64) {
     }
 }
 
-/// How long a thread ran or wanted to, where the recording says.
+/// How long a thread ran or was runnable, if the recording contains it.
 pub(super) fn wanted<R>(reader: &Reader<R>, lane: LaneId) -> Option<u64> {
     let totals = reader.totals(lane)?;
     Some(totals.run_ns?.saturating_add(totals.wait_ns?))

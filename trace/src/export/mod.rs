@@ -1,8 +1,8 @@
-//! Writes traces in other tools' formats: netgauge, LogGOPSim, CSV, JSON, HdrHistogram files, and
-//! with everything a recording holds, Perfetto traces and Parquet tables.
+//! Exports traces to other tools' formats: netgauge, LogGOPSim, CSV, JSON, HdrHistogram files and, with
+//! everything a recording contains, Perfetto traces and Parquet tables.
 //!
-//! Everything streams: a block per lane is in memory, never the trace. What a format cannot hold is
-//! left out: histograms know no times, netgauge and LogGOPSim no sources.
+//! Everything streams: one block per lane is in memory, never the whole trace. What a format cannot
+//! represent is left out: histograms have no times, netgauge and LogGOPSim no sources.
 
 mod histogram;
 mod lanes;
@@ -24,7 +24,7 @@ use crate::reader::Reader;
 pub enum ExportFormat {
     /// netgauge's noise file, one run per lane.
     Netgauge,
-    /// LogGOPSim's noise file: one line of time, so several lanes become their union.
+    /// LogGOPSim's noise file: a single time line, so several lanes become their union.
     LogGopSim,
     /// One row per detour.
     Csv,
@@ -32,13 +32,13 @@ pub enum ExportFormat {
     RecordsCsv,
     /// `{"runs": [...]}`, one per lane.
     Json,
-    /// HdrHistogram interval log of the detours' lengths, one interval per lane.
+    /// HdrHistogram interval log of the detour lengths, one interval per lane.
     HistogramLog,
-    /// HdrHistogram percentile table of the detours' lengths.
+    /// HdrHistogram percentile table of the detour lengths.
     Percentiles,
-    /// Perfetto's own trace format: a track per lane, class and source.
+    /// Perfetto's native trace format: a track per lane, class and source.
     Perfetto,
-    /// One row per part of a detour and per record in none.
+    /// One row per part of a detour, and per record outside detours.
     Parquet,
 }
 
@@ -61,11 +61,11 @@ impl ExportFormat {
 pub enum ExportError {
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error("cannot write the exported file: {0}; check the space and the permissions there")]
+    #[error("cannot write the exported file: {0}; check free space and permissions")]
     Io(#[from] io::Error),
-    #[error("there is no lane {lane} in the trace: it has lanes 0 to {last}")]
+    #[error("no lane {lane} in the trace (it has lanes 0 to {last})")]
     NoSuchLane { lane: u32, last: u32 },
-    #[error("the trace has no lanes: there is nothing to export")]
+    #[error("the trace has no lanes: nothing to export")]
     NoLanes,
     #[error("cannot build the histogram: {0}")]
     Histogram(String),
@@ -79,7 +79,7 @@ pub struct Exported {
     pub rows: u64,
 }
 
-/// Writes the detours of one lane, or of all, to `out`. Buffered inside.
+/// Writes the detours of one lane, or of all, to `out`. Buffers internally.
 pub fn export<R: Read + Seek>(
     reader: &Reader<R>,
     format: ExportFormat,

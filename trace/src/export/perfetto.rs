@@ -1,10 +1,9 @@
-//! The recording as a Perfetto trace, in its own format, which ui.perfetto.dev opens.
+//! The recording as a Perfetto trace in the native format, which ui.perfetto.dev opens.
 //!
-//! Every lane is a track; below it one for its detours, and per class a group with one track for
-//! each source. Packets are written as the blocks come and never looked at again, so the size of a
-//! trace does not matter; their order across lanes does not either, since the importer sorts by
-//! time. Times are CLOCK_MONOTONIC of the node, so that a trace of the kernel's own ftrace events,
-//! opened together with this one, lies on the same axis.
+//! Every lane is a track; below it one for its detours, and per class a group with one track for each
+//! source. Packets are written as blocks are read and not kept, so the size of a trace does not matter;
+//! neither does their order across lanes, since the importer sorts by time. Times are CLOCK_MONOTONIC of
+//! the node, so that an ftrace recording opened together with this one is on the same time axis.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek, Write};
@@ -15,7 +14,7 @@ use super::{ExportError, lanes};
 use crate::model::{Block, Class, Detour, LaneId, Record, RecordFlags, Wait};
 use crate::reader::Reader;
 
-/// Field numbers of Perfetto's messages, as far as they are used.
+/// Field numbers of the Perfetto messages used here.
 mod field {
     pub(super) const TRACE_PACKET: u64 = 1;
 
@@ -59,18 +58,18 @@ mod field {
 
 const REALTIME: u64 = 1;
 const MONOTONIC: u64 = 3;
-/// The importer keeps names per sequence; there is one here.
+/// The importer keeps interned names per sequence; there is only one here.
 const SEQUENCE: u64 = 1;
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
-/// Children of a track by rank.
+/// Orders the children of a track by rank.
 const EXPLICIT_ORDER: u64 = 3;
 
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
 
-/// What stands beside a slice, by interned ids.
+/// Annotations of a slice, by interned id.
 const ANNOTATIONS: [&str; 7] =
     ["net_ns", "cost_ns", "outside_ns", "records", "wait", "policy", "repeated"];
 const NET: u64 = 1;
@@ -81,14 +80,14 @@ const WAIT: u64 = 5;
 const POLICY: u64 = 6;
 const REPEATED: u64 = 7;
 
-/// One of them.
+/// An annotation value.
 #[derive(Clone, Copy)]
 enum Beside<'a> {
     Number(u64, u64),
     Text(u64, &'a str),
 }
 
-/// Interned id of the name of what no record explains; that of source n is 2 + n.
+/// Interned id of the name for unexplained time; that of source n is 2 + n.
 const OUTSIDE_NAME: u64 = 1;
 
 pub(super) fn perfetto<R: Read + Seek>(
@@ -110,10 +109,10 @@ pub(super) fn perfetto<R: Read + Seek>(
     Ok(export.rows)
 }
 
-/// Where a source's slices go.
+/// The track of a source's slices.
 struct Place {
     class: Class,
-    /// Sources that differ in their detail alone share a track.
+    /// Sources that differ only in their detail share a track.
     row: u64,
     name: String,
     policy: Option<Rc<str>>,
@@ -125,9 +124,9 @@ struct Export<'a, W> {
     file: Message,
     /// By source.
     places: Vec<Place>,
-    /// Tracks that were described.
+    /// Tracks that have been described.
     known: HashSet<u64>,
-    /// What 0 is on CLOCK_MONOTONIC.
+    /// Time 0 of the trace on CLOCK_MONOTONIC.
     epoch_ns: u64,
     rows: u64,
 }
@@ -156,7 +155,7 @@ impl<'a, W: Write> Export<'a, W> {
         }
     }
 
-    /// Clocks and names, which everything after refers to.
+    /// Clocks and interned names, which all later packets refer to.
     fn beginning<R>(&mut self, reader: &Reader<R>) -> Result<(), ExportError> {
         let (monotonic, unix_s) = (self.epoch_ns, reader.manifest().started_unix_s);
         self.packet.message(field::CLOCK_SNAPSHOT, |snapshot| {
@@ -209,7 +208,7 @@ impl<'a, W: Write> Export<'a, W> {
         Ok(())
     }
 
-    /// A detour bears the name of what took most of it.
+    /// A detour is named after its largest part.
     fn detour(
         &mut self,
         lane: LaneId,
@@ -226,14 +225,14 @@ impl<'a, W: Write> Export<'a, W> {
             Beside::Number(RECORDS, u64::from(detour.records)),
             Beside::Text(WAIT, detour.wait.name()),
         ];
-        // Only threads wait.
+        // Only threads have waits.
         let shown = if detour.wait == Wait::None { &annotations[..2] } else { &annotations };
         let track = detour_track(lane);
         self.slice(track, name, class, detour.start_ns, detour.len_ns, shown)
     }
 
     fn record(&mut self, lane: LaneId, record: &Record) -> Result<(), ExportError> {
-        // The reader gives every record a row of its table.
+        // The reader guarantees that every record's source is in the table.
         let Some(place) = self.places.get(record.source.0 as usize) else { return Ok(()) };
         let (class, policy) = (place.class, place.policy.clone());
         let (group, track) = (class_track(lane, class), source_track(lane, place.row));
@@ -254,7 +253,7 @@ impl<'a, W: Write> Export<'a, W> {
         self.slice(track, name_of(record), class, record.start_ns, record.gross_ns, &shown)
     }
 
-    /// Describes a track, once.
+    /// Describes a track once.
     fn track(
         &mut self,
         uuid: u64,
@@ -287,7 +286,7 @@ impl<'a, W: Write> Export<'a, W> {
         len_ns: u64,
         annotations: &[Beside<'_>],
     ) -> Result<(), ExportError> {
-        // Entry seen, end not: a moment, not a slice.
+        // Only the entry was seen: an instant, not a slice.
         let kind = if len_ns == 0 { INSTANT } else { SLICE_BEGIN };
         self.event(start_ns, kind, track, |event| {
             event.number(field::EVENT_NAME_ID, name);
@@ -330,7 +329,7 @@ impl<'a, W: Write> Export<'a, W> {
         self.send()
     }
 
-    /// A file is a message whose only field is repeated: the packets, one after the other.
+    /// A trace file is a message with a single repeated field: the packets.
     fn send(&mut self) -> Result<(), ExportError> {
         let packet = &self.packet;
         self.file.message(field::TRACE_PACKET, |file| file.append(packet));
@@ -356,7 +355,7 @@ fn category(class: Class) -> u64 {
     1 + class as u64
 }
 
-/// Tracks are numbered by lane, and within a lane: itself, its detours, its classes, its sources.
+/// Track ids: the lane, then within it the lane itself, its detours, its classes, its sources.
 fn lane_track(lane: LaneId) -> u64 {
     (u64::from(lane.0) + 1) << 32
 }
@@ -373,7 +372,7 @@ fn source_track(lane: LaneId, row: u64) -> u64 {
     lane_track(lane) | (64 + row)
 }
 
-/// Sources of a class stand in the order of the table.
+/// Sources of a class are in the order of the table.
 fn place_rank(track: u64) -> u64 {
     track & 0x7fff_ffff
 }

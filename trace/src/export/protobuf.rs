@@ -1,4 +1,4 @@
-//! The few lines of protobuf that writing needs: numbers, strings and messages inside messages.
+//! The small part of protobuf that writing needs: numbers, strings and nested messages.
 
 /// A message being written.
 #[derive(Default)]
@@ -18,7 +18,7 @@ impl Message {
         &self.bytes
     }
 
-    /// Puts another message's fields behind what is there.
+    /// Appends another message's fields.
     pub(super) fn append(&mut self, other: &Message) {
         self.bytes.extend_from_slice(&other.bytes);
     }
@@ -36,8 +36,8 @@ impl Message {
         self.varint(field << 3 | BYTES);
         let start = self.bytes.len();
         write(self);
-        // The length stands in front, and is known only now. Messages here are short: moving them
-        // by a byte costs less than a buffer for each.
+        // The length comes first but is known only now. Messages here are short: moving them by a byte
+        // is cheaper than a buffer for each.
         let length = self.bytes.len() - start;
         self.varint(length as u64);
         let by = self.bytes.len() - start - length;

@@ -1,4 +1,4 @@
-//! The formats made of lines: netgauge, LogGOPSim, CSV, JSON.
+//! The line-based formats: netgauge, LogGOPSim, CSV, JSON.
 
 use std::io::{Read, Seek, Write};
 
@@ -10,7 +10,7 @@ use crate::reader::{Blocks, Reader};
 
 type Rows = Result<u64, ExportError>;
 
-/// Times are absolute on the recording's clock, so that lanes can be laid side by side.
+/// Times are absolute on the recording's clock, so that lanes can be compared.
 pub(super) fn netgauge<R: Read + Seek>(
     reader: &Reader<R>,
     all: &[LaneId],
@@ -59,7 +59,7 @@ pub(super) fn loggopsim<R: Read + Seek>(
     let names: Vec<String> = all.iter().map(|&lane| lanes::name(reader, lane)).collect();
     writeln!(out, "# host: {}", one_line(&reader.manifest().host))?;
     writeln!(out, "# lanes: {}", one_line(&names.join(" ")))?;
-    // Of several, from the first moment that one of them was watched to the last.
+    // With several lanes, from the first moment that any of them was watched to the last.
     let spans = || all.iter().map(|&lane| lanes::span(reader, lane));
     let (from, to) = (spans().map(|s| s.0).min(), spans().map(|s| s.1).max());
     writeln!(out, "# Watched [ns]: {} {}", from.unwrap_or(0), to.unwrap_or(0))?;
@@ -84,7 +84,7 @@ pub(super) fn csv<R: Read + Seek>(
 ) -> Rows {
     writeln!(out, "lane,start_ns,length_ns,outside_ns,records,wait,watched_from_ns,watched_to_ns")?;
     let mut rows = 0;
-    // The first row of a lane says how long it was watched; one without detours has a row for that.
+    // The first row of a lane contains its window; a lane without detours has a row just for that.
     let mut new = vec![true; reader.lanes().len()];
     let mut watched = |lane: LaneId| {
         let new = new.get_mut(lane.0 as usize)?;
@@ -143,7 +143,7 @@ pub(super) fn records_csv<R: Read + Seek>(
     Ok(rows)
 }
 
-/// The shape that [`crate::import`] reads back.
+/// The format that [`crate::import`] reads back.
 pub(super) fn json<R: Read + Seek>(
     reader: &Reader<R>,
     all: &[LaneId],
@@ -183,8 +183,8 @@ pub(super) fn json<R: Read + Seek>(
     Ok(rows)
 }
 
-/// Why a thread of a program waited, for each of its detours in turn. Beside them rather than in them:
-/// a detour stays a pair of numbers for those who read it.
+/// Why a thread of a program waited, for each of its detours in order. A separate list, so that a detour
+/// stays a pair of numbers for existing readers.
 fn waits<R: Read + Seek>(
     reader: &Reader<R>,
     lane: LaneId,
@@ -221,8 +221,8 @@ pub fn lane_cell<R>(reader: &Reader<R>, lane: LaneId) -> String {
     quoted(&lanes::name(reader, lane))
 }
 
-/// A CSV cell. Names come from processes, so nothing in them may end the cell or the line, nor be
-/// taken for a formula by a spreadsheet.
+/// A CSV cell. Names come from processes, so they must not end the cell or the line, nor be interpreted
+/// as a formula by a spreadsheet.
 fn quoted(cell: &str) -> String {
     let mut cell = one_line(cell);
     if cell.starts_with(['=', '+', '-', '@']) {

@@ -1,12 +1,11 @@
 //! The payload of an events frame: one block, column by column.
 //!
-//! Values of one column resemble each other, so zstd finds little else to do than to pack them, and
-//! each column stores what cannot be foretold from the others: a start as the distance from the start
-//! before, a cost as its difference from the net time, a detour's start as its distance from its
-//! first record, a detour's length as what its records and its outside part do not add up to
-//! (nothing, normally).
+//! Values of one column are similar, so they compress well, and each column stores only what cannot be
+//! predicted from the others: a start as the distance from the previous start, a cost as its difference
+//! from the net time, a detour's start as its distance from its first record, a detour's length as its
+//! difference from the sum of its records and its outside part (normally zero).
 //!
-//! Layout: twelve `u32` column lengths (top bit set: one value stands for all rows), then the columns.
+//! Layout: twelve `u32` column lengths (top bit set: one value for all rows), then the columns.
 
 use crate::format::v1::{MAX_EVENTS, MAX_RAW, Summary};
 use crate::format::varint::{Column, Values};
@@ -16,7 +15,7 @@ const RECORD_COLUMNS: usize = 8;
 const COLUMNS: usize = 12;
 const CONSTANT: u32 = 1 << 31;
 
-/// The columns by name, in the order in which they are stored.
+/// The columns by name, in storage order.
 struct Named<'a, C> {
     start: &'a mut C,
     net: &'a mut C,
@@ -46,7 +45,7 @@ impl<'a, C> Named<'a, C> {
     }
 }
 
-/// Turns blocks into payloads. Keeps its buffers: writing a block allocates nothing after the first.
+/// Encodes blocks as payloads. Keeps its buffers: after the first block, encoding allocates nothing.
 #[derive(Default)]
 pub(crate) struct Encoder {
     columns: [Column; COLUMNS],
@@ -56,7 +55,7 @@ pub(crate) struct Encoder {
 pub(crate) struct Encoded<'a> {
     pub(crate) raw: &'a [u8],
     pub(crate) summary: Summary,
-    /// The largest source id, if there is a record.
+    /// The largest source id, if there are records.
     pub(crate) max_source: Option<u32>,
 }
 
@@ -133,7 +132,7 @@ fn shared(bytes: &[u8], rows: usize) -> Option<usize> {
     let first = bytes.get(..bytes.len() / rows)?;
     let (last, others) = first.split_last()?;
     let one_value = last & 0x80 == 0 && others.iter().all(|b| b & 0x80 != 0);
-    // Nearly every constant column is one of single bytes, and comparing those is cheap.
+    // Nearly every constant column consists of single bytes, and comparing those is cheap.
     let same = match others {
         [] => bytes.iter().all(|b| b == last),
         _ => bytes.chunks_exact(first.len()).all(|chunk| chunk == first),
@@ -141,19 +140,19 @@ fn shared(bytes: &[u8], rows: usize) -> Option<usize> {
     (one_value && same).then_some(first.len())
 }
 
-/// What a detour's start is counted from, and the cost of its records.
+/// The predicted start of a detour, and the cost of its records.
 fn foretold(expected: u64, own: &[Record]) -> (u64, u64) {
     let from = own.first().map_or(expected, |record| record.start_ns);
     (from, own.iter().fold(0, |sum, record| sum.wrapping_add(record.cost_ns)))
 }
 
-/// Unpacks a payload; says what is wrong with one that holds no block.
+/// Decodes a payload; the error describes what is wrong with it.
 pub(crate) fn decode(raw: &[u8], summary: &Summary) -> Result<Block, &'static str> {
     let (records, detours) = (summary.records as usize, summary.detours as usize);
     if records + detours > MAX_EVENTS || raw.len() > MAX_RAW {
-        return Err("it claims more events than a block may hold");
+        return Err("more events than a block can hold");
     }
-    let mut columns = split(raw).ok_or("its columns do not fill it")?;
+    let mut columns = split(raw).ok_or("column lengths do not match the payload")?;
     let column = Named::of(&mut columns);
     let mut block = Block {
         lane: LaneId(summary.lane),
@@ -175,7 +174,7 @@ pub(crate) fn decode(raw: &[u8], summary: &Summary) -> Result<Block, &'static st
     };
     let mut previous = 0;
     for _ in 0..records {
-        let record = row(previous).ok_or("a record is cut off or out of range")?;
+        let record = row(previous).ok_or("a record is truncated or out of range")?;
         previous = record.start_ns;
         block.records.push(record);
     }
@@ -195,14 +194,14 @@ pub(crate) fn decode(raw: &[u8], summary: &Summary) -> Result<Block, &'static st
     let mut owned = OwnRecords::new(&block.records);
     let mut expected = 0_u64;
     for count in counts {
-        let count = count.ok_or("a detour's record count is cut off or out of range")?;
+        let count = count.ok_or("a detour's record count is truncated or out of range")?;
         let own = owned.take(count)?;
-        let one = detour(expected, own, count).ok_or("a detour is cut off or out of range")?;
+        let one = detour(expected, own, count).ok_or("a detour is truncated or out of range")?;
         expected = one.start_ns.wrapping_add(one.len_ns);
         block.detours.push(one);
     }
     owned.finish()?;
-    columns.iter().all(Values::exhausted).then_some(block).ok_or("bytes are left over")
+    columns.iter().all(Values::exhausted).then_some(block).ok_or("trailing bytes")
 }
 
 fn split(raw: &[u8]) -> Option<[Values<'_>; COLUMNS]> {
@@ -232,8 +231,8 @@ fn split(raw: &[u8]) -> Option<[Values<'_>; COLUMNS]> {
     rest.is_empty().then_some(columns)
 }
 
-/// Hands out the records of one detour after the other, and insists that they are where they should
-/// be: next to each other, and all of them belonging to some detour.
+/// Returns the records of one detour after the other, and checks that they are contiguous and that every
+/// flagged record belongs to a detour.
 pub(crate) struct OwnRecords<'a> {
     rest: &'a [Record],
 }
@@ -317,7 +316,7 @@ mod tests {
         assert_eq!(shared(&[5, 5, 5], 3), Some(1));
         assert_eq!(shared(&[0xac, 0x02, 0xac, 0x02], 2), Some(2));
         assert_eq!(shared(&[5, 5, 6], 3), None);
-        // Equal chunks that are not one value each: 1, then 129.
+        // Equal chunks that are not single values: 1, then 129.
         assert_eq!(shared(&[0x01, 0x81, 0x01], 2), None);
         assert_eq!(shared(&[5], 1), None);
         assert_eq!(shared(&[], 0), None);

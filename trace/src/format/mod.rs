@@ -1,4 +1,4 @@
-//! How traces are laid out in files, one module per version of the layout.
+//! The file layouts of traces, one module per version.
 //!
 //! Every version starts with the same 16 bytes ([`v1::header`]): magic, version, checksum.
 

@@ -1,17 +1,17 @@
-//! What a file that is no trace looks like, so that the error can say more than "wrong magic".
+//! Guesses what a file that is not a trace contains, for a better error than "wrong magic".
 
-/// Judges by the first bytes of a file (a few hundred are enough).
+/// Decides by the first bytes of a file (a few hundred are enough).
 pub(crate) fn looks_like(start: &[u8]) -> &'static str {
     const KNOWN: &[(&[u8], &str)] = &[
-        (b"\x1f\x8b", "gzip data; unpack it first with `gzip -d`"),
+        (b"\x1f\x8b", "gzip data; decompress it first with `gzip -d`"),
         (
             b"\xfd7zXZ\0",
-            "xz data; if it holds a trace unpack it with `xz -d`, if noise data use `detour import`",
+            "xz data; decompress a trace with `xz -d`, or read noise data with `detour import`",
         ),
-        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first with `zstd -d`"),
-        (b"BZh", "bzip2 data; unpack it first with `bzip2 -d`"),
-        (b"PK\x03\x04", "a zip archive; unpack it first with `unzip`"),
-        (b"\x7fELF", "a program or library (ELF)"),
+        (b"\x28\xb5\x2f\xfd", "zstd data; decompress it first with `zstd -d`"),
+        (b"BZh", "bzip2 data; decompress it first with `bzip2 -d`"),
+        (b"PK\x03\x04", "a zip archive; extract it first with `unzip`"),
+        (b"\x7fELF", "an ELF executable or library"),
         (b"PERFILE2", "a perf.data file; record with `detour record` instead"),
         (b"\x89PNG", "a PNG image"),
         (b"%PDF", "a PDF document"),
@@ -19,7 +19,7 @@ pub(crate) fn looks_like(start: &[u8]) -> &'static str {
         (b"<html", "an HTML page; give the trace it was made from"),
     ];
     if start.is_empty() {
-        return "an empty file; the recording wrote nothing";
+        return "an empty file; the recorder wrote nothing";
     }
     if let Some((_, name)) = KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
         return name;

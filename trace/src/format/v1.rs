@@ -4,20 +4,21 @@
 //! header   16 bytes: magic, version, checksum of both
 //! frame    48-byte frame header, then the payload (zstd), repeated:
 //!            manifest (JSON), then sources, lanes, events in any order, then trailer (JSON);
-//!            before it the lanes' totals, when the trailer has no room for them, and after the
-//!            manifest its lanes and nodes, when it has none
+//!            lane totals that do not fit into the trailer come before it, and lanes and nodes
+//!            that do not fit into the manifest come after it
 //! index    one or more frames: where every frame is and what it holds
 //! footer   24 bytes: where the index starts
 //! ```
 //!
-//! A long recording has its index in parts, each after the frames it describes, so that the recorder
-//! need not keep it. Every part names the one before it, and the footer the last one. A program that
-//! knows no parts finds another frame where the index should be, says so, and follows the frames.
+//! The index of a long recording is split into parts, each after the frames it describes, so that the
+//! recorder need not keep it. Every part refers to the previous one, and the footer to the last one. A
+//! program that does not know parts finds another frame where the index should be, reports it, and
+//! follows the frames.
 //!
 //! All numbers are little endian. A frame header carries two checksums, one of the payload and one of
-//! itself (the payload's checksum included). So the chain of frames can be followed without reading
-//! the payloads, and a damaged payload costs that frame only. Kinds a reader does not know are
-//! skipped: new kinds do not need a new version.
+//! itself (including the payload's checksum). So the chain of frames can be followed without reading the
+//! payloads, and a damaged payload costs only that frame. Readers skip unknown kinds: new kinds do not
+//! need a new version.
 
 use std::io;
 
@@ -29,21 +30,22 @@ pub(crate) const HEADER_LEN: usize = 16;
 pub(crate) const FRAME_HEADER_LEN: usize = 48;
 pub(crate) const FOOTER_LEN: usize = 24;
 pub(crate) const INDEX_ENTRY_LEN: usize = 44;
-/// Index entries per part: what the recorder keeps of the index at most, 1.5 MiB. A recording with
-/// fewer has all of it at the end.
+/// Index entries per part: the most of the index that the recorder keeps in memory, 1.5 MiB. A recording
+/// with fewer has its whole index at the end.
 pub(crate) const INDEX_ENTRIES_PER_PART: usize = 1 << 15;
-/// A payload is never larger than this once unpacked. Checked before anything is allocated.
+/// Maximum size of a decompressed payload. Checked before anything is allocated.
 pub(crate) const MAX_RAW: usize = 16 << 20;
 /// zstd can make a payload slightly larger.
 pub(crate) const MAX_STORED: usize = MAX_RAW + MAX_RAW / 64;
-/// Detours and records of one block together; at the longest encoding they stay below [`MAX_RAW`].
+/// Maximum number of detours and records in a block; even at their longest encoding they stay below
+/// [`MAX_RAW`].
 pub(crate) const MAX_EVENTS: usize = 1 << 18;
 // Four 64-bit columns, a 32-bit, a 16-bit and two 8-bit ones, and the column table.
 const _: () = assert!(MAX_EVENTS * (4 * 10 + 5 + 3 + 2 + 2) + 1024 <= MAX_RAW);
 const _: () = assert!(INDEX_ENTRIES_PER_PART * INDEX_ENTRY_LEN <= MAX_RAW);
-/// Rows of the source table and of the lane table.
+/// Maximum number of rows in the source table and in the lane table.
 pub(crate) const MAX_ROWS: u32 = 1 << 20;
-/// Speed first: the recorder shares the node with what it measures.
+/// Speed first: the recorder shares the node with the measured workload.
 pub(crate) const ZSTD_LEVEL: i32 = 1;
 
 const FRAME_MAGIC: [u8; 3] = *b"DTB";
@@ -57,18 +59,17 @@ pub(crate) enum Kind {
     Events,
     Trailer,
     Index,
-    /// Rows of [`Trailer::lanes`](crate::Trailer) by their place in it, when they do not fit into
-    /// the trailer.
+    /// Rows of [`Trailer::lanes`](crate::Trailer) by index, when they do not fit into the trailer.
     Totals,
-    /// Rows of [`Manifest::nodes`](crate::Manifest) by their place in it, when they do not fit into
-    /// the manifest. Its lanes are then in frames of lanes.
+    /// Rows of [`Manifest::nodes`](crate::Manifest) by index, when they do not fit into the manifest.
+    /// Its lanes are then in lane frames.
     Nodes,
-    /// A part of the index in the midst of the frames it describes, see [`FrameHeader::part_before`].
+    /// A part of the index among the frames it describes, see [`FrameHeader::part_before`].
     IndexPart,
-    /// How far the recording has come, see [`Summary::settled`]. Not in the index: the trailer says it
-    /// better, where there is one.
+    /// How far the recording has progressed, see [`Summary::settled`]. Not in the index: the trailer, if
+    /// there is one, has the final value.
     Settled,
-    /// Of a later minor revision: skipped.
+    /// From a later minor revision: skipped.
     Other(u8),
 }
 
@@ -122,8 +123,8 @@ impl Kind {
     }
 }
 
-/// What an events frame holds, without unpacking it. All zero for other kinds, but for
-/// [`Summary::of_part`].
+/// What an events frame contains, available without decompressing it. All zero for other kinds, except
+/// for [`Summary::of_part`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) lane: u32,
@@ -134,11 +135,11 @@ pub(crate) struct Summary {
     pub(crate) records: u32,
 }
 
-/// In the summary of a [`Kind::Settled`] frame: it is about all lanes.
+/// In the summary of a [`Kind::Settled`] frame: applies to all lanes.
 pub(crate) const ALL_LANES: u32 = u32::MAX;
 
 impl Summary {
-    /// Of a part of the index: where the part before it starts.
+    /// For a part of the index: the offset of the previous part.
     pub(crate) fn of_part(before: u64) -> Summary {
         Summary { first_ns: before, ..Summary::default() }
     }
@@ -148,7 +149,7 @@ impl Summary {
         Summary { lane: ALL_LANES, last_ns: to_ns, ..Summary::default() }
     }
 
-    /// A lane is watched from here on.
+    /// A lane is watched from this time on.
     pub(crate) fn watched(lane: u32, from_ns: u64) -> Summary {
         Summary { lane, first_ns: from_ns, last_ns: from_ns, ..Summary::default() }
     }
@@ -163,7 +164,7 @@ pub(crate) struct FrameHeader {
     pub(crate) payload_crc: u32,
 }
 
-/// One row of the index: a frame and where it is.
+/// One row of the index: a frame and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub(crate) offset: u64,
@@ -197,7 +198,7 @@ pub(crate) fn header() -> [u8; HEADER_LEN] {
     out.seal()
 }
 
-/// The version a file header names; None where the magic is another.
+/// The version in a file header; None if the magic differs.
 pub(crate) fn version_of(header: &[u8; HEADER_LEN]) -> Option<u32> {
     let mut rest = header.as_slice();
     (take::<8>(&mut rest)? == MAGIC).then_some(())?;
@@ -241,7 +242,7 @@ impl FrameHeader {
         })
     }
 
-    /// Where the part of the index before this one starts; 0 for the first.
+    /// Offset of the previous part of the index; 0 for the first.
     pub(crate) fn part_before(&self) -> u64 {
         self.summary.first_ns
     }
@@ -264,8 +265,7 @@ pub(crate) fn index_payload(entries: &[IndexEntry]) -> Vec<u8> {
     out
 }
 
-/// The rows, of which one that is not well-formed is None; None where the payload is no whole number
-/// of rows.
+/// The rows, None for each malformed one; None if the payload is not a whole number of rows.
 pub(crate) fn parse_index(payload: &[u8]) -> Option<impl Iterator<Item = Option<IndexEntry>>> {
     let rows = payload.chunks_exact(INDEX_ENTRY_LEN);
     rows.remainder().is_empty().then_some(())?;
@@ -295,7 +295,7 @@ impl Footer {
     }
 }
 
-/// Unpacks a payload into exactly `raw_len` bytes, never more.
+/// Decompresses a payload into exactly `raw_len` bytes, never more.
 pub(crate) fn unpack(
     unpacker: &mut zstd::bulk::Decompressor<'_>,
     stored: &[u8],
@@ -305,13 +305,13 @@ pub(crate) fn unpack(
     raw.resize(raw_len as usize, 0);
     let got = unpacker.decompress_to_buffer(stored, raw.as_mut_slice())?;
     if got != raw_len as usize {
-        let why = format!("{got} bytes unpacked where {raw_len} were announced");
+        let why = format!("decompressed to {got} bytes instead of {raw_len}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(())
 }
 
-/// A fixed-size part being filled in; the last four bytes are the checksum of the others.
+/// A fixed-size structure being filled in; its last four bytes are the checksum of the others.
 struct Fields<const N: usize> {
     bytes: [u8; N],
     at: usize,
@@ -337,7 +337,7 @@ impl<const N: usize> Fields<N> {
     }
 }
 
-/// The part before the checksum, if the checksum is right.
+/// The part before the checksum, if the checksum matches.
 fn unseal(bytes: &[u8]) -> Option<&[u8]> {
     let (body, crc) = bytes.split_last_chunk::<4>()?;
     (crc32fast::hash(body) == u32::from_le_bytes(*crc)).then_some(body)

@@ -1,9 +1,9 @@
-//! LEB128 integers and the zigzag mapping, fast enough that they never are what a recording waits for.
+//! LEB128 integers and the zigzag mapping, fast enough never to be the bottleneck of a recording.
 //!
 //! Lengths vary from value to value, so a byte-by-byte loop would mispredict most of the time. Both
 //! directions move eight bytes at once and find the length with bit arithmetic instead.
 
-/// The most bytes one value takes.
+/// Maximum encoded length of a value.
 pub(crate) const MAX_LEN: usize = 10;
 const CONTINUED: u64 = 0x8080_8080_8080_8080;
 
@@ -18,7 +18,7 @@ pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// A column being written. The buffer is kept from block to block.
+/// A column being written. The buffer is reused from block to block.
 #[derive(Default)]
 pub(crate) struct Column {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Empties the column and makes room for `values` values.
+    /// Clears the column and reserves room for `values` values.
     pub(crate) fn begin(&mut self, values: usize) {
         self.len = 0;
         let needed = values * MAX_LEN + 8;
@@ -50,7 +50,7 @@ impl Column {
             x = (x & 0x0fff_ffff) | ((x & 0x00ff_ffff_f000_0000) << 4);
             x = (x & 0x0000_3fff_0000_3fff) | ((x & 0x0fff_c000_0fff_c000) << 2);
             x = (x & 0x007f_007f_007f_007f) | ((x & 0x3f80_3f80_3f80_3f80) << 1);
-            // Every byte but the last says that another follows.
+            // Every byte except the last has the continuation bit set.
             x |= CONTINUED & !(u64::MAX << (8 * (len - 1)));
             slot.copy_from_slice(&x.to_le_bytes());
             self.len += len;
@@ -59,7 +59,7 @@ impl Column {
         }
     }
 
-    /// For columns that hold single bytes nearly always: there the branch is foreseeable.
+    /// For columns that nearly always hold single bytes, where the branch is predictable.
     #[inline]
     pub(crate) fn put_small(&mut self, value: u64) {
         match self.bytes.get_mut(self.len) {
@@ -71,7 +71,7 @@ impl Column {
         }
     }
 
-    /// Values of more than 56 bits. [`Column::begin`] made room for them.
+    /// Values of more than 56 bits. [`Column::begin`] reserved room for them.
     #[cold]
     fn put_long(&mut self, mut value: u64) {
         loop {
@@ -113,12 +113,12 @@ impl<'a> Values<'a> {
         Some(values)
     }
 
-    /// True when every byte was used.
+    /// True when every byte has been consumed.
     pub(crate) fn exhausted(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// The next value; None where the column ends early or holds no 64-bit number.
+    /// The next value; None if the column ends early or the value exceeds 64 bits.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<u64> {
         if let Some(value) = self.constant {

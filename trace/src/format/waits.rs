@@ -1,10 +1,9 @@
-//! Why the detours of a block are waits: a column that the first readers of version 1 do not know.
+//! Why the detours of a block are waits: a column unknown to the first readers of version 1.
 //!
-//! It follows the block's zstd frame as a skippable frame, which zstd passes over when it unpacks the
-//! payload. So those readers read the block without it, and a block without a wait is stored as it
-//! always was.
+//! It follows the block's zstd frame as a skippable frame, which zstd ignores when it decompresses the
+//! payload. So those readers read the block without it, and a block without waits is stored as before.
 //!
-//! Layout: the magic number and the length that zstd prescribes, then one byte per detour, packed.
+//! Layout: the magic number and length required by zstd, then one byte per detour, compressed.
 
 use std::io;
 
@@ -14,7 +13,7 @@ use crate::model::{Detour, Wait};
 /// One of the sixteen magic numbers of skippable frames.
 const MAGIC: u32 = 0x184D_2A5D;
 
-/// The skippable frame of a block's detours; None where none of them is a wait.
+/// The skippable frame for a block's detours; None if none of them is a wait.
 pub(crate) fn encode(
     detours: &[Detour],
     compressor: &mut zstd::bulk::Compressor<'_>,
@@ -31,7 +30,7 @@ pub(crate) fn encode(
     Ok(Some(frame))
 }
 
-/// Fills in the waits of a block's detours from its stored payload, if they are there.
+/// Fills in the waits of a block's detours from its stored payload, if present.
 pub(crate) fn decode(
     stored: &[u8],
     detours: &mut [Detour],
@@ -40,14 +39,14 @@ pub(crate) fn decode(
     let Some(packed) = find(stored) else { return Ok(()) };
     let rows = detours.len().min(MAX_EVENTS) as u32;
     let mut bytes = Vec::new();
-    v1::unpack(unpacker, packed, rows, &mut bytes).map_err(|_| "its waits do not unpack")?;
+    v1::unpack(unpacker, packed, rows, &mut bytes).map_err(|_| "cannot decompress the waits")?;
     for (detour, byte) in detours.iter_mut().zip(bytes) {
         detour.wait = Wait::from_byte(byte);
     }
     Ok(())
 }
 
-/// What the skippable frame behind the block's own holds. Other skippable frames are passed over.
+/// The content of the skippable frame after the block's own frame. Other skippable frames are ignored.
 fn find(stored: &[u8]) -> Option<&[u8]> {
     let mut rest = behind_first(stored)?;
     loop {

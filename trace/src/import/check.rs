@@ -1,10 +1,10 @@
-//! What every list of detours must satisfy, whatever file it came from.
+//! Requirements on every list of detours, whatever the file format.
 
 use super::{ImportError, ImportedRun, Text};
 
 const ROW: &str = "a start and a length, both non-negative numbers, in time order, without overlap";
 
-/// Times beyond this are no measurement: 2^62 ns are 146 years, and they still fit the trace's clock.
+/// Longer times are not measurements: 2^62 ns are 146 years, and still fit the trace's clock.
 const MAX_NS: f64 = (1_u64 << 62) as f64;
 
 /// Lengths and starts are rounded in files; rounding must not look like overlap.
@@ -12,7 +12,7 @@ fn slack(at: f64) -> f64 {
     1.0 + at * 1e-12
 }
 
-/// Adds a detour to a run, or says why it cannot be one.
+/// Adds a detour to a run, or returns why it is invalid.
 pub(super) fn push(run: &mut ImportedRun, start: f64, length: f64) -> Result<(), String> {
     for (what, value) in [("start", start), ("length", length)] {
         if !value.is_finite() {
@@ -22,16 +22,16 @@ pub(super) fn push(run: &mut ImportedRun, start: f64, length: f64) -> Result<(),
             return Err(format!("the {what} is negative ({value})"));
         }
         if value > MAX_NS {
-            return Err(format!("the {what} is beyond any measurement ({value} ns)"));
+            return Err(format!("the {what} is out of range ({value} ns)"));
         }
     }
     if let Some(&(before, lasted)) = run.detours.last() {
         if start < before {
-            return Err(format!("{start} ns comes after {before} ns: out of order"));
+            return Err(format!("{start} ns follows {before} ns: not in time order"));
         }
         if start + slack(start) < before + lasted {
             return Err(format!(
-                "the detour at {start} ns overlaps the one before, which ends at {} ns",
+                "the detour at {start} ns overlaps the previous one, which ends at {} ns",
                 before + lasted
             ));
         }
@@ -40,7 +40,7 @@ pub(super) fn push(run: &mut ImportedRun, start: f64, length: f64) -> Result<(),
     Ok(())
 }
 
-/// The same for a numbered line: complains with its number, or counts it when lenient.
+/// The same for a numbered line: an error with its number, or counted as skipped when lenient.
 pub(super) fn push_line(
     text: &Text<'_>,
     line: u64,
@@ -58,7 +58,7 @@ pub(super) fn push_line(
     }
 }
 
-/// A number as the files write it; `quote` keeps messages short when a line is garbage.
+/// A number as written in these files; `quote` keeps messages short when a line is garbage.
 pub(super) fn number(word: &str) -> Result<f64, String> {
     word.trim().parse().map_err(|_| format!("`{}` is not a number", quote(word)))
 }

@@ -1,16 +1,16 @@
-//! Finds the step of a coarse clock.
+//! Detects the resolution of a coarse clock.
 //!
-//! Some clocks tick only every few hundred nanoseconds, and then all lengths are multiples of that
-//! step, give or take the rounding of the conversion to nanoseconds. Finer clocks leave no such
-//! pattern; steps below [`FINEST`] are no use to know.
+//! Some clocks tick only every few hundred nanoseconds, and then all lengths are multiples of that step,
+//! up to the rounding of the conversion to nanoseconds. Finer clocks leave no such pattern; steps below
+//! [`FINEST`] do not matter.
 
 /// Steps shorter than this do not blur detours.
 const FINEST: f64 = 10.0;
 /// Lengths that differ by less are the same number of steps, rounded differently.
 const ROUNDING: f64 = 2.5;
-/// So many lengths tell the step as well as all of them.
+/// This many lengths determine the step as well as all of them.
 const SAMPLE: usize = 4096;
-/// Below this number of different lengths, regularity may be the noise's own.
+/// With fewer distinct lengths, regularity may come from the noise itself.
 const FEWEST: usize = 5;
 
 pub(super) fn detect(detours: &[(f64, f64)]) -> Option<f64> {
@@ -23,13 +23,13 @@ pub(super) fn detect(detours: &[(f64, f64)]) -> Option<f64> {
     }
     let gaps = values.iter().zip(values.iter().skip(1)).map(|(a, b)| b - a);
     let smallest = gaps.min_by(f64::total_cmp)?;
-    // Where no two neighbouring numbers of steps occur, the smallest gap is a few steps.
+    // If no two adjacent step counts occur, the smallest gap is a few steps.
     (1..=4)
         .map(|parts| sharpen(&values, smallest / f64::from(parts)))
         .find(|&step| step >= FINEST && explains(step, &lengths))
 }
 
-/// Each length in turn makes the step exact enough to count the steps of the next.
+/// Each length refines the step enough to count the steps of the next.
 fn sharpen(values: &[f64], mut step: f64) -> f64 {
     let (mut products, mut squares) = (0.0, 0.0);
     for value in values {
@@ -47,7 +47,7 @@ fn sharpen(values: &[f64], mut step: f64) -> f64 {
 fn explains(step: f64, lengths: &[f64]) -> bool {
     let fits = |length: &&f64| {
         let rest = (*length / step).round().mul_add(-step, **length).abs();
-        // The conversion factor is known to a few parts in a million only.
+        // The conversion factor is accurate only to a few parts per million.
         rest <= ROUNDING + **length * 1e-5 && rest < 0.1 * step
     };
     lengths.iter().filter(fits).count() * 100 >= lengths.len() * 98

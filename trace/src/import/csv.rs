@@ -1,6 +1,6 @@
-//! CSV with a header line: a column for the start and one for the length, in any order, units in their
-//! names (`start_us`, `length [ns]`; nanoseconds where there is none). A column `lane` or `run` makes
-//! one run of each of its values; other columns are ignored.
+//! CSV with a header line: a column for the start and one for the length, in any order, with units in
+//! their names (`start_us`, `length [ns]`; the default is nanoseconds). Each value of a column `lane` or
+//! `run` becomes a run; other columns are ignored.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ struct Columns {
     start: (usize, f64),
     length: (usize, f64),
     lane: Option<usize>,
-    /// From when to when the row's lane was watched, as our own exports have it.
+    /// The window in which the row's lane was watched, as in our own exports.
     window: Option<(usize, usize)>,
 }
 
 pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
     let mut lines = text.lines().filter(|(_, line)| !line.starts_with('#'));
     let Some((number, header)) = lines.next() else {
-        return Err(text.line_error(1, "there is no header", HEADER));
+        return Err(text.line_error(1, "no header", HEADER));
     };
     let columns = columns(&header).map_err(|why| text.line_error(number, why, HEADER))?;
     let mut runs: Vec<ImportedRun> = Vec::new();
@@ -63,18 +63,15 @@ fn window(cells: &[String], columns: &Columns) -> Option<(f64, f64)> {
 
 fn row(cells: &[String], columns: &Columns) -> Result<(f64, f64), String> {
     let value = |(at, scale): (usize, f64)| {
-        let cell =
-            cells.get(at).ok_or_else(|| format!("there are only {} columns", cells.len()))?;
+        let cell = cells.get(at).ok_or_else(|| format!("only {} columns", cells.len()))?;
         Ok::<f64, String>(number(cell)? * scale)
     };
     Ok((value(columns.start)?, value(columns.length)?))
 }
 
 fn columns(header: &str) -> Result<Columns, String> {
-    let separator = [',', ';', '\t']
-        .into_iter()
-        .find(|&c| header.contains(c))
-        .ok_or("it has one column only")?;
+    let separator =
+        [',', ';', '\t'].into_iter().find(|&c| header.contains(c)).ok_or("only one column")?;
     let (mut start, mut length, mut lane) = (None, None, None);
     let (mut from, mut to) = (None, None);
     for (at, cell) in split(header, separator).iter().enumerate() {

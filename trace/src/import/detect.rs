@@ -1,4 +1,4 @@
-//! Tells formats apart by their content. Extensions lie, and noise files are often just `.txt`.
+//! Detects formats by content. Extensions are unreliable, and noise files are often just `.txt`.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ pub(super) fn detect(file: &str, bytes: &[u8]) -> Result<Format, ImportError> {
     if bytes.starts_with(&crate::format::v1::MAGIC) {
         return Err(ImportError::AlreadyATrace { file: file() });
     }
-    // A look at the beginning is enough, and it keeps a huge file of one line from mattering.
+    // The beginning is enough, and limits the cost of a huge single-line file.
     let head = bytes.get(..bytes.len().min(1 << 16)).unwrap_or(bytes);
     if head.contains(&0) {
         return Err(ImportError::UnknownFormat { file: file(), why: "it is binary" });

@@ -1,5 +1,5 @@
-//! HdrHistogram files: interval logs (`.hlog`) and percentile tables (`.hgrm`). They hold how long
-//! detours were, not when; values are taken as nanoseconds.
+//! HdrHistogram files: interval logs (`.hlog`) and percentile tables (`.hgrm`). They contain the lengths
+//! of detours, not their times; values are read as nanoseconds.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,14 +16,14 @@ use super::{ImportError, ImportedRun, Text};
 
 const COOKIE: [u8; 4] = 0x1c84_9313_u32.to_be_bytes();
 const PACKED_COOKIE: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
-/// A histogram of five digits over the whole range has six million slots at most.
+/// A five-digit histogram over the whole range has at most six million slots.
 const MAX_HISTOGRAM: u64 = 64 << 20;
 const PERCENTILES: &str = "rows of value, percentile and total count, as HdrHistogram writes them";
 
 pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
     let mut run = ImportedRun::default();
     let mut sum: Option<Histogram<u64>> = None;
-    // From when to when the intervals of each tag are: those of several CPUs are side by side.
+    // The time range of each tag's intervals: those of several CPUs overlap.
     let mut spans: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
     for entry in IntervalLogIterator::new(text.bytes) {
         let entry = entry.map_err(|error| {
@@ -31,11 +31,7 @@ pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError>
                 error;
             let before = text.bytes.get(..offset).unwrap_or_default();
             let line = 1 + before.iter().filter(|&&b| b == b'\n').count() as u64;
-            text.line_error(
-                line,
-                "this is no line of an interval log",
-                "start,length,max,histogram",
-            )
+            text.line_error(line, "not an interval log line", "start,length,max,histogram")
         })?;
         match entry {
             LogEntry::StartTime(time) => {
@@ -71,22 +67,21 @@ pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError>
     Ok(vec![run])
 }
 
-const DISTRIBUTION_ONLY: &str = "a histogram holds the lengths of the detours, not their times; \
-                                 its values are taken as nanoseconds";
+const DISTRIBUTION_ONLY: &str = "a histogram contains the lengths of detours, not their times; \
+                                 values are read as nanoseconds";
 
 fn add(sum: &mut Option<Histogram<u64>>, part: Histogram<u64>) -> Result<(), String> {
     match sum {
         None => *sum = Some(part),
         Some(sum) => {
             sum.auto(true);
-            sum.add(part)
-                .map_err(|error| format!("it does not add up with the others: {error}"))?;
+            sum.add(part).map_err(|error| format!("cannot be added to the others: {error}"))?;
         }
     }
     Ok(())
 }
 
-/// Unpacks a histogram. The library believes the lengths it finds, so they are checked first.
+/// Decodes a histogram. The library trusts the lengths in the data, so they are checked first.
 fn decode(encoded: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(encoded.trim()).map_err(|error| format!("not base64: {error}"))?;
     let plain = match bytes.strip_prefix(&PACKED_COOKIE).and_then(|rest| rest.get(4..)) {
@@ -96,7 +91,7 @@ fn decode(encoded: &str) -> Result<Histogram<u64>, String> {
             ZlibDecoder::new(packed)
                 .take(MAX_HISTOGRAM)
                 .read_to_end(&mut plain)
-                .map_err(|error| format!("it does not unpack: {error}"))?;
+                .map_err(|error| format!("cannot decompress: {error}"))?;
             plain
         }
     };
@@ -104,13 +99,13 @@ fn decode(encoded: &str) -> Result<Histogram<u64>, String> {
         .strip_prefix(&COOKIE)
         .and_then(|rest| rest.first_chunk::<4>())
         .map(|length| u32::from_be_bytes(*length) as usize)
-        .ok_or("it is no version 2 histogram")?;
-    // Cookie, length, offset, digits, range and ratio come before the counts.
-    let counts = plain.get(40..).ok_or("it is too short")?;
+        .ok_or("not a version 2 histogram")?;
+    // Cookie, length, offset, digits, range and ratio precede the counts.
+    let counts = plain.get(40..).ok_or("too short")?;
     if length > counts.len() {
-        return Err("it is cut off".to_owned());
+        return Err("truncated".to_owned());
     }
-    // The one count whose negation overflows.
+    // The only count whose negation overflows.
     if counts.windows(9).any(|nine| nine.iter().all(|&b| b == 0xff)) {
         return Err("a count is out of range".to_owned());
     }
@@ -147,18 +142,18 @@ fn percentile_row(line: &str, last: Option<f64>, before: u64) -> Result<(f64, u6
     let words: Vec<&str> =
         line.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty()).collect();
     let (Some(value), Some(total)) = (words.first(), words.get(2)) else {
-        return Err(format!("`{}` is no row of a percentile table", quote(line)));
+        return Err(format!("`{}` is not a row of a percentile table", quote(line)));
     };
     let value: f64 = value.parse().map_err(|_| format!("`{}` is not a number", quote(value)))?;
     let total: u64 = total.parse().map_err(|_| format!("`{}` is not a count", quote(total)))?;
     if !value.is_finite() || value < 0.0 || last.is_some_and(|last| value < last) || total < before
     {
-        return Err("values and counts must not fall".to_owned());
+        return Err("values and counts must not decrease".to_owned());
     }
     Ok((value, total))
 }
 
-/// `#[Mean    =      123.45, StdDeviation   =       67.89]`, and `# span_ns = 10` as we write it.
+/// `#[Mean    =      123.45, StdDeviation   =       67.89]`, and `# span_ns = 10` from our own exports.
 fn note_comment(run: &mut ImportedRun, comment: &str) {
     for part in comment.trim_matches(|c| c == '[' || c == ']' || c == ' ').split(',') {
         if let Some((key, value)) = part.split_once('=') {

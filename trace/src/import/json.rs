@@ -10,7 +10,7 @@ use super::{ImportError, ImportedRun, Text};
 const SHAPES: &str = "an array of [start, length] or of {\"start_ns\", \"len_ns\"}, \
                       or an object with `detours` or `runs`";
 
-/// In memory every number takes a multiple of its text.
+/// In memory, every number takes several times the size of its text.
 const MAX_JSON: usize = 64 << 20;
 
 pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
@@ -19,7 +19,7 @@ pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
         return Err(ImportError::TooLarge { file: text.file.to_owned(), limit });
     }
     let value: Value = serde_json::from_slice(text.bytes).map_err(|error| {
-        text.line_error(error.line() as u64, format!("it is not JSON ({error})"), SHAPES)
+        text.line_error(error.line() as u64, format!("not valid JSON ({error})"), SHAPES)
     })?;
     match value {
         Value::Array(rows) => Ok(vec![detours(text, &rows)?]),
@@ -37,7 +37,7 @@ pub(super) fn read(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
 }
 
 fn unexpected(text: &Text<'_>) -> ImportError {
-    text.content_error(format!("this JSON is something else; expected {SHAPES}"))
+    text.content_error(format!("unexpected JSON structure; expected {SHAPES}"))
 }
 
 fn one(text: &Text<'_>, object: &Map<String, Value>) -> Result<ImportedRun, ImportError> {
@@ -64,7 +64,7 @@ fn detours(text: &Text<'_>, rows: &[Value]) -> Result<ImportedRun, ImportError> 
     let mut run = ImportedRun::default();
     for (n, row) in rows.iter().enumerate() {
         let pushed = pair(row)
-            .ok_or_else(|| "it is not a start and a length".to_owned())
+            .ok_or_else(|| "not a start and a length".to_owned())
             .and_then(|(start, length)| push(&mut run, start, length));
         match pushed {
             Ok(()) => {}

@@ -1,10 +1,10 @@
 //! Reads other tools' noise files: netgauge, LogGOPSim, CSV, JSON, and HdrHistogram logs.
 //!
-//! In go bytes, out come runs: lists of detours with what the file says about how they were measured.
-//! What the file is, is judged by its content. Times become nanoseconds as `f64`, as exact as the
-//! file gives them. A line that makes no sense is an error that names it, unless
-//! [`ImportOptions::lenient`] is set: then it is left out and counted. A file of which more lines are
-//! left out than read is not what it was taken for, and an error all the same.
+//! The input is bytes, the result runs: lists of detours with what the file says about how they were
+//! measured. The format is detected from the content. Times become nanoseconds as `f64`, as exact as in
+//! the file. A malformed line is an error with its number, unless [`ImportOptions::lenient`] is set:
+//! then it is skipped and counted. If more lines are skipped than read, the format was wrong, which is
+//! an error in either case.
 //!
 //! JSON is read in these shapes, and [`crate::export`] writes the last:
 //! `[[start, length], …]`, `[{"start_ns": …, "len_ns": …}, …]`, `{"detours": […]}` and
@@ -31,10 +31,10 @@ pub use detect::Format;
 pub use round_trips::{RoundTrips, round_trips};
 pub use to_trace::{ImportedTrace, imported_to_trace, runs_to_trace};
 
-/// What a file may unpack to; noise files are a few megabytes. In memory it takes several times as
+/// Limit of the decompressed size; noise files are a few megabytes. In memory they take several times as
 /// much.
 const MAX_TEXT: u64 = 256 << 20;
-/// Memory an xz stream may ask for: `xz -9` needs 65 MiB.
+/// Memory limit of the xz decoder: `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB: u32 = 256 << 10;
 
 /// A file of another tool, read.
@@ -47,35 +47,35 @@ pub struct Imported {
 /// One measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportedRun {
-    /// What the file says about the run, in the file's words.
+    /// Metadata of the run, as in the file.
     pub header: BTreeMap<String, String>,
     pub t_min_ns: Option<f64>,
     pub threshold_ns: Option<f64>,
-    /// The clock's step, where all lengths are multiples of one that is coarse.
+    /// The clock's resolution, if all lengths are multiples of a coarse step.
     pub clock_step_ns: Option<f64>,
-    /// When the measurement began, on the clock of the detours' starts; 0 where the file does not say.
+    /// When the measurement began, on the clock of the detours' starts; 0 if not in the file.
     pub from_ns: f64,
-    /// How long was measured: as the file says, or else up to the end of the last detour.
+    /// How long the measurement lasted: from the file, or else up to the end of the last detour.
     pub span_ns: f64,
-    /// Start and length, nanoseconds, in time order, without overlap. Empty where the file holds a
-    /// distribution only.
+    /// Start and length, nanoseconds, in time order, without overlap. Empty if the file contains only a
+    /// distribution.
     pub detours: Vec<(f64, f64)>,
-    /// Length (nanoseconds) and count, ascending, for files that hold a distribution only.
+    /// Length (nanoseconds) and count, ascending, for files that contain only a distribution.
     pub distribution: Vec<(f64, u64)>,
-    /// Lines left out under [`ImportOptions::lenient`].
+    /// Lines skipped under [`ImportOptions::lenient`].
     pub skipped_lines: u64,
-    /// Anything a reader of the results should know, in words.
+    /// Remarks for readers of the results, as text.
     pub remarks: Vec<String>,
 }
 
 impl ImportedRun {
-    /// Detours counted, whether or not their times are known.
+    /// Number of detours, whether or not their times are known.
     pub fn count(&self) -> u64 {
         let counts = self.distribution.iter().map(|(_, count)| *count);
         counts.fold(self.detours.len() as u64, u64::saturating_add)
     }
 
-    /// Lines, or entries of a list, that were read.
+    /// Lines or list entries that were read.
     pub fn rows(&self) -> u64 {
         (self.detours.len() + self.distribution.len()) as u64
     }
@@ -84,11 +84,11 @@ impl ImportedRun {
     pub fn lost_ns(&self) -> f64 {
         let known = self.detours.iter().map(|&(_, length)| length);
         let counted = self.distribution.iter().map(|&(length, count)| length * count as f64);
-        // From 0 on: the sum of no numbers at all is -0.
+        // Starts at 0.0 because an empty sum of floats is -0.
         known.chain(counted).fold(0.0, |sum, ns| sum + ns)
     }
 
-    /// Share of the measured time that was lost, per cent; 0 where no time was measured.
+    /// Share of the measured time that was lost, per cent; 0 if no time was measured.
     pub fn noise_pct(&self) -> f64 {
         if self.span_ns > 0.0 { 100.0 * self.lost_ns() / self.span_ns } else { 0.0 }
     }
@@ -96,9 +96,9 @@ impl ImportedRun {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Leave out and count lines that make no sense, instead of failing.
+    /// Skip and count malformed lines instead of failing.
     pub lenient: bool,
-    /// Do not look at the content, read it as this.
+    /// Read as this format instead of detecting it.
     pub format: Option<Format>,
 }
 
@@ -111,9 +111,9 @@ pub enum ImportError {
         #[source]
         source: io::Error,
     },
-    #[error("{file} is compressed ({what}): unpack it first with `{tool}`")]
+    #[error("{file} is compressed ({what}): decompress it first with `{tool}`")]
     Compressed { file: String, what: &'static str, tool: &'static str },
-    #[error("cannot unpack {file}: {source}; check it with `xz -t`")]
+    #[error("cannot decompress {file}: {source}; check it with `xz -t`")]
     Xz {
         file: String,
         #[source]
@@ -121,31 +121,30 @@ pub enum ImportError {
     },
     #[error("{file} is larger than {limit} bytes: split it")]
     TooLarge { file: String, limit: u64 },
-    #[error("{file} is a detour trace already: use it as it is")]
+    #[error("{file} is already a detour trace: use it directly")]
     AlreadyATrace { file: String },
     #[error(
-        "{file} is in no known format ({why}); known are netgauge and LogGOPSim noise files, CSV, JSON, .hlog and .hgrm"
+        "{file} has an unknown format ({why}); expected a netgauge or LogGOPSim noise file, CSV, \
+         JSON, .hlog or .hgrm"
     )]
     UnknownFormat { file: String, why: &'static str },
     #[error("{file}, line {line}: {why}; expected {expected}")]
     Line { file: String, line: u64, why: String, expected: &'static str },
     #[error("{file}: {why}")]
     Content { file: String, why: String },
-    #[error("{file} holds no detours: nothing to import")]
+    #[error("{file} contains no detours: nothing to import")]
     Empty { file: String },
     #[error(
-        "{skipped} of {lines} lines of {file} cannot be read as {format}: more than half, so what is left \
-         would not be what was measured; without --lenient the first of them is named"
+        "{skipped} of {lines} lines of {file} are not valid {format}: too many to skip; run \
+         without --lenient to see the first of them"
     )]
     MostlyUnreadable { file: String, format: Format, skipped: u64, lines: u64 },
     #[error(
-        "{file} holds round-trip times of netgauge, not detours: `detour simulate exchange` reads it with \
-         --exchange or --measured"
+        "{file} contains netgauge round-trip times, not detours: use it with `detour simulate \
+         exchange` and --exchange or --measured"
     )]
     RoundTrips { file: String },
-    #[error(
-        "a distribution has no times of detours: it can be compared, but not be turned into a trace"
-    )]
+    #[error("a distribution has no start times: it can be compared but not converted to a trace")]
     NoTimes,
 }
 
@@ -172,7 +171,7 @@ pub fn import_bytes(
     import_text(file, &unpacked(file, bytes)?, options)
 }
 
-/// A file's content without its xz compression, if it has one; `file` is for messages.
+/// A file's content, decompressed if it is xz; `file` is for messages.
 pub fn unpacked<'a>(file: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, ImportError> {
     if bytes.len() as u64 > MAX_TEXT {
         return Err(ImportError::TooLarge { file: file.to_owned(), limit: MAX_TEXT });
@@ -196,7 +195,7 @@ fn unpack_xz(file: &str, bytes: &[u8]) -> Result<Vec<u8>, ImportError> {
 }
 
 fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Imported, ImportError> {
-    // Some editors put a byte order mark in front.
+    // Some editors write a byte order mark.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let format = match options.format {
         Some(format) => format,
@@ -220,7 +219,7 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
         let (file, lines) = (file.to_owned(), skipped + read);
         return Err(ImportError::MostlyUnreadable { file, format, skipped, lines });
     }
-    // A recording without a detour is one, where the file says how long it was.
+    // A run without detours is valid if the file says how long it lasted.
     if runs.iter().all(|run| run.count() == 0 && run.span_ns <= 0.0) {
         return Err(ImportError::Empty { file: file.to_owned() });
     }
@@ -230,29 +229,30 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
     Ok(Imported { format, runs })
 }
 
-/// What every format has in common once its detours are known.
+/// What all formats have in common once the detours are known.
 fn finish(run: &mut ImportedRun) {
     let end = run.detours.last().map_or(0.0, |(start, length)| start + length);
-    // A window that detours lie before is none.
+    // Detours cannot start before the window, so extend it.
     run.from_ns = run.detours.first().map_or(run.from_ns, |(start, _)| run.from_ns.min(*start));
-    // Periods are often given to the hundredth of a second only: the last detour knows better.
+    // Periods are often given only to the hundredth of a second: the last detour may end later.
     run.span_ns = run.span_ns.max(end - run.from_ns);
     run.clock_step_ns = clock_step::detect(&run.detours);
     if let Some(step) = run.clock_step_ns {
         run.remarks.push(format!(
-            "the clock moves in steps of about {step:.0} ns: shorter detours are invisible and lengths are multiples of it"
+            "clock resolution is about {step:.0} ns: shorter detours are not visible and lengths \
+             are multiples of it"
         ));
     }
     if let Some(remark) = run.t_min_ns.and_then(|t_min| unusual(t_min, run.threshold_ns)) {
         run.remarks.push(remark);
     }
     if run.skipped_lines > 0 {
-        run.remarks.push(format!("{} lines made no sense and were left out", run.skipped_lines));
+        run.remarks.push(format!("{} lines skipped as malformed", run.skipped_lines));
     }
 }
 
-/// What a loop of two timestamps takes, nanoseconds: a few on a quiet machine with a counter that user
-/// space may read, some hundred where it takes a system call.
+/// Duration of a loop of two timestamps, nanoseconds: a few on a quiet machine with a counter readable
+/// from user space, a few hundred with a system call.
 const USUAL_T_MIN_NS: std::ops::RangeInclusive<f64> = 1.0..=200.0;
 
 fn unusual(t_min_ns: f64, threshold_ns: Option<f64>) -> Option<String> {
@@ -262,7 +262,7 @@ fn unusual(t_min_ns: f64, threshold_ns: Option<f64>) -> Option<String> {
     let usual = "a loop of two timestamps takes 5 to 100 ns";
     if t_min_ns < *USUAL_T_MIN_NS.start() {
         return Some(format!(
-            "t_min is {t_min_ns:.3} ns, shorter than a clock can be read ({usual}): check the unit"
+            "t_min is {t_min_ns:.3} ns, shorter than any clock read ({usual}): check the unit"
         ));
     }
     let hidden = match threshold_ns {
@@ -270,12 +270,12 @@ fn unusual(t_min_ns: f64, threshold_ns: Option<f64>) -> Option<String> {
         None => "short detours".to_owned(),
     };
     Some(format!(
-        "t_min is {t_min_ns:.0} ns, unusually long ({usual}): the clock was slow, or the loop was never \
-         left alone; {hidden} are not in this file"
+        "t_min is {t_min_ns:.0} ns, unusually long ({usual}): the clock was slow, or every \
+         iteration was interrupted; {hidden} are not in this file"
     ))
 }
 
-/// The content of a file, with what is needed to complain about it.
+/// The content of a file, and what error messages about it need.
 struct Text<'a> {
     file: &'a str,
     bytes: &'a [u8],
@@ -283,8 +283,8 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Lines that are not empty, trimmed, with their numbers. Bytes that are not UTF-8 survive as
-    /// replacement characters: they can only be in comments, or the line is complained about.
+    /// Lines that are not empty, trimmed, with their numbers. Invalid UTF-8 becomes replacement
+    /// characters: harmless in comments, and an error elsewhere.
     fn lines(&self) -> impl Iterator<Item = (u64, std::borrow::Cow<'a, str>)> + use<'a> {
         (1..)
             .zip(self.bytes.split(|&b| b == b'\n'))

@@ -1,18 +1,18 @@
-//! netgauge's noise files and LogGOPSim's: comments, then rows of start and length in nanoseconds.
+//! netgauge and LogGOPSim noise files: comments, then rows of start and length in nanoseconds.
 //!
-//! A netgauge file may hold several runs, one after the other: each brings its own header before the
-//! rows and two lines about the whole run after them.
+//! A netgauge file may contain several consecutive runs, each with a header before the rows and two
+//! lines about the whole run after them.
 
 use super::check::{number, push_line, quote};
 use super::{ImportError, ImportedRun, Text};
 
-/// Keys that stand behind a run's rows, not before the next run's.
+/// Keys that follow a run's rows instead of preceding the next run's.
 const AFTER_THE_ROWS: [&str; 2] = ["CPU overhead due to noise", "Measurement period"];
 
 pub(super) fn read_netgauge(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError> {
     let mut runs: Vec<ImportedRun> = Vec::new();
     let mut run = ImportedRun::default();
-    // From here on, a header line belongs to the next run.
+    // After this, a header line belongs to the next run.
     let mut closed = false;
     for (number, line) in text.lines() {
         let Some(comment) = line.strip_prefix('#') else {
@@ -35,7 +35,7 @@ pub(super) fn read_netgauge(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportE
     for run in &mut runs {
         read_header(run);
     }
-    // A header alone is a run that was cut off at once; with a period it is a run without noise.
+    // A header without rows is an aborted run; with a period it is a run without noise.
     runs.retain(|run| !run.detours.is_empty() || run.span_ns > 0.0);
     Ok(runs)
 }
@@ -65,7 +65,7 @@ fn row(line: &str) -> Result<(f64, f64), String> {
     }
 }
 
-/// `Threshold: [% minimal cycle length]: 900` has its unit between two colons: it belongs to the key.
+/// `Threshold: [% minimal cycle length]: 900` has its unit between two colons: it is part of the key.
 fn key_and_value(comment: &str) -> (&str, &str) {
     let comment = comment.trim();
     let unit_end = comment.find("]:").map(|at| at + 1);
@@ -92,7 +92,7 @@ fn read_header(run: &mut ImportedRun) {
     read_window(run);
 }
 
-/// As our own exports have it; other tools' clocks start with the measurement.
+/// Only in our own exports; other tools' clocks start with the measurement.
 fn read_window(run: &mut ImportedRun) {
     let words = run.header.get("Watched [ns]").map(|value| value.split_whitespace());
     let mut numbers = words.into_iter().flatten().map_while(|word| word.parse::<u64>().ok());

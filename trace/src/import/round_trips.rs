@@ -1,5 +1,5 @@
-//! netgauge's round trips (`-x one_one` with all values written): rows of message size in bytes and half
-//! a round trip in microseconds. Comments as in its other files; runs may follow each other.
+//! netgauge round trips (`-x one_one` with all values written): rows of message size in bytes and half a
+//! round trip in microseconds. Comments as in its other files; several runs may follow each other.
 
 /// Half round trips of one message size, in the file's order.
 #[derive(Clone, Debug, PartialEq)]
@@ -8,13 +8,13 @@ pub struct RoundTrips {
     pub half_us: Vec<f64>,
 }
 
-/// Larger messages were never measured one by one; and starts of detours soon are larger.
+/// Larger messages are not measured individually, and starts of detours soon exceed this.
 const MOST_BYTES: f64 = (1_u64 << 31) as f64;
 
-/// The round trips of a file, one entry per message size in the order of appearance; None when it is
-/// another file.
+/// The round trips of a file, one entry per message size in order of appearance; None for any other
+/// file.
 ///
-/// Detours are rows of two numbers, too, but they begin one after the other, where message sizes repeat.
+/// Detours are also rows of two numbers, but their starts increase while message sizes repeat.
 pub fn round_trips(bytes: &[u8]) -> Option<Vec<RoundTrips>> {
     let mut sizes: Vec<RoundTrips> = Vec::new();
     let (mut rows, mut current) = (0, 0);
@@ -29,7 +29,7 @@ pub fn round_trips(bytes: &[u8]) -> Option<Vec<RoundTrips>> {
         if size.fract() != 0.0 || !(1.0..=MOST_BYTES).contains(&size) {
             return None;
         }
-        // A row that was cut off has no time.
+        // A truncated row has no time.
         let Some(half_us) = words.next() else { continue };
         let half_us = half_us.ok().filter(|us| us.is_finite() && *us >= 0.0)?;
         if words.next().is_some() {
@@ -41,7 +41,7 @@ pub fn round_trips(bytes: &[u8]) -> Option<Vec<RoundTrips>> {
             current = sizes.iter().position(|known| known.bytes == size).unwrap_or(sizes.len());
         }
         if current == sizes.len() {
-            // Not sizes but starts: stop before looking through all of them for each.
+            // Starts rather than sizes: stop before the linear search becomes quadratic.
             if sizes.len() > 1_000 {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Turns imported runs into a trace: one lane per run, all of its time unattributed.
+//! Converts imported runs to a trace: one lane per run, all of its time unattributed.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ pub struct ImportedTrace {
     pub manifest: Manifest,
     pub blocks: Vec<Block>,
     pub trailer: Trailer,
-    /// Empty: nothing is attributed, all time is the detours' `outside_ns`.
+    /// Empty: nothing is attributed; all time is the detours' `outside_ns`.
     pub sources: Vec<Source>,
 }
 
@@ -67,8 +67,8 @@ pub fn runs_to_trace(runs: &[ImportedRun]) -> Result<ImportedTrace, ImportError>
     Ok(ImportedTrace { manifest, blocks, trailer, sources: Vec::new() })
 }
 
-/// The CPU of each run. Noise files do not say where they were measured, so they are CPU 0 and up; but
-/// what was exported here does.
+/// The CPU of each run. Noise files do not say where they were measured, so runs become CPU 0 and up;
+/// our own exports name the CPU.
 fn cpus(runs: &[ImportedRun]) -> Vec<u32> {
     let said = |run: &ImportedRun| -> Option<u32> {
         let lane = run.header.get("Lane").or_else(|| run.header.get("lane"))?;
@@ -79,8 +79,8 @@ fn cpus(runs: &[ImportedRun]) -> Vec<u32> {
     all.filter(differ).unwrap_or_else(|| (0..runs.len() as u32).collect())
 }
 
-/// Rounds to the trace's nanoseconds. Neighbours that touch may not overlap afterwards, so a start
-/// moves up to the end before it where rounding crossed the two.
+/// Rounds to the trace's nanoseconds. Rounding must not make adjacent detours overlap, so a start is
+/// moved up to the previous end if necessary.
 fn detour(start: f64, length: f64, end: &mut u64) -> Detour {
     let start_ns = (start.round() as u64).max(*end);
     let len_ns = length.round() as u64;

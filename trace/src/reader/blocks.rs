@@ -69,26 +69,26 @@ impl<R: Read + Seek> Reader<R> {
             Some(scratch) => scratch,
             None => scratch.insert(Scratch::new().map_err(Fault::Io)?),
         };
-        // Only the reading needs the file; unpacking goes on beside other threads' reading.
+        // Only reading needs the file; decompression runs in parallel with other threads' reads.
         lock(&self.input).fetch(entry, scratch)?;
         let (header, raw) = frames::unpack(entry, scratch)?;
         let mut block = columns::decode(raw, &header.summary)
-            .map_err(|why| Fault::Damaged(format!("it contradicts itself: {why}")))?;
+            .map_err(|why| Fault::Damaged(format!("inconsistent block: {why}")))?;
         if block.lane != entry.lane() {
-            return Err(Fault::Damaged("the index names another lane".to_owned()));
+            return Err(Fault::Damaged("the index refers to another lane".to_owned()));
         }
         frames::add_waits(&mut block.detours, scratch)?;
         self.settle_sources(&mut block)?;
         Ok(block)
     }
 
-    /// Makes sure that every record's source is in the table.
+    /// Ensures that every record's source is in the table.
     fn settle_sources(&self, block: &mut Block) -> Result<(), Fault> {
         let known = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
         let max = block.records.iter().map(|record| record.source.0).max();
         let Some(stranger) = max.filter(|&id| id >= known) else { return Ok(()) };
         let Some(unknown) = self.unknown_source else {
-            let why = format!("it names source {stranger}, but there are {known} sources");
+            let why = format!("it refers to source {stranger}, but there are {known} sources");
             return Err(Fault::Damaged(why));
         };
         for record in &mut block.records {

@@ -1,4 +1,4 @@
-//! Gets single frames out of a file: reads, checks, unpacks.
+//! Reads single frames from a file: reads, checks, decompresses.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
@@ -6,18 +6,18 @@ use crate::format::v1::{self, FRAME_HEADER_LEN, FrameHeader, IndexEntry};
 use crate::format::waits;
 use crate::model::Detour;
 
-/// A file with a remembered position, so that reading on does not throw the buffer away.
+/// A file with a remembered position, so that sequential reads do not discard the buffer.
 pub(super) struct Input<R> {
     inner: BufReader<R>,
     at: u64,
     len: u64,
 }
 
-/// Why a frame could not be had.
+/// Why a frame could not be read.
 pub(super) enum Fault {
     /// The file itself cannot be read.
     Io(io::Error),
-    /// It can, but what is there is no intact frame.
+    /// It can, but there is no valid frame.
     Damaged(String),
 }
 
@@ -27,7 +27,7 @@ impl Fault {
     }
 }
 
-/// Buffers and tables that serve one frame after the other.
+/// Buffers and tables that are reused from frame to frame.
 pub(super) struct Scratch {
     stored: Vec<u8>,
     raw: Vec<u8>,
@@ -52,7 +52,7 @@ impl<R: Read + Seek> Input<R> {
         self.len
     }
 
-    /// Fills `buf` from `offset`; false where the file is too short for that.
+    /// Fills `buf` from `offset`; false if the file is too short.
     pub(super) fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<bool> {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
             return Ok(false);
@@ -67,7 +67,7 @@ impl<R: Read + Seek> Input<R> {
                 self.at += buf.len() as u64;
                 Ok(true)
             }
-            // Where it stopped is unknown: start over from a known place.
+            // The position is unknown now: seek again before the next read.
             Err(error) => {
                 self.at = self.inner.seek(SeekFrom::Start(0))?;
                 if error.kind() == io::ErrorKind::UnexpectedEof { Ok(false) } else { Err(error) }
@@ -75,14 +75,14 @@ impl<R: Read + Seek> Input<R> {
         }
     }
 
-    /// The frame header at `offset`, if an intact one is there and its payload is within the file.
+    /// The frame header at `offset`, if it is valid and its payload is within the file.
     pub(super) fn frame_header(&mut self, offset: u64) -> Result<FrameHeader, Fault> {
         let mut bytes = [0; FRAME_HEADER_LEN];
         if !self.read_at(offset, &mut bytes).map_err(Fault::Io)? {
             return Err(Fault::damaged("the file ends inside a frame header"));
         }
-        let header = FrameHeader::parse(&bytes)
-            .ok_or_else(|| Fault::damaged("there is no intact frame header"))?;
+        let header =
+            FrameHeader::parse(&bytes).ok_or_else(|| Fault::damaged("no valid frame header"))?;
         if header.entry_at(offset).end() > self.len {
             return Err(Fault::damaged("the file ends inside a block"));
         }
@@ -95,12 +95,12 @@ impl<R: Read + Seek> Input<R> {
         scratch.stored.resize(len, 0);
         match self.read_at(entry.offset, &mut scratch.stored) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Fault::damaged("the file ends inside it")),
+            Ok(false) => Err(Fault::damaged("the file ends inside the block")),
             Err(error) => Err(Fault::Io(error)),
         }
     }
 
-    /// Reads and unpacks a whole frame.
+    /// Reads and decompresses a whole frame.
     pub(super) fn load<'s>(
         &mut self,
         entry: &IndexEntry,
@@ -111,7 +111,7 @@ impl<R: Read + Seek> Input<R> {
     }
 }
 
-/// Checks and unpacks what [`Input::fetch`] read.
+/// Checks and decompresses what [`Input::fetch`] read.
 pub(super) fn unpack<'s>(
     entry: &IndexEntry,
     scratch: &'s mut Scratch,
@@ -119,21 +119,20 @@ pub(super) fn unpack<'s>(
     let Scratch { stored, raw, unpacker } = scratch;
     let (head, payload) = stored
         .split_first_chunk::<FRAME_HEADER_LEN>()
-        .ok_or_else(|| Fault::damaged("it is too short"))?;
-    let header =
-        FrameHeader::parse(head).ok_or_else(|| Fault::damaged("its frame header is not intact"))?;
+        .ok_or_else(|| Fault::damaged("too short"))?;
+    let header = FrameHeader::parse(head).ok_or_else(|| Fault::damaged("invalid frame header"))?;
     if header.kind != entry.kind || header.stored_len as usize != payload.len() {
         return Err(Fault::damaged("the index describes another frame"));
     }
     if crc32fast::hash(payload) != header.payload_crc {
-        return Err(Fault::damaged("its checksum is wrong"));
+        return Err(Fault::damaged("checksum mismatch"));
     }
     v1::unpack(unpacker, payload, header.raw_len, raw)
-        .map_err(|error| Fault::Damaged(format!("it does not unpack: {error}")))?;
+        .map_err(|error| Fault::Damaged(format!("cannot decompress: {error}")))?;
     Ok((header, raw))
 }
 
-/// Adds the waits of what was unpacked last to the detours that it holds.
+/// Adds the waits of the last decompressed block to its detours.
 pub(super) fn add_waits(detours: &mut [Detour], scratch: &mut Scratch) -> Result<(), Fault> {
     let Scratch { stored, unpacker, .. } = scratch;
     let payload = stored.get(FRAME_HEADER_LEN..).unwrap_or_default();

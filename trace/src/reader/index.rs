@@ -1,6 +1,6 @@
-//! Where the blocks of a trace are and what they hold, lane by lane, in some fifteen bytes each: a day on
-//! 128 CPUs has eleven million blocks. A lane's blocks are differences from one to the next; the order of
-//! the file comes back by taking the next one of all lanes again and again.
+//! The positions and contents of a trace's blocks, lane by lane, in about fifteen bytes each: a day on
+//! 128 CPUs has eleven million blocks. A lane's blocks are stored as differences; merging the lanes
+//! restores the file order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, binary_heap::PeekMut};
@@ -9,11 +9,11 @@ use super::progress::Progress;
 use crate::format::v1::{IndexEntry, Kind, Summary};
 use crate::format::varint::{Column, Values};
 
-/// The frames of a file as they are found, in file order.
+/// The frames of a file in file order, as they are found.
 #[derive(Default)]
 pub(super) struct Found {
     events: HashMap<u32, LaneBlocks>,
-    /// All frames that hold neither events nor progress.
+    /// All frames except events and progress.
     pub(super) others: Vec<IndexEntry>,
     pub(super) progress: Progress,
     numbers: Column,
@@ -42,14 +42,14 @@ impl Found {
 /// The blocks of one lane.
 #[derive(Default)]
 pub(super) struct LaneBlocks {
-    /// For each block: where it starts after the one before, in the file and in time, its length in both,
-    /// and how many events it holds.
+    /// For each block: its distance from the previous one, in the file and in time, its length in both,
+    /// and its number of events.
     bytes: Vec<u8>,
     blocks: usize,
     last: Ends,
 }
 
-/// Where a block ends, in the file and in time.
+/// End of a block, in the file and in time.
 #[derive(Clone, Copy, Default)]
 struct Ends {
     offset: u64,
@@ -75,7 +75,7 @@ impl LaneBlocks {
         numbers.put(u64::from(records));
         let added = numbers.as_slice();
         if self.bytes.capacity() - self.bytes.len() < added.len() {
-            // By an eighth, not to twice as much: this is most of what a long recording takes.
+            // Grows by an eighth rather than doubling: this is most of the memory of a long recording.
             self.bytes.reserve_exact((self.bytes.len() / 8).max(64));
         }
         self.bytes.extend_from_slice(added);
@@ -142,7 +142,7 @@ impl Index {
     }
 }
 
-/// The blocks of all lanes in the order in which they are in the file.
+/// The blocks of all lanes in file order.
 pub(super) struct InFileOrder<'a> {
     /// The next block of each lane.
     heads: BinaryHeap<Reverse<Head<'a>>>,

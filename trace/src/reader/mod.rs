@@ -1,9 +1,9 @@
-//! Reads a trace: whole, cut off, or damaged in places.
+//! Reads a trace: complete, cut off, or partly damaged.
 //!
-//! Opening reads the index and the small tables only; blocks of events are read when they are asked
-//! for, any number of times, from any thread. A file without an index (the recorder was killed, the
-//! disk was full) is followed frame by frame instead. Damage costs the frame it is in: it is
-//! counted and said, not fatal.
+//! Opening reads only the index and the small tables; blocks of events are read on demand, any number of
+//! times, from any thread. A file without an index (the recorder was killed, the disk was full) is
+//! followed frame by frame instead. Damage costs the frame it is in: it is counted and reported, not
+//! fatal.
 
 mod blocks;
 mod frames;
@@ -42,7 +42,7 @@ pub struct Reader<R = File> {
     lanes: Vec<Lane>,
     index: Index,
     totals: Totals,
-    /// What is known of the lanes without a trailer.
+    /// What is known about the lanes without a trailer.
     cut_off: Vec<LaneTotals>,
     truncated: Option<String>,
     damage: Mutex<BTreeMap<u64, Damage>>,
@@ -51,13 +51,13 @@ pub struct Reader<R = File> {
 /// A part of the file that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// What was there: `events`, `sources`, `lanes`, `trailer`, `index`, `header`.
     pub what: &'static str,
-    /// Whose events, for `events`.
+    /// The lane, for `events`.
     pub lane: Option<LaneId>,
-    /// How many detours and records went with it, for `events`.
+    /// Number of detours and records lost, for `events`.
     pub detours: u32,
     pub records: u32,
     pub why: String,
@@ -79,7 +79,7 @@ impl Damage {
     }
 }
 
-/// What a block holds, known without reading it.
+/// What a block contains, available without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
     pub lane: LaneId,
@@ -109,7 +109,7 @@ impl Reader<File> {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        // Looked at first, because opening a pipe waits for someone to write to it.
+        // Checked first, because opening a pipe blocks until there is a writer.
         if let Ok(metadata) = std::fs::metadata(path)
             && !metadata.is_file()
         {
@@ -129,18 +129,17 @@ impl Reader<File> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Reads a trace from anything that can be read and searched.
+    /// Reads a trace from anything that implements `Read` and `Seek`.
     pub fn new(input: R) -> Result<Self, TraceError> {
         Reader::named(input, "the input".to_owned())
     }
 
-    /// The same, with the name that messages use.
+    /// The same, with the name for messages.
     pub fn named(input: R, name: String) -> Result<Self, TraceError> {
         open::open(input, name)
     }
 
-    /// The blocks of all lanes in file order. Damaged ones are left out, see
-    /// [`Reader::damaged_blocks`].
+    /// The blocks of all lanes in file order. Damaged ones are skipped, see [`Reader::damaged_blocks`].
     pub fn blocks(&self) -> Blocks<'_, R> {
         Blocks::new(self, None)
     }
@@ -156,13 +155,13 @@ impl<R> Reader<R> {
         &self.manifest
     }
 
-    /// None when the recording was cut off.
+    /// None if the recording was cut off.
     pub fn trailer(&self) -> Option<&Trailer> {
         self.trailer.as_ref()
     }
 
-    /// What the trailer says of a lane; of a recording that was cut off, how long it is known to have been
-    /// watched.
+    /// The trailer's totals of a lane; for a recording that was cut off, how long it is known to have
+    /// been watched.
     pub fn totals(&self, lane: LaneId) -> Option<&LaneTotals> {
         match &self.trailer {
             Some(trailer) => trailer.lanes.get(self.totals.place(lane)?),
@@ -195,17 +194,17 @@ impl<R> Reader<R> {
         self.truncated.as_deref()
     }
 
-    /// What could not be read so far. Complete once every block was read once.
+    /// What could not be read so far. Complete once every block has been read.
     pub fn damaged_blocks(&self) -> Vec<Damage> {
         lock(&self.damage).values().cloned().collect()
     }
 
-    /// What the file holds, block by block, in file order.
+    /// The contents of the file, block by block, in file order.
     pub fn block_infos(&self) -> impl ExactSizeIterator<Item = BlockInfo> + '_ {
         self.index.in_file_order().map(|entry| BlockInfo::of(&entry))
     }
 
-    /// The same of one lane.
+    /// The same for one lane.
     pub fn block_infos_of(&self, lane: LaneId) -> impl Iterator<Item = BlockInfo> + '_ {
         let entries = self.index.of_lane(lane.0).into_iter().flatten();
         entries.map(|entry| BlockInfo::of(&entry))
@@ -216,8 +215,7 @@ impl<R> Reader<R> {
     }
 }
 
-/// The data behind these locks stays sound if a holder panics, so a poisoned lock is no reason to
-/// fail as well.
+/// The data behind these locks stays valid if a holder panics, so a poisoned lock is not an error.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -49,7 +49,7 @@ impl<R: Read + Seek> Opening<R> {
         self.input.read_at(0, &mut start).map_err(|e| self.io(e))?;
         let Some(header) = start.first_chunk::<HEADER_LEN>() else {
             if !start.is_empty() && v1::header().starts_with(&start) {
-                return Err(self.beyond_reading(0, "it ends within its first 16 bytes"));
+                return Err(self.beyond_reading(0, "the 16-byte header is incomplete"));
             }
             return Err(self.foreign(&start));
         };
@@ -57,12 +57,12 @@ impl<R: Read + Seek> Opening<R> {
         let sound = v1::header_is_sound(header);
         match version {
             v1::VERSION if sound => {}
-            v1::VERSION => self.note(Damage::plain(0, "header", "its checksum is wrong")),
+            v1::VERSION => self.note(Damage::plain(0, "header", "checksum mismatch")),
             found if sound && found > v1::VERSION => {
                 let (file, known) = (self.file.clone(), v1::VERSION);
                 return Err(TraceError::NewerVersion { file, found, known });
             }
-            _ => return Err(self.beyond_reading(8, "its version number is not intact")),
+            _ => return Err(self.beyond_reading(8, "the version number is corrupt")),
         }
         Ok(())
     }
@@ -84,9 +84,9 @@ impl<R: Read + Seek> Opening<R> {
         let truncated = match (footer, why) {
             (Some(_), None) => None,
             (_, why) => Some(format!(
-                "the file ends without its index ({}): read up to byte {stopped_at} of {}; \
-                 the recorder was stopped before it could finish, or still runs",
-                why.unwrap_or_else(|| "it stops after a whole block".to_owned()),
+                "the file has no index ({}): read up to byte {stopped_at} of {}; the recorder was \
+                 killed, or is still running",
+                why.unwrap_or_else(|| "it ends after a complete block".to_owned()),
                 self.input.len()
             )),
         };
@@ -100,23 +100,22 @@ impl<R: Read + Seek> Opening<R> {
         Ok(Footer::parse(&bytes).filter(|_| whole))
     }
 
-    /// The index, if all of it is intact and its frames follow each other inside the file.
+    /// The index, if all of it is valid and its frames follow each other inside the file.
     fn read_index(&mut self, footer: Footer) -> Result<Found, Fault> {
         let mut scratch = Scratch::new().map_err(Fault::Io)?;
         let mut found = Found::default();
         let mut free_from = HEADER_LEN as u64;
         for part in self.index_parts(footer)? {
             let (_, raw) = self.input.load(&part, &mut scratch)?;
-            // The rows of an index at the end are of frames before all of it.
+            // An index at the end only describes frames before it.
             let end = part.offset.min(footer.index_offset);
-            let rows = v1::parse_index(raw)
-                .ok_or_else(|| Fault::Damaged("it is not made of whole rows".to_owned()))?;
+            let rows =
+                v1::parse_index(raw).ok_or_else(|| Fault::Damaged("incomplete row".to_owned()))?;
             for row in rows {
-                let row =
-                    row.ok_or_else(|| Fault::Damaged("one of its rows is not intact".to_owned()))?;
-                // Rows that do not overlap bound the number of rows by the size of the file.
+                let row = row.ok_or_else(|| Fault::Damaged("invalid row".to_owned()))?;
+                // Rows that do not overlap bound their number by the size of the file.
                 if row.offset < free_from || row.end() > end {
-                    return Err(Fault::Damaged("it points outside the blocks".to_owned()));
+                    return Err(Fault::Damaged("a row points outside the blocks".to_owned()));
                 }
                 free_from = row.end();
                 found.add(row);
@@ -125,8 +124,8 @@ impl<R: Read + Seek> Opening<R> {
         Ok(found)
     }
 
-    /// The frames of the index in file order: all at the end, or parts of which each names the one
-    /// before it.
+    /// The frames of the index in file order: all at the end, or parts that each refer to the previous
+    /// one.
     fn index_parts(&mut self, footer: Footer) -> Result<Vec<IndexEntry>, Fault> {
         let mut parts: Vec<IndexEntry> = Vec::new();
         let misplaced = || Fault::Damaged("another frame is in its place".to_owned());
@@ -138,7 +137,7 @@ impl<R: Read + Seek> Opening<R> {
             match header.kind {
                 kind if kind != first.kind => return Err(misplaced()),
                 Kind::Index => at = part.end(),
-                // Towards the start of the file, so that it ends.
+                // Strictly towards the start of the file, so that it terminates.
                 Kind::IndexPart if header.part_before() < at => at = header.part_before(),
                 _ => return Err(misplaced()),
             }
@@ -154,7 +153,7 @@ impl<R: Read + Seek> Opening<R> {
         Ok(parts)
     }
 
-    /// Follows the frames from the start without reading what is in them.
+    /// Follows the frames from the start without reading their payloads.
     fn scan(&mut self, end: u64) -> Result<(Found, u64, Option<String>), TraceError> {
         let mut found = Found::default();
         let mut at = HEADER_LEN as u64;
@@ -180,8 +179,8 @@ impl<R: Read + Seek> Opening<R> {
         let parts = self.load_parts(&found.others)?;
         let progress = std::mem::take(&mut found.progress);
         let Some(mut manifest) = parts.manifest else {
-            let why = "it holds no intact manifest: the recording stopped before it began, \
-                       or the beginning is damaged";
+            let why = "no valid manifest: the recording was stopped before it began, or the \
+                       beginning of the file is damaged";
             return Err(self.beyond_reading(HEADER_LEN as u64, why));
         };
         manifest.nodes.extend(parts.nodes.present());
@@ -191,7 +190,7 @@ impl<R: Read + Seek> Opening<R> {
             Ok(()) => true,
             Err(why) => {
                 for entry in blocks.entries(*lane) {
-                    self.note(Damage::of(&entry, format!("its lane: {why}")));
+                    self.note(Damage::of(&entry, format!("lane: {why}")));
                 }
                 false
             }
@@ -279,9 +278,9 @@ impl<R: Read + Seek> Opening<R> {
 
 impl Parts {
     fn take(&mut self, kind: Kind, raw: &[u8]) -> Result<(), String> {
-        let wrong = |error: serde_json::Error| format!("its JSON is wrong: {error}");
+        let wrong = |error: serde_json::Error| format!("invalid JSON: {error}");
         match kind {
-            Kind::Manifest if self.manifest.is_some() => Err("it is a second one".to_owned()),
+            Kind::Manifest if self.manifest.is_some() => Err("second manifest".to_owned()),
             Kind::Manifest => {
                 let manifest: Manifest = serde_json::from_slice(raw).map_err(wrong)?;
                 self.lanes = Table::new(manifest.lanes.clone());

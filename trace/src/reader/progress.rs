@@ -1,4 +1,4 @@
-//! How far a recording without a trailer came: what it noted while it went on.
+//! How far a recording without a trailer came, from the progress it noted.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use crate::format::v1::{ALL_LANES, IndexEntry, MAX_ROWS};
 use crate::manifest::LaneTotals;
 use crate::model::Lane;
 
-/// What the frames about progress say.
+/// The content of the progress frames.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Everything that ended before is in the file.
+    /// Everything that ended before this time is in the file.
     settled_ns: Option<u64>,
     watched_from: HashMap<u32, u64>,
 }
 
 impl Progress {
-    /// Takes a frame about progress.
+    /// Adds a progress frame.
     pub(super) fn add(&mut self, entry: &IndexEntry) {
         if entry.summary.lane == ALL_LANES {
             self.settled_ns = self.settled_ns.max(Some(entry.summary.last_ns));
@@ -25,8 +25,8 @@ impl Progress {
         }
     }
 
-    /// From when to when each CPU was watched. Nothing of threads, which may have ended long before, and
-    /// nothing of recordings that noted no progress.
+    /// The window of each CPU. Not for threads, which may have ended long before, and not for recordings
+    /// without progress frames.
     pub(super) fn windows(&self, lanes: &[Lane], events: &[(u32, LaneBlocks)]) -> Vec<LaneTotals> {
         let Some(settled_ns) = self.settled_ns else { return Vec::new() };
         let mut last_ns = vec![0; lanes.len()];

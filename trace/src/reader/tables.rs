@@ -1,4 +1,4 @@
-//! The tables of sources, lanes and totals, put together from rows that may come late, come twice, or be
+//! The tables of sources, lanes and totals, assembled from rows that may come late, come twice, or be
 //! lost with a damaged frame.
 
 use serde::de::DeserializeOwned;
@@ -6,13 +6,13 @@ use serde::de::DeserializeOwned;
 use crate::format::v1::MAX_ROWS;
 use crate::model::{Class, Lane, Source};
 
-/// What all frames of one table may unpack to, so that a crafted file cannot fill the memory.
+/// Decompressed size limit of all frames of one table, so that a crafted file cannot exhaust memory.
 pub(super) const MAX_TABLE_BYTES: u64 = 256 << 20;
-/// How far beyond the rows present an id may lie: frames lost to damage leave holes, but a hole of
-/// millions is no damage, it is an attempt to make the reader allocate.
+/// How far beyond the present rows an id may be: frames lost to damage leave holes, but a hole of
+/// millions is an attempt to make the reader allocate.
 const MAX_HOLE: usize = 1 << 16;
 
-/// A table being put together.
+/// A table being assembled.
 pub(super) struct Table<T> {
     rows: Vec<Option<T>>,
     present: usize,
@@ -32,7 +32,7 @@ impl<T: DeserializeOwned> Table<T> {
             return Err(format!("the table exceeds {} MiB", MAX_TABLE_BYTES >> 20));
         }
         let rows: Vec<(u32, T)> =
-            serde_json::from_slice(json).map_err(|error| format!("its JSON is wrong: {error}"))?;
+            serde_json::from_slice(json).map_err(|error| format!("invalid JSON: {error}"))?;
         rows.into_iter().try_for_each(|(id, row)| self.set(id, row))
     }
 
@@ -46,7 +46,7 @@ impl<T: DeserializeOwned> Table<T> {
         Ok(())
     }
 
-    /// Makes the table at least `rows` long, holes included.
+    /// Grows the table to at least `rows` rows, holes included.
     pub(super) fn grow_to(&mut self, rows: usize) -> Result<(), String> {
         if rows > MAX_ROWS as usize || rows > self.present + 1 + MAX_HOLE {
             return Err(format!("row {} is out of range", rows.saturating_sub(1)));

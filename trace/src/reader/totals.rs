@@ -1,10 +1,10 @@
-//! Where in the trailer a lane is. Built once: a program may have 100,000 threads, and to look for each
-//! among all would take minutes.
+//! The index of each lane in the trailer. Built once: a program may have 100,000 threads, and a linear
+//! search for each would take minutes.
 
 use crate::manifest::Trailer;
 use crate::model::LaneId;
 
-/// Places in the trailer's list, by lane.
+/// Indices in the trailer's list, by lane.
 pub(super) struct Totals(Vec<Option<u32>>);
 
 impl Totals {
@@ -12,7 +12,7 @@ impl Totals {
         let mut places = vec![None; lanes];
         for (at, totals) in (0..).zip(trailer.map_or(&[][..], |trailer| &trailer.lanes)) {
             if let Some(place) = places.get_mut(totals.lane as usize) {
-                // The first counts, should a lane be there twice.
+                // If a lane occurs twice, the first one counts.
                 place.get_or_insert(at);
             }
         }

@@ -1,7 +1,7 @@
-//! A recording as a busy node would give it, made up from a seed.
+//! A synthetic recording of a busy node, generated from a seed.
 //!
-//! What matters for size and speed is the entropy: ticks at 250 Hz whose starts wander by hundreds of
-//! nanoseconds, lengths spread over decades, softirqs behind some of the ticks, interrupts at random
+//! What matters for size and speed is the entropy: ticks at 250 Hz with jitter of hundreds of
+//! nanoseconds, lengths spread over decades, softirqs after some of the ticks, interrupts at random
 //! times, daemons that take up to milliseconds and are themselves interrupted.
 
 use trace::{
@@ -181,7 +181,7 @@ impl Cpu {
         self.next_daemon += self.rng.exponential(15_000_000.0);
     }
 
-    /// Puts a detour around the records since `from`.
+    /// Wraps a detour around the records since `from`.
     fn close(&mut self, block: &mut Block, from: usize, start: u64) {
         let own = &block.records[from..];
         let cost: u64 = own.iter().map(|record| record.cost_ns).sum();

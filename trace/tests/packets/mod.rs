@@ -1,4 +1,4 @@
-//! Reads a Perfetto trace back, by the numbers of its published messages.
+//! Reads a Perfetto trace back, by the field numbers of its published messages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ pub(crate) struct Slice {
 }
 
 pub(crate) struct Trace {
-    /// By the names of the tracks, from the outermost on.
+    /// By the names of the tracks, outermost first.
     pub(crate) slices: HashMap<Vec<String>, Vec<Slice>>,
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn read(bytes: &[u8]) -> Trace {
             events.push((at, event.bytes()));
         }
     }
-    // As the importer does: by time, and in the order of the file where that is the same.
+    // As the importer does: by time, and in file order if equal.
     events.sort_by_key(|(at, _)| *at);
     slices(&events, &tracks, &interned)
 }

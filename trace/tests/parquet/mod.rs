@@ -1,4 +1,4 @@
-//! Reads a Parquet file back as far as the export uses the format, by its published description.
+//! Reads a Parquet file back as far as the export uses the format, according to its specification.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ impl Thrift {
     fn get(&self, field: i16) -> Option<&Thrift> {
         match self {
             Thrift::Struct(fields) => fields.get(&field),
-            other => panic!("{other:?} is no struct"),
+            other => panic!("{other:?} is not a struct"),
         }
     }
 
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Values of one packed run.
+    /// Values of one bit-packed run.
     fn packed(&mut self, width: usize, count: usize) -> Vec<usize> {
         let head = self.varint() as usize;
         assert_eq!(head & 1, 1, "packed, not repeated");

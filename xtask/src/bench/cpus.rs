@@ -1,5 +1,4 @@
-//! What recording costs by the number of CPUs that have something to record at the same time, and what
-//! it costs when nothing happens at all.
+//! The cost of recording by the number of CPUs that record at the same time, and when nothing happens.
 
 use std::{
     fs,
@@ -16,22 +15,22 @@ use super::{
 };
 use crate::exec;
 
-/// A recorder's threads that are the measurement itself.
+/// The recorder's threads that are the measurement itself.
 const PROBE_THREAD: &str = "detour-probe";
 
-/// Page faults on 1, 2, 4, ... CPUs: a BPF run must not cost more because other CPUs record, too.
+/// Page faults on 1, 2, 4, ... CPUs: a BPF run must not cost more because other CPUs record as well.
 pub fn by_number(bench: &Bench) -> Result<Vec<Figure>> {
-    const ALL: &str = "a BPF run with page faults on all CPUs, beyond one with faults on one CPU";
-    const TABLE: &str = "page faults on n CPUs: a BPF run; a fault recorded (and not recorded)";
+    const ALL: &str = "cost of a BPF run: page faults on all CPUs, relative to one CPU";
+    const TABLE: &str = "page faults on n CPUs: BPF run; fault, recorded (not recorded)";
     const TARGET: &str = "within 10 %";
     let there = bench.workspace.binaries.contains("loadgen");
-    let unfit = unfit().or_else(|| (!there).then(|| "there is no load generator".to_owned()));
+    let unfit = unfit().or_else(|| (!there).then(|| "loadgen not built".to_owned()));
     if let Some(why) = unfit {
         return Ok(vec![skipped(ALL, TARGET, &why)]);
     }
     let cpus = std::thread::available_parallelism()?.get() as u32;
     let mut best: Vec<(u32, Cost)> = Vec::new();
-    // In turns, so that whatever else the machine does hits all of them.
+    // Interleaved, so that other activity on the machine affects all of them.
     for _ in 0..bench.extent.repeats {
         for (index, count) in counts(cpus).enumerate() {
             let cost = cost(bench, count, cpus)?;
@@ -48,7 +47,7 @@ pub fn by_number(bench: &Bench) -> Result<Vec<Figure>> {
         format!("{count}: {run_ns:.0} ns; {recorded_ns:.0} ({bare_ns:.0}) ns")
     });
     let table = table.collect::<Vec<_>>().join(", ");
-    let measured = format!("{more:+.0} % ({:.0} ns against {:.0} ns)", all.run_ns, one.run_ns);
+    let measured = format!("{more:+.0} % ({:.0} ns instead of {:.0} ns)", all.run_ns, one.run_ns);
     Ok(vec![Figure::judged(ALL, TARGET, measured, more <= 10.0), Figure::noted(TABLE, table)])
 }
 
@@ -60,7 +59,7 @@ fn counts(cpus: u32) -> impl Iterator<Item = u32> {
 
 #[derive(Clone, Copy)]
 struct Cost {
-    /// Of one run of a BPF program.
+    /// Of one BPF program run.
     run_ns: f64,
     /// Of one page fault, with and without a recording.
     recorded_ns: f64,
@@ -77,7 +76,7 @@ impl Cost {
     }
 }
 
-/// With faults on the first `count` of all CPUs.
+/// With faults on the first `count` CPUs.
 fn cost(bench: &Bench, count: u32, cpus: u32) -> Result<Cost> {
     let bare_ns = faults(bench, count)?;
     let file = bench.file("cpus.detour");
@@ -86,18 +85,18 @@ fn cost(bench: &Bench, count: u32, cpus: u32) -> Result<Cost> {
     let mut record = bench.detour();
     record.args(["record", "--no-probe", "-c", &all, "-d", &seconds, "-o"]).arg(&file);
     let recorder = Running::start(record)?;
-    // Attaching takes part of a second, and the load should be seen whole.
+    // Attaching takes a fraction of a second, and the whole load should be recorded.
     std::thread::sleep(Duration::from_secs(1));
     let recorded_ns = faults(bench, count);
     recorder.wait()?;
     let report = exec::json(bench.detour().args(["report", "--json"]).arg(&file))?;
     let (taken, runs) =
         (number(&report, "/overhead/bpf_ns_total")?, number(&report, "/overhead/events")?);
-    ensure!(runs > 0.0, "no BPF program ran");
+    ensure!(runs > 0.0, "no BPF programs ran");
     Ok(Cost { run_ns: taken / runs, recorded_ns: recorded_ns?, bare_ns })
 }
 
-/// What a page fault takes, turn of the loop included, with the load on so many CPUs.
+/// Time of a page fault, including the loop iteration, with the load on `count` CPUs.
 fn faults(bench: &Bench, count: u32) -> Result<f64> {
     let seconds = bench.extent.load_seconds.to_string();
     let load = |cpu: u32| {
@@ -109,7 +108,7 @@ fn faults(bench: &Bench, count: u32) -> Result<f64> {
     let each: Vec<Result<f64>> = std::thread::scope(|scope| {
         let loads: Vec<_> = (0..count).map(|cpu| scope.spawn(move || load(cpu))).collect();
         let join = |load: std::thread::ScopedJoinHandle<_>| {
-            load.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a load's thread broke")))
+            load.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a load thread panicked")))
         };
         loads.into_iter().map(join).collect()
     });
@@ -117,10 +116,10 @@ fn faults(bench: &Bench, count: u32) -> Result<f64> {
     Ok(each.iter().sum::<f64>() / each.len().max(1) as f64)
 }
 
-/// What the recorder's own threads take while all CPUs are recorded and nothing happens.
+/// CPU time of the recorder's own threads while all CPUs are recorded and nothing happens.
 pub fn idle(bench: &Bench) -> Result<Vec<Figure>> {
-    const WITHOUT: &str = "recording all CPUs without a probe while nothing happens, share of them";
-    const WITH: &str = "the same with a probe on each, whose own time is not counted";
+    const WITHOUT: &str = "CPU share of recording idle CPUs, without a probe";
+    const WITH: &str = "the same with a probe on each, excluding the probes' own time";
     const TARGET: &str = "< 0.05 %";
     if let Some(why) = unfit() {
         return Ok([WITHOUT, WITH].map(|what| skipped(what, TARGET, &why)).into());
@@ -133,13 +132,13 @@ pub fn idle(bench: &Bench) -> Result<Vec<Figure>> {
             best = Some(best.filter(|best| best.0 <= found.0).unwrap_or(found));
         }
         let (share, wakeups) = best.context("nothing was measured")?;
-        let measured = format!("{share:.3} % ({wakeups:.0} wake-ups a second)");
+        let measured = format!("{share:.3} % ({wakeups:.0} wake-ups per second)");
         figures.push(Figure::judged(what, TARGET, measured, share < 0.05));
     }
     Ok(figures)
 }
 
-/// Percent of all CPUs, and how often the threads were put on one in a second.
+/// Percent of all CPUs, and time slices of these threads per second.
 fn idle_share(bench: &Bench, options: &[&str]) -> Result<(f64, f64)> {
     let cpus = std::thread::available_parallelism()?.get() as f64;
     let seconds = f64::from(bench.extent.load_seconds);
@@ -147,7 +146,7 @@ fn idle_share(bench: &Bench, options: &[&str]) -> Result<(f64, f64)> {
     let duration = format!("{}s", bench.extent.load_seconds + 4);
     record.args(["record", "-d", &duration, "-o"]).arg(bench.file("idle.detour")).args(options);
     let recorder = Running::start(record)?;
-    // Loading, and the first names, are over by then.
+    // Loading and the first announcements are done by then.
     std::thread::sleep(Duration::from_secs(2));
     let before = recorder.own_time()?;
     std::thread::sleep(Duration::from_secs_f64(seconds));
@@ -157,7 +156,7 @@ fn idle_share(bench: &Bench, options: &[&str]) -> Result<(f64, f64)> {
     Ok((100.0 * ns as f64 / (seconds * 1e9 * cpus), runs as f64 / seconds))
 }
 
-/// A recorder at work.
+/// A running recorder.
 pub struct Running {
     child: Child,
     what: String,
@@ -170,7 +169,7 @@ impl Running {
         Ok(Running { child: child.with_context(|| format!("cannot start `{what}`"))?, what })
     }
 
-    /// CPU time in ns and number of time slices of all threads but the probes.
+    /// CPU time in ns and number of time slices of all threads except the probes.
     fn own_time(&self) -> Result<(u64, u64)> {
         let mut sum = (0, 0);
         for (name, ns, slices) in self.threads()? {
@@ -187,7 +186,7 @@ impl Running {
         let mut threads = Vec::new();
         for task in fs::read_dir(&directory).with_context(|| format!("cannot read {directory}"))? {
             let path = task?.path();
-            // One that has just ended has nothing to say.
+            // A thread that has just exited.
             let Ok(times) = fs::read_to_string(path.join("schedstat")) else { continue };
             let Ok(name) = fs::read_to_string(path.join("comm")) else { continue };
             let number = |index| -> Option<u64> {
@@ -201,7 +200,7 @@ impl Running {
 
     pub fn wait(mut self) -> Result<()> {
         let what = &self.what;
-        let status = self.child.wait().with_context(|| format!("lost `{what}`"))?;
+        let status = self.child.wait().with_context(|| format!("cannot wait for `{what}`"))?;
         ensure!(status.success(), "`{what}` failed ({status})");
         Ok(())
     }

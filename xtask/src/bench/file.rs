@@ -1,5 +1,5 @@
 //! The trace file: its size, writing, reading and opening it, and the report of a large one. Best of
-//! several, because whatever disturbs only ever makes it slower.
+//! several, because disturbances only make it slower.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::exec;
 
 /// A large recording.
 const LARGE_BYTES: f64 = 100e6;
-/// In memory, so that it is the code that is measured and not the disk.
+/// In memory, to measure the code and not the disk.
 const RECORDS: &str = "4000000";
 
 pub fn throughput(bench: &Bench) -> Result<Vec<Figure>> {
@@ -23,13 +23,13 @@ pub fn throughput(bench: &Bench) -> Result<Vec<Figure>> {
     Ok(vec![
         Figure::judged("trace file, bytes per record", "< 12", format!("{bytes:.1}"), bytes < 12.0),
         Figure::judged(
-            "trace file, records written a second on one core",
+            "trace file, records written per second on one core",
             "5,000,000",
             grouped(written),
             written >= 5e6,
         ),
         Figure::judged(
-            "trace file, records read a second on one core",
+            "trace file, records read per second on one core",
             "5,000,000",
             grouped(read),
             read >= 5e6,

@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: what recording costs on this machine and how fast the simulator is, held
-//! against the targets.
+//! `cargo xtask bench`: the cost of recording on this machine and the speed of the simulator, compared
+//! with the targets.
 //!
-//! Ratios and differences are taken within one run, because a machine is never twice the same.
-//! `page` prints the figures and publishes them; the other modules measure.
+//! Ratios and differences are taken within one run, because no two runs see the same machine. `page`
+//! prints the figures and publishes them; the other modules measure.
 
 mod cpus;
 mod file;
@@ -22,19 +22,19 @@ use anyhow::{Context, Result};
 
 use crate::{exec, workspace::Workspace};
 
-/// How one figure stands against its target.
+/// The verdict on a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Met,
     Missed,
-    /// There is no target, or it cannot be judged here.
+    /// No target, or it cannot be judged here.
     Noted,
     Skipped(String),
-    /// It could not be measured, which is as bad as a target missed.
+    /// Could not be measured, which counts as a missed target.
     Broken(String),
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub what: &'static str,
@@ -53,13 +53,13 @@ impl Figure {
     }
 }
 
-/// How much is measured.
+/// The extent of the measurements.
 pub struct Extent {
     pub probe_turns: u32,
     /// Pairs of blocks, a seventh of a second each.
     pub tick_pairs: u32,
     pub load_seconds: u32,
-    /// Best of so many.
+    /// Best of this many.
     pub repeats: u32,
     pub report_records: u64,
 }
@@ -80,11 +80,11 @@ const QUICK: Extent = Extent {
     report_records: 1_000_000,
 };
 
-/// What a measurement works with.
+/// The context of a measurement.
 pub struct Bench<'a> {
     workspace: &'a Workspace,
     extent: &'a Extent,
-    /// Removed at the end: traces of 100 MB are nothing to keep.
+    /// Removed at the end: traces of 100 MB are not worth keeping.
     scratch: PathBuf,
 }
 
@@ -110,7 +110,7 @@ impl Bench<'_> {
 
 type Measure = fn(&Bench) -> Result<Vec<Figure>>;
 
-/// Runs everything, or what has `only` in its name; false when a target was missed.
+/// Runs everything, or the measurements with `only` in their name; false if a target was missed.
 pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<bool> {
     workspace.build()?;
     let scratch = workspace.target.join("bench");
@@ -144,10 +144,10 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
             vec![Figure { what, target: "", measured: String::new(), verdict }]
         }));
     }
-    // Left behind it does no harm.
+    // If left behind, it does no harm.
     let _ = fs::remove_dir_all(&bench.scratch);
     println!("{}", page::table(&figures));
-    // Short runs are good enough to see that all is well, not to be published.
+    // Quick runs suffice as a check, but not for publication.
     if !quick && only.is_none() {
         page::write(workspace, &figures)?;
     }
@@ -158,10 +158,10 @@ fn cannot_create(directory: &Path) -> String {
     format!("cannot create {}", directory.display())
 }
 
-/// A number out of another program's JSON.
+/// A number from another program's JSON.
 fn number(json: &serde_json::Value, pointer: &str) -> Result<f64> {
     let value = json.pointer(pointer).and_then(serde_json::Value::as_f64);
-    value.with_context(|| format!("there is no number at {pointer} in {json:.200}"))
+    value.with_context(|| format!("no number at {pointer} in {json:.200}"))
 }
 
 /// 1234567 as 1,234,567.

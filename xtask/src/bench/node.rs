@@ -1,5 +1,5 @@
-//! What recording costs the node: the probe's loop, the ticks, and a CPU that makes as many records
-//! as it can.
+//! The cost of recording for the node: the probe's loop, the ticks, and a CPU that produces as many
+//! records as it can.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use serde_json::Value;
 use super::{Bench, Figure, Verdict, cpus::Running, grouped, number};
 use crate::exec;
 
-/// The measured CPU, and the one that everything else runs on.
+/// The measured CPU, and the one for everything else.
 pub const MEASURED: &str = "1";
 pub const HOUSEKEEPING: &str = "0";
-/// Records a second that must not be too many.
+/// Records per second that must be sustained.
 const RATE: f64 = 500_000.0;
-/// Ticks a second that the share of a CPU is given for.
+/// Ticks per second for the share of a CPU.
 const TICK_HZ: f64 = 250.0;
 
-/// One turn of the probe's loop against a loop that reads the clock and nothing else.
+/// One iteration of the probe's loop compared with a loop that only reads the clock.
 pub fn probe(bench: &Bench) -> Result<Vec<Figure>> {
     let turns = bench.extent.probe_turns.to_string();
     let found = exec::json(bench.example("probe_cost").arg(turns))?;
     let (probe, bare) = (number(&found, "/probe_ns")?, number(&found, "/bare_ns")?);
     let more = 100.0 * (probe / bare - 1.0);
     Ok(vec![Figure::judged(
-        "probe loop, beyond a bare loop of two timestamps",
+        "probe loop, relative to a bare loop of two timestamps",
         "within 10 %",
-        format!("{more:+.1} % ({probe:.1} ns against {bare:.1} ns)"),
+        format!("{more:+.1} % ({probe:.1} ns instead of {bare:.1} ns)"),
         more <= 10.0,
     )])
 }
 
-/// A tick with recording against a tick without, in turns.
+/// A tick with recording compared with a tick without, alternately.
 pub fn ticks(bench: &Bench) -> Result<Vec<Figure>> {
-    const TICK: &str = "a watched tick, beyond an unwatched one (median)";
-    const SHARE: &str = "the same as a share of a CPU at 250 Hz";
+    const TICK: &str = "added cost of a traced tick (median)";
+    const SHARE: &str = "the same as CPU share at 250 Hz";
     if let Some(why) = unfit() {
         return Ok(vec![skipped(TICK, "< 1.5 us", &why), skipped(SHARE, "< 0.05 %", &why)]);
     }
@@ -47,34 +47,29 @@ pub fn ticks(bench: &Bench) -> Result<Vec<Figure>> {
         Figure::judged(
             TICK,
             "< 1.5 us",
-            format!("{added:+.2} us, between {low:+.2} and {high:+.2}"),
+            format!("{added:+.2} us ({low:+.2} to {high:+.2})"),
             added < 1.5,
         ),
         Figure::judged(
             SHARE,
             "< 0.05 %",
-            format!(
-                "{:+.3} %, between {:+.3} and {:+.3}",
-                percent(added),
-                percent(low),
-                percent(high)
-            ),
+            format!("{:+.3} % ({:+.3} to {:+.3})", percent(added), percent(low), percent(high)),
             percent(added) < 0.05,
         ),
-        Figure::noted("an unwatched tick (median)", format!("{:.1} us", us("/bare_median_ns")?)),
+        Figure::noted("an untraced tick (median)", format!("{:.1} us", us("/bare_median_ns")?)),
     ])
 }
 
-/// Records as fast as one CPU can make them, with default settings.
+/// Records as fast as one CPU can produce them, with default settings.
 pub fn rate(bench: &Bench) -> Result<Vec<Figure>> {
-    const REACHED: &str = "records a second from one CPU";
-    const LOST: &str = "records lost meanwhile";
-    const READER: &str = "the reader meanwhile, at 500,000 records a second";
-    const THREAD: &str = "the thread that reads the rings, at 2,000,000 records a second";
+    const REACHED: &str = "records per second from one CPU";
+    const LOST: &str = "records lost at that rate";
+    const READER: &str = "CPU time of the reader, at 500,000 records per second";
+    const THREAD: &str = "CPU time of the ring-reading thread, at 2,000,000 records per second";
     const TARGETS: [&str; 4] = ["500,000", "none", "< 50 % of a core", "< 100 % of a core"];
     let unfit = unfit().or_else(|| {
         let there = bench.workspace.binaries.contains("loadgen");
-        (!there).then(|| "there is no load generator".to_owned())
+        (!there).then(|| "loadgen not built".to_owned())
     });
     if let Some(why) = unfit {
         let rows = [REACHED, LOST, READER, THREAD].into_iter().zip(TARGETS);
@@ -92,7 +87,7 @@ pub fn rate(bench: &Bench) -> Result<Vec<Figure>> {
     let faults = count(&|row| row["class"] == "page_fault");
     let reached = records / seconds;
     let lost = number(&report, "/lost/records")? + number(&report, "/lost/unwritten")?;
-    // Beyond the target's rate the reader has to do more than is asked of it, and is judged so.
+    // Beyond the target rate the reader does more than required, so its share is scaled.
     let share = number(&report, "/overhead/reader_cpu_ns")? / (seconds * 1e9);
     let scaled = 100.0 * share * (RATE / reached).max(1.0);
     let reader = match reached < RATE {
@@ -106,10 +101,10 @@ pub fn rate(bench: &Bench) -> Result<Vec<Figure>> {
             what: REACHED,
             target: TARGETS[0],
             measured: match reached < RATE {
-                true => format!("{}: the load was no higher", grouped(reached)),
+                true => format!("{} (limited by the load)", grouped(reached)),
                 false => grouped(reached),
             },
-            // A generator that is too slow says nothing about the recorder.
+            // A load generator that is too slow says nothing about the recorder.
             verdict: if reached < RATE { Verdict::Noted } else { Verdict::Met },
         },
         Figure::judged(
@@ -122,17 +117,17 @@ pub fn rate(bench: &Bench) -> Result<Vec<Figure>> {
         Figure::judged(
             THREAD,
             TARGETS[3],
-            format!("{thread:.0} % ({:.0} ns a record)", reader_ns as f64 / records),
+            format!("{thread:.0} % ({:.0} ns per record)", reader_ns as f64 / records),
             thread < 100.0,
         ),
         Figure::noted(
-            "page faults recorded, of those the load generator counted",
+            "page faults recorded, of those counted by loadgen",
             format!("{} of {}", grouped(faults), grouped(made)),
         ),
     ])
 }
 
-/// What the load generator says it did, the report of a recording around it, and the CPU time of the
+/// What the load generator reports, the report of a recording around it, and the CPU time of the
 /// thread that read the rings.
 fn record_load(bench: &Bench) -> Result<(Value, Value, u64)> {
     let file = bench.file("load.detour");
@@ -141,7 +136,7 @@ fn record_load(bench: &Bench) -> Result<(Value, Value, u64)> {
     record.args(["record", "-c", MEASURED, "-H", HOUSEKEEPING, "--no-probe", "-d"]);
     record.arg(format!("{}s", seconds + 2)).arg("-o").arg(&file);
     let recorder = Running::start(record)?;
-    // Attaching takes part of a second, and the generator should be seen whole.
+    // Attaching takes a fraction of a second, and the whole load should be recorded.
     std::thread::sleep(Duration::from_secs(1));
     let load = exec::json(bench.loadgen().args([
         "faults",
@@ -152,13 +147,13 @@ fn record_load(bench: &Bench) -> Result<(Value, Value, u64)> {
     ]));
     let threads = recorder.threads()?;
     let reader = threads.iter().find(|(name, ..)| name == "detour-read");
-    let (_, reader_ns, _) = reader.context("the recorder has no thread that reads")?;
+    let (_, reader_ns, _) = reader.context("the recorder has no thread detour-read")?;
     recorder.wait()?;
     let report = exec::json(bench.detour().args(["report", "--json"]).arg(&file))?;
     Ok((load?, report, *reader_ns))
 }
 
-/// Why this machine or user cannot record in full.
+/// Why this machine or user cannot run a full recording.
 pub fn unfit() -> Option<String> {
     if !exec::is_root() {
         return Some("needs root".to_owned());

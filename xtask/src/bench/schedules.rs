@@ -1,4 +1,4 @@
-//! How fast schedules are read and run, and what memory that takes: dissemination as GOAL text.
+//! How fast schedules are read and run, and how much memory it takes: dissemination as GOAL text.
 
 use anyhow::{Context, Result};
 
@@ -12,10 +12,10 @@ fn write(bench: &Bench, power: u32, graph: &str) -> Result<String> {
     let mut command = bench.detour();
     command.args(["goal", "gen", "--op", "barrier", "--graph", graph, "--ranks", &ranks, "-o"]);
     exec::run(command.arg(&file))?;
-    file.into_os_string().into_string().ok().context("the directory of build products has no name")
+    file.into_os_string().into_string().ok().context("the target directory is not UTF-8")
 }
 
-/// The largest of a few readings of each number, in turns: who disturbs them, disturbs all.
+/// The best of a few readings of each number, interleaved, so that disturbances affect all of them.
 fn best<const N: usize>(bench: &Bench, readings: [(&[&str], &str); N]) -> Result<[f64; N]> {
     let mut best = [0f64; N];
     for _ in 0..2 * bench.extent.repeats {
@@ -74,9 +74,9 @@ pub fn speed(bench: &Bench) -> Result<Vec<Figure>> {
             noisy_in_order >= 6e6,
         ),
         Figure::judged(
-            "two runs of it on two cores, against one run on one",
-            "as long",
-            format!("{:.2} times as long", 2.0 * silent / two),
+            "two runs on two cores, relative to one run on one core",
+            "same time",
+            format!("{:.2}x the time", 2.0 * silent / two),
             two / silent >= 1.7,
         ),
         Figure::judged(
@@ -88,7 +88,7 @@ pub fn speed(bench: &Bench) -> Result<Vec<Figure>> {
     ])
 }
 
-/// From the text to the times, the whole command.
+/// From the text to the times, for the whole command.
 pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
     let full = bench.extent.repeats > 1;
     let mut cases = vec![(power(bench), "memory of a schedule of 2^17 ranks", "< 0.3 GB", 0.3)];
@@ -107,7 +107,7 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
             format!("{gb:.2} GB at 2^{power} ranks"),
             gb < limit,
         ));
-        // 1.6 GB are nothing to keep.
+        // 1.6 GB are not worth keeping.
         let _ = std::fs::remove_file(&file);
     }
     Ok(figures)

@@ -1,4 +1,4 @@
-//! How fast the simulator is. Everything goes through the command, as a user would run it.
+//! The speed of the simulator. Everything runs through the command, as a user would run it.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Bench, Figure};
 use crate::exec;
 
-/// `detour simulate ARGS --json`, how long it took, and the most memory it had.
+/// `detour simulate ARGS --json`, and how long it took.
 fn simulate(bench: &Bench, args: &[&str]) -> Result<(Value, f64)> {
     let mut command = bench.detour();
     command.arg("simulate").args(args).arg("--json");
@@ -19,10 +19,10 @@ fn simulate(bench: &Bench, args: &[&str]) -> Result<(Value, f64)> {
 
 fn rate(value: &Value) -> Result<f64> {
     let rate = value["points"][0]["messages_per_s"].as_f64();
-    rate.context("the simulator gave no messages_per_s")
+    rate.context("no messages_per_s in the simulator's output")
 }
 
-/// A recorded trace: of another system where `DETOUR_DATA` has one, else the project's own.
+/// A recorded trace: of another system if `DETOUR_DATA` has one, otherwise the bundled recording.
 fn trace(bench: &Bench) -> (String, &'static str) {
     if let Some(data) = std::env::var_os("DETOUR_DATA") {
         let found = std::fs::read_dir(data).into_iter().flatten().flatten();
@@ -36,7 +36,7 @@ fn trace(bench: &Bench) -> (String, &'static str) {
     (own.display().to_string(), "the project's own recording")
 }
 
-/// Tries of what takes less than a second, for each repetition of the rest.
+/// Repetitions of anything that takes less than a second, per repetition of the rest.
 const TRIES: u32 = 4;
 
 pub fn collectives(bench: &Bench) -> Result<Vec<Figure>> {
@@ -60,8 +60,8 @@ pub fn collectives(bench: &Bench) -> Result<Vec<Figure>> {
         ];
         rate(&simulate(bench, &args)?.0)
     };
-    // The best of many short ones, in turns: other work on the machine, and on its host, only ever
-    // slows them down, and for seconds at a time.
+    // The best of many short runs, interleaved: other work on the machine, and on its host, only slows
+    // them down, for seconds at a time.
     let (mut one, mut two) = (0f64, 0f64);
     for _ in 0..TRIES * bench.extent.repeats {
         one = one.max(sweep("1")?);
@@ -75,9 +75,9 @@ pub fn collectives(bench: &Bench) -> Result<Vec<Figure>> {
             one >= 1e9,
         ),
         Figure::judged(
-            "the same on two cores, against one",
-            "near twice",
-            format!("{:.2} times", two / one),
+            "the same on two cores, relative to one",
+            "close to 2x",
+            format!("{:.2}x", two / one),
             two / one >= 1.7,
         ),
     ])
@@ -121,7 +121,7 @@ pub fn cycles(bench: &Bench) -> Result<Vec<Figure>> {
 }
 
 pub fn all_to_all(bench: &Bench) -> Result<Vec<Figure>> {
-    // As the paper does it: whole exchange times are drawn from a set.
+    // As in the paper: whole exchange times are drawn from a set.
     let exchange = ["--mode", "resample", "--exchange", "150us", "--noise", "periodic:10ms,100us"];
     let run = |ranks: &str, samples: &str| -> Result<f64> {
         let args = [&["alltoall", "--ranks", ranks, "--samples", samples][..], &exchange].concat();
@@ -144,8 +144,8 @@ pub fn all_to_all(bench: &Bench) -> Result<Vec<Figure>> {
     ])
 }
 
-/// What-if over a made-up recording of many daemons: the ten that matter most one by one, the others
-/// together.
+/// What-if over a synthetic recording of many daemons: the ten most important ones individually, the
+/// others together.
 pub fn what_if(bench: &Bench) -> Result<Vec<Figure>> {
     let file = bench.file("whatif.detour");
     exec::json(bench.example("throughput").arg("200000").arg(&file))?;
@@ -157,14 +157,14 @@ pub fn what_if(bench: &Bench) -> Result<Vec<Figure>> {
         best = best.min(exec::timed(&mut command)?.as_secs_f64());
     }
     Ok(vec![Figure::judged(
-        "what-if over 10 sources and the others together, 65,536 ranks, 200 paired runs, two cores",
+        "what-if for 10 sources and the rest together, 65,536 ranks, 200 paired runs, two cores",
         "< 10 s",
         format!("{best:.1} s"),
         best < 10.0,
     )])
 }
 
-/// The most memory a run had, bytes per rank, what the program itself takes not counted.
+/// Peak memory of a run in bytes per rank, not counting the program itself.
 pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
     let power = if bench.extent.repeats > 1 { 28 } else { 24 };
     let mut figures = Vec::new();

@@ -1,5 +1,5 @@
-//! What it costs to look: `detour top` on a terminal, without a probe, which is how it runs unless
-//! asked otherwise, and with one.
+//! The cost of watching: `detour top` on a terminal, without a probe, which is the default, and with
+//! one.
 
 use anyhow::{Context, Result};
 
@@ -10,8 +10,8 @@ use super::{
 };
 use crate::exec;
 
-const WITHOUT: &str = "`detour top`, share of a CPU";
-const WITH: &str = "the same with a probe, whose own CPU not counted";
+const WITHOUT: &str = "`detour top`, CPU share";
+const WITH: &str = "the same with a probe, excluding the probe's CPU";
 const TARGET: &str = "< 1 %";
 
 pub fn top(bench: &Bench) -> Result<Vec<Figure>> {
@@ -22,7 +22,7 @@ pub fn top(bench: &Bench) -> Result<Vec<Figure>> {
     Ok(vec![share(bench, WITHOUT, &[])?, share(bench, WITH, &probe)?])
 }
 
-/// The best of a few: whatever else runs makes records, which are more work for the view.
+/// The best of a few: everything else that runs produces records, which are more work for the view.
 fn share(bench: &Bench, what: &'static str, options: &[&str]) -> Result<Figure> {
     let seconds = bench.extent.load_seconds.to_string();
     let mut runs = Vec::new();

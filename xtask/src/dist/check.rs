@@ -1,5 +1,5 @@
-//! `cargo xtask dist --check`: installs the packages in a root that holds nothing else, and runs what
-//! is in them. Each check is a test with a name; what this machine cannot do is skipped by name.
+//! `cargo xtask dist --check`: installs the packages in an otherwise empty root and runs their
+//! contents. Each check is a named test; what this machine cannot do is skipped by name.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{Packages, Release, rpm};
 use crate::{exec, workspace::Workspace};
 
-/// More than this and systemd calls the unit's exposure medium.
+/// Above this, systemd rates the unit's exposure as medium.
 const MOST_EXPOSED: f64 = 3.0;
 
 struct Check<'a> {
@@ -21,7 +21,7 @@ struct Check<'a> {
     packages: &'a Packages,
 }
 
-/// What a check came to, where it did not fail.
+/// The outcome of a check that did not fail.
 enum Done {
     Passed,
     Skipped(String),
@@ -38,7 +38,7 @@ const TESTS: &[Test] = &[
     ("prolog_and_epilog_never_fail_a_job", |check| check.slurm()),
 ];
 
-/// True when none failed.
+/// True if no check failed.
 pub fn run(
     workspace: &Workspace,
     release: &Release,
@@ -71,7 +71,7 @@ pub fn run(
     Ok(failed == 0)
 }
 
-/// A directory that goes when it is no longer needed.
+/// A directory that is removed on drop.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -102,12 +102,12 @@ impl Check<'_> {
 
     fn binary(&self) -> Result<Done> {
         let content = fs::read(&self.packages.binary)?;
-        ensure!(content.starts_with(b"\x7fELF"), "it is no ELF file");
-        // A program that needs a loader names it; a static one does not.
-        ensure!(!contains(&content, b"/ld-linux"), "it wants a dynamic loader");
+        ensure!(content.starts_with(b"\x7fELF"), "not an ELF file");
+        // A dynamically linked program names its loader; a static one does not.
+        ensure!(!contains(&content, b"/ld-linux"), "it requires a dynamic loader");
         let home = std::env::var("HOME").unwrap_or_default();
         for path in [self.workspace.root.display().to_string(), format!("{home}/.cargo")] {
-            ensure!(!contains(&content, path.as_bytes()), "it names {path}");
+            ensure!(!contains(&content, path.as_bytes()), "it contains the path {path}");
         }
         Ok(Done::Passed)
     }
@@ -115,15 +115,15 @@ impl Check<'_> {
     fn deb(&self) -> Result<Done> {
         let Some(deb) = &self.packages.deb else { return Ok(Done::Skipped("no .deb".to_owned())) };
         if !self.packages.processor.is_ours() {
-            return Ok(Done::Skipped("another processor's".to_owned()));
+            return Ok(Done::Skipped("built for another architecture".to_owned()));
         }
         for tool in ["dpkg", "unshare"] {
             if !self.has(tool) {
-                return Ok(Done::Skipped(format!("there is no {tool}")));
+                return Ok(Done::Skipped(format!("{tool} not found")));
             }
         }
         if !exec::is_root() {
-            return Ok(Done::Skipped("a root of its own needs root".to_owned()));
+            return Ok(Done::Skipped("needs root".to_owned()));
         }
         let root = Temporary::new(self, "root")?;
         let before = prepare(&root.0)?;
@@ -134,26 +134,27 @@ impl Check<'_> {
         };
         exec::output(dpkg().arg("--install").arg(deb))?;
         let version = self.inside(&root.0, &["--version"])?;
-        ensure!(version.contains(&self.release.version), "it says it is {version}");
+        ensure!(version.contains(&self.release.version), "wrong version: {version}");
         let doctor = self.inside(&root.0, &["doctor", "--json"])?;
         let doctor: serde_json::Value =
-            serde_json::from_str(&doctor).context("doctor --json is no JSON")?;
-        ensure!(doctor.is_object(), "doctor says {doctor}");
+            serde_json::from_str(&doctor).context("doctor --json did not print JSON")?;
+        ensure!(doctor.is_object(), "doctor printed {doctor}");
         let report = self.inside(&root.0, &["report", "/usr/share/detour/demo.detour"])?;
-        ensure!(report.contains("Sources, by the time they took"), "report says {report}");
+        ensure!(report.contains("Sources by time taken"), "report printed {report}");
         let page = root.0.join("usr/share/man/man1/detour-record.1.gz");
         let page = exec::output(self.command("gzip").arg("-dc").arg(&page))?;
-        ensure!(page.contains(".TH detour-record 1"), "the man page begins with {page:.80}");
+        ensure!(page.contains(".TH detour-record 1"), "unexpected man page: {page:.80}");
         exec::output(dpkg().args(["--purge", "detour"]))?;
         let after = listing(&root.0)?;
         let left: Vec<_> = after.iter().filter(|path| !before.contains(path)).collect();
         let ours = |path: &&&String| !path.starts_with("var/lib/dpkg");
         let left: Vec<_> = left.iter().filter(|path| ours(path)).collect();
-        ensure!(left.is_empty(), "it leaves behind {left:?}");
+        ensure!(left.is_empty(), "files left behind: {left:?}");
         Ok(Done::Passed)
     }
 
-    /// Runs it with nothing but itself, the kernel's files and a namespace that goes with it.
+    /// Runs the program in a root with only itself and the kernel's file systems, in its own mount
+    /// namespace.
     fn inside(&self, root: &Path, arguments: &[&str]) -> Result<String> {
         let script = "mount -t proc proc \"$0/proc\" && mount --rbind /sys \"$0/sys\" \
                       && exec chroot \"$0\" /usr/bin/detour \"$@\"";
@@ -176,12 +177,12 @@ impl Check<'_> {
             .filter(|path| self.packages.tree.join(path).is_file())
             .map(String::as_str)
             .collect();
-        ensure!(listed == files, "it holds {listed:?} and not {files:?}");
+        ensure!(listed == files, "wrong files: {listed:?} (expected {files:?})");
         let mut rpm = rpm::tool(self.workspace, "rpm")?;
         let needed = exec::output(rpm.args(["-qp", "--requires"]).arg(package))?;
         let needed: Vec<&str> =
             needed.lines().filter(|line| !line.trim().starts_with("rpmlib(")).collect();
-        ensure!(needed.is_empty(), "it wants {needed:?}");
+        ensure!(needed.is_empty(), "unexpected dependencies: {needed:?}");
         Ok(Done::Passed)
     }
 
@@ -200,13 +201,13 @@ impl Check<'_> {
         if let Some(deb) = &self.packages.deb {
             let again =
                 super::deb::build(self.workspace, &place.0, self.release, processor, &tree)?;
-            ensure!(fs::read(deb)? == fs::read(again)?, "the second .deb is another one");
+            ensure!(fs::read(deb)? == fs::read(again)?, "the .deb is not reproducible");
             compared += 1;
         }
         if let Some(rpm) = &self.packages.rpm {
             let again =
                 super::rpm::build(self.workspace, &place.0, self.release, processor, &tree)?;
-            ensure!(fs::read(rpm)? == fs::read(again)?, "the second .rpm is another one");
+            ensure!(fs::read(rpm)? == fs::read(again)?, "the .rpm is not reproducible");
             compared += 1;
         }
         match compared {
@@ -217,7 +218,7 @@ impl Check<'_> {
 
     fn unit(&self) -> Result<Done> {
         if !self.has("systemd-analyze") {
-            return Ok(Done::Skipped("there is no systemd-analyze".to_owned()));
+            return Ok(Done::Skipped("systemd-analyze not found".to_owned()));
         }
         let unit = self.packages.tree.join("usr/lib/systemd/system/detour-record@.service");
         let mut analyze = self.command("systemd-analyze");
@@ -227,13 +228,13 @@ impl Check<'_> {
         let level = line.and_then(|line| {
             line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse::<f64>().ok())
         });
-        let Some(level) = level else { bail!("systemd-analyze gives no level: {said}") };
-        println!("exposure of the unit: {level}");
-        ensure!(level <= MOST_EXPOSED, "its exposure level is {level}");
+        let Some(level) = level else { bail!("no exposure level from systemd-analyze: {said}") };
+        println!("exposure level of the unit: {level}");
+        ensure!(level <= MOST_EXPOSED, "exposure level {level} exceeds {MOST_EXPOSED}");
         Ok(Done::Passed)
     }
 
-    /// Their worst days: no program, no directory, no job, an old pid file.
+    /// The failure cases: no program, no directory, no job, a stale pid file.
     fn slurm(&self) -> Result<Done> {
         let home = Temporary::new(self, "slurm")?;
         let scripts = self.workspace.root.join("packaging/slurm");
@@ -248,9 +249,9 @@ impl Check<'_> {
         }
         for name in ["prolog.sh", "epilog.sh"] {
             let text = fs::read_to_string(scripts.join(name))?;
-            ensure!(text.trim_end().ends_with("exit 0"), "{name} may end otherwise");
+            ensure!(text.trim_end().ends_with("exit 0"), "{name} does not end with exit 0");
             let text = text.replace("/var/lib/detour/jobs", &home.0.display().to_string());
-            // Nothing there to run, and then something that ends at once.
+            // A program that does not exist, and one that exits at once.
             for program in ["/nowhere/detour", "/bin/false"] {
                 let text = text.replace("/usr/bin/detour", program);
                 let copy = home.0.join(name);
@@ -268,7 +269,7 @@ fn contains(content: &[u8], wanted: &[u8]) -> bool {
     content.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// What dpkg needs, and where the kernel's files go.
+/// Creates dpkg's database and the mount points for the kernel's file systems.
 fn prepare(root: &Path) -> Result<Vec<String>> {
     for directory in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "proc", "sys"] {
         fs::create_dir_all(root.join(directory))?;
@@ -278,7 +279,7 @@ fn prepare(root: &Path) -> Result<Vec<String>> {
     listing(root)
 }
 
-/// Everything below a directory, in order.
+/// Everything below a directory, sorted.
 fn listing(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut open = vec![root.to_path_buf()];

@@ -1,4 +1,4 @@
-//! The Debian package, by dpkg-deb.
+//! The Debian package, built with dpkg-deb.
 
 use std::{
     fs,
@@ -18,9 +18,9 @@ pub fn build(
     tree: &Tree,
 ) -> Result<PathBuf> {
     let version = exec::command("dpkg-deb", &workspace.root).arg("--version").output();
-    version.context("there is no dpkg-deb: apt-get install dpkg")?;
+    version.context("dpkg-deb not found: apt-get install dpkg")?;
     let architecture = processor.architecture();
-    // The same tree with the description beside it.
+    // The same tree plus the control file.
     let staged = place.join(format!("deb-{architecture}"));
     if staged.exists() {
         fs::remove_dir_all(&staged)?;
@@ -43,7 +43,7 @@ pub fn build(
     Ok(package)
 }
 
-/// What it takes when installed.
+/// Installed size.
 fn kib(tree: &Tree) -> Result<u64> {
     let mut bytes = 0;
     for file in &tree.files {

@@ -1,4 +1,4 @@
-//! The RPM package, by rpmbuild: the machine's own, or Debian's, unpacked below the build products.
+//! The RPM package, built with rpmbuild: the system's, or Debian's unpacked in the target directory.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Where Debian's rpm comes from if the machine has none.
+/// The Debian suite to take rpm from if the machine has none.
 const SUITE: &str = "bookworm";
 
 pub fn build(
@@ -46,11 +46,11 @@ pub fn build(
     let definitions = [
         format!("_topdir {}", work.display()),
         format!("tree {}", tree.root.display()),
-        // Nothing of this machine, nothing of this moment.
+        // Nothing that depends on this machine or the current time.
         "_buildhost localhost".to_owned(),
         "use_source_date_epoch_as_buildtime 1".to_owned(),
         "clamp_mtime_to_source_date_epoch 1".to_owned(),
-        // It is stripped already, and the tools for it may be another processor's.
+        // The binary is already stripped, and these tools may not support its architecture.
         "__os_install_post %{nil}".to_owned(),
         "debug_package %{nil}".to_owned(),
         "_build_id_links none".to_owned(),
@@ -65,7 +65,7 @@ pub fn build(
     let built = work.join("RPMS").join(architecture).join(&name);
     let package = place.join(&name);
     fs::rename(&built, &package)
-        .with_context(|| format!("rpmbuild made no {}", built.display()))?;
+        .with_context(|| format!("rpmbuild did not create {}", built.display()))?;
     fs::remove_dir_all(&work)?;
     Ok(package)
 }
@@ -82,11 +82,11 @@ pub fn tool(workspace: &Workspace, name: &str) -> Result<Command> {
         let archive = Archive::open(&place, SUITE, &archive::host()?)?;
         archive.unpack_with_dependencies(&["rpm"], into)
     })
-    .context("there is no rpmbuild: apt-get install rpm, or dnf install rpm-build")?;
+    .context("rpmbuild not found: apt-get install rpm, or dnf install rpm-build")?;
     unpacked(workspace, &root, name)
 }
 
-/// A program of an unpacked package, started by the loader of its own C library.
+/// A program of an unpacked package, started by the dynamic loader of its own C library.
 fn unpacked(workspace: &Workspace, root: &Path, name: &str) -> Result<Command> {
     let loader = ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"];
     let loader = loader.iter().map(|path| root.join(path)).find(|path| path.exists());

@@ -1,4 +1,4 @@
-//! Where the files of a package go: one tree for both kinds of packages.
+//! The layout of a package's files: one tree for both package formats.
 
 use std::{
     fs,
@@ -13,11 +13,11 @@ use crate::{exec, workspace::Workspace};
 
 pub struct Tree {
     pub root: PathBuf,
-    /// Files and where they go, `usr/bin/detour`, in order.
+    /// Installed paths such as `usr/bin/detour`, sorted.
     pub files: Vec<String>,
 }
 
-/// From the repository, as they are.
+/// Copied from the repository unchanged.
 const COPIES: &[(&str, &str)] = &[
     ("packaging/detour-record@.service", "usr/lib/systemd/system/detour-record@.service"),
     ("packaging/detour-record@.timer", "usr/lib/systemd/system/detour-record@.timer"),
@@ -39,7 +39,7 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 
 impl Tree {
-    /// `binary` is packaged; `program` is the same for this machine, and says what its options are.
+    /// `binary` is packaged; `program` is the same for this machine and generates the documentation.
     pub fn lay_out(
         workspace: &Workspace,
         root: &Path,
@@ -92,14 +92,14 @@ impl Tree {
         }
         names.sort();
         for name in &names {
-            // Without name and time of the original: the same bytes every day.
+            // Without the original's name and timestamp, for reproducible bytes.
             exec::run(exec::command("gzip", &workspace.root).arg("-9n").arg(directory.join(name)))?;
             self.files.push(format!("{PLACE}/{name}.gz"));
         }
         Ok(())
     }
 
-    /// Everything is as old as the commit.
+    /// Sets all timestamps to the commit's.
     fn date(&self, workspace: &Workspace, release: &Release) -> Result<()> {
         let mut find = exec::command("find", &workspace.root);
         find.arg(&self.root).args(["-exec", "touch", "--no-dereference", "--date"]);

@@ -1,4 +1,4 @@
-//! A headless Chromium, driven over its debugging pipe: JSON messages that end with a zero byte.
+//! A headless Chromium, driven through its debugging pipe: JSON messages terminated by a zero byte.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The browser reads from 3 and writes to 4; the shell puts our two pipes there.
+/// The browser reads from fd 3 and writes to fd 4; the shell redirects our two pipes.
 const ON_PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
 const FLAGS: [&str; 12] = [
     "--headless",
     "--remote-debugging-pipe",
-    // As root there is no sandbox; the pages are our own.
+    // Root requires this; the pages are our own.
     "--no-sandbox",
     "--disable-gpu",
     "--no-first-run",
@@ -31,7 +31,7 @@ const FLAGS: [&str; 12] = [
     "--force-color-profile=srgb",
 ];
 
-/// Where there is one.
+/// The browser, if one is installed.
 pub fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -45,12 +45,12 @@ pub struct Browser {
     from: Receiver<Value>,
     next: u64,
     session: Option<String>,
-    /// What it told without being asked, since the last [`Browser::open`].
+    /// Events received since the last [`Browser::open`].
     events: Vec<Value>,
 }
 
 impl Browser {
-    /// With a fresh profile in this directory.
+    /// Starts with a fresh profile in this directory.
     pub fn start(program: &Path, profile: &Path) -> Result<Browser> {
         let mut child = Command::new("sh")
             .args(["-c", ON_PIPES])
@@ -87,7 +87,7 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Asks for something and waits for the answer.
+    /// Calls a method and waits for the answer.
     pub fn call(&mut self, method: &str, parameters: Value) -> Result<Value> {
         self.next += 1;
         let mut message = json!({"id": self.next, "method": method, "params": parameters});
@@ -110,11 +110,11 @@ impl Browser {
     }
 
     fn receive(&self, waiting_for: &str) -> Result<Value> {
-        let silent = || format!("the browser does not answer ({waiting_for})");
+        let silent = || format!("no answer from the browser ({waiting_for})");
         self.from.recv_timeout(PATIENCE).with_context(silent)
     }
 
-    /// Loads a file and waits until it is there.
+    /// Loads a file and waits for the load event.
     pub fn open(&mut self, url: &str) -> Result<()> {
         self.events.clear();
         self.call("Page.navigate", json!({"url": url}))?;
@@ -126,18 +126,18 @@ impl Browser {
         Ok(())
     }
 
-    /// What the page itself says to an expression.
+    /// Evaluates an expression in the page.
     pub fn ask(&mut self, expression: &str) -> Result<Value> {
         let question =
             json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.call("Runtime.evaluate", question)?;
         if let Some(error) = answer.get("exceptionDetails") {
-            bail!("the page fails at `{expression}`: {}", error["exception"]["description"]);
+            bail!("evaluating `{expression}` failed: {}", error["exception"]["description"]);
         }
         Ok(answer["result"]["value"].take())
     }
 
-    /// The middle of the first element that a selector finds, brought into view.
+    /// The centre of the first element that matches a selector, scrolled into view.
     pub fn middle(&mut self, selector: &str) -> Result<(f64, f64)> {
         let place = self.ask(&format!(
             "(() => {{ const e = document.querySelector({}); if (!e) return null; \
@@ -145,7 +145,7 @@ impl Browser {
              return [r.x + r.width / 2, r.y + r.height / 2]; }})()",
             json!(selector)
         ))?;
-        let at = |i: usize| place[i].as_f64().with_context(|| format!("no {selector} on the page"));
+        let at = |i: usize| place[i].as_f64().with_context(|| format!("no {selector} in the page"));
         Ok((at(0)?, at(1)?))
     }
 
@@ -164,9 +164,9 @@ impl Browser {
         Ok(())
     }
 
-    /// What went wrong since the page was opened, and what it asked the network for.
+    /// Errors since the page was opened, and its network requests.
     pub fn complaints(&mut self) -> Result<Vec<String>> {
-        // An answer comes after everything that was said before.
+        // The answer arrives after all earlier events.
         self.ask(
             "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(1), 50)))",
         )?;
@@ -176,13 +176,13 @@ impl Browser {
             let what = &event["params"];
             match event["method"].as_str().unwrap_or("") {
                 "Runtime.exceptionThrown" => found.push(format!("exception: {what}")),
-                "Runtime.consoleAPICalled" => found.push(format!("on the console: {what}")),
-                "Log.entryAdded" => found.push(format!("in the log: {}", what["entry"]["text"])),
+                "Runtime.consoleAPICalled" => found.push(format!("console: {what}")),
+                "Log.entryAdded" => found.push(format!("log: {}", what["entry"]["text"])),
                 "Network.requestWillBeSent" => {
                     let url = what["request"]["url"].as_str().unwrap_or("");
                     documents += usize::from(what["type"] == "Document");
                     if !(url.starts_with("data:") || what["type"] == "Document" && documents == 1) {
-                        found.push(format!("a request: {url}"));
+                        found.push(format!("request: {url}"));
                     }
                 }
                 _ => {}
@@ -199,7 +199,7 @@ impl Drop for Browser {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             std::thread::sleep(Duration::from_millis(500));
         }
-        // By now it has gone; if not, it is ours to end.
+        // It has exited by now; if not, kill it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

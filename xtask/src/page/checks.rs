@@ -1,4 +1,4 @@
-//! What has to hold for a page in a browser.
+//! The checks of a page in a browser.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use super::browser::Browser;
 
-/// What a page has to show.
+/// What a page must show.
 pub struct Wanted {
     /// By id.
     pub figures: &'static [&'static str],
     pub projected: &'static [&'static str],
-    /// Whether there is more than one source to switch.
+    /// Whether there is more than one series to toggle.
     pub series: bool,
 }
 
-/// A page for a recording of ten minutes may be this large.
+/// Size limit for a page of a ten-minute recording.
 const LARGEST: u64 = 3_000_000;
-/// Contrast of text, and of marks, against the page (WCAG).
+/// Contrast of text, and of marks, with the page (WCAG).
 const TEXT: f64 = 4.5;
 const MARKS: f64 = 2.0;
 
@@ -39,7 +39,7 @@ const CONTRAST: &str = r#"
   return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 }"#;
 
-/// What does not hold, in words.
+/// Runs all checks; returns the failures as messages.
 pub fn all(
     browser: &mut Browser,
     page: &Path,
@@ -70,7 +70,7 @@ pub fn all(
     picture(browser, page, pictures, "dark")?;
     set(browser, "dark", "print", 800)?;
     let white = "getComputedStyle(document.body).backgroundColor === 'rgb(255, 255, 255)'";
-    expect(browser, white, "printed on white, even from a dark screen", &mut faults)?;
+    expect(browser, white, "white background in print, even in dark mode", &mut faults)?;
     picture(browser, page, pictures, "print")?;
     set(browser, "light", "screen", 380)?;
     let fits = "document.documentElement.scrollWidth <= 380";
@@ -99,12 +99,12 @@ fn set(browser: &mut Browser, scheme: &str, media: &str, width: u64) -> Result<(
 
 fn expect(browser: &mut Browser, holds: &str, what: &str, faults: &mut Vec<String>) -> Result<()> {
     if browser.ask(holds)? != json!(true) {
-        faults.push(format!("does not hold: {what}"));
+        faults.push(format!("failed: {what}"));
     }
     Ok(())
 }
 
-/// Every figure is there, and has marks that take up room.
+/// Every figure is present, with marks that take up space.
 fn drawn(browser: &mut Browser, wanted: &Wanted, faults: &mut Vec<String>) -> Result<()> {
     for id in wanted.figures.iter().chain(wanted.projected) {
         let marks = format!(
@@ -118,14 +118,14 @@ fn drawn(browser: &mut Browser, wanted: &Wanted, faults: &mut Vec<String>) -> Re
     let count = "document.querySelectorAll('svg.plot, svg.heat').length";
     let found = browser.ask(count)?;
     if found != json!(all) {
-        faults.push(format!("{found} figures instead of {all}"));
+        faults.push(format!("{found} figures (expected {all})"));
     }
     let words = "document.querySelector('h1').textContent.length > 20 && \
                  !/NaN|Infinity|undefined/.test(document.querySelector('main').innerHTML)";
-    expect(browser, words, "a headline, and nothing that is no number", faults)
+    expect(browser, words, "a headline, and no NaN, Infinity or undefined", faults)
 }
 
-/// Nothing from the recording has become part of the page.
+/// No markup from the recording has become part of the page.
 fn harmless(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     let only = "document.scripts.length === 1 && document.querySelectorAll('img, iframe, object, \
                 embed').length === 0 && document.title !== 'owned' && \
@@ -134,7 +134,7 @@ fn harmless(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     expect(browser, only, "one script, no foreign elements", faults)
 }
 
-/// Moving over a mark says what it is.
+/// Hovering over a mark shows a tooltip.
 fn tooltip(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     browser.middle("#scatter")?;
     let place = browser.ask(
@@ -147,10 +147,10 @@ fn tooltip(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     browser.mouse("mouseMoved", (at(0)? + 2.0, at(1)?))?;
     let said = "!document.getElementById('tip').hidden && \
                 /: .+ s, .+(ns|µs|ms|s)$/.test(document.getElementById('tip').textContent)";
-    expect(browser, said, "a tooltip over a dot", faults)
+    expect(browser, said, "tooltip over a dot", faults)
 }
 
-/// A rectangle is zoomed into, and a button goes back.
+/// A rectangle zooms in, and a button resets.
 fn zoom(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     let (x, y) = browser.middle("#scatter")?;
     browser.mouse("mouseMoved", (x - 60.0, y - 40.0))?;
@@ -160,14 +160,14 @@ fn zoom(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     let zoomed = "/matrix\\([2-9]/.test(document.querySelector('#scatter .marks')\
                   .getAttribute('transform')) && document.querySelectorAll('#scatter .ticks text')\
                   .length > 4";
-    expect(browser, zoomed, "a rectangle is zoomed into", faults)?;
+    expect(browser, zoomed, "a rectangle zooms in", faults)?;
     browser.click("#scatter ~ .reset")?;
     let back = "document.querySelector('#scatter .marks').getAttribute('transform')\
                 .startsWith('matrix(1 0 0 1')";
-    expect(browser, back, "the button goes back", faults)
+    expect(browser, back, "the button resets the zoom", faults)
 }
 
-/// A click on a name takes its series out of every figure, another one puts it back.
+/// A click on a name hides its series in every figure, another click shows it.
 fn switched(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     let shown = "[...document.querySelectorAll('svg.plot path.s0')].filter(p => \
                  getComputedStyle(p).display !== 'none').length";
@@ -201,8 +201,7 @@ fn contrast(browser: &mut Browser, scheme: &str, faults: &mut Vec<String>) -> Re
     for (selector, property, least) in colours {
         let question = format!("({CONTRAST})({}, {})", json!(selector), json!(property));
         if let Some(contrast) = browser.ask(&question)?.as_f64().filter(|c| *c < least) {
-            faults
-                .push(format!("{scheme}: {selector} has a contrast of {contrast:.1}, not {least}"));
+            faults.push(format!("{scheme}: {selector}: contrast {contrast:.1} is below {least}"));
         }
     }
     Ok(())
@@ -214,7 +213,7 @@ fn picture(browser: &mut Browser, page: &Path, pictures: Option<&Path>, what: &s
     browser.ask("scrollTo(0, 0)")?;
     let shot = json!({"format": "png", "captureBeyondViewport": true});
     let answer: Value = browser.call("Page.captureScreenshot", shot)?;
-    let text = answer["data"].as_str().context("no picture came")?;
+    let text = answer["data"].as_str().context("no screenshot")?;
     let bytes = base64::engine::general_purpose::STANDARD.decode(text)?;
     let name = page.file_stem().unwrap_or_default().to_string_lossy();
     std::fs::write(directory.join(format!("{name}-{what}.png")), bytes)?;

@@ -1,6 +1,6 @@
-//! `cargo xtask page`: the report's page in a real browser. Recordings of every shape are made into
-//! pages; a headless Chromium opens them and says whether all figures are drawn, whether the script
-//! does what it is for, whether anything complains or asks the network for something.
+//! `cargo xtask page`: the report's page in a real browser. Recordings of every shape are turned into
+//! pages; a headless Chromium opens them and checks that all figures are drawn, that the script works,
+//! and that there are no errors and no network requests.
 
 mod browser;
 mod checks;
@@ -15,7 +15,7 @@ use checks::Wanted;
 
 const NAME: &str = "pages_in_a_browser";
 
-/// How often `detour report --html` is run, and on what.
+/// A recording, the options of `detour report --html`, and what the page must show.
 struct Subject {
     file: &'static str,
     options: &'static [&'static str],
@@ -64,27 +64,27 @@ const SUBJECTS: [Subject; 10] = [
     },
 ];
 
-/// True when everything holds, or when there is no browser to ask. Prints lines as a test binary does.
-/// `pictures` is where to put what the pages look like.
+/// True if all checks pass, or if no browser is installed. Prints lines like a test binary. `pictures`
+/// is the directory for screenshots.
 pub fn run(
     workspace: &Workspace,
     pictures: Option<&Path>,
     mut say: impl FnMut(&str),
 ) -> Result<bool> {
     let Some(program) = browser::find() else {
-        say(&format!("test {NAME} ... ignored, no Chromium here: apt-get install chromium"));
+        say(&format!("test {NAME} ... ignored, no Chromium: apt-get install chromium"));
         say("test result: ok. 0 passed; 0 failed; 1 ignored");
         return Ok(true);
     };
     workspace.build()?;
     let directory = workspace.target.join("page");
     if directory.exists() {
-        std::fs::remove_dir_all(&directory).context("cannot clear the last pages away")?;
+        std::fs::remove_dir_all(&directory).context("cannot remove the previous pages")?;
     }
     std::fs::create_dir_all(&directory)?;
     exec::run(exec::command(workspace.example("page_traces"), &directory).arg(&directory))?;
     let demo = workspace.root.join("fixtures/demo.detour");
-    std::fs::copy(&demo, directory.join("demo.detour")).context("the bundled recording")?;
+    std::fs::copy(&demo, directory.join("demo.detour")).context("cannot copy demo.detour")?;
 
     let mut merge = exec::command(workspace.binary("detour"), &directory);
     merge.args(["merge", "-q", "-o", "nodes.detour"]);

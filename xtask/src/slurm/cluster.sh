@@ -1,7 +1,7 @@
 #!/bin/bash
-# A cluster of one host: munged, slurmctld and two node daemons, run inside a root that holds Debian's
-# packages and nothing else, in namespaces of its own. When this script ends, so does everything it
-# started. Results are lines as a test binary prints them.
+# A cluster on one host: munged, slurmctld and two node daemons, run in a root that contains only Debian's
+# packages, in separate namespaces. Everything it started ends with this script. Results are printed like
+# those of a test binary.
 set -u
 export PATH=/usr/sbin:/usr/bin
 state=/run/cluster
@@ -15,14 +15,14 @@ show_logs() {
     done
 }
 
-# Nobody else's key, nobody else's socket.
+# Separate key and socket.
 mungekey --create --keyfile $state/munge/key
 munged --force --key-file=$state/munge/key --socket=$state/munge/socket \
     --pid-file=$state/munge/pid --log-file=$state/munged.log --seed-file=$state/munge/seed
 
 slurmctld -f /etc/slurm/slurm.conf -L $state/slurmctld.log
 for node in node1 node2; do
-    # Each has a name of its own for its host.
+    # Each node has its own host name.
     unshare --uts sh -c "echo $node >/proc/sys/kernel/hostname && \
         exec slurmd -N $node -f /etc/slurm/slurm.conf -L $state/$node.log"
 done
@@ -45,16 +45,16 @@ fail() {
     return 1
 }
 
-# One that is ready only after the time agreed on starts five seconds later, on a busy machine.
+# On a busy machine, a node that misses the agreed start time starts five seconds later.
 record_on_two_nodes() {
     for _ in 1 2 3; do
         record_together || return
-        # One clock here: nodes that were ready in time start within a moment.
+        # One clock here: nodes that are ready in time start almost simultaneously.
         skew=$(sed -n 's/.*"start_skew_s": \([0-9]*\).*/\1/p' merged.json)
         [ "$skew" = 0 ] && return
         echo "the nodes started $skew s apart"
     done
-    fail "they never started together"
+    fail "the nodes never started together"
 }
 
 record_together() {
@@ -62,18 +62,18 @@ record_together() {
     timeout 60 srun -N2 --ntasks-per-node=1 detour record --quiet --no-bpf -d 2s --align 5s ||
         fail "srun failed" || return
     set -- detour-*.detour
-    [ $# = 2 ] || fail "two files were to be written, not $*" || return
+    [ $# = 2 ] || fail "expected two files, got $*" || return
     case "$*" in
     detour-*-node1-?-*.detour\ detour-*-node2-?-*.detour) ;;
-    *) fail "job, host and rank are not in the names: $*" || return ;;
+    *) fail "file names lack job, host or rank: $*" || return ;;
     esac
     job=${1#detour-}
     job=${job%%-*}
     detour merge --json detour-"$job"-*.detour >merged.json || fail "merge failed" || return
     cat merged.json
-    [ -f "detour-$job.detour" ] || fail "no detour-$job.detour was written" || return
+    [ -f "detour-$job.detour" ] || fail "detour-$job.detour was not written" || return
     detour report "detour-$job.detour" >report.txt || fail "report failed" || return
-    grep -A 5 '^Nodes' report.txt || fail "the report has no nodes" || return
+    grep -A 5 '^Nodes' report.txt || fail "the report has no section Nodes" || return
     grep -q '^node1, node2' report.txt || fail "the report does not name the nodes" || return
 }
 
@@ -88,10 +88,10 @@ END
     detour merge --json share-*.json | grep -v messages_per_s >joined.json
     detour "$@" --json | grep -v messages_per_s >whole.json
     [ -s whole.json ] || fail "nothing was simulated" || return
-    cmp joined.json whole.json || fail "the shares give other results" || return
+    cmp joined.json whole.json || fail "the shares give different results" || return
     rm share-5.json
-    detour merge share-*.json 2>refused.txt && { fail "a missing share went unnoticed" || return; }
-    grep -q 'of 8 shares 5 is missing' refused.txt || fail "$(cat refused.txt)" || return
+    detour merge share-*.json 2>refused.txt && { fail "a missing share was accepted" || return; }
+    grep -q '8 shards expected: 5 is missing' refused.txt || fail "$(cat refused.txt)" || return
 }
 
 whole() {
@@ -100,7 +100,7 @@ whole() {
 
 job_recorded_by_prolog_and_epilog() {
     timeout 60 srun -N2 --comment=detour sleep 3 || fail "srun failed" || return
-    # srun does not wait for the epilog, nor the epilog for long.
+    # srun does not wait for the epilog, and the epilog does not wait for long.
     for _ in $(seq 100); do
         set -- /var/lib/detour/jobs/detour-*-node?-*.detour
         [ $# = 2 ] && whole "$1" && whole "$2" && break
@@ -111,8 +111,8 @@ job_recorded_by_prolog_and_epilog() {
         fail "prolog or epilog drained a node" || return
     [ -z "$(ls /var/lib/detour/jobs/*.pid 2>/dev/null)" ] ||
         fail "the epilog left a pid file" || return
-    [ $# = 2 ] && [ -f "$1" ] || fail "two recordings were expected, not $*" || return
-    whole "$1" && whole "$2" || fail "a recording is not whole" || return
+    [ $# = 2 ] && [ -f "$1" ] || fail "expected two recordings, got $*" || return
+    whole "$1" && whole "$2" || fail "a recording is truncated" || return
 }
 
 passed=0

@@ -1,9 +1,9 @@
-//! `cargo xtask slurm`: a real Slurm on this host, from Debian's packages, with two node daemons. A job
-//! records on both nodes, an array of jobs shares a simulation, and prolog and epilog record a job.
+//! `cargo xtask slurm`: a real Slurm on this host, from Debian's packages, with two node daemons. A
+//! job records on both nodes, a job array splits a simulation, and prolog and epilog record a job.
 //!
-//! The packages are unpacked, not installed, into a root of their own, and everything runs there in
-//! namespaces of its own: processes, network, mounts and names. All of it ends with the test. Where
-//! that cannot be had, the tests are skipped by name.
+//! The packages are unpacked, not installed, into a separate root, and everything runs there in
+//! separate PID, network, mount and UTS namespaces. All of it ends with the test. If that is not
+//! possible, the tests are skipped by name.
 
 use std::{
     fs,
@@ -24,11 +24,11 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Where Slurm comes from, whatever the host is. From this release on unpacking the packages is
-/// enough: directories that were merged into /usr come as links.
+/// The Debian suite to take Slurm from, independent of the host. Since this release unpacking the
+/// packages is sufficient: directories merged into /usr are symlinks.
 const SUITE: &str = "trixie";
 
-/// The links among the directories come with the first.
+/// The first contains the symlinks for merged directories.
 const PACKAGES: &[&str] = &[
     "base-files",
     "bash",
@@ -52,10 +52,10 @@ const TESTS: &[&str] =
 
 const SCRIPT: &str = include_str!("cluster.sh");
 const SETTINGS: &str = include_str!("slurm.conf");
-/// Ten times what it takes.
+/// Ten times the usual duration.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// True when no test failed.
+/// True if no test failed.
 pub fn run(workspace: &Workspace, mut say: impl FnMut(&str)) -> Result<bool> {
     let root = match prepare(workspace) {
         Ok(root) => root,
@@ -71,7 +71,7 @@ pub fn run(workspace: &Workspace, mut say: impl FnMut(&str)) -> Result<bool> {
         say(line);
     });
     if seen.cannot_start {
-        skip(&mut say, "Slurm does not start here");
+        skip(&mut say, "Slurm does not start");
         return Ok(true);
     }
     ended?;
@@ -100,7 +100,7 @@ impl Seen {
     }
 }
 
-/// A directory that goes when it is no longer needed.
+/// A directory that is removed on drop.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -109,20 +109,20 @@ impl Drop for Temporary {
     }
 }
 
-/// The root with everything in it; an error says what is missing.
+/// Prepares the root; an error names what is missing.
 fn prepare(workspace: &Workspace) -> Result<PathBuf> {
     if !exec::is_root() {
-        bail!("it needs root");
+        bail!("needs root");
     }
     let ours = [Processor::X86, Processor::Arm].into_iter().find(|one| one.is_ours());
-    let processor = ours.context("no packages for this processor")?;
+    let processor = ours.context("no packages for this architecture")?;
     let place = workspace.target.join("vm");
     fs::create_dir_all(&place)?;
     let packages = place.join("slurm");
     once(&packages, |into| {
         println!("getting Slurm");
         let archive = Archive::open(&place, SUITE, &archive::host()?)?;
-        // First, for its links; the others would make directories of them.
+        // First, for its symlinks; the others would create directories instead.
         archive.unpack("base-files", into)?;
         archive.unpack_with_dependencies(PACKAGES, into)
     })?;
@@ -141,7 +141,7 @@ fn prepare(workspace: &Workspace) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// What installing would have done, our own programs and the settings.
+/// What installing would have done, our programs and the configuration.
 fn fill(workspace: &Workspace, root: &Path, detour: &Path) -> Result<()> {
     for program in ["slurmctld", "slurmd", "slurmstepd"] {
         let link = root.join("usr/sbin").join(program);
@@ -158,7 +158,7 @@ fn fill(workspace: &Workspace, root: &Path, detour: &Path) -> Result<()> {
         ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
         ("etc/hosts", "127.0.0.1 localhost\n10.0.0.1 control node1 node2\n"),
         ("etc/slurm/slurm.conf", SETTINGS),
-        // The host's cgroups are none of its business.
+        // Must not touch the host's cgroups.
         ("etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n"),
         ("cluster/run.sh", SCRIPT),
     ];
@@ -174,9 +174,9 @@ fn fill(workspace: &Workspace, root: &Path, detour: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the script in namespaces of its own; what it started ends with it.
+/// Runs the script in separate namespaces; everything it started ends with it.
 fn inside(workspace: &Workspace, root: &Path, look: impl FnMut(&str)) -> Result<()> {
-    // A host with loopback addresses alone counts as one without a network.
+    // Slurm treats a host with only loopback addresses as one without a network.
     const ENTER: &str = r#"
 mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev" &&
 mount -t tmpfs tmpfs "$0/run" && mount -t tmpfs tmpfs "$0/tmp" &&
@@ -186,12 +186,12 @@ exec chroot "$0" /bin/bash -c '
     let mut unshare = exec::command("unshare", &workspace.root);
     unshare.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]);
     unshare.args(["--uts", "--net", "--ipc", "sh", "-c", ENTER]).arg(root).args(TESTS);
-    // A Slurm around us must not be taken for this one.
+    // Must not be mistaken for an outer Slurm.
     exec::forget(&mut unshare, |name| name.starts_with("SLURM"));
     watched(&mut unshare, look)
 }
 
-/// The same as [`exec::watch`], but not for ever.
+/// Like [`exec::watch`], with a timeout.
 fn watched(command: &mut Command, mut look: impl FnMut(&str)) -> Result<()> {
     use std::io::{BufRead, BufReader};
     let said = exec::describe(command);
@@ -222,7 +222,7 @@ fn watched(command: &mut Command, mut look: impl FnMut(&str)) -> Result<()> {
     Ok(())
 }
 
-/// The first process of the namespace goes with this one, and all others with it.
+/// Kills the first process of the namespace on drop, and all others with it.
 struct Killed(Child);
 
 impl Drop for Killed {

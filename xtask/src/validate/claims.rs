@@ -1,11 +1,11 @@
-//! A claim, the figure for it, and the judgement.
+//! A claim, the figure for it, and the verdict.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Holds,
     Missed,
     DataAbsent,
-    /// Could not be checked, which is as bad as missed.
+    /// Could not be checked, which counts as missed.
     Broken(String),
 }
 
@@ -31,7 +31,7 @@ impl Verdict {
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub what: String,
-    /// What the paper, or whoever tried it before, says.
+    /// The value from the paper, or from an earlier reproduction.
     pub paper: String,
     pub here: String,
     pub verdict: Verdict,
@@ -62,7 +62,7 @@ impl Claim {
     }
 }
 
-/// How well y is a straight line over x: the coefficient of determination.
+/// Linearity of y over x: the coefficient of determination.
 pub fn straightness(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / n;

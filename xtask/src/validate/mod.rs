@@ -1,7 +1,7 @@
-//! `cargo xtask validate`: the papers' results, one by one, against what `detour simulate` gives.
+//! `cargo xtask validate`: compares published results with those of `detour simulate`.
 //!
-//! Everything runs through the command, as a user would run it. Real noise traces are looked for in
-//! the directory `DETOUR_DATA` names; claims that need them say "data absent" without it.
+//! Everything runs through the command, as a user would run it. Real noise traces are read from the
+//! directory `DETOUR_DATA`; without it, claims that need them are "data absent".
 
 mod claims;
 mod noise_study;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::{exec, workspace::Workspace};
 use claims::{Claim, Verdict};
 
-/// What a claim is checked with.
+/// The context for checking claims.
 pub struct Validate<'a> {
     workspace: &'a Workspace,
     scratch: PathBuf,
@@ -31,7 +31,7 @@ pub struct Validate<'a> {
 }
 
 impl Validate<'_> {
-    /// So many runs; a tenth for a quick look.
+    /// The number of runs; a tenth with `--quick`.
     fn runs(&self, full: u64) -> u64 {
         if self.quick { (full / 10).max(10) } else { full }
     }
@@ -51,7 +51,7 @@ impl Validate<'_> {
         Ok(value["points"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Real traces by the name of their system: (name, file).
+    /// Real traces by system: (name, file).
     fn traces(&self) -> Result<Vec<(String, String)>> {
         let Some(data) = &self.data else { return Ok(Vec::new()) };
         let mut traces = Vec::new();
@@ -68,14 +68,14 @@ impl Validate<'_> {
     }
 }
 
-/// A number of a point.
+/// A numeric field of a point.
 fn number(point: &Value, key: &str) -> Result<f64> {
-    point[key].as_f64().with_context(|| format!("the simulator gave no {key}"))
+    point[key].as_f64().with_context(|| format!("no {key} in the simulator's output"))
 }
 
 type Check = fn(&Validate) -> Result<Vec<Claim>>;
 
-/// Runs everything; false when a claim does not come out.
+/// Runs everything; false if a claim does not hold.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     workspace.build()?;
     let scratch = workspace.target.join("validate");
@@ -114,7 +114,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     }
     let missed = claims.iter().filter(|claim| claim.verdict.is_bad()).count();
     if missed > 0 {
-        eprintln!("{missed} claims do not come out");
+        eprintln!("{missed} claims do not hold");
     }
     Ok(missed == 0)
 }

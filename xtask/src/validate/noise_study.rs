@@ -1,4 +1,4 @@
-//! The noise study of 2010 (LogGOPS, injected and recorded noise).
+//! The 2010 noise study (LogGOPS, injected and recorded noise).
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn collective<'a>(ranks: &'a str, runs: &'a str, more: &[&'a str]) -> Vec<&'a st
 
 fn one(validate: &Validate, ranks: &str, runs: u64, more: &[&str]) -> Result<Value> {
     let points = validate.points(&collective(ranks, &runs.to_string(), more))?;
-    points.into_iter().next().context("the simulator gave no point")
+    points.into_iter().next().context("no points in the simulator's output")
 }
 
 /// "10.97 (10.91 to 11.02), 1000 runs".
@@ -58,7 +58,7 @@ pub fn closed_forms(validate: &Validate) -> Result<Vec<Claim>> {
         let args = ["--op", op, "--size", size, "--net", "cnl", "--rendezvous", "closed-form"];
         let point = one(validate, ranks, 1, &args)?;
         let found = number(&point, "noiseless_us")?;
-        // To the picosecond; the figure comes in microseconds.
+        // To the picosecond; the figure is in microseconds.
         let exact = (found - expected).abs() < 0.5e-6;
         let here = format!("{found:.6} us");
         claims.push(Claim::new(what, format!("{expected:.6} us"), here, exact));
@@ -165,7 +165,7 @@ pub fn large_messages(validate: &Validate) -> Result<Vec<Claim>> {
     let runs = validate.runs(200);
     let noise = ["--op", "barrier", "--net", "cnl", "--noise", "periodic:1000Hz,100us"];
     let small = one(validate, "32768", runs, &noise)?;
-    // The study's own rule for messages above S.
+    // The study's rule for messages above S.
     let size = ["--size", "1MiB", "--rendezvous", "closed-form"];
     let large = one(validate, "32768", runs, &[&noise[..], &size].concat())?;
     let (s, l) = (number(&small, "slowdown_median")?, number(&large, "slowdown_median")?);
@@ -203,10 +203,10 @@ pub fn network_and_coscheduling(validate: &Validate) -> Result<Vec<Claim>> {
         one(validate, "1Mi", validate.runs(200), &[&common[..], &["--coscheduled"]].concat())?;
     let (min, median) = (number(&together, "min_us")?, number(&together, "median_us")?);
     claims.push(Claim::new(
-        format!("co-scheduled, 1 Mi ranks, {source}: median against minimum"),
+        format!("co-scheduled, 1 Mi ranks, {source}: median and minimum"),
         "the median falls to the minimum; outliers remain",
         format!(
-            "{median:.1} us and {min:.1} us (apart: {:.1} us), {runs} runs",
+            "{median:.1} us and {min:.1} us (independent: {:.1} us), {runs} runs",
             number(&apart, "median_us")?
         ),
         median <= min * 1.01 && number(&apart, "median_us")? > 1.5 * median,
@@ -215,12 +215,12 @@ pub fn network_and_coscheduling(validate: &Validate) -> Result<Vec<Claim>> {
 }
 
 pub fn real_traces(validate: &Validate) -> Result<Vec<Claim>> {
-    let form = "the tree suffers less than dissemination (148 against 60, 25 against 9)";
+    let form = "the tree suffers less than dissemination (148 and 60, 25 and 9)";
     let knee = "each system has its own knee (512 to 8,192 ranks)";
     let traces = validate.traces()?;
     if traces.is_empty() {
         return Ok(vec![
-            Claim::absent("recorded noise, 1 Mi ranks: dissemination against binomial", form),
+            Claim::absent("recorded noise, 1 Mi ranks: dissemination and binomial", form),
             Claim::absent("recorded noise: the knee", knee),
         ]);
     }
@@ -232,14 +232,14 @@ pub fn real_traces(validate: &Validate) -> Result<Vec<Claim>> {
         let barrier = [&sweep[..], &["--op", "barrier"]].concat();
         let (value, took) = validate.simulate(&collective("2..1Mi", &runs, &barrier))?;
         let at_scale = value["points"].as_array().and_then(|points| points.last().cloned());
-        let at_scale = at_scale.context("the simulator gave no point")?;
+        let at_scale = at_scale.context("no points in the simulator's output")?;
         let tree = [&sweep[..], &["--op", "bcast"]].concat();
         let tree = one(validate, "1Mi", validate.runs(100), &tree)?;
         let (all, rooted) = (number(&at_scale, "slowdown_max")?, number(&tree, "slowdown_max")?);
         claims.push(Claim::new(
-            format!("{name}, 1 Mi ranks, xt4: largest slowdown, dissemination against binomial"),
+            format!("{name}, 1 Mi ranks, xt4: largest slowdown, dissemination and binomial"),
             form,
-            format!("{all:.2} against {rooted:.2}, {runs} runs, sweep in {took:.0} s"),
+            format!("{all:.2} and {rooted:.2}, {runs} runs, sweep in {took:.0} s"),
             rooted <= all,
         ));
         knees.push(format!("{name} {}", value["knee_ranks"]));

@@ -1,14 +1,14 @@
-//! Published results of systems whose noise traces are at hand: dissemination of 16 bytes with
+//! Published results of systems whose noise traces are available: dissemination of 16 bytes with
 //! LogGOPSim, 712 runs each.
 //!
-//! Every run of theirs had a seed of its own. A figure agrees when it lies where the same quantile of
-//! as many runs lies with 99.9 % probability, by the runs made here; there are eighteen of them, so
-//! each may be rather sure.
+//! Each published run had its own seed. A figure agrees if it lies within the range in which the same
+//! quantile of as many runs lies with 99.9 % probability, according to the runs made here; since
+//! eighteen figures are compared, the confidence for each has to be high.
 //!
-//! The traces went through awk on their way to the simulator, to turn ns into ps. One that prints
-//! large numbers with six digits does not only round when detours begin, to a millisecond at last; of
-//! those that then begin together only the last one is met. Where detours come in clusters, as on
-//! daint, that makes a third of the slowdown disappear. So the traces are rounded likewise here.
+//! The traces went through awk, which converted ns to ps for the simulator. An awk that prints large
+//! numbers with six digits rounds start times, eventually to a millisecond; of the detours that then
+//! begin together only the last one takes effect. Where detours come in clusters, as on daint, a third
+//! of the slowdown disappears. Therefore the traces are rounded in the same way here.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -38,7 +38,7 @@ const ROWS: [Row; 6] = [
 
 const PUBLISHED_RUNS: f64 = 712.0;
 
-/// Beyond this, numbers have six digits.
+/// Above this, numbers have six digits.
 const LARGE_PS: f64 = 2_147_483_647.0;
 
 fn six_digits(start_ps: f64) -> f64 {
@@ -49,7 +49,7 @@ fn six_digits(start_ps: f64) -> f64 {
     (start_ps / digit).round() * digit
 }
 
-/// The detours of a system as the published runs met them, in ns.
+/// The detours of a system as the published runs saw them, in ns.
 fn as_published(validate: &Validate, system: &str, file: &str) -> Result<String> {
     let detour = || exec::command(validate.workspace.binary("detour"), &validate.scratch);
     let imported = exec::json(detour().args(["--quiet", "import", "--json", file]))?;
@@ -64,7 +64,7 @@ fn as_published(validate: &Validate, system: &str, file: &str) -> Result<String>
     Ok(rounded.display().to_string())
 }
 
-/// Start and length in ps, as the peer read them.
+/// Start and length in ps, as LogGOPSim read them.
 fn rounded_detours(text: &str) -> Vec<(f64, f64)> {
     let mut detours: Vec<(f64, f64)> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -75,8 +75,8 @@ fn rounded_detours(text: &str) -> Vec<(f64, f64)> {
     detours
 }
 
-/// Which detour the peer finds for a position: it halves the list, which it takes to be in order, and
-/// then walks to a detour that has begun while the next one has not. None before the first.
+/// The detour that LogGOPSim finds for a position: it bisects the list, which it assumes to be sorted,
+/// and then walks to a detour that has begun while the next one has not. None before the first.
 fn found(detours: &[(f64, f64)], position: f64) -> Option<usize> {
     let last = detours.len().checked_sub(1)?;
     if position <= detours[0].0 {
@@ -105,18 +105,18 @@ fn found(detours: &[(f64, f64)], position: f64) -> Option<usize> {
     }
 }
 
-/// The detours that the peer can find, in order, as start and end. Files of several runs were one list
-/// to it, which is not in order: of two runs it only ever finds the last; of three the first for early
-/// positions and the last for late ones, the middle one never. Of detours that begin together it finds
-/// the last.
+/// The detours that LogGOPSim can find, in order, as start and end. It read files of several runs as
+/// one list, which is not sorted: of two runs it only ever finds the last; of three the first for
+/// early positions and the last for late ones, but never the middle one. Of detours that begin
+/// together it finds the last.
 fn met(detours: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut met: Vec<(f64, f64)> = Vec::new();
     for (index, &(start, length)) in detours.iter().enumerate() {
-        // The first is found by being the first.
+        // The first is always found.
         if index > 0 && found(detours, start + 1.0) != Some(index) {
             continue;
         }
-        // What is found begins after all that was found before.
+        // Found detours are in increasing order.
         while met.last().is_some_and(|&(before, _)| before >= start) {
             met.pop();
         }
@@ -137,7 +137,7 @@ fn lines(detours: &[(f64, f64)]) -> String {
 pub fn check(validate: &Validate) -> Result<Vec<Claim>> {
     let traces = validate.traces()?;
     let mut claims = Vec::new();
-    // Importing takes a while, and the rows of a system share its trace.
+    // Importing takes a while, and the rows of a system share a trace.
     let mut rounded: BTreeMap<&str, String> = BTreeMap::new();
     for row in &ROWS {
         let what = format!("{}, {} ranks, 16 bytes: quartiles, us", row.system, row.ranks);
@@ -150,8 +150,8 @@ pub fn check(validate: &Validate) -> Result<Vec<Claim>> {
             Entry::Occupied(known) => &*known.into_mut(),
             Entry::Vacant(new) => &*new.insert(as_published(validate, row.system, file)?),
         };
-        // So many tell the peer's graph from one without its calcs of no length where detours come in
-        // bursts (`simulate/tests/peer_graph.rs`).
+        // Enough runs to distinguish LogGOPSim's graph from one without its zero-length calcs where
+        // detours come in bursts (`simulate/tests/peer_graph.rs`).
         let runs = validate.runs(match row.ranks {
             64 => 6000,
             1024 => 2000,
@@ -189,11 +189,11 @@ pub fn check(validate: &Validate) -> Result<Vec<Claim>> {
         let mut holds = (noiseless / row.noiseless - 1.0).abs() < 2e-4;
         let mut here = Vec::new();
         for (p, published) in [0.25, 0.5, 0.75].into_iter().zip(row.quartiles) {
-            // The share of runs below a quantile scatters like a binomial one, on both sides.
+            // The share of runs below a quantile is binomially distributed, on both sides.
             let scatter = |n: f64| 3.29 * (p * (1.0 - p) / n).sqrt();
             let reach = scatter(PUBLISHED_RUNS).hypot(scatter(sample.len() as f64));
             let (low, high) = (quantile(&sample, p - reach), quantile(&sample, p + reach));
-            // Published to three digits behind the point, with a parameter rounded.
+            // Published to three decimal places, with a rounded parameter.
             let slack = published * 2e-4;
             holds &= low - slack <= published && published <= high + slack;
             here.push(format!("{:.2} ({low:.2} to {high:.2})", quantile(&sample, p)));
@@ -228,7 +228,7 @@ mod tests {
         );
     }
 
-    /// One detour per 10 us; its length says which run it is from.
+    /// One detour per 10 us; its length identifies the run.
     fn runs(count: u64) -> Vec<(f64, f64)> {
         let of_run = |run| (0..100).map(move |i| (f64::from(i) * 1e7 + 1e3, run as f64));
         (1..=count).flat_map(of_run).collect()

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::{Validate, claims::Claim, number};
 
-/// (period, duration, work), and what was tried at 4k to 256k ranks.
+/// (period, duration, work), and earlier results for 4k to 256k ranks.
 const CASES: [(&str, &str, &str, &str, f64, f64); 3] = [
     ("10ms", "100us", "0", "0.35 to 0.36 (tried)", 0.32, 0.38),
     ("10ms", "100us", "6666.67us", "0.41 to 0.45 (tried)", 0.38, 0.48),
@@ -30,7 +30,7 @@ fn recovery(validate: &Validate, case: usize, ranks: &str, runs: u64) -> Result<
         &runs,
     ];
     let (value, took) = validate.simulate(&args)?;
-    let point = value["points"].get(0).context("the simulator gave no point")?.clone();
+    let point = value["points"].get(0).context("no points in the simulator's output")?.clone();
     let recovery = number(&point, "recovery")?;
     let between = &point["recovery_ci95"];
     let (low, high) = (between[0].as_f64(), between[1].as_f64());

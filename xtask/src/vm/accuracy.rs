@@ -1,6 +1,6 @@
-//! `cargo xtask vm --accuracy`: machines whose clock counts instructions, on which the recorder's answers
-//! are exact. They have one kernel, in two forms: one CPU, from which nobody takes time, and two that
-//! take turns, each of which has half of its time stolen.
+//! `cargo xtask vm --accuracy`: machines whose clock counts instructions, on which the recorder's
+//! results are exact. They run one kernel in two configurations: one CPU, from which no time is
+//! stolen, and two that take turns, so that each has half of its time stolen.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -16,13 +16,13 @@ use crate::workspace::Workspace;
 
 const KERNEL: &str = "6.12";
 
-/// A form of the machine.
+/// A configuration of the machine.
 struct Form {
     name: &'static str,
-    /// As the page calls it.
+    /// Title on the page.
     title: &'static str,
     processors: &'static [&'static str],
-    /// The beginning of its tests' names.
+    /// Prefix of its tests' names.
     prefix: &'static str,
     tests: &'static [&'static str],
 }
@@ -53,15 +53,15 @@ const FORMS: [Form; 2] = [
     },
 ];
 
-/// Seconds of a guest's own time for its recordings and their reports.
+/// Seconds of guest time for its recordings and their reports.
 const LASTS_S: f64 = 8.0;
 
-/// The clock is the same for all CPUs, whatever the kernel thinks of such machines; and ticks come at
-/// different times to different CPUs, so that one's tick ends the other's turn.
+/// The clock is the same for all CPUs, whatever the kernel assumes about such machines; and ticks are
+/// skewed between CPUs, so that one's tick ends the other's turn.
 pub const KERNEL_OPTIONS: &str = "tsc=reliable skew_tick=1";
 
-/// True when no test failed. Prints lines as a test binary does; with `publish` the section of
-/// docs/kernels.md is written, unless a machine is missing.
+/// True if no test failed. Prints lines like a test binary; with `publish`, writes the section of
+/// docs/kernels.md unless a machine is missing.
 pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> Result<bool> {
     let place = workspace.target.join("vm");
     let kernel = kernels::chosen(&[KERNEL.to_owned()])?[0];
@@ -89,7 +89,7 @@ pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> R
             say(&line);
         }
         if !fate.is_good() {
-            println!("its console is in {}", guest.console(&place).display());
+            println!("console output: {}", guest.console(&place).display());
         }
         fates.push(fate);
     }
@@ -102,9 +102,9 @@ pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> R
 
 fn section(fates: &[Fate]) -> String {
     let mut text = format!(
-        "By `cargo xtask vm --accuracy`, on Linux {KERNEL}. The clock of these machines counts \
-         instructions, one a nanosecond: what the host does meanwhile does not show, and what should \
-         come out is known.\n"
+        "Measured by `cargo xtask vm --accuracy`, on Linux {KERNEL}. The clock of these machines \
+         counts instructions, one per nanosecond: load on the host has no effect, and the correct \
+         results are known.\n"
     );
     for (form, fate) in FORMS.iter().zip(fates) {
         let _ = writeln!(text, "\n### {}\n", form.title);
@@ -119,16 +119,15 @@ fn section(fates: &[Fate]) -> String {
         }
     }
     text.push_str(
-        "\nTwo CPUs take turns here, so each steals what it runs from the other. What was stolen is \
-         told by the probe's iterations, which take as many instructions as ever: the time in which \
-         they would have been done, against the time it took. osnoise counts a steal only if no \
-         interrupt came with it, so of those with a tick inside it says nothing. What is not \
-         reported as outside the kernel was stolen from a handler while it ran, or is no longer \
-         than entry and exit might be.\n\n\
-         What passes: with one CPU, no detour without a source, and less than a thousandth of the \
-         time outside, which is by how much gaps of rare kinds are longer than the recorder takes \
-         entry and exit to be. With two, 95 % of what was stolen; and of long detours with a tick \
-         inside, all but 50 us each, on average.\n",
+        "\nThe two CPUs take turns, so each steals the time it runs from the other. The stolen time \
+         is the elapsed time minus the time of the probe's iterations, which always take the same \
+         number of instructions. osnoise counts a steal only if it contains no interrupt, so it omits \
+         those with a tick inside. Stolen time that is not reported as outside the kernel was stolen \
+         from a running handler, or is no longer than a plausible entry or exit.\n\n\
+         Pass criteria, one CPU: no detour without a source, and less than 0.1 % of the time outside \
+         the kernel (rare kinds of gaps are longer than the recorder's estimate of entry and exit). \
+         Two CPUs: at least 95 % of the stolen time is outside the kernel, and, on average, all but \
+         50 us of each long detour with a tick inside.\n",
     );
     text
 }

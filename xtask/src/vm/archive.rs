@@ -1,5 +1,5 @@
-//! Debian packages of any suite, without touching the system: apt works in a directory of ours, with
-//! the machine's own mirror and another suite's name. Packages are unpacked, never installed.
+//! Debian packages of any suite, without touching the system: apt works in a private directory, with
+//! the machine's mirror and another suite's name. Packages are unpacked, never installed.
 
 use std::{
     cmp::Ordering,
@@ -27,12 +27,12 @@ impl Archive {
             fs::create_dir_all(&path)
                 .with_context(|| format!("cannot create {}", path.display()))?;
         }
-        // Nothing is installed there, so that dependencies come with a package to the last.
+        // Nothing counts as installed, so that apt downloads all dependencies of a package.
         fs::write(directory.join("status"), "")?;
         fs::write(directory.join("sources.list"), format!("deb {mirror} {suite} main\n"))?;
         let archive = Archive { directory, architecture: architecture.to_owned() };
         exec::output(archive.apt("apt-get").args(["-qq", "update"]))
-            .with_context(|| format!("cannot get the package lists of {suite} from {mirror}"))?;
+            .with_context(|| format!("cannot fetch the package lists of {suite} from {mirror}"))?;
         Ok(archive)
     }
 
@@ -50,9 +50,9 @@ impl Archive {
             ("APT::Architecture", self.architecture.clone()),
             ("APT::Architectures", self.architecture.clone()),
             ("Acquire::Languages", "none".to_owned()),
-            // The sandbox's user cannot get into everybody's directories.
+            // The sandbox user may not be able to read the directory.
             ("APT::Sandbox::User", "root".to_owned()),
-            // An old suite's lists are as good as on the day they expired.
+            // The lists of an old suite are still usable after they expire.
             ("Acquire::Check-Valid-Until", "false".to_owned()),
         ];
         for (name, value) in settings {
@@ -61,7 +61,7 @@ impl Archive {
         command
     }
 
-    /// The newest package whose name begins and ends like this.
+    /// The newest package whose name has this prefix and suffix.
     pub fn newest(&self, prefix: &str, suffix: &str) -> Result<Option<String>> {
         let names = exec::output(self.apt("apt-cache").args(["pkgnames", prefix]))?;
         Ok(newest(names.lines(), prefix, suffix).map(str::to_owned))
@@ -76,7 +76,7 @@ impl Archive {
         self.unpack_all(&self.directory, into)
     }
 
-    /// The same with everything these packages depend on, the C library included.
+    /// The same with all dependencies of these packages, including the C library.
     pub fn unpack_with_dependencies(&self, names: &[&str], into: &Path) -> Result<()> {
         fs::create_dir_all(into)?;
         let install = ["-qq", "--yes", "--download-only", "--no-install-recommends", "install"];
@@ -88,7 +88,7 @@ impl Archive {
         for package in self.downloaded(directory)? {
             let mut command = exec::command("dpkg-deb", &self.directory);
             exec::run(command.arg("--extract").arg(&package).arg(into))?;
-            // What was unpacked is kept; the package is of no further use.
+            // The unpacked files are kept; the package is no longer needed.
             fs::remove_file(&package)?;
         }
         Ok(())
@@ -106,7 +106,7 @@ impl Archive {
     }
 }
 
-/// Makes a directory once: what is half done is not there.
+/// Creates a directory once; a partial one does not count as present.
 pub fn once(directory: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if directory.exists() {
         return Ok(());
@@ -121,15 +121,15 @@ pub fn once(directory: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<
     fs::rename(&partial, directory).with_context(|| format!("cannot rename {}", partial.display()))
 }
 
-/// Which architecture's programs run here, as Debian calls it.
+/// The host's architecture by its Debian name.
 pub fn host() -> Result<String> {
     let mut command = exec::command("dpkg", Path::new("."));
     let output = exec::output(command.arg("--print-architecture"))
-        .context("kernels and QEMU come from Debian's packages, and there is no dpkg here")?;
+        .context("dpkg not found; kernels and QEMU come from Debian packages")?;
     Ok(output.trim().to_owned())
 }
 
-/// The mirror that this machine gets its own Debian packages from.
+/// The mirror from which this machine gets its Debian packages.
 fn mirror() -> Result<String> {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     if let Ok(entries) = fs::read_dir("/etc/apt/sources.list.d") {
@@ -141,13 +141,13 @@ fn mirror() -> Result<String> {
     match texts.flat_map(|text| addresses(&text)).find(|address| is_debian(address)) {
         Some(address) => Ok(address),
         None => bail!(
-            "the package sources of this machine (/etc/apt) name no Debian mirror, from which \
-             kernels and QEMU come"
+            "no Debian mirror in the package sources of this machine (/etc/apt); kernels and QEMU \
+             come from there"
         ),
     }
 }
 
-/// The archive itself, not its security updates or somebody else's packages.
+/// The archive itself, not security updates or third-party packages.
 fn is_debian(address: &str) -> bool {
     address.trim_end_matches('/').ends_with("/debian")
 }
@@ -159,7 +159,7 @@ fn addresses(text: &str) -> Vec<String> {
         if let Some(rest) = line.strip_prefix("URIs:") {
             found.extend(rest.split_whitespace().map(str::to_owned));
         } else if let Some(rest) = line.strip_prefix("deb ") {
-            // Options stand in brackets before the address.
+            // Options in brackets precede the address.
             let rest = match rest.trim_start().strip_prefix('[') {
                 Some(options) => options.split_once(']').map_or("", |(_, rest)| rest),
                 None => rest,
@@ -184,7 +184,7 @@ fn newest<'a>(names: impl Iterator<Item = &'a str>, prefix: &str, suffix: &str) 
         .map(|(_, name)| name)
 }
 
-/// Compares by the numbers in them, from the left.
+/// Compares the numbers in the names, from the left.
 fn by_numbers(a: &str, b: &str) -> Ordering {
     let numbers = |text: &str| -> Vec<u64> {
         let parts = text.split(|c: char| !c.is_ascii_digit());

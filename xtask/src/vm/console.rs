@@ -1,25 +1,25 @@
-//! What the guest tells: lines that begin with `@vm`, among everything else on its console.
+//! Messages from the guest: lines that begin with `@vm`, among everything else on its console.
 
 use serde_json::Value;
 
-/// What was understood so far.
+/// What has been parsed so far.
 #[derive(Debug, Default)]
 pub struct Console {
     /// Seconds from power-on to the first command, by the guest's clock.
     pub up_s: Option<f64>,
     pub release: Option<String>,
     pub tests: Vec<Test>,
-    /// What was measured, and what came out.
+    /// Measured values by name.
     pub figures: Vec<(String, String)>,
-    /// What `detour doctor --json` said.
+    /// Output of `detour doctor --json`.
     pub doctor: Option<Value>,
-    /// It came to the end of its script.
+    /// The script ran to its end.
     pub ended: bool,
-    /// The emulator ran an instruction that the other CPU had just replaced, and the kernel gave up.
-    /// Kernels change their own code wherever hooks are attached; an emulator that translates on
+    /// The emulator executed an instruction that the other CPU had just patched, and the kernel
+    /// crashed. Kernels patch their code wherever hooks are attached; an emulator that translates on
     /// several threads may see it too late.
     pub slipped: bool,
-    /// Boots before this one that ended so.
+    /// Earlier boots that ended this way.
     pub slips: u32,
 }
 
@@ -37,10 +37,10 @@ pub enum Outcome {
     Failed,
 }
 
-/// A trap that nobody set: the kernel puts one where it is about to change an instruction.
+/// An unexpected breakpoint: the kernel inserts one where it is about to patch an instruction.
 const SLIP: &str = "Oops: int3:";
 
-/// What the guest wants of the host.
+/// A request from the guest to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// An NMI.
@@ -48,10 +48,10 @@ pub enum Wish {
 }
 
 impl Console {
-    /// Takes in one line; what it asks for is returned.
+    /// Processes one line; returns the request in it, if any.
     pub fn look(&mut self, line: &str) -> Option<Wish> {
         self.slipped |= line.contains(SLIP);
-        // A message of the kernel's may stand before it on the same line, and right behind it.
+        // A kernel message may precede it on the same line, or follow it directly.
         let (_, said) = line.split_once("@vm ")?;
         let word_ends = said.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(said.len());
         let (word, rest) = said.split_at(word_ends);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The guest's first process. Lines that begin with `@vm` are for the host.
+# The guest's init process. Lines that begin with `@vm` are for the host.
 export PATH=/bin HOME=/ TMPDIR=/tmp
 /bin/busybox --install -s /bin
 mount -t proc none /proc
@@ -12,14 +12,14 @@ mount -t debugfs none /sys/kernel/debug
 mount -t tracefs none /sys/kernel/tracing
 mkdir -p /dev/pts && mount -t devpts none /dev/pts
 ip link set lo up
-# The only storage there is: a device whose blocks are in a file in memory.
+# The only storage: a loop device backed by a file in memory.
 if [ -e /loop.ko ] && insmod /loop.ko; then
     dd if=/dev/zero of=/tmp/storage bs=1M count=4 2> /dev/null
     losetup /dev/loop0 /tmp/storage
 fi
 echo "@vm up $(cut -d' ' -f1 /proc/uptime)"
 echo "@vm kernel $(uname -r)"
-# Told in a file: what a program prints may be cut by a message of the kernel's.
+# Output goes to a file, since a kernel message could interrupt it on the console.
 one_test() {
     from=$(cut -d' ' -f1 /proc/uptime)
     timeout 300 /bin/kernel-tests --test-threads=1 --exact "$1" > /tmp/test.log 2>&1
@@ -30,7 +30,7 @@ one_test() {
     [ $outcome = FAILED ] && sed 's/^/    /' /tmp/test.log
     echo "@vm test $1 $outcome $from $to"
 }
-# All tests whose names begin like this, in one process: they share a recording.
+# All tests with this prefix, in one process: they share a recording.
 tests_of() {
     from=$(cut -d' ' -f1 /proc/uptime)
     timeout 150 /bin/kernel-tests --test-threads=1 --color=never "$1::" > /tmp/test.log 2>&1

@@ -1,5 +1,5 @@
-//! The guest's only file system: an archive of files that the kernel unpacks into memory ("newc"
-//! format of cpio, not compressed: it is read from the host's memory either way).
+//! The guest's only file system: an archive that the kernel unpacks into memory (cpio "newc" format,
+//! uncompressed: it is read from the host's memory either way).
 
 use std::{fs, path::Path};
 
@@ -25,12 +25,12 @@ impl Initramfs {
         self.entry(path, LINK, (0, 0), to.as_bytes());
     }
 
-    /// A character device, which the kernel needs for its own console before anything is mounted.
+    /// A character device; the kernel needs one for its console before anything is mounted.
     pub fn device(&mut self, path: &str, major: u32, minor: u32) {
         self.entry(path, DEVICE, (major, minor), &[]);
     }
 
-    /// A file that may be executed.
+    /// An executable file.
     pub fn program(&mut self, path: &str, contents: &[u8]) {
         self.entry(path, PROGRAM, (0, 0), contents);
     }
@@ -41,7 +41,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// The archive as the kernel reads it.
+    /// The finished archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.bytes
@@ -85,7 +85,7 @@ impl Initramfs {
 mod tests {
     use super::*;
 
-    /// Read back by hand: header of 110 bytes, name, contents, each padded to four.
+    /// Parsed here: header of 110 bytes, name, contents, each padded to four.
     #[test]
     fn entries_are_padded_and_carry_their_lengths() {
         let mut archive = Initramfs::default();

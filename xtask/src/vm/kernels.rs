@@ -1,16 +1,16 @@
-//! The kernels that are tried: one of each age that people have, real-time, and another architecture.
+//! The kernels under test: one of each age in use, real-time, and another architecture.
 
-/// Where a kernel comes from. Debian's archive holds one or two builds of each series at a time; the
+/// Where a kernel comes from. Debian's archive has one or two builds of each series at a time; the
 /// newest is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// What it is called on the command line and in tables.
+    /// Name on the command line and in tables.
     pub name: &'static str,
     pub suite: &'static str,
-    /// The series, as image packages have it in their names.
+    /// The series, as in the names of image packages.
     pub series: &'static str,
-    /// The rest of the package's name, behind version and ABI: cloud images where there are any,
-    /// because they are small and boot sooner.
+    /// The rest of the package's name, after version and ABI: cloud images if available, because they
+    /// are small and boot faster.
     pub flavour: &'static str,
     pub processor: Processor,
 }
@@ -22,7 +22,7 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// As Debian calls it.
+    /// Debian's name.
     pub fn architecture(self) -> &'static str {
         match self {
             Processor::X86 => "amd64",
@@ -30,7 +30,7 @@ impl Processor {
         }
     }
 
-    /// Whether this machine has it.
+    /// Whether this machine has this architecture.
     pub fn is_ours(self) -> bool {
         match self {
             Processor::X86 => cfg!(target_arch = "x86_64"),
@@ -38,7 +38,7 @@ impl Processor {
         }
     }
 
-    /// As rustc calls it, linked with a C library that can be linked statically.
+    /// The Rust target, with a C library that can be linked statically.
     pub fn target(self) -> &'static str {
         match self {
             Processor::X86 => "x86_64-unknown-linux-musl",
@@ -72,11 +72,11 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Those of the given names, or all.
+/// The kernels with the given names, or all.
 pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Kernel>> {
     let known = || KERNELS.iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", ");
     if let Some(unknown) = names.iter().find(|name| KERNELS.iter().all(|k| k.name != **name)) {
-        anyhow::bail!("there is no kernel called {unknown}: {} are", known());
+        anyhow::bail!("unknown kernel '{unknown}' (expected {})", known());
     }
     let wanted = |kernel: &&Kernel| names.is_empty() || names.iter().any(|n| n == kernel.name);
     Ok(KERNELS.iter().filter(wanted).copied().collect())

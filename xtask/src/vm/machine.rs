@@ -1,5 +1,5 @@
-//! A virtual machine: a kernel, an initramfs, and QEMU translating every instruction. Never KVM: where
-//! it is there it may hang, and without it the machine is the same everywhere.
+//! A virtual machine: a kernel, an initramfs, and QEMU emulating every instruction (TCG). Never KVM:
+//! it may hang if present, and without it the machine is the same everywhere.
 
 use std::{
     cell::Cell,
@@ -14,51 +14,51 @@ use anyhow::{Context, Result};
 
 use super::{kernels::Processor, tools::Tools};
 
-/// Two CPUs, as quick as it gets: what works, not how long it takes.
+/// Two CPUs, as fast as possible: for functional tests, not for timing.
 pub const FUNCTIONAL: &[&str] = &["-accel", "tcg,thread=multi", "-smp", "2"];
 
-/// More CPUs than a machine word has bits. Those that the kernel never starts cost nothing.
+/// More CPUs than a machine word has bits. CPUs that the kernel never starts cost nothing.
 pub const MANY: &[&str] = &["-accel", "tcg,thread=multi", "-smp", "72"];
 
-/// CPUs that take turns, one instruction a nanosecond: what they do does not depend on the host, and
-/// with one CPU nobody takes time from it.
+/// CPUs that take turns, one instruction per nanosecond: their behaviour does not depend on the host,
+/// and a single CPU loses no time to another.
 pub const ONE_COUNTING: &[&str] = &["-accel", "tcg", "-smp", "1", "-icount", "shift=0,sleep=off"];
 pub const TWO_COUNTING: &[&str] = &["-accel", "tcg", "-smp", "2", "-icount", "shift=0,sleep=off"];
 
-/// How often the console is looked at.
+/// Polling interval of the console.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub struct Machine<'a> {
     pub tools: &'a Tools,
-    /// The file that [`super::initramfs::Initramfs`] made.
+    /// The file written by [`super::initramfs::Initramfs`].
     pub initramfs: &'a Path,
     /// QEMU's options for processors and time, such as [`FUNCTIONAL`].
     pub processors: &'a [&'a str],
-    /// What the kernel is told beside what every guest's is.
+    /// Kernel parameters beyond those of every guest.
     pub kernel_options: &'a str,
-    /// Where what the guest prints is kept.
+    /// File for the guest's console output.
     pub console: PathBuf,
 }
 
-/// How a machine came to its end.
+/// How a machine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It switched itself off, or its kernel gave up.
+    /// It shut down, or its kernel panicked.
     Itself,
-    /// It was still running when its time was up.
+    /// It was still running at the time limit.
     TimeUp,
 }
 
-/// Takes commands such as `nmi` for the machine that runs.
+/// Sends commands such as `nmi` to the running machine.
 pub struct Monitor(ChildStdin);
 
 impl Monitor {
     pub fn say(&mut self, command: &str) -> Result<()> {
-        writeln!(self.0, "{command}").context("QEMU does not listen any more")
+        writeln!(self.0, "{command}").context("cannot write to the QEMU monitor")
     }
 }
 
-/// Ends with us, whatever happens.
+/// Killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -69,8 +69,8 @@ impl Drop for Running {
 }
 
 impl Machine<'_> {
-    /// Boots and shows each line of the console to `see`, until the guest switches itself off. `see`
-    /// may change the limit.
+    /// Boots and passes each line of the console to `see`, until the guest shuts down. `see` may
+    /// change the limit.
     pub fn run(
         &self,
         limit: &Cell<Duration>,
@@ -118,7 +118,7 @@ impl Machine<'_> {
     }
 }
 
-/// Makes lines of pieces.
+/// Splits chunks into lines.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 

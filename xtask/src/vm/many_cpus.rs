@@ -1,6 +1,6 @@
-//! `cargo xtask vm --many-cpus`: a machine with 72 CPUs, of which three run. Emulating them all would take
-//! minutes to boot; the kernel starts two, and the script a third beyond the first 64. Names, senders and
-//! the account have to be right there.
+//! `cargo xtask vm --many-cpus`: a machine with 72 CPUs, of which three run. Emulating them all would
+//! take minutes to boot; the kernel starts two, and the script a third beyond the first 64. Names,
+//! senders and the balance have to be right there.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub(super) const TESTS: &[&str] = &[
     "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",
 ];
 
-/// True when no test failed. Prints lines as a test binary does.
+/// True if no test failed. Prints lines like a test binary.
 pub fn run(workspace: &Workspace, mut say: impl FnMut(&str)) -> Result<bool> {
     let place = workspace.target.join("vm");
     let kernel = kernels::chosen(&[KERNEL.to_owned()])?[0];
@@ -48,7 +48,7 @@ pub fn run(workspace: &Workspace, mut say: impl FnMut(&str)) -> Result<bool> {
         say(&line);
     }
     if !fate.is_good() {
-        println!("its console is in {}", guest.console(&place).display());
+        println!("console output: {}", guest.console(&place).display());
     }
     Ok(fate.is_good())
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask vm`: the recorder on other kernels. Each is booted in a virtual machine with the
-//! statically linked programs in its initramfs, and runs the kernel tests there. What cannot be had
+//! statically linked programs in its initramfs, and runs the kernel tests there. What is not available
 //! (a kernel, QEMU, a compiler) is skipped by name.
 
 pub mod accuracy;
@@ -33,10 +33,10 @@ use page::Fate;
 use programs::{Compiler, Programs};
 use tools::Tools;
 
-/// Longest time for a kernel and its tests, several times what they take.
+/// Time limit for a kernel and its tests, several times the usual duration.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// A host may have so many times more to do after a guest has booted than before.
+/// The host may become this many times slower after a guest has booted.
 const SLOWER: f64 = 6.0;
 
 /// The kernel tests that are run in the guests.
@@ -66,8 +66,8 @@ pub fn list() -> bool {
     true
 }
 
-/// True when no test failed. Prints lines as a test binary does. The page is written where all kernels
-/// were asked for and `publish` is set.
+/// True if no test failed. Prints lines like a test binary. The page is written if all kernels were
+/// selected and `publish` is set.
 pub fn run(
     workspace: &Workspace,
     names: &[String],
@@ -99,7 +99,7 @@ pub fn run(
             say(&line);
         }
         if !fate.is_good() {
-            println!("the console of {} is in {}", kernel.name, guest.console(&place).display());
+            println!("console output of {}: {}", kernel.name, guest.console(&place).display());
         }
         fates.push((kernel, fate));
     }
@@ -110,7 +110,7 @@ pub fn run(
     Ok(fates.iter().all(|(_, fate)| fate.is_good()))
 }
 
-/// What a kernel's guests need: an error is something that this machine lacks.
+/// What a kernel's guests need: the inner error is something that this machine lacks.
 fn prepare<'a>(
     workspace: &Workspace,
     place: &Path,
@@ -131,22 +131,22 @@ fn prepare<'a>(
     Ok(Ok((tools, programs)))
 }
 
-/// What is booted and what it does there.
+/// What is booted, and what it runs.
 struct Guest<'a> {
-    /// Its files are called so.
+    /// Base name of its files.
     name: &'a str,
-    /// QEMU's options for processors and time.
+    /// QEMU's options for processors and clock.
     processors: &'a [&'a str],
     kernel_options: &'a str,
-    /// What its shell does once it is up.
+    /// Shell commands to run once it is up.
     script: String,
-    /// Seconds that takes by its own clock, where that clock is slower than ours by a measure that
-    /// shows only when it runs.
+    /// Duration in guest seconds, if its clock is slower than ours by a factor that is known only at
+    /// run time.
     lasts_s: Option<f64>,
 }
 
 impl Guest<'_> {
-    /// Where what it prints is kept.
+    /// File for its console output.
     fn console(&self, place: &Path) -> PathBuf {
         place.join(format!("{}.log", self.name))
     }
@@ -167,7 +167,7 @@ impl Guest<'_> {
         let start = Instant::now();
         let limit = Cell::new(LIMIT);
         let end = machine.run(&limit, |line, monitor| {
-            // What the kernel says is in the console's file.
+            // Kernel messages are in the console file.
             if !line.starts_with("@vm doctor") && !line.starts_with('[') {
                 println!("{line}");
             }
@@ -205,7 +205,7 @@ fn contents(tools: &Tools, programs: &Programs, script: &str) -> Result<Initramf
     Ok(files)
 }
 
-/// What the guest does once it is up.
+/// The guest's script.
 fn script() -> String {
     let mut script = String::from(
         "export DETOUR_PROGRAMS=/bin DETOUR_VM=1\n\

@@ -25,7 +25,7 @@ pub struct Programs {
     pub tests: PathBuf,
 }
 
-/// What it takes to build them for a processor.
+/// What is required to build them for an architecture.
 pub struct Compiler {
     processor: Processor,
     c: String,
@@ -33,7 +33,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// An error says what is missing, and the command that mends it.
+    /// An error names what is missing, and the command that installs it.
     pub fn find(workspace: &Workspace, place: &Path, processor: Processor) -> Result<Compiler> {
         let c = c_compiler(&workspace.root, processor)?;
         let c_flags = c_flags(&workspace.root, place, processor, &c)?;
@@ -41,7 +41,7 @@ impl Compiler {
         Ok(Compiler { processor, c, c_flags })
     }
 
-    /// Builds the product alone, in a directory of its own, with nothing of this machine in it.
+    /// Builds only the product, in a separate directory, with nothing of this machine in it.
     pub fn product(&self, workspace: &Workspace, directory: &Path) -> Result<PathBuf> {
         let toolchain = Toolchain::find(&workspace.root)?;
         let mut cargo = self.cargo(workspace);
@@ -63,7 +63,7 @@ impl Compiler {
         cargo.env(format!("CC_{underscored}"), &self.c);
         cargo.env(format!("CFLAGS_{underscored}"), &self.c_flags);
         if !self.processor.is_ours() {
-            // It comes with rustc and links for every processor; the system's knows its own only.
+            // Ships with rustc and links for every architecture; the system's linker only for its own.
             cargo.env(format!("CARGO_TARGET_{}_LINKER", underscored.to_uppercase()), "rust-lld");
         }
         cargo
@@ -105,7 +105,7 @@ fn c_compiler(root: &Path, processor: Processor) -> Result<String> {
     }
 }
 
-/// Headers of the C library that is linked, in place of the system's.
+/// The headers of the C library to link, instead of the system's.
 fn c_flags(root: &Path, place: &Path, processor: Processor, compiler: &str) -> Result<String> {
     let architecture = processor.architecture();
     let musl = place.join(format!("musl-{architecture}"));
@@ -113,7 +113,7 @@ fn c_flags(root: &Path, place: &Path, processor: Processor, compiler: &str) -> R
     let own = exec::output(exec::command(compiler, root).arg("-print-file-name=include"))?;
     let (name, more) = match processor {
         Processor::X86 => ("x86_64-linux-musl", ""),
-        // Otherwise it wants helpers of its own library.
+        // Otherwise it requires helper functions of libgcc.
         Processor::Arm => ("aarch64-linux-musl", " -mno-outline-atomics"),
     };
     let headers = musl.join("usr/include").join(name);
@@ -123,11 +123,11 @@ fn c_flags(root: &Path, place: &Path, processor: Processor, compiler: &str) -> R
 fn need_target(root: &Path, target: &str) -> Result<()> {
     let mut rustup = exec::command("rustup", root);
     exec::output(rustup.args(["--quiet", "target", "add", target])).map(drop).with_context(|| {
-        format!("building for the guests needs `rustup target add {target}` in this directory")
+        format!("building for the guests requires `rustup target add {target}` in this directory")
     })
 }
 
-/// The file that cargo says it made of a program or a test.
+/// The file that cargo reports for a program or a test.
 fn executable(messages: &str, name: &str, test: bool) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut made = messages.filter(|message| {

@@ -1,6 +1,6 @@
-//! `cargo xtask vm --rtla`: the recorder beside rtla's osnoise, the tool that comes with the kernel. Both
-//! look at the same CPU under the same loads, one after the other and at once, on a machine whose clock
-//! counts instructions. The table is docs/rtla.md.
+//! `cargo xtask vm --rtla`: the recorder compared with rtla's osnoise, the tool that comes with the
+//! kernel. Both watch the same CPU under the same loads, one after the other and at once, on a machine
+//! whose clock counts instructions. The table is docs/rtla.md.
 
 use std::{collections::HashMap, fmt::Write, fs, path::Path};
 
@@ -21,12 +21,12 @@ use super::{
 };
 use crate::workspace::Workspace;
 
-/// osnoise is compiled into Debian's real-time kernels only.
+/// osnoise is compiled only into Debian's real-time kernels.
 const KERNEL: &str = "6.12-rt";
 const NAME: &str = "rtla";
 const PAGE: &str = "docs/rtla.md";
 
-/// Seconds of the guest's own time.
+/// Seconds of guest time.
 const LASTS_S: f64 = 14.0;
 
 const TESTS: &[&str] = &[
@@ -36,12 +36,12 @@ const TESTS: &[&str] = &[
     "no_less_is_outside_the_kernel_than_osnoise_says",
 ];
 
-/// By how much the recorder's account of the daemon may differ from the kernel's, which charges it with
-/// part of the switches to and from it.
+/// Relative tolerance between the daemon's time in the recorder and in the kernel, which charges it
+/// with part of the switches to and from it.
 const CHARGED_WITHIN: f64 = 0.05;
 
-/// True when the recorder sees what osnoise sees, and what the loads did. Prints lines as a test binary
-/// does; with `publish` the page is written.
+/// True if the recorder sees what osnoise sees, and what the loads did. Prints lines like a test
+/// binary; with `publish` the page is written.
 pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> Result<bool> {
     let place = workspace.target.join("vm");
     let kernel = kernels::chosen(&[KERNEL.to_owned()])?[0];
@@ -78,7 +78,7 @@ pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> R
         say(&line);
     }
     if !fate.is_good() {
-        println!("its console is in {}", guest.console(&place).display());
+        println!("console output: {}", guest.console(&place).display());
     }
     if let Some(text) = text {
         println!("\n{text}");
@@ -91,11 +91,11 @@ pub fn run(workspace: &Workspace, publish: bool, mut say: impl FnMut(&str)) -> R
     Ok(fate.is_good())
 }
 
-/// The program with the libraries it needs, which come in its package's wake.
+/// The program with the libraries it needs, which are dependencies of its package.
 fn add_rtla(place: &Path, files: &mut Initramfs) -> Result<()> {
     let unpacked = place.join(NAME);
     once(&unpacked, |into| {
-        println!("getting rtla");
+        println!("fetching rtla");
         Archive::open(place, tools::SUITE, "amd64")?.unpack_with_dependencies(&[NAME], into)
     })?;
     let libraries = unpacked.join("usr/lib/x86_64-linux-gnu");
@@ -110,18 +110,18 @@ fn add_rtla(place: &Path, files: &mut Initramfs) -> Result<()> {
     files.program_from("/bin/rtla", &unpacked.join("usr/bin/rtla"))
 }
 
-/// How many, and how long in all.
+/// Count and total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Amount {
     count: u64,
     ns: u64,
 }
 
-/// What a tool says of a run.
+/// A tool's results for a run.
 #[derive(Debug)]
 struct Account {
     watched_s: f64,
-    /// By row of the table; None where the tool does not tell.
+    /// By row of the table; None if the tool does not report it.
     amounts: [Option<Amount>; ROWS.len()],
 }
 
@@ -141,12 +141,12 @@ const DAEMON: usize = 4;
 const OUTSIDE: usize = 7;
 const ALL: usize = 8;
 
-/// What the loads say that they did.
+/// What the loads report about themselves.
 #[derive(Clone, Copy, Debug)]
 struct Loads {
     sent: u64,
     wakes: u64,
-    /// CPU time of the daemon, as the kernel accounts for it.
+    /// CPU time of the daemon, as accounted by the kernel.
     charged_ns: f64,
     seconds: f64,
 }
@@ -162,7 +162,7 @@ impl Loads {
     }
 }
 
-/// A tool's account, and what the loads did meanwhile.
+/// A tool's results, and what the loads did meanwhile.
 struct Run {
     loads: Loads,
     account: Account,
@@ -183,11 +183,11 @@ impl Comparison {
             figures(console, "loads").filter_map(|text| Loads::of(&json(text)?)).collect();
         // Each of the tools alone, then both.
         let [first, second, third] = loads[..] else {
-            bail!("{} runs of the loads, not 3", loads.len())
+            bail!("{} runs of the loads (expected 3)", loads.len())
         };
         let report = |run: &str| {
             let report = figures(console, &format!("detour {run}")).find_map(json);
-            report.with_context(|| format!("no report of the run {run}"))
+            report.with_context(|| format!("no report for the run {run}"))
         };
         let (alone, beside) = (report("alone")?, report("both")?);
         let threshold_ns = alone["cpus"][0]["threshold_ns"].as_f64().context("no threshold")?;
@@ -231,20 +231,20 @@ impl Comparison {
         let Loads { sent, wakes, .. } = self.osnoise.loads;
         let mut text = format!(
             "<!-- Generated by `cargo xtask vm --rtla`; do not edit. -->\n\n\
-             # Beside rtla\n\n\
-             `rtla osnoise top` and `detour record` on CPU 1 of a machine with two, Linux {release}, \
-             whose clock counts instructions. The loads are the same each time: a daemon that wakes \
+             # Comparison with rtla\n\n\
+             `rtla osnoise top` and `detour record` on CPU 1 of a two-CPU machine with Linux {release} \
+             whose clock counts instructions. The loads are the same in each run: a daemon that wakes \
              {wakes} times, every 10 ms for 200 us, and {sent} interrupts from CPU 0. CPU 0 does \
-             everything else, and as only one of the two runs at a time, it takes time from CPU 1 \
-             as a hypervisor would. Each cell says how many, and how long in all.\n\n\
-             | | osnoise, alone | detour, alone | osnoise, both at once | detour, both at once |\n\
+             everything else. Only one CPU runs at a time, so CPU 0 steals time from CPU 1 like a \
+             hypervisor. Each cell is a count and a total time.\n\n\
+             | | osnoise, alone | detour, alone | osnoise, both | detour, both |\n\
              |---|---|---|---|---|\n"
         );
         let watched = self.runs().map(|run| format!("{:.2} s", run.account.watched_s));
         let _ = writeln!(text, "| watched | {} |", watched.join(" | "));
         for (row, name) in ROWS.iter().enumerate() {
             let cells = self.runs().map(|run| match run.account.amounts[row] {
-                None => "not told".to_owned(),
+                None => "not reported".to_owned(),
                 Some(Amount { count, ns }) => format!("{count}, {:.3} ms", ns as f64 / 1e6),
             });
             let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
@@ -262,33 +262,32 @@ impl Comparison {
         let rest = |run: &Run| all(run) - parts.iter().map(|&row| run.ns(row)).sum::<f64>() / 1e6;
         format!(
             "\n## Why they differ\n\n\
-             - **Outside the kernel.** osnoise counts a gap as hardware noise if no interrupt and no \
-             thread came in it; of any other gap it reports what came, not what remains. Of \
-             {theirs:.1} ms of noise its classes leave {untold:.1} ms untold. detour splits every \
-             gap; what its classes leave of {ours:.1} ms are {entry:.1} ms of entry and exit, told \
-             as such.\n\
-             - **What they disturb.** While detour records, its reader and writer work on CPU 0, and \
-             each of their turns is taken from CPU 1; so more is outside the kernel with it.\n\
-             - **Short gaps.** osnoise ignores what is below its threshold, by default 1 us. detour \
-             notes gaps from nine times its clock's shortest step on, here {threshold:.0} ns; short \
-             turns of CPU 0 are most of what it counts outside the kernel.\n\
-             - **Whom they measure.** osnoise's loop is a kernel thread, detour's a user's. So \
-             osnoise sees no way from user space into the kernel and back, and no page fault: with \
-             detour every interruption is a little longer, as it is for a program.\n\
-             - **Softirqs.** On a real-time kernel most run in threads, and osnoise leaves its \
-             softirq part out there: they are in its threads. detour names both, the softirq and \
-             the thread it ran in, net of each other.\n\
-             - **Counts.** Of {wakes} hits osnoise counts {their_hits} and detour {our_hits}, of \
-             {sent} interrupts {their_ipis} and {our_ipis}. What is beyond is the load's way into \
-             and out of its loop, and the kernel's own. Ticks follow from how long each tool \
-             watched; threads besides the daemon also from what the tools' work on CPU 0 wakes on \
-             CPU 1.\n\
-             - **Both at once** they share the CPU, and each is the other's largest thread: osnoise \
-             reports `detour-probe`, detour reports `osnoise/1`. What came while the other ran is \
-             in the same gap as the other, so there are fewer gaps, and longer ones.\n\
-             - **Names.** rtla prints these classes as counts; times are from osnoise's trace \
-             events, summed up here. Below its classes detour has names: the daemon, its unit and \
-             who woke it, the IPI's sender and function.\n",
+             - **Outside the kernel.** osnoise counts a gap as hardware noise only if it contains no \
+             interrupt and no thread; for other gaps, it reports what they contain, not the \
+             remainder. Of {theirs:.1} ms of noise, its classes leave {untold:.1} ms unattributed. \
+             detour splits every gap; of {ours:.1} ms, its classes leave {entry:.1} ms, reported as \
+             entry and exit.\n\
+             - **Observer effect.** While detour records, its reader and writer run on CPU 0 and steal \
+             time from CPU 1, so there is more time outside the kernel.\n\
+             - **Short gaps.** osnoise ignores gaps below its threshold, by default 1 us. detour's \
+             threshold is nine times its clock's shortest step, here {threshold:.0} ns; most of its \
+             time outside the kernel is short turns of CPU 0.\n\
+             - **User space.** osnoise's loop runs in a kernel thread, detour's in user space. \
+             osnoise therefore sees no transitions between user space and kernel and no page faults; \
+             with detour every interruption is slightly longer, as it is for a program.\n\
+             - **Softirqs.** On a real-time kernel most softirqs run in threads, and osnoise counts \
+             them as threads. detour reports both, the softirq and the thread it ran in, net of each \
+             other.\n\
+             - **Counts.** Of {wakes} wake-ups, osnoise counts {their_hits} and detour {our_hits}; of \
+             {sent} interrupts, {their_ipis} and {our_ipis}. The excess is from starting and stopping \
+             the loads, and from the kernel itself. The number of ticks depends on how long each tool \
+             watched; that of other threads also on what the tools on CPU 0 wake on CPU 1.\n\
+             - **Both at once.** They share the CPU, and each is the other's largest thread: osnoise \
+             reports `detour-probe`, detour reports `osnoise/1`. Events while the other runs are in \
+             the same gap as the other, so gaps are fewer and longer.\n\
+             - **Names.** rtla prints only the counts of these classes; the times are sums of \
+             osnoise's trace events. detour also names the daemon, its unit and waker, and the \
+             sender and function of the IPI.\n",
             theirs = all(&self.osnoise),
             untold = rest(&self.osnoise),
             ours = all(&self.detour),
@@ -324,17 +323,17 @@ fn json(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// From osnoise's events, which tell how long; rtla's summary has counts only.
+/// From osnoise's events, which contain durations; rtla's summary has counts only.
 fn osnoise(console: &Console, run: &str, loads: &Loads) -> Result<Account> {
     let summary = figures(console, &format!("rtla {run}")).next();
-    summary.with_context(|| format!("rtla said nothing of the run {run}"))?;
+    summary.with_context(|| format!("no output from rtla for the run {run}"))?;
     let event = |class: &str| {
         let value = figures(console, &format!("osnoise {run} {class}")).next()?;
         let (count, ns) = value.split_once(' ')?;
         Some(Amount { count: count.parse().ok()?, ns: ns.parse().ok()? })
     };
-    let lost = event("lost").with_context(|| format!("no count of lost events in {run}"))?;
-    anyhow::ensure!(lost.count == 0, "{} of osnoise's events were lost in {run}", lost.count);
+    let lost = event("lost").with_context(|| format!("no count of lost events for {run}"))?;
+    anyhow::ensure!(lost.count == 0, "{} osnoise events lost in {run}", lost.count);
     let some = |class| Some(event(class).unwrap_or_default());
     let amounts = [
         some("irq"),
@@ -440,7 +439,7 @@ mod tests {
         for name in ROWS {
             assert_eq!(row(name).map(|row| row.matches('|').count()), Some(6), "{name}: {page}");
         }
-        assert!(row("page faults").is_some_and(|row| row.contains("not told")), "{page}");
+        assert!(row("page faults").is_some_and(|row| row.contains("not reported")), "{page}");
         assert!(row("interrupts").is_some_and(|row| row.contains("12, 0.000 ms")), "{page}");
     }
 

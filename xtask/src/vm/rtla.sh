@@ -1,11 +1,10 @@
-# Two tools look at CPU 1 while it has the same loads: alone each, then both at once. CPU 0 has everything
-# else to do.
+# Two tools watch CPU 1 under the same loads: each alone, then both at once. CPU 0 does everything else.
 events=/sys/kernel/tracing/instances/events
 mkdir $events
 echo 16384 > $events/buffer_size_kb
 echo 1 > $events/events/osnoise/enable
 
-# What osnoise notes from here to the end of the loads counts; starting the tools takes longer.
+# Only osnoise events during the loads count; starting the tools takes longer.
 loads() {
     echo from > $events/trace_marker
     from=$(cut -d' ' -f1 /proc/uptime)
@@ -21,11 +20,11 @@ rtla_start() {
     echo > $events/trace
     rtla osnoise top -q -c 1 -H 0 -p 100000 -r 100000 -d 60s > /tmp/rtla &
     rtla=$!
-    # What its thread notes first shows that it runs.
+    # The first event of its thread shows that it runs.
     until grep -q sample_threshold $events/trace; do usleep 50000; done
 }
-# A line for each of osnoise's events: its class, how many, and nanoseconds. Interference is how many
-# interrupts and threads there were in a gap that the thread saw.
+# A line for each class of osnoise events: class, count and nanoseconds. Interference is the number of
+# interrupts and threads in a gap that the thread saw.
 rtla_stop() {
     kill -INT $rtla
     wait $rtla

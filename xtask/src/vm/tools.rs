@@ -1,5 +1,5 @@
-//! What the guests need of the host: QEMU with its firmware, and a busybox for each processor. All
-//! from one Debian suite, with that suite's own C library, so that the host's does not matter.
+//! What the guests need from the host: QEMU with its firmware, and a busybox per architecture. All
+//! from one Debian suite with its own C library, so that the host's does not matter.
 
 use std::{
     fs,
@@ -15,27 +15,27 @@ use super::{
 };
 use crate::exec;
 
-/// Where tools come from, whatever the host is.
+/// The Debian suite to take tools from, independent of the host.
 pub const SUITE: &str = "trixie";
 
 /// Everything for one kernel.
 pub struct Tools {
     pub processor: Processor,
-    /// The kernel's image, and the package it comes from.
+    /// The kernel image, and the package it comes from.
     pub kernel: PathBuf,
     pub package: String,
     pub busybox: PathBuf,
-    /// The module of loop devices, the guests' only storage; None where the package has none.
+    /// The loop device module, the guests' only storage; None if the package has none.
     pub loop_module: Option<PathBuf>,
     qemu: PathBuf,
 }
 
 impl Tools {
-    /// Unpacked below `place` where they are not there yet.
+    /// Unpacked below `place` unless already there.
     pub fn get(place: &Path, kernel: &Kernel) -> Result<Tools> {
         let qemu = place.join("qemu");
         once(&qemu, |into| {
-            println!("getting QEMU");
+            println!("fetching QEMU");
             let archive = Archive::open(place, SUITE, &archive::host()?)?;
             archive.unpack_with_dependencies(&["qemu-system-x86", "qemu-system-arm"], into)
         })?;
@@ -46,7 +46,7 @@ impl Tools {
         })?;
         let directory = place.join(format!("linux-{}", kernel.name));
         once(&directory, |into| {
-            println!("getting Linux {}", kernel.name);
+            println!("fetching Linux {}", kernel.name);
             get_kernel(&Archive::open(place, kernel.suite, architecture)?, kernel, into)
         })?;
         Ok(Tools {
@@ -59,7 +59,7 @@ impl Tools {
         })
     }
 
-    /// QEMU, started by the loader of its own C library.
+    /// QEMU, started by the dynamic loader of its own C library.
     pub fn qemu(&self) -> Result<Command> {
         let program = match self.processor {
             Processor::X86 => "qemu-system-x86_64",
@@ -80,16 +80,16 @@ impl Tools {
 
 const LOOP_MODULE: &str = "loop.ko";
 
-/// Leaves the image, the module of loop devices and the package's name in a directory.
+/// Keeps the image, the loop module and the package's name in a directory.
 fn get_kernel(archive: &Archive, kernel: &Kernel, into: &Path) -> Result<()> {
     let mut package = None;
-    // From 6.19 on the image is in a package of its own.
+    // Since 6.19 the image is in a separate package.
     for kind in ["linux-binary-", "linux-image-"] {
         let prefix = format!("{kind}{}", kernel.series);
         package = package.or(archive.newest(&prefix, kernel.flavour)?);
     }
     let package = package.with_context(|| {
-        format!("{} has no linux-image-{}*{}", kernel.suite, kernel.series, kernel.flavour)
+        format!("{}: no package linux-image-{}*{}", kernel.suite, kernel.series, kernel.flavour)
     })?;
     let unpacked = into.join("unpacked");
     archive.unpack(&package, &unpacked)?;
@@ -99,7 +99,7 @@ fn get_kernel(archive: &Archive, kernel: &Kernel, into: &Path) -> Result<()> {
     fs::remove_dir_all(unpacked).map_err(Into::into)
 }
 
-/// Newer packages compress their modules. Those of 6.19 and later come without any.
+/// Newer packages compress their modules. Those of 6.19 and later contain none.
 fn keep_loop_module(unpacked: &Path, place: &Path) -> Result<()> {
     let modules = ["lib/modules", "usr/lib/modules"].map(|path| unpacked.join(path));
     let Some(version) = modules.iter().find_map(|path| find(path, "").ok()) else { return Ok(()) };
@@ -111,7 +111,7 @@ fn keep_loop_module(unpacked: &Path, place: &Path) -> Result<()> {
     fs::rename(&plain, place).with_context(|| format!("cannot keep {}", plain.display()))
 }
 
-/// The image in an unpacked package: in /boot, or from 6.19 on with the modules.
+/// The image in an unpacked package: in /boot, or since 6.19 with the modules.
 fn image(unpacked: &Path) -> Result<PathBuf> {
     if let Ok(image) = find(&unpacked.join("boot"), "vmlinuz-") {
         return Ok(image);
@@ -125,12 +125,12 @@ fn image(unpacked: &Path) -> Result<PathBuf> {
     version.with_context(|| format!("no kernel in {}", modules.display()))
 }
 
-/// The entry of a directory whose name has this in it.
+/// The entry of a directory whose name contains this.
 fn find(directory: &Path, part: &str) -> Result<PathBuf> {
     let entries =
         fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
     let named =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
     let found = entries.flatten().map(|entry| entry.path()).find(named);
-    found.with_context(|| format!("{} has no {part}*", directory.display()))
+    found.with_context(|| format!("no {part}* in {}", directory.display()))
 }

@@ -1,5 +1,5 @@
-//! Replays: made-up entries of a large machine go through the assembler and the writer as fast as they are
-//! taken, and the memory stays within its bounds.
+//! Replays: generated entries of a large machine go through the assembler and the writer at full speed,
+//! and memory stays within its bounds.
 
 use std::{env, fs, process::Command};
 
@@ -13,10 +13,10 @@ const CPUS: u32 = 128;
 const A_SECOND: u64 = 4;
 const QUARTER_OF_AN_HOUR: u64 = 900;
 const DAY: u64 = 86_400;
-/// What a recorder may have in memory, names of kernel functions included.
+/// Memory limit of a recorder, including the names of kernel functions.
 const MOST_KIB: u64 = 64 << 10;
-/// From a third of the recording on. Entries of 48 bytes kept for every block would be 3.5 MiB more
-/// in a quarter of an hour.
+/// From a third of the recording on. Entries of 48 bytes kept for every block would be 3.5 MiB more in a
+/// quarter of an hour.
 const GROWTH_KIB: u64 = 2 << 10;
 /// Set in the process that does the work.
 const REPLAYS: &str = "DETOUR_REPLAYS";
@@ -34,7 +34,7 @@ fn a_day_on_128_cpus_stays_within_64_mib() {
     in_a_process_of_its_own("a_day_on_128_cpus_stays_within_64_mib", || replay(DAY));
 }
 
-/// The kernel counts the memory of whole processes, and other tests need some, too.
+/// The kernel counts memory per process, and other tests use some as well.
 fn in_a_process_of_its_own(test: &str, work: impl FnOnce()) {
     if env::var_os(REPLAYS).is_some() {
         return work();
@@ -127,7 +127,7 @@ fn a_burst_on_every_cpu_takes_no_more_room_than_all_lanes_may_have() {
     assert_eq!(records, sent);
 }
 
-/// A local timer interrupt as it stands in the ring.
+/// A local timer interrupt as it is in the ring buffer.
 fn tick(start: u64, cpu: u16) -> Entry {
     const NET_NS: u64 = 1_500;
     const LOCAL_TIMER: u64 = 0xec;
@@ -149,7 +149,7 @@ fn a_detour_is_as_long_as_its_turns_less_one_shortest_turn_each() {
         lost.to - lost.from
     };
     assert_eq!([length(1), length(2)], [4_000 - 30, 4_000 - 2 * 30]);
-    // Nothing below nothing, whatever the calibration said.
+    // Saturates at zero, whatever the calibration measured.
     let lost = Turns { jump, count: 1 }.lost(1_000_000);
     assert_eq!(lost, Jump { from: 1_000, to: 1_000 });
 }

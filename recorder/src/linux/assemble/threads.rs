@@ -1,4 +1,4 @@
-//! The threads of a recorded program: which they are, their lanes, and what happens to them, handed to
+//! The threads of a recorded program: which they are, their lanes, and what happens to them, passed to
 //! [`Program`] in order.
 
 use std::{
@@ -24,21 +24,21 @@ use crate::{
     task_table::TaskTable,
 };
 
-/// Threads that get a lane. The file has room for four times as many, and each costs some memory until
-/// the end.
+/// Maximum number of threads with a lane. The file has room for four times as many, and each costs some
+/// memory until the end.
 const MAX_LANES: u32 = 1 << 18;
 
-/// A thread that makes every CPU switch visits all of them within this time.
+/// A thread that forces a switch on every CPU visits all of them within this time.
 const FOUND_WITHIN_NS: u64 = 500_000_000;
 
-/// A thread that wanted to run when the recording began.
+/// A thread that was runnable when the recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runnable {
     /// As in /proc.
     pub tid: u32,
-    /// When that was found out, CLOCK_MONOTONIC.
+    /// When this was determined, CLOCK_MONOTONIC.
     pub at: u64,
-    /// Where it ran last, or waits.
+    /// The CPU it last ran on, or waits for.
     pub cpu: u16,
 }
 
@@ -46,23 +46,23 @@ pub struct Runnable {
 pub struct Recorded {
     targets: Targets,
     at_start: Vec<Runnable>,
-    /// Those of `at_start`, by their numbers here, that the kernel side has not been heard from yet, where
-    /// /proc does not have the kernel's numbers.
+    /// Those of `at_start`, by their /proc numbers, that the kernel side has not reported yet, if /proc
+    /// does not have the kernel's numbers.
     unheard: HashMap<u32, Runnable>,
     program: Program,
     lanes: HashMap<u32, ThreadLane>,
     next_lane: u32,
     /// Threads without a lane, because there are too many.
     pub unlisted: u64,
-    /// Threads that waited throughout and cannot have a lane, because only /proc knows of them, by
-    /// another number than the kernel's.
+    /// Threads that waited throughout and cannot have a lane, because only /proc knows them, by another
+    /// number than the kernel's.
     pub unheard_waiting: u64,
     quotas: Quotas,
-    /// What the kernel side knows when it has stopped.
+    /// The kernel side's state after it has stopped.
     shared: Option<Arc<Shared>>,
     tasks: Option<TaskTable>,
-    /// When the recording ends, CLOCK_MONOTONIC; `u64::MAX` until that is known, which is before
-    /// anything that happens later is sent.
+    /// When the recording ends, CLOCK_MONOTONIC; `u64::MAX` until it is known, which is before any later
+    /// event is sent.
     ended: Arc<AtomicU64>,
 }
 
@@ -107,7 +107,7 @@ impl Recorded {
         }
     }
 
-    /// The threads that wanted to run when the recording began, which is `epoch_ns`.
+    /// The threads that were runnable when the recording began, at `epoch_ns`.
     fn begin(&mut self, epoch_ns: u64, names: &mut Names) {
         let numbers_are_the_kernels = pids::proc_has_kernels_numbers();
         for runnable in std::mem::take(&mut self.at_start) {
@@ -131,7 +131,7 @@ impl Recorded {
         }
     }
 
-    /// Tells the names whether a record is of one of the program's threads.
+    /// Marks in the names whether a record is of one of the program's threads.
     pub fn mark(&mut self, record: &Record, names: &mut Names) {
         let task = match record.kind() {
             kind::THREAD => record.id,
@@ -159,7 +159,7 @@ impl Recorded {
         self.program.ended(tid);
     }
 
-    /// The cgroups that a thread is in, where that matters.
+    /// The cgroups that a thread is in, if they matter.
     fn groups(&mut self, tid: u32, cpu: u16, names: &mut Names) -> Arc<[u32]> {
         match self.program.throttles(cpu) {
             true => self.quotas.groups(tid, names),
@@ -183,8 +183,9 @@ impl Assembler {
             }
             return;
         }
-        // One that is found on a CPU has been there since before the recording: nobody was seen coming. Later,
-        // when every CPU has been visited, it means that switches went by unseen, and nothing is known.
+        // A thread found on a CPU has been there since before the recording, since no switch to it was
+        // seen. Later, once every CPU has been visited, it means that switches were missed, and nothing
+        // is known.
         let found = record.gross == 0 && record.flags & flag::CONTINUED != 0;
         let since_start = record.start.saturating_sub(self.epoch_ns);
         let record = &match found && (1..FOUND_WITHIN_NS).contains(&since_start) {
@@ -206,7 +207,7 @@ impl Assembler {
             unseen: record.flags & (flag::POINT | flag::UNSEEN) != 0,
         };
         let watched = !slice.unseen && recorded.targets.contains(record.id, &mut self.names);
-        // Of a slice before the recording it only matters that the thread then wants to run.
+        // A slice before the recording only matters if the thread was still runnable afterwards.
         let lane = (watched && !before).then(|| self.thread_lane(record.id)).flatten();
         let Subject::Program(recorded) = &mut self.subject else { return };
         match lane.and_then(|lane| recorded.lanes.get_mut(&lane.0)) {
@@ -225,7 +226,7 @@ impl Assembler {
         }
     }
 
-    /// A move between CPUs, or throttling.
+    /// A migration or throttling.
     pub(super) fn program_event(&mut self, record: &Record) {
         let at = (record.start + record.gross).saturating_sub(self.epoch_ns);
         let Subject::Program(recorded) = &mut self.subject else { return };
@@ -240,7 +241,7 @@ impl Assembler {
                 recorded.begin(self.epoch_ns, &mut self.names);
                 let throttling = match record.aux >> throttle::FOUND_ON {
                     0 => throttling,
-                    // It was so when the recording began, on another CPU than the one that looked.
+                    // Throttled when the recording began, on another CPU than the one that reports it.
                     on => Throttling { cpu: (on - 1) as u16, at: 0, ..throttling },
                 };
                 let quota = recorded.quotas.used_up(record.other, tid, &mut self.names);
@@ -268,7 +269,7 @@ impl Assembler {
         }
     }
 
-    /// The slice of a thread that is on a CPU since `start`, as far as it has got.
+    /// The slice so far of a thread that has been on a CPU since `start`.
     fn occupant(&mut self, cpu: u16, tid: u32, start: u64) -> Option<Occupant> {
         if start == 0 {
             return None;
@@ -277,8 +278,8 @@ impl Assembler {
         Some(Occupant { tid, named: self.named(&record, false) })
     }
 
-    /// The lane of a watched thread. Programs rename their threads and execute others; the lane
-    /// bears the last name. None when there are too many.
+    /// The lane of a watched thread. Programs rename their threads and call exec; the lane has the last
+    /// name. None if there are too many.
     fn thread_lane(&mut self, tid: u32) -> Option<LaneId> {
         let Subject::Program(recorded) = &mut self.subject else { return None };
         let known = recorded.program.lane(tid);
@@ -317,7 +318,7 @@ impl Assembler {
         }
     }
 
-    /// Writes the blocks that are full, or `all`, and forgets the lanes that are over.
+    /// Writes the full blocks, or `all`, and drops the lanes that have ended.
     pub(super) fn write_thread_blocks(&mut self, all: bool) {
         let Subject::Program(recorded) = &mut self.subject else { return };
         let mut full = Vec::new();
@@ -336,7 +337,7 @@ impl Assembler {
         }
     }
 
-    /// What goes on at the end of the recording: threads that are on a CPU, and threads that wait.
+    /// Closes what is in progress at the end of the recording: threads on a CPU, and threads that wait.
     pub(super) fn close_open_waits(&mut self) {
         let Subject::Program(recorded) = &mut self.subject else { return };
         let ended = recorded.ended.load(Ordering::Acquire);
@@ -370,7 +371,7 @@ impl Assembler {
         }
     }
 
-    /// In a program's recording, an idle CPU is there only where a thread waits: a name of its own.
+    /// In a program's recording, an idle CPU appears only while a thread waits: a separate source.
     pub(super) fn renamed(&mut self, class: Class, source: trace::SourceId) -> trace::SourceId {
         match self.subject {
             Subject::Program(_) if class == Class::Idle => self.names.idle_while_runnable(),
@@ -379,7 +380,7 @@ impl Assembler {
     }
 }
 
-/// For events before the recording.
+/// Sink for events before the recording.
 struct Nowhere;
 
 impl crate::merge::Sink for Nowhere {

@@ -1,8 +1,8 @@
-//! The exact rules. Every operation is handled once, when it is ready; what it costs and when it ends
-//! is then known at once, even if that is later. Operations whose order could depend on the times
-//! wait in a queue; where the dependencies alone settle the order they are handled as soon as they
-//! are free, and nothing is queued. Nor is what a receive sets free on a rank that has nothing else
-//! to do: receives end one after the other, so nothing can come before it any more.
+//! The exact rules. Every operation is handled once, when it is ready; its cost and end are then known
+//! immediately, even if they are later. Operations whose order could depend on the times wait in a
+//! queue; where the dependencies alone determine the order, they are handled as soon as they are free,
+//! and nothing is queued. The same goes for what a receive releases on an otherwise idle rank:
+//! receives end one after the other, so nothing can come before it any more.
 //!
 //! A calc or send begins when its dependencies, its CPU and (send) its NIC are ready. A receive costs
 //! no time to post; its overhead overlaps with other work of that CPU, but not with other receives.
@@ -30,10 +30,10 @@ use super::{
 };
 use crate::{loggops::Params, noise::RunNoise, simd::prefetch};
 
-/// Events between the one at which memory is asked for and the one at which it is needed.
+/// Events between the prefetch and the use of memory.
 const AHEAD: usize = 16;
 
-/// An operation whose dependencies are all fulfilled.
+/// An operation whose dependencies are all satisfied.
 #[derive(Clone, Copy)]
 struct Free {
     op: u32,
@@ -56,10 +56,9 @@ struct Engine<'a, W> {
     latency: i64,
     work: Work<'a>,
     handshake: bool,
-    /// Trust no order but that of time.
+    /// Queue everything: order only by time.
     queue_all: bool,
-    /// Only receives that are still to come set something free on a rank that has nothing to do, each
-    /// later than the one before.
+    /// On an idle rank, only future receives release anything, each later than the previous one.
     in_turn: bool,
     states: States,
     slots: Vec<Slot>,
@@ -67,13 +66,13 @@ struct Engine<'a, W> {
     waiting: Vec<u32>,
     matcher: Matcher<'a>,
     queue: Queue,
-    /// What can go on at once. Last in, first out: what has just been touched is still in the cache,
-    /// and a rank gets as far as it can while it is there.
+    /// Operations that can proceed immediately. LIFO: what was just touched is still in the cache, and
+    /// a rank advances as far as it can while it is there.
     free: Vec<Free>,
-    /// Receives of other ranks that got their message meanwhile. First in, first out: until it is their
-    /// turn their memory has come.
+    /// Receives of other ranks whose message has arrived meanwhile. FIFO: their memory is prefetched
+    /// by the time it is their turn.
     elsewhere: VecDeque<Delivered>,
-    /// What is done, by kind: one number for all would have every operation wait for the one before.
+    /// Completed operations by kind: a single counter would serialize all operations.
     calcs: u64,
     messages: u64,
     received: u64,
@@ -90,7 +89,7 @@ pub(crate) fn run(
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, Nobody)
 }
 
-/// The same run, written down.
+/// The same run, logged.
 pub(crate) fn record(
     buffers: &mut Buffers,
     schedule: &Schedule,
@@ -104,9 +103,9 @@ pub(crate) fn record(
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, recorder)
 }
 
-/// Without latency, what happens at the same time may depend on each other: then the order is that of
-/// the queue. So it is with large messages: a payload follows its acknowledgement whatever else the
-/// rank does meanwhile, and in the closed form a sender goes on the moment its receiver does.
+/// Without latency, simultaneous events may depend on each other: then the queue determines the order.
+/// The same goes for large messages: a payload follows its acknowledgement whatever else the rank does
+/// meanwhile, and in the closed form a sender continues the moment its receiver does.
 fn only_time_orders(schedule: &Schedule, params: &Params) -> bool {
     params.latency == 0 || schedule.largest > params.eager_limit
 }
@@ -146,8 +145,8 @@ fn run_in(
         received: 0,
     };
     engine.start()?;
-    // From here on: at the start a rank's operations are set free one by one. A large message's
-    // receiver sets something free at its sender, the clock of a CPU counts what comes first, and
+    // Only from here on: at the start, a rank's operations are released one by one. A large message's
+    // receiver releases operations at its sender, a CPU-time clock depends on what runs first, and
     // receives without overhead may end together.
     engine.in_turn = !queue_all && !work.has_clock() && params.overhead > 0;
     engine.go()?;
@@ -157,8 +156,8 @@ fn run_in(
     outcome
 }
 
-/// How much later, at the least, what a rank does reaches another one. A message takes o and L, an
-/// acknowledgement L; but in the closed form of a rendezvous the sender ends as the receiver does.
+/// Minimum time until an action of one rank affects another. A message takes o and L, an
+/// acknowledgement L; but in the closed form of a rendezvous the sender ends when the receiver does.
 fn lookahead(schedule: &Schedule, params: &Params, rendezvous: Rendezvous) -> i64 {
     match rendezvous {
         _ if schedule.largest <= params.eager_limit => params.overhead + params.latency,
@@ -168,7 +167,8 @@ fn lookahead(schedule: &Schedule, params: &Params, rendezvous: Rendezvous) -> i6
 }
 
 impl<W: Watch> Engine<'_, W> {
-    /// Rank by rank what has no dependencies, and what follows from that without the queue.
+    /// Handles, rank by rank, operations without dependencies, and whatever they release without the
+    /// queue.
     fn start(&mut self) -> Result<(), EventError> {
         for rank in 0..self.schedule.ranks() {
             self.states.begin_rank(self.schedule, rank);
@@ -183,8 +183,8 @@ impl<W: Watch> Engine<'_, W> {
         Ok(())
     }
 
-    /// Has the messages of a rank that is about to begin brought closer. They come from all over the
-    /// place, and it would wait for one after the other.
+    /// Prefetches the messages of a rank that is about to begin. They are scattered in memory, and it
+    /// would miss on one after the other.
     #[inline]
     fn fetch_messages(&self, rank: u32) {
         let ops = self.schedule.of_rank(rank);
@@ -213,8 +213,8 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// Has the memory of what is to come brought closer, an operation and the one after it in its rank,
-    /// which is likely to follow from it: each rank's lie somewhere else.
+    /// Prefetches an upcoming operation and the next one of its rank, which it is likely to release:
+    /// each rank's operations are elsewhere in memory.
     #[inline]
     fn fetch(&self, op: u32, rank: u32) {
         prefetch(&self.schedule.ops, op as usize);
@@ -229,7 +229,7 @@ impl<W: Watch> Engine<'_, W> {
                 self.fetch(op, rank);
             }
             if let Some((op, _)) = self.queue.upcoming(AHEAD / 2) {
-                // Its record has come meanwhile.
+                // Its record has been prefetched by now.
                 prefetch(&self.schedule.edges, self.schedule.ops[op as usize].successors as usize);
             }
             match event {
@@ -248,8 +248,8 @@ impl<W: Watch> Engine<'_, W> {
         Ok(())
     }
 
-    /// What the dependencies of this rank settle. With a clock per CPU, receives and local work must
-    /// be in order with each other, too.
+    /// The order that the dependencies of this rank determine. With a CPU-time clock, receives and
+    /// local work must also be ordered with each other.
     #[inline]
     fn ordered(&self, rank: u32) -> Ordered {
         let ordered = self.schedule.ordered[rank as usize];
@@ -262,8 +262,8 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// An operation whose dependencies are all fulfilled goes on at once if its order is settled, else
-    /// when its time has come.
+    /// An operation whose dependencies are all satisfied proceeds immediately if its order is
+    /// determined, otherwise at its time.
     #[inline]
     fn freed(&mut self, Free { op, rank }: Free) -> Result<(), EventError> {
         let record = &self.schedule.ops[op as usize];
@@ -273,8 +273,8 @@ impl<W: Watch> Engine<'_, W> {
             Kind::Calc if self.is_next(rank, time) => self.calc(op, rank, record),
             Kind::Send | Kind::Calc => self.wait(op, rank, time),
             Kind::Recv => {
-                // Who comes first at the channel depends on the times. And what stands above it in the
-                // program but begins after it would be first at this time.
+                // Which one is first in the channel depends on the times. And operations that precede
+                // it in program order but begin after it would be first at this time.
                 let above = |&successor: &u32| successor < op;
                 if !record.pairing.is_fixed()
                     || self.schedule.start_successors(op).iter().any(above)
@@ -287,7 +287,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// Goes on when its time has come.
+    /// Proceeds at its time.
     #[inline]
     fn wait(&mut self, op: u32, rank: u32, time: i64) -> Result<(), EventError> {
         self.states.set_stage(op, QUEUED);
@@ -296,8 +296,8 @@ impl<W: Watch> Engine<'_, W> {
         Ok(())
     }
 
-    /// A receive whose pairing is fixed is posted. A message that is there by `until` is received at once,
-    /// a later one when its time has come.
+    /// Posts a receive whose pairing is fixed. A message that has arrived by `until` is received
+    /// immediately, a later one at its time.
     #[inline]
     fn post(
         &mut self,
@@ -309,7 +309,7 @@ impl<W: Watch> Engine<'_, W> {
     ) -> Result<(), EventError> {
         self.begun(op, rank, time);
         self.states.set_stage(op, POSTED);
-        // Nothing has been sent yet while most programs post their first receives.
+        // Most programs post their first receives before anything has been sent.
         if self.messages == 0 || !self.there.contains(record.partner) {
             self.there.insert(op);
             return Ok(());
@@ -322,15 +322,15 @@ impl<W: Watch> Engine<'_, W> {
         Ok(())
     }
 
-    /// A receive has begun: it costs no time to post.
+    /// A receive has begun: posting takes no time.
     #[inline]
     fn begun(&mut self, op: u32, rank: u32, time: i64) {
         let posted = self.watch.posted(op);
         self.release(self.schedule.start_successors(op), rank, time, posted);
     }
 
-    /// Whether of all sends and calcs of this rank that are still to come none can be ready before, or
-    /// together with, one that is ready at this time.
+    /// Whether no future send or calc of this rank can be ready before, or together with, one that is
+    /// ready at this time.
     #[inline(always)]
     fn is_next(&self, rank: u32, time: i64) -> bool {
         let alone = || {
@@ -343,17 +343,17 @@ impl<W: Watch> Engine<'_, W> {
         self.ordered(rank).local || self.in_turn && alone()
     }
 
-    /// An operation whose time has come.
+    /// An operation at its time.
     #[inline]
     fn due(&mut self, time: i64, op: u32, rank: u32) -> Result<(), EventError> {
         let record = &self.schedule.ops[op as usize];
         match (record.kind, self.states.stage(op)) {
-            // Its message was there before it, and that was not asked for.
+            // Its message arrived before it was posted, which was not checked then.
             (Kind::Recv, POSTED) if time < self.states.time(op) => {
                 self.queue.operation(self.states.time(op), op, rank);
                 Ok(())
             }
-            // Then the message came later: where it is from need not be looked at, it is far away.
+            // Then the message arrived later; its record, which is far away in memory, is not needed.
             (Kind::Recv, POSTED) if time > self.states.time(op) => {
                 self.receive(op, rank, record, time)
             }
@@ -394,7 +394,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// One dependency of each of these is fulfilled at `time`.
+    /// One dependency of each of these is satisfied at `time`.
     #[inline]
     fn release(&mut self, successors: &[u32], rank: u32, time: i64, by: W::Moment) {
         for &successor in successors {

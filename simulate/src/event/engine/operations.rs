@@ -1,5 +1,5 @@
-//! What operations cost and what follows from them: calcs, the sender's and the receiver's part of a
-//! message, and the payload of a rendezvous.
+//! Costs and effects of operations: calcs, the sender's and the receiver's part of a message, and the
+//! payload of a rendezvous.
 
 use super::super::{
     EventError,
@@ -53,13 +53,13 @@ impl<W: Watch> Engine<'_, W> {
         if !self.there.contains(record.partner) {
             self.there.insert(op);
         } else {
-            // When it was posted is known there, and that is far away.
+            // The receiver knows when it was posted; that record is far away in memory.
             self.delivered(record.partner, record.peer, arrival);
         }
         Ok(())
     }
 
-    /// A receive that has been posted got its message.
+    /// A posted receive got its message.
     #[inline]
     fn delivered(&mut self, op: u32, rank: u32, arrival: i64) {
         if !self.ordered(rank).receives {
@@ -72,7 +72,7 @@ impl<W: Watch> Engine<'_, W> {
         self.elsewhere.push_back(Delivered { op, rank, arrival });
     }
 
-    /// The sender's part of a message, or of the request that goes ahead of one.
+    /// The sender's part of a message, or of the request that precedes one.
     #[inline(always)]
     fn inject(
         &mut self,
@@ -92,13 +92,13 @@ impl<W: Watch> Engine<'_, W> {
         let end = self.work.done(rank, &mut slot.met, start, work)?;
         slot.cpu_free = end;
         if what != What::Request {
-            // The NIC counts from when it gets the message: as much later as detours made it.
+            // The NIC's gap starts when it gets the message, delayed by the detours.
             self.slots[nic].send_free = end - work + cost.gap;
         }
         Ok(Piece { op, rank, cpu, nic, start, end, work })
     }
 
-    /// The acknowledgement is there: the bytes may go.
+    /// The acknowledgement has arrived: the payload may be sent.
     pub(super) fn payload(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
         let cost = self.cost(op, record.size)?;
         let receive = self.counterpart(op, record);
@@ -114,7 +114,7 @@ impl<W: Watch> Engine<'_, W> {
         Ok(())
     }
 
-    /// A receive that has its message: books the NIC and the overhead.
+    /// A receive with its message: reserves the NIC and the overhead.
     #[inline]
     pub(super) fn receive(
         &mut self,

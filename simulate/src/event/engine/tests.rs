@@ -1,5 +1,5 @@
-//! The short cuts of the engine against its longest way: everything through the queue, every message
-//! matched by search.
+//! Compares the engine's shortcuts with its slowest path: everything queued, every message matched by
+//! search.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn noise(model: Model) -> Noise {
     Noise::new(timelines, model, Offsets::Random).unwrap().repeating(true)
 }
 
-/// The same ends, or an error both times.
+/// The same ends, or an error from both.
 fn both_ways(schedule: &Schedule, params: &Params, seed: u64) -> Result<(), TestCaseError> {
     let searching = searching(schedule.clone());
     let mut buffers = Buffers::default();

@@ -1,11 +1,11 @@
-//! All-to-all by pairwise exchanges: in each step every processor exchanges with another one, as
-//! players meet in a tournament (`pairing`). An exchange starts when both partners are ready; the one
-//! that was ready earlier has been idle. Many samples of the whole; out come the distributions of the
-//! idle time and of the total time.
+//! All-to-all by pairwise exchanges: in each step every processor exchanges with another one, as in a
+//! round-robin tournament (`pairing`). An exchange starts when both partners are ready; the one that
+//! was ready earlier has been idle. The result of many samples is the distributions of the idle time
+//! and of the total time.
 //!
-//! How long an exchange takes is [`Mode`]'s matter: a time drawn from measured exchanges, noise and
-//! all, as the SP2 study did; or an uninterrupted time that both partners' traces interrupt, which
-//! keeps the correlation in time that the study found missing.
+//! [`Mode`] defines how long an exchange takes: a time drawn from measured exchanges, noise included,
+//! as in the SP2 study; or an uninterrupted time that both partners' traces interrupt, which keeps the
+//! correlation in time that the study found missing.
 
 mod outcome;
 mod pairing;
@@ -41,13 +41,13 @@ pub struct Config<'a> {
     pub seed: u64,
 }
 
-/// Samples by default, as in the study.
+/// Default number of samples, as in the study.
 pub const SAMPLES: u64 = 100_000;
 
-/// Samples that a thread takes on at once. The result does not depend on it.
+/// Samples per thread and batch. The result does not depend on it.
 const CHUNK: u64 = 128;
 
-/// `progress` is told how many samples have been done since it was last told, from any thread.
+/// `progress` gets the number of samples done since its last call, from any thread.
 pub fn run(
     config: &Config<'_>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
@@ -55,7 +55,7 @@ pub fn run(
     share(config, 0..config.samples, progress)
 }
 
-/// The samples of these numbers. Shares [`join`](Outcome::join) to what [`run`] gives.
+/// The samples with these numbers. [`join`](Outcome::join) combines shares into the result of [`run`].
 pub fn share(
     config: &Config<'_>,
     samples: Range<u64>,
@@ -97,7 +97,7 @@ fn share_in_chunks(
         })
 }
 
-/// Refuses what cannot be run, and picks the unit of the results.
+/// Rejects invalid configurations, and selects the unit of the results.
 fn check(config: &Config<'_>) -> Result<Unit, ResampleError> {
     let processors = config.processors;
     if processors < 2 {
@@ -119,7 +119,7 @@ fn check(config: &Config<'_>) -> Result<Unit, ResampleError> {
         exchange.check()?;
         noise.check(processors)?;
     }
-    // Nobody is later than if all exchanges of a step took the longest time.
+    // Upper bound: all exchanges of a step take the longest time.
     let total = longest.checked_mul(steps(processors) as i64).filter(|&total| total <= LONGEST);
     Ok(Unit::for_times_up_to(total.ok_or(ResampleError::TooLong)?))
 }

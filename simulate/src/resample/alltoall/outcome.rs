@@ -1,4 +1,4 @@
-//! What many samples of an all-to-all add up to.
+//! The result of many samples of an all-to-all.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,16 @@ pub struct Outcome {
     pub samples: u64,
     /// Idle time per sample, of every processor.
     pub idle: Distribution,
-    /// The same of processor 0 alone, which the study shows.
+    /// The same for processor 0 only, as shown in the study.
     pub idle_first: Distribution,
-    /// When the last processor is done.
+    /// When the last processor finishes.
     pub total: Distribution,
     /// Time in exchanges, over all processors and samples.
     #[serde(with = "as_text")]
     exchanging: i128,
 }
 
-/// Needs more digits than JSON readers take.
+/// Needs more digits than JSON readers support.
 mod as_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -46,7 +46,7 @@ impl Outcome {
         }
     }
 
-    /// One sample: when each processor was done, and how long it was idle.
+    /// Adds one sample: when each processor finished, and how long it was idle.
     pub(super) fn record(
         &mut self,
         each: impl Iterator<Item = (i64, i64)>,
@@ -65,7 +65,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Adds other samples of the same.
+    /// Adds other samples of the same configuration.
     pub fn join(&mut self, other: &Outcome) -> Result<(), DistributionError> {
         self.idle.merge(&other.idle)?;
         self.idle_first.merge(&other.idle_first)?;
@@ -82,8 +82,8 @@ impl Outcome {
         self.exchanging as f64 / ends.max(1.0)
     }
 
-    /// What a processor gets through in the mean total time, of what it would if it never waited:
-    /// P - 1 exchanges. 1 for two processors.
+    /// Throughput of a processor over the mean total time, relative to P - 1 exchanges without
+    /// waiting. 1 for two processors.
     pub fn relative_throughput(&self) -> f64 {
         let total = self.total.sum() * i128::from(self.processors);
         if total == 0 { 1.0 } else { self.exchanging as f64 / total as f64 }

@@ -1,9 +1,9 @@
-//! Who exchanges with whom: the tournament of the SP2 study's Figure 2. With m the largest odd number
-//! not above P, step i pairs j with (2 i - j) mod m: i + 1 with i - 1, i + 2 with i - 2, and so on.
-//! Processor i itself meets the last one where P is even, and sits out where it is odd. After m steps
-//! everybody has met everybody.
+//! The pairing of processors: the tournament of the SP2 study's Figure 2. With m the largest odd
+//! number not above P, step i pairs j with (2 i - j) mod m: i + 1 with i - 1, i + 2 with i - 2, and so
+//! on. Processor i itself meets the last one if P is even, and sits out if it is odd. After m steps
+//! all have met each other.
 
-/// Steps of an all-to-all; 0 for less than two processors.
+/// Steps of an all-to-all; 0 for fewer than two processors.
 pub fn steps(processors: u64) -> u64 {
     match processors {
         0 | 1 => 0,
@@ -12,8 +12,7 @@ pub fn steps(processors: u64) -> u64 {
     }
 }
 
-/// Whom a processor meets in a step; None when it sits out, or where there is no such step or
-/// processor.
+/// A processor's partner in a step; None if it sits out, or if there is no such step or processor.
 pub fn partner(processors: u64, step: u64, processor: u64) -> Option<u64> {
     let m = steps(processors);
     if step >= m || processor >= processors {
@@ -28,8 +27,8 @@ pub fn partner(processors: u64, step: u64, processor: u64) -> Option<u64> {
     Some((m + 2 * step - processor) % m)
 }
 
-/// Calls `meet(number, one, other)` for every exchange, step by step. The number is the exchange's
-/// own: what is drawn for it depends on nothing else.
+/// Calls `meet(number, one, other)` for every exchange, step by step. The number identifies the
+/// exchange: its random draw depends on nothing else.
 #[inline(always)]
 pub(super) fn exchanges<E>(
     processors: usize,
@@ -42,7 +41,7 @@ pub(super) fn exchanges<E>(
         if m < processors {
             meet(number, step, m)?;
         }
-        // The mirrored runs wrap at different times; both do so at most once.
+        // The two opposite runs wrap at different times, each at most once.
         let (mut up, mut down) = (step, step);
         for _ in 0..(m - 1) / 2 {
             number += 1;

@@ -1,5 +1,5 @@
-//! Exchange times drawn from a set. Several samples go side by side: who meets whom is the same in
-//! all of them, so the pairing is worked out once and the loop over samples is straight.
+//! Exchange times drawn from a set. Several samples are computed together: the pairing is the same in
+//! all of them, so it is computed once and the loop over samples is branch-free.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::resample::{ResampleError, Sampler};
 
 use super::{Config, Outcome, pairing};
 
-/// Samples side by side: one cache line of times.
+/// Samples computed together: one cache line of times.
 const LANES: usize = 8;
 const TIME: u64 = 22;
 
@@ -40,7 +40,7 @@ pub(super) fn run(
             (ready[one], ready[other]) = (end, end);
             Ok::<_, ResampleError>(())
         })?;
-        // The last batch may have lanes to spare.
+        // The last batch may not use all lanes.
         let used = (samples.end - first).min(LANES as u64) as usize;
         for lane in 0..used {
             outcome

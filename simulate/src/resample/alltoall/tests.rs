@@ -1,4 +1,4 @@
-//! The all-to-all against a plain telling of the same rules, and what must not matter.
+//! Compares the all-to-all with a plain implementation of the same rules, and checks invariances.
 
 use super::*;
 use crate::noise::{Model, Offsets, Timeline, WorkError, draw, key};
@@ -14,7 +14,7 @@ fn resample(processors: u64, samples: u64) -> Config<'static> {
     Config { processors, samples, mode: Mode::Resample(skewed()), seed: 9 }
 }
 
-/// One sample, told step by step as the study tells it: idle and end of every processor.
+/// One sample, step by step as in the study: idle time and end of every processor.
 fn plain(processors: u64, time: impl Fn(u64, u64) -> i64) -> Vec<(i64, i64)> {
     let mut state = vec![(0, 0); processors as usize];
     for step in 0..steps(processors) {
@@ -65,7 +65,7 @@ fn equal_exchanges_leave_nobody_idle_unless_somebody_sits_out() {
             assert_eq!(outcome.relative_throughput(), 1.0);
             assert_eq!(outcome.total.max(), 100 * US * (processors as i64 - 1));
         } else {
-            // Who sat out comes early to the next step, and waits there.
+            // A processor that sat out is early for the next step, and waits there.
             assert!(outcome.idle.max() <= 100 * US);
             assert!(outcome.total.max() <= 100 * US * processors as i64);
         }
@@ -78,7 +78,7 @@ fn without_noise_a_trace_changes_nothing_about_the_drawn_times() {
     let mode = Mode::Trace { exchange: Exchange::Drawn(skewed()), noise: &noise };
     let traced = run(&Config { mode, ..resample(8, 20_000) }, None).unwrap();
     let drawn = run(&resample(8, 20_000), None).unwrap();
-    // Other random numbers, the same law.
+    // Different random numbers, the same distribution.
     let ratio = traced.total.mean() / drawn.total.mean();
     assert!((ratio - 1.0).abs() < 0.005, "{ratio}");
     assert!((traced.idle.zero_share() - drawn.idle.zero_share()).abs() < 0.01);

@@ -1,5 +1,5 @@
 //! Uninterrupted exchange times, and both partners' interruptions in time order: a processor's trace
-//! runs on from its first exchange to its last.
+//! continues from its first exchange to its last.
 
 use std::ops::Range;
 

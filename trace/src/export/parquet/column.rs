@@ -1,18 +1,18 @@
-//! One column of a row group: values are gathered, then become the bytes of its pages.
+//! One column of a row group: values are collected, then encoded as the bytes of its pages.
 //!
-//! Numbers are stored plainly, texts by their place in a dictionary; zstd takes out what is left.
-//! Missing values are told by a bit per row.
+//! Numbers are stored plain, strings as dictionary indices; zstd compresses the rest. A bit per row
+//! marks missing values.
 
 use std::collections::HashMap;
 
-/// How a column is called and what it holds.
+/// Name and type of a column.
 pub(super) struct Shape {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) optional: bool,
 }
 
-/// Numbers as the format has them.
+/// Number types of the format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool = 0,
@@ -40,7 +40,7 @@ impl Column {
         }
     }
 
-    /// The dictionary, as the content of its page, and how many values it has.
+    /// The content of the dictionary page, and its number of values.
     pub(super) fn dictionary(&self) -> Option<(Vec<u8>, usize)> {
         let Column::Text(texts, _) = self else { return None };
         let mut page = Vec::new();
@@ -95,7 +95,7 @@ impl Column {
     }
 }
 
-/// Which rows have a value; None where all have.
+/// Which rows have a value; None if all do.
 pub(super) struct Present(Option<Vec<bool>>);
 
 impl Present {
@@ -121,12 +121,13 @@ impl Present {
     }
 }
 
-/// Texts by number. Numbers hold for the whole file; a row group's dictionary has those it uses.
+/// Strings by number. Numbers are valid for the whole file; a row group's dictionary has only those it
+/// uses.
 #[derive(Default)]
 pub(super) struct Texts {
     all: Vec<String>,
     numbers: HashMap<String, u32>,
-    /// Place in the dictionary, by number.
+    /// Index in the dictionary, by number.
     places: HashMap<u32, u32>,
     used: Vec<u32>,
     values: Vec<u32>,
@@ -159,12 +160,12 @@ impl Texts {
     }
 }
 
-/// Bits that hold any of `values` places.
+/// Number of bits for an index into `values` entries.
 fn bits(values: usize) -> u32 {
     usize::BITS - values.saturating_sub(1).leading_zeros()
 }
 
-/// The header of one run of packed values: they come in groups of eight.
+/// The header of a run of bit-packed values, which come in groups of eight.
 fn groups(values: usize, page: &mut Vec<u8>) {
     let mut header = (values.div_ceil(8) as u64) << 1 | 1;
     while header >= 0x80 {
@@ -174,7 +175,7 @@ fn groups(values: usize, page: &mut Vec<u8>) {
     page.push(header as u8);
 }
 
-/// Lowest bit first. The last group is filled up with zeros.
+/// Lowest bit first. The last group is padded with zeros.
 fn pack_bits(values: impl Iterator<Item = u32>, width: u32, page: &mut Vec<u8>) {
     let (mut open, mut held, mut count) = (0u64, 0, 0usize);
     let mut put = |value: u32, page: &mut Vec<u8>| {
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn values_are_packed_as_the_format_shows_it() {
-        // The example of the format's own description: 0 to 7 in three bits each.
+        // The example from the format specification: 0 to 7 in three bits each.
         let mut page = Vec::new();
         pack_bits(0..8, 3, &mut page);
         assert_eq!(page, [0b1000_1000, 0b1100_0110, 0b1111_1010]);

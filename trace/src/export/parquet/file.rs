@@ -1,4 +1,4 @@
-//! The frame of a Parquet file: row groups one after the other, and at the end what they hold.
+//! The framing of a Parquet file: row groups, then a footer that describes them.
 
 use std::io::Write;
 
@@ -8,14 +8,14 @@ use crate::export::ExportError;
 
 const MAGIC: &[u8; 4] = b"PAR1";
 const ZSTD: i32 = 6;
-/// What a recording is compressed with, too.
+/// The same as for recordings.
 const LEVEL: i32 = 3;
 
 const PLAIN: i32 = 0;
 const RLE: i32 = 3;
 const RLE_DICTIONARY: i32 = 8;
 
-/// What a text column is called in files that older readers understand.
+/// The type of a string column for older readers.
 const UTF8: i32 = 0;
 
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ enum Page {
     Data { encoding: i32 },
 }
 
-/// A column of a row group, as the footer tells it.
+/// A column chunk as described in the footer.
 struct Chunk {
     values: usize,
     dictionary_at: Option<u64>,
@@ -57,7 +57,7 @@ impl<'a, W: Write> File<'a, W> {
         Ok(file)
     }
 
-    /// Writes the gathered rows, in the order of the shapes.
+    /// Writes the collected rows, in the order of the shapes.
     pub(super) fn group(&mut self, columns: &[Column], rows: usize) -> Result<(), ExportError> {
         let mut chunks = Vec::new();
         for column in columns {
@@ -110,7 +110,7 @@ impl<'a, W: Write> File<'a, W> {
         Ok((header.len() + content.len()) as u64)
     }
 
-    /// Writes what the file holds; `about` is said of the file as a whole.
+    /// Writes the footer; `about` is the key-value metadata of the file.
     pub(super) fn finish(mut self, about: &[(&str, String)]) -> Result<(), ExportError> {
         let footer = self.footer(about);
         let length = (footer.len() as u32).to_le_bytes();
@@ -123,7 +123,7 @@ impl<'a, W: Write> File<'a, W> {
         let rows: usize = self.groups.iter().map(|group| group.rows).sum();
         let mut footer = Thrift::default();
         footer.i32(1, 2);
-        // The root comes first, then its children.
+        // The root element comes first, then its children.
         let elements: Vec<Option<&Shape>> =
             std::iter::once(None).chain(self.shapes.iter().map(Some)).collect();
         footer.structures(2, &elements, |element, shape| match shape {

@@ -1,9 +1,9 @@
 //! The recording as a Parquet table, for data frames and SQL.
 //!
-//! One row per part of a detour, and one per record that is in none. What no record explains is a
-//! row of class `outside_kernel`, so `sum(cost_ns)` over a `detour` is its length, and over a source
-//! what it took. The file has one page per column and row group, which keeps the writer small:
-//! nothing but zstd, which recordings need anyhow.
+//! One row per part of a detour, and one per record outside detours. Time that no record explains is a
+//! row of class `outside_kernel`, so `sum(cost_ns)` over a `detour` is its length, and over a source its
+//! total cost. The file has one page per column and row group, which keeps the writer small: its only
+//! dependency is zstd, which recordings need anyway.
 
 mod column;
 mod file;
@@ -18,7 +18,7 @@ use super::{ExportError, lanes};
 use crate::model::{Block, Class, Detour, Lane, LaneId, Record, RecordFlags, Wait};
 use crate::reader::Reader;
 
-/// Rows that are gathered before they are written: some 20 MiB.
+/// Rows that are collected before they are written: about 20 MiB.
 const ROWS_PER_GROUP: usize = 1 << 18;
 
 const fn shape(name: &'static str, kind: Kind) -> Shape {
@@ -32,7 +32,7 @@ const fn optional(name: &'static str, kind: Kind) -> Shape {
 static SHAPES: [Shape; 21] = [
     shape("lane", Kind::Text),
     optional("cpu", Kind::I32),
-    // Counted within the lane.
+    // Numbered within the lane.
     optional("detour", Kind::I64),
     optional("detour_start_ns", Kind::I64),
     optional("detour_length_ns", Kind::I64),
@@ -49,9 +49,9 @@ static SHAPES: [Shape; 21] = [
     shape("point", Kind::Bool),
     shape("cut_short", Kind::Bool),
     shape("baseline", Kind::Bool),
-    // The same interruption stands on another lane already: count it once.
+    // The same interruption is on another lane already: count it only once.
     shape("repeated", Kind::Bool),
-    // Of the detour: why a thread waited for a CPU.
+    // Property of the detour: why a thread waited for a CPU.
     optional("wait", Kind::Text),
     optional("policy", Kind::Text),
 ];
@@ -84,7 +84,7 @@ pub(super) fn parquet<R: Read + Seek>(
     Ok(rows)
 }
 
-/// A source's texts, by their numbers in the columns.
+/// A source's strings, by their numbers in the columns.
 #[derive(Clone, Copy)]
 struct Named {
     class: u32,
@@ -173,7 +173,7 @@ impl<'a, W: Write> Table<'a, W> {
         within: Option<Within>,
         record: &Record,
     ) -> Result<(), ExportError> {
-        // The reader gives every record a row of its table.
+        // The reader guarantees that every record's source is in the table.
         let source = self.sources.get(record.source.0 as usize).copied().unwrap_or(self.outside);
         let times = [record.start_ns, record.gross_ns, record.net_ns, record.cost_ns];
         let cpu = Some(i32::from(record.cpu));

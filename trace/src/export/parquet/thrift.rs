@@ -12,7 +12,7 @@ const STRUCT: u8 = 12;
 #[derive(Default)]
 pub(super) struct Thrift {
     bytes: Vec<u8>,
-    /// The last field written of the struct under way: fields say how far they are from it.
+    /// The last field written of the current struct: field ids are encoded as differences.
     last: i16,
 }
 
@@ -92,7 +92,7 @@ impl Thrift {
         }
     }
 
-    /// Fields of these structs are close together, so the short form always does.
+    /// Field ids of these structs are close together, so the short form always suffices.
     fn field(&mut self, field: i16, kind: u8) {
         let distance = field - self.last;
         debug_assert!((1..16).contains(&distance), "field {field} after {}", self.last);
