@@ -349,7 +349,7 @@ fn diff_refuses_what_cannot_be_compared() {
     let program = recording("cmp-program.detour", Mode::Program, 2, 2, &NODE);
     let kernel = recording("cmp-kernel.detour", Mode::KernelOnly, 2, 2, &NODE);
     let probe = recording("cmp-probe.detour", Mode::ProbeOnly, 2, 2, &[]);
-    for (other, word) in [(&program, "threads"), (&kernel, "idle"), (&probe, "names")] {
+    for (other, word) in [(&program, "threads"), (&kernel, "idle"), (&probe, "attributes")] {
         for pair in [[&attributed, other], [other, &attributed]] {
             let said = refused(&["diff", pair[0], pair[1]]);
             assert!(said.contains("cannot compare") && said.contains(word), "{said}");

@@ -22,7 +22,7 @@ const SAME_THRESHOLD: f64 = 1.1;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Incomparable {
     #[error(
-        "they were recorded in different modes ({before} and {after}): {why}; record both with the \
+        "they were recorded in different modes ({before}; {after}): {why}; record both with the \
          same options"
     )]
     Modes { before: Mode, after: Mode, why: &'static str },

@@ -25,7 +25,7 @@ pub enum MergeError {
     #[error("{one} and {other} belong to different jobs ({one_job} and {other_job})")]
     Jobs { one: String, other: String, one_job: String, other_job: String },
     #[error(
-        "{one} and {other} were recorded in different modes ({one_mode} and {other_mode}): their \
+        "{one} and {other} were recorded in different modes ({one_mode}; {other_mode}): their \
          costs are not comparable"
     )]
     Modes { one: String, other: String, one_mode: Mode, other_mode: Mode },
