@@ -48,9 +48,9 @@ const DISTURBED: f64 = 0.01;
 pub fn undisturbed(test: fn() -> Result<()>) -> Result<()> {
     let mut attempt = 1;
     loop {
-        let before = CpuTicks::now()?;
+        let before = cpu_ticks("cpu")?;
         let Err(error) = test() else { return Ok(()) };
-        let stolen = CpuTicks::now()?.stolen_since(&before);
+        let stolen = share(&before, &cpu_ticks("cpu")?, STEAL);
         let is_last = attempt == ATTEMPTS;
         if error.is::<Skip>() || stolen < DISTURBED && (is_last || !in_vm()) {
             return Err(error);
@@ -69,49 +69,36 @@ pub fn undisturbed(test: fn() -> Result<()>) -> Result<()> {
     }
 }
 
-/// Time of all CPUs from /proc/stat, in ticks.
-struct CpuTicks {
-    all: u64,
-    stolen: u64,
-}
-
-impl CpuTicks {
-    fn now() -> Result<CpuTicks> {
-        let ticks = cpu_ticks("cpu")?;
-        Ok(CpuTicks { all: ticks.iter().sum(), stolen: stolen(&ticks)? })
-    }
-
-    fn stolen_since(&self, before: &CpuTicks) -> f64 {
-        (self.stolen - before.stolen) as f64 / (self.all - before.all).max(1) as f64
-    }
-}
+/// Places in a line of /proc/stat.
+const IDLE: usize = 3;
+const STEAL: usize = 7;
 
 /// Steal time of a CPU, in ticks.
 pub fn stolen_ticks(cpu: u32) -> Result<u64> {
-    stolen(&cpu_ticks(&format!("cpu{cpu}"))?)
+    Ok(cpu_ticks(&format!("cpu{cpu}"))?[STEAL])
 }
 
 /// The share of a CPU's time in which it was idle while `work` ran.
 pub fn idle_share<T>(cpu: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
-    const IDLE: usize = 3;
     let name = format!("cpu{cpu}");
     let before = cpu_ticks(&name)?;
     let done = work()?;
-    let after = cpu_ticks(&name)?;
-    let passed = after.iter().sum::<u64>() - before.iter().sum::<u64>();
-    Ok((done, (after[IDLE] - before[IDLE]) as f64 / passed.max(1) as f64))
+    Ok((done, share(&before, &cpu_ticks(&name)?, IDLE)))
 }
 
-fn stolen(ticks: &[u64]) -> Result<u64> {
-    ticks.last().copied().context("no steal time in /proc/stat")
+/// The share of one field in the time between two readings.
+fn share(before: &[u64; 8], after: &[u64; 8], field: usize) -> f64 {
+    let passed = after.iter().sum::<u64>() - before.iter().sum::<u64>();
+    (after[field] - before[field]) as f64 / passed.max(1) as f64
 }
 
 /// A line of /proc/stat up to the steal time; the fields after it are contained in earlier ones.
-fn cpu_ticks(name: &str) -> Result<Vec<u64>> {
+fn cpu_ticks(name: &str) -> Result<[u64; 8]> {
     let stat = fs::read_to_string("/proc/stat")?;
     let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let fields = line.with_context(|| format!("no {name} in /proc/stat"))?.split_ascii_whitespace();
-    fields.take(8).map(|field| Ok(field.parse()?)).collect()
+    let ticks = fields.take(8).map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+    ticks.try_into().ok().context("no steal time in /proc/stat")
 }
 
 /// The requirements of a test.

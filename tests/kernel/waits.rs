@@ -458,7 +458,7 @@ fn a_quota_is_blamed_on_nobody_else() -> Result<()> {
         // Older kernels also count throttled run queues without tasks.
         let (least, most) = match recorder::machine::version() >= (6, 6) {
             true => (stat.saturating_sub(slack), stat + slack),
-            false => (delay / 10 * 7, stat + slack),
+            false => (delay / 10 * if in_vm() { 7 } else { 8 }, stat + slack),
         };
         ensure!((least..=most).contains(&throttled), "throttled {throttled}, cpu.stat {stat}");
         let quota = program.cost(Class::Throttled, "CPU quota")?;
