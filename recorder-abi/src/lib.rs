@@ -272,6 +272,24 @@ pub struct Frame {
     pub rest: u64,
 }
 
+impl Frame {
+    pub const EMPTY: Frame = Frame {
+        start: 0,
+        accounted: 0,
+        detail: 0,
+        id: 0,
+        other: 0,
+        aux: 0,
+        kind: 0,
+        flags: 0,
+        spare: 0,
+        before: 0,
+        spare2: 0,
+        found: 0,
+        rest: 0,
+    };
+}
+
 /// A record that bypasses the ring; one cache line.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]

@@ -28,18 +28,10 @@ pub fn nmi(ctx: RawTracePointContext) -> i32 {
         cpu.nmi_until().set(now);
         let frame = Frame {
             start: now.wrapping_sub(length),
-            accounted: 0,
             detail: handler,
-            id: 0,
-            other: 0,
-            aux: 0,
             kind: kind::NMI,
             flags: if first { 0 } else { flag::CONTINUED },
-            spare: 0,
-            before: 0,
-            spare2: 0,
-            found: 0,
-            rest: 0,
+            ..Frame::EMPTY
         };
         let depth = cpu.depth() + 1;
         cpu.account(length);

@@ -13,10 +13,7 @@ use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 
 use crate::{
     stack::{close, push},
-    state::{
-        Cpu, FAULT_BRACKET, TaskPlace, now, on_watched_cpu, on_watched_cpu_preemptible,
-        own_task_slot, task_slot,
-    },
+    state::{Cpu, FAULT_BRACKET, now, on_watched_cpu, on_watched_cpu_preemptible, task_slot},
     thread::reconcile,
 };
 
@@ -109,21 +106,11 @@ pub fn fault_handled(ctx: FExitContext) -> i32 {
         // in memory, so its result no longer tells that the fault was major.
         let major = result & VM_FAULT_MAJOR != 0 || flags & FAULT_FLAG_TRIED != 0;
         end(cpu, if major { flag::MAJOR } else { 0 });
-        forget_slept(cpu);
+        // If this program was preempted between reading the frame and removing it, the switch has
+        // moved the frame to the task's slot, and the task's next fault would report it again as
+        // refused.
+        take_slept(cpu, bpf_get_current_pid_tgid() as u32);
     })
-}
-
-/// If this program was preempted between reading the frame and removing it, the switch has moved the
-/// frame to the task's slot, and the task's next fault would report it again as refused.
-#[inline(always)]
-fn forget_slept(cpu: &mut Cpu) {
-    let tid = bpf_get_current_pid_tgid() as u32;
-    let Some(slot) = task_slot(tid) else { return };
-    if slot.fault_start().get() != 0 {
-        slot.fault_start().set(0);
-        slot.fault_retry().set(0);
-        cpu.count_open_fault(-1);
-    }
 }
 
 #[inline(always)]
@@ -149,21 +136,8 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
         reconcile(cpu, tid);
     }
     if FAULT_BRACKET.load() == 0 {
-        let frame = Frame {
-            start: now(),
-            accounted: 0,
-            detail: 0,
-            id: error,
-            other: tid,
-            aux: 0,
-            kind,
-            flags: flag::POINT,
-            spare: 0,
-            before: 0,
-            spare2: 0,
-            found: 0,
-            rest: 0,
-        };
+        let frame =
+            Frame { start: now(), id: error, other: tid, kind, flags: flag::POINT, ..Frame::EMPTY };
         cpu.emit(&frame, 0, 0, 0, depth + 1);
         return;
     }
@@ -181,35 +155,29 @@ fn begin(cpu: &mut Cpu, kind: u8, error: u32) {
 /// kills the task: it happened, but has no length.
 #[inline(always)]
 pub fn refuse_sleeping_fault(cpu: &mut Cpu, tid: u32) {
-    let Some(slot) = task_slot(tid) else { return };
-    if slot.fault_start().get() == 0 {
-        return;
+    if let Some(frame) = take_slept(cpu, tid) {
+        cpu.emit(&frame, 0, 0, flag::POINT, 1);
     }
-    let frame = slept(tid, slot);
+}
+
+/// Takes from the task's slot a fault that was still open when it left the CPU.
+#[inline(always)]
+fn take_slept(cpu: &mut Cpu, tid: u32) -> Option<Frame> {
+    let slot = task_slot(tid)?;
+    let start = slot.fault_start().get();
+    if start == 0 {
+        return None;
+    }
     slot.fault_start().set(0);
     slot.fault_retry().set(0);
     cpu.count_open_fault(-1);
-    cpu.emit(&frame, 0, 0, flag::POINT, 1);
-}
-
-/// The frame of a fault that was still open when it left the CPU.
-#[inline(always)]
-fn slept(tid: u32, slot: TaskPlace) -> Frame {
-    Frame {
-        start: slot.fault_start().get(),
-        accounted: 0,
-        detail: 0,
+    Some(Frame {
+        start,
         id: slot.fault_id().get() as u32,
         other: tid,
-        aux: 0,
         kind: slot.fault_kind().get(),
-        flags: 0,
-        spare: 0,
-        before: 0,
-        spare2: 0,
-        found: 0,
-        rest: 0,
-    }
+        ..Frame::EMPTY
+    })
 }
 
 #[inline(always)]
@@ -245,13 +213,7 @@ fn end(cpu: &mut Cpu, flags: u8) {
     }
     // The fault slept, and the switch removed its frame. Its CPU time is in the thread's records; the
     // length is how long the task waited.
-    let Some(slot) = own_task_slot(tid) else { return };
-    if slot.fault_start().get() == 0 {
-        return;
+    if let Some(frame) = take_slept(cpu, tid) {
+        cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags | flag::CUT_SHORT, depth + 1);
     }
-    let frame = slept(tid, slot);
-    cpu.count_open_fault(-1);
-    slot.fault_start().set(0);
-    slot.fault_retry().set(0);
-    cpu.emit(&frame, now.wrapping_sub(frame.start), 0, flags | flag::CUT_SHORT, depth + 1);
 }

@@ -297,11 +297,9 @@ impl OpenFrame {
             aux: self.aux().get(),
             kind: self.kind().get(),
             flags: self.flags().get(),
-            spare: 0,
             before: self.before().get(),
-            spare2: 0,
             found: self.found().get(),
-            rest: 0,
+            ..Frame::EMPTY
         }
     }
 

@@ -164,21 +164,7 @@ fn forget(tid: u32) {
 /// leaves.
 #[inline(always)]
 fn found_running(accounted: u64) -> Frame {
-    Frame {
-        start: 0,
-        accounted,
-        detail: 0,
-        id: 0,
-        other: 0,
-        aux: 0,
-        kind: kind::THREAD,
-        flags: flag::CONTINUED,
-        spare: 0,
-        before: 0,
-        spare2: 0,
-        found: 0,
-        rest: 0,
-    }
+    Frame { accounted, kind: kind::THREAD, flags: flag::CONTINUED, ..Frame::EMPTY }
 }
 
 /// Corrects the accounting after an unseen switch: some hypervisors and security modules keep BPF

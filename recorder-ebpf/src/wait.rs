@@ -74,18 +74,13 @@ pub fn migrate_task(ctx: BtfTracePointContext) -> i32 {
         let (other, detail) = occupant(from);
         let frame = Frame {
             start,
-            accounted: 0,
             detail,
             id: tid,
             other,
             aux: (from & 0xffff) << 16 | to & 0xffff,
             kind: kind::MIGRATE,
             flags,
-            spare: 0,
-            before: 0,
-            spare2: 0,
-            found: 0,
-            rest: 0,
+            ..Frame::EMPTY
         };
         cpu.emit(&frame, now - start, 0, 0, 0);
     })
@@ -208,18 +203,12 @@ fn throttled_group(mut entity: u64) -> u32 {
 fn report(cpu: &mut Cpu, tid: u32, queue: u64, how: u32, group: u32, now: u64) {
     let frame = Frame {
         start: now,
-        accounted: 0,
         detail: queue,
         id: tid,
         other: group,
         aux: how,
         kind: kind::THROTTLE,
-        flags: 0,
-        spare: 0,
-        before: 0,
-        spare2: 0,
-        found: 0,
-        rest: 0,
+        ..Frame::EMPTY
     };
     cpu.emit(&frame, 0, 0, 0, 0);
 }

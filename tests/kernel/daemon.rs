@@ -40,7 +40,7 @@ fn a_daemons_time_is_what_the_kernel_charges_it_with() -> Result<()> {
         return skip("the host steals a third of the time, unevenly");
     }
     // Milliseconds stolen by the host, or used by a hidden task, are percents of what the daemon uses.
-    // If that happened, the test is repeated once; if not, it fails.
+    // If that happened, the test is repeated, at most twice; if not, it fails.
     let mut account = record_daemon()?;
     for _ in 0..2 {
         if account.agrees() || !account.disturbed {
@@ -141,13 +141,18 @@ fn record_daemon() -> Result<Account> {
     let separate = separate(&bursts);
     let count = support::sum(&report, "thread", "fakemond", "count");
     ensure!(count >= separate, "{count} slices for {separate} bursts");
+    let used = counted["cpu_ns"].as_f64().unwrap_or(0.0);
+    // The kernel counts steal time in ticks, and what is stolen in small pieces comes late. A host that
+    // steals during bursts also steals on the paths to and from them.
+    let stolen_in_pieces = stolen > 0.002 * used;
+    let unseen = report["lost"]["unmatched"] != 0;
     Ok(Account {
         net,
         cost,
-        used: counted["cpu_ns"].as_f64().unwrap_or(0.0),
+        used,
         stolen,
         stolen_on_way: stolen_on_way as f64,
-        disturbed: stolen_ticks(cpu)? > ticks || report["lost"]["unmatched"] != 0,
+        disturbed: stolen_ticks(cpu)? > ticks || stolen_in_pieces || unseen,
     })
 }
 

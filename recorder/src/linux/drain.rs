@@ -190,6 +190,10 @@ impl Drain {
         self.cpus.iter().map(|cpu| cpu.reader.ring())
     }
 
+    pub fn probes(&self) -> impl Iterator<Item = &Jumps> {
+        self.probes.iter().map(Arc::as_ref)
+    }
+
     /// Entries taken, by CPU (None: all that were initially offline).
     pub fn read(&self) -> Vec<(Option<u32>, u64)> {
         self.cpus.iter().map(|cpu| (cpu.number, cpu.read)).collect()

@@ -74,7 +74,7 @@ impl Incidents {
         for cpu in self.moved.borrow().iter() {
             said.push(format!(
                 "the probe of CPU {cpu} was migrated by a cpuset change and moved back within \
-                 0.2 s: detours in that interval may belong to another CPU"
+                 0.5 s: detours in that interval may belong to another CPU"
             ));
         }
         let suspended_ns = machine::suspended_ns().saturating_sub(self.suspended_ns);

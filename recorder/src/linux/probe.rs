@@ -2,16 +2,19 @@
 //!
 //! The loop has two branches, one for a jump and one for the end. Jumps go to a buffer that was
 //! allocated, touched and locked beforehand; another thread empties it, so that a recording can last for
-//! hours. Nothing in the loop enters the kernel.
+//! hours. The loop enters the kernel only to wake that thread when the buffer is half full.
 
 use std::{
     ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use thiserror::Error;
 
-use crate::{clock::Counter, options::Threshold};
+use crate::{clock::Counter, options::Threshold, sleep::Sleep};
 
 /// A jump of the clock, in ticks of the probe's counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct Jumps {
     first: Line,
     /// Its last; 0 while it runs.
     last: Line,
+    /// The reader's.
+    sleep: OnceLock<Arc<Sleep>>,
 }
 
 #[repr(align(128))]
@@ -96,7 +101,14 @@ impl Jumps {
             end: Line(AtomicU64::new(u64::MAX)),
             first: Line::default(),
             last: Line::default(),
+            sleep: OnceLock::new(),
         })
+    }
+
+    /// Wakes this reader when the buffer is half full.
+    pub fn wakes(&self, sleep: &Arc<Sleep>) {
+        // There is one reader.
+        let _ = self.sleep.set(Arc::clone(sleep));
     }
 
     /// Takes all jumps seen so far.
@@ -156,7 +168,7 @@ pub struct Run {
 /// The loop. Ends when the counter passes the end set in `jumps`.
 #[inline(never)]
 pub fn run<C: Counter>(jumps: &Jumps, threshold: u64) -> Run {
-    let mut writer = Writer { jumps, head: 0, limit: jumps.mask + 1 };
+    let mut writer = Writer::new(jumps);
     let end = &jumps.end.0;
     let mut iterations = 0u64;
     let first = C::read();
@@ -192,20 +204,40 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    fn new(jumps: &Jumps) -> Writer<'_> {
+        Writer { jumps, head: 0, limit: jumps.mask.div_ceil(2) }
+    }
+
     #[cold]
     #[inline(never)]
     fn push(&mut self, jump: Jump) {
-        if self.head == self.limit {
-            self.limit = self.jumps.tail.0.load(Ordering::Acquire) + self.jumps.mask + 1;
-            if self.head == self.limit {
-                self.jumps.lost.0.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
+        if self.head == self.limit && !self.find_room() {
+            self.jumps.lost.0.fetch_add(1, Ordering::Relaxed);
+            return;
         }
         // SAFETY: below the limit, so the reader has released this slot.
         unsafe { self.jumps.slots.add((self.head & self.jumps.mask) as usize).write(jump) };
         self.head += 1;
         self.jumps.head.0.store(self.head, Ordering::Release);
+    }
+
+    /// Moves the limit. It is half a buffer from the reader's position, so that the reader can be woken
+    /// in time.
+    fn find_room(&mut self) -> bool {
+        let tail = self.jumps.tail.0.load(Ordering::Acquire);
+        let capacity = self.jumps.mask + 1;
+        if self.head - tail < capacity / 2 {
+            self.limit = tail + capacity / 2;
+            return true;
+        }
+        // Once: at the end of the buffer it has been woken.
+        if self.head - tail < capacity
+            && let Some(sleep) = self.jumps.sleep.get()
+        {
+            sleep.wake();
+        }
+        self.limit = tail + capacity;
+        self.head < self.limit
     }
 }
 
@@ -266,7 +298,7 @@ mod tests {
     #[test]
     fn a_full_buffer_counts_what_it_cannot_hold() {
         let jumps = Jumps::new(1024).unwrap();
-        let mut writer = Writer { jumps: &jumps, head: 0, limit: 1024 };
+        let mut writer = Writer::new(&jumps);
         for i in 0..1500 {
             writer.push(Jump { from: i, to: i + 1 });
         }
@@ -277,6 +309,26 @@ mod tests {
         writer.push(Jump { from: 7, to: 8 });
         jumps.drain(|jump| seen.push(jump.from));
         assert_eq!(seen.last(), Some(&7));
+    }
+
+    #[test]
+    fn a_half_full_buffer_wakes_the_reader() -> std::io::Result<()> {
+        let jumps = Jumps::new(1024).unwrap();
+        let sleep = Arc::new(Sleep::new([].into_iter())?);
+        jumps.wakes(&sleep);
+        let mut writer = Writer::new(&jumps);
+        // The reader falls behind and catches up, from different positions.
+        for written in [100, 600, 1000, 511] {
+            for i in 0..written {
+                writer.push(Jump { from: i, to: i + 1 });
+            }
+            assert_eq!(sleep.was_woken(), written > 512, "{written}");
+            let mut taken = 0;
+            jumps.drain(|_| taken += 1);
+            assert_eq!(taken, written);
+        }
+        assert_eq!(jumps.lost(), 0);
+        Ok(())
     }
 
     #[test]

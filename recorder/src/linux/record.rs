@@ -33,7 +33,8 @@ use crate::{
     pids, privileges,
     probes::{self, Probe},
     record_error::RecordError,
-    start, subject,
+    start,
+    subject::{self, Patience},
     switcher::Switcher,
     symbols::Hidden,
     targets::{Target, Targets},
@@ -102,11 +103,13 @@ pub fn best_counter() -> &'static str {
 
 /// Half the time for which programs run before anything counts.
 const WARM_UP: Duration = Duration::from_millis(20);
-/// The longest sleep of the reader while nothing happens. A ring buffer that fills wakes it.
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// A probe does not wake the reader: half its buffer must last for the pause, at one detour per
-/// interval. Interrupts do not come faster for long.
-const DETOURS_APART: Duration = Duration::from_micros(5);
+/// How often to check that programs still run, and to report to a view.
+const CHECK_PROGRAM_EVERY: Duration = Duration::from_millis(100);
+/// How often to check that the probes have their CPUs.
+const CHECK_PROBES_EVERY: Duration = Duration::from_millis(250);
+/// Otherwise only a signal ends a recording early, and it ends the sleep as well. Unless it came just
+/// before.
+const CHECK_SIGNALS_EVERY: Duration = Duration::from_secs(1);
 
 struct Session {
     measured: CpuSet,
@@ -115,7 +118,6 @@ struct Session {
     probes: Vec<Probe>,
     clock: ClockLine,
     anchor: fn() -> Anchor,
-    memory: Memory,
     remarks: Vec<String>,
     /// Incidents that go into the file.
     incidents: Incidents,
@@ -190,7 +192,6 @@ impl Session {
             probes,
             clock,
             anchor: take_anchor,
-            memory,
             remarks,
             incidents: Incidents::start(),
             told: EverySecond::default(),
@@ -293,8 +294,16 @@ impl Session {
             }
             !self.incidents.no_probe_is_left(&self.probes)
         };
+        let every = if target.is_some() || watch.feed.is_some() {
+            CHECK_PROGRAM_EVERY
+        } else if !self.probes.is_empty() {
+            CHECK_PROBES_EVERY
+        } else {
+            CHECK_SIGNALS_EVERY
+        };
+        let patience = Patience { duration: options.duration, every };
         let mut exit_code =
-            subject::wait(target.as_ref(), options.duration, watch.stop, &look, child.as_mut());
+            subject::wait(target.as_ref(), patience, watch.stop, &look, child.as_mut());
 
         let finished = self.stop_probes();
         // What the final switches do to a program's threads is not part of its recording.
@@ -444,11 +453,7 @@ impl Session {
             self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
             self.anchor,
         );
-        let longest = match self.probes.is_empty() {
-            true => LONGEST_PAUSE,
-            false => LONGEST_PAUSE.min(DETOURS_APART * (self.memory.jumps() as u32 / 2)),
-        };
-        Threads::start(drain, &self.housekeeping, longest, self.manifest.mode == Mode::Program)
+        Threads::start(drain, &self.housekeeping, self.manifest.mode == Mode::Program)
             .map_err(RecordError::Thread)
     }
 

@@ -1,5 +1,5 @@
-//! The reader's sleep. It ends on timeout, at the end of the recording, or when a CPU's ring buffer is
-//! half full.
+//! The reader's sleep. It ends on timeout, at the end of the recording, or when a CPU's ring buffer or
+//! probe buffer is half full.
 
 use std::{
     io,
@@ -19,6 +19,8 @@ use crate::ring::Ring;
 pub struct Sleep {
     epoll: OwnedFd,
     over: OwnedFd,
+    /// Written by probes.
+    filled: OwnedFd,
     stop: AtomicBool,
 }
 
@@ -26,14 +28,16 @@ impl Sleep {
     pub fn new<'a>(rings: impl Iterator<Item = &'a Ring>) -> io::Result<Sleep> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let over = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let filled = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let nothing = epoll::EventData::new_u64(0);
         epoll::add(&epoll, &over, nothing, epoll::EventFlags::IN)?;
+        // There is always data in a ring buffer; only the wakeup matters.
+        let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &filled, nothing, on_wakeup)?;
         for ring in rings {
-            // There is always data in a ring buffer; only the wakeup matters.
-            let on_wakeup = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&epoll, ring.fd(), nothing, on_wakeup)?;
         }
-        Ok(Sleep { epoll, over, stop: AtomicBool::new(false) })
+        Ok(Sleep { epoll, over, filled, stop: AtomicBool::new(false) })
     }
 
     pub fn sleep(&self, time: Duration) {
@@ -46,11 +50,23 @@ impl Sleep {
         }
     }
 
+    /// Ends the sleep: a probe buffer is half full.
+    pub fn wake(&self) {
+        // The counter cannot overflow.
+        let _ = rustix::io::write(&self.filled, &1u64.to_ne_bytes());
+    }
+
     /// Ends the sleep, and every later one.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         // The counter cannot overflow.
         let _ = rustix::io::write(&self.over, &1u64.to_ne_bytes());
+    }
+
+    /// Whether a probe has woken it since the last call.
+    #[cfg(test)]
+    pub fn was_woken(&self) -> bool {
+        rustix::io::read(&self.filled, &mut [0u8; 8][..]).is_ok()
     }
 
     pub fn is_over(&self) -> bool {

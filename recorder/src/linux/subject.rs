@@ -15,6 +15,7 @@ use std::{
 use rustix::{
     fs::Access,
     process::{Pid, Signal},
+    time::Timespec,
 };
 
 use crate::{
@@ -159,12 +160,18 @@ pub fn start(command: &[OsString], stdout_is_taken: bool) -> Result<Child, Recor
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How long to wait, and how often to look.
+pub struct Patience {
+    pub duration: Option<Duration>,
+    pub every: Duration,
+}
+
 /// Waits until the time is up, the command or the processes end, the user stops it, or `look`, which is
-/// called ten times a second with the time recorded so far, reports that nothing is left to record.
-/// Returns the command's exit code.
+/// called regularly with the time recorded so far, reports that nothing is left to record. Returns the
+/// command's exit code.
 pub fn wait(
     target: Option<&Target>,
-    duration: Option<Duration>,
+    patience: Patience,
     stop: &AtomicBool,
     look: &dyn Fn(Duration) -> bool,
     mut child: Option<&mut Child>,
@@ -186,13 +193,20 @@ pub fn wait(
         if !there {
             return None;
         }
-        let left = duration.map(|duration| duration.saturating_sub(passed));
+        let left = patience.duration.map(|duration| duration.saturating_sub(passed));
         let over = !something_left || left == Some(Duration::ZERO);
         if over || stop.load(Ordering::Relaxed) {
             return None;
         }
-        std::thread::sleep(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+        doze(left.unwrap_or(patience.every).min(patience.every));
     }
+}
+
+/// Sleeps, but not past a signal: it may be the one that ends the recording.
+fn doze(time: Duration) {
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    // What is left does not matter: the caller looks at the clock.
+    let _ = rustix::thread::nanosleep(&time);
 }
 
 /// Waits for a command that continues after its recording; a request to end it, now or before, is passed
@@ -237,7 +251,8 @@ mod tests {
         thread.join().expect("ended");
         let (start, duration) = (Instant::now(), Duration::from_millis(300));
         let stop = AtomicBool::new(false);
-        wait(Some(&target), Some(duration), &stop, &|_| true, None);
+        let patience = Patience { duration: Some(duration), every: LOOK_EVERY };
+        wait(Some(&target), patience, &stop, &|_| true, None);
         assert!(start.elapsed() >= duration, "it ended with the thread");
     }
 

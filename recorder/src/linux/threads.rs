@@ -33,6 +33,9 @@ const MAX_BATCH: usize = 1 << 19;
 /// After watching has stopped, an entry that is still not committed never will be.
 const LAST_LOOKS: u32 = 200;
 
+/// The longest sleep of the reader while nothing happens. A ring or probe buffer that fills wakes it.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
 /// How long a small batch is kept.
 const SEND_EVERY: Duration = Duration::from_millis(100);
 
@@ -62,18 +65,16 @@ pub struct Stopped {
 
 impl Threads {
     /// Starts reading, so that no ring buffer fills up during preparation. `cpus` are reserved for the
-    /// threads; `longest` is the longest sleep of the reader. With `busy`, processing takes long, and
-    /// the ring buffers must not fill up in the meantime.
-    pub fn start(
-        drain: Drain,
-        cpus: &CpuSet,
-        longest: Duration,
-        busy: bool,
-    ) -> io::Result<Threads> {
+    /// threads. With `busy`, processing takes long, and the ring buffers must not fill up in the
+    /// meantime.
+    pub fn start(drain: Drain, cpus: &CpuSet, busy: bool) -> io::Result<Threads> {
         let sleep = Arc::new(Sleep::new(drain.rings())?);
+        for probe in drain.probes() {
+            probe.wakes(&sleep);
+        }
         let sleeping = Arc::clone(&sleep);
         let (assembler, assemblers) = sync_channel(1);
-        let pace = Pace::new(longest);
+        let pace = Pace::new(LONGEST_PAUSE);
         let threads = if cpus.is_empty() && !busy {
             let both = move || read_and_write(drain, pace, &sleeping, &assemblers);
             vec![spawn("detour-read", cpus, machine::go_first, both)?]

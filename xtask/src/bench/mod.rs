@@ -139,10 +139,16 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
     let wanted = |what: &str| only.is_none_or(|only| what.contains(only));
     for (what, measure) in measurements.into_iter().filter(|(what, _)| wanted(what)) {
         eprintln!("measuring: {what}");
+        let before = CpuTime::now();
         figures.extend(measure(&bench).unwrap_or_else(|error| {
             let verdict = Verdict::Broken(format!("{error:#}"));
             vec![Figure { what, target: "", measured: String::new(), verdict }]
         }));
+        let stolen = before.stolen_since();
+        if stolen > NOTABLE_STEAL {
+            let measured = format!("{:.1} % of the CPUs' time", 100.0 * stolen);
+            figures.push(Figure::noted("steal time while the above was measured", measured));
+        }
     }
     // If left behind, it does no harm.
     let _ = fs::remove_dir_all(&bench.scratch);
@@ -152,6 +158,33 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
         page::write(workspace, &figures)?;
     }
     Ok(figures.iter().all(|f| !matches!(f.verdict, Verdict::Missed | Verdict::Broken(_))))
+}
+
+/// Share of steal time above which figures say more about the host than about the program.
+const NOTABLE_STEAL: f64 = 0.01;
+
+/// The first line of /proc/stat, in the kernel's units: all time, and what the hypervisor took.
+#[derive(Default)]
+struct CpuTime {
+    all: f64,
+    stolen: f64,
+}
+
+impl CpuTime {
+    /// Zero if it cannot be read.
+    fn now() -> CpuTime {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let first = stat.lines().next().unwrap_or_default();
+        let fields = first.split_ascii_whitespace().skip(1).map_while(|word| word.parse().ok());
+        // The fields after the steal time are contained in earlier ones.
+        let fields: Vec<f64> = fields.take(8).collect();
+        CpuTime { all: fields.iter().sum(), stolen: fields.get(7).copied().unwrap_or(0.0) }
+    }
+
+    fn stolen_since(&self) -> f64 {
+        let now = CpuTime::now();
+        (now.stolen - self.stolen) / (now.all - self.all).max(1.0)
+    }
 }
 
 fn cannot_create(directory: &Path) -> String {

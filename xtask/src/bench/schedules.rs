@@ -88,24 +88,31 @@ pub fn speed(bench: &Bench) -> Result<Vec<Figure>> {
     ])
 }
 
-/// From the text to the times, for the whole command.
+/// From the text to the times, for the whole command. Per operation: a schedule with the calcs that
+/// LogGOPSim's generator writes has half as many operations again as one without, and the targets were
+/// set without (0.3 GB for 4.46 million operations, 2.5 GB for 41.9 million).
 pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
     let full = bench.extent.repeats > 1;
-    let mut cases = vec![(power(bench), "memory of a schedule of 2^17 ranks", "< 0.3 GB", 0.3)];
+    let small = "memory per operation of a schedule of 2^17 ranks";
+    let mut cases = vec![(power(bench), small, "< 67 bytes", 67.0)];
     if full {
-        cases.push((20, "memory of a schedule of 2^20 ranks", "< 2.5 GB", 2.5));
+        let large = "memory per operation of a schedule of 2^20 ranks";
+        cases.push((20, large, "< 59 bytes", 59.0));
     }
     let mut figures = Vec::new();
     for (power, what, target, limit) in cases {
         let file = write(bench, power, "peer")?;
         let mut command = bench.detour();
         command.args(["simulate", "goal", &file, "--net", "cnl", "-j", "1", "--json"]);
-        let gb = exec::peak_memory(&mut command)? as f64 / 1e9;
+        let bytes = exec::peak_memory(&mut command)? as f64;
+        // A send, a receive and a calc per round; the first round begins without a calc.
+        let operations = f64::from(3 * power - 1) * 2f64.powi(power as i32);
+        let each = bytes / operations;
         figures.push(Figure::judged(
             what,
             target,
-            format!("{gb:.2} GB at 2^{power} ranks"),
-            gb < limit,
+            format!("{each:.0} bytes ({:.2} GB at 2^{power} ranks)", bytes / 1e9),
+            each < limit,
         ));
         // 1.6 GB are not worth keeping.
         let _ = std::fs::remove_file(&file);

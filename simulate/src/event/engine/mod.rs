@@ -213,12 +213,13 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    /// Prefetches an upcoming operation and the next one of its rank, which it is likely to release:
-    /// each rank's operations are elsewhere in memory.
+    /// Prefetches an upcoming operation and the next two of its rank, which it is likely to release:
+    /// each rank's operations are elsewhere in memory. Two records share a cache line, so the second
+    /// next one's line has the next one too, if the operation's own has not.
     #[inline]
     fn fetch(&self, op: u32, rank: u32) {
         prefetch(&self.schedule.ops, op as usize);
-        prefetch(&self.schedule.ops, op as usize + 1);
+        prefetch(&self.schedule.ops, op as usize + 2);
         self.states.prefetch(op);
         prefetch(&self.slots, self.schedule.slots[rank as usize] as usize);
     }
