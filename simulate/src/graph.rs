@@ -32,7 +32,7 @@ pub enum Graph {
     /// receives wait for nothing. So a rank may forward data before its own earlier messages are done.
     /// In a dissemination there is a calc between the two, as long as the reduction or of zero length:
     /// by LogGOPSim's rules a detour on it delays the message, one on the send's o does not.
-    Peer,
+    LogGopSim,
 }
 
 impl Graph {
@@ -40,7 +40,7 @@ impl Graph {
     pub const fn name(self) -> &'static str {
         match self {
             Graph::InOrder => "in-order",
-            Graph::Peer => "peer",
+            Graph::LogGopSim => "peer",
         }
     }
 }
@@ -69,7 +69,7 @@ struct Round {
 const MOST_OPERATIONS: u64 = 1 << 31;
 
 pub fn schedule(job: &Job, graph: Graph) -> Result<Schedule, GraphError> {
-    let per_message = if graph == Graph::Peer { 3 } else { 2 };
+    let per_message = if graph == Graph::LogGopSim { 3 } else { 2 };
     let operations = job.messages().saturating_mul(per_message);
     let ranks = u32::try_from(job.ranks()).ok().filter(|_| operations <= MOST_OPERATIONS);
     let ranks = ranks.ok_or(GraphError::TooLarge { operations })?;
@@ -169,7 +169,7 @@ impl<'a> Program<'a> {
         let mut now = Vec::new();
         let mut issued = None;
         if part.to != NOBODY {
-            if round.combines && self.graph == Graph::Peer {
+            if round.combines && self.graph == Graph::LogGopSim {
                 self.combine();
             }
             let bytes = round.spans[part.send as usize].span.bytes;
@@ -196,7 +196,7 @@ impl<'a> Program<'a> {
                             self.builder.requires(calc, on);
                         }
                     }
-                    Graph::Peer => self.builder.requires(calc, recv),
+                    Graph::LogGopSim => self.builder.requires(calc, recv),
                 }
                 now.push(calc);
                 self.got = Some(calc);
@@ -208,7 +208,7 @@ impl<'a> Program<'a> {
         }
         match self.graph {
             Graph::InOrder => self.before = now,
-            Graph::Peer => self.before.extend(now),
+            Graph::LogGopSim => self.before.extend(now),
         }
     }
 
@@ -219,7 +219,7 @@ impl<'a> Program<'a> {
                     self.builder.requires(op, on);
                 }
             }
-            Graph::Peer => {
+            Graph::LogGopSim => {
                 if let (true, Some(on)) = (sends, self.got) {
                     self.builder.requires(op, on);
                 }

@@ -54,7 +54,7 @@ struct Scratch {
 /// The rules for a job written out as a schedule. LogGOPSim's graph with LogGOPSim's noise selects
 /// LogGOPSim's rules for everything.
 pub fn rules(job: &Job, graph: Graph, noise: Model) -> event::Options {
-    let peer = graph == Graph::Peer && noise == Model::LogGopSim;
+    let peer = graph == Graph::LogGopSim && noise == Model::LogGopSim;
     let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
     event::Options { model, rendezvous: job.rendezvous() }
 }
@@ -220,7 +220,7 @@ mod tests {
             for (op, graph) in [
                 (Op::Allreduce, Graph::InOrder),
                 (Op::Bcast, Graph::InOrder),
-                (Op::Allreduce, Graph::Peer),
+                (Op::Allreduce, Graph::LogGopSim),
             ] {
                 let time = |threads, seed| {
                     let plan = Plan { seed, ..plan(threads, &|_| true) };

@@ -52,7 +52,8 @@ enum GraphName {
     InOrder,
     /// As LogGOPSim's generator: a send depends only on the preceding receive; in a dissemination, with
     /// a calc between the two. With --noise-model loggopsim, LogGOPSim's rules apply throughout
-    Peer,
+    #[value(name = "peer")]
+    LogGopSim,
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {
@@ -88,7 +89,7 @@ impl Options {
     pub fn graph(&self) -> Graph {
         match self.graph {
             GraphName::InOrder => Graph::InOrder,
-            GraphName::Peer => Graph::Peer,
+            GraphName::LogGopSim => Graph::LogGopSim,
         }
     }
 

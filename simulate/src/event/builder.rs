@@ -10,7 +10,7 @@ use super::{
     schedule::{ANY, Kind, NOBODY, Op, Pairing, Schedule},
     wants::Wants,
 };
-use crate::roomy;
+use crate::huge_pages;
 
 /// Limit for times and costs (13 days): sums of a few still fit in 63 bits.
 pub const LONGEST: i64 = 1 << 60;
@@ -92,8 +92,8 @@ impl ScheduleBuilder {
 
     /// Reserves room, for callers who know the sizes.
     pub fn reserve(&mut self, operations: usize, dependencies: usize) {
-        roomy::reserve_exact(&mut self.ops, operations.min(MOST) + 1);
-        roomy::reserve_exact(&mut self.edges, dependencies.min(MOST));
+        huge_pages::reserve_exact(&mut self.ops, operations.min(MOST) + 1);
+        huge_pages::reserve_exact(&mut self.edges, dependencies.min(MOST));
     }
 
     /// Begins the next rank, 0 first; what follows is added to it.
@@ -224,7 +224,7 @@ impl ScheduleBuilder {
         self.most_cpu = self.most_cpu.max(cpu);
         self.most_nic = self.most_nic.max(nic);
         self.most_slot = self.most_slot.max(cpu).max(nic);
-        roomy::reserve(&mut self.ops, 1);
+        huge_pages::reserve(&mut self.ops, 1);
         self.ops.push(Op {
             size,
             peer,
@@ -260,7 +260,7 @@ impl ScheduleBuilder {
             return;
         }
         self.pending.sort_by_key(|&(on, _, start)| (on, start));
-        roomy::reserve(&mut self.edges, self.pending.len());
+        huge_pages::reserve(&mut self.edges, self.pending.len());
         let mut pending = self.pending.drain(..).peekable();
         for (on, op) in self.ops[first as usize..].iter_mut().enumerate() {
             let on = on as u32;

@@ -8,26 +8,26 @@ mod bits;
 mod builder;
 mod by_rank;
 mod cost;
+mod deadlock;
 mod engine;
 mod error;
 mod floors;
 mod introsort;
 mod labels;
 mod log;
+mod loggopsim;
 mod matching;
 mod order;
 mod pairs;
-mod peer;
 mod queue;
 mod recorder;
 mod schedule;
 #[cfg(test)]
 pub(crate) mod sketch;
 mod state;
-mod stuck;
 mod wants;
 mod watch;
-mod watch_peer;
+mod watch_loggopsim;
 mod wheel;
 mod windows;
 mod work;
@@ -117,7 +117,7 @@ pub fn run_memory(schedule: &Schedule, rules: Rules) -> u64 {
     let matching = operations * matching::bytes_per_operation(schedule);
     let rest = match rules {
         Rules::Loggops => state::bytes(schedule),
-        Rules::Loggopsim => peer::bytes(schedule),
+        Rules::Loggopsim => loggopsim::bytes(schedule),
     };
     (matching + rest) as u64
 }
@@ -134,7 +134,7 @@ pub fn run_with(
         Rules::Loggops => {
             engine::run(&mut scratch.engine, schedule, params, options.rendezvous, noise)
         }
-        Rules::Loggopsim => peer::run(schedule, params, noise),
+        Rules::Loggopsim => loggopsim::run(schedule, params, noise),
     }
 }
 
@@ -158,6 +158,6 @@ pub fn run_logged(
             let engine = &mut scratch.engine;
             engine::record(engine, schedule, params, options.rendezvous, noise, log)
         }
-        Rules::Loggopsim => peer::record(schedule, params, noise, log),
+        Rules::Loggopsim => loggopsim::record(schedule, params, noise, log),
     }
 }

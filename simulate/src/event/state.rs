@@ -7,7 +7,7 @@ use super::{
     schedule::{NOBODY, Schedule},
     work::Met,
 };
-use crate::{roomy, simd::prefetch};
+use crate::{huge_pages, simd::prefetch};
 
 /// The stage of an operation: dependencies left, or one of those below.
 pub(crate) type Stage = u8;
@@ -43,9 +43,9 @@ impl States {
     fn prepare(&mut self, schedule: &Schedule) {
         let operations = schedule.operations();
         self.times.clear();
-        roomy::reserve_exact(&mut self.times, operations);
+        huge_pages::reserve_exact(&mut self.times, operations);
         self.stages.clear();
-        roomy::reserve_exact(&mut self.stages, operations);
+        huge_pages::reserve_exact(&mut self.stages, operations);
         self.many.clear();
         self.others.clear();
         if !schedule.is_settled() {
@@ -184,7 +184,7 @@ impl Buffers {
         states.prepare(schedule);
         slots.clear();
         let count = schedule.slots.last().copied().unwrap_or(0) as usize;
-        roomy::reserve_exact(&mut slots, count);
+        huge_pages::reserve_exact(&mut slots, count);
         slots.resize(count, Slot::default());
         there.reset(schedule.operations());
         waiting.clear();

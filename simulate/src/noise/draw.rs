@@ -21,10 +21,10 @@ pub fn draw(key: u64, counter: u64) -> u64 {
 #[inline(always)]
 pub(super) fn draw_many<V: Vector>(key: u64, counters: V) -> V {
     let number = |bits: u64| V::splat(bits as i64);
-    let mut z = counters.times(number(GAMMA)).plus(number(key.wrapping_add(GAMMA)));
-    z = z.xor(z.down(30)).times(number(MIX[0]));
-    z = z.xor(z.down(27)).times(number(MIX[1]));
-    z.xor(z.down(31))
+    let mut z = counters.mul(number(GAMMA)).add(number(key.wrapping_add(GAMMA)));
+    z = z.xor(z.shr(30)).mul(number(MIX[0]));
+    z = z.xor(z.shr(27)).mul(number(MIX[1]));
+    z.xor(z.shr(31))
 }
 
 /// A separate stream for a purpose and a run.

@@ -57,7 +57,7 @@ impl Lookup {
     #[inline(always)]
     pub fn first_after_each<V: Vector>(&self, positions: V) -> V {
         let (index, late) = self.near(positions);
-        if late == 0 { index } else { index.but(late, self.crowded(index, positions)) }
+        if late == 0 { index } else { index.select(late, self.crowded(index, positions)) }
     }
 
     /// The same for a list; arbitrary for negative positions. No branches between lookups, so that
@@ -73,9 +73,10 @@ impl Lookup {
         }
         for at in late_ones.steps() {
             let places: V = late_ones.at(at);
-            let (index, position) = (indices.find(places), positions.find(places).max(V::splat(0)));
+            let (index, position) =
+                (indices.gather(places), positions.gather(places).max(V::splat(0)));
             let there = late_ones.there(at);
-            self.crowded(index, position).put(there, indices.all_mut(), places);
+            self.crowded(index, position).scatter(there, indices.all_mut(), places);
         }
     }
 
@@ -83,40 +84,40 @@ impl Lookup {
     /// Branchless, since the step is unpredictable.
     #[inline(always)]
     fn near<V: Vector>(&self, positions: V) -> (V, u8) {
-        let first = V::find_short(&self.first_in, positions.down(self.shift));
-        let second = first.plus(V::splat(1));
+        let first = V::gather_u32(&self.first_in, positions.shr(self.shift));
+        let second = first.add(V::splat(1));
         let ended = !self.ends(first).above(positions);
         let late = ended & !self.ends(second).above(positions);
-        (first.but(ended, second), late)
+        (first.select(ended, second), late)
     }
 
     /// Binary search in the rest of the bucket, where detours are dense.
     #[inline(always)]
     fn crowded<V: Vector>(&self, index: V, positions: V) -> V {
-        let mut low = index.plus(V::splat(1));
-        let mut high = V::find_short(&self.first_in[1..], positions.down(self.shift));
+        let mut low = index.add(V::splat(1));
+        let mut high = V::gather_u32(&self.first_in[1..], positions.shr(self.shift));
         loop {
             let open = high.above(low);
             if open == 0 {
                 return low;
             }
-            let middle = low.plus(high).down(1);
+            let middle = low.add(high).shr(1);
             let over = open & !self.ends(middle).above(positions);
-            low = low.but(over, middle.plus(V::splat(1)));
-            high = high.but(open & !over, middle);
+            low = low.select(over, middle.add(V::splat(1)));
+            high = high.select(open & !over, middle);
         }
     }
 
     /// Their starts; after the last, the start of the next one.
     #[inline(always)]
     pub fn starts<V: Vector>(&self, indices: V) -> V {
-        V::find(self.detours.as_flattened(), indices.plus(indices))
+        V::gather(self.detours.as_flattened(), indices.add(indices))
     }
 
     /// Their ends; after the last, never.
     #[inline(always)]
     pub fn ends<V: Vector>(&self, indices: V) -> V {
-        V::find(&self.detours.as_flattened()[1..], indices.plus(indices))
+        V::gather(&self.detours.as_flattened()[1..], indices.add(indices))
     }
 }
 

@@ -36,7 +36,7 @@ impl Many<'_> {
             (bases, spans) => {
                 let bits = draw_many(self.timeline_key, ranks);
                 let timeline = below(bits, V::splat(bases.len() as i64));
-                (V::find(bases, timeline), V::find(spans, timeline))
+                (V::gather(bases, timeline), V::gather(spans, timeline))
             }
         };
         Turn { base, span, limit: if self.repeat { V::splat(MAX_SPAN) } else { span } }
@@ -47,10 +47,10 @@ impl Many<'_> {
     #[inline(always)]
     pub fn positions<V: Vector>(&self, ranks: V, turn: &Turn<V>, times: V) -> V {
         let span = turn.span;
-        let at = times.plus(below(draw_many(self.offset_key, ranks), span));
-        let at = at.but(!span.above(at), at.minus(span));
+        let at = times.add(below(draw_many(self.offset_key, ranks), span));
+        let at = at.select(!span.above(at), at.sub(span));
         let known = span.above(at) & at.above(V::splat(-1));
-        V::splat(-1).but(known, at.plus(turn.base))
+        V::splat(-1).select(known, at.add(turn.base))
     }
 
     /// The first detours that have not ended at these positions; arbitrary for negative ones.
@@ -61,7 +61,7 @@ impl Many<'_> {
                 indices.set_len(positions.len());
                 for at in positions.steps() {
                     let inside = V::splat(length).above(positions.at(at));
-                    indices.set(at, V::splat(1).but(inside, V::splat(0)));
+                    indices.set(at, V::splat(1).select(inside, V::splat(0)));
                 }
             }
             None => self.lookup.first_after_all::<V>(positions, indices),
@@ -79,11 +79,11 @@ fn below<V: Vector>(bits: V, bound: V) -> V {
     // The upper half of the product, from 32-bit halves, which vectors can multiply. The compiler
     // turns the usual form into a scalar instruction without vector equivalent, so the bound is split
     // one bit lower.
-    let (high, low) = (bits.down(32), bits);
-    let (bound_high, bound_low) = (bound.down(31), bound.and(V::splat((1 << 31) - 1)));
-    let middle = low.times_low(bound_high).plus(low.times_low(bound_low).down(31)).down(1);
-    let middle = high.times_low(bound_low).plus(middle).down(31);
-    high.times_low(bound_high).plus(middle).down(1)
+    let (high, low) = (bits.shr(32), bits);
+    let (bound_high, bound_low) = (bound.shr(31), bound.and(V::splat((1 << 31) - 1)));
+    let middle = low.mul_low(bound_high).add(low.mul_low(bound_low).shr(31)).shr(1);
+    let middle = high.mul_low(bound_low).add(middle).shr(31);
+    high.mul_low(bound_high).add(middle).shr(1)
 }
 
 #[cfg(test)]

@@ -37,8 +37,8 @@ impl Aside {
     pub fn push<V: Vector>(&mut self, mask: u8, places: V, arrived: V, own: V) {
         // One length applies to all lists.
         let at = self.places.len();
-        self.arrived.set(at, arrived.squeeze(mask));
-        self.own.set(at, own.squeeze(mask));
+        self.arrived.set(at, arrived.compress(mask));
+        self.own.set(at, own.compress(mask));
         self.places.push(mask, places);
     }
 
@@ -111,11 +111,11 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
             let (place, arrived, position): (V, V, V) =
                 (places.at(at), arrived.at(at), positions.at(at));
             let start: V = many.lookup().starts(indices.at(at));
-            let until = start.minus(position).plus(arrived).min(limits.at(at));
+            let until = start.sub(position).add(arrived).min(limits.at(at));
             let done = costs.without_detours::<GAPS>(own.at(at), arrived);
             let known = positions.there(at) & position.above(V::splat(-1));
             let free = known & !done.above(until);
-            until.put(free, clear, place);
+            until.scatter(free, clear, place);
             hit.push(positions.there(at) & !free, simd::count_from::<V>(at));
         }
     }
@@ -126,24 +126,24 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
         for at in self.aside.hit.steps() {
             let Aside { places, arrived, own, positions, indices, hit, .. } = &*self.aside;
             let (there, which) = (hit.there(at), hit.at(at));
-            let place: V = places.find(which);
-            let position: V = positions.find(which);
+            let place: V = places.gather(which);
+            let position: V = positions.gather(which);
             let turn = many.turn(self.ranks.at_each(place));
             let mut walk = Walk {
                 lookup: many.lookup(),
                 known: there & position.above(V::splat(-1)),
-                index: indices.find(which),
-                end: turn.base.plus(turn.span),
+                index: indices.gather(which),
+                end: turn.base.add(turn.span),
             };
             // Positions are times with an earlier origin.
-            let earlier = position.minus(arrived.find(which));
-            let own = own.find(which).plus(earlier);
+            let earlier = position.sub(arrived.gather(which));
+            let own = own.gather(which).add(earlier);
             let (time, until) = exactly_each::<V, GAPS>(self.step, &mut walk, position, own);
-            let (time, until) = (time.minus(earlier), until.minus(earlier).min(turn.limit));
-            let until = until.but(time.above(until), until.plus(V::splat(untrusted(0))));
+            let (time, until) = (time.sub(earlier), until.sub(earlier).min(turn.limit));
+            let until = until.select(time.above(until), until.add(V::splat(untrusted(0))));
             let known = walk.known & !time.above(turn.limit);
-            time.put(known, self.time, place);
-            until.put(known, self.clear, place);
+            time.scatter(known, self.time, place);
+            until.scatter(known, self.clear, place);
             let mut others = there & !known;
             while others != 0 {
                 let lane = others.trailing_zeros() as usize;
@@ -185,7 +185,7 @@ fn exactly_each<V: Vector, const GAPS: bool>(
     }
     if !last {
         if GAPS {
-            time = time.max(own.plus(V::splat(send_wait)));
+            time = time.max(own.add(V::splat(send_wait)));
         }
         time = walk.work(time, send);
     }

@@ -75,9 +75,9 @@ impl<V: Vector> Costs<V> {
     /// When the rank's next send has left its CPU, without detours.
     #[inline(always)]
     pub fn without_detours<const GAPS: bool>(&self, own: V, arrived: V) -> V {
-        let next = own.max(arrived.plus(self.cpu)).plus(self.between);
-        let next = if GAPS { next.max(own.plus(self.send_wait)) } else { next };
-        next.plus(self.send)
+        let next = own.max(arrived.add(self.cpu)).add(self.between);
+        let next = if GAPS { next.max(own.add(self.send_wait)) } else { next };
+        next.add(self.send)
     }
 }
 
@@ -114,13 +114,13 @@ impl Ranks {
 
     #[inline(always)]
     pub fn at_each<V: Vector>(&self, places: V) -> V {
-        let mut ranks = places.plus(V::splat(self.first));
+        let mut ranks = places.add(V::splat(self.first));
         if self.stride > 0 {
-            let row = places.times(V::splat(self.inverse)).down(2 * SHORT);
-            ranks = ranks.plus(row.times(V::splat(self.stride - self.width)));
+            let row = places.mul(V::splat(self.inverse)).shr(2 * SHORT);
+            ranks = ranks.add(row.mul(V::splat(self.stride - self.width)));
         }
         let all = V::splat(self.all);
-        ranks.but(!all.above(ranks), ranks.minus(all))
+        ranks.select(!all.above(ranks), ranks.sub(all))
     }
 }
 
@@ -315,13 +315,13 @@ impl<V: Vector> Lanes<V> {
     #[inline(always)]
     fn receive<const GAPS: bool>(costs: &Costs<V>, group: Group<'_>, half: usize) -> Lanes<V> {
         let own = V::load(half_of(group.own, half));
-        let mut begin = V::load(half_of(group.from, half)).plus(costs.latency);
+        let mut begin = V::load(half_of(group.from, half)).add(costs.latency);
         let mut free = begin;
         if GAPS {
             begin = begin.max(V::load(half_of(group.recv_free, half)));
-            free = begin.plus(costs.gap);
+            free = begin.add(costs.gap);
         }
-        let arrived = begin.plus(costs.transfer);
+        let arrived = begin.add(costs.transfer);
         let done = costs.without_detours::<GAPS>(own, arrived);
         Lanes { own, arrived, done, free, clear: V::load(half_of(group.clear, half)) }
     }

@@ -87,7 +87,7 @@ impl simd::Kernel for Begin<'_, '_> {
             hit.set_len(0);
             for at in positions.steps() {
                 let start: V = many.lookup().starts(indices.at(at));
-                let until = start.minus(positions.at(at)).min(limits.at(at));
+                let until = start.sub(positions.at(at)).min(limits.at(at));
                 let met = positions.there(at) & V::splat(work).above(until);
                 hit.push(met, simd::count_from::<V>(at));
                 match clears[at..].first_chunk_mut() {

@@ -20,7 +20,7 @@ impl<V: Vector> Walk<'_, V> {
     pub fn work(&mut self, begin: V, work: i64) -> V {
         let mut start = self.next(begin);
         // Its end if there are no more detours.
-        let mut done = begin.plus(V::splat(work));
+        let mut done = begin.add(V::splat(work));
         let mut now = begin;
         loop {
             let met = self.known & done.above(start);
@@ -31,9 +31,9 @@ impl<V: Vector> Walk<'_, V> {
             self.known &= !(met & !self.end.above(start));
             let end = self.lookup.ends(self.index);
             // Work remaining when it began remains when it is over.
-            let later = end.minus(start.max(now));
-            done = done.but(met, done.plus(later));
-            now = now.but(met, end);
+            let later = end.sub(start.max(now));
+            done = done.select(met, done.add(later));
+            now = now.select(met, end);
             self.forward(met & self.known);
             start = self.lookup.starts(self.index);
         }
@@ -46,14 +46,14 @@ impl<V: Vector> Walk<'_, V> {
         let over = self.known & !self.lookup.ends(self.index).above(positions);
         if over != 0 {
             // Some are far away: walking there would take longer.
-            let positions = V::splat(0).but(over, positions);
-            self.index = self.index.but(over, self.lookup.first_after_each(positions));
+            let positions = V::splat(0).select(over, positions);
+            self.index = self.index.select(over, self.lookup.first_after_each(positions));
         }
         self.lookup.starts(self.index)
     }
 
     #[inline(always)]
     fn forward(&mut self, mask: u8) {
-        self.index = self.index.but(mask, self.index.plus(V::splat(1)));
+        self.index = self.index.select(mask, self.index.add(V::splat(1)));
     }
 }

@@ -7,37 +7,37 @@ use super::{LANES, Plain, Vector};
 /// For a machine with AVX2. Code that names this type must have checked for it: only
 /// [`widest`](crate::simd::widest) does.
 #[derive(Clone, Copy, Debug)]
-pub struct Narrow(__m256i, __m256i);
+pub struct Avx2(__m256i, __m256i);
 
 /// Applies an AVX2 instruction to both registers.
 macro_rules! both {
     ($name:ident($a:expr, $b:expr)) => {{
-        let (a, b): (Narrow, Narrow) = ($a, $b);
-        // SAFETY: the machine has it, otherwise there would be no `Narrow`; it accesses no memory.
-        unsafe { Narrow($name(a.0, b.0), $name(a.1, b.1)) }
+        let (a, b): (Avx2, Avx2) = ($a, $b);
+        // SAFETY: the machine has it, otherwise there would be no `Avx2`; it accesses no memory.
+        unsafe { Avx2($name(a.0, b.0), $name(a.1, b.1)) }
     }};
 }
 
-impl Narrow {
+impl Avx2 {
     /// All bits set in the lanes where self > other.
     #[inline(always)]
-    fn where_above(self, other: Narrow) -> Narrow {
+    fn where_above(self, other: Avx2) -> Avx2 {
         both!(_mm256_cmpgt_epi64(self, other))
     }
 
     /// All bits set in the lanes of a mask.
     #[inline(always)]
-    fn lanes(mask: u8) -> Narrow {
-        let bits = Narrow::load(&[1, 2, 4, 8, 16, 32, 64, 128]);
-        both!(_mm256_cmpeq_epi64(Narrow::splat(mask.into()).and(bits), bits))
+    fn lanes(mask: u8) -> Avx2 {
+        let bits = Avx2::load(&[1, 2, 4, 8, 16, 32, 64, 128]);
+        both!(_mm256_cmpeq_epi64(Avx2::splat(mask.into()).and(bits), bits))
     }
 
     /// Selects `other` in the lanes whose bits are set.
     #[inline(always)]
-    fn blend(self, lanes: Narrow, other: Narrow) -> Narrow {
+    fn blend(self, lanes: Avx2, other: Avx2) -> Avx2 {
         // SAFETY: as in `both`.
         unsafe {
-            Narrow(
+            Avx2(
                 _mm256_blendv_epi8(self.0, other.0, lanes.0),
                 _mm256_blendv_epi8(self.1, other.1, lanes.1),
             )
@@ -47,7 +47,7 @@ impl Narrow {
     /// Whether all lanes are valid indices for a list of this length.
     #[inline(always)]
     fn all_below(self, len: usize) -> bool {
-        Narrow::splat(len as i64).above(self) & self.above(Narrow::splat(-1)) == u8::MAX
+        Avx2::splat(len as i64).above(self) & self.above(Avx2::splat(-1)) == u8::MAX
     }
 
     #[inline(always)]
@@ -77,23 +77,20 @@ static FIRST: [[i32; 8]; 16] = {
     all
 };
 
-impl Vector for Narrow {
+impl Vector for Avx2 {
     #[inline(always)]
-    fn splat(value: i64) -> Narrow {
+    fn splat(value: i64) -> Avx2 {
         // SAFETY: as in `both`.
         let half = unsafe { _mm256_set1_epi64x(value) };
-        Narrow(half, half)
+        Avx2(half, half)
     }
 
     #[inline(always)]
-    fn load(values: &[i64; LANES]) -> Narrow {
+    fn load(values: &[i64; LANES]) -> Avx2 {
         let [low, high] = values.as_chunks::<4>().0 else { unreachable!("two halves") };
         // SAFETY: as in `both`; the halves are as long as registers, and need not be aligned.
         unsafe {
-            Narrow(
-                _mm256_loadu_si256(low.as_ptr().cast()),
-                _mm256_loadu_si256(high.as_ptr().cast()),
-            )
+            Avx2(_mm256_loadu_si256(low.as_ptr().cast()), _mm256_loadu_si256(high.as_ptr().cast()))
         }
     }
 
@@ -108,61 +105,60 @@ impl Vector for Narrow {
     }
 
     #[inline(always)]
-    fn plus(self, other: Narrow) -> Narrow {
+    fn add(self, other: Avx2) -> Avx2 {
         both!(_mm256_add_epi64(self, other))
     }
 
     #[inline(always)]
-    fn minus(self, other: Narrow) -> Narrow {
+    fn sub(self, other: Avx2) -> Avx2 {
         both!(_mm256_sub_epi64(self, other))
     }
 
     #[inline(always)]
-    fn times(self, other: Narrow) -> Narrow {
-        let crossed = self.down(32).times_low(other).plus(self.times_low(other.down(32)));
+    fn mul(self, other: Avx2) -> Avx2 {
+        let crossed = self.shr(32).mul_low(other).add(self.mul_low(other.shr(32)));
         // SAFETY: as in `both`.
-        let crossed = unsafe {
-            Narrow(_mm256_slli_epi64::<32>(crossed.0), _mm256_slli_epi64::<32>(crossed.1))
-        };
-        self.times_low(other).plus(crossed)
+        let crossed =
+            unsafe { Avx2(_mm256_slli_epi64::<32>(crossed.0), _mm256_slli_epi64::<32>(crossed.1)) };
+        self.mul_low(other).add(crossed)
     }
 
     #[inline(always)]
-    fn times_low(self, other: Narrow) -> Narrow {
+    fn mul_low(self, other: Avx2) -> Avx2 {
         both!(_mm256_mul_epu32(self, other))
     }
 
     #[inline(always)]
-    fn and(self, other: Narrow) -> Narrow {
+    fn and(self, other: Avx2) -> Avx2 {
         both!(_mm256_and_si256(self, other))
     }
 
     #[inline(always)]
-    fn xor(self, other: Narrow) -> Narrow {
+    fn xor(self, other: Avx2) -> Avx2 {
         both!(_mm256_xor_si256(self, other))
     }
 
     #[inline(always)]
-    fn max(self, other: Narrow) -> Narrow {
+    fn max(self, other: Avx2) -> Avx2 {
         self.blend(other.where_above(self), other)
     }
 
     #[inline(always)]
-    fn min(self, other: Narrow) -> Narrow {
+    fn min(self, other: Avx2) -> Avx2 {
         self.blend(self.where_above(other), other)
     }
 
     #[inline(always)]
-    fn down(self, bits: u32) -> Narrow {
+    fn shr(self, bits: u32) -> Avx2 {
         // SAFETY: as in `both`.
         unsafe {
             let bits = _mm_cvtsi32_si128(bits as i32);
-            Narrow(_mm256_srl_epi64(self.0, bits), _mm256_srl_epi64(self.1, bits))
+            Avx2(_mm256_srl_epi64(self.0, bits), _mm256_srl_epi64(self.1, bits))
         }
     }
 
     #[inline(always)]
-    fn above(self, other: Narrow) -> u8 {
+    fn above(self, other: Avx2) -> u8 {
         let lanes = self.where_above(other);
         // SAFETY: as in `both`. Four bits each.
         unsafe {
@@ -173,10 +169,10 @@ impl Vector for Narrow {
     }
 
     #[inline(always)]
-    fn any_above(these: [Narrow; 2], others: [Narrow; 2]) -> bool {
+    fn any_above(these: [Avx2; 2], others: [Avx2; 2]) -> bool {
         // Tests the sign bit of all lanes together.
-        let apart = others[0].minus(these[0]);
-        let apart = both!(_mm256_or_si256(apart, others[1].minus(these[1])));
+        let apart = others[0].sub(these[0]);
+        let apart = both!(_mm256_or_si256(apart, others[1].sub(these[1])));
         // SAFETY: as in `both`.
         unsafe {
             let any = _mm256_or_si256(apart.0, apart.1);
@@ -185,36 +181,36 @@ impl Vector for Narrow {
     }
 
     #[inline(always)]
-    fn but(self, mask: u8, other: Narrow) -> Narrow {
-        self.blend(Narrow::lanes(mask), other)
+    fn select(self, mask: u8, other: Avx2) -> Avx2 {
+        self.blend(Avx2::lanes(mask), other)
     }
 
     #[inline(always)]
-    fn squeeze(self, mask: u8) -> Narrow {
+    fn compress(self, mask: u8) -> Avx2 {
         let (low, high) = (mask & 15, mask >> 4);
         // SAFETY: as in `both`; the tables are as long as registers.
-        let squeezed = unsafe {
+        let compressed = unsafe {
             let in_low = _mm256_loadu_si256(FIRST[low as usize].as_ptr().cast());
             let in_high = _mm256_loadu_si256(FIRST[high as usize].as_ptr().cast());
-            Narrow(
+            Avx2(
                 _mm256_permutevar8x32_epi32(self.0, in_low),
                 _mm256_permutevar8x32_epi32(self.1, in_high),
             )
         };
-        let numbers = squeezed.numbers();
+        let numbers = compressed.numbers();
         let mut together = numbers;
         let at = low.count_ones() as usize;
         together[at..at + 4].copy_from_slice(&numbers[4..]);
-        Narrow::load(&together)
+        Avx2::load(&together)
     }
 
     #[inline(always)]
-    fn find(list: &[i64], indices: Narrow) -> Narrow {
+    fn gather(list: &[i64], indices: Avx2) -> Avx2 {
         assert!(indices.all_below(list.len()), "index out of bounds");
         // SAFETY: as in `both`; all indices are below the length, as checked above.
         unsafe {
             let list = list.as_ptr();
-            Narrow(
+            Avx2(
                 _mm256_i64gather_epi64::<8>(list, indices.0),
                 _mm256_i64gather_epi64::<8>(list, indices.1),
             )
@@ -222,12 +218,12 @@ impl Vector for Narrow {
     }
 
     #[inline(always)]
-    fn find_short(list: &[u32], indices: Narrow) -> Narrow {
+    fn gather_u32(list: &[u32], indices: Avx2) -> Avx2 {
         assert!(indices.all_below(list.len()), "index out of bounds");
         // SAFETY: as in `find`.
         unsafe {
             let list = list.as_ptr().cast();
-            Narrow(
+            Avx2(
                 _mm256_cvtepu32_epi64(_mm256_i64gather_epi32::<4>(list, indices.0)),
                 _mm256_cvtepu32_epi64(_mm256_i64gather_epi32::<4>(list, indices.1)),
             )
@@ -235,7 +231,7 @@ impl Vector for Narrow {
     }
 
     #[inline(always)]
-    fn put(self, mask: u8, list: &mut [i64], indices: Narrow) {
-        Plain::load(&self.numbers()).put(mask, list, Plain::load(&indices.numbers()));
+    fn scatter(self, mask: u8, list: &mut [i64], indices: Avx2) {
+        Plain::load(&self.numbers()).scatter(mask, list, Plain::load(&indices.numbers()));
     }
 }

@@ -7,34 +7,34 @@ use super::{LANES, Vector};
 /// One register of a machine with AVX-512 (F and DQ). Code that names this type must have checked for
 /// it: only [`widest`](crate::simd::widest) does.
 #[derive(Clone, Copy, Debug)]
-pub struct Wide(__m512i);
+pub struct Avx512(__m512i);
 
 /// An AVX-512 instruction.
 macro_rules! wide {
     ($name:ident($($value:expr),*)) => {
-        // SAFETY: the machine has it, otherwise there would be no `Wide`; it accesses no memory.
-        Wide(unsafe { $name($($value),*) })
+        // SAFETY: the machine has it, otherwise there would be no `Avx512`; it accesses no memory.
+        Avx512(unsafe { $name($($value),*) })
     };
 }
 
 /// Lanes whose index is out of bounds.
 #[inline(always)]
-fn beyond(indices: Wide, len: usize) -> u8 {
-    let Wide(len) = Wide::splat(len as i64);
+fn beyond(indices: Avx512, len: usize) -> u8 {
+    let Avx512(len) = Avx512::splat(len as i64);
     // SAFETY: as in `wide`. Unsigned, so that negative indices are out of bounds.
     unsafe { _mm512_cmpge_epu64_mask(indices.0, len) }
 }
 
-impl Vector for Wide {
+impl Vector for Avx512 {
     #[inline(always)]
-    fn splat(value: i64) -> Wide {
+    fn splat(value: i64) -> Avx512 {
         wide!(_mm512_set1_epi64(value))
     }
 
     #[inline(always)]
-    fn load(values: &[i64; LANES]) -> Wide {
+    fn load(values: &[i64; LANES]) -> Avx512 {
         // SAFETY: as in `wide`; the array is as long as the vector, and need not be aligned.
-        Wide(unsafe { _mm512_loadu_si512(values.as_ptr().cast()) })
+        Avx512(unsafe { _mm512_loadu_si512(values.as_ptr().cast()) })
     }
 
     #[inline(always)]
@@ -44,90 +44,90 @@ impl Vector for Wide {
     }
 
     #[inline(always)]
-    fn plus(self, other: Wide) -> Wide {
+    fn add(self, other: Avx512) -> Avx512 {
         wide!(_mm512_add_epi64(self.0, other.0))
     }
 
     #[inline(always)]
-    fn minus(self, other: Wide) -> Wide {
+    fn sub(self, other: Avx512) -> Avx512 {
         wide!(_mm512_sub_epi64(self.0, other.0))
     }
 
     #[inline(always)]
-    fn times(self, other: Wide) -> Wide {
+    fn mul(self, other: Avx512) -> Avx512 {
         wide!(_mm512_mullo_epi64(self.0, other.0))
     }
 
     #[inline(always)]
-    fn times_low(self, other: Wide) -> Wide {
+    fn mul_low(self, other: Avx512) -> Avx512 {
         wide!(_mm512_mul_epu32(self.0, other.0))
     }
 
     #[inline(always)]
-    fn and(self, other: Wide) -> Wide {
+    fn and(self, other: Avx512) -> Avx512 {
         wide!(_mm512_and_epi64(self.0, other.0))
     }
 
     #[inline(always)]
-    fn xor(self, other: Wide) -> Wide {
+    fn xor(self, other: Avx512) -> Avx512 {
         wide!(_mm512_xor_epi64(self.0, other.0))
     }
 
     #[inline(always)]
-    fn max(self, other: Wide) -> Wide {
+    fn max(self, other: Avx512) -> Avx512 {
         wide!(_mm512_max_epi64(self.0, other.0))
     }
 
     #[inline(always)]
-    fn min(self, other: Wide) -> Wide {
+    fn min(self, other: Avx512) -> Avx512 {
         wide!(_mm512_min_epi64(self.0, other.0))
     }
 
     #[inline(always)]
-    fn down(self, bits: u32) -> Wide {
+    fn shr(self, bits: u32) -> Avx512 {
         wide!(_mm512_srl_epi64(self.0, _mm_cvtsi32_si128(bits as i32)))
     }
 
     #[inline(always)]
-    fn above(self, other: Wide) -> u8 {
+    fn above(self, other: Avx512) -> u8 {
         // SAFETY: as in `wide`.
         unsafe { _mm512_cmpgt_epi64_mask(self.0, other.0) }
     }
 
     #[inline(always)]
-    fn any_above(these: [Wide; 2], others: [Wide; 2]) -> bool {
+    fn any_above(these: [Avx512; 2], others: [Avx512; 2]) -> bool {
         these[0].above(others[0]) | these[1].above(others[1]) != 0
     }
 
     #[inline(always)]
-    fn but(self, mask: u8, other: Wide) -> Wide {
+    fn select(self, mask: u8, other: Avx512) -> Avx512 {
         wide!(_mm512_mask_mov_epi64(self.0, mask, other.0))
     }
 
     #[inline(always)]
-    fn squeeze(self, mask: u8) -> Wide {
+    fn compress(self, mask: u8) -> Avx512 {
         wide!(_mm512_maskz_compress_epi64(mask, self.0))
     }
 
     #[inline(always)]
-    fn find(list: &[i64], indices: Wide) -> Wide {
+    fn gather(list: &[i64], indices: Avx512) -> Avx512 {
         assert!(beyond(indices, list.len()) == 0, "index out of bounds");
         // SAFETY: as in `wide`; all indices are below the length, as checked above.
-        Wide(unsafe { _mm512_i64gather_epi64::<8>(indices.0, list.as_ptr().cast()) })
+        Avx512(unsafe { _mm512_i64gather_epi64::<8>(indices.0, list.as_ptr().cast()) })
     }
 
     #[inline(always)]
-    fn find_short(list: &[u32], indices: Wide) -> Wide {
+    fn gather_u32(list: &[u32], indices: Avx512) -> Avx512 {
         assert!(beyond(indices, list.len()) == 0, "index out of bounds");
         // SAFETY: as in `find`.
-        Wide(unsafe {
+        Avx512(unsafe {
             let found = _mm512_i64gather_epi32::<4>(indices.0, list.as_ptr().cast());
             _mm512_cvtepu32_epi64(found)
         })
     }
 
     #[inline(always)]
-    fn put(self, mask: u8, list: &mut [i64], indices: Wide) {
+    fn scatter(self, mask: u8, list: &mut [i64], indices: Avx512) {
         assert!(beyond(indices, list.len()) & mask == 0, "index out of bounds");
         // SAFETY: as in `find`; only the lanes of the mask are written.
         unsafe {

@@ -39,7 +39,7 @@ impl List {
     #[inline(always)]
     pub fn push<V: Vector>(&mut self, mask: u8, numbers: V) {
         let free = self.numbers[self.len..].first_chunk_mut().expect("room for a vector");
-        numbers.squeeze(mask).store(free);
+        numbers.compress(mask).store(free);
         self.len += mask.count_ones() as usize;
     }
 
@@ -67,8 +67,8 @@ impl List {
     }
 
     #[inline(always)]
-    pub fn find<V: Vector>(&self, indices: V) -> V {
-        V::find(&self.numbers, indices)
+    pub fn gather<V: Vector>(&self, indices: V) -> V {
+        V::gather(&self.numbers, indices)
     }
 
     pub fn one(&self, at: usize) -> i64 {

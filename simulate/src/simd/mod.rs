@@ -27,11 +27,11 @@ pub trait Kernel {
 pub fn widest<K: Kernel>(kernel: K) -> K::Output {
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,bmi2,popcnt")]
     fn avx512<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run::<avx512::Wide>()
+        kernel.run::<avx512::Avx512>()
     }
     #[target_feature(enable = "avx2,bmi2,popcnt")]
     fn avx2<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run::<avx2::Narrow>()
+        kernel.run::<avx2::Avx2>()
     }
     match width() {
         // SAFETY: the machine has these features, as checked above.

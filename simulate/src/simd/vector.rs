@@ -10,40 +10,40 @@ pub trait Vector: Copy {
     fn splat(value: i64) -> Self;
     fn load(values: &[i64; LANES]) -> Self;
     fn store(self, values: &mut [i64; LANES]);
-    fn plus(self, other: Self) -> Self;
-    fn minus(self, other: Self) -> Self;
-    fn times(self, other: Self) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
     /// Product of the lower halves, unsigned.
-    fn times_low(self, other: Self) -> Self;
+    fn mul_low(self, other: Self) -> Self;
     fn and(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
     fn min(self, other: Self) -> Self;
     /// Logical shift right.
-    fn down(self, bits: u32) -> Self;
+    fn shr(self, bits: u32) -> Self;
     /// Lanes where self > other.
     fn above(self, other: Self) -> u8;
     /// Whether any lane of the first two vectors is greater than that of the other two, if they are
     /// less than 2^63 apart.
     fn any_above(these: [Self; 2], others: [Self; 2]) -> bool;
     /// Selects `other` in the lanes of the mask.
-    fn but(self, mask: u8, other: Self) -> Self;
+    fn select(self, mask: u8, other: Self) -> Self;
     /// Compresses the lanes of the mask to the front, in order; the rest are zero or any of the
     /// numbers, so that valid indices stay valid.
-    fn squeeze(self, mask: u8) -> Self;
+    fn compress(self, mask: u8) -> Self;
     /// Gathers elements. Panics if an index is out of bounds.
-    fn find(list: &[i64], indices: Self) -> Self;
+    fn gather(list: &[i64], indices: Self) -> Self;
     /// Gathers 32-bit elements.
-    fn find_short(list: &[u32], indices: Self) -> Self;
+    fn gather_u32(list: &[u32], indices: Self) -> Self;
     /// Scatters the lanes of the mask to the indices, which must be distinct. Panics if one is out of
     /// bounds.
-    fn put(self, mask: u8, list: &mut [i64], indices: Self);
+    fn scatter(self, mask: u8, list: &mut [i64], indices: Self);
 }
 
 /// Consecutive numbers, starting with this one.
 #[inline(always)]
 pub fn count_from<V: Vector>(first: usize) -> V {
-    V::load(&[0, 1, 2, 3, 4, 5, 6, 7]).plus(V::splat(first as i64))
+    V::load(&[0, 1, 2, 3, 4, 5, 6, 7]).add(V::splat(first as i64))
 }
 
 /// Portable implementation.
@@ -78,22 +78,22 @@ impl Vector for Plain {
     }
 
     #[inline(always)]
-    fn plus(self, other: Plain) -> Plain {
+    fn add(self, other: Plain) -> Plain {
         self.with(other, i64::wrapping_add)
     }
 
     #[inline(always)]
-    fn minus(self, other: Plain) -> Plain {
+    fn sub(self, other: Plain) -> Plain {
         self.with(other, i64::wrapping_sub)
     }
 
     #[inline(always)]
-    fn times(self, other: Plain) -> Plain {
+    fn mul(self, other: Plain) -> Plain {
         self.with(other, i64::wrapping_mul)
     }
 
     #[inline(always)]
-    fn times_low(self, other: Plain) -> Plain {
+    fn mul_low(self, other: Plain) -> Plain {
         self.with(other, |a, b| (u64::from(a as u32) * u64::from(b as u32)) as i64)
     }
 
@@ -118,7 +118,7 @@ impl Vector for Plain {
     }
 
     #[inline(always)]
-    fn down(self, bits: u32) -> Plain {
+    fn shr(self, bits: u32) -> Plain {
         self.with(self, |a, _| (a as u64 >> bits) as i64)
     }
 
@@ -145,7 +145,7 @@ impl Vector for Plain {
     }
 
     #[inline(always)]
-    fn but(self, mask: u8, other: Plain) -> Plain {
+    fn select(self, mask: u8, other: Plain) -> Plain {
         let mut all = self.0;
         for (lane, (all, other)) in all.iter_mut().zip(other.0).enumerate() {
             *all = if i64::from(mask) & (1 << lane) != 0 { other } else { *all };
@@ -154,7 +154,7 @@ impl Vector for Plain {
     }
 
     #[inline(always)]
-    fn squeeze(self, mask: u8) -> Plain {
+    fn compress(self, mask: u8) -> Plain {
         let (mut all, mut at) = (self.0, 0);
         for lane in 0..LANES {
             // Never beyond the lane itself.
@@ -165,17 +165,17 @@ impl Vector for Plain {
     }
 
     #[inline(always)]
-    fn find(list: &[i64], indices: Plain) -> Plain {
+    fn gather(list: &[i64], indices: Plain) -> Plain {
         Plain(indices.0.map(|index| list[index as usize]))
     }
 
     #[inline(always)]
-    fn find_short(list: &[u32], indices: Plain) -> Plain {
+    fn gather_u32(list: &[u32], indices: Plain) -> Plain {
         Plain(indices.0.map(|index| i64::from(list[index as usize])))
     }
 
     #[inline(always)]
-    fn put(self, mut mask: u8, list: &mut [i64], indices: Plain) {
+    fn scatter(self, mut mask: u8, list: &mut [i64], indices: Plain) {
         while mask != 0 {
             let lane = mask.trailing_zeros() as usize;
             mask &= mask - 1;
@@ -214,31 +214,31 @@ mod tests {
                 let mask = draw(4, i) as u8;
                 for vector in [
                     V::splat(i as i64),
-                    a.plus(b),
-                    a.minus(b),
-                    a.times(b),
-                    a.times_low(b),
+                    a.add(b),
+                    a.sub(b),
+                    a.mul(b),
+                    a.mul_low(b),
                     a.and(b),
                     a.xor(b),
                     a.max(b),
                     a.min(b),
-                    a.down(i as u32 % 64),
+                    a.shr(i as u32 % 64),
                     V::splat(a.above(b).into()),
                     V::splat(a.above(a).into()),
-                    V::splat(V::any_above([a.down(2), b], [b.down(2), b]).into()),
-                    V::splat(V::any_above([b, a.down(2)], [b, b.down(2)]).into()),
-                    a.but(mask, b),
-                    a.squeeze(u8::MAX),
-                    V::find(&list, a.and(V::splat(63))),
-                    V::find_short(&short, b.and(V::splat(63))),
+                    V::splat(V::any_above([a.shr(2), b], [b.shr(2), b]).into()),
+                    V::splat(V::any_above([b, a.shr(2)], [b, b.shr(2)]).into()),
+                    a.select(mask, b),
+                    a.compress(u8::MAX),
+                    V::gather(&list, a.and(V::splat(63))),
+                    V::gather_u32(&short, b.and(V::splat(63))),
                 ] {
                     tell(vector);
                 }
                 // The lanes after those of the mask are undefined.
                 let kept = count_from::<V>(0).above(V::splat(i64::from(mask.count_ones()) - 1));
-                tell(a.squeeze(mask).but(kept, V::splat(0)));
+                tell(a.compress(mask).select(kept, V::splat(0)));
                 let mut there = [7; 2 * LANES];
-                a.put(mask, &mut there, count_from::<V>(0).plus(count_from(0)));
+                a.scatter(mask, &mut there, count_from::<V>(0).add(count_from(0)));
                 there.chunks_exact(LANES).for_each(|half| tell(V::load(half.try_into().unwrap())));
             }
             all
@@ -258,11 +258,11 @@ mod tests {
         type Output = ();
 
         fn run<V: Vector>(self) {
-            let index = count_from::<V>(0).plus(V::splat(self.0));
+            let index = count_from::<V>(0).add(V::splat(self.0));
             if self.1 {
-                index.put(0x81, &mut [0; 8], index);
+                index.scatter(0x81, &mut [0; 8], index);
             } else {
-                std::hint::black_box(V::find(&[0; 8], index).above(V::splat(0)));
+                std::hint::black_box(V::gather(&[0; 8], index).above(V::splat(0)));
             }
         }
     }

@@ -18,13 +18,13 @@ use super::{
     EventError, Outcome, Rendezvous,
     bits::Bits,
     cost::Costs,
+    deadlock::{self, Progress},
     log::Log,
     matching::Matcher,
     queue::{Event, Queue},
     recorder::Recorder,
     schedule::{Kind, NOBODY, Op, Ordered, Schedule},
     state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, States},
-    stuck::{self, Progress},
     watch::{Nobody, Watch},
     work::Work,
 };
@@ -428,7 +428,7 @@ impl<W: Watch> Engine<'_, W> {
                 .map(|op| costs.of(op.size).is_ok_and(|cost| cost.rendezvous))
                 .collect();
             let blocks = |op: u32| large[op as usize];
-            if let Some(error) = stuck::explain(schedule, progress, blocks) {
+            if let Some(error) = deadlock::explain(schedule, progress, blocks) {
                 return Err(error);
             }
         }

@@ -66,7 +66,7 @@ proptest! {
         let noise = noise(Model::LogGopSim);
         let noise = noise.run(seed, 0);
         let [fixed, searched] = [&schedule, &searching(schedule.clone())]
-            .map(|schedule| super::super::peer::run(schedule, &params, &noise));
+            .map(|schedule| super::super::loggopsim::run(schedule, &params, &noise));
         prop_assert_eq!(fixed, searched);
     }
 
@@ -86,7 +86,7 @@ proptest! {
             let first = run(&mut Buffers::default(), &schedule, &params, rendezvous, &noise);
             let again = run(&mut buffers, &schedule, &params, rendezvous, &noise);
             prop_assert_eq!(&again, &first);
-            let _ = super::super::peer::run(&schedule, &params, &noise);
+            let _ = super::super::loggopsim::run(&schedule, &params, &noise);
             if let Err(error) = first {
                 prop_assert!(!error.to_string().is_empty());
             }

@@ -30,7 +30,7 @@ pub(crate) fn explain(
     let all = 0..schedule.operations() as u32;
     let mut at = all.clone().find(|&op| progress(op) != Progress::Done)?;
     let requires = requires(schedule, &progress, blocks);
-    let stuck = Stuck { schedule, progress, sends: OnceCell::new() };
+    let deadlock = Deadlock { schedule, progress, sends: OnceCell::new() };
     let mut seen_at = vec![NOBODY; schedule.operations()];
     let mut path: Vec<(u32, Reason)> = Vec::new();
     loop {
@@ -40,14 +40,14 @@ pub(crate) fn explain(
             return Some(EventError::Deadlock(circle.iter().map(wait).collect()));
         }
         seen_at[at as usize] = path.len() as u32;
-        let (next, reason) = match ((stuck.progress)(at), schedule.kind(at)) {
+        let (next, reason) = match ((deadlock.progress)(at), schedule.kind(at)) {
             (Progress::Waiting, _) => requires[at as usize],
-            (_, Kind::Send) => (stuck.counterpart(at), Reason::Receive),
-            (_, _) => (stuck.counterpart(at), Reason::Message),
+            (_, Kind::Send) => (deadlock.counterpart(at), Reason::Receive),
+            (_, _) => (deadlock.counterpart(at), Reason::Message),
         };
         path.push((at, reason));
         if next == NOBODY {
-            return Some(stuck.unmet(at));
+            return Some(deadlock.unmet(at));
         }
         at = next;
     }
@@ -80,13 +80,13 @@ fn requires(
     requires
 }
 
-struct Stuck<'a, P> {
+struct Deadlock<'a, P> {
     schedule: &'a Schedule,
     progress: P,
     sends: OnceCell<Sends>,
 }
 
-impl<P: Fn(u32) -> Progress> Stuck<'_, P> {
+impl<P: Fn(u32) -> Progress> Deadlock<'_, P> {
     fn op(&self, op: u32) -> &Op {
         &self.schedule.ops[op as usize]
     }

@@ -7,12 +7,12 @@
 use super::{
     EventError, Outcome,
     builder::LONGEST,
+    deadlock::{self, Progress},
     introsort,
     log::{Log, Part},
     matching::Matcher,
     schedule::{Kind, NOBODY, Op, Pairing, Schedule},
-    stuck::{self, Progress},
-    watch_peer::{Entry, Nobody, PeerRecorder, Taken, WatchPeer},
+    watch_loggopsim::{Entry, LogGopSimRecorder, Nobody, Taken, WatchLogGopSim},
     wheel::{Key, Wheel},
     work::{Met, Work},
 };
@@ -31,7 +31,7 @@ const ARRIVED: u32 = u32::MAX - 2;
 /// Begun: a send that has not been received, or a message in flight.
 const BEGUN: u32 = u32::MAX - 3;
 
-struct Peer<'a, W> {
+struct LogGopSim<'a, W> {
     schedule: &'a Schedule,
     watch: W,
     params: Params,
@@ -77,7 +77,7 @@ pub(crate) fn record(
     noise: &RunNoise,
     log: &mut Log,
 ) -> Result<Outcome, EventError> {
-    let mut recorder = PeerRecorder::new(log, schedule, params, Work::new(noise).has_clock());
+    let mut recorder = LogGopSimRecorder::new(log, schedule, params, Work::new(noise).has_clock());
     let outcome = run_in(schedule, params, noise, &mut recorder)?;
     recorder.finish();
     Ok(outcome)
@@ -87,7 +87,7 @@ fn run_in(
     schedule: &Schedule,
     params: &Params,
     noise: &RunNoise,
-    watch: &mut impl WatchPeer,
+    watch: &mut impl WatchLogGopSim,
 ) -> Result<Outcome, EventError> {
     params.check()?;
     let ranks = schedule.ranks() as usize;
@@ -97,7 +97,7 @@ fn run_in(
     }
     let work = Work::new(noise);
     let cpus = ranks * schedule.cpus;
-    let mut peer = Peer {
+    let mut simulation = LogGopSim {
         schedule,
         watch,
         params: *params,
@@ -115,15 +115,15 @@ fn run_in(
         messages: 0,
     };
     for rank in 0..schedule.ranks() {
-        let free = schedule.of_rank(rank).filter(|&op| peer.waits[op as usize] == 0);
-        peer.freed.extend(free.map(|op| (rank, op)));
-        peer.enqueue_freed();
+        let free = schedule.of_rank(rank).filter(|&op| simulation.waits[op as usize] == 0);
+        simulation.freed.extend(free.map(|op| (rank, op)));
+        simulation.enqueue_freed();
     }
-    peer.go()?;
-    peer.outcome()
+    simulation.go()?;
+    simulation.outcome()
 }
 
-impl<W: WatchPeer> Peer<'_, &mut W> {
+impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
     fn go(&mut self) -> Result<(), EventError> {
         while let Some(key) = self.queue.pop() {
             let time = ((key >> 64) as u64 ^ SIGN) as i64;
@@ -400,7 +400,7 @@ impl<W: WatchPeer> Peer<'_, &mut W> {
                 _ => Progress::Waiting,
             };
             let large = |op: u32| self.schedule.ops[op as usize].size > self.params.eager_limit;
-            if let Some(error) = stuck::explain(self.schedule, progress, large) {
+            if let Some(error) = deadlock::explain(self.schedule, progress, large) {
                 return Err(error);
             }
         }

@@ -103,7 +103,7 @@ fn the_peers_graph_is_what_its_generator_writes_run_by_run() {
     ] {
         let noise = noise(model);
         for (ranks, runs) in [(2, 50), (5, 200), (64, 1_000), (100, 300)] {
-            let ours = sweep::times(&job(ranks), Graph::Peer, &noise, &plan(runs)).unwrap();
+            let ours = sweep::times(&job(ranks), Graph::LogGopSim, &noise, &plan(runs)).unwrap();
             assert_eq!(
                 ours,
                 of_generator(ranks, true, &noise, rules, runs),
@@ -117,7 +117,7 @@ fn the_peers_graph_is_what_its_generator_writes_run_by_run() {
 #[test]
 fn a_graph_without_the_calcs_is_told_apart() {
     let (noise, runs) = (noise(Model::LogGopSim), 6_000);
-    let ours = sweep::times(&job(64), Graph::Peer, &noise, &plan(runs)).unwrap();
+    let ours = sweep::times(&job(64), Graph::LogGopSim, &noise, &plan(runs)).unwrap();
     let without = of_generator(64, false, &noise, Rules::Loggopsim, runs);
     // 5 % of pairs of equal distributions are further apart than this.
     let critical = 1.36 * (2.0 / runs as f64).sqrt();
@@ -137,7 +137,7 @@ fn the_published_systems_take_the_published_times_without_noise() {
         let shape = Shape { op: Op::Barrier, ranks, bytes: 16, arity: 2, segment: None };
         let params = Params::named(system).unwrap();
         let job = Job::new(Collective::new(None, shape).unwrap(), params).unwrap();
-        let ps = sweep::noiseless(&job, Graph::Peer, Model::LogGopSim).unwrap();
+        let ps = sweep::noiseless(&job, Graph::LogGopSim, Model::LogGopSim).unwrap();
         let digits = us.split_once('.').map_or(0, |(_, behind)| behind.len());
         assert_eq!(format!("{:.digits$}", ps as f64 / 1e6), us, "{system}, {ranks} ranks");
     }
@@ -150,7 +150,7 @@ fn a_reduction_is_the_calc() {
     let job =
         Job::new(Collective::new(None, shape).unwrap(), Params::named("alps").unwrap()).unwrap();
     let calcs = |job: &Job| {
-        let schedule = graph::schedule(job, Graph::Peer).unwrap();
+        let schedule = graph::schedule(job, Graph::LogGopSim).unwrap();
         schedule.operations() as u64 - 2 * schedule.messages()
     };
     // Two of the three rounds forward received data.

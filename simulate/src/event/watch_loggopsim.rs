@@ -31,7 +31,7 @@ pub(crate) struct Taken {
     pub transfer: i64,
 }
 
-pub(crate) trait WatchPeer {
+pub(crate) trait WatchLogGopSim {
     /// It waits for its CPU and, unless it is a calc or a receive, for its NIC.
     fn queued(&mut self, entry: Entry, for_nic: bool);
     fn calc(&mut self, entry: Entry, taken: Taken);
@@ -46,7 +46,7 @@ pub(crate) trait WatchPeer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nobody;
 
-impl WatchPeer for Nobody {
+impl WatchLogGopSim for Nobody {
     #[inline(always)]
     fn queued(&mut self, _: Entry, _: bool) {}
     #[inline(always)]
@@ -59,7 +59,7 @@ impl WatchPeer for Nobody {
     fn ended(&mut self, _: Entry, _: u32, _: usize, _: usize) {}
 }
 
-pub(crate) struct PeerRecorder<'a> {
+pub(crate) struct LogGopSimRecorder<'a> {
     log: &'a mut Log,
     schedule: &'a Schedule,
     params: Params,
@@ -74,17 +74,17 @@ pub(crate) struct PeerRecorder<'a> {
     senders: Vec<u32>,
 }
 
-impl<'a> PeerRecorder<'a> {
+impl<'a> LogGopSimRecorder<'a> {
     pub fn new(
         log: &'a mut Log,
         schedule: &'a Schedule,
         params: &Params,
         cpu_time: bool,
-    ) -> PeerRecorder<'a> {
+    ) -> LogGopSimRecorder<'a> {
         log.clear(schedule.ranks());
         let ranks = schedule.ranks() as usize;
         let (cpus, nics) = (ranks * schedule.cpus, ranks * schedule.nics);
-        PeerRecorder {
+        LogGopSimRecorder {
             log,
             schedule,
             params: *params,
@@ -155,7 +155,7 @@ impl<'a> PeerRecorder<'a> {
     }
 }
 
-impl WatchPeer for PeerRecorder<'_> {
+impl WatchLogGopSim for LogGopSimRecorder<'_> {
     fn queued(&mut self, entry: Entry, for_nic: bool) {
         let mut because = self.cpus[entry.cpu];
         if for_nic {
