@@ -1,7 +1,7 @@
 //! The kernel's type information: it is read or refused, and whatever was read can be asked for fields.
 
 // The file itself: the rest of the recorder is not needed for it.
-#[path = "../../recorder/src/linux/btf.rs"]
+#[path = "../../recorder/src/kernel/btf.rs"]
 #[allow(dead_code)]
 mod reader;
 

@@ -2,7 +2,7 @@
 //! duration; NMI entry and exit are not included.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
-use detour_abi::{Frame, flag, hook, kind};
+use recorder_abi::{Frame, flag, hook, kind};
 
 use crate::state::{now, on_watched_cpu};
 

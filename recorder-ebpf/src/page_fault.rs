@@ -9,7 +9,7 @@ use aya_ebpf::{
     macros::{fentry, fexit, perf_event, raw_tracepoint},
     programs::{FEntryContext, FExitContext, PerfEventContext, RawTracePointContext},
 };
-use detour_abi::{Frame, MAX_DEPTH, flag, hook, kind};
+use recorder_abi::{Frame, MAX_DEPTH, flag, hook, kind};
 
 use crate::{
     stack::{close, push},

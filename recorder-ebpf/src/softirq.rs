@@ -5,7 +5,7 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use detour_abi::{MAX_DEPTH, hook, kind};
+use recorder_abi::{MAX_DEPTH, hook, kind};
 
 use crate::{
     stack::{pop, push, split},

@@ -5,7 +5,7 @@
 //! added to the sum is exactly what is sent, so the net times add up to wall time no matter what
 //! interrupts what, NMIs included; a race can only move nanoseconds between neighbours.
 
-use detour_abi::{Frame, MAX_DEPTH, flag, kind};
+use recorder_abi::{Frame, MAX_DEPTH, flag, kind};
 
 use crate::state::Cpu;
 

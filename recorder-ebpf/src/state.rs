@@ -15,7 +15,7 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::Array,
 };
-use detour_abi::{
+use recorder_abi::{
     CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, RING_BYTES, Record, SLOTS, Sender, Slot,
     TASK_PLACES, TASK_SLOTS, TIMED_RUNS, TaskSlot, Throttled, hook, kind, task_place, watch,
 };
@@ -465,7 +465,7 @@ impl Cpu {
     /// lock taken fails.
     #[inline(always)]
     fn send<T: 'static>(&self, content: T) -> bool {
-        const { assert!(size_of::<T>() + 8 == detour_abi::ENTRY_BYTES) };
+        const { assert!(size_of::<T>() + 8 == recorder_abi::ENTRY_BYTES) };
         let Some(ring) = RINGS.get(self.number) else { return false };
         let Some(mut entry) = ring.reserve_untyped::<T>(0) else { return false };
         entry.write(content);
@@ -545,7 +545,7 @@ impl Cpu {
     #[inline(always)]
     pub fn origin(&mut self) -> u32 {
         let depth = self.depth();
-        if depth > 0 && depth < detour_abi::MAX_DEPTH as u32 {
+        if depth > 0 && depth < recorder_abi::MAX_DEPTH as u32 {
             let (kind, id) = (self.frame(depth).kind().get(), self.frame(depth).id().get());
             if kind != kind::FAULT_USER && kind != kind::FAULT_KERNEL {
                 return ORIGIN_INTERRUPT | ((kind as u32) << 16) | (id & 0xffff);
@@ -717,7 +717,7 @@ pub fn field<T: Copy>(base: *const u8, offset: u32) -> T {
 /// the verifier would then reject the access.
 #[inline(always)]
 fn masked(depth: u32) -> usize {
-    const _: () = assert!(detour_abi::MAX_DEPTH == 8);
+    const _: () = assert!(recorder_abi::MAX_DEPTH == 8);
     let mut index = depth as u64;
     // SAFETY: changes only the register it is given.
     unsafe { core::arch::asm!("{0} &= 7", inout(reg) index, options(pure, nomem, nostack)) };

@@ -9,7 +9,7 @@ use aya_ebpf::{
     macros::btf_tracepoint,
     programs::BtfTracePointContext,
 };
-use detour_abi::{
+use recorder_abi::{
     CGROUP_UNKNOWN, Frame, MAX_DEPTH, Task, TaskSlot, flag, hook, kind, mark, wait_code,
 };
 
@@ -322,7 +322,7 @@ pub fn announce(cpu: &mut Cpu, task: *const u8) {
     who::announce(cpu, task as u64, Task { cgroup, ..describe(task, comm(task)) });
 }
 
-/// Policy and priority of a task, see [`detour_abi::sched`].
+/// Policy and priority of a task, see [`recorder_abi::sched`].
 #[inline(always)]
 fn sched(task: *const u8) -> u32 {
     sched_code(|offset| field(task, offset))
@@ -331,7 +331,7 @@ fn sched(task: *const u8) -> u32 {
 /// Policy and priority of a task; `of` reads the field at an offset.
 #[inline(always)]
 pub fn sched_code(of: impl Fn(u32) -> u32) -> u32 {
-    use detour_abi::sched::{DEADLINE, FIFO, KNOWN, NICE_FLOOR, RR};
+    use recorder_abi::sched::{DEADLINE, FIFO, KNOWN, NICE_FLOOR, RR};
     if TASK_POLICY.load() == 0 || TASK_STATIC_PRIO.load() == 0 || TASK_RT_PRIORITY.load() == 0 {
         return 0;
     }

@@ -7,7 +7,7 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use detour_abi::{MAX_DEPTH, Sender, flag, hook, kind};
+use recorder_abi::{MAX_DEPTH, Sender, flag, hook, kind};
 
 use crate::{
     stack::{pop, push, split},

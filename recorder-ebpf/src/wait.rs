@@ -9,7 +9,7 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use detour_abi::{Frame, THROTTLED_QUEUES, Task, flag, hook, kind, mark, throttle};
+use recorder_abi::{Frame, THROTTLED_QUEUES, Task, flag, hook, kind, mark, throttle};
 
 use crate::{
     state::{

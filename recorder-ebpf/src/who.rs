@@ -12,7 +12,7 @@ use aya_ebpf::{
     macros::map,
     maps::Array,
 };
-use detour_abi::{CGROUP_SLOTS, CGROUP_UNKNOWN, CgroupName, Numbers, PIECE_BYTES, Task, kind};
+use recorder_abi::{CGROUP_SLOTS, CGROUP_UNKNOWN, CgroupName, Numbers, PIECE_BYTES, Task, kind};
 
 use crate::state::{
     CGROUP_NODE, CSS_SET_CGROUP, Cpu, NODE_ID, NODE_NAME, NODE_PARENT, NS_INUM, PID_LEVEL,

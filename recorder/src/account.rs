@@ -1,19 +1,21 @@
 //! Metadata of a recording: the node and the settings before, losses and overhead after.
 
-use detour_abi::{CpuState, TIMED_RUNS, hook};
+use recorder_abi::{CpuState, TIMED_RUNS, hook};
 use trace::{
     CpuEntries, CpuSettings, Entries, Lane, LaneTotals, Lost, Manifest, Mode, Overhead, STEAL,
 };
 
 use crate::{
-    assemble::Assembled,
-    bpf::Bpf,
     cpulist::CpuSet,
-    hypervisor::{self, Stolen},
-    machine,
-    memory::Memory,
+    kernel::bpf::Bpf,
+    node::{
+        hypervisor::{self, Stolen},
+        machine,
+        memory::Memory,
+    },
     options::{Options, Threshold},
-    probes::{Finished, Probe},
+    pipeline::assemble::Assembled,
+    probe::pinned::{Finished, Probe},
 };
 
 /// The window in which each lane was watched. Without any probe, `unprobed` lanes are CPUs whose records

@@ -1,18 +1,44 @@
 //! Everything that touches the machine: hooks and the kernel's BTF, the probe and its clock, CPUs,
-//! names, the threads that read and write, and the merge of detours with kernel records.
+//! names, the threads that read and write, and the composition of detours with kernel records.
 //!
 //! The input is what to record ([`Options`]), the output a trace file, or the same events live
-//! ([`Feed`]). Recording needs Linux; elsewhere only the plain values of this crate exist.
+//! ([`Feed`]). Recording needs Linux; elsewhere only plain values and pure code of this crate exist.
 
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
+#[cfg(target_os = "linux")]
+mod account;
 mod feed;
 #[cfg(target_os = "linux")]
-mod linux;
+pub mod kernel;
+#[cfg(target_os = "linux")]
+mod naming;
+#[cfg(target_os = "linux")]
+mod node;
 mod options;
+mod pipeline;
+#[cfg(target_os = "linux")]
+pub mod probe;
+#[cfg(target_os = "linux")]
+mod record;
+#[cfg(target_os = "linux")]
+mod record_error;
+#[cfg(target_os = "linux")]
+mod start;
+#[cfg(target_os = "linux")]
+mod subject;
 
 use trace::cpulist;
 
 pub use cpulist::{CpuListError, CpuSet, format as format_cpus, parse as parse_cpus};
 pub use feed::{Delivery, Feed, State};
 #[cfg(target_os = "linux")]
-pub use linux::*;
+pub use node::{doctor, machine, memory, own_cost::OwnCost};
 pub use options::{Options, ProgramOption, Threshold};
+pub use pipeline::clock_line::ClockLine;
+#[cfg(target_os = "linux")]
+pub use probe::PROBE_THREAD;
+#[cfg(target_os = "linux")]
+pub use record::{Outcome, Watch, record};
+#[cfg(target_os = "linux")]
+pub use record_error::RecordError;

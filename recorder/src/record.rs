@@ -11,34 +11,46 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use detour_abi::CpuState;
+use recorder_abi::CpuState;
 use trace::{Lost, Manifest, Mode, Trailer};
 
 use crate::{
     account::{self, Counted, Counters},
-    assemble::{Assembled, Assembler, Probed, Recorded, Runnable, Subject},
-    bpf::{self, Bpf, Wanted},
-    choice,
-    clock::{Anchor, ClockLine, Counter, Monotonic, anchor, monotonic_ns},
     cpulist::CpuSet,
-    drain::Drain,
     feed::{Feed, State},
-    hypervisor::{Steal, Stolen},
-    incidents::Incidents,
-    machine,
-    memory::Memory,
-    names::Names,
+    kernel::{
+        bpf::{self, Bpf, Wanted},
+        switcher::Switcher,
+    },
+    naming::{
+        names::Names,
+        pids,
+        symbols::Hidden,
+        targets::{Target, Targets},
+    },
+    node::{
+        choice,
+        hypervisor::{Steal, Stolen},
+        incidents::Incidents,
+        machine,
+        memory::Memory,
+        privileges,
+    },
     options::{Options, ProgramOption},
-    output::{self, Output},
-    pids, privileges,
-    probes::{self, Probe},
+    pipeline::{
+        assemble::{Assembled, Assembler, Probed, Recorded, Runnable, Subject},
+        clock_line::{Anchor, ClockLine},
+        drain::Drain,
+        output::{self, Output},
+        threads::{Stopped, Threads},
+    },
+    probe::{
+        clock::{Counter, Monotonic, anchor, monotonic_ns},
+        pinned::{self, Probe},
+    },
     record_error::RecordError,
     start,
     subject::{self, Patience},
-    switcher::Switcher,
-    symbols::Hidden,
-    targets::{Target, Targets},
-    threads::{Stopped, Threads},
 };
 
 /// The result of a recording.
@@ -84,9 +96,9 @@ pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> 
     }
     let session = match best_counter() {
         #[cfg(target_arch = "x86_64")]
-        "rdtsc" => Session::prepare::<crate::clock::Tsc>(options, watch.stop),
+        "rdtsc" => Session::prepare::<crate::probe::clock::Tsc>(options, watch.stop),
         #[cfg(target_arch = "aarch64")]
-        "cntvct" => Session::prepare::<crate::clock::VirtualCounter>(options, watch.stop),
+        "cntvct" => Session::prepare::<crate::probe::clock::VirtualCounter>(options, watch.stop),
         _ => Session::prepare::<Monotonic>(options, watch.stop),
     };
     session?.run(options, target, watch)
@@ -153,7 +165,7 @@ impl Session {
         let with_probe = !options.no_probe && options.program.is_none();
         let probes = if with_probe {
             let slope = ticks_per_ns(&clock);
-            let settings = probes::Settings {
+            let settings = pinned::Settings {
                 threshold: options.threshold,
                 fifo: options.fifo,
                 capacity: memory.jumps(),
@@ -165,7 +177,7 @@ impl Session {
                         .to_owned(),
                 );
             }
-            probes::prepare::<C>(&measured, &settings)?
+            pinned::prepare::<C>(&measured, &settings)?
         } else {
             Vec::new()
         };
@@ -423,7 +435,7 @@ impl Session {
                 Targets::new(target, std::process::id()),
                 account::program_threshold_ns(options).unwrap_or(0.0) as u64,
                 at_start,
-                self.bpf.as_ref().map(Bpf::shared),
+                self.bpf.as_ref().map(Bpf::cpu_pages),
                 // Without it, waits of woken threads that are open at the end are not seen.
                 self.bpf.as_ref().and_then(|bpf| bpf.tasks().ok()),
                 Arc::clone(ended),
@@ -449,7 +461,7 @@ impl Session {
         let drain = Drain::new(
             self.bpf.as_ref().map(Bpf::rings).unwrap_or_default(),
             |cpu| self.measured.contains(&cpu),
-            self.bpf.as_ref().map(Bpf::shared),
+            self.bpf.as_ref().map(Bpf::cpu_pages),
             self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
             self.anchor,
         );
@@ -457,7 +469,7 @@ impl Session {
             .map_err(RecordError::Thread)
     }
 
-    fn stop_probes(&mut self) -> Vec<(u32, Option<probes::Finished>, u64)> {
+    fn stop_probes(&mut self) -> Vec<(u32, Option<pinned::Finished>, u64)> {
         for probe in &self.probes {
             probe.ready.jumps.end_at(0);
         }
@@ -470,7 +482,7 @@ impl Session {
     fn totals(
         &mut self,
         options: &Options,
-        probes: Vec<(u32, Option<probes::Finished>, u64)>,
+        probes: Vec<(u32, Option<pinned::Finished>, u64)>,
         (epoch_ns, ended_ns): (u64, u64),
         stopped: &Stopped,
         counted: &Counted,

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use trace::TraceError;
 
-use crate::{bpf::BpfError, probes::ProbesError};
+use crate::{kernel::bpf::BpfError, probe::pinned::ProbesError};
 
 #[derive(Debug, Error)]
 pub enum RecordError {

@@ -19,8 +19,12 @@ use rustix::{
 };
 
 use crate::{
-    assemble::Runnable, cgroups, clock::monotonic_ns, machine, options::ProgramOption, pids,
-    record_error::RecordError, targets::Target,
+    naming::{cgroups, pids, targets::Target},
+    node::machine,
+    options::ProgramOption,
+    pipeline::assemble::Runnable,
+    probe::clock::monotonic_ns,
+    record_error::RecordError,
 };
 
 /// Resolves the requested threads; an error if there are none.

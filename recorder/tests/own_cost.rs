@@ -32,7 +32,7 @@ fn main() {
 mod linux {
     use std::sync::Barrier;
 
-    use recorder::{PROBE_THREAD, machine::thread_cpu_ns, own_cost::OwnCost};
+    use recorder::{OwnCost, PROBE_THREAD, machine::thread_cpu_ns};
 
     const SPIN_NS: u64 = 30_000_000;
 

@@ -7,9 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use recorder::{
     CpuSet,
-    bpf::{Bpf, Options, Wanted},
-    ring::Reader,
-    task_table::TaskTable,
+    kernel::{
+        bpf::{Bpf, Options, Wanted},
+        ring::Reader,
+        task_table::TaskTable,
+    },
 };
 use serde_json::Value;
 

@@ -579,5 +579,5 @@ pub fn sum(report: &Value, class: &str, name: &str, key: &str) -> u64 {
 }
 
 pub fn monotonic_ns() -> u64 {
-    recorder::clock::monotonic_ns()
+    recorder::probe::clock::monotonic_ns()
 }

@@ -20,16 +20,18 @@ mod linux {
     use std::error::Error;
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    use recorder::clock::Monotonic as Clock;
+    use recorder::probe::clock::Monotonic as Clock;
     #[cfg(target_arch = "x86_64")]
-    use recorder::clock::Tsc as Clock;
+    use recorder::probe::clock::Tsc as Clock;
     #[cfg(target_arch = "aarch64")]
-    use recorder::clock::VirtualCounter as Clock;
+    use recorder::probe::clock::VirtualCounter as Clock;
     use recorder::{
-        CpuSet,
-        clock::{Counter, monotonic_ns},
-        machine,
-        probe::{Jumps, assess, run},
+        CpuSet, machine,
+        probe::{
+            Jumps, assess,
+            clock::{Counter, monotonic_ns},
+            run,
+        },
     };
 
     /// Much longer than starting the loop takes, much shorter than a tick.

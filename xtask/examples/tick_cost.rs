@@ -31,18 +31,23 @@ mod linux {
     };
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    use recorder::clock::Monotonic as Clock;
+    use recorder::probe::clock::Monotonic as Clock;
     #[cfg(target_arch = "x86_64")]
-    use recorder::clock::Tsc as Clock;
+    use recorder::probe::clock::Tsc as Clock;
     #[cfg(target_arch = "aarch64")]
-    use recorder::clock::VirtualCounter as Clock;
+    use recorder::probe::clock::VirtualCounter as Clock;
     use recorder::{
-        CpuSet,
-        bpf::{Bpf, Options, Wanted},
-        clock::{ClockLine, Counter, anchor},
+        ClockLine, CpuSet,
+        kernel::{
+            bpf::{Bpf, Options, Wanted},
+            ring::Reader,
+        },
         machine,
-        probe::{Jump, Jumps, assess, run},
-        ring::Reader,
+        probe::{
+            Jump, Jumps, assess,
+            clock::{Counter, anchor},
+            run,
+        },
     };
     use serde_json::{Value, json};
 
@@ -99,7 +104,7 @@ mod linux {
         let mut bpf = Bpf::load(&options)?;
         let mut rings: Vec<Reader> =
             bpf.rings().into_iter().map(|(_, ring)| Reader::new(ring)).collect();
-        let shared = bpf.shared();
+        let cpu_pages = bpf.cpu_pages();
         bpf.detach();
         let jumps = Arc::new(Jumps::new(1 << 20)?);
         let probe = {
@@ -120,7 +125,7 @@ mod linux {
             while Instant::now() < end {
                 std::thread::sleep(POLL.min(end.saturating_duration_since(Instant::now())));
                 jumps.drain(|jump| seen.push(jump));
-                shared.take_slots(cpu, |_| records += 1);
+                cpu_pages.take_slots(cpu, |_| records += 1);
                 for ring in &mut rings {
                     ring.take(ring.ring().reserved(), usize::MAX, |_| records += 1);
                 }

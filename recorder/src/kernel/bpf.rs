@@ -22,24 +22,27 @@ use aya::{
         tp_btf::BtfTracePointLink,
     },
 };
-use detour_abi::{CpuState, RING_BYTES, watch};
+use recorder_abi::{CpuState, RING_BYTES, watch};
 use trace::MissingHook;
 
 use crate::{
-    bpf_error::{BTF_PATH, Refused, load_error, map_error, no_map, not_permitted},
-    btf::Btf,
     cpulist::CpuSet,
-    hooks::{
-        Attach, CGROUP_OFFSETS, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, TASK_ITERATOR, hooks,
+    kernel::{
+        btf::Btf,
+        cpu_pages::CpuPages,
+        error::{BTF_PATH, Refused, load_error, map_error, no_map, not_permitted},
+        hooks::{
+            Attach, CGROUP_OFFSETS, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, TASK_ITERATOR, hooks,
+        },
+        ring::Ring,
+        self_test,
+        task_table::TaskTable,
     },
-    machine, pids,
-    ring::Ring,
-    self_test,
-    shared::Shared,
-    task_table::TaskTable,
+    naming::pids,
+    node::machine,
 };
 
-pub use crate::bpf_error::BpfError;
+pub use crate::kernel::error::BpfError;
 
 /// Built by `cargo xtask ebpf` from `recorder-ebpf` and committed, so that a plain build needs no BPF
 /// toolchain.
@@ -53,7 +56,7 @@ pub struct Bpf {
     ebpf: Ebpf,
     /// Dropping a link detaches it.
     links: Vec<Link>,
-    shared: Arc<Shared>,
+    cpu_pages: Arc<CpuPages>,
     rings: Rings,
     pub attached: Vec<String>,
     pub missing: Vec<MissingHook>,
@@ -62,7 +65,7 @@ pub struct Bpf {
     /// Hits of each hook in the self-test, by its counter.
     pub hits: Vec<u64>,
     #[cfg(feature = "bpf-log")]
-    log: Option<aya_log::EbpfLogger<crate::bpf_log::Stderr>>,
+    log: Option<aya_log::EbpfLogger<crate::kernel::log::Stderr>>,
 }
 
 /// A program attached to a hook; held only for its drop.
@@ -234,18 +237,18 @@ impl Bpf {
             loader.map_max_entries(map, cpus);
         }
         #[cfg(feature = "bpf-log")]
-        let object = &crate::bpf_log::object(OBJECT);
+        let object = &crate::kernel::log::object(OBJECT);
         #[cfg(not(feature = "bpf-log"))]
         let object = OBJECT;
         let mut ebpf = loader.load(object).map_err(load_error)?;
         let Some(Map::Array(array)) = ebpf.map("STATE") else { return Err(no_map()) };
         let cannot_map = |error: io::Error| BpfError::Map(format!("mmap failed: {error}"));
-        let shared = Shared::map(array.fd(), cpus).map_err(cannot_map)?;
+        let cpu_pages = CpuPages::map(array.fd(), cpus).map_err(cannot_map)?;
         let rings = Rings::create(&mut ebpf, cpus, options)?;
         let mut bpf = Bpf {
             ebpf,
             links: Vec::new(),
-            shared: Arc::new(shared),
+            cpu_pages: Arc::new(cpu_pages),
             rings,
             attached: Vec::new(),
             missing: Vec::new(),
@@ -288,7 +291,7 @@ impl Bpf {
         bpf.test(options.watched);
         #[cfg(feature = "bpf-log")]
         {
-            bpf.log = crate::bpf_log::start(&mut bpf.ebpf);
+            bpf.log = crate::kernel::log::start(&mut bpf.ebpf);
         }
         Ok(bpf)
     }
@@ -415,8 +418,8 @@ impl Bpf {
 
     /// Sets what is wanted of each CPU.
     pub fn watch(&self, wanted: impl Fn(u32) -> Wanted) {
-        for cpu in 0..self.shared.cpus() {
-            self.shared.set_flags(cpu, wanted(cpu).flags());
+        for cpu in 0..self.cpu_pages.cpus() {
+            self.cpu_pages.set_flags(cpu, wanted(cpu).flags());
         }
     }
 
@@ -434,20 +437,21 @@ impl Bpf {
 
     /// The counters of every possible CPU, in order.
     pub fn states(&self) -> Vec<CpuState> {
-        (0..self.shared.cpus()).map(|cpu| self.shared.counters(cpu)).collect()
+        (0..self.cpu_pages.cpus()).map(|cpu| self.cpu_pages.counters(cpu)).collect()
     }
 
     /// Entries that the programs have sent since they were loaded, by the kernel's own count. CPUs that
     /// were offline then are counted together, without a number.
     pub fn sent(&self) -> Vec<(Option<u32>, u64)> {
-        let slotted = |cpu: Option<u32>| cpu.map_or(0, |cpu| self.shared.counters(cpu).slot_next);
+        let slotted =
+            |cpu: Option<u32>| cpu.map_or(0, |cpu| self.cpu_pages.counters(cpu).slot_next);
         let sent = self.rings().into_iter();
         sent.map(|(cpu, ring)| (cpu, ring.sent() + slotted(cpu))).collect()
     }
 
     /// The shared memory with the records that do not go through the ring buffers.
-    pub fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
+    pub fn cpu_pages(&self) -> Arc<CpuPages> {
+        Arc::clone(&self.cpu_pages)
     }
 
     /// The kernel side's task table.

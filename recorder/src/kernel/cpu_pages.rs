@@ -8,28 +8,28 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use detour_abi::{CpuState, ENTRY_WORDS, Record, SLOTS, Slot, kind};
+use recorder_abi::{CpuState, ENTRY_WORDS, Record, SLOTS, Slot, kind};
 
-pub struct Shared {
+pub struct CpuPages {
     states: NonNull<CpuState>,
     cpus: u32,
 }
 
 // SAFETY: what both sides write is accessed atomically or volatile, and never by reference.
-unsafe impl Send for Shared {}
+unsafe impl Send for CpuPages {}
 // SAFETY: as above; the caller ensures that the slots of a CPU are taken by one thread.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for CpuPages {}
 
-impl Shared {
+impl CpuPages {
     /// Maps the states of this many CPUs from an mmapable BPF array.
-    pub fn map(array: impl AsFd, cpus: u32) -> io::Result<Shared> {
+    pub fn map(array: impl AsFd, cpus: u32) -> io::Result<CpuPages> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let bytes = cpus as usize * size_of::<CpuState>();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, which overlaps nothing.
         let map = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, array, 0) }?;
         let states = NonNull::new(map.cast());
-        Ok(Shared { states: states.ok_or(io::ErrorKind::OutOfMemory)?, cpus })
+        Ok(CpuPages { states: states.ok_or(io::ErrorKind::OutOfMemory)?, cpus })
     }
 
     pub fn cpus(&self) -> u32 {
@@ -111,7 +111,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for CpuPages {
     fn drop(&mut self) {
         let bytes = self.cpus as usize * size_of::<CpuState>();
         // SAFETY: mapped by `map` with this length; no pointers are left.

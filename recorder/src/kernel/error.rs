@@ -5,7 +5,7 @@ use std::io;
 use aya::programs::ProgramError;
 use thiserror::Error;
 
-use crate::{btf::BtfError, machine};
+use crate::{kernel::btf::BtfError, node::machine};
 
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 

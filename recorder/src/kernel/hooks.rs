@@ -1,7 +1,7 @@
 //! The hooks of the BPF side: which program is attached where, which kernel structure fields it needs,
 //! and what a recording lacks without it.
 
-use detour_abi::hook;
+use recorder_abi::hook;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -502,7 +502,7 @@ mod tests {
     fn every_hook_has_a_name_of_its_own_and_stands_in_for_one_that_exists() {
         for (index, hook) in HOOKS.iter().enumerate() {
             assert!(HOOKS[..index].iter().all(|before| before.name != hook.name), "{}", hook.name);
-            assert!(hook.counter < detour_abi::hook::COUNT, "{}", hook.name);
+            assert!(hook.counter < recorder_abi::hook::COUNT, "{}", hook.name);
             if let Some(better) = hook.instead_of {
                 // The preferred one is tried first.
                 assert!(HOOKS[..index].iter().any(|before| before.name == better), "{better}");

@@ -13,10 +13,10 @@ use std::{
 };
 
 use aya::maps::MapData;
-use detour_abi::{ENTRY_BYTES, ENTRY_WORDS};
+use recorder_abi::{ENTRY_BYTES, ENTRY_WORDS};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::bpf_error::{BpfError, map_error};
+use crate::kernel::error::{BpfError, map_error};
 
 /// `BPF_MAP_TYPE_RINGBUF`.
 const RING_BUFFER: u32 = 27;

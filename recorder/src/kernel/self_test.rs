@@ -4,10 +4,12 @@
 use std::{fs::File, io::Read, time::Duration};
 
 use crate::{
-    bpf::{Bpf, Wanted},
     cpulist::CpuSet,
-    hooks::{Hook, hooks},
-    machine,
+    kernel::{
+        bpf::{Bpf, Wanted},
+        hooks::{Hook, hooks},
+    },
+    node::machine,
 };
 
 /// Ends as soon as everything has fired; a busy machine needs longer.
@@ -37,7 +39,7 @@ pub fn silent<'a>(bpf: &'a Bpf, hits: &'a [u64]) -> impl Iterator<Item = &'stati
 }
 
 fn count(bpf: &Bpf) -> Vec<u64> {
-    let mut hits = vec![0; detour_abi::hook::COUNT];
+    let mut hits = vec![0; recorder_abi::hook::COUNT];
     for state in bpf.states() {
         for (sum, hits) in hits.iter_mut().zip(state.hits) {
             *sum += hits;

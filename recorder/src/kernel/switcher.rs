@@ -11,7 +11,10 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::{cpulist::CpuSet, machine, privileges};
+use crate::{
+    cpulist::CpuSet,
+    node::{machine, privileges},
+};
 
 const PRIORITY: u32 = 99;
 

@@ -3,7 +3,7 @@
 
 use std::{io, os::fd::AsFd, ptr::NonNull};
 
-use detour_abi::{TASK_PLACES, TASK_SLOTS, TaskSlot, task_place};
+use recorder_abi::{TASK_PLACES, TASK_SLOTS, TaskSlot, task_place};
 
 pub struct TaskTable {
     slots: NonNull<TaskSlot>,

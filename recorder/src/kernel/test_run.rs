@@ -8,7 +8,7 @@ use std::{
 
 use aya::programs::Program;
 
-use crate::bpf::Bpf;
+use crate::kernel::bpf::Bpf;
 
 /// `BPF_PROG_TEST_RUN`, and its flag to choose a CPU.
 const COMMAND: libc::c_long = 10;

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use detour_abi::{CgroupName, PIECE_BYTES};
+use recorder_abi::{CgroupName, PIECE_BYTES};
 
 /// Maximum number of cgroups kept. The kernel side keeps fewer, so dropped ones are sent again.
 const MANY: usize = 1 << 16;

@@ -3,20 +3,24 @@
 
 use std::collections::HashMap;
 
-use detour_abi::{
+use recorder_abi::{
     CGROUP_UNKNOWN, CgroupName, Numbers, ORIGIN_INTERRUPT, PF_KTHREAD, Record, Task, flag, kind,
 };
 use trace::{Class, Source, SourceId};
 
 use crate::{
-    cgroups::{self, Cgroups},
-    hash,
-    irqs::{Irq, Irqs},
-    machine, pids,
-    rules::{
-        self, fault_kind, is_kernel_thread, is_tick, kernel_thread_name, policy, softirq, vector,
+    naming::{
+        cgroups::{self, Cgroups},
+        irqs::{Irq, Irqs},
+        pids,
+        rules::{
+            self, fault_kind, is_kernel_thread, is_tick, kernel_thread_name, policy, softirq,
+            vector,
+        },
+        symbols::Symbols,
     },
-    symbols::Symbols,
+    node::machine,
+    pipeline::hash,
 };
 
 /// Any process can change its name at will; the table must not grow without bound.
@@ -530,7 +534,7 @@ fn plain(class: Class, name: String, detail: Option<String>) -> Source {
 
 #[cfg(test)]
 mod tests {
-    use detour_abi::sched;
+    use recorder_abi::sched;
 
     use super::*;
 

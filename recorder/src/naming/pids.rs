@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-use crate::machine;
+use crate::node::machine;
 
 /// Inode of the initial PID namespace, fixed in the kernel.
 const FIRST_NAMESPACE: u32 = 0xefff_fffc;

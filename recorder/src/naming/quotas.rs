@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{cgroups, names::Names, program::Quota};
+use crate::{
+    naming::{cgroups, names::Names},
+    pipeline::program::Quota,
+};
 
 /// Directories searched for a cgroup whose tasks are gone.
 const MAX_SEARCHED: usize = 10_000;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use detour_abi::{PF_KTHREAD, Record, flag, kind, sched};
+use recorder_abi::{PF_KTHREAD, Record, flag, kind, sched};
 use trace::Class;
 
 const SOFTIRQS: [&str; 10] =

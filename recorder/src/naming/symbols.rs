@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader},
 };
 
-use crate::machine;
+use crate::node::machine;
 
 #[derive(Default)]
 pub struct Symbols {

@@ -3,9 +3,12 @@
 
 use std::{collections::HashSet, path::PathBuf};
 
-use detour_abi::{Numbers, Task, kind};
+use recorder_abi::{Numbers, Task, kind};
 
-use crate::{hash::HashMap, names::Names, pids};
+use crate::{
+    naming::{names::Names, pids},
+    pipeline::hash::HashMap,
+};
 
 /// What was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::{
     cpulist::{self, CpuSet},
-    machine,
+    node::machine,
     options::Options,
     record_error::RecordError,
 };

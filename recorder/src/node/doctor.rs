@@ -5,14 +5,17 @@ use std::{fs, io, sync::atomic::AtomicBool};
 use serde::Serialize;
 
 use crate::{
-    bpf::{self, Bpf},
     cpulist,
-    hooks::{Hook, hooks},
-    machine,
-    memory::Memory,
-    pids,
+    kernel::{
+        bpf::{self, Bpf},
+        hooks::{Hook, hooks},
+    },
+    naming::{
+        pids,
+        symbols::{Hidden, Symbols},
+    },
+    node::{machine, memory::Memory},
     record::best_counter,
-    symbols::{Hidden, Symbols},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -217,7 +220,7 @@ fn realtime() -> Check {
 }
 
 fn counters() -> Check {
-    let mut counters = crate::counters::Counters::open(0);
+    let mut counters = crate::probe::counters::Counters::open(0);
     let names: Vec<String> = counters.read().into_keys().collect();
     let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let state = match names.iter().any(|name| name == "cycles") {

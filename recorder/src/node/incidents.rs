@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{machine, probes::Probe};
+use crate::{node::machine, probe::pinned::Probe};
 
 /// Shorter differences of the two clocks come from reading them, not from suspension.
 const SUSPENDED_FROM_NS: u64 = 1_000_000;

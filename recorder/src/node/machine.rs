@@ -11,7 +11,7 @@ use trace::{Isolation, Topology};
 
 use crate::{
     cpulist::{self, CpuSet},
-    memory_limit,
+    node::memory_limit,
 };
 
 /// A file's text without the final newline; empty if there is none.

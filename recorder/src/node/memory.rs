@@ -1,9 +1,12 @@
 //! Memory that a recording keeps until its end: the ring buffers in the kernel and the probes' locked
 //! buffers. Bounded for the whole machine, and at most one MiB per measured CPU.
 
-use detour_abi::{CpuState, RING_BYTES, Sender, TASK_SLOTS, TaskSlot, Throttled};
+use recorder_abi::{CpuState, RING_BYTES, Sender, TASK_SLOTS, TaskSlot, Throttled};
 
-use crate::{bpf, probe::Jump, ring};
+use crate::{
+    kernel::{bpf, ring},
+    probe::Jump,
+};
 
 /// All ring buffers of measured CPUs together; each gets its share, up to [`RING_BYTES`].
 const RINGS_BYTES: u64 = 64 << 20;

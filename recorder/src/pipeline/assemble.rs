@@ -6,18 +6,20 @@ mod threads;
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
-use detour_abi::{Numbers, Task, flag, kind};
+use recorder_abi::{Numbers, Task, flag, kind};
 use trace::{Block, Detour, LaneId, Record, RecordFlags};
 
 use crate::{
-    clock::ClockLine,
-    closure::Closure,
-    drain::{Batch, Decoded, decode},
-    merge::{Merge, Named, Sink},
-    names::Names,
-    output::Output,
+    naming::names::Names,
+    pipeline::{
+        balance::Balance,
+        clock_line::ClockLine,
+        compose::{Merge, Named, Sink},
+        drain::{Batch, Decoded, decode},
+        output::Output,
+        program::ThreadTotals,
+    },
     probe::{Jump, Jumps},
-    program::ThreadTotals,
 };
 
 pub use threads::{Recorded, Runnable};
@@ -106,7 +108,7 @@ pub struct Assembler {
     lane_of_cpu: Vec<Option<usize>>,
     clock: ClockLine,
     /// By CPU.
-    closures: Vec<Closure>,
+    balances: Vec<Balance>,
     /// CLOCK_MONOTONIC up to which all entries have arrived.
     complete_ns: u64,
     last_flush: Instant,
@@ -161,7 +163,7 @@ impl Assembler {
             probed: cpus.iter().map(|_| ProbedLane::default()).collect(),
             lane_of_cpu,
             clock,
-            closures: Vec::new(),
+            balances: Vec::new(),
             complete_ns: epoch_ns,
             last_flush: Instant::now(),
             own_ns: 0,
@@ -218,13 +220,13 @@ impl Assembler {
         }
     }
 
-    fn record(&mut self, record: &detour_abi::Record) {
+    fn record(&mut self, record: &recorder_abi::Record) {
         if matches!(record.kind(), kind::MIGRATE | kind::THROTTLE) {
             self.program_event(record);
             return;
         }
-        grow(&mut self.closures, usize::from(record.cpu));
-        self.closures[usize::from(record.cpu)].add(record);
+        grow(&mut self.balances, usize::from(record.cpu));
+        self.balances[usize::from(record.cpu)].add(record);
         let end = end(record);
         let lane = self.lane_of_cpu.get(usize::from(record.cpu)).copied().flatten();
         match &self.subject {
@@ -256,7 +258,7 @@ impl Assembler {
     }
 
     /// Assigns a record its source and converts it to the recording's clock.
-    fn named(&mut self, record: &detour_abi::Record, baseline: bool) -> Named {
+    fn named(&mut self, record: &recorder_abi::Record, baseline: bool) -> Named {
         if let Subject::Program(recorded) = &mut self.subject {
             recorded.mark(record, &mut self.names);
         }
@@ -415,7 +417,7 @@ impl Assembler {
             _ => (Vec::new(), 0, 0),
         };
         let closure_error =
-            self.closures.iter().filter_map(Closure::error).max_by(|a, b| a.total_cmp(b));
+            self.balances.iter().filter_map(Balance::error).max_by(|a, b| a.total_cmp(b));
         Assembled {
             output: self.output,
             clock: self.clock,
@@ -430,7 +432,7 @@ impl Assembler {
     }
 }
 
-fn end(record: &detour_abi::Record) -> u64 {
+fn end(record: &recorder_abi::Record) -> u64 {
     record.start + record.gross
 }
 

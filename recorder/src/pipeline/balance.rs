@@ -3,10 +3,10 @@
 //! Threads follow each other without a gap, and everything else nests inside them, so from the first
 //! thread's start to the last one's end the net times must add up to wall time.
 
-use detour_abi::{Record, kind};
+use recorder_abi::{Record, kind};
 
 #[derive(Default)]
-pub struct Closure {
+pub struct Balance {
     /// Start of the first thread, end of the last.
     span: Option<(u64, u64)>,
     net: u64,
@@ -19,7 +19,7 @@ pub struct Closure {
 /// not keep one entry for each: 16 KiB per CPU.
 const MAX_WAITING: usize = 1 << 10;
 
-impl Closure {
+impl Balance {
     /// Adds the records of one CPU. Threads come in the order they were sent; records nested inside one
     /// come before it, and may come before earlier threads as well.
     pub fn add(&mut self, record: &Record) {
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn a_whole_account_closes_and_a_lost_record_shows() {
-        let mut whole = Closure::default();
-        let mut lossy = Closure::default();
+        let mut whole = Balance::default();
+        let mut lossy = Balance::default();
         // An interrupt before the first thread is not counted.
         whole.add(&record(kind::VECTOR, 10, 5, 5));
         for i in 0..100 {
@@ -93,34 +93,34 @@ mod tests {
 
     #[test]
     fn an_interrupt_that_is_told_early_belongs_to_the_thread_it_hit() {
-        let mut closure = Closure::default();
-        closure.add(&record(kind::VECTOR, 1_500, 100, 100));
-        closure.add(&record(kind::THREAD, 0, 1_000, 1_000));
-        assert_eq!(closure.error(), Some(0.0));
-        closure.add(&record(kind::THREAD, 1_000, 1_000, 900));
-        assert_eq!(closure.error(), Some(0.0));
+        let mut balance = Balance::default();
+        balance.add(&record(kind::VECTOR, 1_500, 100, 100));
+        balance.add(&record(kind::THREAD, 0, 1_000, 1_000));
+        assert_eq!(balance.error(), Some(0.0));
+        balance.add(&record(kind::THREAD, 1_000, 1_000, 900));
+        assert_eq!(balance.error(), Some(0.0));
     }
 
     #[test]
     fn the_interrupts_of_a_thread_that_stays_for_an_hour_are_counted_in_little_memory() {
         const STAYED_NS: u64 = 3_600_000_000_000;
         const TICK_NS: u64 = 4_000_000;
-        let mut closure = Closure::default();
-        closure.add(&record(kind::THREAD, 0, 1_000, 1_000));
+        let mut balance = Balance::default();
+        balance.add(&record(kind::THREAD, 0, 1_000, 1_000));
         for tick in 1..STAYED_NS / TICK_NS {
-            closure.add(&record(kind::VECTOR, tick * TICK_NS, 2_000, 2_000));
+            balance.add(&record(kind::VECTOR, tick * TICK_NS, 2_000, 2_000));
         }
-        assert!(closure.waiting.capacity() <= 2 * MAX_WAITING, "{}", closure.waiting.capacity());
+        assert!(balance.waiting.capacity() <= 2 * MAX_WAITING, "{}", balance.waiting.capacity());
         let ticks = (STAYED_NS / TICK_NS - 1) * 2_000;
         let stayed = STAYED_NS - 1_000;
-        closure.add(&record(kind::THREAD, 1_000, stayed, stayed - ticks));
-        assert_eq!(closure.error(), Some(0.0));
+        balance.add(&record(kind::THREAD, 1_000, stayed, stayed - ticks));
+        assert_eq!(balance.error(), Some(0.0));
     }
 
     #[test]
     fn without_switches_there_is_nothing_to_close() {
-        let mut closure = Closure::default();
-        closure.add(&record(kind::VECTOR, 10, 5, 5));
-        assert_eq!(closure.error(), None);
+        let mut balance = Balance::default();
+        balance.add(&record(kind::VECTOR, 10, 5, 5));
+        assert_eq!(balance.error(), None);
     }
 }

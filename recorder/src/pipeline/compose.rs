@@ -6,7 +6,7 @@
 //! rest, which nothing in the kernel explains.
 //!
 //! The gaps between a detour's edge and its records are entry and exit cost up to their usual length
-//! (see [`crate::gaps`]); the excess was taken by something outside the kernel at the same time, for
+//! (see [`crate::pipeline::gaps`]); the excess was taken by something outside the kernel at the same time, for
 //! example a hypervisor.
 //!
 //! A detour becomes visible only after all its records were sent, since the same CPU did both; so a
@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 
 use trace::{Class, Detour, Record, RecordFlags, SourceId, Wait};
 
-use crate::gaps::{Edge, GapModel};
+use crate::pipeline::gaps::{Edge, GapModel};
 
 /// A named record, before it is known which detour it belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +154,7 @@ impl Composer {
             }
             return;
         }
-        let outside_ns = self.lay(start, end);
+        let outside_ns = self.attribute(start, end);
         if self.composed.len() > MAX_COMPOSED {
             self.join_repeated();
         }
@@ -196,7 +196,7 @@ impl Composer {
     }
 
     /// Returns the unexplained time.
-    fn lay(&mut self, start: u64, end: u64) -> u64 {
+    fn attribute(&mut self, start: u64, end: u64) -> u64 {
         self.composed.clear();
         // Parents before children that began in the same nanosecond.
         self.chosen.sort_by_key(|n| (n.record.start_ns, n.record.depth, u64::MAX - n.end()));

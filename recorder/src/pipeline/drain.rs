@@ -1,19 +1,23 @@
 //! The reader: empties the kernel's ring buffers and slots and the probe buffers, sorts the entries of
-//! all CPUs ([`crate::order`]), and takes the anchors that relate the clocks.
+//! all CPUs ([`crate::pipeline::order`]), and takes the anchors that relate the clocks.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use detour_abi::{CgroupName, ENTRY_WORDS, Numbers, Record, Task, kind};
+use recorder_abi::{CgroupName, ENTRY_WORDS, Numbers, Record, Task, kind};
 
 use crate::{
-    clock::{Anchor, monotonic_ns},
-    order::{Complete, Entry, Order, Stream},
-    probe::{Jump, Jumps},
-    ring::{Reader, Ring},
-    shared::Shared,
+    kernel::{
+        cpu_pages::CpuPages,
+        ring::{Reader, Ring},
+    },
+    pipeline::{
+        clock_line::Anchor,
+        order::{Complete, Entry, Order, Stream},
+    },
+    probe::{Jump, Jumps, clock::monotonic_ns},
 };
 
 /// The content of an entry.
@@ -147,7 +151,7 @@ pub struct Look {
 
 pub struct Drain {
     cpus: Vec<Cpu>,
-    shared: Option<Arc<Shared>>,
+    cpu_pages: Option<Arc<CpuPages>>,
     probes: Vec<Arc<Jumps>>,
     anchor: fn() -> Anchor,
     order: Order,
@@ -162,7 +166,7 @@ impl Drain {
     pub fn new(
         rings: Vec<(Option<u32>, Arc<Ring>)>,
         measured: impl Fn(u32) -> bool,
-        shared: Option<Arc<Shared>>,
+        cpu_pages: Option<Arc<CpuPages>>,
         probes: Vec<Arc<Jumps>>,
         anchor: fn() -> Anchor,
     ) -> Drain {
@@ -177,7 +181,7 @@ impl Drain {
         });
         Drain {
             cpus: cpus.collect(),
-            shared,
+            cpu_pages,
             probes,
             anchor,
             order: Order::default(),
@@ -215,7 +219,7 @@ impl Drain {
         let room = (MAX_ENTRIES / self.cpus.len().max(1)).max(MIN_ENTRIES);
         let (mut more, mut reached) = (false, true);
         for cpu in &mut self.cpus {
-            let (taken, all) = cpu.take(self.shared.as_deref(), room, &mut self.order);
+            let (taken, all) = cpu.take(self.cpu_pages.as_deref(), room, &mut self.order);
             more |= !all && taken >= room;
             reached &= all;
         }
@@ -249,23 +253,28 @@ impl Drain {
 impl Cpu {
     /// Takes at most `room` entries from the ring buffer, and the content of the slots. Returns how many
     /// came from the ring buffer, and whether these were all that had been sent. The order of the steps
-    /// makes the result complete, see [`crate::order`].
-    fn take(&mut self, shared: Option<&Shared>, room: usize, order: &mut Order) -> (usize, bool) {
+    /// makes the result complete, see [`crate::pipeline::order`].
+    fn take(
+        &mut self,
+        cpu_pages: Option<&CpuPages>,
+        room: usize,
+        order: &mut Order,
+    ) -> (usize, bool) {
         let (mut now, mut quiet) = (monotonic_ns(), true);
-        if let (Some(shared), Some(cpu)) = (shared, self.number) {
+        if let (Some(cpu_pages), Some(cpu)) = (cpu_pages, self.number) {
             let mut tries = 1;
-            quiet = !shared.is_running(cpu);
+            quiet = !cpu_pages.is_running(cpu);
             while !quiet && tries < TRIES {
                 std::hint::spin_loop();
                 now = monotonic_ns();
-                quiet = !shared.is_running(cpu);
+                quiet = !cpu_pages.is_running(cpu);
                 tries += 1;
             }
             // Before the ring buffer: of equal times, an interrupt comes before the thread it
             // interrupted.
             if self.measured {
                 let (slots, read) = (&mut self.slots, &mut self.read);
-                shared.take_slots(cpu, |words| {
+                cpu_pages.take_slots(cpu, |words| {
                     order.push(slots.entry(words));
                     *read += 1;
                 });

@@ -8,7 +8,7 @@
 //! This time is found as follows. A program takes the time of an entry first and sends it afterwards.
 //! The reader
 //! 1. reads the clock;
-//! 2. sees that no program is in progress on the CPU ([`CpuState::running`](detour_abi::CpuState));
+//! 2. sees that no program is in progress on the CPU ([`CpuState::running`](recorder_abi::CpuState));
 //! 3. reads the producer position of the ring buffer, and takes everything before it.
 //!
 //! Everything timed before step 1 was sent before step 2 and so is taken in step 3; everything timed
@@ -16,7 +16,7 @@
 //! visible. If a program is in progress, or an entry is reserved but not committed, the CPU keeps its
 //! previous time. Entries are released up to the minimum over all CPUs.
 
-use detour_abi::{ENTRY_WORDS, kind};
+use recorder_abi::{ENTRY_WORDS, kind};
 
 /// An entry and its end time or, for entries without a length, its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,8 +120,8 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use detour_abi::flag;
     use proptest::prelude::*;
+    use recorder_abi::flag;
 
     use super::*;
 

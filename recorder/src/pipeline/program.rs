@@ -16,9 +16,9 @@ use std::collections::VecDeque;
 
 use trace::{Class, LaneId, Record, RecordFlags, SHORTEST_WAIT_NS, SourceId, Wait};
 
-use crate::{
+use crate::pipeline::{
+    compose::{Composer, Named, Sink},
     hash::HashMap,
-    merge::{Composer, Named, Sink},
 };
 
 /// Interruptions closer than this are one detour to the program.

@@ -1,7 +1,7 @@
 use trace::Class;
 
 use super::*;
-use crate::merge::tests::{Collect as Lane, named};
+use crate::pipeline::compose::tests::{Collect as Lane, named};
 
 fn slice(start: u64, gross: u64, net: u64, tid: u32, runnable: bool, waited_ns: u64) -> Slice {
     let named = named(Class::Thread, start, gross, net, 0);

@@ -14,7 +14,7 @@ use rustix::{
     time::Timespec,
 };
 
-use crate::ring::Ring;
+use crate::kernel::ring::Ring;
 
 pub struct Sleep {
     epoll: OwnedFd,

@@ -14,13 +14,14 @@ use std::{
 };
 
 use crate::{
-    assemble::{Assembled, Assembler},
     cpulist::CpuSet,
-    drain::{Batch, Drain, Look},
-    machine,
-    pace::Pace,
-    privileges,
-    sleep::Sleep,
+    node::{machine, privileges},
+    pipeline::{
+        assemble::{Assembled, Assembler},
+        drain::{Batch, Drain, Look},
+        pace::Pace,
+        sleep::Sleep,
+    },
 };
 
 /// Batches on their way to the writer. If it falls behind, the reader keeps filling the current one, up

@@ -13,13 +13,14 @@ use thiserror::Error;
 use trace::CpuSettings;
 
 use crate::{
-    clock::Counter,
-    counters::Counters,
     cpulist::CpuSet,
-    machine,
+    node::{machine, privileges},
     options::Threshold,
-    privileges,
-    probe::{Jumps, ProbeError, Run, TimerCost, assess, run},
+    probe::{
+        clock::Counter,
+        counters::Counters,
+        spin::{Jumps, ProbeError, Run, TimerCost, assess, run},
+    },
 };
 
 /// Name of the probe threads in /proc.

@@ -14,7 +14,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::{clock::Counter, options::Threshold, sleep::Sleep};
+use crate::{options::Threshold, pipeline::sleep::Sleep, probe::clock::Counter};
 
 /// A jump of the clock, in ticks of the probe's counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -293,7 +293,7 @@ impl Threshold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Monotonic;
+    use crate::probe::clock::Monotonic;
 
     #[test]
     fn a_full_buffer_counts_what_it_cannot_hold() {

@@ -6,7 +6,7 @@ use std::{env, fs, process::Command};
 use trace::{Lane, Manifest, Overwrite, Reader, Trailer, Writer};
 
 use super::*;
-use crate::order::{Entry, Stream};
+use crate::pipeline::order::{Entry, Stream};
 
 const CPUS: u32 = 128;
 /// A record of each CPU every quarter of a second, so that it has a block every second.

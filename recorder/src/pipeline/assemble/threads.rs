@@ -9,19 +9,15 @@ use std::{
     },
 };
 
-use detour_abi::{Numbers, Record, Task, flag, kind, mark, throttle};
+use recorder_abi::{Numbers, Record, Task, flag, kind, mark, throttle};
 use trace::{Block, Class, Lane, LaneId};
 
 use super::{Assembler, BLOCK_EVENTS, Open, Subject};
 use crate::{
-    machine,
-    names::Names,
-    pids,
-    program::{Move, Occupant, Program, Slice, ThreadTotals, Throttling},
-    quotas::Quotas,
-    shared::Shared,
-    targets::Targets,
-    task_table::TaskTable,
+    kernel::{cpu_pages::CpuPages, task_table::TaskTable},
+    naming::{names::Names, pids, quotas::Quotas, targets::Targets},
+    node::machine,
+    pipeline::program::{Move, Occupant, Program, Slice, ThreadTotals, Throttling},
 };
 
 /// Maximum number of threads with a lane. The file has room for four times as many, and each costs some
@@ -59,7 +55,7 @@ pub struct Recorded {
     pub unheard_waiting: u64,
     quotas: Quotas,
     /// The kernel side's state after it has stopped.
-    shared: Option<Arc<Shared>>,
+    cpu_pages: Option<Arc<CpuPages>>,
     tasks: Option<TaskTable>,
     /// When the recording ends, CLOCK_MONOTONIC; `u64::MAX` until it is known, which is before any later
     /// event is sent.
@@ -78,7 +74,7 @@ impl Recorded {
         targets: Targets,
         shortest_ns: u64,
         at_start: Vec<Runnable>,
-        shared: Option<Arc<Shared>>,
+        cpu_pages: Option<Arc<CpuPages>>,
         tasks: Option<TaskTable>,
         ended: Arc<AtomicU64>,
     ) -> Recorded {
@@ -92,7 +88,7 @@ impl Recorded {
             unlisted: 0,
             unheard_waiting: 0,
             quotas: Quotas::of_this_machine(),
-            shared,
+            cpu_pages,
             tasks,
             ended,
         }
@@ -346,7 +342,7 @@ impl Assembler {
         }
         let end_ns = ended.saturating_sub(self.epoch_ns);
         recorded.program.end_ns = end_ns;
-        let running = recorded.shared.as_ref().map(|shared| shared.running(ended));
+        let running = recorded.cpu_pages.as_ref().map(|cpu_pages| cpu_pages.running(ended));
         for record in running.unwrap_or_default() {
             self.program_record(&record);
         }
@@ -383,7 +379,7 @@ impl Assembler {
 /// Sink for events before the recording.
 struct Nowhere;
 
-impl crate::merge::Sink for Nowhere {
+impl crate::pipeline::compose::Sink for Nowhere {
     fn lone(&mut self, _: trace::Record) {}
 
     fn detour(&mut self, _: trace::Detour, _: &[trace::Record]) {}
