@@ -39,7 +39,8 @@ fn in_a_process_of_its_own(test: &str, work: impl FnOnce()) {
     if env::var_os(REPLAYS).is_some() {
         return work();
     }
-    let name = format!("linux::assemble::tests::{test}");
+    let (_, place) = module_path!().split_once("::").expect("in a crate");
+    let name = format!("{place}::{test}");
     let mut again = Command::new(env::current_exe().expect("this test has a file"));
     again.args(["--exact", &name, "--include-ignored", "--nocapture"]).env(REPLAYS, "1");
     let output = again.output().expect("started");
