@@ -30,6 +30,14 @@ fn the_report_of_the_bundled_recording_looks_like_this() {
     insta::assert_snapshot!(stdout(&["report", DEMO]));
 }
 
+/// What readers see first is what the program prints.
+#[test]
+fn the_readme_shows_the_report_of_the_bundled_recording() {
+    let readme = include_str!("../README.md");
+    let report = stdout(&["report", DEMO]);
+    assert!(readme.contains(&format!("```text\n{report}```")), "README.md shows another report");
+}
+
 #[test]
 fn report_json_has_the_keys_that_scripts_rely_on() {
     let report = json(&["report", DEMO, "--json"]);

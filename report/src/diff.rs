@@ -178,7 +178,7 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
         Column::text("class", 7),
         Column::text("name", 12),
         Column::text("unit", 10).expendable(4),
-        Column::text("verdict", 9),
+        Column::text("verdict", 11),
         Column::number("/s before"),
         Column::number("/s after"),
         Column::number("rate change").expendable(2),

@@ -102,9 +102,14 @@ pub(crate) fn mark(own: bool, program: bool) -> &'static str {
     }
 }
 
-/// `FIFO 60`: drops the prefix that all policies share.
+/// `FIFO 60`, `nice -20`: short enough for a column. Ordinary threads are the rule: `OTHER`.
 pub(crate) fn policy(policy: &str) -> String {
-    safe(&policy.replace("SCHED_", ""))
+    let short = policy.strip_prefix("SCHED_").unwrap_or(policy);
+    safe(match short.strip_prefix("OTHER ") {
+        Some("nice 0") => "OTHER",
+        Some(nice) => nice,
+        None => short,
+    })
 }
 
 /// Details of each source in the table.
