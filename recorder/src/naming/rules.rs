@@ -104,7 +104,7 @@ pub fn from_proc(tid: u32) -> Option<(String, u32, Option<String>)> {
     Some((comm, tgid, path))
 }
 
-/// Whether a living task is a kernel thread, by the flags in its `stat`. Having no memory is no proof: a
+/// Whether a living task is a kernel thread, by the flags in its `stat`. Having no memory is not proof: a
 /// zombie has none either.
 pub fn is_kernel_thread(tid: u32) -> bool {
     fs::read_to_string(format!("/proc/{tid}/stat"))
