@@ -115,8 +115,6 @@ pub fn best_counter() -> &'static str {
 
 /// Half the time for which programs run before anything counts.
 const WARM_UP: Duration = Duration::from_millis(20);
-/// How often to check that programs still run, and to report to a view.
-const CHECK_PROGRAM_EVERY: Duration = Duration::from_millis(100);
 /// How often to check that the probes have their CPUs.
 const CHECK_PROBES_EVERY: Duration = Duration::from_millis(250);
 /// Otherwise only a signal ends a recording early, and it ends the sleep as well. Unless it came just
@@ -307,7 +305,7 @@ impl Session {
             !self.incidents.no_probe_is_left(&self.probes)
         };
         let every = if target.is_some() || watch.feed.is_some() {
-            CHECK_PROGRAM_EVERY
+            subject::LOOK_EVERY
         } else if !self.probes.is_empty() {
             CHECK_PROBES_EVERY
         } else {

@@ -162,7 +162,8 @@ pub fn start(command: &[OsString], stdout_is_taken: bool) -> Result<Child, Recor
     started.spawn().map_err(|source| cannot_run(command, source))
 }
 
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often to check that a program still runs.
+pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long to wait, and how often to look.
 pub struct Patience {
@@ -208,9 +209,10 @@ pub fn wait(
 
 /// Sleeps, but not past a signal: it may be the one that ends the recording.
 fn doze(time: Duration) {
-    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-    // What is left does not matter: the caller looks at the clock.
-    let _ = rustix::thread::nanosleep(&time);
+    if let Ok(time) = Timespec::try_from(time) {
+        // What is left does not matter: the caller looks at the clock.
+        let _ = rustix::thread::nanosleep(&time);
+    }
 }
 
 /// Waits for a command that continues after its recording; a request to end it, now or before, is passed

@@ -11,7 +11,7 @@ use super::{
     introsort,
     log::{Log, Part},
     matching::Matcher,
-    schedule::{Kind, NOBODY, Op, Pairing, Schedule},
+    schedule::{Kind, NOBODY, Op, Schedule},
     watch_loggopsim::{Entry, LogGopSimRecorder, Nobody, Taken, WatchLogGopSim},
     wheel::{Key, Wheel},
     work::{Met, Work},
@@ -258,12 +258,9 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
     /// Never waits for the CPU and costs nothing (Q2).
     fn recv(&mut self, time: i64, op: u32, record: &Op, host: u32) {
         self.release(op, host, true);
-        let found = match record.pairing {
-            Pairing::Fixed | Pairing::Uneven => {
-                let partner = (record.partner != NOBODY).then_some(record.partner);
-                partner.filter(|&send| self.waits[send as usize] == ARRIVED)
-            }
-            _ => self.matcher.post(op),
+        let found = match record.pairing.is_fixed() {
+            true => self.partner_in(ARRIVED, record),
+            false => self.matcher.post(op),
         };
         let Some(send) = found else {
             self.waits[op as usize] = POSTED;
@@ -309,12 +306,9 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
         self.next_rcv[nic] = time + self.params.gap + gap;
         let taken = Taken { start: time, asked: o, more: longer, noise, transfer: gap };
         self.watch.arrived(entry, taken);
-        let found = match record.pairing {
-            Pairing::Fixed | Pairing::Uneven => {
-                let partner = (record.partner != NOBODY).then_some(record.partner);
-                partner.filter(|&receive| self.waits[receive as usize] == POSTED)
-            }
-            _ => self.matcher.arrive(op),
+        let found = match record.pairing.is_fixed() {
+            true => self.partner_in(POSTED, record),
+            false => self.matcher.arrive(op),
         };
         let Some(receive) = found else {
             self.waits[op as usize] = ARRIVED;
@@ -327,6 +321,12 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
             self.end_send(time, entry, op, record.cpu, record.nic);
         }
         Ok(())
+    }
+
+    /// The counterpart that was determined in advance, if it has reached this stage.
+    fn partner_in(&self, stage: u32, record: &Op) -> Option<u32> {
+        let partner = (record.partner != NOBODY).then_some(record.partner)?;
+        (self.waits[partner as usize] == stage).then_some(partner)
     }
 
     /// The sender of a large message learns immediately that it has been received (Q7).

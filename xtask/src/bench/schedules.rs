@@ -105,9 +105,8 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
         let mut command = bench.detour();
         command.args(["simulate", "goal", &file, "--net", "cnl", "-j", "1", "--json"]);
         let bytes = exec::peak_memory(&mut command)? as f64;
-        // A send, a receive and a calc per round; the first round begins without a calc.
-        let operations = f64::from(3 * power - 1) * 2f64.powi(power as i32);
-        let each = bytes / operations;
+        let stats = exec::json(bench.detour().args(["goal", "stats", &file, "--json"]))?;
+        let each = bytes / number(&stats, "/operations")?;
         figures.push(Figure::judged(
             what,
             target,

@@ -1,7 +1,7 @@
 //! Replays: generated entries of a large machine go through the assembler and the writer at full speed,
 //! and memory stays within its bounds.
 
-use std::{env, fs, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 use trace::{Lane, Manifest, Overwrite, Reader, Trailer, Writer};
 
@@ -48,18 +48,23 @@ fn in_a_process_of_its_own(test: &str, work: impl FnOnce()) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
-fn replay(seconds: u64) {
-    let path = env::temp_dir().join(format!("detour-replay-{}.detour", std::process::id()));
+/// Writes what all CPUs record to this file.
+fn assembler(path: &Path) -> Assembler {
     let lanes = (0..CPUS).map(|cpu| Lane::Cpu { cpu }).collect();
     let manifest = Manifest { lanes, ..Manifest::default() };
-    let writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
-    let mut assembler = Assembler::new(
+    let writer = Writer::create(path, Overwrite::Yes, &manifest).expect("created");
+    Assembler::new(
         Output::File(Box::new(writer)),
         Names::of_this_machine(false),
         Subject::Cpus((0..CPUS).collect()),
         0,
         ClockLine::default(),
-    );
+    )
+}
+
+fn replay(seconds: u64) {
+    let path = env::temp_dir().join(format!("detour-replay-{}.detour", std::process::id()));
+    let mut assembler = assembler(&path);
     let mut batch = Batch::default();
     let mut early_kib = 0;
     for second in 0..seconds {
@@ -93,16 +98,7 @@ fn replay(seconds: u64) {
 #[test]
 fn a_burst_on_every_cpu_takes_no_more_room_than_all_lanes_may_have() {
     let path = env::temp_dir().join(format!("detour-burst-{}.detour", std::process::id()));
-    let lanes = (0..CPUS).map(|cpu| Lane::Cpu { cpu }).collect();
-    let manifest = Manifest { lanes, ..Manifest::default() };
-    let writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
-    let mut assembler = Assembler::new(
-        Output::File(Box::new(writer)),
-        Names::of_this_machine(false),
-        Subject::Cpus((0..CPUS).collect()),
-        0,
-        ClockLine::default(),
-    );
+    let mut assembler = assembler(&path);
     let mut batch = Batch::default();
     let mut sent = 0;
     // Some CPUs in turn have a burst of their own, and then all at once.
