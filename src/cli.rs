@@ -3,13 +3,13 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-
 use simulate::loggops::Params;
+use study::projection;
 
 use crate::{
-    simulate::{
+    options::{
         network::{self, RendezvousName},
-        projection, work,
+        work,
     },
     units,
 };

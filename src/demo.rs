@@ -8,14 +8,14 @@ use std::{
 };
 
 use anyhow::Result;
+use study::{
+    open::{self, AnyReader, Input},
+    projection::Request,
+    summary::summarise,
+};
 use trace::Reader;
 
-use crate::{
-    Verbosity, cli,
-    open::{self, AnyReader, Input},
-    page, record, report as report_command,
-    simulate::projection::Settings,
-};
+use crate::{Verbosity, cli, options::work, output, page, record};
 
 /// Recorded on a two-CPU virtual machine by `detour record -d 2s`.
 static BUNDLED: &[u8] = include_bytes!("../fixtures/demo.detour");
@@ -33,8 +33,8 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
     }
     let recording = recorder::Options {
         duration: Some(options.duration),
-        output: record::output_name(options.output.as_deref()),
-        command_line: crate::record::command_line(),
+        output: recorder::output_name(options.output.as_deref()),
+        command_line: recorder::command_line(),
         ..recorder::Options::default()
     };
     let outcome = record::perform(&recording, verbosity)?;
@@ -54,17 +54,15 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
 
 /// Prints the report, then simulates and writes the page.
 fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
-    let summarised = report_command::summarise(reader);
-    write!(std::io::stdout(), "{}", report::text(&summarised.0, report_command::layout(false)))?;
+    let summarised = summarise(reader);
+    write!(std::io::stdout(), "{}", report::text(&summarised.0, output::layout(false)))?;
     if !verbosity.quiet {
         tell!("\nprojecting to a million ranks ...");
     }
-    let usual = Settings::usual(verbosity.quiet)?;
-    let settings = Settings { rendezvous: options.rendezvous, ..usual };
-    let page = page::Options { projection: Some(settings) };
-    if !page::write(&options.html, reader, &summarised, &page)? {
-        return Ok(ExitCode::from(130));
-    }
+    let request = Request { rendezvous: options.rendezvous.into(), ..Request::usual()? };
+    work::Options::usual().run(verbosity.quiet, |work| {
+        page::write(&options.html, reader, &summarised, Some(&request), work)
+    })?;
     if !verbosity.quiet {
         tell!("HTML report: {}", options.html.display());
     }

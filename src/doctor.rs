@@ -6,6 +6,13 @@ use anyhow::Result;
 
 use crate::cli;
 
+/// What was checked.
+#[cfg(target_os = "linux")]
+#[derive(serde::Serialize)]
+struct Checks {
+    checks: Vec<recorder::doctor::Check>,
+}
+
 #[cfg(target_os = "linux")]
 pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
     use std::io::Write;
@@ -15,7 +22,7 @@ pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
     let checks = examine();
     let mut out = std::io::stdout().lock();
     if options.json {
-        writeln!(out, "{:#}", serde_json::json!({ "checks": checks }))?;
+        writeln!(out, "{}", report::json_text(&Checks { checks })?)?;
         return Ok(ExitCode::SUCCESS);
     }
     for check in &checks {

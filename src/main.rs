@@ -20,11 +20,12 @@ mod goal;
 mod import;
 mod manual;
 mod merge;
-mod open;
+mod options;
+mod output;
 mod page;
 mod record;
 mod report;
-mod results;
+mod signals;
 mod simulate;
 mod top;
 mod units;
@@ -34,6 +35,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use options::work::INTERRUPTED;
+use study::error::{in_words, was_stopped};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         // `detour report | head` is not a failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if was_stopped(&error) => ExitCode::from(INTERRUPTED),
         Err(error) => {
             // The message may quote the contents of an untrusted file.
             let said = ::report::message_safe(&in_words(&error));
@@ -73,41 +77,10 @@ struct Verbosity {
     verbose: bool,
 }
 
-/// The error with its causes, each once: some messages already contain their cause and a hint.
-fn in_words(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
-        if said.is_empty() {
-            cause
-        } else if said.contains(&cause) {
-            said
-        } else {
-            format!("{said}: {cause}")
-        }
-    })
-}
-
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use anyhow::{Context, anyhow};
-
-    use super::*;
-
-    #[test]
-    fn causes_are_said_once() {
-        let cause = || anyhow!("no space left");
-        assert_eq!(in_words(&cause().context("cannot write x")), "cannot write x: no space left");
-        let named = cause().context("cannot write x: no space left; free some");
-        assert_eq!(in_words(&named), "cannot write x: no space left; free some");
-        let far = Err::<(), _>(named).context("cannot merge");
-        let said = far.map_err(|error| in_words(&error));
-        assert_eq!(said, Err("cannot merge: cannot write x: no space left; free some".to_owned()));
-    }
 }

@@ -8,16 +8,17 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde::Serialize;
+use study::{files, shards};
 use trace::{Manifest, Merge, Reader, Writer};
 
-use crate::{Verbosity, cli, record, results, simulate::shard};
+use crate::{Verbosity, cli, simulate};
 
 pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     let mut shares: Vec<&PathBuf> = Vec::new();
     let mut others: Vec<&PathBuf> = Vec::new();
     for path in &options.files {
-        if shard::holds_results(path)? { shares.push(path) } else { others.push(path) }
+        if shards::holds_results(path)? { shares.push(path) } else { others.push(path) }
     }
     match (shares.first(), others.first()) {
         (Some(share), Some(other)) => bail!(
@@ -28,10 +29,22 @@ pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
         (Some(_), None) if options.output.is_some() => {
             bail!("simulation results are written to stdout: omit -o")
         }
-        (Some(_), None) => shard::merge(&options.files, options.json)?,
+        (Some(_), None) => simulate::print(&shards::merge(&options.files)?, options.json)?,
         _ => traces(options, verbosity)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A merged trace.
+#[derive(Serialize)]
+struct Merged {
+    output: String,
+    job_id: Option<String>,
+    /// Host names.
+    nodes: Vec<String>,
+    lanes: usize,
+    /// Time from the first start to the last, by the nodes' own clocks.
+    start_skew_s: f64,
 }
 
 fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
@@ -41,7 +54,7 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
         merge.check_nodes()?;
     }
     let path = output(options.output.as_deref(), merge.manifest().job_id.as_deref());
-    results::not_over(&options.files, &path)?;
+    files::not_over(&options.files, &path)?;
     if options.json && trace::is_stdout(&path) {
         bail!("both the trace and --json would go to stdout: specify a file with -o");
     }
@@ -53,16 +66,14 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     file.commit().with_context(cannot)?;
     let skew_s = skew(&manifest);
     if options.json {
-        let hosts: Vec<&str> = manifest.nodes.iter().map(|node| node.host.as_str()).collect();
-        let said = json!({
-            "output": path.display().to_string(),
-            "job_id": manifest.job_id,
-            "nodes": hosts,
-            "lanes": manifest.lanes.len(),
-            "start_skew_s": skew_s,
-        });
-        let text = report::json_safe(&serde_json::to_string_pretty(&said)?);
-        writeln!(std::io::stdout(), "{text}")?;
+        let merged = Merged {
+            output: path.display().to_string(),
+            lanes: manifest.lanes.len(),
+            nodes: manifest.nodes.into_iter().map(|node| node.host).collect(),
+            job_id: manifest.job_id,
+            start_skew_s: skew_s,
+        };
+        writeln!(std::io::stdout(), "{}", report::json_text(&merged)?)?;
     } else if !verbosity.quiet {
         let name = path.display();
         tell!(
@@ -74,11 +85,10 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     Ok(())
 }
 
-/// Time from the first start to the last, by the nodes' own clocks.
 fn skew(manifest: &Manifest) -> f64 {
     manifest.nodes.iter().map(|node| node.offset_ns as f64 / 1e9).fold(0.0, f64::max)
 }
 
 fn output(asked: Option<&Path>, job: Option<&str>) -> PathBuf {
-    record::fill_in(asked.unwrap_or(Path::new("detour-%j.detour")), job)
+    recorder::fill_in(asked.unwrap_or(Path::new("detour-%j.detour")), job)
 }

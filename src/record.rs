@@ -2,7 +2,6 @@
 //! is.
 
 use std::{
-    ffi::{OsStr, OsString},
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,8 +11,9 @@ use std::{
 use std::sync::{Arc, atomic::AtomicBool};
 
 use anyhow::Result;
+use serde::Serialize;
 
-use crate::{Verbosity, cli};
+use crate::{Verbosity, cli, options::work::INTERRUPTED, signals};
 
 pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     options.refuse_what_programs_lack();
@@ -34,15 +34,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         say_settings(&outcome.manifest);
     }
     if json {
-        let said = serde_json::json!({
-            "output": outcome.output.display().to_string(),
-            "bytes": outcome.bytes,
-            "exit_code": outcome.exit_code,
-            "remarks": outcome.remarks,
-            "lost": outcome.lost,
-            "write_error": outcome.write_error,
-        });
-        writeln!(std::io::stdout(), "{said:#}")?;
+        writeln!(std::io::stdout(), "{}", report::json_text(&outcome)?)?;
     } else if !quiet {
         let name = outcome.output.display();
         match trace::is_stream(&outcome.output) {
@@ -73,19 +65,10 @@ fn cannot(error: anyhow::Error) -> Result<ExitCode> {
         .downcast_ref::<recorder::RecordError>()
         .and_then(recorder::RecordError::command_exit_code)
     {
-        tell!("detour: {}", report::message_safe(&crate::in_words(&error)));
+        tell!("detour: {}", report::message_safe(&study::error::in_words(&error)));
         return Ok(ExitCode::from(code));
     }
     Err(error)
-}
-
-/// Exit code of a recording interrupted before it started.
-#[cfg(target_os = "linux")]
-const INTERRUPTED: u8 = 130;
-
-/// The command line, as stored in a recording.
-pub fn command_line() -> Vec<String> {
-    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Prints the settings of a recording.
@@ -112,14 +95,24 @@ fn say_settings(manifest: &trace::Manifest) {
 }
 
 /// The outcome of a recording, as far as the command line needs it.
+#[derive(Serialize)]
 pub struct Outcome {
+    #[serde(serialize_with = "path")]
     pub output: PathBuf,
     pub bytes: u64,
+    /// Of the recorded command.
     pub exit_code: Option<i32>,
     pub remarks: Vec<String>,
-    pub write_error: Option<String>,
     pub lost: trace::Lost,
+    /// Why the trace is incomplete.
+    pub write_error: Option<String>,
+    #[serde(skip)]
     pub manifest: trace::Manifest,
+}
+
+/// Names need not be UTF-8.
+fn path<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
 }
 
 /// Losses of a recording, and how to avoid them.
@@ -173,29 +166,34 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
 /// other would lose the data not yet written.
 #[cfg(target_os = "linux")]
 fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result<()> {
-    use signal_hook::consts::{
-        SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ,
-    };
-    let register = |signal, flag: &Arc<AtomicBool>| {
-        signal_hook::flag::register(signal, Arc::clone(flag)).map(drop)
-    };
-    for signal in [SIGINT, SIGTERM, SIGQUIT, SIGXCPU] {
-        register(signal, stop)?;
-    }
-    // Signals from the terminal reach the command as well; those from `kill` do not.
-    register(SIGTERM, end_command)?;
+    use std::sync::atomic::Ordering;
+    use tokio::signal::unix::SignalKind;
+
+    const XCPU: SignalKind = SignalKind::from_raw(24);
+    const XFSZ: SignalKind = SignalKind::from_raw(25);
+    let (term, hup) = (SignalKind::terminate(), SignalKind::hangup());
+    let mut ending = vec![SignalKind::interrupt(), term, SignalKind::quit(), XCPU];
     // Under nohup(1), SIGHUP stays ignored.
-    if !recorder::machine::ignores_signal(SIGHUP) {
-        register(SIGHUP, stop)?;
-        register(SIGHUP, end_command)?;
+    if !recorder::machine::ignores_signal(hup.as_raw_value()) {
+        ending.push(hup);
     }
     // Batch systems send SIGUSR1 or SIGUSR2 before a job's time limit. Exceeding the file size limit fails
     // the write, as on a full disk. A no-op handler, since the recorded command would inherit SIG_IGN.
-    let nothing = Arc::new(AtomicBool::new(false));
-    for signal in [SIGUSR1, SIGUSR2, SIGXFSZ] {
-        register(signal, &nothing)?;
-    }
-    Ok(())
+    let ignored = [SignalKind::user_defined1(), SignalKind::user_defined2(), XFSZ];
+    let kinds: Vec<SignalKind> = ending.iter().copied().chain(ignored).collect();
+    let (stop, end_command) = (Arc::clone(stop), Arc::clone(end_command));
+    let recording = std::thread::current();
+    signals::handle(&kinds, move |kind| {
+        if !ending.contains(&kind) {
+            return;
+        }
+        // Signals from the terminal reach the command as well; those from `kill` do not.
+        if kind == term || kind == hup {
+            end_command.store(true, Ordering::Relaxed);
+        }
+        stop.store(true, Ordering::Relaxed);
+        recording.unpark();
+    })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -240,7 +238,7 @@ fn to_options(options: cli::Record) -> recorder::Options {
     // A program ends by itself; a node does not.
     let duration =
         options.duration.or_else(|| program.is_none().then(|| std::time::Duration::from_secs(10)));
-    let output = output_name(options.output.as_deref());
+    let output = recorder::output_name(options.output.as_deref());
     recorder::Options {
         duration,
         cpus: options.cpus,
@@ -255,96 +253,10 @@ fn to_options(options: cli::Record) -> recorder::Options {
         fifo: options.fifo,
         program,
         align: options.align,
-        command_line: command_line(),
+        command_line: recorder::command_line(),
         kernel_addresses: options.kernel_addresses,
         give_up_privileges: true,
     }
-}
-
-/// Expands host, job, rank and time.
-pub fn output_name(asked: Option<&Path>) -> PathBuf {
-    let job = job();
-    let usual = match job {
-        // One recorder per node, all in the same directory.
-        Some(_) => "detour-%j-%h-%r-%t.detour",
-        None => "detour-%h-%t.detour",
-    };
-    fill_in(asked.unwrap_or(Path::new(usual)), job.as_deref())
-}
-
-/// The same with an explicit job.
-pub fn fill_in(template: &Path, job: Option<&str>) -> PathBuf {
-    let mut name = OsString::new();
-    // Names need not be UTF-8; other bytes are kept as they are.
-    for chunk in pieces(template.as_os_str()) {
-        match chunk.to_str() {
-            Some("%h") => name.push(host()),
-            Some("%j") => name.push(part_of_name(job.unwrap_or("nojob"))),
-            Some("%r") => name.push(rank()),
-            Some("%t") => name.push(utc_stamp()),
-            Some("%%") => name.push("%"),
-            _ => name.push(chunk),
-        }
-    }
-    PathBuf::from(name)
-}
-
-/// Splits the template before each percent sign and after the character that follows it.
-#[cfg(unix)]
-fn pieces(template: &OsStr) -> Vec<&OsStr> {
-    use std::os::unix::ffi::OsStrExt;
-    let (mut pieces, mut rest) = (Vec::new(), template.as_bytes());
-    while !rest.is_empty() {
-        let length = match rest.iter().position(|&byte| byte == b'%') {
-            Some(0) => 2,
-            Some(at) => at,
-            None => rest.len(),
-        };
-        let (piece, after) = rest.split_at(length.min(rest.len()));
-        pieces.push(OsStr::from_bytes(piece));
-        rest = after;
-    }
-    pieces
-}
-
-/// Recording is not supported on this platform.
-#[cfg(not(unix))]
-fn pieces(template: &OsStr) -> Vec<&OsStr> {
-    vec![template]
-}
-
-/// A name from the environment must not lead into another directory.
-fn part_of_name(text: &str) -> String {
-    text.replace(['/', '\0'], "_")
-}
-
-fn host() -> String {
-    #[cfg(target_os = "linux")]
-    return part_of_name(&recorder::machine::host());
-    #[cfg(not(target_os = "linux"))]
-    return "host".to_owned();
-}
-
-fn job() -> Option<String> {
-    #[cfg(target_os = "linux")]
-    return recorder::machine::job_id();
-    #[cfg(not(target_os = "linux"))]
-    return None;
-}
-
-fn rank() -> String {
-    #[cfg(target_os = "linux")]
-    return part_of_name(&recorder::machine::rank().unwrap_or("0".to_owned()));
-    #[cfg(not(target_os = "linux"))]
-    return "0".to_owned();
-}
-
-/// The time as 20260131-235959, UTC.
-fn utc_stamp() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seconds = since.map_or(0, |d| d.as_secs());
-    let [year, month, day, hour, minute, second] = report::words::utc(seconds as i64);
-    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
 fn size(bytes: u64) -> String {
@@ -360,20 +272,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_percent_signs_stay() {
-        let name = output_name(Some(Path::new("a%x%%b%")));
-        assert_eq!(name, PathBuf::from("a%x%b%"));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn names_that_are_not_text_are_filled_in_too() {
-        use std::os::unix::ffi::OsStrExt;
-        let name = fill_in(Path::new(OsStr::from_bytes(b"\xff-%j-%\xfe%")), Some("7"));
-        assert_eq!(name.as_os_str().as_bytes(), b"\xff-7-%\xfe%");
-    }
-
-    #[test]
     fn losses_are_said_with_what_helps() {
         assert!(said_of_losses(&trace::Lost::default()).is_empty());
         let lost = trace::Lost {
@@ -387,11 +285,5 @@ mod tests {
             "3 events not written",
         ];
         assert_eq!(said_of_losses(&lost), said);
-    }
-
-    #[test]
-    fn a_job_cannot_lead_out_of_the_directory() {
-        let name = fill_in(Path::new("detour-%j"), Some("../../etc/7"));
-        assert_eq!(name, PathBuf::from("detour-.._.._etc_7"));
     }
 }

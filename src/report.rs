@@ -1,19 +1,14 @@
 //! `detour report`: the sources of noise as text, JSON or HTML.
 
-use std::{
-    io::{IsTerminal, Write},
-    path::Path,
-    process::ExitCode,
-};
+use std::{io::Write, path::Path, process::ExitCode};
 
-use analysis::{Contents, Costs, Summariser, Summary};
 use anyhow::{Result, bail};
-use trace::Reader;
+use study::{files, open, projection::Request, summary::summarise};
 
-use crate::{Verbosity, cli, open, page, results, simulate::projection::Settings};
+use crate::{Verbosity, cli, output, page};
 
 pub fn run(options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
-    results::check([&options.html])?;
+    files::check([&options.html])?;
     if let Some(path) = &options.html {
         return write_page(path, options, verbosity);
     }
@@ -36,7 +31,7 @@ pub fn run(options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
         if index > 0 {
             writeln!(out)?;
         }
-        write!(out, "{}", report::text(summary, layout(options.all)))?;
+        write!(out, "{}", report::text(summary, output::layout(options.all)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -47,18 +42,15 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
     };
     let reader = open::open(trace)?;
     let summarised = summarise(&reader);
-    let projection = (!options.no_projection).then(|| Settings {
+    let request = (!options.no_projection).then(|| Request {
         ranks: options.ranks.clone(),
         runs: options.runs,
         net: options.net,
-        rendezvous: options.rendezvous,
-        seed: options.work.seed,
-        threads: options.work.threads(),
-        quiet: verbosity.quiet,
+        rendezvous: options.rendezvous.into(),
     });
-    if !page::write(path, &reader, &summarised, &page::Options { projection })? {
-        return Ok(ExitCode::from(130));
-    }
+    options.work.run(verbosity.quiet, |work| {
+        page::write(path, &reader, &summarised, request.as_ref(), work)
+    })?;
     if options.json {
         writeln!(std::io::stdout(), "{}", report::json_text(&summarised.0)?)?;
     }
@@ -66,29 +58,4 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         tell!("wrote {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// An unreadable block ends the summary, but the report is still printed.
-pub fn summarise<R: std::io::Read + std::io::Seek>(reader: &Reader<R>) -> (Summary, Costs) {
-    let mut summariser = Summariser::new(reader.manifest().mode);
-    let mut broken = None;
-    for block in reader.blocks() {
-        match block {
-            Ok(block) => summariser.add(&block, reader.sources()),
-            Err(error) => {
-                broken = Some(error.to_string());
-                break;
-            }
-        }
-    }
-    let truncated = broken.or(open::not_whole(reader));
-    summariser.finish_with_costs(&Contents::of(reader, truncated.as_deref()))
-}
-
-pub fn layout(all: bool) -> report::Options {
-    let terminal = std::io::stdout().is_terminal();
-    let width = terminal_size::terminal_size().filter(|_| terminal);
-    let width = width.map_or(100, |(width, _)| usize::from(width.0));
-    let colour = terminal && std::env::var_os("NO_COLOR").is_none();
-    report::Options { width, colour, all, ..report::Options::default() }
 }

@@ -325,57 +325,6 @@ fn a_sweep_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_source_that_is_left_out_costs_nothing_any_more() {
-    let median = |without: &[&str]| {
-        let own = ["collective", "--ranks", "1024", "--runs", "20", "--net", "alps"];
-        let value = json(&[&own[..], &["--noise", DEMO], without].concat());
-        number(&value["points"][0], "median_us")
-    };
-    let all = median(&[]);
-    assert!(median(&["--without", "timer"]) < all);
-    assert!(median(&["--without", "timer:tick"]) < all);
-    assert!(median(&["--without", "thread", "--without", "kthread"]) < all / 2.0);
-    let outside = median(&["--without", "outside_kernel"]);
-    assert!(outside < all);
-    // Also by the names in a report.
-    let both = ["--without", "microarchitecture", "--without", "hypervisor_or_smi"];
-    assert_eq!(median(&both), outside);
-}
-
-#[test]
-fn a_recording_is_noise_in_every_model() {
-    for model in ["preempt", "cpu-time", "loggopsim"] {
-        for arguments in [
-            &["collective", "--ranks", "256", "--runs", "20"][..],
-            &["exchange", "--samples", "20000"],
-            &["alltoall", "--ranks", "8", "--samples", "500"],
-        ] {
-            let more = ["--noise", DEMO, "--noise-model", model];
-            let value = json(&[arguments, &more].concat());
-            assert_eq!(value["noise_model"], model);
-            let slower = match arguments[0] {
-                "collective" => number(&value["points"][0], "slowdown_median") > 1.1,
-                "exchange" => number(&value, "mean_us") > 151.0,
-                _ => number(&value["points"][0], "total_mean_us") > 7.0 * 151.0,
-            };
-            assert!(slower, "{arguments:?} {model}: {value}");
-        }
-    }
-}
-
-#[test]
-fn the_peers_rules_are_the_peers_without_noise_too() {
-    let noiseless = |model: &str| {
-        let net = ["--net", "L=1us,o=1us,g=3us,G=1ns,O=1ns", "--size", "100kB", "--graph", "peer"];
-        let own = ["collective", "--ranks", "64", "--runs", "1", "--noise-model", model];
-        let value = json(&[&own[..], &net].concat());
-        assert_eq!(value["points"][0]["median_us"], value["points"][0]["noiseless_us"]);
-        number(&value["points"][0], "noiseless_us")
-    };
-    assert!(noiseless("loggopsim") < noiseless("preempt"));
-}
-
-#[test]
 fn a_distribution_that_was_written_can_be_drawn_from_and_compared_with() {
     let (hlog, hgrm, csv) = (absent("drawn.hlog"), absent("drawn.hgrm"), absent("drawn.csv"));
     let noise = ["--noise", "periodic:1000Hz,50us", "--samples", "20000"];
@@ -396,33 +345,6 @@ fn a_distribution_that_was_written_can_be_drawn_from_and_compared_with() {
     for file in [hlog, hgrm] {
         let mean = number(&json(&["exchange", "--samples", "10", "--exchange", &file]), "mean_us");
         assert!((mean - 0.25).abs() < 0.001, "{file}: {mean}");
-    }
-}
-
-#[test]
-fn processors_wait_for_each_other_the_more_the_more_there_are() {
-    let times = scratch("measured.txt", "# us\n150\n150\n151\n160\n300\n");
-    let hlog = absent("alltoall.hlog");
-    let value = json(&[
-        "alltoall",
-        "--ranks",
-        "2,4,32",
-        "--samples",
-        "2000",
-        "--resample",
-        &times,
-        "--hlog",
-        &hlog,
-    ]);
-    assert_eq!(value["mode"], "resample");
-    let points = points(&value);
-    let of = |key: &'static str| points.iter().map(move |point| number(point, key));
-    assert!(of("relative_throughput").is_sorted_by(|a, b| a > b));
-    assert!(of("idle_mean_us").is_sorted_by(|a, b| a < b));
-    assert!(of("idle_zero_pct").is_sorted_by(|a, b| a > b));
-    let log = fs::read_to_string(&hlog).expect("the file");
-    for tag in ["idle_2", "idle_all_4", "total_32"] {
-        assert!(log.contains(&format!("Tag={tag},")), "{tag}");
     }
 }
 
@@ -480,151 +402,15 @@ fn an_interrupted_simulation_exits_with_130() {
     }
 }
 
-/// Lanes of 10 and 40 ms with a detour of 100 us at the start of each millisecond.
-fn lanes_of_different_spans(name: &str) -> String {
-    let lane = |count: u64| {
-        let detours: Vec<[u64; 2]> = (0..count).map(|i| [i * 1_000_000, 100_000]).collect();
-        serde_json::json!({ "span_ns": count * 1_000_000, "detours": detours })
-    };
-    scratch(name, &serde_json::json!({ "runs": [lane(10), lane(40)] }).to_string())
-}
-
-/// 50 ms of work, of which 0.9 ms fit in a millisecond: 55.5 ms and the rest of a period.
 #[test]
-fn coscheduled_ranks_lose_what_one_rank_loses() {
-    let trace = lanes_of_different_spans("coscheduled.json");
-    let job = [
-        "collective",
-        "--op",
-        "barrier",
-        "--ranks",
-        "256",
-        "--net",
-        "L=0",
-        "--compute",
-        "1ms",
-        "--iterations",
-        "50",
-        "--runs",
-        "40",
-        "--noise",
-        &trace,
-        "--repeat-trace",
-    ];
-    let range = |point: &Value| (number(point, "min_us"), number(point, "max_us"));
-    let together = json(&[&job[..], &["--coscheduled"]].concat());
-    let (least, most) = range(&points(&together)[0]);
-    assert!(least >= 55_500.0 && most <= 55_700.0, "{least} to {most}");
-    let both = json(&[&job[..], &["--with-coscheduled"]].concat());
-    assert_eq!(range(&points(&both)[1]), (least, most));
-    // Independently, the last rank of each barrier is hit by two detours.
-    assert!(range(&points(&both)[0]).0 > 59_000.0);
-}
-
-#[test]
-fn ranks_cannot_meet_noise_together_that_is_not_there() {
-    for option in [&["--coscheduled"][..], &["--with-coscheduled"], &["--synchronised", "1us"]] {
-        let arguments = [&["collective", "--ranks", "4", "--runs", "2"], option].concat();
-        let output = simulate(&arguments).assert().code(1).get_output().clone();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(option[0]) && said.contains("requires --noise"), "{said}");
-        assert!(output.stdout.is_empty());
-    }
-}
-
-/// A second of work under 1000 detours per second of 500 us takes two.
-#[test]
-fn a_noise_rate_is_that_of_the_detours() {
-    let file = absent("noise-rate.hgrm");
-    stdout(&["exchange", "--exchange", "500us", "--samples", "1000", "--hgrm", &file]);
-    let job =
-        ["collective", "--op", "barrier", "--ranks", "1", "--runs", "10", "--compute", "500s"];
-    let rate =
-        |rate| [&job[..], &["--noise", &file, "--repeat-trace", "--noise-rate", rate]].concat();
-    let value = json(&rate("1000Hz"));
-    let slowdown = number(&points(&value)[0], "slowdown_median");
-    assert!((slowdown - 2.0).abs() < 2e-3, "{slowdown}");
-    let output = simulate(&rate("2000Hz")).assert().code(1).get_output().clone();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("2000 detours per second") && said.contains("--noise-rate"), "{said}");
-}
-
-/// One round over two ranks of 16 KiB, which is above S: N, and o + 2 L more for the handshake.
-#[test]
-fn large_messages_shake_hands_unless_told_otherwise() {
-    let net = "L=2us,o=1us,g=0,G=1ns,O=0,S=4096";
-    let own = ["collective", "--op", "barrier", "--ranks", "2", "--runs", "1", "--net", net];
-    let noiseless = |more: &[&str]| {
-        let value = json(&[&own[..], more].concat());
-        (value["rendezvous"].clone(), number(&points(&value)[0], "noiseless_us"))
+fn a_sweep_says_where_noise_takes_over() {
+    let said = |ranks: &str| {
+        let noise = ["--noise", "periodic:100Hz,200us"];
+        stdout(&[&["collective", "--ranks", ranks, "--runs", "20"][..], &noise].concat())
     };
-    let n = 1.0 + 2.0 + 16.383 + 1.0;
-    let near = |(name, time): (Value, f64), expected: (&str, f64)| {
-        assert!(
-            name == expected.0 && (time - expected.1).abs() < 1e-9,
-            "{name} {time} {expected:?}"
-        );
-    };
-    let large = ["--size", "16KiB"];
-    let with = |rule| [&large[..], &["--rendezvous", rule]].concat();
-    near(noiseless(&with("closed-form")), ("closed-form", n));
-    near(noiseless(&with("handshake")), ("handshake", n + 1.0 + 2.0 * 2.0));
-    near(noiseless(&large), ("handshake", n + 5.0));
-    near(noiseless(&["--size", "4096"]), ("handshake", 1.0 + 2.0 + 4.095 + 1.0));
-    // As a schedule it takes the same time.
-    let file = absent("large.goal");
-    let mut made = Command::cargo_bin("detour").expect("the binary is built");
-    made.args(["goal", "gen", "--op", "barrier", "--ranks", "2", "--size", "16KiB", "-o", &file]);
-    made.assert().success();
-    for rule in ["handshake", "closed-form"] {
-        let value = json(&["goal", &file, "--net", net, "--rendezvous", rule]);
-        let (_, time) = noiseless(&with(rule));
-        assert!((number(&value, "max") / 1e3 - time).abs() < 1e-9);
-    }
-    let whatif = |rule| {
-        let mut command = Command::cargo_bin("detour").expect("the binary is built");
-        command.args(["whatif", DEMO, "--ranks", "2", "--runs", "10", "--json", "--net", net]);
-        command.args(["--size", "16KiB", "--rendezvous", rule]);
-        let output = command.assert().success().get_output().stdout.clone();
-        let value: Value = serde_json::from_slice(&output).expect("JSON");
-        number(&value["baseline"], "median_us")
-    };
-    assert!(whatif("handshake") > whatif("closed-form"));
-    // The cycle's messages are eager.
-    let cycle = ["cycle", "--ranks", "2", "--size", "16KiB", "--net", net];
-    let output = simulate(&cycle).assert().code(1).get_output().clone();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("eager limit"));
-}
-
-#[test]
-fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
-    const NOISE: &str = "periodic:100Hz,200us";
-    let run = |ranks: &str| {
-        let arguments = ["collective", "--ranks", ranks, "--runs", "20", "--noise", NOISE];
-        (json(&arguments), stdout(&arguments))
-    };
-    let (value, text) = run("65536");
-    assert_eq!(
-        (&value["knee_ranks"], &value["knee_is_upper_bound"]),
-        (&65536.into(), &true.into())
-    );
-    assert!(value["knee_above_ranks"].is_null());
-    assert_eq!(value["knees"][0]["knee_is_upper_bound"], true);
+    let text = said("65536");
     assert!(text.contains("noise takes over at or below 65536 ranks"), "{text}");
     assert!(text.contains("at 65536 (the smallest simulated) and above"), "{text}");
-
-    // Two ranks are hit by a detour now and then, 1024 nearly always.
-    let (value, text) = run("2,1024,65536");
-    assert_eq!(
-        (&value["knee_ranks"], &value["knee_is_upper_bound"]),
-        (&1024.into(), &false.into())
-    );
-    assert_eq!(value["knee_above_ranks"], 2);
+    let text = said("2,1024,65536");
     assert!(text.contains("noise takes over between 2 and 1024 ranks: at 1024"), "{text}");
-
-    let quiet = json(&["collective", "--ranks", "2", "--runs", "5", "--noise", "periodic:1Hz,1us"]);
-    assert_eq!(
-        (&quiet["knee_ranks"], &quiet["knee_is_upper_bound"]),
-        (&Value::Null, &false.into())
-    );
 }

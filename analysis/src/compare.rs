@@ -6,6 +6,7 @@
 //! separately for the two recordings; the middle 95 % of the results is the interval. A source that was
 //! never seen may still exist: up to three times per watched duration (95 %).
 
+use random::{Stream, bootstrap};
 use serde::Serialize;
 use trace::{Class, RowKey, is_long_outside};
 
@@ -214,13 +215,9 @@ fn difference(before: &Figures, after: &Figures) -> Interval {
     middle(after.value - before.value, resampled)
 }
 
-fn middle(value: f64, mut resampled: Vec<f64>) -> Interval {
-    resampled.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| {
-        let index = (share * resampled.len().saturating_sub(1) as f64).round() as usize;
-        resampled.get(index).copied().unwrap_or(value)
-    };
-    Interval { value, low: at(0.025).min(value), high: at(0.975).max(value) }
+fn middle(value: f64, resampled: Vec<f64>) -> Interval {
+    let (low, high) = bootstrap::interval(value, resampled);
+    Interval { value, low, high }
 }
 
 /// A recording and the weight of each block of time in each resample. All sources share the weights,
@@ -233,13 +230,10 @@ struct Resampled<'a> {
 impl Resampled<'_> {
     fn new(rates: &Rates, seed: u64) -> Resampled<'_> {
         let blocks = rates.total.len();
-        let mut numbers = SplitMix(seed);
+        let mut stream = Stream::new(seed);
         let mut one = || {
             let mut weights = vec![0; blocks];
-            for _ in 0..blocks {
-                let at = (u128::from(numbers.next()) * blocks as u128) >> 64;
-                weights[at as usize] += 1;
-            }
+            bootstrap::resample(&mut stream, &mut weights);
             weights
         };
         Resampled { rates, weights: (0..RESAMPLES).map(|_| one()).collect() }
@@ -269,21 +263,10 @@ fn per(seconds: f64) -> f64 {
     if seconds > 0.0 { 1.0 / seconds } else { 0.0 }
 }
 
-/// Steele, Lea and Flood, 2014.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use rand::Rng;
+
     use super::*;
     use crate::summary::CostBasis;
 
@@ -333,9 +316,9 @@ mod tests {
 
     /// Binomial counts per block of time: `per` trials with probability 0.1.
     fn counts(seed: u64, per: u32) -> Vec<u64> {
-        let mut numbers = SplitMix(seed);
+        let mut numbers = Stream::new(seed);
         (0..100)
-            .map(|_| (0..per).filter(|_| numbers.next().is_multiple_of(10)).count() as u64)
+            .map(|_| (0..per).filter(|_| numbers.next_u64().is_multiple_of(10)).count() as u64)
             .collect()
     }
 

@@ -27,7 +27,23 @@ const LANES_TESTED: usize = 4;
 /// Policies listed for a row.
 const POLICIES: usize = 4;
 
-pub(crate) fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
+impl Summariser {
+    /// The summary of everything added.
+    #[must_use]
+    pub fn finish(self, contents: &Contents<'_>) -> Summary {
+        self.finish_with_costs(contents).0
+    }
+
+    /// The same, with the distributions behind its quantiles.
+    #[must_use]
+    pub fn finish_with_costs(mut self, contents: &Contents<'_>) -> (Summary, Costs) {
+        self.rows.extend(contents.sources);
+        self.close_open();
+        build(&mut self, contents)
+    }
+}
+
+fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
     let facts = pass.threads.as_ref().map(|threads| threads.finish(contents)).unwrap_or_default();
     let crowd = crowd(pass, contents, &facts);
     let pass = &*pass;

@@ -30,6 +30,7 @@ mod rows;
 mod starts;
 mod summary;
 pub mod views;
+pub mod words;
 
 pub use comparable::{Incomparable, Part, Scope, scope};
 pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compare};

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 
 use trace::{Block, Class, Detour, LONG_NS, Mode, Record, RecordFlags, Source, Wait, outside_kind};
 
-use crate::costs::{Costs, Distribution};
+use crate::costs::Distribution;
 use crate::lanes::LaneState;
 use crate::program::competition::Competition;
 use crate::program::{Threads, Walk, events::Events};
 use crate::rows::{CpuSlots, Fine, Room, Rows};
 use crate::starts::Budget;
 use crate::summary::Beside;
-use crate::{Contents, Summary, finish};
 
 /// Number and length of detours, and how much of them is attributed.
 #[derive(Clone, Copy, Default)]
@@ -121,20 +120,6 @@ impl Summariser {
                 self.budget.cut(starts);
             }
         }
-    }
-
-    /// The summary of everything added.
-    #[must_use]
-    pub fn finish(self, contents: &Contents<'_>) -> Summary {
-        self.finish_with_costs(contents).0
-    }
-
-    /// The same, with the distributions behind its quantiles.
-    #[must_use]
-    pub fn finish_with_costs(mut self, contents: &Contents<'_>) -> (Summary, Costs) {
-        self.rows.extend(contents.sources);
-        self.close_open();
-        finish::build(&mut self, contents)
     }
 
     fn record(&mut self, lane: &mut LaneState, record: &Record) {
@@ -262,7 +247,7 @@ impl Summariser {
 
     /// Adds the last interruption of every row and lane, and the last wake-up of every thread, to its
     /// distribution.
-    fn close_open(&mut self) {
+    pub(crate) fn close_open(&mut self) {
         let threads = self.threads.iter_mut().flat_map(|threads| threads.lanes.values_mut());
         threads.for_each(Walk::has_come);
         for lane in self.lanes.values_mut() {

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use report::advice::{Advice, Place, Subject};
+use study::advice::{Advice, Place, Subject};
 use trace::Class;
 
 static BUILT_IN: LazyLock<Advice> =

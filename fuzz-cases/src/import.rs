@@ -3,10 +3,8 @@
 
 use std::io::Cursor;
 
-use trace::{
-    Reader, SourceId, Writer,
-    import::{Format, ImportOptions, import_bytes, runs_to_trace},
-};
+use formats::import::{Format, ImportOptions, import_bytes, runs_to_trace};
+use trace::{Reader, SourceId, Writer};
 
 const FORMATS: [Option<Format>; 7] = [
     None,

@@ -4,10 +4,8 @@
 use std::io::Cursor;
 
 use analysis::{Contents, Summariser, views::Viewer};
-use trace::{
-    Reader,
-    export::{ExportError, ExportFormat, export},
-};
+use formats::export::{ExportError, ExportFormat, export};
+use trace::Reader;
 
 /// A trace as bytes. Checksums stop most of it early; [`frames`] goes past them.
 pub fn file(bytes: &[u8]) {

@@ -9,6 +9,7 @@ use crate::{
     cpulist::CpuSet,
     kernel::bpf::Bpf,
     node::{
+        files,
         hypervisor::{self, Stolen},
         machine,
         memory::Memory,
@@ -97,7 +98,7 @@ pub fn manifest(
     Manifest {
         detour_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: machine::host(),
-        boot_id: machine::text("/proc/sys/kernel/random/boot_id"),
+        boot_id: files::text("/proc/sys/kernel/random/boot_id"),
         kernel: machine::kernel(),
         arch: machine::architecture(),
         command_line: options.command_line.clone(),

@@ -16,6 +16,7 @@ mod naming;
 #[cfg(target_os = "linux")]
 mod node;
 mod options;
+mod output_name;
 mod pipeline;
 #[cfg(target_os = "linux")]
 pub mod probe;
@@ -33,8 +34,9 @@ use trace::cpulist;
 pub use cpulist::{CpuListError, CpuSet, format as format_cpus, parse as parse_cpus};
 pub use feed::{Delivery, Feed, State};
 #[cfg(target_os = "linux")]
-pub use node::{doctor, machine, memory, own_cost::OwnCost};
+pub use node::{doctor, files, machine, memory, own_cost::OwnCost};
 pub use options::{Options, ProgramOption, Threshold};
+pub use output_name::{command_line, fill_in, output_name};
 pub use pipeline::clock_line::ClockLine;
 #[cfg(target_os = "linux")]
 pub use probe::PROBE_THREAD;

@@ -71,7 +71,7 @@ pub struct Outcome {
 
 /// Control of a running recording.
 pub struct Watch<'a> {
-    /// Set from outside to end the recording early.
+    /// Set from outside to end the recording early; unpark the recording thread to end it at once.
     pub stop: &'a AtomicBool,
     /// Set from outside to end the recorded command as well. Ctrl-C reaches it directly.
     pub end_command: &'a AtomicBool,

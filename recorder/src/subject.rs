@@ -15,7 +15,6 @@ use std::{
 use rustix::{
     fs::Access,
     process::{Pid, Signal},
-    time::Timespec,
 };
 
 use crate::{
@@ -203,15 +202,8 @@ pub fn wait(
         if over || stop.load(Ordering::Relaxed) {
             return None;
         }
-        doze(left.unwrap_or(patience.every).min(patience.every));
-    }
-}
-
-/// Sleeps, but not past a signal: it may be the one that ends the recording.
-fn doze(time: Duration) {
-    if let Ok(time) = Timespec::try_from(time) {
-        // What is left does not matter: the caller looks at the clock.
-        let _ = rustix::thread::nanosleep(&time);
+        // Whoever sets `stop` unparks this thread.
+        std::thread::park_timeout(left.unwrap_or(patience.every).min(patience.every));
     }
 }
 

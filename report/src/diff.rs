@@ -2,36 +2,13 @@
 //! for a job.
 
 use analysis::{Change, Comparison, Interval, Recording, Scope, SharesOf, Verdict};
-use serde::Serialize;
+use study::compare::{Compared, Projected, Projection};
 
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
     words::{name, percent, plural, rate, safe, time, wrap},
 };
-
-/// How long a job takes under the noise of each recording.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Projection {
-    /// Description of the simulated job.
-    pub job: String,
-    pub net: String,
-    pub ranks: u64,
-    pub runs: u64,
-    pub seed: u64,
-    pub noiseless_us: f64,
-    pub before: Projected,
-    pub after: Projected,
-    /// Noise that was omitted.
-    pub remarks: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Projected {
-    pub median_us: f64,
-    pub median_ci95_us: [f64; 2],
-    pub slowdown_median: f64,
-}
 
 /// With at least this many sources, changes by chance (one in twenty) are mentioned.
 const MANY: usize = 20;
@@ -67,18 +44,12 @@ pub(crate) fn changed(change: &Change) -> bool {
 
 /// The comparison as text, with the projection or the reason for its absence.
 #[must_use]
-pub fn diff(
-    comparison: &Comparison,
-    projection: Result<&Projection, &str>,
-    options: Options,
-) -> String {
+pub fn diff(compared: &Compared, options: Options) -> String {
+    let comparison = &compared.comparison;
     let style = options.style();
     let mut sections = vec![style.title(&wrap(&headline(comparison), style.width, ""))];
     sections.extend(table(comparison, options));
-    sections.push(match projection {
-        Ok(projection) => wrap(&projected(projection), style.width, "    "),
-        Err(why) => wrap(&not_projected(why), style.width, "    "),
-    });
+    sections.push(wrap(&projection_said(compared), style.width, "    "));
     sections.push(
         notes(comparison)
             .iter()
@@ -230,12 +201,18 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
     Some(text)
 }
 
-/// Why there is no projection.
-pub(crate) fn not_projected(why: &str) -> String {
-    format!("No projection: {}.", safe(why))
+/// The projection, or why there is none.
+pub(crate) fn projection_said(compared: &Compared) -> String {
+    match &compared.projected {
+        Some(projection) => projected(projection),
+        None => {
+            let why = compared.not_projected.as_deref().unwrap_or_default();
+            format!("No projection: {}.", safe(why))
+        }
+    }
 }
 
-pub(crate) fn projected(projection: &Projection) -> String {
+fn projected(projection: &Projection) -> String {
     let us = |us: f64| time(us * 1e3);
     let side = |p: &Projected| {
         let [low, high] = p.median_ci95_us;

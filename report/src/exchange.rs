@@ -1,35 +1,16 @@
 //! The figures of simulated exchanges between two nodes.
 
+use study::exchange::Exchanges;
+
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
     words::{count, percent, time},
 };
 
-/// Times in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ExchangeFigures {
-    pub samples: u64,
-    /// Mean of an uninterrupted exchange.
-    pub uninterrupted: f64,
-    pub mean: f64,
-    pub sd: f64,
-    pub min: f64,
-    pub q25: f64,
-    pub median: f64,
-    pub q75: f64,
-    pub p99: f64,
-    pub max: f64,
-    pub skewness: f64,
-    /// Between successive exchanges of the same pair.
-    pub autocorrelation: f64,
-    /// Distance to measured exchanges, if any.
-    pub ks_distance: Option<f64>,
-}
-
-/// The table, followed by an explanation of the figures.
+/// The table, followed by an explanation of the results.
 #[must_use]
-pub fn exchange(figures: &ExchangeFigures, options: Options) -> String {
+pub fn exchange(results: &Exchanges, options: Options) -> String {
     let us = |us: f64| time(us * 1e3);
     let mut grid = Grid::new(vec![
         Column::number("samples").expendable(2),
@@ -45,62 +26,34 @@ pub fn exchange(figures: &ExchangeFigures, options: Options) -> String {
         Column::number("autocorrelation").expendable(5),
     ]);
     let cells = vec![
-        count(figures.samples),
-        us(figures.mean),
-        us(figures.sd),
-        us(figures.min),
-        us(figures.q25),
-        us(figures.median),
-        us(figures.q75),
-        us(figures.p99),
-        us(figures.max),
-        format!("{:.2}", figures.skewness),
-        format!("{:.3}", figures.autocorrelation),
+        count(results.samples),
+        us(results.mean_us),
+        us(results.sd_us),
+        us(results.min_us),
+        us(results.q25_us),
+        us(results.median_us),
+        us(results.q75_us),
+        us(results.p99_us),
+        us(results.max_us),
+        format!("{:.2}", results.skewness),
+        format!("{:.3}", results.autocorrelation),
     ];
     grid.row(Tone::Plain, cells);
-    let mut text = grid.render(options.style()) + "\n";
-    if figures.uninterrupted > 0.0 {
-        let added = 100.0 * (figures.mean / figures.uninterrupted - 1.0);
+    // Tables of numbers are not shortened.
+    let mut text = grid.render(Options { all: true, ..options }.style()) + "\n";
+    let uninterrupted = results.about.uninterrupted_mean_us;
+    if uninterrupted > 0.0 {
+        let added = 100.0 * (results.mean_us / uninterrupted - 1.0);
         text += &format!(
             "\nAn uninterrupted exchange takes {} on average; interruptions add {}.\n",
-            us(figures.uninterrupted),
+            us(uninterrupted),
             percent(added)
         );
     }
-    if let Some(distance) = figures.ks_distance {
+    if let Some(distance) = results.ks_distance {
         text += &format!(
             "\nKolmogorov-Smirnov distance to the measured distribution: {distance:.4}.\n"
         );
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exchanges_look_like_this() {
-        let figures = ExchangeFigures {
-            samples: 100_000,
-            uninterrupted: 150.0,
-            mean: 173.0,
-            sd: 58.0,
-            min: 150.0,
-            q25: 150.0,
-            median: 151.0,
-            q75: 180.0,
-            p99: 420.0,
-            max: 1_210.0,
-            skewness: 3.1,
-            autocorrelation: -0.02,
-            ks_distance: Some(0.125),
-        };
-        let text = exchange(&figures, Options::default());
-        assert!(text.contains("173 us") && text.contains("1.21 ms"), "{text}");
-        assert!(text.contains("interruptions add 15.3%"), "{text}");
-        assert!(text.contains("0.1250"), "{text}");
-        let quiet = ExchangeFigures { uninterrupted: 0.0, ks_distance: None, ..figures };
-        assert_eq!(exchange(&quiet, Options::default()).lines().count(), 2);
-    }
 }

@@ -1,10 +1,12 @@
 //! The report in a sentence or two.
 
 use analysis::{SourceRow, Summary};
-use trace::{Class, Mode, OutsideEvidence};
+use trace::{Mode, OutsideEvidence};
 
 use crate::Options;
-use crate::words::{count, cpu_list, name, percent_said, plural, safe, time, wrap};
+use crate::words::{
+    count, cpu_list, label_of, outside_label, percent_said, plural, safe, time, wrap,
+};
 
 /// Sources named in the headline.
 const NAMED: usize = 2;
@@ -68,20 +70,7 @@ fn largest(summary: &Summary) -> Vec<(String, f64)> {
     all
 }
 
-/// Readable name of a class outside the kernel; None where kernel events were not recorded.
-#[must_use]
-pub fn outside_label(class: &str) -> Option<&'static str> {
-    match class {
-        "microarchitecture" => Some("microarchitecture"),
-        "hypervisor" => Some("hypervisor"),
-        "smi" => Some("SMI"),
-        "hypervisor_or_smi" => Some("hypervisor or SMI"),
-        "unexplained" => Some("unexplained"),
-        _ => None,
-    }
-}
-
-/// The same with its evidence, if any: `hypervisor (steal time 120 ms)`.
+/// Readable name of a class outside the kernel with its evidence, if any: `hypervisor (steal time 120 ms)`.
 pub(crate) fn outside_label_with_evidence(
     class: &str,
     evidence: &OutsideEvidence,
@@ -235,15 +224,6 @@ fn verdict(summary: &Summary) -> String {
 #[must_use]
 pub fn label(source: &SourceRow) -> String {
     label_of(source.class, &source.name)
-}
-
-pub(crate) fn label_of(class: Class, name: &str) -> String {
-    let name = self::name(name);
-    match class {
-        Class::Thread | Class::Kthread | Class::Throttled => name,
-        _ if name.to_lowercase().contains(class.name()) => name,
-        _ => format!("{} {name}", class.name().replace('_', " ")),
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! Output of results: the summary of a recording as text for a terminal, as JSON for scripts, as
-//! metrics for monitoring and, with figures and projections, as a page ([`html`]).
+//! Views of results: text for a terminal, JSON for scripts, metrics for monitoring, pages with figures
+//! ([`html`]), diagrams of simulated runs.
 //!
-//! In: an [`analysis::Summary`]. Out: strings; nothing here computes results or writes anywhere.
+//! In: an [`analysis::Summary`] or a result of [`study`]. Out: strings; nothing here computes results or
+//! writes anywhere.
 //! Names come from the recorded node, where any process may choose any name: control characters never
 //! reach the terminal, and markup never reaches the page.
 
 #![forbid(unsafe_code)]
 
-pub mod advice;
+mod advice;
 mod alltoall;
 mod blame;
 mod cycle;
@@ -19,7 +20,6 @@ pub mod html;
 mod nodes;
 mod notes;
 mod openmetrics;
-mod place;
 mod schedule;
 mod schedule_stats;
 mod slowdown;
@@ -27,25 +27,25 @@ mod sources;
 mod tables;
 mod timeline;
 mod whatif;
-pub mod words;
 
 use analysis::Summary;
+use serde::Serialize;
+use study::{json::Document, shards::Whole};
 
-pub use alltoall::{AlltoallRow, alltoall};
-pub use blame::{BlameFigures, BlamePart, BlameRow, BlameSource, blame, blame_sweep};
-pub use cycle::{CycleRow, cycle};
-pub use diff::{Projected, Projection, diff, headline as diff_headline};
-pub use exchange::{ExchangeFigures, exchange};
-pub use headline::{label as source_label, outside_label};
+pub use advice::advice;
+pub use alltoall::alltoall;
+pub use analysis::words::{self, json_safe, message_safe};
+pub use blame::{blame, blame_sweep};
+pub use cycle::cycle;
+pub use diff::{diff, headline as diff_headline};
+pub use exchange::exchange;
 pub use html::diff::diff_html;
 pub use openmetrics::{Bounds, openmetrics};
-pub use schedule::{ScheduleFigures, ScheduleUnit, schedule};
-pub use schedule_stats::{ScheduleStats, schedule_stats};
-pub use slowdown::{Knee, SlowdownRow, slowdown};
-pub use timeline::{Bar, Detour, Doing, Flight, Picture, Stretch, diagram, trace_events};
-pub use words::{json_safe, message_safe};
-
-pub use whatif::{GainFigures, Verdict, WhatIf, WhatIfGroup, WhatIfRow, to_gain, whatif};
+pub use schedule::schedule;
+pub use schedule_stats::schedule_stats;
+pub use slowdown::slowdown;
+pub use timeline::{diagram, trace_events};
+pub use whatif::whatif;
 
 use grid::Style;
 
@@ -97,33 +97,31 @@ pub fn text(summary: &Summary, options: Options) -> String {
     text
 }
 
-/// The summary as JSON, with the keys that scripts rely on.
+/// A result as JSON text, indented, with the version of its keys. Control characters are written as `\u`
+/// escapes, which any JSON parser turns back into the same strings.
 ///
 /// # Errors
-/// Never in practice: every field of a summary has a JSON form.
-pub fn json(summary: &Summary) -> serde_json::Result<serde_json::Value> {
-    serde_json::to_value(summary)
+/// Never in practice: every result has a JSON form.
+pub fn json_text<T: Serialize + ?Sized>(result: &T) -> serde_json::Result<String> {
+    Ok(json_safe(&serde_json::to_string_pretty(&Document::of(result))?))
 }
 
-/// [`json`] as text, indented. Control characters are written as `\u` escapes, which any JSON parser
-/// turns back into the same strings.
+/// The same on one line.
 ///
 /// # Errors
-/// As [`json`].
-pub fn json_text(summary: &Summary) -> serde_json::Result<String> {
-    Ok(words::json_safe(&serde_json::to_string_pretty(summary)?))
+/// As [`json_text`].
+pub fn json_line<T: Serialize + ?Sized>(result: &T) -> serde_json::Result<String> {
+    Ok(json_safe(&serde_json::to_string(&Document::of(result))?))
 }
 
-/// Any other JSON as text, escaped in the same way.
-///
-/// # Errors
-/// As [`json`].
-pub fn json_value_text(value: &serde_json::Value) -> serde_json::Result<String> {
-    Ok(words::json_safe(&serde_json::to_string_pretty(value)?))
-}
-
-/// Readable name of a source: threads by name, everything else with its class.
+/// Any simulation as text.
 #[must_use]
-pub fn label(class: trace::Class, name: &str) -> String {
-    headline::label_of(class, name)
+pub fn simulation(result: &Whole, options: Options) -> String {
+    match result {
+        Whole::Collective(sweep) => slowdown(sweep, options),
+        Whole::Exchange(exchanges) => exchange(exchanges, options),
+        Whole::Alltoall(alltoalls) => alltoall(alltoalls, options),
+        Whole::Cycle(cycles) => cycle(cycles, options),
+        Whole::Goal(finishes) => schedule(finishes, options),
+    }
 }

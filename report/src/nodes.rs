@@ -6,7 +6,7 @@ use analysis::{FAR, FEWEST_NODES, Losses, Measure, NodeRow, Outlier, Summary};
 
 use crate::Options;
 use crate::grid::{Column, Grid, Tone};
-use crate::headline::label_of;
+use crate::words::label_of;
 use crate::words::{count, percent, plural, safe, tight, time, wrap};
 
 pub(crate) fn nodes(summary: &Summary, options: Options) -> Option<String> {

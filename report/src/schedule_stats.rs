@@ -1,47 +1,23 @@
 //! Statistics of a schedule as text.
 
+use study::goal::{SizeClass, Statistics};
+
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
     words::{count, time},
 };
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScheduleStats {
-    pub ranks: u64,
-    pub sends: u64,
-    pub recvs: u64,
-    pub calcs: u64,
-    pub requires: u64,
-    pub irequires: u64,
-    /// Per rank.
-    pub cpus: u64,
-    pub nics: u64,
-    pub bytes: f64,
-    /// Messages of 0 bytes, then of 1, of 2 and 3, of 4 to 7, and so on.
-    pub by_size: Vec<u64>,
-    pub wildcards: u64,
-    pub calc_ns: f64,
-    /// The rank with the most computation, and its amount.
-    pub busiest: Option<(u32, f64)>,
-    /// The rank with the most operations, and their number.
-    pub longest: Option<(u32, u64)>,
-    /// Ranks with only one possible order.
-    pub ordered: u64,
-    /// Messages whose receive is matched statically.
-    pub paired: u64,
-    pub memory: u64,
-}
-
 /// A table of totals, and one of message sizes.
 #[must_use]
-pub fn schedule_stats(stats: &ScheduleStats, options: Options) -> String {
-    let style = options.style();
+pub fn schedule_stats(stats: &Statistics, options: Options) -> String {
+    // Tables of numbers are not shortened.
+    let style = Options { all: true, ..options }.style();
     let mut grid = Grid::new(vec![Column::text("", 12), Column::number("")]);
     let mut line = |name: &str, value: String| grid.row(Tone::Plain, vec![name.to_owned(), value]);
-    line("ranks", count(stats.ranks));
-    line("CPUs per rank", count(stats.cpus));
-    line("NICs per rank", count(stats.nics));
+    line("ranks", count(u64::from(stats.ranks)));
+    line("CPUs per rank", count(stats.cpus as u64));
+    line("NICs per rank", count(stats.nics as u64));
     line("sends", count(stats.sends));
     line("receives", count(stats.recvs));
     line("calcs", count(stats.calcs));
@@ -50,25 +26,24 @@ pub fn schedule_stats(stats: &ScheduleStats, options: Options) -> String {
     line("with wildcards", count(stats.wildcards));
     line("bytes sent", bytes(stats.bytes));
     line("computation", time(stats.calc_ns));
-    if let Some((rank, ns)) = stats.busiest {
+    if let (Some(rank), Some(ns)) = (stats.busiest_rank, stats.busiest_calc_ns) {
         line("most on one rank", format!("{} (rank {rank})", time(ns)));
     }
-    if let Some((rank, operations)) = stats.longest {
+    if let (Some(rank), Some(operations)) = (stats.longest_rank, stats.longest_operations) {
         line("most operations", format!("{} (rank {rank})", count(operations)));
     }
-    line("ranks with a fixed order", count(stats.ordered));
-    line("messages matched statically", count(stats.paired));
-    line("memory", bytes(stats.memory as f64));
+    line("ranks with a fixed order", count(u64::from(stats.ordered_ranks)));
+    line("messages matched statically", count(stats.paired_messages));
+    line("memory", bytes(stats.memory_bytes as f64));
     let mut text = grid.render(style).trim_start_matches('\n').to_owned() + "\n";
     if stats.sends > 0 {
         let mut grid =
             Grid::new(vec![Column::text("message size", 12), Column::number("messages")]);
-        for (power, &messages) in stats.by_size.iter().enumerate().filter(|(_, m)| **m > 0) {
-            let from = |power: usize| 2f64.powi(power as i32 - 1);
-            let size = match power {
+        for &SizeClass { from_bytes, messages } in &stats.sizes {
+            let size = match from_bytes {
                 0 => "empty".to_owned(),
                 1 => "1 B".to_owned(),
-                _ => format!("{} to < {}", bytes(from(power)), bytes(from(power + 1))),
+                from => format!("{} to < {}", bytes(from as f64), bytes(2.0 * from as f64)),
             };
             grid.row(Tone::Plain, vec![size, count(messages)]);
         }
@@ -94,24 +69,22 @@ mod tests {
 
     #[test]
     fn sizes_are_told_in_powers_of_two() {
-        let stats = ScheduleStats {
+        let size = |from_bytes, messages| SizeClass { from_bytes, messages };
+        let stats = Statistics {
             ranks: 2,
             sends: 6,
             recvs: 6,
-            calcs: 0,
             requires: 3,
-            irequires: 0,
             cpus: 1,
             nics: 1,
             bytes: 3_000.0,
-            by_size: vec![1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3],
-            wildcards: 0,
-            calc_ns: 0.0,
-            busiest: None,
-            longest: Some((1, 6)),
-            ordered: 2,
-            paired: 6,
-            memory: 1 << 20,
+            sizes: vec![size(0, 1), size(1, 2), size(1024, 3)],
+            longest_rank: Some(1),
+            longest_operations: Some(6),
+            ordered_ranks: 2,
+            paired_messages: 6,
+            memory_bytes: 1 << 20,
+            ..Statistics::default()
         };
         let text = schedule_stats(&stats, Options::default());
         for wanted in ["empty", "1 B", "1 KiB to < 2 KiB", "2.9 KiB", "6 (rank 1)", "1 MiB"] {

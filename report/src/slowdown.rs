@@ -1,80 +1,51 @@
 //! Table of a sweep: how long a collective takes with and without noise, by rank count.
 
+use simulate::stats::Knee;
+use study::collective::{SeriesKnee, Sweep};
+
 use crate::{
     Options,
+    blame::blame_sweep,
     grid::{Column, Grid, Tone},
     words::wrap,
 };
 
-/// One point of a sweep, times in microseconds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SlowdownRow {
-    /// Distinguishes this series from the others of the sweep; empty if there is only one.
-    pub series: String,
-    pub ranks: u64,
-    pub noiseless: f64,
-    pub min: f64,
-    pub q25: f64,
-    pub median: f64,
-    /// 95 % interval of the median.
-    pub median_between: (f64, f64),
-    pub q75: f64,
-    pub p99: f64,
-    pub max: f64,
+/// `between 512 and 1024 ranks` or `at or below 65536 ranks`; `ranks` formats the counts.
+pub(crate) fn knee_place(knee: &Knee, ranks: impl Fn(u64) -> String) -> String {
+    match knee.above {
+        Some(above) => format!("between {} and {} ranks", ranks(above), ranks(knee.ranks)),
+        None if knee.ranks == 1 => "at a single rank".to_owned(),
+        None => format!("at or below {} ranks", ranks(knee.ranks)),
+    }
 }
 
-/// Where noise takes over: above `above` and at or below `ranks`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knee {
-    /// The smallest simulated rank count at and above which the median stays off the noiseless line.
-    pub ranks: u64,
-    /// The largest smaller rank count known to be on the line, if any.
-    pub above: Option<u64>,
-    /// Whether nothing smaller than `ranks` was simulated.
-    pub smallest: bool,
-}
-
-impl Knee {
-    /// `between 512 and 1024 ranks` or `at or below 65536 ranks`; `ranks` formats the counts.
-    pub(crate) fn place(&self, ranks: impl Fn(u64) -> String) -> String {
-        match self.above {
-            Some(above) => format!("between {} and {} ranks", ranks(above), ranks(self.ranks)),
-            None if self.ranks == 1 => "at a single rank".to_owned(),
-            None => format!("at or below {} ranks", ranks(self.ranks)),
-        }
-    }
-
-    /// The same as a sentence with its evidence, uncapitalised.
-    pub(crate) fn sentence(&self, ranks: impl Fn(u64) -> String) -> String {
-        let at = ranks(self.ranks);
-        let from = match (self.above, self.smallest) {
-            (None, true) => format!("at {at} (the smallest simulated) and above,"),
-            _ => format!("at {at} and above,"),
-        };
-        let unknown = match (self.above, self.smallest) {
-            (None, false) => " (too few runs to tell for fewer ranks)",
-            _ => "",
-        };
-        format!(
-            "noise takes over {}: {from} the median is more than 10 % above the noiseless \
-             time{unknown}.",
-            self.place(ranks)
-        )
-    }
+/// The same as a sentence with its evidence, uncapitalised.
+pub(crate) fn knee_sentence(knee: &Knee, ranks: impl Fn(u64) -> String) -> String {
+    let at = ranks(knee.ranks);
+    let from = match (knee.above, knee.smallest) {
+        (None, true) => format!("at {at} (the smallest simulated) and above,"),
+        _ => format!("at {at} and above,"),
+    };
+    let unknown = match (knee.above, knee.smallest) {
+        (None, false) => " (too few runs to tell for fewer ranks)",
+        _ => "",
+    };
+    format!(
+        "noise takes over {}: {from} the median is more than 10 % above the noiseless time{unknown}.",
+        knee_place(knee, ranks)
+    )
 }
 
 /// Shown if no knee was found.
 pub(crate) const NO_KNEE: &str = "the median stays within 10 % of the noiseless time (or there are \
                                   too few runs to tell).";
 
-/// The table, followed by the knee of each series.
-pub fn slowdown(
-    rows: &[SlowdownRow],
-    knees: &[(String, Option<Knee>)],
-    options: Options,
-) -> String {
-    let style = options.style();
-    let several = rows.iter().any(|row| !row.series.is_empty());
+/// The table, followed by the knee of each series and the breakdown of the critical path, if any.
+#[must_use]
+pub fn slowdown(sweep: &Sweep, options: Options) -> String {
+    // Tables of numbers are not shortened.
+    let style = Options { all: true, ..options }.style();
+    let several = sweep.knees.len() > 1;
     let mut columns = Vec::new();
     if several {
         columns.push(Column::text("series", 8));
@@ -92,34 +63,36 @@ pub fn slowdown(
         Column::number("slowdown"),
     ]);
     let mut grid = Grid::new(columns);
-    for row in rows {
-        let mut cells = if several { vec![row.series.clone()] } else { Vec::new() };
+    for point in &sweep.points {
+        let mut cells = if several { vec![point.series.label()] } else { Vec::new() };
+        let [low, high] = point.median_ci95_us;
         cells.extend([
-            row.ranks.to_string(),
-            figure(row.noiseless),
-            figure(row.min),
-            figure(row.q25),
-            figure(row.median),
-            format!("{} to {}", figure(row.median_between.0), figure(row.median_between.1)),
-            figure(row.q75),
-            figure(row.p99),
-            figure(row.max),
-            // A single rank waits for nothing and takes no time.
-            if row.noiseless > 0.0 {
-                format!("{:.2}", row.median / row.noiseless)
-            } else {
-                "1.00".to_owned()
-            },
+            point.ranks.to_string(),
+            figure(point.noiseless_us),
+            figure(point.min_us),
+            figure(point.q25_us),
+            figure(point.median_us),
+            format!("{} to {}", figure(low), figure(high)),
+            figure(point.q75_us),
+            figure(point.p99_us),
+            figure(point.max_us),
+            format!("{:.2}", point.slowdown_median),
         ]);
         grid.row(Tone::Plain, cells);
     }
     let mut text = grid.render(style) + "\n";
-    for (series, knee) in knees {
-        let which = if series.is_empty() { String::new() } else { format!("{series}: ") };
-        let said = knee.map_or_else(|| NO_KNEE.to_owned(), |knee| knee.sentence(|n| n.to_string()));
+    for SeriesKnee { series, knee } in sweep.knees.iter().filter(|_| sweep.is_noisy()) {
+        let which = if several { format!("{}: ", series.label()) } else { String::new() };
+        let said = match &knee.0 {
+            Some(knee) => knee_sentence(knee, |n| n.to_string()),
+            None => NO_KNEE.to_owned(),
+        };
         text += &format!("\n{}\n", wrap(&format!("{which}{said}"), style.width, ""));
     }
-    text
+    match blame_sweep(sweep, options) {
+        Some(blame) => format!("{text}\n{blame}"),
+        None => text,
+    }
 }
 
 /// Four digits are enough for a table.

@@ -1,49 +1,62 @@
 //! Snapshots of blame texts and of the diagrams of simulated runs.
 
-use report::{
-    Bar, BlameFigures, BlamePart, BlameRow, BlameSource, Detour, Doing, Flight, Options, Picture,
-    Stretch, blame, blame_sweep, diagram, trace_events,
+use report::{Options, blame, blame_sweep, diagram, trace_events};
+use study::{
+    blame::{Blame, Noise, OnRank, Parts, Source, Spread},
+    collective::{About, KneeKeys, SeriesKnee, Sweep},
+    picture::{Bar, Detour, Doing, Flight, Picture, Stretch},
+    point::{Point, Runs, Series},
 };
+use trace::Class;
 
-fn part(name: &'static str, path: f64, rank: f64) -> BlamePart {
-    BlamePart { name, path, path_between: (path * 0.9, path * 1.1), rank }
-}
-
-fn source(name: &str, class: &str, on_path: f64, absorbed: f64) -> BlameSource {
-    BlameSource {
+/// Times in microseconds.
+fn source(name: &str, class: Class, on_path_us: f64, absorbed_us: f64) -> Source {
+    Source {
         name: name.to_owned(),
-        class: class.to_owned(),
-        unit: if class == "thread" { "monitor.service".to_owned() } else { String::new() },
+        class: Some(class),
+        unit: (class == Class::Thread).then(|| "monitor.service".to_owned()),
         own: false,
-        on_path,
-        on_path_max: on_path * 4.0,
-        absorbed,
-        runs: if on_path > 0.0 { 31 } else { 0 },
-        worst_rank: (on_path > 0.0).then_some(5),
+        known: true,
+        on_path_us,
+        on_path_spread: Spread { max_us: on_path_us * 4.0, ..Spread::default() },
+        absorbed_us,
+        runs_on_path: if on_path_us > 0.0 { 31 } else { 0 },
+        ranks: vec![OnRank { rank: 5, on_path_us, absorbed_us }],
     }
 }
 
-fn figures(runs: u64) -> BlameFigures {
-    BlameFigures {
+fn figures(runs: usize) -> Blame {
+    let path =
+        Parts { compute_us: 60.0, o_us: 22.96, l_us: 19.08, noise_us: 21.02, ..Parts::default() };
+    let between = |us: f64| Spread { q25_us: us * 0.9, q75_us: us * 1.1, ..Spread::default() };
+    Blame {
         runs,
         ranks: 8,
-        finish: 123_060.0,
-        last: (3, if runs == 1 { 1 } else { 40 }),
-        parts: vec![
-            part("compute", 60_000.0, 60_000.0),
-            part("o", 22_960.0, 30_000.0),
-            part("O", 0.0, 0.0),
-            part("L", 19_080.0, 0.0),
-            part("waiting", 0.0, 20_000.0),
-            part("noise", 21_020.0, 11_000.0),
-        ],
+        finish_us: 123.06,
+        finish_spread: Spread::default(),
+        last_rank: 3,
+        last_rank_runs: if runs == 1 { 1 } else { 40 },
+        path_spread: Parts {
+            compute_us: between(path.compute_us),
+            o_us: between(path.o_us),
+            l_us: between(path.l_us),
+            noise_us: between(path.noise_us),
+            ..Parts::default()
+        },
+        path,
+        ranks_mean: Parts {
+            compute_us: 60.0,
+            o_us: 30.0,
+            waiting_us: 20.0,
+            noise_us: 11.0,
+            ..Parts::default()
+        },
         sources: vec![
-            source("fakemond", "thread", 21_000.0, 60_000.0),
-            source("tick", "timer", 20.0, 6_000.0),
-            source("evil\u{1b}[2J", "irq", 0.0, 900.0),
+            source("fakemond", Class::Thread, 21.0, 60.0),
+            source("tick", Class::Timer, 0.02, 6.0),
+            source("evil\u{1b}[2J", Class::Irq, 0.0, 0.9),
         ],
-        on_path: 21_020.0,
-        absorbed: 66_900.0,
+        noise: Noise { on_path_us: 21.02, absorbed_us: 66.9 },
     }
 }
 
@@ -53,19 +66,31 @@ fn one_run_and_many_are_told_like_this() {
     let many = blame(&figures(100), Options::default());
     assert!(!many.contains('\u{1b}'), "a name reaches the terminal");
     insta::assert_snapshot!("blame_of_many_runs", many);
-    let quiet = BlameFigures { sources: Vec::new(), ..figures(1) };
+    let quiet = Blame { sources: Vec::new(), ..figures(1) };
     assert!(!blame(&quiet, Options::default()).contains("absorbed"));
+}
+
+fn sweep(ranks: &[u64]) -> Sweep {
+    let series = Series { size: 1, net_scale: 1.0, coscheduled: false };
+    let point = |&ranks: &u64| {
+        let runs =
+            Runs { series, ranks, messages: 1, noiseless_ps: 1, times_ps: vec![1], took_s: 1.0 };
+        Point { blame: Some(figures(100)), ..Point::of(&runs).unwrap() }
+    };
+    Sweep {
+        about: About::default(),
+        points: ranks.iter().map(point).collect(),
+        knee: KneeKeys::default(),
+        knees: vec![SeriesKnee { series, knee: KneeKeys::default() }],
+    }
 }
 
 #[test]
 fn a_sweep_shows_the_parts_by_rank_count() {
-    let row = |ranks| BlameRow { series: String::new(), ranks, figures: figures(100) };
-    insta::assert_snapshot!(
-        "blame_of_a_sweep",
-        blame_sweep(&[row(8), row(16)], Options::default())
-    );
-    assert_eq!(blame_sweep(&[], Options::default()), "");
-    assert!(blame_sweep(&[row(8)], Options::default()).starts_with("Where the time went"));
+    let text = |ranks: &[u64]| blame_sweep(&sweep(ranks), Options::default());
+    insta::assert_snapshot!("blame_of_a_sweep", text(&[8, 16]).unwrap());
+    assert_eq!(text(&[]), None);
+    assert!(text(&[8]).unwrap().starts_with("Where the time went"));
 }
 
 /// A rank that is interrupted while it computes, and sends to one that waits.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use analysis::{Contents, Summary, summarise};
-use report::{Options, json, json_text, text};
+use report::{Options, json_text, text};
 use trace::{
     Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Lost, Manifest, MissingHook, Mode,
     Overhead, Record, RecordFlags, Source, SourceId, Trailer,
@@ -340,7 +340,7 @@ fn the_cpus_of_a_large_node_are_shown_noisiest_first() {
 
 #[test]
 fn the_json_of_an_attributed_recording() -> Result<(), serde_json::Error> {
-    insta::assert_json_snapshot!(json(&attributed())?);
+    insta::assert_json_snapshot!(serde_json::to_value(attributed())?);
     Ok(())
 }
 
@@ -349,8 +349,8 @@ fn json_text_holds_the_same_values_and_nothing_a_terminal_obeys() -> Result<(), 
     let summary = attributed();
     let text = json_text(&summary)?;
     assert!(text.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{202e}')));
-    let plain = serde_json::to_string(&json(&summary)?)?;
-    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text);
-    assert_eq!(value(&text)?, value(&plain)?);
+    let mut expected = serde_json::to_value(&summary)?;
+    expected["schema"] = 1.into();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&text)?, expected);
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, Result};
 use clap::Args;
 use simulate::goal::{CalcUnit, Form};
+use study::{files, goal};
 
-use super::file::{self, FormName};
-use crate::results;
+use super::FormName;
 
 #[derive(Args)]
 #[group(skip)]
@@ -21,10 +21,10 @@ pub struct Options {
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Time unit of calcs in FILE
-    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
+    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = goal::calc_unit)]
     calc_unit: CalcUnit,
     /// Time unit of calcs in the output [default: as in FILE]
-    #[arg(long, value_name = "TIME", value_parser = file::calc_unit)]
+    #[arg(long, value_name = "TIME", value_parser = goal::calc_unit)]
     to_unit: Option<CalcUnit>,
 }
 
@@ -37,14 +37,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         _ => (smallest, smallest),
     };
     if let Some(output) = &options.output {
-        results::not_over(std::slice::from_ref(&options.file), output)?;
+        files::not_over(std::slice::from_ref(&options.file), output)?;
     }
-    let (schedule, form) = file::read_as_it_is(&options.file, from)?;
+    let (schedule, form) = goal::read_as_it_is(&options.file, from)?;
     let form = match (options.to, form) {
-        (Some(to), _) => to.form(),
+        (Some(to), _) => to.into(),
         (None, Form::Text) => Form::Binary,
         (None, Form::Binary) => Form::Text,
     };
-    file::write(options.output.as_deref(), form, &schedule, to)?;
+    goal::write(options.output.as_deref(), form, &schedule, to)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,9 +5,10 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use clap::Args;
 use simulate::{goal::CalcUnit, graph, loggops::Params};
+use study::goal;
 
-use super::file::{self, FormName};
-use crate::{simulate::job, units};
+use super::FormName;
+use crate::{options::job, units};
 
 #[derive(Args)]
 #[group(skip)]
@@ -21,7 +22,7 @@ pub struct Options {
     #[arg(long, default_value = "1", value_parser = units::size)]
     size: u64,
     /// Time unit of calcs
-    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = file::calc_unit)]
+    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = goal::calc_unit)]
     calc_unit: CalcUnit,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -36,8 +37,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         anyhow::bail!("a schedule needs at least 1 rank");
     }
     // A schedule does not depend on the network.
-    let job = options.job.job(options.ranks, options.size, Params::FREE)?;
-    let schedule = graph::schedule(&job, options.job.graph())?;
-    file::write(options.output.as_deref(), options.to.form(), &schedule, options.calc_unit)?;
+    let request = options.job.request();
+    let job = request.job(options.ranks, options.size, Params::FREE)?;
+    let schedule = graph::schedule(&job, request.graph)?;
+    goal::write(options.output.as_deref(), options.to.into(), &schedule, options.calc_unit)?;
     Ok(ExitCode::SUCCESS)
 }

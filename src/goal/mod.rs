@@ -1,16 +1,15 @@
-//! `detour goal`: GOAL schedule files. One module per subcommand; `file` reads and writes schedules,
-//! also for `detour simulate goal`.
+//! `detour goal`: GOAL schedule files. One module per subcommand.
 
 mod check;
 mod convert;
-pub mod file;
 mod generate;
 mod stats;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use simulate::goal::Form;
 
 #[derive(Args)]
 pub struct Goal {
@@ -28,6 +27,22 @@ enum Command {
     Check(check::Options),
     /// Print statistics of a schedule
     Stats(stats::Options),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormName {
+    Text,
+    /// Binary format of LogGOPSim's txt2bin
+    Binary,
+}
+
+impl From<FormName> for Form {
+    fn from(name: FormName) -> Form {
+        match name {
+            FormName::Text => Form::Text,
+            FormName::Binary => Form::Binary,
+        }
+    }
 }
 
 pub fn run(options: &Goal) -> Result<ExitCode> {

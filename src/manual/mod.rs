@@ -8,10 +8,7 @@ use std::{fs, io::Write, path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 
-use crate::{
-    cli::{Cli, Completions, Man},
-    results,
-};
+use crate::cli::{Cli, Completions, Man};
 
 /// `detour man`: writes one page per command to a directory, or the page of `detour` to stdout.
 pub fn man(options: &Man) -> Result<ExitCode> {
@@ -43,7 +40,7 @@ fn pages(command: &Command, directory: &Path) -> Result<()> {
     let path = directory.join(page.get_filename());
     let mut text = Vec::new();
     page.render(&mut text)?;
-    results::save(&path, |out| Ok(out.write_all(&text)?))?;
+    study::files::save(&path, |out| Ok(out.write_all(&text)?))?;
     command.get_subcommands().filter(|sub| shown(sub)).try_for_each(|sub| pages(sub, directory))
 }
 

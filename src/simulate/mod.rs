@@ -1,34 +1,18 @@
-//! `detour simulate`: the offline simulator. One module per subcommand. They share `noise`, `network` and
-//! `work`; `shard` splits their runs across machines, `samples` reads exchange times, and `blame` and
-//! `timeline` explain what each rank did. `recorded` and `workload` serve commands that simulate what a
-//! recording costs one job.
+//! `detour simulate`: the offline simulator. One module per subcommand.
 
 mod alltoall;
-mod blame;
 mod collective;
 mod cycle;
 mod exchange;
 mod goal;
-pub mod job;
-pub mod network;
-pub mod noise;
-mod points;
-pub mod projection;
-pub mod recorded;
-mod resume;
-mod samples;
-pub mod shard;
-mod sources;
-mod timeline;
-pub mod work;
-pub mod workload;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
+use study::shards::Whole;
 
-use crate::Verbosity;
+use crate::{Verbosity, output};
 
 #[derive(Args)]
 pub struct Simulate {
@@ -52,27 +36,29 @@ enum Command {
 
 pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
     match &*options.command {
-        Command::Collective(options) => collective::run(options, verbosity),
-        Command::Exchange(options) => exchange::run(options, verbosity),
-        Command::Alltoall(options) => alltoall::run(options, verbosity),
-        Command::Cycle(options) => cycle::run(options, verbosity),
-        Command::Goal(options) => goal::run(options, verbosity),
+        Command::Collective(options) => collective::run(options, verbosity)?,
+        Command::Exchange(options) => exchange::run(options, verbosity)?,
+        Command::Alltoall(options) => alltoall::run(options, verbosity)?,
+        Command::Cycle(options) => cycle::run(options, verbosity)?,
+        Command::Goal(options) => goal::run(options, verbosity)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the merged shards of any simulation.
+pub fn print(result: &Whole, json: bool) -> Result<()> {
+    match result {
+        Whole::Goal(finishes) => goal::print(finishes, json),
+        result => output::print(result, json, report::simulation),
     }
 }
 
-/// Sets the number of threads of simulations that parallelise a single run.
-fn on_threads(work: &work::Options) -> Result<()> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(work.threads());
-    pool.build_global().context("cannot start the threads: use fewer with -j")
-}
-
-/// Progress callback for simulations that cannot be stopped: they have nothing to save, so Ctrl-C exits
-/// the process. `weight` is the weight of one step.
-fn counting(progress: &work::Progress, weight: u64) -> impl Fn(u64) + Sync {
-    move |steps| {
-        if !progress.advance(steps.saturating_mul(weight)) {
-            progress.finish();
-            std::process::exit(130);
-        }
-    }
+/// Parses exchange times; file names need not be UTF-8.
+fn samples() -> impl clap::builder::TypedValueParser<Value = study::samples::Spec> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    use study::samples::{Spec, parse};
+    OsStringValueParser::new().try_map(|argument| match argument.to_str() {
+        Some(text) => parse(text),
+        None => Ok(Spec::File(argument.into())),
+    })
 }

@@ -93,8 +93,7 @@ fn doctor_says_what_is_lacking() -> Result<()> {
     ensure!(state_of("+bpf,+perfmon", "privileges")?.contains("ok"), "both are not sufficient");
     ensure!(state_of("+bpf", "privileges")?.contains("missing"), "one is sufficient");
     let symbols = check("+bpf,+perfmon", "kernel symbols")?;
-    if symbols["state"] != "ok" && recorder::machine::text("/proc/sys/kernel/kptr_restrict") != "2"
-    {
+    if symbols["state"] != "ok" && recorder::files::text("/proc/sys/kernel/kptr_restrict") != "2" {
         let remedy = symbols["remedy"].to_string();
         ensure!(remedy.contains("cap_syslog") && !remedy.contains("sysctl"), "{symbols}");
         ensure!(state_of("+bpf,+perfmon,+syslog", "kernel symbols")?.contains("ok"), "{symbols}");

@@ -156,7 +156,7 @@ impl Needs {
                 root && Command::new("setpriv").arg("--version").output().is_ok()
             }
             Needs::RootSetprivAndSymbols => {
-                let hidden = recorder::machine::text("/proc/sys/kernel/kptr_restrict") == "2";
+                let hidden = recorder::files::text("/proc/sys/kernel/kptr_restrict") == "2";
                 Needs::RootAndSetpriv.are_met() && !hidden
             }
             Needs::RootAndUnshare => {

@@ -1,20 +1,18 @@
-//! The trace file: its contents ([`model`], [`manifest`]), reading and writing, import from and export
-//! to other tools' formats.
+//! The trace file: its contents ([`model`], [`manifest`]), reading, writing and merging.
 
 #![forbid(unsafe_code)]
 
 pub mod cpulist;
 mod create;
 mod error;
-pub mod export;
 mod format;
-pub mod import;
 pub mod manifest;
 mod merge;
 mod merge_check;
 pub mod model;
 mod outside;
 mod reader;
+mod utc;
 mod writer;
 mod written;
 
@@ -31,4 +29,5 @@ pub use outside::{
     LONG_NAMES, LONG_NS, OutsideEvidence, is_long_outside, outside_kind, outside_names,
 };
 pub use reader::{BlockInfo, Blocks, Damage, Reader};
+pub use utc::utc;
 pub use writer::{BLOCK_EVENTS, Writer};

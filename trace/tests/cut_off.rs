@@ -5,7 +5,6 @@ mod common;
 
 use std::io::Cursor;
 
-use trace::export::{ExportFormat, export};
 use trace::{Block, Detour, Lane, LaneId, Manifest, Reader, Trailer, Writer};
 
 const SECOND: u64 = 1_000_000_000;
@@ -43,10 +42,6 @@ fn a_lane_lasted_until_the_last_moment_that_is_known_of_however_quiet_it_was() {
     assert_eq!(window(0), Some((1_000, 10 * SECOND + 400)));
     assert_eq!(window(1), Some((1_001, 10 * SECOND)));
     assert_eq!(window(2), Some((1_002, 10 * SECOND)));
-    let mut text = Vec::new();
-    export(&reader, ExportFormat::Netgauge, Some(LaneId(1)), &mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    assert!(text.contains("# Watched [ns]: 1001 10000000000"), "{text}");
 }
 
 #[test]

@@ -13,11 +13,13 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::{
-    btf, exec,
+use lab::{
+    exec,
     tools::{self, Toolchain},
     workspace::Workspace,
 };
+
+use crate::btf;
 
 const TARGET: &str = "bpfel-unknown-none";
 const PACKAGE: &str = "recorder-ebpf";

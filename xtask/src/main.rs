@@ -1,28 +1,17 @@
-//! Workspace tasks, one file per subcommand: `cargo xtask --help`.
+//! Workspace tasks: `cargo xtask --help`. What a contributor needs daily is here, one file per
+//! subcommand; the rest is in `lab`.
 
-mod bench;
 mod btf;
 mod dist;
 mod docs;
 mod ebpf;
-mod exec;
-mod fuzz;
-mod page;
-mod reliability;
-mod slurm;
-mod tally;
 mod test;
-mod tools;
-mod validate;
-mod vm;
-mod workspace;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-
-use crate::workspace::Workspace;
+use lab::{bench, fuzz, page, reliability, slurm, validate, vm, workspace::Workspace};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about, max_term_width = 100)]

@@ -11,14 +11,16 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{
-    bench, dist, ebpf, exec, fuzz, page,
+use lab::{
+    bench, exec, fuzz, page,
     reliability::{self, Reliability},
     slurm,
     tally::Tally,
     vm,
     workspace::Workspace,
 };
+
+use crate::{dist, docs::crates, ebpf};
 
 /// Tests on the running kernel, which need root, time and an otherwise idle machine.
 const KERNEL_TESTS: &str = "kernel";
@@ -46,13 +48,17 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         true => Ok(()),
         false => anyhow::bail!("the committed object does not match the sources"),
     });
+    steps.step("figure of the crates", |_| match crates::check(workspace)? {
+        true => Ok(()),
+        false => anyhow::bail!("docs/ARCHITECTURE.md is out of date: run cargo xtask docs"),
+    });
     // All targets at once: the same features as the steps below, and the programs of other packages
     // that the kernel tests run.
     steps.step("build", |_| {
         exec::run(cargo(workspace).args(["build", "--release", "--locked", "--all-targets"]))
     });
     steps.step("tests", |tally| {
-        let mut command = test_command(workspace);
+        let mut command = workspace.test();
         command.args(["--lib", "--bins"]);
         for name in workspace.tests.iter().filter(|name| *name != KERNEL_TESTS) {
             command.args(["--test", name]);
@@ -60,12 +66,12 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         exec::watch(&mut command, |line| tally.look(line))?
     });
     steps.step("examples in the documentation", |tally| {
-        exec::watch(test_command(workspace).arg("--doc"), |line| tally.look(line))?
+        exec::watch(workspace.test().arg("--doc"), |line| tally.look(line))?
     });
     steps.lines("pages in a browser", "a page check failed", |say| page::run(workspace, None, say));
     let reliability = Reliability::start(workspace)?;
     steps.step("kernel tests", |tally| {
-        let mut command = test_command(workspace);
+        let mut command = workspace.test();
         if all {
             reliability.ask(&mut command);
         }
@@ -80,7 +86,7 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         steps.lines("rtla", "a comparison failed", |say| vm::rtla::run(workspace, true, say));
         steps.step("a day's recording", |tally| {
             for filter in reliability::DAY {
-                let mut command = test_command(workspace);
+                let mut command = workspace.test();
                 command.args(*filter);
                 reliability.ask(&mut command);
                 exec::watch(&mut command, |line| tally.look(line))??;
@@ -103,16 +109,6 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
 
 fn cargo(workspace: &Workspace) -> Command {
     exec::cargo(&workspace.root)
-}
-
-/// For all default members, so that all steps agree on features; every test binary runs, even after a
-/// failure.
-pub fn test_command(workspace: &Workspace) -> Command {
-    let mut command = cargo(workspace);
-    // Snapshots are compared, never written: a new one is an error like a changed one.
-    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
-    command.args(["test", "--release", "--locked", "--no-fail-fast"]);
-    command
 }
 
 #[derive(Default)]

@@ -1,11 +1,11 @@
 //! One line per CPU or thread: a bar of the time taken by class, and its strip.
 
+use analysis::words::{cut, percent, safe};
 use ratatui_core::{
     buffer::Buffer,
     layout::Rect,
     style::{Modifier, Style},
 };
-use report::words::{cut, percent, safe};
 use trace::{Class, Mode};
 
 use super::{

@@ -7,8 +7,8 @@ mod look;
 mod table;
 mod text;
 
+use analysis::words::{cpu_list_said, percent, safe, time};
 use ratatui_core::{buffer::Buffer, layout::Rect, style::Modifier};
-use report::words::{cpu_list_said, percent, safe, time};
 use trace::Mode;
 
 pub use look::Look;

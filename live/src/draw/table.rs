@@ -1,7 +1,7 @@
 //! The table of sources: time taken, rate and lengths.
 
+use analysis::words::{self, count, cut, percent, rate, safe, tight};
 use ratatui_core::{buffer::Buffer, layout::Rect, style::Modifier};
-use report::words::{self, count, cut, percent, rate, safe, tight};
 
 use super::{look::Look, text::Pen};
 use crate::{

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-use crate::node::machine;
+use crate::node::{files, machine};
 
 /// Inode of the initial PID namespace, fixed in the kernel.
 const FIRST_NAMESPACE: u32 = 0xefff_fffc;
@@ -35,7 +35,7 @@ pub fn in_proc(pid: u32) -> Option<u32> {
     }
     let descriptor = open(pid, 0).or_else(|| open(pid, PIDFD_THREAD))?;
     let about = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
-    field(&machine::text(about), "Pid:")?.parse().ok()
+    field(&files::text(about), "Pid:")?.parse().ok()
 }
 
 /// The process that a process or thread of this namespace belongs to, by its number here.
@@ -67,7 +67,7 @@ pub fn announce_self() {
 
 /// Nesting depth of this process's namespace as seen from that of /proc: 1 if they are the same.
 fn depth_of_proc() -> usize {
-    let status = machine::text("/proc/self/status");
+    let status = files::text("/proc/self/status");
     field(&status, "NSpid:").map_or(1, |numbers| numbers.split_whitespace().count().max(1))
 }
 

@@ -5,7 +5,7 @@ use std::{
     io::{self, BufRead, BufReader},
 };
 
-use crate::node::machine;
+use crate::node::{files, machine};
 
 #[derive(Default)]
 pub struct Symbols {
@@ -61,7 +61,7 @@ pub struct Hidden {
 
 impl Hidden {
     pub fn here() -> Hidden {
-        let restrict = machine::text("/proc/sys/kernel/kptr_restrict").parse().unwrap_or(0);
+        let restrict = files::text("/proc/sys/kernel/kptr_restrict").parse().unwrap_or(0);
         Hidden::given(restrict, machine::has_capability(machine::CAP_SYSLOG))
     }
 

@@ -14,7 +14,7 @@ use crate::{
         pids,
         symbols::{Hidden, Symbols},
     },
-    node::{machine, memory::Memory},
+    node::{files, machine, memory::Memory},
     record::best_counter,
 };
 
@@ -211,8 +211,8 @@ fn isolation() -> Check {
 }
 
 fn realtime() -> Check {
-    let runtime = machine::text("/proc/sys/kernel/sched_rt_runtime_us");
-    let period = machine::text("/proc/sys/kernel/sched_rt_period_us");
+    let runtime = files::text("/proc/sys/kernel/sched_rt_runtime_us");
+    let period = files::text("/proc/sys/kernel/sched_rt_period_us");
     let found = format!("real-time tasks may run {runtime} of every {period} us");
     let state = if runtime == "-1" || runtime == period { State::Ok } else { State::Reduced };
     let remedy = "only needed with --fifo: sudo sysctl kernel.sched_rt_runtime_us=-1";

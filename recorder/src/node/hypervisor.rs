@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::{cpulist::CpuSet, node::machine::text};
+use crate::{cpulist::CpuSet, node::files::text};
 
 /// The hypervisor that this machine is a guest of. None on bare metal, or if it cannot be determined.
 pub fn name() -> Option<String> {

@@ -1,7 +1,7 @@
 //! Facts about this machine: CPUs and their permitted use, isolation, clocks, names. All from /proc and
 //! /sys; what is missing is empty, not an error.
 
-use std::{collections::BTreeSet, fs, io, path::Path};
+use std::{collections::BTreeSet, fs, io};
 
 use rustix::{
     io::Errno,
@@ -11,13 +11,8 @@ use trace::{Isolation, Topology};
 
 use crate::{
     cpulist::{self, CpuSet},
-    node::memory_limit,
+    node::{files::text, memory_limit},
 };
-
-/// A file's text without the final newline; empty if there is none.
-pub fn text(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).map(|s| s.trim_end().to_owned()).unwrap_or_default()
-}
 
 fn list(path: &str) -> CpuSet {
     // The kernel writes "(null)" for an unset nohz_full on some versions.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::node::machine::text;
+use crate::node::files::text;
 
 /// The minimum headroom of all cgroups above this process, bytes; `u64::MAX` without a limit.
 pub fn headroom() -> u64 {

@@ -2,6 +2,7 @@
 
 pub(crate) mod choice;
 pub mod doctor;
+pub mod files;
 pub(crate) mod hypervisor;
 pub(crate) mod incidents;
 pub mod machine;

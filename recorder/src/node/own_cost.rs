@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, fs};
 
-use crate::{node::machine::text, probe::pinned::PROBE_THREAD};
+use crate::{node::files::text, probe::pinned::PROBE_THREAD};
 
 /// CPU time of a thread when last read; probes are only remembered so that they can be skipped, since
 /// reading their names costs as much as their times.

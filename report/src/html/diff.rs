@@ -1,13 +1,14 @@
 //! The comparison of two recordings as one self-contained page without scripts.
 
-use analysis::{Change, Comparison, Interval};
+use analysis::{Change, Interval};
+use study::compare::Compared;
 
 use super::{
     plot::escape,
     tables::{LINES, NAME, ROWS, limited},
 };
 use crate::{
-    diff::{Projection, changed, headline, not_projected, notes, projected, signed, word},
+    diff::{changed, headline, notes, projection_said, signed, word},
     words::{cut, percent, plural, rate, safe},
 };
 
@@ -31,7 +32,8 @@ tr.more td.v,tr.appeared td.v{color:#ff7b72}tr.less td.v,tr.vanished td.v{color:
 
 /// The whole page.
 #[must_use]
-pub fn diff_html(comparison: &Comparison, projection: Result<&Projection, &str>) -> String {
+pub fn diff_html(compared: &Compared) -> String {
+    let comparison = &compared.comparison;
     let mut page =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     page += &format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">");
@@ -45,8 +47,7 @@ pub fn diff_html(comparison: &Comparison, projection: Result<&Projection, &str>)
         },
         sentence(&headline(comparison))
     );
-    let job = projection.map_or_else(not_projected, projected);
-    page += &format!("<p>{}</p>\n", sentence(&job));
+    page += &format!("<p>{}</p>\n", sentence(&projection_said(compared)));
     page += "<h2>Sources by change in time</h2>\n<table>\n<tr><th>class</th><th>name</th>\
              <th>unit</th><th>verdict</th><th class=n>/s before</th><th class=n>/s after</th>\
              <th class=n>time before</th><th class=n>time after</th>\
@@ -128,7 +129,7 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use analysis::{Recording, Scope, SharesOf, Side, Verdict};
+    use analysis::{Comparison, Recording, Scope, SharesOf, Side, Verdict};
     use trace::Class;
 
     use super::*;
@@ -158,8 +159,8 @@ mod tests {
             rate_change_hz: Interval::default(),
             time_change_pct: Interval::default(),
         };
-        let page = diff_html(
-            &Comparison {
+        let page = diff_html(&Compared {
+            comparison: Comparison {
                 before: Recording { kernel: String::new(), ..recording.clone() },
                 after: recording,
                 compared: Scope::default(),
@@ -167,8 +168,9 @@ mod tests {
                 noise_change_pct: Interval::default(),
                 sources: vec![change; 1000],
             },
-            Err(&long),
-        );
+            projected: None,
+            not_projected: Some(long.clone()),
+        });
         assert!(page.len() < 100_000, "{}", page.len());
         assert!(page.contains("960 more sources") && page.contains("http-equiv"));
     }

@@ -5,6 +5,7 @@
 //! security policy allows only that script to run, whatever a recording contains; and text from a
 //! recording is truncated to a length that fits a page.
 
+mod commands;
 pub(crate) mod diff;
 mod heat;
 mod legend;
@@ -19,11 +20,12 @@ mod tables;
 
 use analysis::{Costs, Summary, views::Views};
 use askama::Template;
+use study::{advice::Remedies, projection::Projection};
 use trace::{Lane, Manifest};
 
-use crate::{advice::Remedy, headline, notes};
+use crate::{headline, notes};
+pub use commands::{Command, commands};
 use legend::Key;
-pub use projection::{BoxPoint, Idle, Projection, Without};
 
 const STYLE: &str = include_str!("../../templates/report.css");
 const SCRIPT: &str = include_str!("../../templates/report.js");
@@ -38,28 +40,10 @@ pub struct Input<'a> {
     pub views: &'a Views,
     pub manifest: &'a Manifest,
     pub lanes: &'a [Lane],
-    /// Remedies for each source, in the order of the summary's sources.
-    pub remedies: &'a [Vec<Remedy>],
-    /// The same for the rows outside the kernel.
-    pub outside_remedies: &'a [Vec<Remedy>],
+    pub remedies: &'a Remedies,
     /// Or why there is none.
     pub projection: Result<&'a Projection, &'a str>,
     pub commands: &'a [Command],
-}
-
-/// A command line that produces something on the page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    pub what: String,
-    pub line: String,
-}
-
-impl Command {
-    /// With lines truncated to fit a page.
-    fn limited(&self) -> Command {
-        let lines: Vec<String> = self.line.lines().map(tables::limited).collect();
-        Command { what: tables::limited(&self.what), line: lines.join("\n") }
-    }
 }
 
 #[derive(Template)]
@@ -107,9 +91,9 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
     let Input { summary, views, .. } = *input;
     let keys = legend::keys(&views.series, summary);
     let spectrum = spectrum::draw(views, summary, &keys);
-    let projection = input.projection.map(Projection::with_short_names);
+    let projection = input.projection.map(projection::with_short_names);
     let commands: Vec<Command> = input.commands.iter().map(Command::limited).collect();
-    let mut sources = tables::sources(summary, (input.remedies, input.outside_remedies), &keys);
+    let mut sources = tables::sources(summary, input.remedies, &keys);
     let rest = sources.split_off(sources.len().min(tables::FIRST));
     let page = Page {
         style: STYLE,

@@ -3,81 +3,30 @@
 
 use std::fmt::Write;
 
+use study::{
+    point::Point,
+    projection::{Idle, Projection, Without},
+};
+
 use super::{
     plot::{HALF, Margins, Plot, WIDE, coordinate, escape},
     scale::{Scale, Unit, ranks, short, time},
 };
 use crate::{
-    slowdown::Knee,
+    slowdown::knee_place,
     words::{capital, count, cut},
 };
-
-/// Results of simulations with this recording. Times are in microseconds.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Projection {
-    /// The operation and its algorithm: `allreduce (dissemination)`.
-    pub operation: String,
-    pub net: String,
-    pub seed: u64,
-    /// Ascending ranks.
-    pub points: Vec<BoxPoint>,
-    pub knee: Option<Knee>,
-    /// The same without certain sources.
-    pub without: Vec<Without>,
-    pub idle: Vec<Idle>,
-    /// Further remarks.
-    pub remarks: Vec<String>,
-}
-
-/// One rank count.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct BoxPoint {
-    pub ranks: u64,
-    pub runs: u64,
-    pub noiseless: f64,
-    pub whiskers: (f64, f64),
-    pub q25: f64,
-    pub median: f64,
-    /// 95 % interval of the median.
-    pub median_between: (f64, f64),
-    pub q75: f64,
-    pub max: f64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Without {
-    /// `without fakemond`.
-    pub name: String,
-    /// The row of the summary's sources whose colour it uses.
-    pub source: Option<usize>,
-    pub points: Vec<BoxPoint>,
-}
-
-/// Idle times of processor 0 in an all-to-all.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Idle {
-    pub processors: u64,
-    pub samples: u64,
-    pub zero_share: f64,
-    pub mean: f64,
-    pub p99: f64,
-    pub max: f64,
-    /// (upper bound in us, count), ascending, including zeros.
-    pub bins: Vec<(f64, u64)>,
-}
 
 /// Characters of a variant's name.
 const NAME: usize = 60;
 
-impl Projection {
-    /// Names come from the recording and may have any length.
-    pub(super) fn with_short_names(&self) -> Projection {
-        let mut short = self.clone();
-        for variant in &mut short.without {
-            variant.name = cut(&variant.name, NAME);
-        }
-        short
+/// Names come from the recording and may have any length.
+pub(super) fn with_short_names(projection: &Projection) -> Projection {
+    let mut short = projection.clone();
+    for variant in &mut short.without {
+        variant.name = cut(&variant.name, NAME);
     }
+    short
 }
 
 const US: f64 = 1e3;
@@ -86,19 +35,19 @@ const US: f64 = 1e3;
 pub(super) fn boxes(projection: &Projection) -> Option<String> {
     let points = &projection.points;
     let (first, last) = (points.first()?, points.last()?);
-    let times = points.iter().flat_map(|p| [p.noiseless, p.whiskers.0, p.max]);
+    let times = points.iter().flat_map(|p| [p.noiseless_us, p.whiskers_us[0], p.max_us]);
     let y = Scale::decades(times.map(|us| us * US), Unit::Nanoseconds)?;
     let x = Scale::log(first.ranks as f64 / 1.6, last.ranks as f64 * 1.6, Unit::Ranks);
     let label = "Time of the collective by ranks: box plots, noiseless line, knee";
     let mut plot = Plot::new("slowdown", label, (WIDE, 420.0), x, y)
         .margins(Margins { top: 26.0, ..Margins::default() })
         .titles("ranks", &format!("time of one {}", projection.operation));
-    let line: Vec<_> = points.iter().map(|p| (p.ranks as f64, p.noiseless * US)).collect();
+    let line: Vec<_> = points.iter().map(|p| (p.ranks as f64, p.noiseless_us * US)).collect();
     plot.line("noiseless", "noiseless", &line);
     if let Some(&(x, y)) = line.last() {
         plot.text("right", plot.at_x(x), plot.at_y(y) - 9.0, "noiseless");
     }
-    if let Some(knee) = projection.knee {
+    if let Some(knee) = &projection.knee {
         let (x, top, bottom) = (
             coordinate(plot.at_x(knee.ranks as f64)),
             coordinate(plot.top()),
@@ -107,7 +56,7 @@ pub(super) fn boxes(projection: &Projection) -> Option<String> {
         plot.mark(&format!(r#"<path class="knee" d="M{x} {top}V{bottom}"/>"#));
         plot.over(&format!(
             r#"<text class="note knee" x="{x}" y="18">noise takes over {}</text>"#,
-            knee.place(ranks)
+            knee_place(knee, ranks)
         ));
     }
     let spacing = plot.inner_width() / (last.ranks as f64 / first.ranks as f64).log2().max(1.0);
@@ -121,14 +70,14 @@ pub(super) fn boxes(projection: &Projection) -> Option<String> {
              noiseless {}; slowdown {}×",
             ranks(point.ranks),
             point.runs,
-            us(point.median),
-            us(point.median_between.0),
-            us(point.median_between.1),
-            us(point.q25),
-            us(point.q75),
-            us(point.max),
-            us(point.noiseless),
-            short(ratio(point))
+            us(point.median_us),
+            us(point.median_ci95_us[0]),
+            us(point.median_ci95_us[1]),
+            us(point.q25_us),
+            us(point.q75_us),
+            us(point.max_us),
+            us(point.noiseless_us),
+            short(point.slowdown_median)
         );
         let mark = format!(
             concat!(
@@ -141,20 +90,16 @@ pub(super) fn boxes(projection: &Projection) -> Option<String> {
             l = l,
             r = r,
             c = c,
-            low = y(point.whiskers.0),
-            high = y(point.whiskers.1),
-            q25 = y(point.q25),
-            q75 = y(point.q75),
-            mid = y(point.median),
-            max = y(point.max),
+            low = y(point.whiskers_us[0]),
+            high = y(point.whiskers_us[1]),
+            q25 = y(point.q25_us),
+            q75 = y(point.q75_us),
+            mid = y(point.median_us),
+            max = y(point.max_us),
         );
         plot.mark(&mark);
     }
     Some(plot.finish())
-}
-
-pub(super) fn ratio(point: &BoxPoint) -> f64 {
-    if point.noiseless > 0.0 { point.median / point.noiseless } else { 1.0 }
 }
 
 pub(super) fn us(us: f64) -> String {
@@ -168,23 +113,22 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
     }
     let (first, last) = (projection.points.first()?, projection.points.last()?);
     let all = projection.without.iter().flat_map(|w| &w.points).chain(&projection.points);
-    let slowdowns = all.flat_map(|p| [ratio(p), p.median_between.1 / p.noiseless.max(1e-9)]);
+    let slowdowns =
+        all.flat_map(|p| [p.slowdown_median, p.median_high_us / p.noiseless_us.max(1e-9)]);
     let y = Scale::decades(slowdowns.map(|s| s.max(1.0)), Unit::Times)?;
     let x = Scale::log(first.ranks as f64, last.ranks as f64, Unit::Ranks);
     let mut plot =
         Plot::new("without", "Slowdown with and without the largest sources", (WIDE, 360.0), x, y)
             .margins(Margins { right: 204.0, ..Margins::default() })
             .titles("ranks", "median slowdown");
-    let line = |points: &[BoxPoint]| -> Vec<(f64, f64)> {
-        points.iter().map(|p| (p.ranks as f64, ratio(p).max(1.0))).collect()
+    let line = |points: &mut dyn Iterator<Item = &Point>| -> Vec<(f64, f64)> {
+        points.map(|p| (p.ranks as f64, p.slowdown_median.max(1.0))).collect()
     };
     let mut ends: Vec<(f64, String, String)> = Vec::new();
     // Only at the rank counts of the variants, so that the lines are comparable.
-    let asked = |p: &&BoxPoint| {
-        projection.without.iter().any(|w| w.points.iter().any(|q| q.ranks == p.ranks))
-    };
-    let same: Vec<BoxPoint> = projection.points.iter().filter(asked).copied().collect();
-    let everything = line(&same);
+    let asked =
+        |p: &&Point| projection.without.iter().any(|w| w.points.iter().any(|q| q.ranks == p.ranks));
+    let everything = line(&mut projection.points.iter().filter(asked));
     if let Some(end) = everything.last() {
         ends.push((plot.at_y(end.1), "all".to_owned(), "all noise".to_owned()));
     }
@@ -192,7 +136,7 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
     plot.dots("all big", "all noise", everything.iter().copied());
     for variant in &projection.without {
         let class = variant.source.map_or("su".to_owned(), |row| format!("s{row}"));
-        let points = line(&variant.points);
+        let points = line(&mut variant.points.iter());
         if let Some(end) = points.last() {
             ends.push((plot.at_y(end.1), class.clone(), cut(&variant.name, 30)));
         }
@@ -224,7 +168,7 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
 /// Idle times: density and tail.
 pub(super) fn idle(projection: &Projection) -> Option<(String, String)> {
     let all = &projection.idle;
-    let longest = all.iter().map(|i| i.max * US).fold(0.0, f64::max);
+    let longest = all.iter().map(|i| i.max_us * US).fold(0.0, f64::max);
     if longest <= 0.0 {
         return None;
     }
@@ -278,9 +222,9 @@ pub(super) fn idle_rows(projection: &Projection) -> Vec<Vec<String>> {
             i.processors.to_string(),
             count(i.samples),
             Unit::Share.write(i.zero_share),
-            us(i.mean),
-            us(i.p99),
-            us(i.max),
+            us(i.mean_us),
+            us(i.p99_us),
+            us(i.max_us),
         ]
     };
     projection.idle.iter().map(row).collect()
@@ -289,10 +233,10 @@ pub(super) fn idle_rows(projection: &Projection) -> Vec<Vec<String>> {
 /// Second half of the headline: the cost at the largest scale.
 pub(super) fn said(projection: &Projection) -> Option<String> {
     let last = projection.points.last()?;
-    let slowdown = short(ratio(last));
+    let slowdown = short(last.slowdown_median);
     let mut text = format!("On {} ranks with this noise, ", ranks(last.ranks));
     if slowdown == "1" {
-        let (what, median) = (&projection.operation, us(last.median));
+        let (what, median) = (&projection.operation, us(last.median_us));
         let _ = write!(text, "the median {what} takes as long as without noise: {median}.");
         return Some(text);
     }
@@ -300,12 +244,12 @@ pub(super) fn said(projection: &Projection) -> Option<String> {
         text,
         "the median {} takes {} instead of {}, {slowdown} times as long.",
         projection.operation,
-        us(last.median),
-        us(last.noiseless),
+        us(last.median_us),
+        us(last.noiseless_us),
     );
     let better = |variant: &&Without| {
         let point = variant.points.last().filter(|p| p.ranks == last.ranks)?;
-        (point.median < 0.98 * last.median).then(|| (variant.name.clone(), point.median))
+        (point.median_us < 0.98 * last.median_us).then(|| (variant.name.clone(), point.median_us))
     };
     let best = |variants: &mut dyn Iterator<Item = &Without>| {
         variants.filter_map(|v| better(&v)).min_by(|a, b| a.1.total_cmp(&b.1))

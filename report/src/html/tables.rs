@@ -1,16 +1,20 @@
 //! Text and tables of the page.
 
 use analysis::Summary;
+use study::{
+    advice::{Remedies, Remedy},
+    point::Point,
+    projection::Projection,
+};
 use trace::{Manifest, Mode};
 
 use super::{
     legend::Key,
-    projection::{self, Projection},
+    projection,
     scale::{ranks, short, time},
 };
-use crate::advice::Remedy;
 use crate::headline::{label, outside_label_with_evidence};
-use crate::slowdown::NO_KNEE;
+use crate::slowdown::{NO_KNEE, knee_sentence};
 use crate::tables::wait_words;
 use crate::words::{capital, count, cut, frequency, name, percent, plural, rate, safe, utc};
 
@@ -134,11 +138,7 @@ pub(super) fn facts(summary: &Summary) -> Vec<(String, String)> {
     facts
 }
 
-pub(super) fn sources(
-    summary: &Summary,
-    (remedies, of_outside): (&[Vec<Remedy>], &[Vec<Remedy>]),
-    keys: &[Key],
-) -> Vec<Source> {
+pub(super) fn sources(summary: &Summary, remedies: &Remedies, keys: &[Key]) -> Vec<Source> {
     let row = |(index, source): (usize, &analysis::SourceRow)| {
         let own = format!("s{index}");
         let hits = match source.hits == source.count {
@@ -160,7 +160,7 @@ pub(super) fn sources(
             class: source.class.name().replace('_', " "),
             unit: source.unit.as_deref().map(|u| cut(&safe(u), NAME)).unwrap_or_default(),
             detail: detail(source),
-            remedies: advised(remedies.get(index), source.share_pct),
+            remedies: advised(remedies.sources.get(index), source.share_pct),
             own: source.own,
             program: source.program,
             cells,
@@ -168,7 +168,7 @@ pub(super) fn sources(
         }
     };
     let mut rows: Vec<Source> = summary.sources.iter().enumerate().take(ROWS).map(row).collect();
-    rows.extend(outside(summary, of_outside));
+    rows.extend(outside(summary, &remedies.outside));
     rows.sort_by(|a, b| b.share_pct.total_cmp(&a.share_pct));
     rows
 }
@@ -356,18 +356,18 @@ fn started(unix_s: f64) -> String {
 }
 
 pub(super) fn projected(projection: &Projection) -> Projected {
-    let knee = projection.knee.map(|knee| knee.sentence(ranks));
+    let knee = projection.knee.as_ref().map(|knee| knee_sentence(knee, ranks));
     let knee = capital(&knee.unwrap_or_else(|| NO_KNEE.to_owned()));
-    let row = |p: &projection::BoxPoint| {
+    let row = |p: &Point| {
         vec![
             ranks(p.ranks),
             p.runs.to_string(),
-            projection::us(p.noiseless),
-            projection::us(p.q25),
-            projection::us(p.median),
-            projection::us(p.q75),
-            projection::us(p.max),
-            format!("{}×", short(projection::ratio(p))),
+            projection::us(p.noiseless_us),
+            projection::us(p.q25_us),
+            projection::us(p.median_us),
+            projection::us(p.q75_us),
+            projection::us(p.max_us),
+            format!("{}×", short(p.slowdown_median)),
         ]
     };
     let idle_names = projection.idle.iter().enumerate();

@@ -4,7 +4,9 @@
 
 use std::fmt::Write;
 
-use super::{Bar, Doing, Picture, axis, units};
+use study::picture::{Bar, Doing, Picture};
+
+use super::{axis, units};
 use crate::words::{cut, safe, time};
 
 const LEFT: f64 = 64.0;

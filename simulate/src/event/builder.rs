@@ -4,10 +4,11 @@
 use thiserror::Error;
 
 use super::{
+    ANY,
     labels::Labels,
     order::Prover,
     pairs,
-    schedule::{ANY, Kind, NOBODY, Op, Pairing, Schedule},
+    schedule::{Kind, NOBODY, Op, Pairing, Schedule},
     wants::Wants,
 };
 use crate::huge_pages;

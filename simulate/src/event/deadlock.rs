@@ -4,10 +4,11 @@
 use std::cell::OnceCell;
 
 use super::{
+    ANY,
     error::{EventError, Reason, Unmet, Wait},
     matching::accepts,
     pairs::Sends,
-    schedule::{ANY, Kind, NOBODY, Op, Schedule},
+    schedule::{Kind, NOBODY, Op, Schedule},
 };
 
 /// The progress of an operation.

@@ -6,8 +6,9 @@
 //! matched, the other queues skip it when they reach it.
 
 use super::{
+    ANY,
     bits::Bits,
-    schedule::{ANY, NOBODY, Op, Pairing, Schedule},
+    schedule::{NOBODY, Op, Pairing, Schedule},
     wants::Fits,
 };
 

@@ -61,6 +61,9 @@ impl Rules {
     }
 }
 
+/// Any source, or any tag.
+pub(crate) const ANY: u32 = u32::MAX;
+
 /// How a message of more than S bytes waits for its receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rendezvous {
@@ -69,6 +72,16 @@ pub enum Rendezvous {
     ClosedForm,
     /// A request, an acknowledgement once the receive is posted, then the payload.
     Handshake,
+}
+
+impl Rendezvous {
+    /// The name used in the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rendezvous::ClosedForm => "closed-form",
+            Rendezvous::Handshake => "handshake",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 //! receives have wildcards, a search among the possible messages.
 
 use super::{
+    ANY,
     floors::Floors,
-    schedule::{ANY, Kind, NOBODY, Pairing, Schedule},
+    schedule::{Kind, NOBODY, Pairing, Schedule},
     wants::{End, Wants},
 };
 

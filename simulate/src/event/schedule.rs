@@ -7,10 +7,8 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::{labels::Labels, wants::Wants};
+use super::{ANY, labels::Labels, wants::Wants};
 
-/// Any source, or any tag.
-pub(crate) const ANY: u32 = u32::MAX;
 /// A message without a receive, or a receive without a message.
 pub(crate) const NOBODY: u32 = u32::MAX;
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::schedule::ANY;
+use super::ANY;
 
 /// One end of a message to a target: (tag, source, operation). The source of a receive and both tags
 /// may be [`ANY`], which sorts last.

@@ -1,7 +1,7 @@
 //! Finds the positions of many ranks in the noise together: each lookup misses the cache, and together
 //! the misses overlap.
 
-use super::{draw::draw_many, lookup::Lookup, spread::Periodic, timeline::MAX_SPAN};
+use super::{draw::draw_many, lookup::Lookup, periodic::Periodic, timeline::MAX_SPAN};
 use crate::simd::{List, Vector};
 
 /// One run's noise, with independent random offsets of the ranks.

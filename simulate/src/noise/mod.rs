@@ -11,19 +11,20 @@ mod local;
 mod lookup;
 mod many;
 mod origin;
+mod periodic;
 mod side_by_side;
 mod spread;
 mod timeline;
 
 pub use composed::{Composed, Taken};
 pub use detours::{Detours, NoiseError, Walk};
-pub use draw::{draw, key};
 pub use hits::Hit;
 pub use local::{Cursor, Local, WorkError};
 pub(crate) use lookup::Lookup;
 pub(crate) use many::Many;
 pub use origin::{Shares, UNKNOWN};
-pub(crate) use spread::Periodic;
+pub(crate) use periodic::Periodic;
+pub use random::{draw, key};
 pub use spread::{Noise, Offsets, RunNoise, SpreadError};
 pub use timeline::{Timeline, TimelineError};
 

@@ -3,7 +3,9 @@
 
 use thiserror::Error;
 
-use super::{Local, Model, Timeline, draw, key, many::Many, side_by_side::SideBySide};
+use super::{
+    Local, Model, Timeline, draw, key, many::Many, periodic::Periodic, side_by_side::SideBySide,
+};
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SpreadError {
@@ -208,13 +210,6 @@ impl<'a> RunNoise<'a> {
         };
         (index, offset)
     }
-}
-
-/// Detours of one length, one at the start of each period.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Periodic {
-    pub(crate) period: i64,
-    pub(crate) length: i64,
 }
 
 /// A number below `bound` from 64 random bits.

@@ -14,17 +14,17 @@
 //!   begins with a request that costs o; the receiver, once its receive is posted, acknowledges it at
 //!   no cost, L later the payload may be sent, and the send ends when its last byte has left.
 //!
-//! Two kernels follow these rules. [`exchange`] is the fast one: exact preemption, every rank sends
+//! Two kernels follow these rules. [`regular`] is the fast one: exact preemption, every rank sends
 //! and receives in each round, messages are eager. [`general`] does everything else.
 
 mod array;
 mod aside;
-mod exchange;
 mod general;
 mod lanes;
 mod pass;
 pub mod path;
 mod periodic;
+mod regular;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -45,7 +45,7 @@ const FOREVER: i64 = 1 << 62;
 /// Times of one run. Reused between runs, so that memory is allocated once.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    exchange: exchange::State,
+    regular: regular::State,
     general: general::State,
     /// Which of the two ran last.
     last_general: bool,
@@ -72,7 +72,7 @@ impl Scratch {
     /// When each rank finished.
     pub fn ends(&self) -> &[i64] {
         assert!(self.keeps_ends, "not created with keeping_ends");
-        if self.last_general { self.general.ends() } else { self.exchange.ends() }
+        if self.last_general { self.general.ends() } else { self.regular.ends() }
     }
 }
 
@@ -83,7 +83,7 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, scratch: &mut Scratch) -> Result<i64
         general::run(job, noise, &mut scratch.general)?;
         Ok(latest(scratch.general.ends()))
     } else {
-        exchange::run(job, noise, &mut scratch.exchange, scratch.keeps_ends)
+        regular::run(job, noise, &mut scratch.regular, scratch.keeps_ends)
     }
 }
 
@@ -109,7 +109,7 @@ pub fn run_with_path(
         return Ok(None);
     }
     scratch.last_general = false;
-    path::run(job, noise, &mut scratch.exchange, &mut scratch.kept).map(Some)
+    path::run(job, noise, &mut scratch.regular, &mut scratch.kept).map(Some)
 }
 
 /// Whether [`run_with_path`] returns a path.
@@ -125,7 +125,7 @@ pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
 /// State of a run of this job, bytes.
 pub fn memory(job: &Job, noise: &RunNoise<'_>) -> u64 {
     let per_rank = if takes_fast_kernel(job, noise) {
-        exchange::bytes_per_rank(job)
+        regular::bytes_per_rank(job)
     } else {
         general::bytes_per_rank(noise)
     };
@@ -133,7 +133,7 @@ pub fn memory(job: &Job, noise: &RunNoise<'_>) -> u64 {
 }
 
 fn takes_fast_kernel(job: &Job, noise: &RunNoise<'_>) -> bool {
-    (noise.is_none() || noise.model() == Model::Preempt) && exchange::can(job)
+    (noise.is_none() || noise.model() == Model::Preempt) && regular::can(job)
 }
 
 /// An array of this many zeros, or an error instead of an abort.

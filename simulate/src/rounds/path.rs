@@ -5,7 +5,7 @@
 //! takes as long as before, and so does the run, whatever happens elsewhere. So a run need not be
 //! simulated again after removing a source that is not on its path.
 
-use super::{RunError, exchange, lanes::Step, tiles::Planned};
+use super::{RunError, lanes::Step, regular, tiles::Planned};
 use crate::{
     collectives::Pattern,
     job::Job,
@@ -51,13 +51,13 @@ pub fn memory(job: &Job) -> u64 {
 pub(super) fn run(
     job: &Job,
     noise: &RunNoise<'_>,
-    state: &mut exchange::State,
+    state: &mut regular::State,
     kept: &mut Kept,
 ) -> Result<Path, RunError> {
     kept.rounds.clear();
     let mut times = std::mem::take(&mut kept.times).into_iter();
     let mut keep = Vec::new();
-    exchange::run_telling(job, noise, state, &mut |time, round| {
+    regular::run_telling(job, noise, state, &mut |time, round| {
         let mut copy = times.next().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(time);

@@ -9,10 +9,10 @@
 
 use super::{
     array::Array,
-    exchange::{Ends, State},
     lanes::{LANES, Ranks, Step},
     latest,
     pass::Round,
+    regular::{Ends, State},
 };
 use crate::{
     collectives::Pattern,

@@ -6,10 +6,10 @@
 //! half of the runs hardly moves the median; the number of runs that get shorter is therefore counted
 //! as well.
 
-use crate::{
-    noise::{draw, key},
-    stats::{Estimate, NoRuns, Sample},
-};
+use random::{Stream, bootstrap, key};
+use serde::Serialize;
+
+use crate::stats::{Estimate, NoRuns, Sample};
 
 /// The effect of a change on the time of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +37,8 @@ const FEWEST_RUNS: u64 = 3;
 pub const NEGLIGIBLE_PCT: f64 = 0.1;
 
 /// Classification of a gain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// The median run is faster.
     Gain,
@@ -53,17 +54,6 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The name used in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Effect::Gain => "gain",
-            Effect::SomeRuns => "some_runs",
-            Effect::Nothing => "nothing",
-            Effect::Unclear => "unclear",
-            Effect::Loss => "loss",
-        }
-    }
-
     /// Whether the change is an improvement.
     pub const fn helps(self) -> bool {
         matches!(self, Effect::Gain | Effect::SomeRuns)
@@ -125,25 +115,12 @@ pub fn compare(as_recorded: &[i64], changed: &[i64], seed: u64) -> Result<Gain, 
     let mut gains = Vec::new();
     let mut counts = vec![0u32; runs];
     for resample in 0..resamples(runs) {
-        counts.fill(0);
-        let stream = key(seed, BOOTSTRAP, resample);
-        for pick in 0..runs as u64 {
-            let at = (u128::from(draw(stream, pick)) * runs as u128) >> 64;
-            counts[at as usize] += 1;
-        }
+        let mut stream = Stream::new(key(seed, BOOTSTRAP, resample));
+        bootstrap::resample(&mut stream, &mut counts);
         gains.push(gain(&counts));
     }
-    Ok(whole(interval(value, gains)))
-}
-
-/// The central 95 % of the resampled values.
-pub(crate) fn interval(value: f64, mut resampled: Vec<f64>) -> Estimate {
-    resampled.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| {
-        let index = (share * (resampled.len().saturating_sub(1)) as f64).round() as usize;
-        resampled.get(index).copied().unwrap_or(value)
-    };
-    Estimate { value, low: at(0.025).min(value), high: at(0.975).max(value) }
+    let (low, high) = bootstrap::interval(value, gains);
+    Ok(whole(Estimate { value, low, high }))
 }
 
 /// Reduction from `a` to `b`, in per cent of `a`.
@@ -182,6 +159,8 @@ impl Sorted {
 
 #[cfg(test)]
 mod tests {
+    use random::draw;
+
     use super::*;
 
     /// A pseudorandom time below 1000.
@@ -295,7 +274,8 @@ mod tests {
         // Medians of pairs that differ by one of two amounts: the bootstrap is slightly conservative
         // here, as wide as the gains scatter, and hardly wider.
         assert!(covered >= 276, "{covered} of 300");
-        let scatter = interval(truth, gains);
+        let (low, high) = bootstrap::interval(truth, gains);
+        let scatter = Estimate { value: truth, low, high };
         let ratio = widths / 300.0 / (scatter.high - scatter.low);
         assert!((0.85..1.3).contains(&ratio), "{ratio}");
     }

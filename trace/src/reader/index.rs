@@ -63,6 +63,11 @@ impl Ends {
 }
 
 impl LaneBlocks {
+    /// Time of the last event; 0 if there is none.
+    pub(super) fn last_ns(&self, lane: u32) -> u64 {
+        self.entries(lane).map(|entry| entry.summary.last_ns).max().unwrap_or(0)
+    }
+
     fn push(&mut self, entry: &IndexEntry, numbers: &mut Column) {
         const NUMBERS: usize = 6;
         let Summary { lane: _, first_ns, last_ns, detours, records } = entry.summary;

@@ -213,7 +213,10 @@ impl<R: Read + Seek> Opening<R> {
         });
         let cut_off = match trailer {
             Some(_) => Vec::new(),
-            None => progress.windows(&lanes, &events),
+            None => {
+                let last_ns = events.iter().map(|(lane, blocks)| (*lane, blocks.last_ns(*lane)));
+                progress.windows(&lanes, last_ns)
+            }
         };
         Ok(Reader {
             input: Mutex::new(self.input),

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::index::LaneBlocks;
 use crate::format::v1::{ALL_LANES, IndexEntry, MAX_ROWS};
 use crate::manifest::LaneTotals;
 use crate::model::Lane;
@@ -27,12 +26,17 @@ impl Progress {
 
     /// The window of each CPU. Not for threads, which may have ended long before, and not for recordings
     /// without progress frames.
-    pub(super) fn windows(&self, lanes: &[Lane], events: &[(u32, LaneBlocks)]) -> Vec<LaneTotals> {
+    /// `last_ns_of` has the time of the last event of some lanes.
+    pub(super) fn windows(
+        &self,
+        lanes: &[Lane],
+        last_ns_of: impl Iterator<Item = (u32, u64)>,
+    ) -> Vec<LaneTotals> {
         let Some(settled_ns) = self.settled_ns else { return Vec::new() };
         let mut last_ns = vec![0; lanes.len()];
-        for (lane, blocks) in events {
-            if let Some(last) = last_ns.get_mut(*lane as usize) {
-                *last = blocks.entries(*lane).map(|entry| entry.summary.last_ns).max().unwrap_or(0);
+        for (lane, ns) in last_ns_of {
+            if let Some(last) = last_ns.get_mut(lane as usize) {
+                *last = ns;
             }
         }
         let cpus = (0..).zip(lanes).zip(last_ns);

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Packages, Release, rpm};
-use crate::{exec, workspace::Workspace};
+use lab::{exec, workspace::Workspace};
 
 /// Above this, systemd rates the unit's exposure as medium.
 const MOST_EXPOSED: f64 = 3.0;

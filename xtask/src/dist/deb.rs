@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{Release, tree::Tree};
-use crate::{exec, vm::kernels::Processor, workspace::Workspace};
+use lab::{exec, vm::kernels::Processor, workspace::Workspace};
 
 pub fn build(
     workspace: &Workspace,

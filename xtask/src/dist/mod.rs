@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::{
+use lab::{
     exec,
     vm::{kernels::Processor, programs::Compiler},
     workspace::Workspace,

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{Release, tree::Tree};
-use crate::{
+use lab::{
     exec,
     vm::{
         archive::{self, Archive, once},

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::Release;
-use crate::{exec, workspace::Workspace};
+use lab::{exec, workspace::Workspace};
 
 pub struct Tree {
     pub root: PathBuf,

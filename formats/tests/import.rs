@@ -1,0 +1,175 @@
+//! Other tools' files: what is read from them, and the errors for malformed ones.
+
+use formats::import::{
+    Format, ImportError, ImportOptions, Imported, import_bytes, imported_to_trace,
+};
+use trace::{Lane, Mode};
+
+const STRICT: ImportOptions = ImportOptions { lenient: false, format: None };
+const LENIENT: ImportOptions = ImportOptions { lenient: true, format: None };
+
+fn strict(text: &str) -> Result<Imported, ImportError> {
+    import_bytes("noise.txt", text.as_bytes(), &STRICT)
+}
+
+fn said(text: &str) -> String {
+    strict(text).expect_err(text).to_string()
+}
+
+const TWO_RUNS: &str = "\
+# Benchmark Method: selfish
+# Nodename: node7
+# Release : 5.3.18
+# Selfish Benchmark
+# Minimal cycle length [ns]: 20.5
+# Number of iterations (recorded+unrecorded): 5077522722
+# Threshold: [% minimal cycle length]: 900
+#
+# Time [ns]\tselfish duration [ns]
+0.00\t10440.03
+3999348.21\t6364.41
+# CPU overhead due to noise: 0.08%
+# Measurement period: 2.00 s
+# Benchmark Method: selfish
+# Nodename: node7
+# Minimal cycle length [ns]: 21
+# Time [ns]\tselfish duration [ns]
+5.00\t300
+# CPU overhead due to noise: 0.01%
+# Measurement period: 1.00 s
+";
+
+#[test]
+fn a_netgauge_file_of_two_runs_gives_two_runs() {
+    let imported = strict(TWO_RUNS).unwrap();
+    assert_eq!(imported.format, Format::Netgauge);
+    let [first, second] = imported.runs.as_slice() else { panic!("two runs") };
+    assert_eq!(first.detours, [(0.0, 10440.03), (3999348.21, 6364.41)]);
+    assert_eq!(first.t_min_ns, Some(20.5));
+    assert_eq!(first.threshold_ns, Some(184.5));
+    assert_eq!(first.span_ns, 2e9);
+    assert_eq!(first.header["Nodename"], "node7");
+    assert_eq!(first.header["CPU overhead due to noise"], "0.08%");
+    assert!((first.noise_pct() - 100.0 * 16804.44 / 2e9).abs() < 1e-12);
+    assert_eq!(second.detours, [(5.0, 300.0)]);
+    assert_eq!(second.t_min_ns, Some(21.0));
+}
+
+#[test]
+fn loggopsim_files_are_comments_and_pairs() {
+    let imported = strict("# made by hand\n0\t100\n1000\t50.5\n").unwrap();
+    assert_eq!(imported.format, Format::LogGopSim);
+    assert_eq!(imported.runs[0].detours, [(0.0, 100.0), (1000.0, 50.5)]);
+    assert_eq!(imported.runs[0].span_ns, 1050.5);
+    assert_eq!(strict("10 20\n").unwrap().format, Format::LogGopSim);
+}
+
+#[test]
+fn csv_units_come_from_the_column_names() {
+    let imported = strict("what,Start (us),length_ns\n\"a,b\",1.5,200\nc,3,20\n").unwrap();
+    assert_eq!(imported.format, Format::Csv);
+    assert_eq!(imported.runs[0].detours, [(1500.0, 200.0), (3000.0, 20.0)]);
+    let lanes = strict("lane;start_ms;len_us\nx;1;2\ny;1;3\nx;2;4\n").unwrap();
+    assert_eq!(lanes.runs.len(), 2);
+    assert_eq!(lanes.runs[0].detours, [(1e6, 2e3), (2e6, 4e3)]);
+}
+
+#[test]
+fn every_documented_json_shape_is_read() {
+    let shapes = [
+        "[[1, 2], [5, 1.5]]",
+        "[{\"start_ns\": 1, \"len_ns\": 2}, {\"start_ns\": 5, \"length_ns\": 1.5}]",
+        "{\"detours\": [[1, 2], [5, 1.5]]}",
+        "{\"runs\": [{\"t_min_ns\": 9, \"detours\": [[1, 2], [5, 1.5]]}]}",
+    ];
+    for shape in shapes {
+        let imported = strict(shape).unwrap();
+        assert_eq!(imported.format, Format::Json);
+        assert_eq!(imported.runs[0].detours, [(1.0, 2.0), (5.0, 1.5)], "{shape}");
+    }
+}
+
+#[test]
+fn a_percentile_table_gives_a_distribution() {
+    let table = "       Value     Percentile TotalCount 1/(1-Percentile)\n\n\
+                 100.000 0.000000000000          2           1.00\n\
+                 200.000 0.500000000000          5           2.00\n\
+                 200.000 0.600000000000          5           2.50\n\
+                 900.000 1.000000000000          6\n\
+                 #[Mean    =      250.0, StdDeviation   =       10.0]\n";
+    let imported = strict(table).unwrap();
+    assert_eq!(imported.format, Format::Percentiles);
+    assert_eq!(imported.runs[0].distribution, [(100.0, 2), (200.0, 3), (900.0, 1)]);
+    assert_eq!(imported.runs[0].header["Mean"], "250.0");
+    assert!(matches!(imported_to_trace(&imported.runs[0]), Err(ImportError::NoTimes)));
+}
+
+#[test]
+fn nonsense_is_reported_with_file_line_and_expectation() {
+    for (text, wanted) in [
+        ("# x\n0\t100\nfoo bar\n", "`foo` is not a number"),
+        ("# x\n0\t100\n5\n", "`5` is not two numbers"),
+        ("# x\n0\t100\n-5\t1\n", "negative"),
+        ("# x\n0\t100\nNaN\t1\n", "not a number"),
+        ("# x\n0\t100\ninf\t1\n", "not a number"),
+        ("# x\n5000\t100\n300\t1\n", "not in time order"),
+        ("# x\n0\t100\n50\t1\n", "overlaps"),
+        ("# x\n0\t100\n1e300\t1\n", "out of range"),
+    ] {
+        let said = said(text);
+        assert!(said.contains("noise.txt, line 3") && said.contains(wanted), "{said}");
+        assert!(said.contains("expected a start and a length"), "{said}");
+        let lenient = import_bytes("noise.txt", text.as_bytes(), &LENIENT).unwrap();
+        assert_eq!(lenient.runs[0].skipped_lines, 1);
+        assert!(lenient.runs[0].remarks.iter().any(|r| r.contains("1 lines")));
+    }
+    assert!(said("start_ns,width\n1,2\n").contains("no column for the length"));
+    assert!(said("[[1,2],[3]]").contains("detour 1"));
+    assert!(said("[[1,2],\n[3").contains("line 2"));
+    assert!(said("{\"a\": 1}").contains("unexpected JSON"));
+}
+
+#[test]
+fn files_that_are_no_noise_files_are_refused() {
+    assert!(said("").contains("empty"));
+    assert!(said("# only a comment\n").contains("no detours"));
+    assert!(said("hello world\n").contains("unknown format"));
+    let refused = |bytes: &[u8]| import_bytes("f", bytes, &STRICT).unwrap_err().to_string();
+    assert!(refused(b"\x1f\x8b\x08").contains("gzip -d"));
+    assert!(refused(b"\x89DETOUR\n\x01\0\0\0").contains("already a detour trace"));
+    assert!(refused(b"\0\x01\x02").contains("binary"));
+    assert!(refused(b"\xfd7zXZ\0junkjunkjunkjunk").contains("xz -t"));
+}
+
+#[test]
+fn no_prefix_and_no_flipped_byte_of_a_file_makes_the_importer_panic() {
+    let hlog = "#[Histogram log format version 1.3]\nTag=a,0.127,1.007,2.769,\
+                HISTFAAAABx42pNpmSzMwMDAxAABzFCaEUoz2X+AsQA/awKA\n";
+    let table = "Value Percentile TotalCount 1/(1-Percentile)\n100.0 0.5 2 2.0\n300.0 1.0 3\n";
+    let csv = "lane,start_us,length_ns\na,1,2\nb,3,4\n";
+    for text in [TWO_RUNS, hlog, table, csv, "{\"runs\":[{\"detours\":[[1,2],[5,1]]}]}"] {
+        for at in 0..text.len() {
+            let _ = import_bytes("f", &text.as_bytes()[..at], &STRICT);
+            for flip in [0x01, 0x10, 0x80] {
+                let mut bytes = text.as_bytes().to_vec();
+                bytes[at] ^= flip;
+                let _ = import_bytes("f", &bytes, &STRICT);
+                let _ = import_bytes("f", &bytes, &LENIENT);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_imported_run_becomes_a_trace_without_sources() {
+    let imported = strict(TWO_RUNS).unwrap();
+    let trace = imported_to_trace(&imported.runs[0]).unwrap();
+    assert_eq!(trace.manifest.mode, Mode::Imported);
+    assert_eq!((trace.manifest.host.as_str(), trace.manifest.kernel.as_str()), ("node7", "5.3.18"));
+    assert_eq!(trace.manifest.lanes, [Lane::Cpu { cpu: 0 }]);
+    assert_eq!(trace.manifest.cpus[0].t_min_ns, 20.5);
+    assert_eq!(trace.trailer.lanes[0].to_ns, 2_000_000_000);
+    let detours = &trace.blocks[0].detours;
+    assert_eq!((detours[1].start_ns, detours[1].len_ns), (3_999_348, 6364));
+    assert!(detours.iter().all(|d| d.outside_ns == d.len_ns && d.records == 0));
+}

@@ -1,0 +1,16 @@
+//! The laboratory behind `cargo xtask`: virtual machines with other kernels, benchmarks, validation
+//! against published results, fault injection, fuzzing, a browser, a Slurm of two nodes. And what all
+//! tasks need: running programs ([`exec`]), where things are ([`workspace`]), counting results
+//! ([`tally`]).
+
+pub mod bench;
+pub mod exec;
+pub mod fuzz;
+pub mod page;
+pub mod reliability;
+pub mod slurm;
+pub mod tally;
+pub mod tools;
+pub mod validate;
+pub mod vm;
+pub mod workspace;

@@ -1,0 +1,136 @@
+//! The commands that reproduce a page and its figures.
+
+use std::path::Path;
+
+use study::{
+    network,
+    projection::{EXCHANGE_US, PROCESSORS, Request, SAMPLES},
+};
+use trace::Manifest;
+
+use super::tables;
+
+/// A command line that produces something on the page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    pub what: String,
+    pub line: String,
+}
+
+impl Command {
+    fn new(what: &str, line: String) -> Command {
+        Command { what: what.to_owned(), line }
+    }
+
+    /// With lines truncated to fit a page.
+    pub(super) fn limited(&self) -> Command {
+        let lines: Vec<String> = self.line.lines().map(tables::limited).collect();
+        Command { what: tables::limited(&self.what), line: lines.join("\n") }
+    }
+}
+
+/// For a page at this path, of the recording in file `trace`. Without a request, the projection was
+/// omitted; it is `projected` if there was anything to project.
+#[must_use]
+pub fn commands(
+    page: &Path,
+    trace: &str,
+    manifest: &Manifest,
+    request: Option<(&Request, u64)>,
+    projected: bool,
+) -> Vec<Command> {
+    let trace = quoted(trace);
+    let mut commands = Vec::new();
+    if !manifest.command_line.is_empty() {
+        let words: Vec<String> =
+            manifest.command_line.iter().take(100).map(|word| quoted(word)).collect();
+        commands.push(Command::new("Recording", words.join(" ")));
+    }
+    let line = format!("detour report {trace} --html {}", quoted(&page.display().to_string()));
+    let line = match request {
+        Some((request, seed)) => line + &options(request, seed),
+        None => line + " --no-projection",
+    };
+    commands.push(Command::new("This page", line));
+    let report = format!("detour report {trace} --all\ndetour report {trace} --json");
+    commands.push(Command::new("Report in the terminal and as JSON", report));
+    if let Some((request, seed)) = request.filter(|_| projected) {
+        commands.extend(simulations(request, seed, &trace));
+        commands
+            .push(Command::new("Gain from removing each source", format!("detour whatif {trace}")));
+    }
+    commands
+}
+
+/// The options of `detour report --html`.
+fn options(request: &Request, seed: u64) -> String {
+    let mut ranks = request.ranks.clone();
+    ranks.sort_unstable();
+    format!(
+        " --ranks {} --runs {} --net {}{} --seed {seed}",
+        list(&ranks),
+        request.runs,
+        network::describe(&request.net),
+        network::rendezvous_option(request.rendezvous),
+    )
+}
+
+/// The commands of the figures.
+fn simulations(request: &Request, seed: u64, trace: &str) -> Vec<Command> {
+    let option = network::rendezvous_option(request.rendezvous);
+    let net = network::describe(&request.net) + &option;
+    let mut commands: Vec<Command> = Vec::new();
+    let mut ranks = request.ranks.clone();
+    ranks.sort_unstable();
+    for same in ranks.chunk_by(|&a, &b| request.runs_at(a) == request.runs_at(b)) {
+        let Some(&first) = same.first() else { continue };
+        let (runs, list) = (request.runs_at(first), list(same));
+        commands.push(Command {
+            what: format!("Allreduce, {runs} runs per point"),
+            line: format!(
+                "detour simulate collective --op allreduce --noise {trace} --repeat-trace --ranks \
+                 {list} --runs {runs} --net {net} --seed {seed}"
+            ),
+        });
+    }
+    let line = format!(
+        "detour simulate alltoall --noise {trace} --repeat-trace --exchange {EXCHANGE_US}us \
+         --ranks {} --samples {SAMPLES} --seed {seed}",
+        PROCESSORS.map(|p| p.to_string()).join(",")
+    );
+    commands.push(Command::new("All-to-all idle times (omit a source with --without NAME)", line));
+    commands
+}
+
+/// Rank counts in command-line syntax.
+fn list(ranks: &[u64]) -> String {
+    match ranks {
+        [first, .., last]
+            if first.is_power_of_two() && ranks.windows(2).all(|w| w[1] == 2 * w[0]) =>
+        {
+            format!("{first}..{last}")
+        }
+        _ => ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
+    }
+}
+
+/// Quotes a word for the shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("trace-1.detour"), "trace-1.detour");
+        assert_eq!(quoted("it's; rm -r"), r"'it'\''s; rm -r'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,8 @@
+//! Groups of options that several commands share, as requests of [`study`].
+
+pub mod job;
+pub mod network;
+pub mod noise;
+pub mod shard;
+pub mod work;
+pub mod workload;

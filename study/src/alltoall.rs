@@ -1,0 +1,310 @@
+//! An all-to-all of pairwise exchanges, and how long its ranks wait for each other.
+
+use std::{cmp::Reverse, path::PathBuf};
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use simulate::{
+    noise::draw,
+    resample::{
+        Distribution, Exchange, Sampler,
+        alltoall::{self, Config, Mode, Outcome},
+        exchange,
+    },
+};
+
+use crate::{
+    noise::{self, Loaded},
+    open,
+    samples::{Spec, Times},
+    shard::{self, Settings, Shard},
+    work::Work,
+};
+
+/// Most all-to-alls per point.
+pub const MOST_SAMPLES: u64 = 1 << 40;
+const MOST_RANKS: u64 = 1 << 16;
+
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// At least 2 each.
+    pub ranks: Vec<u64>,
+    /// All-to-alls per point.
+    pub samples: u64,
+    /// Duration of an uninterrupted exchange.
+    pub exchange: Spec,
+    /// Measured exchange times, which include noise, to resample.
+    pub resample: Option<PathBuf>,
+    /// None for [`Source::Trace`], or [`Source::Resample`] if there is a file of times and no noise.
+    pub source: Option<Source>,
+    pub noise: noise::Request,
+    /// Bytes each rank sends per exchange, for the throughput.
+    pub size: Option<u64>,
+}
+
+/// Where exchange times come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Independent samples of whole exchanges, measured or simulated.
+    Resample,
+    /// Uninterrupted exchanges under both partners' noise, in time order.
+    Trace,
+}
+
+impl Source {
+    /// The name used in the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Resample => "resample",
+            Source::Trace => "trace",
+        }
+    }
+}
+
+/// Idle times of all-to-alls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Alltoalls {
+    #[serde(flatten)]
+    pub about: About,
+    pub points: Vec<Point>,
+    /// All times, for histogram files, in the order of the points.
+    #[serde(skip)]
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What was simulated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    pub seed: u64,
+    pub noise: String,
+    pub noise_model: String,
+    pub mode: String,
+    pub exchange: String,
+    /// Bytes each rank sends per exchange, if known.
+    pub size: Option<u64>,
+    /// About the noise.
+    pub remarks: Vec<String>,
+}
+
+/// One rank count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Point {
+    pub ranks: u64,
+    pub samples: u64,
+    /// Idle time of rank 0 per all-to-all, and in how many it is never idle.
+    pub idle_zero_pct: f64,
+    pub idle_mean_us: f64,
+    pub idle_p99_us: f64,
+    pub idle_max_us: f64,
+    /// The same for all ranks.
+    pub idle_all_zero_pct: f64,
+    pub idle_all_mean_us: f64,
+    pub idle_all_p99_us: f64,
+    pub idle_all_max_us: f64,
+    /// Mean time of an exchange.
+    pub exchange_mean_us: f64,
+    /// When the last rank finishes.
+    pub total_mean_us: f64,
+    pub total_p99_us: f64,
+    pub total_max_us: f64,
+    /// Compared with ranks that are never idle.
+    pub relative_throughput: f64,
+    /// Bytes each rank sends, divided by the mean total time; only if the size is known, null if no
+    /// time passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_mb_s: Option<Option<f64>>,
+}
+
+impl Point {
+    fn of(outcome: &Outcome, size: Option<u64>) -> Point {
+        let us = |ps: i64| ps as f64 / 1e6;
+        let (first, all, total) = (&outcome.idle_first, &outcome.idle, &outcome.total);
+        let throughput = |size: u64| {
+            let sent = size as f64 * (outcome.processors - 1) as f64;
+            let total_us = total.mean() / 1e6;
+            (total_us > 0.0).then(|| sent / total_us)
+        };
+        Point {
+            ranks: outcome.processors,
+            samples: outcome.samples,
+            idle_zero_pct: 100.0 * first.zero_share(),
+            idle_mean_us: first.mean() / 1e6,
+            idle_p99_us: us(first.quantile(0.99)),
+            idle_max_us: us(first.max()),
+            idle_all_zero_pct: 100.0 * all.zero_share(),
+            idle_all_mean_us: all.mean() / 1e6,
+            idle_all_p99_us: us(all.quantile(0.99)),
+            idle_all_max_us: us(all.max()),
+            exchange_mean_us: outcome.exchange_mean() / 1e6,
+            total_mean_us: total.mean() / 1e6,
+            total_p99_us: us(total.quantile(0.99)),
+            total_max_us: us(total.max()),
+            relative_throughput: outcome.relative_throughput(),
+            throughput_mb_s: size.map(throughput),
+        }
+    }
+}
+
+impl Alltoalls {
+    /// The distributions with their names in a histogram file.
+    pub fn distributions(&self) -> Vec<(String, &Distribution)> {
+        let mut named = Vec::new();
+        for Outcome { processors, idle_first, idle, total, .. } in &self.outcomes {
+            named.push((format!("idle_{processors}"), idle_first));
+            named.push((format!("idle_all_{processors}"), idle));
+            named.push((format!("total_{processors}"), total));
+        }
+        named
+    }
+}
+
+/// All samples, or a shard of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Partial {
+    about: About,
+    points: Vec<Outcome>,
+}
+
+impl Partial {
+    pub fn join(&mut self, next: Partial) -> Result<()> {
+        let ranks = |part: &Partial| part.points.iter().map(|p| p.processors).collect::<Vec<_>>();
+        shard::agree(&self.about, &next.about)?;
+        shard::agree(&ranks(self), &ranks(&next))?;
+        for (all, next) in self.points.iter_mut().zip(&next.points) {
+            all.join(next)?;
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<Alltoalls> {
+        let likely = |point: &Outcome| {
+            (2..=MOST_RANKS).contains(&point.processors)
+                && (1..=MOST_SAMPLES).contains(&point.samples)
+                && point.total.len() == point.samples
+        };
+        // The files may have been edited; sums must not overflow.
+        if !self.points.iter().all(likely) {
+            bail!("invalid number of ranks or samples: was a file edited?");
+        }
+        let points = self.points.iter().map(|point| Point::of(point, self.about.size)).collect();
+        Ok(Alltoalls { about: self.about, points, outcomes: self.points })
+    }
+}
+
+/// Simulates all samples.
+pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Alltoalls> {
+    simulate_shard(request, work, Shard::WHOLE)?.finish()
+}
+
+/// Simulates one shard of the samples.
+pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
+    let loaded = request.noise.load(work.seed)?;
+    let mode = work.in_pool(|| request.mode(&loaded, work))??;
+    let pairs = |ranks: u64| ranks.saturating_mul(ranks - 1) / 2;
+    let samples = shard.range(request.samples);
+    let count = samples.end - samples.start;
+    let total = request.ranks.iter().map(|&ranks| pairs(ranks).saturating_mul(count));
+    work.watch.expect(total.fold(0, u64::saturating_add));
+    // Largest first, so that an infeasible point fails early.
+    let mut order: Vec<usize> = (0..request.ranks.len()).collect();
+    order.sort_by_key(|&index| Reverse(request.ranks[index]));
+    let mut outcomes: Vec<(usize, Outcome)> = Vec::new();
+    for index in order {
+        let ranks = request.ranks[index];
+        work.watch.now(&format!("{ranks} ranks"));
+        let config = Config {
+            processors: ranks,
+            samples: request.samples,
+            mode: mode.clone(),
+            // Each point has its own random stream.
+            seed: draw(work.seed, ranks),
+        };
+        let counting = work.counting(pairs(ranks));
+        let samples = samples.clone();
+        let outcome = work.in_pool(|| alltoall::share(&config, samples, Some(&counting)))??;
+        outcomes.push((index, outcome));
+    }
+    outcomes.sort_by_key(|(index, _)| *index);
+    let points = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+    Ok(Partial { about: request.about(work, &mode, &loaded), points })
+}
+
+impl Request {
+    fn mode<'a>(&self, loaded: &'a Loaded, work: &Work<'_>) -> Result<Mode<'a>> {
+        let noisy = !loaded.noise.is_none();
+        if let Some(path) = &self.resample {
+            if noisy {
+                bail!(
+                    "measured exchanges already include noise: omit --noise, or pass uninterrupted \
+                     exchanges with --exchange"
+                );
+            }
+            if self.source == Some(Source::Trace) {
+                bail!("--mode trace requires uninterrupted exchanges: pass them with --exchange");
+            }
+            return Ok(Mode::Resample(Times::read(path)?.sampler()?));
+        }
+        let exchange = self.exchange.load()?;
+        match (self.source, exchange) {
+            (None, Exchange::Drawn(sampler)) if !noisy => Ok(Mode::Resample(sampler)),
+            (None | Some(Source::Trace), exchange) => {
+                Ok(Mode::Trace { exchange, noise: &loaded.noise })
+            }
+            (Some(Source::Resample), exchange) => {
+                Ok(Mode::Resample(simulated(exchange, loaded, work)?))
+            }
+        }
+    }
+
+    fn about(&self, work: &Work<'_>, mode: &Mode<'_>, loaded: &Loaded) -> About {
+        let exchange = match &self.resample {
+            Some(path) => path.display().to_string(),
+            None => self.exchange.words(),
+        };
+        let source = match mode {
+            Mode::Resample(_) => Source::Resample,
+            Mode::Trace { .. } => Source::Trace,
+        };
+        About {
+            seed: work.seed,
+            noise: loaded.words.clone(),
+            noise_model: loaded.model.name().to_owned(),
+            mode: source.name().to_owned(),
+            exchange,
+            size: self.size,
+            remarks: loaded.remarks.clone(),
+        }
+    }
+
+    /// Everything that determines the results.
+    pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
+        let mut settings = self.noise.settings()?;
+        let resample = match &self.resample {
+            Some(path) => shard::file(&open::split_run(path).0)?,
+            None => Value::Null,
+        };
+        settings.insert("resample".to_owned(), resample);
+        settings.insert("exchange".to_owned(), self.exchange.content()?);
+        settings.insert("mode".to_owned(), self.source.map(Source::name).into());
+        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        settings.insert("samples".to_owned(), self.samples.into());
+        settings.insert("size".to_owned(), self.size.into());
+        settings.insert("seed".to_owned(), work.seed.into());
+        Ok(settings)
+    }
+}
+
+/// Simulated whole exchanges under this noise, to resample.
+fn simulated(exchange: Exchange, loaded: &Loaded, work: &Work<'_>) -> Result<Sampler> {
+    let config = exchange::Config {
+        exchange,
+        noise: &loaded.noise,
+        order: exchange::Order::InTime,
+        samples: alltoall::SAMPLES,
+        per_walk: exchange::PER_WALK,
+        seed: work.seed,
+        measured: &[],
+    };
+    Ok(Sampler::of(&exchange::run(&config, None)?.series)?)
+}

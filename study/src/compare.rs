@@ -1,0 +1,185 @@
+//! Two recordings compared, source by source and by what their noise costs a job.
+
+use std::path::Path;
+
+use analysis::{Comparison, Contents, Part, RateCounter, Rates};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use simulate::{
+    noise::{Noise, Offsets},
+    stats::Sample,
+    sweep::SweepError,
+    whatif::Node,
+};
+
+use crate::{
+    error::in_words,
+    open::{self, AnyReader},
+    recorded::Recorded,
+    work::Work,
+    workload::Workload,
+};
+
+/// How to simulate the job.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Runs per recording.
+    pub runs: u64,
+    /// Repeat a recording if a run is longer than it.
+    pub repeat: bool,
+}
+
+/// The comparison, and what the noise of both recordings costs the job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    #[serde(flatten)]
+    pub comparison: Comparison,
+    pub projected: Option<Projection>,
+    /// Why there is no projection.
+    pub not_projected: Option<String>,
+}
+
+/// How long a job takes under the noise of each recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Projection {
+    /// Description of the simulated job.
+    pub job: String,
+    pub net: String,
+    pub ranks: u64,
+    pub runs: u64,
+    pub seed: u64,
+    pub noiseless_us: f64,
+    pub before: Projected,
+    pub after: Projected,
+    /// Noise that was omitted.
+    pub remarks: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Projected {
+    pub median_us: f64,
+    pub median_ci95_us: [f64; 2],
+    pub slowdown_median: f64,
+}
+
+/// Compares the recordings in two files.
+pub fn compare(
+    before: &Path,
+    after: &Path,
+    workload: impl FnOnce() -> Result<Workload>,
+    request: &Request,
+    work: &Work<'_>,
+) -> Result<Compared> {
+    let (before, after) = (open::open(before)?, open::open(after)?);
+    let scope = analysis::scope(&Contents::of(&before, None), &Contents::of(&after, None));
+    let scope =
+        scope.with_context(|| format!("cannot compare {} and {}", before.name(), after.name()))?;
+    let rates = (rates(&before, &scope.before)?, rates(&after, &scope.after)?);
+    // Zero watched time does not mean zero noise.
+    for (reader, rates) in [(&before, &rates.0), (&after, &rates.1)] {
+        if rates.watched_s == 0.0 {
+            bail!("{}", open::watched_nothing(reader));
+        }
+    }
+    let comparison = analysis::compare(&rates.0, &rates.1, scope, work.seed);
+    let workload = workload()?;
+    work.watch.now(&format!("{} ranks", workload.ranks()));
+    work.watch.expect(workload.messages().saturating_mul(2 * request.runs));
+    let scope = &comparison.compared;
+    let sides = [(&before, &scope.before), (&after, &scope.after)];
+    let (projected, not_projected) = match project(&workload, sides, request, work)? {
+        Ok(projection) => (Some(projection), None),
+        Err(why) => (None, Some(why)),
+    };
+    Ok(Compared { comparison, projected, not_projected })
+}
+
+/// Counts the events of a part of a recording in blocks of time.
+fn rates(reader: &AnyReader, part: &Part) -> Result<Rates> {
+    let contents = Contents::of(reader, None);
+    let mut counter = RateCounter::new(&contents, reader.block_infos(), part);
+    for block in reader.blocks() {
+        let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
+        counter.add(&block, reader.sources());
+    }
+    let not_whole = open::not_whole(reader);
+    Ok(counter.finish(&Contents { truncated: not_whole.as_deref(), ..contents }))
+}
+
+/// What the noise of both recordings costs the job, or why that cannot be simulated; the recordings are
+/// still compared.
+fn project(
+    workload: &Workload,
+    [before, after]: [(&AnyReader, &Part); 2],
+    request: &Request,
+    work: &Work<'_>,
+) -> Result<Result<Projection, String>> {
+    let noise = |side| noise(workload, side, request).map_err(|error| in_words(&error));
+    let ((noise_before, left_before), (noise_after, left_after)) =
+        match (noise(before), noise(after)) {
+            (Ok(before), Ok(after)) => (before, after),
+            (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+        };
+    let advance = |messages| work.watch.advance(messages);
+    let plan = work.plan(request.runs, &advance);
+    let noiseless = workload.noiseless()? as f64;
+    let side = |noise: &Noise, reader: &AnyReader| -> Result<Result<Projected, String>> {
+        let times = match workload.times(noise, &plan) {
+            Err(error) if error != SweepError::Stopped => {
+                let what = format!("cannot simulate the noise of {}", reader.name());
+                return Ok(Err(in_words(&anyhow::Error::new(error).context(what))));
+            }
+            times => times?,
+        };
+        let median = Sample::new(times)?.estimate(0.5);
+        let us = |ps: f64| ps / 1e6;
+        let slowdown = if noiseless > 0.0 { median.value / noiseless } else { 1.0 };
+        Ok(Ok(Projected {
+            median_us: us(median.value),
+            median_ci95_us: [us(median.low), us(median.high)],
+            slowdown_median: slowdown,
+        }))
+    };
+    let (before, after) = match (side(&noise_before, before.0)?, side(&noise_after, after.0)?) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+    };
+    Ok(Ok(Projection {
+        job: workload.words.clone(),
+        net: workload.net().to_owned(),
+        ranks: workload.ranks(),
+        runs: request.runs,
+        seed: work.seed,
+        noiseless_us: noiseless / 1e6,
+        before,
+        after,
+        remarks: left_before.into_iter().chain(left_after).collect(),
+    }))
+}
+
+/// The noise of a recording, and a remark about omitted noise.
+fn noise(
+    workload: &Workload,
+    (reader, part): (&AnyReader, &Part),
+    request: &Request,
+) -> Result<(Noise, Option<String>)> {
+    if reader.manifest().mode == trace::Mode::KernelOnly {
+        bail!("recordings without detours (--no-probe) cannot be simulated");
+    }
+    let recorded = Recorded::new(reader);
+    let lanes = recorded.lanes_of(reader, part)?;
+    if lanes.is_empty() {
+        bail!("{}", open::watched_nothing(reader));
+    }
+    let lanes: Vec<_> = lanes.into_iter().map(|(_, lane)| lane).collect();
+    let node = Node {
+        lanes: &lanes,
+        model: workload.model,
+        offsets: Offsets::Random,
+        repeat: request.repeat,
+    };
+    let noise = node.without(&[]);
+    let noise = noise.with_context(|| format!("cannot read noise from {}", reader.name()))?;
+    let left_out = recorded.left_out().map(|words| format!("{}: {words}", reader.name()));
+    Ok((noise, left_out))
+}

@@ -1,0 +1,312 @@
+//! Cycles of compute and butterfly allreduce under periodic noise, and how much of the lost time
+//! redundant exchanges recover.
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+use simulate::{
+    cycle::{self, Config, Estimate, Outcome},
+    loggops::Params,
+    noise::draw,
+};
+
+use crate::{
+    network,
+    shard::{self, Settings, Shard},
+    units,
+    work::Work,
+};
+
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Powers of two.
+    pub ranks: Vec<u64>,
+    /// Period and length of the detours on each rank, ps.
+    pub period: i64,
+    pub duration: i64,
+    /// Compute time per cycle, ps.
+    pub compute: i64,
+    pub cycles: u32,
+    /// Runs per point.
+    pub runs: u64,
+    /// Vector size, bytes.
+    pub size: u64,
+    /// Only L, o and G are used.
+    pub net: Params,
+    pub redundant_rounds: Rounds,
+}
+
+/// Which rounds have a redundant exchange: bit r for round r.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    words: String,
+    set: u64,
+    /// Extends to the last round of any rank count.
+    open: bool,
+}
+
+/// All rounds of the largest possible job.
+const ALL: u64 = u64::MAX >> 1;
+
+/// `1-22`, `1,3,5-7`, `all`, `all-but-first` or `none`.
+pub fn parse_rounds(text: &str) -> Result<Rounds, String> {
+    let words = text.to_owned();
+    match text {
+        "none" => return Ok(Rounds { words, set: 0, open: true }),
+        "all" => return Ok(Rounds { words, set: ALL, open: true }),
+        "all-but-first" => return Ok(Rounds { words, set: ALL & !1, open: true }),
+        _ => {}
+    }
+    let wrong =
+        || format!("'{text}' is not a set of rounds (e.g. 1-22, 1,3,5-7, all-but-first, none)");
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&round| round < 63);
+    let mut set = 0u64;
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (Some(from), Some(to)) = (number(from), number(to)) else { return Err(wrong()) };
+        if from > to {
+            return Err(wrong());
+        }
+        set |= (from..=to).fold(0, |set, round| set | 1 << round);
+    }
+    Ok(Rounds { words, set, open: false })
+}
+
+/// Rank counts of a butterfly.
+pub fn powers_of_two(text: &str) -> Result<Vec<u64>, String> {
+    let ranks = units::ranks(text)?;
+    match ranks.iter().find(|&&ranks| ranks < 2 || !ranks.is_power_of_two()) {
+        Some(ranks) => {
+            Err(format!("{ranks} is not a power of two (a butterfly needs 2, 4, 8, ... ranks)"))
+        }
+        None => Ok(ranks),
+    }
+}
+
+/// What noise costs the cycles, and what redundancy recovers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Cycles {
+    #[serde(flatten)]
+    pub about: About,
+    pub points: Vec<Point>,
+}
+
+/// What was simulated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    pub seed: u64,
+    pub period_us: f64,
+    pub duration_us: f64,
+    pub work_us: f64,
+    pub cycles: u32,
+    pub size: u64,
+    pub net: String,
+    pub redundant_rounds: String,
+    /// About the network.
+    pub remarks: Vec<String>,
+}
+
+/// One rank count: means and their 95 % confidence intervals, which need at least two runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Point {
+    pub ranks: u64,
+    pub runs: usize,
+    pub noiseless_us: f64,
+    pub noiseless_ci95_us: Option<[f64; 2]>,
+    pub conventional_us: f64,
+    pub conventional_ci95_us: Option<[f64; 2]>,
+    pub redundant_us: f64,
+    pub redundant_ci95_us: Option<[f64; 2]>,
+    /// Fraction of the lost time that redundant exchanges recover; null if noise costs nothing.
+    pub recovery: Option<f64>,
+    pub recovery_ci95: Option<[f64; 2]>,
+}
+
+impl Point {
+    fn of(outcome: &Outcome) -> Point {
+        let interval = |estimate: Estimate, scale: f64| {
+            estimate
+                .half_width
+                .map(|half| [(estimate.value - half) / scale, (estimate.value + half) / scale])
+        };
+        let noiseless = outcome.mean(|times| times.noiseless);
+        let conventional = outcome.mean(|times| times.conventional);
+        let redundant = outcome.mean(|times| times.redundant);
+        let recovery = outcome.recovery();
+        Point {
+            ranks: outcome.ranks,
+            runs: outcome.runs.len(),
+            noiseless_us: noiseless.value / 1e6,
+            noiseless_ci95_us: interval(noiseless, 1e6),
+            conventional_us: conventional.value / 1e6,
+            conventional_ci95_us: interval(conventional, 1e6),
+            redundant_us: redundant.value / 1e6,
+            redundant_ci95_us: interval(redundant, 1e6),
+            recovery: recovery.map(|estimate| estimate.value),
+            recovery_ci95: recovery.and_then(|estimate| interval(estimate, 1.0)),
+        }
+    }
+}
+
+/// All runs, or a shard of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Partial {
+    about: About,
+    points: Vec<Outcome>,
+}
+
+impl Partial {
+    pub fn join(&mut self, next: Partial) -> Result<()> {
+        let ranks = |part: &Partial| part.points.iter().map(|p| p.ranks).collect::<Vec<_>>();
+        shard::agree(&self.about, &next.about)?;
+        shard::agree(&ranks(self), &ranks(&next))?;
+        for (all, next) in self.points.iter_mut().zip(next.points) {
+            all.runs.extend(next.runs);
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<Cycles> {
+        let points = self.points.iter().map(Point::of).collect();
+        Ok(Cycles { about: self.about, points })
+    }
+}
+
+/// Simulates all runs.
+pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Cycles> {
+    simulate_shard(request, work, Shard::WHOLE)?.finish()
+}
+
+/// Simulates one shard of the runs.
+pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
+    let configs = request.configs(work)?;
+    if request.size > request.net.eager_limit {
+        bail!(
+            "a message of {} bytes exceeds the network's eager limit S of {} bytes, and this model \
+             has no rendezvous: reduce --size, or omit S",
+            request.size,
+            request.net.eager_limit
+        );
+    }
+    let steps = |config: &Config| config.ranks * u64::from(config.rounds());
+    let runs = shard.range(request.runs);
+    let cycles = 3 * (runs.end - runs.start) * u64::from(request.cycles);
+    let total = configs.iter().map(|config| steps(config).saturating_mul(cycles));
+    work.watch.expect(total.fold(0, u64::saturating_add));
+    let mut points = Vec::new();
+    for config in &configs {
+        work.watch.now(&format!("{} ranks", config.ranks));
+        let counting = work.counting(steps(config));
+        let runs = runs.clone();
+        points.push(work.in_pool(|| cycle::share(config, runs, Some(&counting)))??);
+    }
+    Ok(Partial { about: request.about(work), points })
+}
+
+impl Request {
+    /// One per rank count, all validated.
+    fn configs(&self, work: &Work<'_>) -> Result<Vec<Config>> {
+        let most = self.ranks.iter().map(|ranks| ranks.trailing_zeros()).max().unwrap_or(1);
+        let rounds = &self.redundant_rounds;
+        if !rounds.open && rounds.set >> most != 0 {
+            bail!(
+                "--redundant-rounds {} exceeds the last round, which is {} for 2^{most} ranks",
+                rounds.words,
+                most - 1
+            );
+        }
+        let mut configs = Vec::new();
+        for &ranks in &self.ranks {
+            let here = ranks.trailing_zeros();
+            let config = Config {
+                ranks,
+                period: self.period,
+                duration: self.duration,
+                work: self.compute,
+                cycles: self.cycles,
+                latency: self.net.latency,
+                overhead: self.net.overhead,
+                gap_per_byte_fs: self.net.gap_per_byte_fs,
+                bytes: self.size,
+                redundant_rounds: Some(rounds.set & ((1 << here.min(63)) - 1)),
+                runs: self.runs,
+                // Each point has its own random stream.
+                seed: draw(work.seed, ranks),
+            };
+            // A cheap call that validates the configuration.
+            cycle::phase(&config, 0, 0)?;
+            let bytes = ranks.saturating_mul(bytes_per_rank(rounds.set, here));
+            if bytes > work.memory {
+                bail!("{ranks} ranks need {bytes} bytes of memory: simulate fewer ranks");
+            }
+            configs.push(config);
+        }
+        Ok(configs)
+    }
+
+    fn about(&self, work: &Work<'_>) -> About {
+        let us = |ps: i64| ps as f64 / 1e6;
+        let ignored = (self.net.gap, self.net.overhead_per_byte_fs) != (0, 0);
+        let remark = "this model has no g and O; those of the network are ignored";
+        let net = Params { gap: 0, overhead_per_byte_fs: 0, eager_limit: u64::MAX, ..self.net };
+        About {
+            seed: work.seed,
+            period_us: us(self.period),
+            duration_us: us(self.duration),
+            work_us: us(self.compute),
+            cycles: self.cycles,
+            size: self.size,
+            net: network::describe(&net),
+            redundant_rounds: self.redundant_rounds.words.clone(),
+            remarks: ignored.then(|| remark.to_owned()).into_iter().collect(),
+        }
+    }
+
+    /// Everything that determines the results.
+    pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
+        let about = serde_json::to_value(self.about(work))?;
+        let mut settings = about.as_object().cloned().unwrap_or_default();
+        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        settings.insert("runs".to_owned(), self.runs.into());
+        Ok(settings)
+    }
+}
+
+/// Time and next detour of each rank. If a level outside the set is below one inside it, the simulation
+/// keeps six more numbers.
+fn bytes_per_rank(set: u64, rounds: u32) -> u64 {
+    let from_two = (set & ((1 << rounds.min(63)) - 1)) >> 2;
+    let gapless = from_two & (from_two + 1) == 0;
+    if gapless { 16 } else { 64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_a_list_or_a_name() {
+        assert_eq!(parse_rounds("1-3,5").unwrap().set, 0b10_1110);
+        assert_eq!(parse_rounds("none").unwrap().set, 0);
+        assert_eq!(parse_rounds("all").unwrap().set & 3, 3);
+        assert_eq!(parse_rounds("all-but-first").unwrap().set & 3, 2);
+        for bad in ["", "x", "3-1", "1-", "63", "-1", "1..3"] {
+            assert!(parse_rounds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_powers_of_two_make_a_butterfly() {
+        assert_eq!(powers_of_two("2..8"), Ok(vec![2, 4, 8]));
+        for bad in ["1", "1000", "4,6", "0"] {
+            assert!(powers_of_two(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_set_with_a_gap_needs_more_memory() {
+        assert_eq!(bytes_per_rank(ALL & !1, 10), 16);
+        assert_eq!(bytes_per_rank(0, 10), 16);
+        assert_eq!(bytes_per_rank(0b1110, 10), 16);
+        assert_eq!(bytes_per_rank(0b10_1110, 10), 64);
+    }
+}

@@ -1,0 +1,100 @@
+//! Jobs of collectives: simulated by [`collective`](crate::collective), or written as a schedule.
+
+use anyhow::{Result, bail};
+use simulate::{
+    collectives::{Collective, Op, Shape},
+    graph::Graph,
+    job::Job,
+    loggops::Params,
+};
+
+/// A collective operation, or a loop of them.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// In sequence.
+    pub ops: Vec<Op>,
+    /// Algorithm of a single operation; None for its default.
+    pub algorithm: Option<String>,
+    /// Algorithms of individual operations; the last one given counts.
+    pub map: Vec<(Op, String)>,
+    pub iterations: u64,
+    /// Compute time before each collective, ps.
+    pub compute: i64,
+    /// CPU time to reduce one byte, fs.
+    pub reduction: i64,
+    /// Children per rank in tree algorithms.
+    pub arity: u64,
+    /// Segment size for tree algorithms, bytes.
+    pub segment: Option<u64>,
+    pub graph: Graph,
+}
+
+impl Default for Request {
+    fn default() -> Request {
+        Request {
+            ops: vec![Op::Allreduce],
+            algorithm: None,
+            map: Vec::new(),
+            iterations: 1,
+            compute: 0,
+            reduction: 0,
+            arity: 2,
+            segment: None,
+            graph: Graph::InOrder,
+        }
+    }
+}
+
+/// An operation by name.
+pub fn parse_op(text: &str) -> Result<Op, String> {
+    Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| {
+        let known: Vec<_> = Op::ALL.iter().map(|op| op.name()).collect();
+        format!("unknown collective operation '{text}' (expected one of {})", known.join(", "))
+    })
+}
+
+/// `bcast=chain`.
+pub fn parse_mapping(text: &str) -> Result<(Op, String), String> {
+    let (op, algorithm) = text.split_once('=').ok_or("expected OP=ALGORITHM, e.g. bcast=chain")?;
+    Ok((parse_op(op)?, algorithm.to_owned()))
+}
+
+impl Request {
+    /// The job for a given number of ranks and a vector or block size in bytes.
+    pub fn job(&self, ranks: u64, bytes: u64, params: Params) -> Result<Job> {
+        if self.ops.len() > 1 && self.algorithm.is_some() {
+            bail!("--algorithm requires a single operation; use --map OP=ALGORITHM for several");
+        }
+        let mut body = Vec::new();
+        for &op in &self.ops {
+            let mapped = self.map.iter().rev().find(|(mapped, _)| *mapped == op);
+            let algorithm = self.algorithm.as_deref().or(mapped.map(|(_, name)| name.as_str()));
+            let shape = Shape { op, ranks, bytes, arity: self.arity, segment: self.segment };
+            body.push(Collective::new(algorithm, shape)?);
+        }
+        Ok(Job::of(body, params)?
+            .with_reduction(self.reduction)?
+            .repeated(self.iterations, self.compute)?)
+    }
+
+    /// `allreduce,barrier`.
+    pub fn operations(&self) -> String {
+        self.ops.iter().map(|op| op.name()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Everything that determines the job, as text.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} {:?} {:?} {} {} {} {} {:?} {}",
+            self.operations(),
+            self.algorithm,
+            self.map.iter().map(|(op, name)| (op.name(), name)).collect::<Vec<_>>(),
+            self.iterations,
+            self.compute,
+            self.reduction,
+            self.arity,
+            self.segment,
+            self.graph.name(),
+        )
+    }
+}

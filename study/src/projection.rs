@@ -1,0 +1,346 @@
+//! Projections for the page of a recording: what its noise costs an allreduce at many rank counts, the
+//! same without the largest sources, and the idle times of an all-to-all.
+
+use std::time::Instant;
+
+use analysis::{OutsideRow, Summary, words};
+use anyhow::{Result, bail};
+use simulate::{
+    collectives::{Collective, Op, Shape},
+    event::Rendezvous,
+    graph::Graph,
+    job::Job,
+    loggops::Params,
+    noise::{Composed, Model, Noise, Offsets, draw},
+    resample::{
+        Exchange,
+        alltoall::{self, Config, Mode},
+    },
+    stats::{self, Knee},
+    sweep,
+    whatif::Node,
+};
+use trace::RowKey;
+
+use crate::{
+    error, network,
+    open::AnyReader,
+    point::{Point, Runs, Series},
+    recorded::{Recorded, Source},
+    work::Work,
+};
+
+/// Defaults.
+pub const RUNS: u64 = 40;
+pub const NET: &str = "cnl";
+/// Up to this rank count, every point gets all runs. Beyond it, runs are reduced to keep ranks times runs
+/// constant, down to [`FEWEST`]: the slowest of that many ranks varies little between runs.
+const FULL_RANKS: u64 = 1 << 15;
+const FEWEST: u64 = 5;
+/// Number of variants without a source, and the minimum share of time to simulate one.
+const VARIANTS: usize = 3;
+const WORTHWHILE_PCT: f64 = 1.0;
+/// Variants are simulated at every third rank count.
+const EVERY: usize = 3;
+/// All-to-alls as in the published study, with fewer samples.
+pub const PROCESSORS: [u64; 2] = [4, 32];
+pub const SAMPLES: u64 = 20_000;
+pub const EXCHANGE_US: i64 = 150;
+/// Limits: the simulator holds detours in memory, and a small file can claim a huge number.
+const MOST_DETOURS: u64 = 1 << 25;
+const MOST_EVENTS: u64 = 60_000_000;
+
+/// What to project.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    pub ranks: Vec<u64>,
+    /// Runs per point; fewer beyond 32 Ki ranks.
+    pub runs: u64,
+    pub net: Params,
+    pub rendezvous: Rendezvous,
+}
+
+/// Results of simulations with a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Projection {
+    /// The operation and its algorithm: `allreduce (dissemination)`.
+    pub operation: String,
+    pub net: String,
+    pub seed: u64,
+    /// Ascending ranks.
+    pub points: Vec<Point>,
+    pub knee: Option<Knee>,
+    /// The same without certain sources.
+    pub without: Vec<Without>,
+    pub idle: Vec<Idle>,
+    /// Further remarks.
+    pub remarks: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Without {
+    /// `without fakemond`.
+    pub name: String,
+    /// The row of the summary's sources; None for noise outside the kernel.
+    pub source: Option<usize>,
+    pub points: Vec<Point>,
+}
+
+/// Idle times of processor 0 in an all-to-all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Idle {
+    pub processors: u64,
+    pub samples: u64,
+    pub zero_share: f64,
+    pub mean_us: f64,
+    pub p99_us: f64,
+    pub max_us: f64,
+    /// (upper bound in us, count), ascending, including zeros.
+    pub bins: Vec<(f64, u64)>,
+}
+
+impl Request {
+    /// The defaults of `detour report --html`.
+    pub fn usual() -> Result<Request> {
+        Ok(Request {
+            ranks: (1..=20).map(|k| 1 << k).collect(),
+            runs: RUNS,
+            net: network::parse(NET).map_err(anyhow::Error::msg)?,
+            rendezvous: network::RENDEZVOUS,
+        })
+    }
+
+    /// Runs of a point.
+    pub fn runs_at(&self, ranks: u64) -> u64 {
+        let fewer = self.runs.saturating_mul(FULL_RANKS) / ranks.max(1);
+        fewer.clamp(FEWEST.min(self.runs), self.runs)
+    }
+
+    fn job(&self, ranks: u64) -> Result<Job> {
+        let shape = Shape { op: Op::Allreduce, ranks, bytes: 1, arity: 2, segment: None };
+        let job = Job::new(Collective::new(None, shape)?, self.net)?;
+        Ok(job.with_rendezvous(self.rendezvous))
+    }
+
+    /// Validates the rank counts.
+    pub fn check(&self) -> Result<()> {
+        if self.ranks.iter().any(|&ranks| ranks < 2) {
+            bail!("a projection needs at least 2 ranks, e.g. --ranks 2..1Mi");
+        }
+        Ok(())
+    }
+}
+
+/// Simulates. Or says why there is nothing to show: a recording too damaged to simulate still gets a page.
+pub fn project(
+    reader: &AnyReader,
+    summary: &Summary,
+    request: &Request,
+    work: &Work<'_>,
+) -> Result<Result<Projection, String>> {
+    request.check()?;
+    let detours: u64 = reader.block_infos().map(|block| u64::from(block.detours)).sum();
+    if detours > MOST_DETOURS {
+        return Ok(Err(format!(
+            "{detours} detours are too many to project here; `detour simulate` is limited only by \
+             memory."
+        )));
+    }
+    let events = reader.block_infos().map(|b| u64::from(b.detours) + u64::from(b.records));
+    let events = events.fold(0, u64::saturating_add);
+    if summary.detours == 0 {
+        let why = match summary.mode {
+            trace::Mode::KernelOnly => {
+                "This recording has kernel records only, so there are no detours to project: \
+                 record with the probe."
+            }
+            _ => "This recording has no detours to project.",
+        };
+        return Ok(Err(why.to_owned()));
+    }
+    if events > MOST_EVENTS {
+        return Ok(Err(format!(
+            "This recording has {events} detours and records, too many for a projection: record \
+             for a shorter time."
+        )));
+    }
+    let recorded = Recorded::new(reader);
+    let projected = recorded.lanes(reader).and_then(|lanes| {
+        let lanes: Vec<_> = lanes.into_iter().map(|(_, lane)| lane).collect();
+        Simulation { request, work, lanes: &lanes, recorded: &recorded, summary }.run()
+    });
+    match projected {
+        Err(error) if error::was_stopped(&error) => Err(error),
+        projected => {
+            Ok(projected.map_err(|error| format!("Cannot simulate this recording: {error:#}.")))
+        }
+    }
+}
+
+struct Simulation<'a> {
+    request: &'a Request,
+    work: &'a Work<'a>,
+    lanes: &'a [Composed],
+    recorded: &'a Recorded,
+    summary: &'a Summary,
+}
+
+/// A source to omit.
+struct Variant {
+    name: String,
+    row: Option<usize>,
+    removed: Vec<bool>,
+}
+
+impl Simulation<'_> {
+    fn run(&self) -> Result<Projection> {
+        let request = self.request;
+        let mut ranks = request.ranks.clone();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let mut few: Vec<u64> = ranks.iter().rev().step_by(EVERY).copied().collect();
+        few.reverse();
+        let variants = self.variants();
+        let messages = |ranks: &[u64]| -> Result<u64> {
+            ranks.iter().try_fold(0u64, |sum, &r| {
+                let of_point = request.job(r)?.messages().saturating_mul(request.runs_at(r));
+                Ok(sum.saturating_add(of_point))
+            })
+        };
+        let total = messages(&few)?.saturating_mul(variants.len() as u64);
+        self.work.watch.expect(total.saturating_add(messages(&ranks)?));
+        let noise = self.noise(&[])?;
+        let points = self.points(&noise, &ranks, "with all sources")?;
+        let mut without = Vec::new();
+        for Variant { name, row, removed } in variants {
+            let points = self.points(&self.noise(&removed)?, &few, &name)?;
+            without.push(Without { name, source: row, points });
+        }
+        self.work.watch.now("all-to-all");
+        let idle = self.work.in_pool(|| self.idle(&noise))??;
+        let largest = request.job(ranks.last().copied().unwrap_or(2))?;
+        let algorithm = largest.body().first().map_or("", Collective::algorithm);
+        Ok(Projection {
+            operation: format!("allreduce ({algorithm})"),
+            net: network::describe(&request.net),
+            seed: self.work.seed,
+            knee: stats::knee(&points.iter().map(Point::for_knee).collect::<Vec<_>>()),
+            points,
+            without,
+            idle,
+            remarks: self.remarks(),
+        })
+    }
+
+    fn noise(&self, removed: &[bool]) -> Result<Noise> {
+        let node = Node {
+            lanes: self.lanes,
+            model: Model::Preempt,
+            offsets: Offsets::Random,
+            repeat: true,
+        };
+        Ok(node.without(removed)?)
+    }
+
+    /// The largest sources in the report, and time outside the kernel.
+    fn variants(&self) -> Vec<Variant> {
+        let all = &self.recorded.sources;
+        let set = |hit: &dyn Fn(&Source) -> bool| all.iter().map(hit).collect::<Vec<bool>>();
+        let rows = self.summary.sources.iter().enumerate();
+        // The recorder does not run in production.
+        let rows = rows.filter(|(_, row)| row.share_pct >= WORTHWHILE_PCT && !row.own);
+        let rows = rows.take(VARIANTS - 1);
+        let mut variants: Vec<Variant> = rows
+            .map(|(index, row)| {
+                let key = row.row_key();
+                Variant {
+                    name: format!("without {}", words::label_of(row.class, &row.name)),
+                    row: Some(index),
+                    removed: set(&|source| source.key == key),
+                }
+            })
+            .collect();
+        let long = |row: &&OutsideRow| trace::LONG_NAMES.contains(&row.class.as_str());
+        let outside = self.summary.outside_kernel.iter().find(long);
+        let share = outside.map_or(0.0, |row| {
+            row.cost_ns_total as f64 / self.summary.taken_ns_total.max(1) as f64 * 100.0
+        });
+        if let Some(outside) = outside.filter(|_| share >= WORTHWHILE_PCT) {
+            let label = words::outside_label(&outside.class).unwrap_or(&outside.class);
+            variants.push(Variant {
+                name: format!("without {label}"),
+                row: None,
+                removed: set(&|source| source.key == RowKey::outside(&outside.class)),
+            });
+        }
+        variants
+    }
+
+    fn points(&self, noise: &Noise, ranks: &[u64], what: &str) -> Result<Vec<Point>> {
+        let series = Series { size: 1, net_scale: 1.0, coscheduled: false };
+        let advance = |messages| self.work.watch.advance(messages);
+        let mut points = Vec::new();
+        for &ranks in ranks {
+            self.work.watch.now(&format!("{ranks} ranks {what}"));
+            let job = self.request.job(ranks)?;
+            let plan = self.work.plan(self.request.runs_at(ranks), &advance);
+            let begin = Instant::now();
+            let runs = Runs {
+                series,
+                ranks,
+                messages: job.messages(),
+                times_ps: sweep::times(&job, Graph::InOrder, noise, &plan)?,
+                noiseless_ps: sweep::noiseless(&job, Graph::InOrder, noise.model())?,
+                took_s: begin.elapsed().as_secs_f64(),
+            };
+            points.push(Point::of(&runs)?);
+        }
+        Ok(points)
+    }
+
+    fn idle(&self, noise: &Noise) -> Result<Vec<Idle>> {
+        let mut all = Vec::new();
+        for processors in PROCESSORS {
+            let config = Config {
+                processors,
+                samples: SAMPLES,
+                mode: Mode::Trace { exchange: Exchange::Constant(EXCHANGE_US * 1_000_000), noise },
+                // As in `detour simulate alltoall`.
+                seed: draw(self.work.seed, processors),
+            };
+            let outcome = alltoall::run(&config, None)?;
+            let idle = &outcome.idle_first;
+            let us = |ps: i64| ps as f64 / 1e6;
+            all.push(Idle {
+                processors,
+                samples: outcome.samples,
+                zero_share: idle.zero_share(),
+                mean_us: idle.mean() / 1e6,
+                p99_us: us(idle.quantile(0.99)),
+                max_us: us(idle.max()),
+                bins: idle.bins().map(|b| (us(b.high.min(idle.max())), b.count)).collect(),
+            });
+        }
+        Ok(all)
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let longest = self.lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
+        let what = match self.summary.threads.is_empty() {
+            true => "CPU",
+            false => "thread",
+        };
+        let whose = match self.lanes.len() {
+            1 => format!("the single {what}"),
+            several => format!("one of {several} {what}s"),
+        };
+        let mut remarks = vec![format!(
+            "Every rank starts at a random position in the recording of {whose} ({:.1} s), which \
+             repeats at its end. LogGOPS model with exact preemption. Beyond {FULL_RANKS} ranks \
+             there are fewer runs per point (see the table).",
+            longest as f64 / 1e9
+        )];
+        remarks.extend(self.recorded.left_out().map(|left_out| format!("{left_out}.")));
+        remarks
+    }
+}

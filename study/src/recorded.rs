@@ -1,0 +1,264 @@
+//! The detours of a recording with their sources: one source per row of the report, and two for time
+//! outside the kernel, as in the report.
+
+use std::collections::HashMap;
+
+use analysis::{Contents, Part, ThreadFacts, Threads, lend_noise, words::NO_NAME};
+use anyhow::{Context, Result};
+use simulate::noise::Composed;
+use trace::{
+    Class, LONG_NAMES, Lane, LaneId, Mode, RecordFlags, RowKey, is_long_outside, outside_kind,
+    outside_names,
+};
+
+use crate::open::AnyReader;
+
+/// A row of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub key: RowKey,
+    /// Its first detail, e.g. the number of an interrupt.
+    pub detail: Option<String>,
+    /// The recorded program's own threads.
+    pub program: bool,
+}
+
+impl Source {
+    /// Whether `name` selects this source: by its name, unit, class, or `class:name`.
+    pub fn is_called(&self, name: &str) -> bool {
+        let (class, own_name) = (self.key.class.name(), self.key.name.as_str());
+        // The report's tables write these names with spaces, and the name of the longer detours depends on
+        // the recording.
+        let plain = name.replace(' ', "_").to_ascii_lowercase();
+        let outside = self.key.class == Class::OutsideKernel
+            && (plain == own_name
+                || is_long_outside(&self.key) && LONG_NAMES.contains(&plain.as_str()));
+        // The report also has a placeholder for empty names.
+        let nameless = own_name.trim().is_empty() && name == NO_NAME;
+        name == own_name
+            || outside
+            || nameless
+            || self.key.unit.as_deref() == Some(name)
+            || name == class
+            || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':')) == Some(own_name)
+    }
+}
+
+/// The sources of a recording; lanes are read one at a time.
+pub struct Recorded {
+    /// The last two are time outside the kernel, below 1 us and from 1 us.
+    pub sources: Vec<Source>,
+    /// For each row of the trace's source table.
+    source_of: Vec<u32>,
+    /// For each lane, whether its noise is assigned to ranks.
+    lends: Vec<bool>,
+    /// Whether the recording has the time its threads were runnable.
+    wanted_known: bool,
+}
+
+impl Recorded {
+    pub fn new(reader: &AnyReader) -> Recorded {
+        let facts = facts(reader);
+        let mut sources: Vec<Source> = Vec::new();
+        let mut index = HashMap::new();
+        let mut source_of = Vec::new();
+        for (id, row) in reader.sources().iter().enumerate() {
+            let next = sources.len() as u32;
+            let number = *index.entry(row.row_key()).or_insert(next);
+            if number == next {
+                let (key, detail) = (row.row_key(), row.detail.clone());
+                sources.push(Source { key, detail, program: false });
+            }
+            let source = &mut sources[number as usize];
+            source.program |= facts.program.get(id).copied().unwrap_or(false);
+            source_of.push(number);
+        }
+        for name in outside_names(reader.manifest(), reader.trailer()) {
+            sources.push(Source { key: RowKey::outside(name), detail: None, program: false });
+        }
+        let wanted_known = facts.times.iter().any(Option::is_some);
+        Recorded { sources, source_of, lends: lends(reader, &facts), wanted_known }
+    }
+
+    /// The lanes whose noise is assigned to ranks. Lanes without any watched time, as in a truncated
+    /// recording, are skipped.
+    pub fn lanes<'a>(&self, reader: &'a AnyReader) -> Result<Vec<(&'a Lane, Composed)>> {
+        self.lanes_of(reader, &Part::default())
+    }
+
+    /// The same for a part of the recording.
+    pub fn lanes_of<'a>(
+        &self,
+        reader: &'a AnyReader,
+        part: &Part,
+    ) -> Result<Vec<(&'a Lane, Composed)>> {
+        let mut lanes = Vec::new();
+        for (index, lane) in reader.lanes().iter().enumerate() {
+            if self.lends(index) && part.has(index as u32) {
+                let composed = self.lane_from(reader, index, part.shortest_ns)?;
+                if composed.span_ns() > 0 {
+                    lanes.push((lane, composed));
+                }
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// Whether the noise of a lane is assigned to ranks, see [`lend_noise`].
+    pub fn lends(&self, index: usize) -> bool {
+        self.lends.get(index).copied().unwrap_or(false)
+    }
+
+    /// A remark about lanes not assigned to any rank.
+    pub fn left_out(&self) -> Option<String> {
+        let (all, left) = (self.lends.len(), self.lends.iter().filter(|lends| !**lends).count());
+        let how = match self.wanted_known {
+            true => "were runnable for less than half as long as the busiest",
+            false => "existed for less than half as long as the longest-lived",
+        };
+        (left > 0).then(|| format!("{left} of {all} threads {how}: their noise is ignored"))
+    }
+
+    /// The detours of a lane, by its index in the lane table. For a thread, time counts only while it was
+    /// runnable: a rank that computes does not sleep when the recorded thread did.
+    pub fn lane(&self, reader: &AnyReader, index: usize) -> Result<Composed> {
+        self.lane_from(reader, index, 0)
+    }
+
+    /// The same for detours of a minimum length.
+    fn lane_from(&self, reader: &AnyReader, index: usize, shortest_ns: u64) -> Result<Composed> {
+        let id = LaneId(index as u32);
+        let (from, to) = window(reader, index);
+        let thread = matches!(reader.lanes().get(index), Some(Lane::Thread { .. }));
+        let awake = match thread && self.wanted_known {
+            true => Some(Awake::of(reader, id, from)?),
+            false => None,
+        };
+        let span = awake.as_ref().map_or(to.saturating_sub(from), Awake::total_ns);
+        let mut lane = Composed::new(from, span);
+        let short = self.sources.len() as u32 - 2;
+        for block in reader.blocks_of(id) {
+            let block = block?;
+            let long_enough = block.composed().filter(|(detour, _)| detour.len_ns >= shortest_ns);
+            for (detour, records) in long_enough {
+                let outside = short + outside_kind(detour.outside_ns) as u32;
+                let named = records
+                    .iter()
+                    .filter(|record| !record.flags.contains(RecordFlags::BASELINE))
+                    .filter_map(|record| {
+                        let source = self.source_of.get(record.source.0 as usize)?;
+                        Some((*source, record.cost_ns))
+                    });
+                let parts = named.chain([(outside, detour.outside_ns)]);
+                let start = match &awake {
+                    Some(awake) => from.saturating_add(awake.before(detour.start_ns)),
+                    None => detour.start_ns,
+                };
+                lane.push(start, detour.len_ns, parts)
+                    .with_context(|| lane_words(&reader.lanes()[index]))?;
+            }
+        }
+        Ok(lane)
+    }
+}
+
+/// When a thread was running or runnable.
+#[derive(Default)]
+struct Awake {
+    /// Start, end, and total time before the start. Spans do not touch.
+    spans: Vec<(u64, u64, u64)>,
+}
+
+impl Awake {
+    fn of(reader: &AnyReader, lane: LaneId, from_ns: u64) -> Result<Awake> {
+        let mut spans = Vec::new();
+        let mut add = |start: u64, len_ns: u64| {
+            let end = start.saturating_add(len_ns);
+            spans.push((start.max(from_ns), end));
+        };
+        for block in reader.blocks_of(lane) {
+            let block = block?;
+            let slices = block.records.iter().filter(|r| r.flags.contains(RecordFlags::BASELINE));
+            slices.for_each(|slice| add(slice.start_ns, slice.gross_ns));
+            block.detours.iter().for_each(|detour| add(detour.start_ns, detour.len_ns));
+        }
+        Ok(Awake::new(spans))
+    }
+
+    /// From spans in any order, which may overlap.
+    fn new(mut spans: Vec<(u64, u64)>) -> Awake {
+        spans.sort_unstable();
+        let mut awake = Awake::default();
+        for (start, end) in spans.into_iter().filter(|(start, end)| end > start) {
+            let before = awake.total_ns();
+            match awake.spans.last_mut().filter(|(_, last, _)| start <= *last) {
+                Some((_, last, _)) => *last = end.max(*last),
+                None => awake.spans.push((start, end, before)),
+            }
+        }
+        awake
+    }
+
+    fn total_ns(&self) -> u64 {
+        self.spans.last().map_or(0, |(start, end, before)| before.saturating_add(end - start))
+    }
+
+    /// How long the thread had been runnable at this time.
+    fn before(&self, ns: u64) -> u64 {
+        let next = self.spans.partition_point(|(start, ..)| *start <= ns);
+        let span = next.checked_sub(1).and_then(|at| self.spans.get(at));
+        span.map_or(0, |(start, end, before)| before.saturating_add(ns.min(*end) - start))
+    }
+}
+
+/// Start and end of the time a lane was watched, if known.
+fn window(reader: &AnyReader, index: usize) -> (u64, u64) {
+    let totals = reader.totals(LaneId(index as u32));
+    totals.map_or((0, 0), |totals| (totals.from_ns, totals.to_ns))
+}
+
+fn lends(reader: &AnyReader, facts: &ThreadFacts) -> Vec<bool> {
+    let base = |index: usize| {
+        let (from, to) = window(reader, index);
+        facts.wanted_ns(index).unwrap_or(to.saturating_sub(from))
+    };
+    let bases: Vec<u64> = (0..reader.lanes().len()).map(base).collect();
+    lend_noise(reader.lanes(), &bases)
+}
+
+/// The threads of a recorded program. Reading stops at a damaged block, which readers of the detours will
+/// report.
+fn facts(reader: &AnyReader) -> ThreadFacts {
+    if reader.manifest().mode != Mode::Program {
+        return ThreadFacts::default();
+    }
+    let mut threads = Threads::new();
+    for block in reader.blocks() {
+        let Ok(block) = block else { break };
+        threads.add(&block);
+    }
+    threads.finish(&Contents::of(reader, None))
+}
+
+/// The display name of a lane.
+pub fn lane_words(lane: &Lane) -> String {
+    match lane {
+        Lane::Cpu { cpu } => format!("CPU {cpu}"),
+        Lane::Thread { tid, name, .. } => format!("thread {name} ({tid})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_asleep_is_taken_out() {
+        let awake = Awake::new(vec![(500, 600), (100, 150), (150, 200), (120, 130), (7, 7)]);
+        assert_eq!(awake.total_ns(), 200);
+        let before: Vec<u64> =
+            [0, 100, 130, 200, 400, 500, 599, 900].map(|at| awake.before(at)).into();
+        assert_eq!(before, [0, 0, 30, 100, 100, 100, 199, 200]);
+        assert_eq!((Awake::default().total_ns(), Awake::default().before(5)), (0, 0));
+    }
+}

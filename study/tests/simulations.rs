@@ -1,0 +1,376 @@
+//! Simulations against closed forms, and properties of their results that hold for any noise.
+
+use std::{fs, path::PathBuf};
+
+use simulate::{
+    collectives::Op,
+    event::{Rendezvous, Rules},
+    goal::{CalcUnit, Form},
+    graph::{self, Graph},
+    loggops::Params,
+    noise::Model,
+    resample::exchange::{Order, PER_WALK},
+};
+use study::{
+    alltoall, collective, cycle, error, exchange, goal, job, network, noise,
+    samples::Spec,
+    schedule,
+    shard::Shard,
+    units,
+    work::{Unwatched, Watch, Work},
+};
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo.detour");
+
+const WORK: Work<'static> = Work { seed: 1, threads: 2, memory: 1 << 32, watch: &Unwatched };
+
+/// A file in the target's temporary directory; each test uses its own names.
+fn scratch(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn net(text: &str) -> Params {
+    network::parse(text).expect("a network")
+}
+
+fn of(noise: &str) -> noise::Request {
+    noise::Request { noise: vec![noise.into()], ..noise::Request::default() }
+}
+
+fn without(sources: &[&str]) -> noise::Request {
+    let without = sources.iter().map(|&source| source.to_owned()).collect();
+    noise::Request { without, ..of(DEMO) }
+}
+
+/// An allreduce of one byte.
+fn request(ranks: &[u64], runs: u64, noise: noise::Request) -> collective::Request {
+    collective::Request {
+        job: job::Request::default(),
+        ranks: ranks.to_vec(),
+        runs,
+        sizes: vec![1],
+        net: net("cnl"),
+        rendezvous: network::RENDEZVOUS,
+        net_scales: vec![1.0],
+        with_coscheduled: false,
+        blame: false,
+        noise,
+        resume: None,
+        times: None,
+    }
+}
+
+fn barriers(iterations: u64, compute: &str) -> job::Request {
+    job::Request {
+        ops: vec![Op::Barrier],
+        iterations,
+        compute: units::picoseconds(compute).expect("a time"),
+        ..job::Request::default()
+    }
+}
+
+#[test]
+fn a_source_that_is_left_out_costs_nothing_any_more() {
+    let median = |sources: &[&str]| {
+        let request =
+            collective::Request { net: net("alps"), ..request(&[1024], 20, without(sources)) };
+        collective::simulate(&request, &WORK).unwrap().points[0].median_us
+    };
+    let all = median(&[]);
+    assert!(median(&["timer"]) < all);
+    assert!(median(&["timer:tick"]) < all);
+    assert!(median(&["thread", "kthread"]) < all / 2.0);
+    let outside = median(&["outside_kernel"]);
+    assert!(outside < all);
+    // Also by the names in a report.
+    assert_eq!(median(&["microarchitecture", "hypervisor_or_smi"]), outside);
+}
+
+#[test]
+fn a_recording_is_noise_in_every_model() {
+    for model in Model::ALL {
+        let noise = noise::Request { model: Some(model), ..of(DEMO) };
+        let sweep = collective::simulate(&request(&[256], 20, noise.clone()), &WORK).unwrap();
+        assert_eq!(sweep.about.noise_model, model.name());
+        assert!(sweep.points[0].slowdown_median > 1.1, "{model:?}: {sweep:?}");
+        let exchanges = exchange::Request {
+            exchange: Spec::Constant(150_000_000),
+            noise: noise.clone(),
+            order: Order::InTime,
+            samples: 20_000,
+            per_walk: PER_WALK,
+            measured: None,
+        };
+        let mean_us = exchange::simulate(&exchanges, &WORK).unwrap().mean_us;
+        assert!(mean_us > 151.0, "{model:?}: {mean_us}");
+        let alltoalls = alltoall::Request {
+            ranks: vec![8],
+            samples: 500,
+            exchange: Spec::Constant(150_000_000),
+            resample: None,
+            source: None,
+            noise,
+            size: None,
+        };
+        let total_us = alltoall::simulate(&alltoalls, &WORK).unwrap().points[0].total_mean_us;
+        assert!(total_us > 7.0 * 151.0, "{model:?}: {total_us}");
+    }
+}
+
+#[test]
+fn the_peers_rules_are_the_peers_without_noise_too() {
+    let noiseless = |model| {
+        let noise = noise::Request { model: Some(model), ..of("none") };
+        let job = job::Request { graph: Graph::LogGopSim, ..job::Request::default() };
+        let request = collective::Request {
+            job,
+            sizes: vec![100_000],
+            net: net("L=1us,o=1us,g=3us,G=1ns,O=1ns"),
+            ..request(&[64], 1, noise)
+        };
+        let sweep = collective::simulate(&request, &WORK).unwrap();
+        assert!(!sweep.is_noisy());
+        assert_eq!(sweep.points[0].median_us, sweep.points[0].noiseless_us);
+        sweep.points[0].noiseless_us
+    };
+    assert!(noiseless(Model::LogGopSim) < noiseless(Model::Preempt));
+}
+
+#[test]
+fn processors_wait_for_each_other_the_more_the_more_there_are() {
+    let times = scratch("study-measured.txt");
+    fs::write(&times, "# us\n150\n150\n151\n160\n300\n").unwrap();
+    let request = alltoall::Request {
+        ranks: vec![2, 4, 32],
+        samples: 2000,
+        exchange: Spec::Constant(0),
+        resample: Some(times),
+        source: None,
+        noise: of("none"),
+        size: None,
+    };
+    let alltoalls = alltoall::simulate(&request, &WORK).unwrap();
+    assert_eq!(alltoalls.about.mode, "resample");
+    let points = &alltoalls.points;
+    assert!(points.is_sorted_by(|a, b| a.relative_throughput > b.relative_throughput));
+    assert!(points.is_sorted_by(|a, b| a.idle_mean_us < b.idle_mean_us));
+    assert!(points.is_sorted_by(|a, b| a.idle_zero_pct > b.idle_zero_pct));
+    let names: Vec<String> = alltoalls.distributions().into_iter().map(|(name, _)| name).collect();
+    for name in ["idle_2", "idle_all_4", "total_32"] {
+        assert!(names.iter().any(|known| known == name), "{name}");
+    }
+}
+
+/// Lanes of 10 and 40 ms with a detour of 100 us at the start of each millisecond.
+fn lanes_of_different_spans(name: &str) -> PathBuf {
+    let lane = |count: u64| {
+        let detours: Vec<[u64; 2]> = (0..count).map(|i| [i * 1_000_000, 100_000]).collect();
+        serde_json::json!({ "span_ns": count * 1_000_000, "detours": detours })
+    };
+    let path = scratch(name);
+    fs::write(&path, serde_json::json!({ "runs": [lane(10), lane(40)] }).to_string()).unwrap();
+    path
+}
+
+/// 50 ms of work, of which 0.9 ms fit in a millisecond: 55.5 ms and the rest of a period.
+#[test]
+fn coscheduled_ranks_lose_what_one_rank_loses() {
+    let trace = lanes_of_different_spans("study-coscheduled.json");
+    let noise = noise::Request {
+        noise: vec![trace.into()],
+        repeat_trace: true,
+        ..noise::Request::default()
+    };
+    let request = collective::Request {
+        job: barriers(50, "1ms"),
+        net: net("L=0"),
+        with_coscheduled: true,
+        ..request(&[256], 40, noise)
+    };
+    let both = collective::simulate(&request, &WORK).unwrap();
+    let [apart, together] = &both.points[..] else { panic!("two series") };
+    let (least, most) = (together.min_us, together.max_us);
+    assert!(least >= 55_500.0 && most <= 55_700.0, "{least} to {most}");
+    // Independently, the last rank of each barrier is hit by two detours.
+    assert!(apart.min_us > 59_000.0);
+    let noise = noise::Request { coscheduled: true, ..request.noise.clone() };
+    let alone = collective::Request { noise, with_coscheduled: false, ..request };
+    let alone = collective::simulate(&alone, &WORK).unwrap();
+    assert_eq!((alone.points[0].min_us, alone.points[0].max_us), (least, most));
+}
+
+#[test]
+fn ranks_cannot_meet_noise_together_that_is_not_there() {
+    let none = || of("none");
+    for (option, noise, with_coscheduled) in [
+        ("--coscheduled", noise::Request { coscheduled: true, ..none() }, false),
+        ("--with-coscheduled", none(), true),
+        ("--synchronised", noise::Request { synchronised: Some(1), ..none() }, false),
+    ] {
+        let request = collective::Request { with_coscheduled, ..request(&[4], 2, noise) };
+        let said = collective::simulate(&request, &WORK).unwrap_err().to_string();
+        assert!(said.starts_with(option) && said.contains("requires --noise"), "{said}");
+    }
+}
+
+/// A second of work under 1000 detours per second of 500 us takes two.
+#[test]
+fn a_noise_rate_is_that_of_the_detours() {
+    let file = scratch("study-noise-rate.hgrm");
+    let exchanges = exchange::Request {
+        exchange: Spec::Constant(500_000_000),
+        noise: of("none"),
+        order: Order::InTime,
+        samples: 1000,
+        per_walk: PER_WALK,
+        measured: None,
+    };
+    let exchanges = exchange::simulate(&exchanges, &WORK).unwrap();
+    exchanges.distribution.write_hgrm(&mut fs::File::create(&file).unwrap()).unwrap();
+    let simulate = |rate: &str| {
+        let noise = noise::Request {
+            noise: vec![file.clone().into()],
+            repeat_trace: true,
+            period: Some(units::period(rate).unwrap()),
+            ..noise::Request::default()
+        };
+        let request = collective::Request { job: barriers(1, "500s"), ..request(&[1], 10, noise) };
+        collective::simulate(&request, &WORK)
+    };
+    let slowdown = simulate("1000Hz").unwrap().points[0].slowdown_median;
+    assert!((slowdown - 2.0).abs() < 2e-3, "{slowdown}");
+    let said = error::in_words(&simulate("2000Hz").unwrap_err());
+    assert!(said.contains("2000 detours per second") && said.contains("--noise-rate"), "{said}");
+}
+
+/// One round over two ranks of 16 KiB, which is above S: N, and o + 2 L more for the handshake.
+#[test]
+fn large_messages_wait_for_a_handshake_as_collective_and_as_schedule() {
+    let params = net("L=2us,o=1us,g=0,G=1ns,O=0,S=4096");
+    let noiseless = |size: u64, rendezvous| {
+        let request = collective::Request {
+            job: barriers(1, "0"),
+            sizes: vec![size],
+            net: params,
+            rendezvous,
+            ..request(&[2], 1, of("none"))
+        };
+        let sweep = collective::simulate(&request, &WORK).unwrap();
+        assert_eq!(sweep.about.rendezvous, rendezvous.name());
+        sweep.points[0].noiseless_us
+    };
+    let n = 1.0 + 2.0 + 16.383 + 1.0;
+    let near = |time: f64, expected: f64| {
+        assert!((time - expected).abs() < 1e-9, "{time} instead of {expected}");
+    };
+    near(noiseless(16 << 10, Rendezvous::ClosedForm), n);
+    near(noiseless(16 << 10, Rendezvous::Handshake), n + 1.0 + 2.0 * 2.0);
+    near(noiseless(4096, Rendezvous::Handshake), 1.0 + 2.0 + 4.095 + 1.0);
+
+    let file = scratch("study-large.goal");
+    let job = barriers(1, "0").job(2, 16 << 10, Params::FREE).unwrap();
+    let written = graph::schedule(&job, Graph::InOrder).unwrap();
+    goal::write(Some(&file), Form::Text, &written, CalcUnit::default()).unwrap();
+    for rendezvous in [Rendezvous::Handshake, Rendezvous::ClosedForm] {
+        let request = schedule::Request {
+            file: file.clone(),
+            rules: Rules::Loggops,
+            unit: schedule::Unit::Ns,
+            calc_unit: CalcUnit::default(),
+            offsets: None,
+            rendezvous: Some(rendezvous),
+            net: params,
+            net_scale: 1.0,
+            runs: 1,
+            blame: false,
+            picture: None,
+            noise: of("none"),
+        };
+        let finishes = schedule::simulate(&request, &WORK).unwrap();
+        near(finishes.max.ps as f64 / 1e6, noiseless(16 << 10, rendezvous));
+    }
+    // The cycle's messages are eager.
+    let request = cycle::Request {
+        ranks: vec![2],
+        period: 1_000_000_000,
+        duration: 0,
+        compute: 0,
+        cycles: 1,
+        runs: 1,
+        size: 16 << 10,
+        net: params,
+        redundant_rounds: cycle::parse_rounds("none").unwrap(),
+    };
+    let said = cycle::simulate(&request, &WORK).unwrap_err().to_string();
+    assert!(said.contains("eager limit"), "{said}");
+}
+
+#[test]
+fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
+    let knee = |ranks: &[u64], runs, noise| {
+        let sweep = collective::simulate(&request(ranks, runs, of(noise)), &WORK).unwrap();
+        assert_eq!(sweep.knee, sweep.knees[0].knee);
+        sweep.knee.0
+    };
+    let noise = "periodic:100Hz,200us";
+    let smallest = knee(&[65536], 20, noise).expect("a knee");
+    assert_eq!((smallest.ranks, smallest.above), (65536, None));
+    assert!(smallest.is_upper_bound() && smallest.smallest);
+    // Two ranks are hit by a detour now and then, 1024 nearly always.
+    let between = knee(&[2, 1024, 65536], 20, noise).expect("a knee");
+    assert_eq!((between.ranks, between.above), (1024, Some(2)));
+    assert!(!between.is_upper_bound());
+    assert_eq!(knee(&[2], 5, "periodic:1Hz,1us"), None);
+}
+
+#[test]
+fn results_depend_on_the_seed_alone() {
+    let simulate = |seed, threads| {
+        let work = Work { seed, threads, ..WORK };
+        let sweep = collective::simulate(&request(&[64, 512], 30, of(DEMO)), &work).unwrap();
+        sweep.points.iter().map(|point| (point.median_us, point.max_us)).collect::<Vec<_>>()
+    };
+    let first = simulate(1, 1);
+    assert_eq!(simulate(1, 2), first);
+    assert_eq!(simulate(1, 7), first);
+    assert_ne!(simulate(2, 1), first);
+}
+
+#[test]
+fn shards_together_are_the_whole() {
+    let request = request(&[64, 512], 31, of(DEMO));
+    let whole = collective::simulate(&request, &WORK).unwrap();
+    let shard =
+        |number| collective::simulate_shard(&request, &WORK, Shard { number, of: 3 }).unwrap();
+    let mut joined = shard(1);
+    joined.join(shard(2)).unwrap();
+    joined.join(shard(3)).unwrap();
+    let joined = joined.finish().unwrap();
+    // The speed is not a result.
+    let quiet = |sweep: collective::Sweep| {
+        let points = sweep.points.into_iter();
+        points.map(|point| study::point::Point { messages_per_s: 0.0, ..point }).collect::<Vec<_>>()
+    };
+    assert_eq!(joined.about, whole.about);
+    assert_eq!(quiet(joined), quiet(whole));
+}
+
+/// Whoever watches can stop, and is told so.
+#[test]
+fn a_simulation_that_is_stopped_says_so() {
+    struct Stop;
+    impl Watch for Stop {
+        fn expect(&self, total: u64) {
+            assert!(total > 0);
+        }
+
+        fn now(&self, _what: &str) {}
+
+        fn advance(&self, _by: u64) -> bool {
+            false
+        }
+    }
+    let work = Work { watch: &Stop, ..WORK };
+    let error = collective::simulate(&request(&[64], 100, of(DEMO)), &work).unwrap_err();
+    assert!(error::was_stopped(&error), "{error:#}");
+}
