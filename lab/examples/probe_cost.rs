@@ -28,7 +28,7 @@ mod linux {
     use recorder::{
         CpuSet, machine,
         probe::{
-            Jumps, assess,
+            Jumps, TimerCost, assess,
             clock::{Counter, monotonic_ns},
             run,
         },
@@ -46,10 +46,10 @@ mod linux {
         }
         let ticks_per_ns = ticks_per_ns();
         let turn = (TURN_NS * ticks_per_ns) as u64;
-        let t_min = assess::<Clock>(1_000_000).t_min;
+        let TimerCost { t_min, push, .. } = assess::<Clock>(1_000_000);
         let (mut probe, mut bare) = (f64::MAX, f64::MAX);
         for _ in 0..turns {
-            probe = probe.min(probe_turn(turn, t_min * THRESHOLD)?);
+            probe = probe.min(probe_turn(turn, t_min * THRESHOLD, push)?);
             bare = bare.min(bare_turn(turn));
         }
         let figures = serde_json::json!({
@@ -63,10 +63,10 @@ mod linux {
     }
 
     /// Ticks from one reading to the next in the probe's own loop.
-    fn probe_turn(ticks: u64, threshold: u64) -> Result<f64, Box<dyn Error>> {
+    fn probe_turn(ticks: u64, threshold: u64, push: u64) -> Result<f64, Box<dyn Error>> {
         let jumps = Jumps::new(1024)?;
         jumps.end_at(Clock::read() + ticks);
-        let run = run::<Clock>(&jumps, threshold);
+        let run = run::<Clock>(&jumps, threshold, push);
         Ok((run.last - run.first) as f64 / run.iterations as f64)
     }
 

@@ -111,8 +111,8 @@ mod linux {
             let jumps = Arc::clone(&jumps);
             std::thread::Builder::new().name("detour-probe".into()).spawn(move || {
                 machine::pin(&CpuSet::from([cpu]));
-                let threshold = THRESHOLD * assess::<Clock>(1_000_000).t_min;
-                run::<Clock>(&jumps, threshold)
+                let cost = assess::<Clock>(1_000_000);
+                run::<Clock>(&jumps, THRESHOLD * cost.t_min, cost.push)
             })?
         };
         machine::pin(&CpuSet::from([housekeeping]));

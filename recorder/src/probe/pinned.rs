@@ -133,7 +133,7 @@ impl Thread {
         released: &Receiver<()>,
     ) -> Finished {
         let nothing = Finished { run: Run::default(), counters: BTreeMap::new() };
-        let (prepared, threshold) = match self.prepare::<C>() {
+        let (prepared, (threshold, push)) = match self.prepare::<C>() {
             Ok(prepared) => prepared,
             Err(error) => {
                 let _ = ready.send(Err(error));
@@ -147,12 +147,13 @@ impl Thread {
             return nothing;
         }
         counters.start();
-        let run = run::<C>(&jumps, threshold);
+        let run = run::<C>(&jumps, threshold, push);
         counters.stop();
         Finished { run, counters: counters.read() }
     }
 
-    fn prepare<C: Counter>(&self) -> Result<(Ready, u64), ProbesError> {
+    /// Also returns the threshold and the cost of storing a jump, ticks.
+    fn prepare<C: Counter>(&self) -> Result<(Ready, (u64, u64)), ProbesError> {
         if !machine::pin(&CpuSet::from([self.cpu])) {
             return Err(ProbesError::Pin(self.cpu));
         }
@@ -178,7 +179,10 @@ impl Thread {
             timer_histogram: histogram(&cost, self.ticks_per_ns),
         };
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        Ok((Ready { cpu: self.cpu, tid, t_min: cost.t_min, jumps, settings }, threshold))
+        Ok((
+            Ready { cpu: self.cpu, tid, t_min: cost.t_min, jumps, settings },
+            (threshold, cost.push),
+        ))
     }
 }
 

@@ -165,20 +165,22 @@ pub struct Run {
     pub iterations: u64,
 }
 
-/// The loop. Ends when the counter passes the end set in `jumps`.
+/// The loop. Ends when the counter passes the end set in `jumps`. `push` is the cost of storing a jump,
+/// see [`TimerCost::push`].
 #[inline(never)]
-pub fn run<C: Counter>(jumps: &Jumps, threshold: u64) -> Run {
+pub fn run<C: Counter>(jumps: &Jumps, threshold: u64, push: u64) -> Run {
     let mut writer = Writer::new(jumps);
+    let allowed = threshold.saturating_add(push);
     let end = &jumps.end.0;
     let mut iterations = 0u64;
     let first = C::read();
     jumps.first.0.store(first, Ordering::Release);
     let mut last = first;
     loop {
-        let now = C::read();
+        let mut now = C::read();
         iterations += 1;
         if now.wrapping_sub(last) > threshold {
-            writer.push(Jump { from: last, to: now });
+            now = writer.push_and_read::<C>(Jump { from: last, to: now }, allowed);
         }
         if now >= end.load(Ordering::Relaxed) {
             // The end may have been set while the loop was off the CPU, between reading the clock and
@@ -208,8 +210,21 @@ impl Writer<'_> {
         Writer { jumps, head: 0, limit: jumps.mask.div_ceil(2) }
     }
 
+    /// Stores a jump and reads the clock again. What storing takes is not a jump: otherwise the loop would
+    /// record itself for ever where storing takes longer than the threshold.
     #[cold]
     #[inline(never)]
+    fn push_and_read<C: Counter>(&mut self, mut jump: Jump, allowed: u64) -> u64 {
+        loop {
+            self.push(jump);
+            let now = C::read();
+            if now.wrapping_sub(jump.to) <= allowed {
+                return now;
+            }
+            jump = Jump { from: jump.to, to: now };
+        }
+    }
+
     fn push(&mut self, jump: Jump) {
         if self.head == self.limit && !self.find_room() {
             self.jumps.lost.0.fetch_add(1, Ordering::Relaxed);
@@ -241,18 +256,20 @@ impl Writer<'_> {
     }
 }
 
-/// The cost of reading the clock on a CPU.
+/// The cost of the loop on a CPU.
 #[derive(Clone, Debug, Default)]
 pub struct TimerCost {
-    /// Shortest distance of two readings, ticks.
+    /// Shortest iteration of the loop, ticks.
     pub t_min: u64,
+    /// Shortest iteration that stores a jump, less t_min, ticks.
+    pub push: u64,
     /// How often each distance was seen, by ticks; the last entry counts everything longer.
     pub histogram: Vec<u64>,
 }
 
 const HISTOGRAM_TICKS: usize = 1024;
 
-/// Measures t_min by reading the counter back to back, as the loop does.
+/// Measures the loop's iterations, and how far readings are apart back to back.
 #[inline(never)]
 pub fn assess<C: Counter>(readings: u32) -> TimerCost {
     let mut histogram = vec![0u64; HISTOGRAM_TICKS];
@@ -267,9 +284,42 @@ pub fn assess<C: Counter>(readings: u32) -> TimerCost {
             histogram[ticks.min(HISTOGRAM_TICKS - 1)] += 1;
         }
     }
-    // A coarse clock does not advance between its steps: zero is not a distance.
-    let t_min = (1..HISTOGRAM_TICKS).find(|&ticks| histogram[ticks] > 0).unwrap_or(1) as u64;
-    TimerCost { t_min, histogram }
+    let t_min = iteration::<C>(readings);
+    TimerCost { t_min, push: storing::<C>().saturating_sub(t_min), histogram }
+}
+
+/// The shortest iteration of a loop with the work of [`run`]'s: a reading, a count, two comparisons.
+#[inline(never)]
+fn iteration<C: Counter>(readings: u32) -> u64 {
+    let end = AtomicU64::new(u64::MAX);
+    let (mut shortest, mut count, mut last) = (u64::MAX, 0u32, C::read());
+    loop {
+        let now = C::read();
+        count += 1;
+        let ticks = now.wrapping_sub(last);
+        // A coarse clock does not advance between its steps: zero is not a distance.
+        if ticks.wrapping_sub(1) < shortest {
+            shortest = ticks - 1;
+        }
+        if count >= readings || now >= std::hint::black_box(&end).load(Ordering::Relaxed) {
+            return shortest.saturating_add(1);
+        }
+        last = now;
+    }
+}
+
+/// The shortest iteration that stores a jump.
+fn storing<C: Counter>() -> u64 {
+    const JUMPS: u64 = 512;
+    let Ok(jumps) = Jumps::new(2 * JUMPS as usize) else { return 0 };
+    let mut writer = Writer::new(&jumps);
+    let (mut shortest, mut last) = (u64::MAX, C::read());
+    for _ in 0..JUMPS {
+        let now = writer.push_and_read::<C>(Jump { from: last, to: last }, u64::MAX);
+        shortest = shortest.min(now.wrapping_sub(last));
+        last = now;
+    }
+    shortest
 }
 
 impl Threshold {
@@ -335,9 +385,47 @@ mod tests {
     fn the_loop_ends_when_told_and_counts_its_iterations() {
         let jumps = Jumps::new(1 << 16).unwrap();
         jumps.end_at(Monotonic::read() + 20_000_000);
-        let run = run::<Monotonic>(&jumps, 1_000);
+        let run = run::<Monotonic>(&jumps, 1_000, 100);
         assert!(run.last - run.first >= 19_000_000);
         assert!(run.iterations > 1_000);
+    }
+
+    /// A clock that advances by one at each reading, and by what the test adds.
+    struct Steps;
+
+    thread_local! {
+        static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+
+    impl Counter for Steps {
+        const NAME: &'static str = "steps";
+
+        fn read() -> u64 {
+            NOW.set(NOW.get() + 1);
+            NOW.get()
+        }
+    }
+
+    /// Storing takes up to `allowed`; whatever takes longer is a jump of its own.
+    #[test]
+    fn storing_a_jump_is_not_a_jump_but_an_interruption_meanwhile_is() {
+        let jumps = Jumps::new(1024).unwrap();
+        let mut writer = Writer::new(&jumps);
+        NOW.set(100);
+        assert_eq!(writer.push_and_read::<Steps>(Jump { from: 50, to: 100 }, 1), 101);
+        // The clock stands at 150 when it is read after the push: 50 after the jump's end.
+        NOW.set(149);
+        assert_eq!(writer.push_and_read::<Steps>(Jump { from: 60, to: 100 }, 30), 151);
+        let mut seen = Vec::new();
+        jumps.drain(|jump| seen.push((jump.from, jump.to)));
+        assert_eq!(seen, [(50, 100), (60, 100), (100, 150)]);
+    }
+
+    #[test]
+    fn the_shortest_iteration_is_that_of_the_clock() {
+        assert_eq!(iteration::<Steps>(1000), 1);
+        let cost = assess::<Monotonic>(10_000);
+        assert!(cost.t_min >= 1 && cost.t_min < 100_000, "{cost:?}");
     }
 
     #[test]
