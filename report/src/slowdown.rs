@@ -83,7 +83,7 @@ pub fn slowdown(sweep: &Sweep, options: Options) -> String {
     let mut text = grid.render(style) + "\n";
     for SeriesKnee { series, knee } in sweep.knees.iter().filter(|_| sweep.is_noisy()) {
         let which = if several { format!("{}: ", series.label()) } else { String::new() };
-        let said = match &knee.0 {
+        let said = match &knee.knee {
             Some(knee) => knee_sentence(knee, |n| n.to_string()),
             None => NO_KNEE.to_owned(),
         };

@@ -3,7 +3,7 @@
 use std::{ops::Range, path::PathBuf, time::Instant};
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use simulate::{
     blame as blaming,
@@ -88,25 +88,27 @@ pub struct SeriesKnee {
     pub knee: KneeKeys,
 }
 
-/// The rank count from which noise dominates, or none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KneeKeys(pub Option<Knee>);
+/// The rank count from which noise dominates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KneeKeys {
+    /// The smallest simulated rank count from which noise dominates; null if there is none.
+    pub knee_ranks: Option<u64>,
+    /// The largest smaller one at which it certainly does not.
+    pub knee_above_ranks: Option<u64>,
+    /// Noise may dominate at fewer ranks, too.
+    pub knee_is_upper_bound: bool,
+    #[serde(skip)]
+    pub knee: Option<Knee>,
+}
 
-impl Serialize for KneeKeys {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Keys {
-            knee_ranks: Option<u64>,
-            knee_above_ranks: Option<u64>,
-            knee_is_upper_bound: bool,
-        }
-        let knee = self.0;
-        let keys = Keys {
+impl KneeKeys {
+    fn of(knee: Option<Knee>) -> KneeKeys {
+        KneeKeys {
             knee_ranks: knee.map(|knee| knee.ranks),
             knee_above_ranks: knee.and_then(|knee| knee.above),
             knee_is_upper_bound: knee.is_some_and(|knee| knee.is_upper_bound()),
-        };
-        keys.serialize(to)
+            knee,
+        }
     }
 }
 
@@ -121,7 +123,7 @@ impl Sweep {
         let knee = |series: Series| {
             let own = points.iter().filter(|point| point.series == series);
             let knee = stats::knee(&own.map(Point::for_knee).collect::<Vec<_>>());
-            SeriesKnee { series, knee: KneeKeys(knee) }
+            SeriesKnee { series, knee: KneeKeys::of(knee) }
         };
         let knees: Vec<SeriesKnee> = series.into_iter().map(knee).collect();
         let knee = knees.first().map_or(KneeKeys::default(), |first| first.knee);

@@ -310,7 +310,7 @@ fn a_knee_at_the_smallest_simulated_rank_count_is_an_upper_bound() {
     let knee = |ranks: &[u64], runs, noise| {
         let sweep = collective::simulate(&request(ranks, runs, of(noise)), &WORK).unwrap();
         assert_eq!(sweep.knee, sweep.knees[0].knee);
-        sweep.knee.0
+        sweep.knee.knee
     };
     let noise = "periodic:100Hz,200us";
     let smallest = knee(&[65536], 20, noise).expect("a knee");

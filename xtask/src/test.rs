@@ -20,7 +20,7 @@ use lab::{
     workspace::Workspace,
 };
 
-use crate::{dist, docs::crates, ebpf};
+use crate::{dist, docs, ebpf};
 
 /// Tests on the running kernel, which need root, time and an otherwise idle machine.
 const KERNEL_TESTS: &str = "kernel";
@@ -48,9 +48,14 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         true => Ok(()),
         false => anyhow::bail!("the committed object does not match the sources"),
     });
-    steps.step("figure of the crates", |_| match crates::check(workspace)? {
-        true => Ok(()),
-        false => anyhow::bail!("docs/ARCHITECTURE.md is out of date: run cargo xtask docs"),
+    steps.step("generated documentation", |_| {
+        for (page, current) in [
+            ("docs/ARCHITECTURE.md", docs::crates::check(workspace)?),
+            ("docs/json.md", docs::json::check(workspace)?),
+        ] {
+            anyhow::ensure!(current, "{page} is out of date: run cargo xtask docs");
+        }
+        Ok(())
     });
     // All targets at once: the same features as the steps below, and the programs of other packages
     // that the kernel tests run.

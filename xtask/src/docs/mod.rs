@@ -3,7 +3,7 @@
 //! target directory for packagers.
 
 pub mod crates;
-mod json;
+pub mod json;
 mod structs;
 
 use std::fs;

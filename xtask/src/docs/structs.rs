@@ -68,34 +68,43 @@ impl Structs {
     }
 
     /// One row per key, with those of nested structs after it.
-    pub fn rows(&self, of: &Struct, prefix: &str, rows: &mut Vec<Field>) -> Result<()> {
+    pub fn rows(&self, of: &Struct, prefix: &str, rows: &mut Vec<Field>) {
+        self.rows_with(of, prefix, "", rows);
+    }
+
+    /// The same for a struct with a type parameter T.
+    fn rows_with(&self, of: &Struct, prefix: &str, parameter: &str, rows: &mut Vec<Field>) {
         for field in &of.fields {
-            let (inner, list) = inner_type(&field.rust);
-            let nested = self.look_up(inner, &of.file).filter(|found| !found.fields.is_empty());
+            let rust = if field.rust == "T" { parameter } else { &field.rust };
+            let Inner { name, parameter, list } = inner_type(rust);
+            let nested = self.look_up(name, &of.file).filter(|found| !found.fields.is_empty());
             match nested {
-                Some(nested) if field.flattened => self.rows(nested, prefix, rows)?,
+                Some(nested) if field.flattened => self.rows_with(nested, prefix, parameter, rows),
                 Some(nested) => {
-                    let mark = if list { "[]" } else { "" };
-                    let key = format!("{prefix}{}{mark}", field.key);
+                    let key = format!("{prefix}{}{}", field.key, if list { "[]" } else { "" });
                     let kind = if list { "list of objects" } else { "object" };
-                    let kind = if field.rust.starts_with("Option<") {
-                        format!("{kind} or null")
-                    } else {
-                        kind.to_owned()
-                    };
+                    let null = if rust.starts_with("Option<") { " or null" } else { "" };
                     let inside = format!("{key}.");
-                    rows.push(Field { key, kind, ..field.clone() });
-                    self.rows(nested, &inside, rows)?;
+                    rows.push(Field { key, kind: format!("{kind}{null}"), ..field.clone() });
+                    self.rows_with(nested, &inside, parameter, rows);
                 }
-                None => rows.push(Field { key: format!("{prefix}{}", field.key), ..field.clone() }),
+                None => {
+                    let key = format!("{prefix}{}", field.key);
+                    rows.push(Field { key, kind: kind(rust), ..field.clone() });
+                }
             }
         }
-        Ok(())
     }
 }
 
-/// The innermost type, and whether it is in a list.
-fn inner_type(rust: &str) -> (&str, bool) {
+/// The innermost type, its parameter, and whether it is in a list.
+struct Inner<'a> {
+    name: &'a str,
+    parameter: &'a str,
+    list: bool,
+}
+
+fn inner_type(rust: &str) -> Inner<'_> {
     let mut inner = rust;
     let mut list = false;
     loop {
@@ -105,7 +114,11 @@ fn inner_type(rust: &str) -> (&str, bool) {
         });
         match stripped {
             Some(next) => inner = next,
-            None => return (inner.split('<').next().unwrap_or(inner), list),
+            None => {
+                let (path, parameter) = inner.split_once('<').unwrap_or((inner, ""));
+                let name = path.rsplit("::").next().unwrap_or(path);
+                return Inner { name, parameter: parameter.trim_end_matches('>'), list };
+            }
         }
     }
 }
