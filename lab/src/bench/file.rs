@@ -21,7 +21,12 @@ pub fn throughput(bench: &Bench) -> Result<Vec<Figure>> {
     let bytes = best("/bytes_per_record")?;
     let (written, read) = (best("/write_records_per_s")?, best("/read_records_per_s")?);
     Ok(vec![
-        Figure::judged("trace file, bytes per record", "< 12", format!("{bytes:.1}"), bytes < 12.0),
+        Figure::counted(
+            "trace file, bytes per record",
+            "< 12",
+            format!("{bytes:.1}"),
+            bytes < 12.0,
+        ),
         Figure::judged(
             "trace file, records written per second on one core",
             "5,000,000",

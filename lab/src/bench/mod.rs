@@ -41,15 +41,35 @@ pub struct Figure {
     pub target: &'static str,
     pub measured: String,
     pub verdict: Verdict,
+    /// Bytes, which do not depend on how busy the machine is.
+    pub counted: bool,
 }
 
 impl Figure {
+    fn new(what: &'static str, target: &'static str, measured: String, verdict: Verdict) -> Figure {
+        Figure { what, target, measured, verdict, counted: false }
+    }
+
     fn judged(what: &'static str, target: &'static str, measured: String, met: bool) -> Figure {
-        Figure { what, target, measured, verdict: if met { Verdict::Met } else { Verdict::Missed } }
+        Figure::new(what, target, measured, if met { Verdict::Met } else { Verdict::Missed })
+    }
+
+    fn counted(what: &'static str, target: &'static str, measured: String, met: bool) -> Figure {
+        Figure { counted: true, ..Figure::judged(what, target, measured, met) }
     }
 
     fn noted(what: &'static str, measured: String) -> Figure {
-        Figure { what, target: "", measured, verdict: Verdict::Noted }
+        Figure::new(what, "", measured, Verdict::Noted)
+    }
+
+    /// Times of short runs on a machine with other work say little, so that only counts and measurements
+    /// that broke fail a quick run.
+    fn fails(&self, quick: bool) -> bool {
+        match self.verdict {
+            Verdict::Broken(_) => true,
+            Verdict::Missed => self.counted || !quick,
+            Verdict::Met | Verdict::Noted | Verdict::Skipped(_) => false,
+        }
     }
 }
 
@@ -110,7 +130,8 @@ impl Bench<'_> {
 
 type Measure = fn(&Bench) -> Result<Vec<Figure>>;
 
-/// Runs everything, or the measurements with `only` in their name; false if a target was missed.
+/// Runs everything, or the measurements with `only` in their name; false if a target was missed, in a
+/// quick run one that is counted.
 pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<bool> {
     workspace.build()?;
     let scratch = workspace.target.join("bench");
@@ -142,7 +163,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
         let before = CpuTime::now();
         figures.extend(measure(&bench).unwrap_or_else(|error| {
             let verdict = Verdict::Broken(format!("{error:#}"));
-            vec![Figure { what, target: "", measured: String::new(), verdict }]
+            vec![Figure::new(what, "", String::new(), verdict)]
         }));
         let stolen = before.stolen_since();
         if stolen > NOTABLE_STEAL {
@@ -157,7 +178,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
     if !quick && only.is_none() {
         page::write(workspace, &figures)?;
     }
-    Ok(figures.iter().all(|f| !matches!(f.verdict, Verdict::Missed | Verdict::Broken(_))))
+    Ok(!figures.iter().any(|figure| figure.fails(quick)))
 }
 
 /// Share of steal time above which figures say more about the host than about the program.
@@ -220,12 +241,22 @@ pub fn unfit() -> Option<String> {
 }
 
 pub fn skipped(what: &'static str, target: &'static str, why: &str) -> Figure {
-    Figure { what, target, measured: String::new(), verdict: Verdict::Skipped(why.to_owned()) }
+    Figure::new(what, target, String::new(), Verdict::Skipped(why.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quick_run_fails_by_what_is_counted_and_what_breaks() {
+        let slow = Figure::judged("t", "< 1 s", "2 s".to_owned(), false);
+        let lost = Figure::counted("n", "none", "3".to_owned(), false);
+        let broken = Figure::new("b", "", String::new(), Verdict::Broken("no".to_owned()));
+        assert!(slow.fails(false) && !slow.fails(true));
+        assert!(lost.fails(true) && broken.fails(true));
+        assert!(!Figure::counted("n", "none", "0".to_owned(), true).fails(true));
+    }
 
     #[test]
     fn large_numbers_are_grouped() {

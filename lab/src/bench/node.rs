@@ -104,6 +104,7 @@ pub fn rate(bench: &Bench) -> Result<Vec<Figure>> {
                 true => format!("{} (limited by the load)", grouped(reached)),
                 false => grouped(reached),
             },
+            counted: false,
             // A load generator that is too slow says nothing about the recorder.
             verdict: if reached < RATE { Verdict::Noted } else { Verdict::Met },
         },

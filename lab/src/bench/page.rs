@@ -136,6 +136,7 @@ mod tests {
                 what: "b",
                 target: "",
                 measured: String::new(),
+                counted: false,
                 verdict: Verdict::Broken("x | y\nz".into()),
             },
         ];

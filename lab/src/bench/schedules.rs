@@ -107,7 +107,7 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
         let bytes = exec::peak_memory(&mut command)? as f64;
         let stats = exec::json(bench.detour().args(["goal", "stats", &file, "--json"]))?;
         let each = bytes / number(&stats, "/operations")?;
-        figures.push(Figure::judged(
+        figures.push(Figure::counted(
             what,
             target,
             format!("{each:.0} bytes ({:.2} GB at 2^{power} ranks)", bytes / 1e9),

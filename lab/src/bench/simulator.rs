@@ -187,13 +187,14 @@ pub fn memory(bench: &Bench) -> Result<Vec<Figure>> {
             "1",
             "--json",
         ];
-        let mut command = bench.detour();
-        command.args(args);
         let begin = Instant::now();
-        let peak = exec::peak_memory(&mut command)?;
+        let peak = exec::peak_memory(bench.detour().args(args))?;
         let took = begin.elapsed().as_secs_f64();
-        let per_rank = peak as f64 / f64::from(1u32 << power);
-        figures.push(Figure::judged(
+        // Without what the program itself takes.
+        let few = args.map(|arg| if arg == ranks { "2" } else { arg });
+        let own = exec::peak_memory(bench.detour().args(few))?;
+        let per_rank = peak.saturating_sub(own) as f64 / f64::from(1u32 << power);
+        figures.push(Figure::counted(
             if what == "g < o" { "memory per rank, g < o" } else { "memory per rank, g > o" },
             "<= 24 bytes, 2^28 ranks run",
             format!("{per_rank:.1} bytes at {ranks} ranks, {took:.0} s"),
