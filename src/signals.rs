@@ -23,6 +23,9 @@ pub fn handle(
     }
     drop(entered);
     let wait = move || {
+        // The recorder's other threads drop theirs when they have what they need; this one needs none.
+        #[cfg(target_os = "linux")]
+        recorder::give_up();
         runtime.block_on(poll_fn(|context| {
             for (kind, signal) in &mut signals {
                 while signal.poll_recv(context).is_ready() {

@@ -34,7 +34,7 @@ use trace::cpulist;
 pub use cpulist::{CpuListError, CpuSet, format as format_cpus, parse as parse_cpus};
 pub use feed::{Delivery, Feed, State};
 #[cfg(target_os = "linux")]
-pub use node::{doctor, files, machine, memory, own_cost::OwnCost};
+pub use node::{doctor, files, machine, memory, own_cost::OwnCost, privileges::give_up};
 pub use options::{Options, ProgramOption, Threshold};
 pub use output_name::{command_line, fill_in, output_name};
 pub use pipeline::clock_line::ClockLine;
