@@ -42,14 +42,14 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
         tell!("detour: {remark}");
     }
     let reader = open::open(&outcome.output)?;
-    let code = show(&reader, options, verbosity)?;
+    let shown = show(&reader, options, verbosity);
     if !verbosity.quiet {
         next_steps(&outcome.output);
     }
     if let Some(error) = outcome.write_error {
         anyhow::bail!("the recording is incomplete: {error}");
     }
-    Ok(code)
+    shown
 }
 
 /// Prints the report, then simulates and writes the page.

@@ -3,9 +3,9 @@
 use std::{io::Write, process::ExitCode};
 
 use anyhow::{Result, bail};
-use formats::export::ExportFormat;
+use formats::export::{ExportFormat, export as write_format};
 use study::{
-    export::{self, Format},
+    export::{self, Quantum},
     files,
     open::{self, AnyReader},
     summary::summarise,
@@ -36,20 +36,21 @@ fn write(
 ) -> Result<()> {
     let quantum_ns = options.quantum.as_nanos() as u64;
     let format = match options.to {
-        Name::Netgauge => Format::Trace(ExportFormat::Netgauge),
-        Name::Loggopsim => Format::Trace(ExportFormat::LogGopSim),
-        Name::Csv => Format::Trace(ExportFormat::Csv),
-        Name::RecordsCsv => Format::Trace(ExportFormat::RecordsCsv),
-        Name::Json => Format::Trace(ExportFormat::Json),
-        Name::Hlog => Format::Trace(ExportFormat::HistogramLog),
-        Name::Hgrm => Format::Trace(ExportFormat::Percentiles),
-        Name::Perfetto => Format::Trace(ExportFormat::Perfetto),
-        Name::Parquet => Format::Trace(ExportFormat::Parquet),
-        Name::Fwq => Format::FixedWork(quantum_ns),
-        Name::Ftq => Format::FixedTime(quantum_ns),
+        Name::Netgauge => ExportFormat::Netgauge,
+        Name::Loggopsim => ExportFormat::LogGopSim,
+        Name::Csv => ExportFormat::Csv,
+        Name::RecordsCsv => ExportFormat::RecordsCsv,
+        Name::Json => ExportFormat::Json,
+        Name::Hlog => ExportFormat::HistogramLog,
+        Name::Hgrm => ExportFormat::Percentiles,
+        Name::Perfetto => ExportFormat::Perfetto,
+        Name::Parquet => ExportFormat::Parquet,
+        Name::Fwq => return export::quanta(reader, Quantum::FixedWork(quantum_ns), lane, out),
+        Name::Ftq => return export::quanta(reader, Quantum::FixedTime(quantum_ns), lane, out),
         Name::Openmetrics => return metrics(reader, options, lane, out),
     };
-    export::write(reader, format, lane, out)
+    write_format(reader, format, lane, out)?;
+    Ok(())
 }
 
 /// Metrics cover the whole recording: a part of it would have other values under the same names.

@@ -3,18 +3,21 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use study::import::{Imported, import};
+use study::import::{self, Imported};
 
 use crate::{cli, output};
 
 pub fn run(options: &cli::Import) -> Result<ExitCode> {
-    let imported = import(&options.file, options.lenient, options.output.as_deref())?;
-    output::remark(imported.warning.as_slice());
+    let noise = import::read(&options.file, options.lenient)?;
+    output::remark(noise.warning().as_slice());
+    if let Some(output) = &options.output {
+        noise.write(output)?;
+    }
     // A summary on stdout would corrupt the trace.
     if options.output.as_deref().is_some_and(trace::is_stdout) {
         return Ok(ExitCode::SUCCESS);
     }
-    output::print(&imported, options.json, |imported, _| text(imported, options))?;
+    output::print(&noise.summary, options.json, |imported, _| text(imported, options))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -66,6 +66,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let whatif = options
         .work
         .run(verbosity.quiet, |work| ask(&reader, &workload, &request, &advice, work))?;
+    // The text has them among its notes.
+    if options.json {
+        output::remark(&whatif.remarks);
+    }
     output::print(&whatif, options.json, |whatif, layout| {
         let layout = report::Options { all: options.all, ..layout };
         let advice = report::advice(whatif, layout);

@@ -84,6 +84,13 @@ fn every_command_tells_that_a_recording_is_damaged() {
             let told = said(arguments);
             assert!(told.contains(&format!("is incomplete: {why}")), "{told}");
         }
+        // Shards say it, and so does their merged result.
+        let shard = scratch("input-shard.json").display().to_string();
+        let short = ["simulate", "collective", "--ranks", "4", "--runs", "2", "-q"];
+        let told =
+            said(&[&short[..], &["--noise", &broken, "--shard", "1/1", "-o", &shard]].concat());
+        assert!(told.contains(&format!("is incomplete: {why}")), "{told}");
+        assert!(said(&["merge", &shard]).contains(&format!("is incomplete: {why}")));
         let whatif = stdout(&["whatif", &broken, "--ranks", "4", "--runs", "2", "-q"]);
         let whatif = whatif.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(whatif.contains(&format!("is incomplete: {why}")), "{whatif}");

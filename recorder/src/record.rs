@@ -117,9 +117,8 @@ pub fn best_counter() -> &'static str {
 const WARM_UP: Duration = Duration::from_millis(20);
 /// How often to check that the probes have their CPUs.
 const CHECK_PROBES_EVERY: Duration = Duration::from_millis(250);
-/// Otherwise only a signal ends a recording early, and it ends the sleep as well. Unless it came just
-/// before.
-const CHECK_SIGNALS_EVERY: Duration = Duration::from_secs(1);
+/// Otherwise nothing but a request to stop ends a recording early, and whoever makes one wakes the sleeper.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 struct Session {
     measured: CpuSet,
@@ -309,7 +308,7 @@ impl Session {
         } else if !self.probes.is_empty() {
             CHECK_PROBES_EVERY
         } else {
-            CHECK_SIGNALS_EVERY
+            CHECK_EVERY
         };
         let patience = Patience { duration: options.duration, every };
         let mut exit_code =

@@ -11,6 +11,7 @@ use std::{
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use simulate::sweep::SweepError;
 use study::work::{Unwatched, Watch, Work};
 use tokio::signal::unix::SignalKind;
 
@@ -38,7 +39,11 @@ impl Options {
         let progress = Progress::new(quiet)?;
         let result = study(&self.watched_by(&progress));
         progress.bar.finish_and_clear();
-        result
+        // Simulations of a single run end before they notice.
+        match progress.stop.load(Ordering::Relaxed) {
+            true if result.is_ok() => Err(SweepError::Stopped.into()),
+            _ => result,
+        }
     }
 
     /// The same for short work, without a progress bar; Ctrl-C ends the process as usual.
@@ -51,7 +56,7 @@ impl Options {
             Some(threads) => threads as usize,
             None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
         };
-        Work { seed: self.seed, threads, memory: memory(), watch }
+        Work { seed: self.seed, threads, memory, watch }
     }
 }
 
@@ -87,19 +92,20 @@ impl Progress {
         bar.set_style(style);
         let stop = Arc::new(AtomicBool::new(false));
         let (shown, stopped) = (bar.clone(), Arc::clone(&stop));
-        let exit = move || -> ! {
-            shown.finish_and_clear();
-            std::process::exit(INTERRUPTED.into())
-        };
         signals::handle(&[SignalKind::interrupt(), SignalKind::terminate()], move |_| {
+            // The second Ctrl-C waits for nothing.
             if stopped.swap(true, Ordering::Relaxed) {
-                exit();
+                std::process::exit(INTERRUPTED.into());
             }
-            let exit = exit.clone();
-            std::thread::spawn(move || {
+            let shown = shown.clone();
+            let grace = move || {
                 std::thread::sleep(GRACE);
-                exit()
-            });
+                shown.finish_and_clear();
+                std::process::exit(INTERRUPTED.into());
+            };
+            if std::thread::Builder::new().spawn(grace).is_err() {
+                std::process::exit(INTERRUPTED.into());
+            }
         })?;
         Ok(Progress { bar, done: AtomicU64::new(0), stop })
     }
@@ -108,6 +114,8 @@ impl Progress {
 impl Watch for Progress {
     fn expect(&self, total: u64) {
         self.bar.set_length(total);
+        // Loading does not count.
+        self.bar.reset_eta();
     }
 
     fn now(&self, what: &str) {
@@ -118,5 +126,9 @@ impl Watch for Progress {
         let done = self.done.fetch_add(by, Ordering::Relaxed).saturating_add(by);
         self.bar.set_position(done);
         !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn remark(&self, remark: &str) {
+        self.bar.suspend(|| tell!("detour: {}", report::message_safe(remark)));
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use simulate::{goal::CalcUnit, loggops::Params};
 use study::{
     goal,
-    workload::{Program, RANKS, Request},
+    workload::{JobKind, RANKS, Request},
 };
 
 use super::{
@@ -65,8 +65,8 @@ fn parse_ranks(text: &str) -> Result<u64, String> {
 impl Options {
     pub fn request(&self) -> Request {
         let kind = match &self.goal {
-            Some(file) => Program::Goal { file: file.clone(), unit: self.calc_unit },
-            None => Program::Collectives {
+            Some(file) => JobKind::Goal { file: file.clone(), unit: self.calc_unit },
+            None => JobKind::Collectives {
                 job: self.job.request(),
                 ranks: self.ranks.unwrap_or(RANKS),
                 size: self.size,

@@ -81,10 +81,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     files::check([&options.hlog, &options.share.output])?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
-        return options.work.run(verbosity.quiet, |work| {
-            let partial = simulate_shard(&request, work, shard)?;
-            options.share.write(shard, request.settings(work)?, Partial::Alltoall(partial))
-        });
+        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
+            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
+        })?;
+        return options.share.write(shard, settings, Partial::Alltoall(partial));
     }
     let alltoalls = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
     if let Some(path) = &options.hlog {
@@ -92,7 +92,6 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         let named: Vec<_> = named.iter().map(|(name, all)| (name.as_str(), *all)).collect();
         files::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
     }
-    output::remark(&alltoalls.about.remarks);
     output::print(&alltoalls, options.json, report::alltoall)
 }
 

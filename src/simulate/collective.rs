@@ -75,10 +75,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     files::check([&options.csv, &options.times, &options.share.output])?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
-        return options.work.run(verbosity.quiet, |work| {
-            let partial = simulate_shard(&request, work, shard)?;
-            options.share.write(shard, request.settings(work)?, Partial::Collective(partial))
-        });
+        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
+            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
+        })?;
+        return options.share.write(shard, settings, Partial::Collective(partial));
     }
     let sweep = options.work.run(verbosity.quiet, |work| simulate(&request, work));
     if sweep.as_ref().is_err_and(was_stopped) && options.resume.is_some() {
@@ -88,7 +88,6 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     if let Some(path) = &options.csv {
         files::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
     }
-    output::remark(&sweep.about.remarks);
     output::print(&sweep, options.json, report::slowdown)
 }
 

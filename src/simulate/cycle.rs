@@ -58,16 +58,16 @@ pub struct Options {
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     files::check([&options.share.output])?;
     let request = options.request();
+    if !verbosity.quiet {
+        output::remark(&request.remarks());
+    }
     if let Some(shard) = options.share.shard {
-        return options.run.run(verbosity.quiet, |work| {
-            let partial = simulate_shard(&request, work, shard)?;
-            options.share.write(shard, request.settings(work)?, Partial::Cycle(partial))
-        });
+        let (partial, settings) = options.run.run(verbosity.quiet, |work| {
+            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
+        })?;
+        return options.share.write(shard, settings, Partial::Cycle(partial));
     }
     let cycles = options.run.run(verbosity.quiet, |work| simulate(&request, work))?;
-    if !verbosity.quiet {
-        output::remark(&cycles.about.remarks);
-    }
     output::print(&cycles, options.json, report::cycle)
 }
 

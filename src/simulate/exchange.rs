@@ -80,14 +80,13 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     files::check([&options.hlog, &options.hgrm, &options.csv, &options.share.output])?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
-        return options.work.run(verbosity.quiet, |work| {
-            let partial = simulate_shard(&request, work, shard)?;
-            options.share.write(shard, request.settings(work)?, Partial::Exchange(partial))
-        });
+        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
+            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
+        })?;
+        return options.share.write(shard, settings, Partial::Exchange(partial));
     }
     let exchanges = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
     options.write_files(&exchanges.distribution)?;
-    output::remark(&exchanges.about.remarks);
     output::print(&exchanges, options.json, report::exchange)
 }
 

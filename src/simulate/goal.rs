@@ -90,13 +90,12 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let request = options.request();
     let quiet = verbosity.quiet || options.runs == 1;
     if let Some(shard) = options.share.shard {
-        return options.work.run(quiet, |work| {
-            let partial = simulate_shard(&request, work, shard)?;
-            options.share.write(shard, request.settings(work)?, Partial::Goal(partial))
-        });
+        let (partial, settings) = options.work.run(quiet, |work| {
+            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
+        })?;
+        return options.share.write(shard, settings, Partial::Goal(partial));
     }
     let finishes = options.work.run(quiet, |work| simulate(&request, work))?;
-    output::remark(&finishes.about.remarks);
     print(&finishes, options.json)?;
     if verbosity.verbose {
         let rate = finishes.messages_per_s;
@@ -107,6 +106,14 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
 
 /// JSON is on one line: a million ranks would otherwise be a million lines.
 pub fn print(finishes: &Finishes, json: bool) -> Result<()> {
+    if finishes.unfinished > 0 {
+        tell!(
+            "detour: warning: {} of {} operations never executed, which LogGOPSim would not report; \
+             --model loggops shows why",
+            finishes.unfinished,
+            finishes.operations
+        );
+    }
     let mut out = std::io::stdout().lock();
     match json {
         true => writeln!(out, "{}", report::json_line(finishes)?)?,

@@ -47,6 +47,7 @@ pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
 
 /// Prints the merged shards of any simulation.
 pub fn print(result: &Whole, json: bool) -> Result<()> {
+    output::remark(result.remarks());
     match result {
         Whole::Goal(finishes) => goal::print(finishes, json),
         result => output::print(result, json, report::simulation),

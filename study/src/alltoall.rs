@@ -199,7 +199,7 @@ pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Alltoalls> {
 
 /// Simulates one shard of the samples.
 pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
-    let loaded = request.noise.load(work.seed)?;
+    let loaded = request.noise.load(work)?;
     let mode = work.in_pool(|| request.mode(&loaded, work))??;
     let pairs = |ranks: u64| ranks.saturating_mul(ranks - 1) / 2;
     let samples = shard.range(request.samples);

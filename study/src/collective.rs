@@ -221,7 +221,7 @@ struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     fn new(request: &'a Request, work: &'a Work<'a>) -> Result<Simulation<'a>> {
-        let loaded = request.noise.load_for(work.seed, Model::default(), request.blame)?;
+        let loaded = request.noise.load_for(work, Model::default(), request.blame)?;
         if request.with_coscheduled && loaded.noise.is_none() {
             return Err(requires_noise("--with-coscheduled"));
         }
@@ -264,7 +264,7 @@ impl<'a> Simulation<'a> {
         let (graph, noise) = (self.request.job.graph, self.noise(series));
         let schedule = graph::schedule(job, graph)?;
         let rules = sweep::rules(job, graph, noise.model());
-        blame::check(&schedule, rules.model, self.work.memory)?;
+        blame::check(&schedule, rules.model, self.work.memory())?;
         let advance = |messages| self.work.watch.advance(messages);
         let plan = self.work.plan(self.request.runs, &advance);
         let blames = blaming::blame_runs(&schedule, job.params(), &rules, noise, &plan)?;

@@ -83,8 +83,8 @@ pub fn compare(
     }
     let comparison = analysis::compare(&rates.0, &rates.1, scope, work.seed);
     let workload = workload()?;
-    work.watch.now(&format!("{} ranks", workload.ranks()));
     work.watch.expect(workload.messages().saturating_mul(2 * request.runs));
+    work.watch.now(&format!("{} ranks", workload.ranks()));
     let scope = &comparison.compared;
     let sides = [(&before, &scope.before), (&after, &scope.after)];
     let (projected, not_projected) = match project(&workload, sides, request, work)? {

@@ -235,7 +235,7 @@ impl Request {
             // A cheap call that validates the configuration.
             cycle::phase(&config, 0, 0)?;
             let bytes = ranks.saturating_mul(bytes_per_rank(rounds.set, here));
-            if bytes > work.memory {
+            if bytes > work.memory() {
                 bail!("{ranks} ranks need {bytes} bytes of memory: simulate fewer ranks");
             }
             configs.push(config);
@@ -243,10 +243,15 @@ impl Request {
         Ok(configs)
     }
 
-    fn about(&self, work: &Work<'_>) -> About {
-        let us = |ps: i64| ps as f64 / 1e6;
+    /// About the network.
+    pub fn remarks(&self) -> Vec<String> {
         let ignored = (self.net.gap, self.net.overhead_per_byte_fs) != (0, 0);
         let remark = "this model has no g and O; those of the network are ignored";
+        ignored.then(|| remark.to_owned()).into_iter().collect()
+    }
+
+    fn about(&self, work: &Work<'_>) -> About {
+        let us = |ps: i64| ps as f64 / 1e6;
         let net = Params { gap: 0, overhead_per_byte_fs: 0, eager_limit: u64::MAX, ..self.net };
         About {
             seed: work.seed,
@@ -257,7 +262,7 @@ impl Request {
             size: self.size,
             net: network::describe(&net),
             redundant_rounds: self.redundant_rounds.words.clone(),
-            remarks: ignored.then(|| remark.to_owned()).into_iter().collect(),
+            remarks: self.remarks(),
         }
     }
 
@@ -265,6 +270,8 @@ impl Request {
     pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
         let about = serde_json::to_value(self.about(work))?;
         let mut settings = about.as_object().cloned().unwrap_or_default();
+        // They follow from g and O, which are ignored.
+        settings.remove("remarks");
         settings.insert("ranks".to_owned(), self.ranks.clone().into());
         settings.insert("runs".to_owned(), self.runs.into());
         Ok(settings)

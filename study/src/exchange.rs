@@ -123,10 +123,10 @@ pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Exchanges> {
 /// Simulates one shard of the exchanges.
 pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
     // The series, its sorted copy, and the copy for the comparison.
-    if request.samples.saturating_mul(3 * 8) > work.memory {
+    if request.samples.saturating_mul(3 * 8) > work.memory() {
         bail!("{} samples do not fit in memory: use fewer --samples", request.samples);
     }
-    let loaded = request.noise.load(work.seed)?;
+    let loaded = request.noise.load(work)?;
     let config = Config {
         exchange: request.exchange.load()?,
         noise: &loaded.noise,

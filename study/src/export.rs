@@ -1,4 +1,5 @@
-//! A recording in another tool's format.
+//! A recording as fixed work or fixed time quanta, and the lanes of CPUs; other formats are in
+//! [`formats::export`].
 
 use std::io::Write;
 
@@ -9,13 +10,12 @@ use trace::{Lane, LaneId};
 
 use crate::open::AnyReader;
 
+/// Noise as a series of quanta, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Formats of [`formats::export`].
-    Trace(export::ExportFormat),
-    /// The time taken by each quantum of work, ns.
+pub enum Quantum {
+    /// The time taken by each quantum of work.
     FixedWork(u64),
-    /// The work done in each quantum of time, ns.
+    /// The work done in each quantum of time.
     FixedTime(u64),
 }
 
@@ -35,36 +35,32 @@ pub fn lane_of(reader: &AnyReader, cpu: u32) -> Result<LaneId> {
     }
 }
 
-/// Writes all lanes, or one.
-pub fn write(
+/// Writes the quanta of all lanes, or of one.
+pub fn quanta(
     reader: &AnyReader,
-    format: Format,
+    quantum: Quantum,
     lane: Option<LaneId>,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let column = match format {
-        Format::Trace(format) => {
-            export::export(reader, format, lane, out)?;
-            return Ok(());
-        }
-        Format::FixedWork(_) => "took_ns",
-        Format::FixedTime(_) => "work_ns",
-    };
     if reader.lanes().is_empty() {
         bail!("{} has no CPUs or threads to export", reader.name());
     }
+    let column = match quantum {
+        Quantum::FixedWork(_) => "took_ns",
+        Quantum::FixedTime(_) => "work_ns",
+    };
     writeln!(out, "lane,start_ns,{column}")?;
     for index in 0..reader.lanes().len() as u32 {
         if lane.is_none_or(|wanted| wanted.0 == index) {
-            write_quanta(reader, format, LaneId(index), out)?;
+            quanta_of(reader, quantum, LaneId(index), out)?;
         }
     }
     Ok(())
 }
 
-fn write_quanta(
+fn quanta_of(
     reader: &AnyReader,
-    format: Format,
+    quantum: Quantum,
     lane: LaneId,
     out: &mut dyn Write,
 ) -> Result<()> {
@@ -80,10 +76,9 @@ fn write_quanta(
         None => detours.span(),
     };
     // Not collected: there may be a quantum for every nanosecond.
-    let quanta: Box<dyn Iterator<Item = (u64, u64)>> = match format {
-        Format::FixedWork(ns) => Box::new(quantum::fixed_work(&detours, from, to, ns)?),
-        Format::FixedTime(ns) => Box::new(quantum::fixed_time(&detours, from, to, ns)?),
-        Format::Trace(_) => return Ok(()),
+    let quanta: Box<dyn Iterator<Item = (u64, u64)>> = match quantum {
+        Quantum::FixedWork(ns) => Box::new(quantum::fixed_work(&detours, from, to, ns)?),
+        Quantum::FixedTime(ns) => Box::new(quantum::fixed_time(&detours, from, to, ns)?),
     };
     let name = export::lane_cell(reader, lane);
     for (start, value) in quanta {

@@ -1,6 +1,9 @@
 //! Another tool's noise file: a summary of its runs, and its conversion to a trace.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use formats::import::{self, ImportOptions, ImportedRun};
@@ -13,9 +16,6 @@ use crate::{files, open};
 pub struct Imported {
     pub format: String,
     pub runs: Vec<Run>,
-    /// About lines that were skipped.
-    #[serde(skip)]
-    pub warning: Option<String>,
 }
 
 /// One run of a noise file.
@@ -52,25 +52,42 @@ impl Run {
     }
 }
 
-/// Reads a file (`FILE#2` is its second run), and writes it as a trace if there is an output.
-pub fn import(path: &Path, lenient: bool, output: Option<&Path>) -> Result<Imported> {
+/// A noise file that was read.
+pub struct Noise {
+    pub summary: Imported,
+    file: PathBuf,
+    runs: Vec<ImportedRun>,
+}
+
+/// Reads a file; `FILE#2` is its second run.
+pub fn read(path: &Path, lenient: bool) -> Result<Noise> {
     let (file, number) = open::split_run(path);
     let options = ImportOptions { lenient, ..ImportOptions::default() };
     let mut imported = import::import_file(&file, &options)?;
     if let Some(number) = number {
         imported.runs = vec![open::pick(&imported.runs, number, &file.display().to_string())?];
     }
-    if let Some(output) = output {
-        files::not_over(std::slice::from_ref(&file), output)?;
+    let runs = imported.runs.iter().map(Run::of).collect();
+    let summary = Imported { format: imported.format.to_string(), runs };
+    Ok(Noise { summary, file, runs: imported.runs })
+}
+
+impl Noise {
+    /// About lines that were skipped.
+    pub fn warning(&self) -> Option<String> {
+        let skipped: u64 = self.runs.iter().map(|run| run.skipped_lines).sum();
+        let lines = skipped + self.runs.iter().map(ImportedRun::rows).sum::<u64>();
+        (skipped > 0).then(|| {
+            format!("warning: skipped {skipped} of {lines} lines that could not be parsed")
+        })
+    }
+
+    /// Writes it as a trace.
+    pub fn write(&self, output: &Path) -> Result<()> {
+        files::not_over(std::slice::from_ref(&self.file), output)?;
         let _reader = trace::wait_for_reader(output, &|| false)?;
         let mut file = trace::create_trace(output)?;
-        let written = open::write(&imported.runs, &mut file).and_then(|()| Ok(file.commit()?));
-        written.with_context(|| format!("cannot write {}", output.display()))?;
+        let written = open::write(&self.runs, &mut file).and_then(|()| Ok(file.commit()?));
+        written.with_context(|| format!("cannot write {}", output.display()))
     }
-    let skipped: u64 = imported.runs.iter().map(|run| run.skipped_lines).sum();
-    let lines = skipped + imported.runs.iter().map(ImportedRun::rows).sum::<u64>();
-    let warning = (skipped > 0)
-        .then(|| format!("warning: skipped {skipped} of {lines} lines that could not be parsed"));
-    let runs = imported.runs.iter().map(Run::of).collect();
-    Ok(Imported { format: imported.format.to_string(), runs, warning })
 }

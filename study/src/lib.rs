@@ -1,9 +1,9 @@
 //! Studies: recordings become noise, noise meets a job, and each question has one answer.
 //!
 //! In: files and requests. Out: results, each a documented struct that serialises to the JSON of its
-//! command; text, CSV and pages are views of the same struct (`report`). Nothing here prints or knows a
-//! command line: a caller passes a [`Work`](work::Work) with seed, threads and memory, and watches the
-//! progress through [`Watch`](work::Watch).
+//! command; text, CSV and pages are views of the same struct (`report`). Nothing here parses options or prints
+//! messages, although errors name the options that help: a caller passes a [`Work`](work::Work) with seed,
+//! threads and memory, and watches the progress through [`Watch`](work::Watch).
 //!
 //! - Input: [`open`], [`recorded`], [`noise`], [`samples`], [`network`], [`goal`], [`units`].
 //! - Studies: [`collective`], [`schedule`], [`exchange`], [`alltoall`], [`cycle`], [`projection`],

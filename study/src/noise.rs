@@ -23,6 +23,7 @@ use crate::{
     shard::{self, Settings},
     sources::Sources,
     units,
+    work::Work,
 };
 
 /// Which noise to load.
@@ -69,12 +70,12 @@ struct Wishes<'a> {
 }
 
 impl Request {
-    pub fn load(&self, seed: u64) -> Result<Loaded> {
-        self.load_for(seed, Model::default(), false)
+    pub fn load(&self, work: &Work<'_>) -> Result<Loaded> {
+        self.load_for(work, Model::default(), false)
     }
 
     /// Loads noise with this default model, and with the sources of detours if `attributed`.
-    pub fn load_for(&self, seed: u64, usual: Model, attributed: bool) -> Result<Loaded> {
+    pub fn load_for(&self, work: &Work<'_>, usual: Model, attributed: bool) -> Result<Loaded> {
         let model = self.model.unwrap_or(usual);
         let mut layers: Vec<Vec<Timeline>> = Vec::new();
         let mut names = Vec::new();
@@ -83,12 +84,13 @@ impl Request {
         let sources = attributed.then(Sources::default);
         let mut wishes = Wishes { without, sources, remarks: Vec::new() };
         for spec in self.noise.iter().filter(|spec| *spec != "none") {
-            layers.push(self.layer(spec, seed, &mut wishes)?);
+            layers.push(self.layer(spec, work.seed, &mut wishes)?);
             names.push(spec.to_string_lossy().into_owned());
         }
         wishes.without.check()?;
         let Wishes { sources, remarks, .. } = wishes;
         let sources = sources.unwrap_or_default();
+        remarks.iter().for_each(|remark| work.watch.remark(remark));
         if layers.is_empty() {
             if self.coscheduled || self.synchronised.is_some() {
                 let option = if self.coscheduled { "--coscheduled" } else { "--synchronised" };
@@ -288,8 +290,11 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
 fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<Timeline> {
     /// Enough detours to sample the tail, few enough to stay in the cache.
     const DETOURS: u64 = 100_000;
+    if lengths.iter().all(|(_, count)| *count == 0) {
+        bail!("the distribution is empty");
+    }
     let weights = WeightedIndex::new(lengths.iter().map(|(_, count)| *count))
-        .map_err(|_| anyhow!("the distribution is empty, or its counts are too large"))?;
+        .context("the counts of the distribution are too large")?;
     let total = weights.total_weight() as f64;
     let sum: f64 = lengths.iter().map(|&(length, count)| length * 1e3 * count as f64).sum();
     let (mean, rate) = (sum / total, 1e12 / period as f64);

@@ -178,16 +178,8 @@ impl Partial {
         let sample = Sample::new(self.times_ps.clone())?;
         let noiseless = self.noiseless_ps.filter(|&ps| ps > 0);
         let messages = first.messages.saturating_mul(self.times_ps.len() as u64);
-        let mut about = self.about;
-        if first.unfinished > 0 {
-            about.remarks.push(format!(
-                "warning: {} of {} operations never executed, which LogGOPSim would not report; \
-                 --model loggops shows why",
-                first.unfinished, first.operations
-            ));
-        }
         Ok(Finishes {
-            about,
+            about: self.about,
             unit,
             ranks: each(&first.ends),
             max: unit.of(first.max()),
@@ -247,7 +239,7 @@ impl<'a> Simulation<'a> {
         }
         work.fits(&schedule, rules.model)?;
         if request.blame {
-            blame::check(&schedule, rules.model, work.memory)?;
+            blame::check(&schedule, rules.model, work.memory())?;
         }
         let loaded = request.loaded(&rules, &schedule, work)?;
         Ok(Simulation { request, work, schedule, params, rules, loaded })
@@ -351,7 +343,7 @@ impl Request {
         let peer = rules.model == Rules::Loggopsim;
         let usual = if peer { Model::LogGopSim } else { Model::default() };
         let attributed = self.blame || self.picture.is_some();
-        let mut loaded = self.noise.load_for(work.seed, usual, attributed)?;
+        let mut loaded = self.noise.load_for(work, usual, attributed)?;
         if peer {
             // LogGOPSim repeats its trace silently.
             loaded.noise = loaded.noise.repeating(true);

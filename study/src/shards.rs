@@ -70,6 +70,19 @@ pub enum Whole {
     Goal(Box<schedule::Finishes>),
 }
 
+impl Whole {
+    /// About the noise.
+    pub fn remarks(&self) -> &[String] {
+        match self {
+            Whole::Collective(sweep) => &sweep.about.remarks,
+            Whole::Exchange(exchanges) => &exchanges.about.remarks,
+            Whole::Alltoall(alltoalls) => &alltoalls.about.remarks,
+            Whole::Cycle(cycles) => &cycles.about.remarks,
+            Whole::Goal(finishes) => &finishes.about.remarks,
+        }
+    }
+}
+
 impl Partial {
     fn command(&self) -> &'static str {
         match self {

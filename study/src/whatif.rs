@@ -69,7 +69,7 @@ pub struct WhatIf {
     pub units: Vec<Group>,
     /// The sources to be removed together.
     pub together: Option<Group>,
-    /// About noise of the recording that is not used.
+    /// About noise of the recording that is not used, or missing because the recording is incomplete.
     pub remarks: Vec<String>,
 }
 
@@ -266,8 +266,8 @@ pub fn ask(
 
     let moved = questions.iter().filter(|q| matches!(q.shift, Some(Shift::Lane(_)))).count();
     let each = workload.messages().saturating_mul(request.runs);
-    work.watch.now(&format!("{} ranks", workload.ranks()));
     work.watch.expect(((1 + questions.len() + moved) as u64).saturating_mul(each));
+    work.watch.now(&format!("{} ranks", workload.ranks()));
     let advance = |messages| work.watch.advance(messages);
     let plan = work.plan(request.runs, &advance);
     let noiseless_us = us(workload.noiseless()? as f64);

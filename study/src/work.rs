@@ -12,8 +12,11 @@ pub trait Watch: Sync {
     fn expect(&self, total: u64);
     /// What is simulated now.
     fn now(&self, what: &str);
-    /// Finished work; false stops the simulation.
+    /// Finished work; false stops the simulation at the next run. Simulations of a single run end first.
     fn advance(&self, by: u64) -> bool;
+    /// About the input, as soon as it is known: the simulation may take hours, or fail because of it. Also
+    /// among the remarks of the result.
+    fn remark(&self, remark: &str);
 }
 
 /// Nobody watches.
@@ -28,6 +31,8 @@ impl Watch for Unwatched {
     fn advance(&self, _by: u64) -> bool {
         true
     }
+
+    fn remark(&self, _remark: &str) {}
 }
 
 #[derive(Clone, Copy)]
@@ -35,16 +40,20 @@ pub struct Work<'a> {
     /// Results depend on it, but not on the number of threads.
     pub seed: u64,
     pub threads: usize,
-    /// Bytes that simulations may use.
-    pub memory: u64,
+    /// Bytes that simulations may use; less once their input is loaded.
+    pub memory: fn() -> u64,
     pub watch: &'a dyn Watch,
 }
 
 impl<'a> Work<'a> {
+    /// Bytes available now.
+    pub fn memory(&self) -> u64 {
+        (self.memory)()
+    }
+
     /// A plan for `runs` runs; `progress` is usually [`Watch::advance`].
     pub fn plan<'p>(&self, runs: u64, progress: &'p (dyn Fn(u64) -> bool + Sync)) -> Plan<'p> {
-        let Work { seed, threads, memory, .. } = *self;
-        Plan { runs, seed, threads, memory, progress }
+        Plan { runs, seed: self.seed, threads: self.threads, memory: self.memory(), progress }
     }
 
     /// Runs a simulation that divides a single run among threads.
@@ -64,15 +73,15 @@ impl<'a> Work<'a> {
 
     /// Rejects a schedule whose run would not fit in memory.
     pub fn fits(&self, schedule: &Schedule, rules: Rules) -> Result<()> {
-        let needed = event::run_memory(schedule, rules);
-        if needed > self.memory {
+        let (needed, memory) = (event::run_memory(schedule, rules), self.memory());
+        if needed > memory {
             bail!(
                 "a run of {} ranks and {} operations needs {} MB of memory, {} MB available: \
                  simulate fewer ranks, or number CPUs and NICs contiguously from 0",
                 schedule.ranks(),
                 schedule.operations(),
                 needed >> 20,
-                self.memory >> 20
+                memory >> 20
             );
         }
         Ok(())

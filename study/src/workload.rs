@@ -21,7 +21,7 @@ use crate::{goal, job, network};
 /// Which job to simulate.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub kind: Program,
+    pub kind: JobKind,
     pub net: Params,
     pub rendezvous: Rendezvous,
     /// Factor by which the network is faster.
@@ -30,8 +30,9 @@ pub struct Request {
     pub model: Model,
 }
 
+/// A job of collectives, or one from a file.
 #[derive(Clone, Debug)]
-pub enum Program {
+pub enum JobKind {
     Collectives {
         job: job::Request,
         ranks: u64,
@@ -64,7 +65,7 @@ impl Request {
     pub fn workload(&self) -> Result<Workload> {
         let params = self.net.scaled(self.net_scale)?;
         let (kind, words) = match &self.kind {
-            Program::Goal { file, unit } => {
+            JobKind::Goal { file, unit } => {
                 let schedule = goal::read(file, *unit)?;
                 // The loggopsim noise model implies LogGOPSim's rules, as for a collective.
                 let peer = self.model == Model::LogGopSim;
@@ -73,7 +74,7 @@ impl Request {
                 let words = format!("the schedule {}", file.display());
                 (Kind::Schedule(Box::new(schedule), options), words)
             }
-            Program::Collectives { job, ranks, size } => {
+            JobKind::Collectives { job, ranks, size } => {
                 let graph = job.graph;
                 let job = job.job(*ranks, *size, params)?.with_rendezvous(self.rendezvous);
                 let words = words(&job, *size);

@@ -22,7 +22,7 @@ use study::{
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo.detour");
 
-const WORK: Work<'static> = Work { seed: 1, threads: 2, memory: 1 << 32, watch: &Unwatched };
+const WORK: Work<'static> = Work { seed: 1, threads: 2, memory: || 1 << 32, watch: &Unwatched };
 
 /// A file in the target's temporary directory; each test uses its own names.
 fn scratch(name: &str) -> PathBuf {
@@ -369,6 +369,8 @@ fn a_simulation_that_is_stopped_says_so() {
         fn advance(&self, _by: u64) -> bool {
             false
         }
+
+        fn remark(&self, _remark: &str) {}
     }
     let work = Work { watch: &Stop, ..WORK };
     let error = collective::simulate(&request(&[64], 100, of(DEMO)), &work).unwrap_err();

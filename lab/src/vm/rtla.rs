@@ -270,8 +270,7 @@ impl Comparison {
              - **Observer effect.** While detour records, its reader and writer run on CPU 0 and steal \
              time from CPU 1, so there is more time outside the kernel.\n\
              - **Short gaps.** osnoise ignores gaps below its threshold, by default 1 us. detour's \
-             threshold is nine times its clock's shortest step, here {threshold:.0} ns; most of its \
-             time outside the kernel is short turns of CPU 0.\n\
+             threshold is nine iterations of its loop, here {threshold:.0} ns.\n\
              - **User space.** osnoise's loop runs in a kernel thread, detour's in user space. \
              osnoise therefore sees no transitions between user space and kernel and no page faults; \
              with detour every interruption is slightly longer, as it is for a program.\n\

@@ -176,24 +176,29 @@ pub fn run<C: Counter>(jumps: &Jumps, threshold: u64, push: u64) -> Run {
     let first = C::read();
     jumps.first.0.store(first, Ordering::Release);
     let mut last = first;
-    loop {
-        let mut now = C::read();
+    let now = loop {
+        let now = C::read();
         iterations += 1;
         if now.wrapping_sub(last) > threshold {
-            now = writer.push_and_read::<C>(Jump { from: last, to: now }, allowed);
+            last = writer.push_and_read::<C>(Jump { from: last, to: now }, allowed);
+            if last >= end.load(Ordering::Relaxed) {
+                break last;
+            }
+            continue;
         }
         if now >= end.load(Ordering::Relaxed) {
-            // The end may have been set while the loop was off the CPU, between reading the clock and
-            // checking here: the next reading includes that interruption.
-            let last = C::read();
-            if last.wrapping_sub(now) > threshold {
-                writer.push(Jump { from: now, to: last });
-            }
-            jumps.last.0.store(last, Ordering::Release);
-            return Run { first, last, iterations };
+            break now;
         }
         last = now;
+    };
+    // The end may have been set while the loop was off the CPU, between reading the clock and checking
+    // there: the next reading includes that interruption.
+    let last = C::read();
+    if last.wrapping_sub(now) > threshold {
+        writer.push(Jump { from: now, to: last });
     }
+    jumps.last.0.store(last, Ordering::Release);
+    Run { first, last, iterations }
 }
 
 /// The probe's end of the ring.
@@ -218,7 +223,9 @@ impl Writer<'_> {
         loop {
             self.push(jump);
             let now = C::read();
-            if now.wrapping_sub(jump.to) <= allowed {
+            // At the end of the recording, too: a writer that is always slow must not go on for ever.
+            let over = now >= self.jumps.end.0.load(Ordering::Relaxed);
+            if over || now.wrapping_sub(jump.to) <= allowed {
                 return now;
             }
             jump = Jump { from: jump.to, to: now };
