@@ -115,29 +115,6 @@ fn path<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
-/// Losses of a recording, and how to avoid them.
-fn said_of_losses(lost: &trace::Lost) -> Vec<String> {
-    use report::words::{plural, time};
-    let mut said = Vec::new();
-    if lost.records > 0 {
-        said.push(format!(
-            "{} lost: ring buffer full ({} of kernel time); increase --buffer",
-            plural(lost.records, "record"),
-            time(lost.records_ns as f64)
-        ));
-    }
-    if lost.detours > 0 {
-        said.push(format!(
-            "{} lost: probe buffer full; increase the threshold (-T)",
-            plural(lost.detours, "detour")
-        ));
-    }
-    if lost.unwritten > 0 {
-        said.push(format!("{} not written", plural(lost.unwritten, "event")));
-    }
-    said
-}
-
 #[cfg(target_os = "linux")]
 pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outcome> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -150,7 +127,7 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
     let outcome = recorder::record(options, &watch);
     bar.finish_and_clear();
     let mut outcome = outcome?;
-    outcome.remarks.extend(said_of_losses(&outcome.lost));
+    outcome.remarks.extend(report::losses(&outcome.lost));
     Ok(Outcome {
         output: outcome.output,
         bytes: outcome.bytes,
@@ -264,26 +241,5 @@ fn size(bytes: u64) -> String {
         0..10_000 => format!("{bytes} bytes"),
         10_000..10_000_000 => format!("{} kB", bytes / 1000),
         _ => format!("{} MB", bytes / 1_000_000),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn losses_are_said_with_what_helps() {
-        assert!(said_of_losses(&trace::Lost::default()).is_empty());
-        let lost = trace::Lost {
-            records: 181_000,
-            records_ns: 754_000_000,
-            unwritten: 3,
-            ..trace::Lost::default()
-        };
-        let said = [
-            "181k records lost: ring buffer full (754 ms of kernel time); increase --buffer",
-            "3 events not written",
-        ];
-        assert_eq!(said_of_losses(&lost), said);
     }
 }
