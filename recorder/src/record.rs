@@ -117,7 +117,7 @@ pub fn best_counter() -> &'static str {
 const WARM_UP: Duration = Duration::from_millis(20);
 /// How often to check that the probes have their CPUs.
 const CHECK_PROBES_EVERY: Duration = Duration::from_millis(250);
-/// Otherwise nothing but a request to stop ends a recording early, and whoever makes one wakes the sleeper.
+/// Without probes, only a request to stop ends a recording early, and such a request unparks this thread.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 struct Session {

@@ -1,4 +1,4 @@
-//! Text of studies: what a reader is told about exchanges, and what to do about sources.
+//! Text output of studies: exchange times, and advice for sources of noise.
 
 use std::{fs, path::PathBuf};
 

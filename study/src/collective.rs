@@ -95,7 +95,7 @@ pub struct KneeKeys {
     pub knee_ranks: Option<u64>,
     /// The largest smaller one at which it certainly does not.
     pub knee_above_ranks: Option<u64>,
-    /// Noise may dominate at fewer ranks, too.
+    /// Noise may also dominate at fewer ranks.
     pub knee_is_upper_bound: bool,
     #[serde(skip)]
     pub knee: Option<Knee>,

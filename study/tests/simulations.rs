@@ -355,7 +355,7 @@ fn shards_together_are_the_whole() {
     assert_eq!(quiet(joined), quiet(whole));
 }
 
-/// Whoever watches can stop, and is told so.
+/// A watcher can stop a simulation, which then returns a recognisable error.
 #[test]
 fn a_simulation_that_is_stopped_says_so() {
     struct Stop;
