@@ -11,7 +11,7 @@ use serde::Serialize;
 use trace::{Class, RowKey, is_long_outside};
 
 use crate::comparable::Scope;
-use crate::rates::{Cell, Rates, SourceRates};
+use crate::rates::{BlockSum, Rates, SourceRates};
 use crate::summary::SharesOf;
 
 /// A value and its 95 % interval.
@@ -162,7 +162,7 @@ fn change(
     let (cells_before, cells_after) = (cells(before), cells(after));
     let (rate_before, rate_after) = (a.rate(&cells_before), b.rate(&cells_after));
     let (time_before, time_after) = (a.time(&cells_before), b.time(&cells_after));
-    let side = |cells: &[Cell], rate: &Figures, time: &Figures, duration: f64| {
+    let side = |cells: &[BlockSum], rate: &Figures, time: &Figures, duration: f64| {
         let mut rate_hz = interval(rate);
         let count = cells.iter().map(|cell| cell.count).sum();
         if count == 0 && duration > 0.0 {
@@ -239,15 +239,15 @@ impl Resampled<'_> {
         Resampled { rates, weights: (0..RESAMPLES).map(|_| one()).collect() }
     }
 
-    fn rate(&self, cells: &[Cell]) -> Figures {
+    fn rate(&self, cells: &[BlockSum]) -> Figures {
         self.figures(cells, |cell| cell.count as f64, per(self.rates.duration_s))
     }
 
-    fn time(&self, cells: &[Cell]) -> Figures {
+    fn time(&self, cells: &[BlockSum]) -> Figures {
         self.figures(cells, |cell| cell.cost_ns as f64, per(self.rates.watched_s) * 1e-9 * 100.0)
     }
 
-    fn figures(&self, cells: &[Cell], figure: fn(&Cell) -> f64, scale: f64) -> Figures {
+    fn figures(&self, cells: &[BlockSum], figure: fn(&BlockSum) -> f64, scale: f64) -> Figures {
         let values: Vec<f64> = cells.iter().map(figure).collect();
         let sum = |weights: &Vec<u32>| {
             values.iter().zip(weights).map(|(v, &w)| v * f64::from(w)).sum::<f64>() * scale
@@ -271,8 +271,8 @@ mod tests {
     use crate::summary::CostBasis;
 
     fn rates(sources: Vec<(&str, Vec<u64>)>) -> Rates {
-        let cells = |counts: &[u64]| -> Vec<Cell> {
-            counts.iter().map(|&count| Cell { count, cost_ns: count * 10_000 }).collect()
+        let cells = |counts: &[u64]| -> Vec<BlockSum> {
+            counts.iter().map(|&count| BlockSum { count, cost_ns: count * 10_000 }).collect()
         };
         Rates {
             host: "node".into(),

@@ -8,7 +8,7 @@ use trace::{Class, Mode, OutsideEvidence, RowKey, Source, Trailer, Wait, outside
 use crate::comparable;
 use crate::costs::{self, Bin, Costs, Distribution};
 use crate::detail;
-use crate::lanes::{self, Cell, Watched, Window, pct};
+use crate::lanes::{self, SourceOnLane, Watched, Window, pct};
 use crate::nodes::{self, Durations};
 use crate::pass::{Account, Summariser};
 use crate::period::{self, Finder, Later, Period, Whole};
@@ -403,7 +403,7 @@ fn per_cpu(pass: &Summariser, row: &Row) -> Vec<CpuPart> {
 }
 
 /// A row's cells on the lanes where it occurs.
-type Cells<'a> = Vec<(u32, &'a Cell)>;
+type Cells<'a> = Vec<(u32, &'a SourceOnLane)>;
 
 /// Visits every lane once: there may be as many rows as lanes.
 fn by_row(pass: &Summariser) -> Vec<Cells<'_>> {
@@ -419,7 +419,7 @@ fn by_row(pass: &Summariser) -> Vec<Cells<'_>> {
 }
 
 fn per_lane(cells: &Cells<'_>) -> Vec<LanePart> {
-    let part = |&(lane, cell): &(u32, &Cell)| LanePart {
+    let part = |&(lane, cell): &(u32, &SourceOnLane)| LanePart {
         lane,
         count: cell.part.count,
         hits: cell.part.hits,
@@ -453,7 +453,7 @@ fn struck<'a>(
     if pass.threads.is_some() {
         return by_cpu(row, watched);
     }
-    let of_lane = |&(lane, cell): &(u32, &'a Cell)| {
+    let of_lane = |&(lane, cell): &(u32, &'a SourceOnLane)| {
         Some(Struck {
             starts: Cow::Borrowed(&cell.starts.first),
             later: cell.starts.later.as_deref().map(Cow::Borrowed),

@@ -11,7 +11,7 @@ use crate::summary::{CostBasis, CpuRow, Latency, ThreadRow, ThreadWait};
 
 /// One source row on one lane.
 #[derive(Default)]
-pub(crate) struct Cell {
+pub(crate) struct SourceOnLane {
     pub(crate) part: Part,
     /// Cost so far of the latest interruption: further records may continue it.
     pub(crate) open: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Cell {
 #[derive(Default)]
 pub(crate) struct LaneState {
     /// By row.
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<SourceOnLane>,
     pub(crate) detours: u64,
     pub(crate) detour_ns: u64,
     pub(crate) thread_detours: u64,

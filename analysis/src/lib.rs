@@ -38,7 +38,7 @@ pub use costs::{Bin, Costs};
 pub use nodes::{FAR, FEWEST as FEWEST_NODES};
 pub use pass::Summariser;
 pub use program::{ThreadFacts, ThreadTime, Threads, lend_noise};
-pub use rates::{Cell, RateCounter, Rates, SourceRates};
+pub use rates::{BlockSum, RateCounter, Rates, SourceRates};
 pub use summary::*;
 
 use trace::{Block, Lane, LaneTotals, Manifest, Reader, Source, Trailer};

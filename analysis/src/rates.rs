@@ -20,12 +20,12 @@ const MOST: u64 = 100;
 
 /// Sums of one block of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cell {
+pub struct BlockSum {
     pub count: u64,
     pub cost_ns: u64,
 }
 
-impl Cell {
+impl BlockSum {
     fn add(&mut self, counted: bool, cost_ns: u64) {
         self.count += u64::from(counted);
         self.cost_ns = self.cost_ns.saturating_add(cost_ns);
@@ -36,7 +36,7 @@ impl Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRates {
     pub key: RowKey,
-    pub cells: Vec<Cell>,
+    pub cells: Vec<BlockSum>,
 }
 
 /// A recording, by blocks of time.
@@ -54,7 +54,7 @@ pub struct Rates {
     pub shares_of: SharesOf,
     pub cost_basis: CostBasis,
     /// Total noise.
-    pub total: Vec<Cell>,
+    pub total: Vec<BlockSum>,
     pub sources: Vec<SourceRates>,
     /// The highest threshold of all CPUs, if known.
     pub threshold_ns: Option<f64>,
@@ -74,10 +74,10 @@ pub struct RateCounter {
     /// If lanes are threads of a program.
     threads: Option<Threads>,
     rows: Rows,
-    cells: Vec<Vec<Cell>>,
-    outside: [Vec<Cell>; 2],
-    detours: Vec<Cell>,
-    beside: Vec<Cell>,
+    cells: Vec<Vec<BlockSum>>,
+    outside: [Vec<BlockSum>; 2],
+    detours: Vec<BlockSum>,
+    beside: Vec<BlockSum>,
 }
 
 impl RateCounter {
@@ -91,7 +91,7 @@ impl RateCounter {
         let (from_ns, to_ns) = lanes::ends(windows.iter().copied());
         let span = to_ns.saturating_sub(from_ns).max(1);
         let blocks = (span / BLOCK_NS).clamp(FEWEST, MOST);
-        let empty = vec![Cell::default(); blocks as usize];
+        let empty = vec![BlockSum::default(); blocks as usize];
         RateCounter {
             part: part.clone(),
             from_ns,
@@ -144,7 +144,7 @@ impl RateCounter {
             let counted = self.events.tally(record).event;
             let cells = at(&mut self.cells, fine.row as usize);
             if cells.is_empty() {
-                cells.resize(self.blocks, Cell::default());
+                cells.resize(self.blocks, BlockSum::default());
             }
             let index = when(record.start_ns);
             cells[index].add(counted, record.cost_ns);
@@ -186,7 +186,7 @@ impl RateCounter {
             let mut members = row.members.iter();
             let first = members.find_map(|&id| contents.sources.get(id as usize));
             let Some(first) = first else { continue };
-            if cells.iter().all(|cell| *cell == Cell::default()) {
+            if cells.iter().all(|cell| *cell == BlockSum::default()) {
                 continue;
             }
             sources.push(SourceRates { key: row.key(first), cells });

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use study::advice::{Advice, Place, Subject};
+use study::advice::{Advice, AdvisedSource, Place};
 use trace::Class;
 
 static BUILT_IN: LazyLock<Advice> =
@@ -15,7 +15,7 @@ pub fn run(data: &[u8]) {
     for class in Class::ALL {
         let (unit, detail) = (Some("fakemond.service"), Some("irq 24"));
         for program in [false, true] {
-            let subject = Subject { class, name: "fakemond", unit, detail, program };
+            let subject = AdvisedSource { class, name: "fakemond", unit, detail, program };
             advice.remedies(&subject, &Place::default());
         }
     }

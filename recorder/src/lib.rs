@@ -12,6 +12,8 @@ mod feed;
 #[cfg(target_os = "linux")]
 pub mod kernel;
 #[cfg(target_os = "linux")]
+mod launch;
+#[cfg(target_os = "linux")]
 mod naming;
 #[cfg(target_os = "linux")]
 mod node;
@@ -26,8 +28,6 @@ mod record;
 mod record_error;
 #[cfg(target_os = "linux")]
 mod start;
-#[cfg(target_os = "linux")]
-mod subject;
 
 use trace::cpulist;
 
@@ -41,6 +41,6 @@ pub use pipeline::clock_line::ClockLine;
 #[cfg(target_os = "linux")]
 pub use probe::PROBE_THREAD;
 #[cfg(target_os = "linux")]
-pub use record::{Outcome, Watch, record};
+pub use record::{RecordResult, Watch, record};
 #[cfg(target_os = "linux")]
 pub use record_error::RecordError;

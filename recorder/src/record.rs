@@ -4,6 +4,7 @@
 use std::{
     cell::Cell,
     path::PathBuf,
+    process::Child,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -22,11 +23,12 @@ use crate::{
         bpf::{self, Bpf, Wanted},
         switcher::Switcher,
     },
+    launch::{self, Patience},
     naming::{
+        members::{Members, Scope},
         names::Names,
         pids,
         symbols::Hidden,
-        targets::{Target, Targets},
     },
     node::{
         choice,
@@ -50,12 +52,11 @@ use crate::{
     },
     record_error::RecordError,
     start,
-    subject::{self, Patience},
 };
 
 /// The result of a recording.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RecordResult {
     pub output: PathBuf,
     pub bytes: u64,
     /// Exit code of the recorded command.
@@ -81,12 +82,12 @@ pub struct Watch<'a> {
     pub feed: Option<&'a Feed>,
 }
 
-pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> {
+pub fn record(options: &Options, watch: &Watch) -> Result<RecordResult, RecordError> {
     if options.no_bpf && (options.no_probe || options.program.is_some()) {
         return Err(RecordError::NothingToRecord);
     }
     // Before anything is loaded or opened, so that a mistyped command loses nothing.
-    let target = options.program.as_ref().map(subject::resolve).transpose()?;
+    let scope = options.program.as_ref().map(launch::resolve).transpose()?;
     let mut _reader = None;
     if watch.feed.is_none() {
         trace::can_record(&options.output, output::overwrite(options))?;
@@ -101,7 +102,7 @@ pub fn record(options: &Options, watch: &Watch) -> Result<Outcome, RecordError> 
         "cntvct" => Session::prepare::<crate::probe::clock::VirtualCounter>(options, watch.stop),
         _ => Session::prepare::<Monotonic>(options, watch.stop),
     };
-    session?.run(options, target, watch)
+    session?.run(options, scope, watch)
 }
 
 /// The cheapest counter that the kernel itself uses.
@@ -119,6 +120,16 @@ const WARM_UP: Duration = Duration::from_millis(20);
 const CHECK_PROBES_EVERY: Duration = Duration::from_millis(250);
 /// Without probes, only a request to stop ends a recording early, and such a request unparks this thread.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// What runs during a recording, and the state at its start.
+struct Running {
+    threads: Threads,
+    before: Counters,
+    steal: Steal,
+    switcher: Option<Switcher>,
+    /// When a program's recording ended, by the monotonic clock.
+    ended: Arc<AtomicU64>,
+}
 
 struct Session {
     measured: CpuSet,
@@ -211,18 +222,42 @@ impl Session {
     fn run(
         mut self,
         options: &Options,
-        target: Option<Target>,
+        scope: Option<Scope>,
         watch: &Watch,
-    ) -> Result<Outcome, RecordError> {
-        let names = Names::of_this_machine(options.kernel_addresses);
-        if names.symbols_hidden() && self.bpf.is_some() {
-            let Hidden { why, remedy } = Hidden::here();
-            self.remarks.push(format!(
-                "kernel symbols are hidden ({why}): timer callbacks and work functions have no names; \
-                 {remedy}"
-            ));
-        }
+    ) -> Result<RecordResult, RecordError> {
         let home = machine::allowed();
+        let running = self.begin(options, scope.as_ref(), watch)?;
+        let mut child = match self.start_command(options, watch, &home) {
+            Ok(child) => child,
+            Err(error) => {
+                let _ = running.threads.stop();
+                if watch.feed.is_none() {
+                    trace::discard(&options.output);
+                }
+                return Err(error);
+            }
+        };
+        if options.give_up_privileges {
+            privileges::give_up();
+        }
+        let mut exit_code = self.wait(options, scope.as_ref(), watch, &running, child.as_mut());
+        let mut result = self.end(options, running)?;
+        // Time is up before the command ends: the recording is complete, the command continues.
+        if let (None, Some(child)) = (exit_code, &mut child) {
+            exit_code = launch::wait_for_command(child, watch.end_command);
+        }
+        result.exit_code = exit_code;
+        Ok(result)
+    }
+
+    /// Starts threads, programs and probes; from the return on, everything is recorded.
+    fn begin(
+        &mut self,
+        options: &Options,
+        scope: Option<&Scope>,
+        watch: &Watch,
+    ) -> Result<Running, RecordError> {
+        let names = self.names(options);
         if !self.housekeeping.is_empty() {
             machine::pin(&self.housekeeping);
         }
@@ -239,81 +274,104 @@ impl Session {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let before = self.counters();
         let steal = Steal::start();
-        let epoch_ns = before.at_ns;
-        self.manifest.started_monotonic_ns = epoch_ns;
+        self.manifest.started_monotonic_ns = before.at_ns;
         let output = Output::open(options, watch.feed, &self.manifest)?;
-        let at_start = target.as_ref().map(subject::runnable).unwrap_or_default();
+        let at_start = scope.map(launch::runnable).unwrap_or_default();
         if let Some(bpf) = self.bpf.as_mut().filter(|_| !at_start.is_empty()) {
             bpf.look_at_tasks();
         }
-        let switcher = match self.probes.is_empty() && self.bpf.is_some() {
-            true => Some(Switcher::start().map_err(RecordError::Thread)?),
-            false => None,
-        };
-        if let Some(switcher) = &switcher {
-            let unreached = switcher.switch(&self.measured);
-            if !unreached.is_empty() {
-                self.remarks.push(format!(
-                    "the recorder may not run on CPU {}: threads that never leave it are not \
-                     recorded",
-                    unreached.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-                ));
-            }
-        }
+        let switcher = self.switch_everywhere()?;
         self.clock.push((self.anchor)());
         let ended = Arc::new(AtomicU64::new(u64::MAX));
-        let subject = self.subject(options, target.clone(), at_start, &ended);
-        let assembler = Assembler::new(output, names, subject, epoch_ns, self.clock.clone());
-        threads.write(assembler);
-
+        let subject = self.subject(options, scope.cloned(), at_start, &ended);
+        let clock = self.clock.clone();
+        threads.write(Assembler::new(output, names, subject, before.at_ns, clock));
         for probe in &self.probes {
             probe.release();
         }
-        let mut child = match &options.program {
-            // If it was stopped already, the command is not started.
-            Some(ProgramOption::Command(_)) if watch.stop.load(Ordering::Relaxed) => None,
-            Some(ProgramOption::Command(command)) => {
-                // The command must not run on the recorder's CPUs.
-                machine::pin(options.cpus.as_ref().unwrap_or(&home));
-                // Its children are recognised by its PID, which only the kernel side knows for certain.
-                pids::announce_self();
-                let started = subject::start(command, options.stdout_is_taken);
-                machine::pin(if self.housekeeping.is_empty() { &home } else { &self.housekeeping });
-                match started {
-                    Ok(child) => Some(child),
-                    Err(error) => {
-                        let _ = threads.stop();
-                        if watch.feed.is_none() {
-                            trace::discard(&options.output);
-                        }
-                        return Err(error);
-                    }
-                }
-            }
-            _ => None,
-        };
-        if options.give_up_privileges {
-            privileges::give_up();
+        Ok(Running { threads, before, steal, switcher, ended })
+    }
+
+    fn names(&mut self, options: &Options) -> Names {
+        let names = Names::of_this_machine(options.kernel_addresses);
+        if names.symbols_hidden() && self.bpf.is_some() {
+            let Hidden { why, remedy } = Hidden::here();
+            self.remarks.push(format!(
+                "kernel symbols are hidden ({why}): timer callbacks and work functions have no names; \
+                 {remedy}"
+            ));
         }
+        names
+    }
+
+    /// Without a probe, makes every measured CPU switch threads, so that the running ones are known.
+    fn switch_everywhere(&mut self) -> Result<Option<Switcher>, RecordError> {
+        if !self.probes.is_empty() || self.bpf.is_none() {
+            return Ok(None);
+        }
+        let switcher = Switcher::start().map_err(RecordError::Thread)?;
+        let unreached = switcher.switch(&self.measured);
+        if !unreached.is_empty() {
+            self.remarks.push(format!(
+                "the recorder may not run on CPU {}: threads that never leave it are not recorded",
+                unreached.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+            ));
+        }
+        Ok(Some(switcher))
+    }
+
+    /// Starts the command to record, if there is one. `home` is where the recorder was started.
+    fn start_command(
+        &self,
+        options: &Options,
+        watch: &Watch,
+        home: &CpuSet,
+    ) -> Result<Option<Child>, RecordError> {
+        let Some(ProgramOption::Command(command)) = &options.program else { return Ok(None) };
+        // If it was stopped already, the command is not started.
+        if watch.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        // The command must not run on the recorder's CPUs.
+        machine::pin(options.cpus.as_ref().unwrap_or(home));
+        // Its children are recognised by its PID, which only the kernel side knows for certain.
+        pids::announce_self();
+        let started = launch::start(command, options.stdout_is_taken);
+        machine::pin(if self.housekeeping.is_empty() { home } else { &self.housekeeping });
+        started.map(Some)
+    }
+
+    /// Waits for the end of the recording; returns the command's exit code if it ended first.
+    fn wait(
+        &self,
+        options: &Options,
+        scope: Option<&Scope>,
+        watch: &Watch,
+        running: &Running,
+        child: Option<&mut Child>,
+    ) -> Option<i32> {
         let look = |passed: Duration| {
             (watch.progress)(passed);
             self.look_for_incidents(passed);
             if let Some(feed) = watch.feed {
-                self.tell(feed, passed, &before);
+                self.tell(feed, passed, &running.before);
             }
             !self.incidents.no_probe_is_left(&self.probes)
         };
-        let every = if target.is_some() || watch.feed.is_some() {
-            subject::LOOK_EVERY
+        let every = if scope.is_some() || watch.feed.is_some() {
+            launch::LOOK_EVERY
         } else if !self.probes.is_empty() {
             CHECK_PROBES_EVERY
         } else {
             CHECK_EVERY
         };
         let patience = Patience { duration: options.duration, every };
-        let mut exit_code =
-            subject::wait(target.as_ref(), patience, watch.stop, &look, child.as_mut());
+        launch::wait(scope, patience, watch.stop, &look, child)
+    }
 
+    /// Stops everything and closes the file.
+    fn end(mut self, options: &Options, running: Running) -> Result<RecordResult, RecordError> {
+        let Running { threads, before, steal, switcher, ended } = running;
         let finished = self.stop_probes();
         // What the final switches do to a program's threads is not part of its recording.
         ended.store(monotonic_ns(), Ordering::Release);
@@ -331,42 +389,42 @@ impl Session {
         let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
         let incidents = self.incidents.said();
         self.remarks.extend_from_slice(&incidents);
+        let times = (before.at_ns, ended_ns);
         let after = Counters { at_ns: ended_ns, cpus: self.states() };
         let counted = Counted { before, after };
-        let times = (epoch_ns, ended_ns);
         let totals = self.totals(options, finished, times, &stopped, &counted, stolen);
         let overhead = counted.overhead(&self.measured, stopped.assembled.own_ns, stopped.cpu_ns);
         let mut trailer = Trailer { overhead, ..totals };
         trailer.remarks.extend(incidents);
-        if options.program.is_some() && stopped.assembled.threads.is_empty() {
+        if options.program.is_some() {
+            self.remark_on_threads(&stopped.assembled, &mut trailer);
+        }
+        Ok(self.close(options, stopped.assembled, trailer, None))
+    }
+
+    /// Which threads of the program are not in the recording.
+    fn remark_on_threads(&mut self, assembled: &Assembled, trailer: &mut Trailer) {
+        if assembled.threads.is_empty() {
             let none = "no thread of the program ran or waited for a CPU while it was recorded";
             self.remarks.push(none.to_owned());
         }
-        if stopped.assembled.unheard_waiting > 0 {
-            let remark = format!(
+        let mut remarks = Vec::new();
+        if assembled.unheard_waiting > 0 {
+            remarks.push(format!(
                 "{} threads of the program waited for a CPU throughout and are omitted: their host \
                  PIDs are unknown in this PID namespace",
-                stopped.assembled.unheard_waiting
-            );
-            trailer.remarks.push(remark.clone());
-            self.remarks.push(remark);
+                assembled.unheard_waiting
+            ));
         }
-        if stopped.assembled.unlisted > 0 {
-            let remark = format!(
+        if assembled.unlisted > 0 {
+            remarks.push(format!(
                 "too many threads in the program: {} time slices of those beyond the limit are \
                  omitted",
-                stopped.assembled.unlisted
-            );
-            trailer.remarks.push(remark.clone());
-            self.remarks.push(remark);
+                assembled.unlisted
+            ));
         }
-        let mut outcome = self.close(options, stopped.assembled, trailer, None);
-        // Time is up before the command ends: the recording is complete, the command continues.
-        if let (None, Some(child)) = (exit_code, &mut child) {
-            exit_code = subject::wait_for_command(child, watch.end_command);
-        }
-        outcome.exit_code = exit_code;
-        Ok(outcome)
+        trailer.remarks.extend_from_slice(&remarks);
+        self.remarks.extend(remarks);
     }
 
     /// Lets the programs run briefly before the recording starts: interrupts that were in progress when
@@ -423,13 +481,13 @@ impl Session {
     fn subject(
         &self,
         options: &Options,
-        target: Option<Target>,
+        scope: Option<Scope>,
         at_start: Vec<Runnable>,
         ended: &Arc<AtomicU64>,
     ) -> Subject {
-        match target {
-            Some(target) => Subject::Program(Box::new(Recorded::new(
-                Targets::new(target, std::process::id()),
+        match scope {
+            Some(scope) => Subject::Program(Box::new(Recorded::new(
+                Members::new(scope, std::process::id()),
                 account::program_threshold_ns(options).unwrap_or(0.0) as u64,
                 at_start,
                 self.bpf.as_ref().map(Bpf::cpu_pages),
@@ -523,7 +581,7 @@ impl Session {
         assembled: Assembled,
         trailer: Trailer,
         exit_code: Option<i32>,
-    ) -> Outcome {
+    ) -> RecordResult {
         let mut write_error = assembled.write_error;
         let lost = trailer.lost;
         let mut bytes = 0;
@@ -538,7 +596,7 @@ impl Session {
         }
         let output = options.output.clone();
         let Session { remarks, manifest, .. } = self;
-        Outcome { output, bytes, exit_code, remarks, write_error, lost, manifest }
+        RecordResult { output, bytes, exit_code, remarks, write_error, lost, manifest }
     }
 }
 
@@ -563,7 +621,7 @@ fn load(
     stop: &AtomicBool,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Bpf>, RecordError> {
-    let wanted = bpf::Options {
+    let wanted = bpf::LoadOptions {
         watched: measured,
         ring_bytes: memory.ring_bytes,
         other_ring_bytes: memory.other_ring_bytes,

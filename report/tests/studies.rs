@@ -9,7 +9,7 @@ use simulate::{
     whatif::Effect,
 };
 use study::{
-    advice::{Advice, Place, Subject},
+    advice::{Advice, AdvisedSource, Place},
     exchange::{Request, simulate},
     noise,
     samples::Spec,
@@ -56,7 +56,7 @@ fn whatif(names: &[&str]) -> WhatIf {
     };
     let source = |name: &&str| {
         let class = Class::Thread;
-        let subject = Subject { class, name, unit: None, detail: None, program: false };
+        let subject = AdvisedSource { class, name, unit: None, detail: None, program: false };
         OfSource {
             class,
             name: (*name).to_owned(),

@@ -77,7 +77,7 @@ pub fn schedule(job: &Job, graph: Graph) -> Result<Schedule, GraphError> {
     let mut builder = ScheduleBuilder::new(ranks);
     for rank in 0..ranks {
         builder.begin_rank();
-        let mut program = Program::new(&mut builder, graph);
+        let mut program = RankOps::new(&mut builder, graph);
         if ranks == 1 && job.lonely_compute() > 0 {
             program.compute(job.lonely_compute());
         }
@@ -123,7 +123,7 @@ fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
 const COMBINING: &str = "dissemination";
 
 /// The operations of one rank, as they are added.
-struct Program<'a> {
+struct RankOps<'a> {
     builder: &'a mut ScheduleBuilder,
     graph: Graph,
     /// Operations that must end before the next one begins: in order, those of the previous round; in
@@ -135,9 +135,9 @@ struct Program<'a> {
     raw: bool,
 }
 
-impl<'a> Program<'a> {
-    fn new(builder: &'a mut ScheduleBuilder, graph: Graph) -> Program<'a> {
-        Program { builder, graph, before: Vec::new(), got: None, raw: false }
+impl<'a> RankOps<'a> {
+    fn new(builder: &'a mut ScheduleBuilder, graph: Graph) -> RankOps<'a> {
+        RankOps { builder, graph, before: Vec::new(), got: None, raw: false }
     }
 
     /// Computes on received data before it is forwarded.

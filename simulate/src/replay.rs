@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// The first run, rank by rank.
-    pub first: event::Outcome,
+    pub first: event::ScheduleResult,
     /// When the last rank finished in each run, ps.
     pub times: Vec<i64>,
 }
@@ -41,7 +41,7 @@ pub fn run(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Run 0, if it is among them.
-    pub first: Option<event::Outcome>,
+    pub first: Option<event::ScheduleResult>,
     /// When the last rank finished in each run, ps.
     pub times: Vec<i64>,
 }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use simulate::{
-    event::{OpId, Options, Outcome, Rendezvous, Schedule, ScheduleBuilder, run},
+    event::{OpId, Options, Rendezvous, Schedule, ScheduleBuilder, ScheduleResult, run},
     loggops::Params,
     noise::{Model, Noise, Offsets, Timeline},
 };
@@ -35,7 +35,7 @@ fn blocking(sender: i64, receiver: i64, bytes: u64) -> Schedule {
     b.finish().unwrap()
 }
 
-fn silent(schedule: &Schedule, params: &Params) -> Outcome {
+fn silent(schedule: &Schedule, params: &Params) -> ScheduleResult {
     run(schedule, params, &Options::default(), &Noise::none().run(0, 0)).unwrap()
 }
 

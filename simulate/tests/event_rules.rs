@@ -5,7 +5,8 @@ mod cpu_time;
 
 use simulate::{
     event::{
-        EventError, OpId, Options, Outcome, Reason, Rules, Schedule, ScheduleBuilder, WILDCARD, run,
+        EventError, OpId, Options, Reason, Rules, Schedule, ScheduleBuilder, ScheduleResult,
+        WILDCARD, run,
     },
     loggops::Params,
     noise::{Model, Noise, Offsets, Timeline},
@@ -37,7 +38,7 @@ fn both(schedule: &Schedule) -> [Vec<i64>; 2] {
     })
 }
 
-fn exact(schedule: &Schedule) -> Result<Outcome, EventError> {
+fn exact(schedule: &Schedule) -> Result<ScheduleResult, EventError> {
     run(schedule, &PARAMS, &Options::default(), &Noise::none().run(0, 0))
 }
 

@@ -65,17 +65,22 @@ fn one_to_one_config<'a>(
     }
 }
 
-fn one_to_one(noise: &Noise, order: Order, seed: u64, measured: &[i64]) -> exchange::Outcome {
+fn one_to_one(
+    noise: &Noise,
+    order: Order,
+    seed: u64,
+    measured: &[i64],
+) -> exchange::ExchangeResult {
     exchange::run(&one_to_one_config(noise, order, seed, measured), None).unwrap()
 }
 
-fn all_to_all(processors: u64, mode: Mode<'_>) -> alltoall::Outcome {
+fn all_to_all(processors: u64, mode: Mode<'_>) -> alltoall::AlltoallResult {
     let config = alltoall::Config { processors, samples: 4_000, mode, seed: 11 };
     alltoall::run(&config, None).unwrap()
 }
 
 /// A sweep over the number of processors, to check the claims.
-fn sweep(mode: &Mode<'_>) -> Vec<alltoall::Outcome> {
+fn sweep(mode: &Mode<'_>) -> Vec<alltoall::AlltoallResult> {
     [2, 4, 8, 16, 32].into_iter().map(|processors| all_to_all(processors, mode.clone())).collect()
 }
 

@@ -103,7 +103,7 @@ struct File {
 
 /// What advice depends on in a source.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct AdvisedSource<'a> {
     pub class: Class,
     pub name: &'a str,
     pub unit: Option<&'a str>,
@@ -151,7 +151,7 @@ impl Advice {
     }
 
     /// Remedies for a source, best first, with names and numbers filled in.
-    pub fn remedies(&self, subject: &Subject<'_>, place: &Place) -> Vec<Remedy> {
+    pub fn remedies(&self, subject: &AdvisedSource<'_>, place: &Place) -> Vec<Remedy> {
         let Some(entry) = self.0.iter().find(|entry| entry.matches(subject)) else {
             return Vec::new();
         };
@@ -193,7 +193,7 @@ impl Remedies {
             }
             let key = row.row_key();
             let source = recorded.sources.iter().find(|source| source.key == key);
-            let subject = Subject {
+            let subject = AdvisedSource {
                 class: row.class,
                 name: &row.name,
                 unit: row.unit.as_deref(),
@@ -204,7 +204,7 @@ impl Remedies {
         };
         let of_outside = |row: &OutsideRow| {
             let (class, name) = (Class::OutsideKernel, row.class.as_str());
-            let subject = Subject { class, name, unit: None, detail: None, program: false };
+            let subject = AdvisedSource { class, name, unit: None, detail: None, program: false };
             advice.remedies(&subject, &place)
         };
         Ok(Remedies {
@@ -215,7 +215,7 @@ impl Remedies {
 }
 
 impl Entry {
-    fn matches(&self, subject: &Subject<'_>) -> bool {
+    fn matches(&self, subject: &AdvisedSource<'_>) -> bool {
         let unit = |pattern: &String| subject.unit.is_some_and(|unit| glob(pattern, unit));
         self.class.any(|class| *class == subject.class)
             && self.name.as_ref().is_none_or(|names| names.any(|name| glob(name, subject.name)))
@@ -288,7 +288,7 @@ fn slower_tick(tick_hz: u32) -> String {
     )
 }
 
-fn fill(line: &str, subject: &Subject<'_>, place: &Place) -> String {
+fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
     let irq = subject.detail.and_then(|detail| {
         let number = detail.split("irq ").nth(1)?;
         let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -343,8 +343,8 @@ mod tests {
 
     use super::*;
 
-    fn subject<'a>(class: Class, name: &'a str, unit: Option<&'a str>) -> Subject<'a> {
-        Subject { class, name, unit, detail: None, program: false }
+    fn subject<'a>(class: Class, name: &'a str, unit: Option<&'a str>) -> AdvisedSource<'a> {
+        AdvisedSource { class, name, unit, detail: None, program: false }
     }
 
     fn place() -> Place {
@@ -352,7 +352,7 @@ mod tests {
         Place { split: Some(split), tick_hz: 250, smt: Some(true), numa_nodes: Some(2) }
     }
 
-    fn runs(advice: &Advice, subject: &Subject<'_>) -> String {
+    fn runs(advice: &Advice, subject: &AdvisedSource<'_>) -> String {
         let lines = advice.remedies(subject, &place());
         lines.iter().flat_map(|remedy| remedy.run.clone()).collect::<Vec<_>>().join("\n")
     }
@@ -398,8 +398,10 @@ mod tests {
     #[test]
     fn a_program_is_not_moved_out_of_its_own_way() {
         let advice = Advice::built_in().unwrap();
-        let of =
-            |class, program| Subject { program, ..subject(class, "solver", Some("job.scope")) };
+        let of = |class, program| AdvisedSource {
+            program,
+            ..subject(class, "solver", Some("job.scope"))
+        };
         let (threads, faults) = (of(Class::Thread, true), of(Class::PageFault, true));
         assert!(runs(&advice, &threads).contains("OMP_NUM_THREADS"));
         assert!(runs(&advice, &faults).contains("MAP_POPULATE"));
@@ -408,14 +410,15 @@ mod tests {
             assert!(runs(&advice, &of(class, false)).contains("AllowedCPUs=0,1"));
         }
         // A source that is not a thread has the same remedy either way.
-        let tick = |program| Subject { program, ..subject(Class::Timer, "tick", None) };
+        let tick = |program| AdvisedSource { program, ..subject(Class::Timer, "tick", None) };
         assert_eq!(runs(&advice, &tick(true)), runs(&advice, &tick(false)));
     }
 
     #[test]
     fn numbers_and_names_are_filled_in_and_cannot_become_commands() {
         let advice = Advice::built_in().unwrap();
-        let irq = Subject { detail: Some("irq 24 1000x"), ..subject(Class::Irq, "eth0", None) };
+        let irq =
+            AdvisedSource { detail: Some("irq 24 1000x"), ..subject(Class::Irq, "eth0", None) };
         assert!(runs(&advice, &irq).contains("echo 0,1 > /proc/irq/24/smp_affinity_list"));
         assert!(runs(&advice, &subject(Class::Irq, "eth0", None)).contains("/proc/irq/N/"));
         let hostile = subject(Class::Thread, "$(reboot) '{unit}'", None);

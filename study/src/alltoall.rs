@@ -9,7 +9,7 @@ use simulate::{
     noise::draw,
     resample::{
         Distribution, Exchange, Sampler,
-        alltoall::{self, Config, Mode, Outcome},
+        alltoall::{self, AlltoallResult, Config, Mode},
         exchange,
     },
 };
@@ -70,7 +70,7 @@ pub struct Alltoalls {
     pub points: Vec<Point>,
     /// All times, for histogram files, in the order of the points.
     #[serde(skip)]
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<AlltoallResult>,
 }
 
 /// What was simulated.
@@ -117,7 +117,7 @@ pub struct Point {
 }
 
 impl Point {
-    fn of(outcome: &Outcome, size: Option<u64>) -> Point {
+    fn of(outcome: &AlltoallResult, size: Option<u64>) -> Point {
         let us = |ps: i64| ps as f64 / 1e6;
         let (first, all, total) = (&outcome.idle_first, &outcome.idle, &outcome.total);
         let throughput = |size: u64| {
@@ -150,7 +150,7 @@ impl Alltoalls {
     /// The distributions with their names in a histogram file.
     pub fn distributions(&self) -> Vec<(String, &Distribution)> {
         let mut named = Vec::new();
-        for Outcome { processors, idle_first, idle, total, .. } in &self.outcomes {
+        for AlltoallResult { processors, idle_first, idle, total, .. } in &self.outcomes {
             named.push((format!("idle_{processors}"), idle_first));
             named.push((format!("idle_all_{processors}"), idle));
             named.push((format!("total_{processors}"), total));
@@ -163,7 +163,7 @@ impl Alltoalls {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     about: About,
-    points: Vec<Outcome>,
+    points: Vec<AlltoallResult>,
 }
 
 impl Partial {
@@ -178,7 +178,7 @@ impl Partial {
     }
 
     pub fn finish(self) -> Result<Alltoalls> {
-        let likely = |point: &Outcome| {
+        let likely = |point: &AlltoallResult| {
             (2..=MOST_RANKS).contains(&point.processors)
                 && (1..=MOST_SAMPLES).contains(&point.samples)
                 && point.total.len() == point.samples
@@ -209,7 +209,7 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     // Largest first, so that an infeasible point fails early.
     let mut order: Vec<usize> = (0..request.ranks.len()).collect();
     order.sort_by_key(|&index| Reverse(request.ranks[index]));
-    let mut outcomes: Vec<(usize, Outcome)> = Vec::new();
+    let mut outcomes: Vec<(usize, AlltoallResult)> = Vec::new();
     for index in order {
         let ranks = request.ranks[index];
         work.watch.now(&format!("{ranks} ranks"));

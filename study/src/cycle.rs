@@ -4,7 +4,7 @@
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use simulate::{
-    cycle::{self, Config, Estimate, Outcome},
+    cycle::{self, Config, CycleResult, Estimate},
     loggops::Params,
     noise::draw,
 };
@@ -122,7 +122,7 @@ pub struct Point {
 }
 
 impl Point {
-    fn of(outcome: &Outcome) -> Point {
+    fn of(outcome: &CycleResult) -> Point {
         let interval = |estimate: Estimate, scale: f64| {
             estimate
                 .half_width
@@ -151,7 +151,7 @@ impl Point {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     about: About,
-    points: Vec<Outcome>,
+    points: Vec<CycleResult>,
 }
 
 impl Partial {

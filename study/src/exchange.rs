@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use simulate::resample::{
     Distribution,
-    exchange::{self, Config, Order, Outcome},
+    exchange::{self, Config, ExchangeResult, Order},
 };
 
 use crate::{
@@ -89,7 +89,7 @@ impl Partial {
     }
 
     fn compared(self, measured: &[i64]) -> Result<Exchanges> {
-        let outcome = Outcome::of(self.series_ps, self.about.per_walk, measured)?;
+        let outcome = ExchangeResult::of(self.series_ps, self.about.per_walk, measured)?;
         let us = |ps: i64| ps as f64 / 1e6;
         let all = &outcome.summary;
         Ok(Exchanges {

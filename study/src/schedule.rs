@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize, Serializer};
 use simulate::{
     blame as blaming,
-    event::{self, Outcome, Rendezvous, Rules, Schedule},
+    event::{self, Rendezvous, Rules, Schedule, ScheduleResult},
     goal::CalcUnit,
     loggops::Params,
     noise::{Model, Noise, Offsets},
@@ -150,7 +150,7 @@ pub struct Partial {
     about: About,
     unit: Unit,
     /// The first run, rank by rank, if it is in this shard.
-    first: Option<Outcome>,
+    first: Option<ScheduleResult>,
     /// Finish time of the last rank in each run.
     times_ps: Vec<i64>,
     /// The same without noise, if there is noise.

@@ -17,7 +17,7 @@ use simulate::{
 use trace::{Class, Lane, Mode};
 
 use crate::{
-    advice::{Advice, Place, Remedy, Subject},
+    advice::{Advice, AdvisedSource, Place, Remedy},
     open::{self, AnyReader, Opened},
     recorded::{Recorded, Source, lane_words},
     work::Work,
@@ -521,7 +521,7 @@ impl Results<'_> {
         if source.key.own || !answer.removed.effect.helps() {
             return Vec::new();
         }
-        let subject = Subject {
+        let subject = AdvisedSource {
             class: source.key.class,
             name: &source.key.name,
             unit: source.key.unit.as_deref(),

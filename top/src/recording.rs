@@ -10,12 +10,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use recorder::{CpuSet, Delivery, Feed, Options, Outcome, RecordError, machine};
+use recorder::{CpuSet, Delivery, Feed, Options, RecordError, RecordResult, machine};
 use tokio::sync::oneshot;
 
 use crate::Request;
 
-type End = Result<Outcome, RecordError>;
+type End = Result<RecordResult, RecordError>;
 
 pub struct Recording {
     pub feed: Feed,
@@ -95,7 +95,7 @@ fn attempt(options: Options) -> Result<Result<Recording, RecordError>> {
 
 impl Recording {
     /// Stops the recording and returns its outcome.
-    pub fn stop(self) -> Result<Outcome> {
+    pub fn stop(self) -> Result<RecordResult> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
         let end = self.thread.join().map_err(|_| anyhow!("the recorder thread panicked"))?;

@@ -16,7 +16,7 @@ use checks::Wanted;
 const NAME: &str = "pages_in_a_browser";
 
 /// A recording, the options of `detour report --html`, and what the page must show.
-struct Subject {
+struct PageCase {
     file: &'static str,
     options: &'static [&'static str],
     wanted: Wanted,
@@ -27,19 +27,19 @@ const PROJECTED: &[&str] = &["slowdown", "without", "idle", "idle-tail"];
 const EVERYTHING: Wanted = Wanted { figures: FIGURES, projected: PROJECTED, series: true };
 const QUICK: &[&str] = &["--ranks", "2..4096", "--runs", "10"];
 
-const SUBJECTS: [Subject; 10] = [
-    Subject { file: "demo", options: QUICK, wanted: EVERYTHING },
-    Subject { file: "many-cpus", options: QUICK, wanted: EVERYTHING },
-    Subject { file: "one-cpu", options: QUICK, wanted: EVERYTHING },
-    Subject { file: "hostile", options: QUICK, wanted: EVERYTHING },
-    Subject { file: "program", options: QUICK, wanted: EVERYTHING },
-    Subject { file: "nodes", options: QUICK, wanted: EVERYTHING },
-    Subject {
+const SUBJECTS: [PageCase; 10] = [
+    PageCase { file: "demo", options: QUICK, wanted: EVERYTHING },
+    PageCase { file: "many-cpus", options: QUICK, wanted: EVERYTHING },
+    PageCase { file: "one-cpu", options: QUICK, wanted: EVERYTHING },
+    PageCase { file: "hostile", options: QUICK, wanted: EVERYTHING },
+    PageCase { file: "program", options: QUICK, wanted: EVERYTHING },
+    PageCase { file: "nodes", options: QUICK, wanted: EVERYTHING },
+    PageCase {
         file: "records-only",
         options: &[],
         wanted: Wanted { figures: FIGURES, projected: &[], series: true },
     },
-    Subject {
+    PageCase {
         file: "no-names",
         options: QUICK,
         wanted: Wanted {
@@ -48,7 +48,7 @@ const SUBJECTS: [Subject; 10] = [
             series: false,
         },
     },
-    Subject {
+    PageCase {
         file: "one",
         options: QUICK,
         wanted: Wanted {
@@ -57,7 +57,7 @@ const SUBJECTS: [Subject; 10] = [
             series: false,
         },
     },
-    Subject {
+    PageCase {
         file: "none",
         options: QUICK,
         wanted: Wanted { figures: &["heat"], projected: &[], series: false },
@@ -113,7 +113,7 @@ pub fn run(
     Ok(failed == 0)
 }
 
-fn make(workspace: &Workspace, directory: &Path, subject: &Subject) -> Result<PathBuf> {
+fn make(workspace: &Workspace, directory: &Path, subject: &PageCase) -> Result<PathBuf> {
     let page = directory.join(format!("{}.html", subject.file));
     let mut command = exec::command(workspace.binary("detour"), directory);
     command.args(["report", "-q"]).arg(format!("{}.detour", subject.file));

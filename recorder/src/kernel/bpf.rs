@@ -106,7 +106,7 @@ impl Drop for Bpf {
     }
 }
 
-pub struct Options<'a> {
+pub struct LoadOptions<'a> {
     /// CPUs whose records are wanted.
     pub watched: &'a CpuSet,
     /// Sizes of their ring buffers, and of those of the other CPUs, which send only names. Powers of
@@ -150,10 +150,40 @@ pub fn kernel_btf() -> Result<Btf, BpfError> {
     Ok(Btf::parse(fs::read(BTF_PATH).map_err(BpfError::NoBtf)?)?)
 }
 
+/// Where the programs find the fields they read.
+struct Offsets {
+    /// By global variable.
+    offsets: Vec<(&'static str, u32)>,
+    /// Programs that cannot work on this kernel, and why.
+    impossible: Vec<(&'static str, String)>,
+}
+
+impl Offsets {
+    fn find(btf: &Btf) -> Offsets {
+        let (mut offsets, mut impossible) = (Vec::new(), Vec::new());
+        for wanted in OFFSETS {
+            let found =
+                wanted.fields.iter().find_map(|field| btf.offset(wanted.structure, field).ok());
+            match found {
+                Some(offset) => offsets.push((wanted.global, offset)),
+                None => impossible.extend(wanted.programs.iter().map(|program| {
+                    let why = format!("struct {} has no {}", wanted.structure, wanted.fields[0]);
+                    (*program, why)
+                })),
+            }
+        }
+        // Programs only check for the id; the path to it is useless if one of its steps is missing.
+        if CGROUP_OFFSETS.iter().any(|step| !offsets.iter().any(|(global, _)| global == step)) {
+            offsets.retain(|(global, _)| *global != "NODE_ID");
+        }
+        Offsets { offsets, impossible }
+    }
+}
+
 impl Bpf {
     /// Loads, attaches and tests. How the programs are compiled depends on whether anything marks the
     /// end of page faults, so that is tried first.
-    pub fn load(options: &Options) -> Result<Bpf, BpfError> {
+    pub fn load(options: &LoadOptions) -> Result<Bpf, BpfError> {
         let btf = kernel_btf()?;
         raise_memlock_limit();
         let mut missing = Vec::new();
@@ -174,6 +204,48 @@ impl Bpf {
         let mut bpf = Bpf::load_with(options, &btf, Bracket::None)?;
         bpf.missing = bpf.missing_after(missing);
         Ok(bpf)
+    }
+
+    /// Attaches each program that is wanted, or says why not; an error if a required one is missing.
+    fn attach_hooks(
+        &mut self,
+        options: &LoadOptions,
+        kernel: &aya::Btf,
+        bracket: Bracket,
+        impossible: &[(&str, String)],
+    ) -> Result<(), BpfError> {
+        for hook in hooks() {
+            if (hook.for_programs && !options.program)
+                || !bracket.allows(hook)
+                || hook.instead_of.is_some_and(|better| self.has(better))
+            {
+                continue;
+            }
+            let result = match impossible.iter().find(|(program, _)| *program == hook.program) {
+                Some((_, why)) => Err(Refused::Missing(why.clone())),
+                None => self
+                    .load_despite_signals(hook, kernel, options.stop)
+                    .and_then(|()| self.attach_program(hook, options.watched)),
+            };
+            if options.stop.load(Ordering::Relaxed) {
+                return Err(BpfError::Stopped);
+            }
+            match result {
+                Ok(()) => self.attached.push(hook.name.to_owned()),
+                Err(Refused::NotPermitted(why)) if hook.required => {
+                    return Err(not_permitted(why));
+                }
+                Err(refused) if hook.required => {
+                    return Err(BpfError::RequiredHook { hook: hook.name, why: refused.why() });
+                }
+                Err(refused) => self.missing.push(MissingHook {
+                    hook: hook.name.to_owned(),
+                    lost: hook.without.to_owned(),
+                    why: refused.why(),
+                }),
+            }
+        }
+        Ok(())
     }
 
     /// What is missing after another attempt: each hook once, and only if it is not attached now.
@@ -199,33 +271,17 @@ impl Bpf {
         }
     }
 
-    fn load_with(options: &Options, btf: &Btf, bracket: Bracket) -> Result<Bpf, BpfError> {
+    fn load_with(options: &LoadOptions, btf: &Btf, bracket: Bracket) -> Result<Bpf, BpfError> {
         let cpus = aya::util::nr_cpus()
             .map_err(|(path, error)| BpfError::Load(format!("{path}: {error}")))?
             as u32;
-        let mut offsets = Vec::new();
-        let mut impossible = Vec::new();
-        for wanted in OFFSETS {
-            let found =
-                wanted.fields.iter().find_map(|field| btf.offset(wanted.structure, field).ok());
-            match found {
-                Some(offset) => offsets.push((wanted.global, offset)),
-                None => impossible.extend(wanted.programs.iter().map(|program| {
-                    let why = format!("struct {} has no {}", wanted.structure, wanted.fields[0]);
-                    (*program, why)
-                })),
-            }
-        }
+        let Offsets { offsets, impossible } = Offsets::find(btf);
         let brackets = u32::from(bracket != Bracket::None);
         let kernel = aya::Btf::from_sys_fs().map_err(|error| BpfError::Load(error.to_string()))?;
         let mut loader = EbpfLoader::new();
         loader.btf(Some(&kernel)).override_global("FAULT_BRACKET", &brackets, true);
         let mask_words = cpus.div_ceil(u64::BITS);
         loader.override_global("MASK_WORDS", &mask_words, true);
-        // Programs only check for the id; the path to it is useless if one of its steps is missing.
-        if CGROUP_OFFSETS.iter().any(|step| !offsets.iter().any(|(global, _)| global == step)) {
-            offsets.retain(|(global, _)| *global != "NODE_ID");
-        }
         let namespace = pids::own_namespace().unwrap_or(0);
         loader.override_global("PID_NAMESPACE", &namespace, true);
         let program = u32::from(options.program);
@@ -257,37 +313,7 @@ impl Bpf {
             #[cfg(feature = "bpf-log")]
             log: None,
         };
-        for hook in hooks() {
-            if (hook.for_programs && !options.program)
-                || !bracket.allows(hook)
-                || hook.instead_of.is_some_and(|better| bpf.has(better))
-            {
-                continue;
-            }
-            let result = match impossible.iter().find(|(program, _)| *program == hook.program) {
-                Some((_, why)) => Err(Refused::Missing(why.clone())),
-                None => bpf
-                    .load_despite_signals(hook, &kernel, options.stop)
-                    .and_then(|()| bpf.attach_program(hook, options.watched)),
-            };
-            if options.stop.load(Ordering::Relaxed) {
-                return Err(BpfError::Stopped);
-            }
-            match result {
-                Ok(()) => bpf.attached.push(hook.name.to_owned()),
-                Err(Refused::NotPermitted(why)) if hook.required => {
-                    return Err(not_permitted(why));
-                }
-                Err(refused) if hook.required => {
-                    return Err(BpfError::RequiredHook { hook: hook.name, why: refused.why() });
-                }
-                Err(refused) => bpf.missing.push(MissingHook {
-                    hook: hook.name.to_owned(),
-                    lost: hook.without.to_owned(),
-                    why: refused.why(),
-                }),
-            }
-        }
+        bpf.attach_hooks(options, &kernel, bracket, &impossible)?;
         bpf.test(options.watched);
         #[cfg(feature = "bpf-log")]
         {
@@ -470,7 +496,7 @@ impl Bpf {
 }
 
 impl Rings {
-    fn create(ebpf: &mut Ebpf, cpus: u32, options: &Options) -> Result<Rings, BpfError> {
+    fn create(ebpf: &mut Ebpf, cpus: u32, options: &LoadOptions) -> Result<Rings, BpfError> {
         let map = ebpf.map_mut("RINGS").ok_or_else(no_map)?;
         let mut array: ArrayOfMaps<_, MapData> = ArrayOfMaps::try_from(map).map_err(map_error)?;
         let online = machine::online();

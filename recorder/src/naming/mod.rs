@@ -2,9 +2,9 @@
 
 pub(crate) mod cgroups;
 pub(crate) mod irqs;
+pub(crate) mod members;
 pub(crate) mod names;
 pub(crate) mod pids;
 pub(crate) mod quotas;
 pub(crate) mod rules;
 pub(crate) mod symbols;
-pub(crate) mod targets;

@@ -114,7 +114,7 @@ fn hook_checks() -> Vec<Check> {
     let watched = machine::allowed();
     let stop = AtomicBool::new(false);
     // Nothing is sent.
-    let options = bpf::Options {
+    let options = bpf::LoadOptions {
         watched: &watched,
         ring_bytes: 1 << 12,
         other_ring_bytes: 1 << 12,

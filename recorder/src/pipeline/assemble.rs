@@ -14,7 +14,7 @@ use crate::{
     pipeline::{
         balance::Balance,
         clock_line::ClockLine,
-        compose::{Merge, Named, Sink},
+        compose::{Matcher, Named, Sink},
         drain::{Batch, Decoded, decode},
         output::Output,
         program::ThreadTotals,
@@ -90,7 +90,7 @@ impl Open {
 
 #[derive(Default)]
 struct ProbedLane {
-    merge: Merge,
+    matcher: Matcher,
     /// Jumps that are not settled yet.
     waiting: VecDeque<Turns>,
     /// Whether the file contains the start of its window.
@@ -244,7 +244,7 @@ impl Assembler {
                 let is_probe = record.kind() == kind::THREAD
                     && self.names.tid_here(record.id) == Some(probes[lane].tid);
                 let named = self.named(record, is_probe);
-                self.probed[lane].merge.record(named, &mut self.lanes[lane]);
+                self.probed[lane].matcher.record(named, &mut self.lanes[lane]);
             }
             Subject::Cpus(_) => {
                 let Some(lane) = lane else { return };
@@ -317,17 +317,17 @@ impl Assembler {
                 probed.waiting.pop_front();
                 let from = from.saturating_sub(self.epoch_ns);
                 let to = to.saturating_sub(self.epoch_ns).max(from + 1);
-                probed.merge.detour(from, to, &mut self.lanes[lane]);
+                probed.matcher.detour(from, to, &mut self.lanes[lane]);
             }
             if all {
                 // Preempted between its last reading and its end, it did not see what followed.
                 let last = jumps.and_then(|jumps| self.clock.ns(jumps.last()?));
                 let ended = last.map_or(u64::MAX, |last| last.saturating_sub(self.epoch_ns));
-                probed.merge.finish(ended, &mut self.lanes[lane]);
+                probed.matcher.finish(ended, &mut self.lanes[lane]);
             } else if let Some(settled) = self.clock.ns(settled) {
                 // A detour that is still in progress has not been seen yet; few last longer.
                 let time = settled.saturating_sub(self.epoch_ns + LONGEST_DETOUR_NS);
-                probed.merge.forget_before(time, &mut self.lanes[lane]);
+                probed.matcher.forget_before(time, &mut self.lanes[lane]);
             }
         }
     }

@@ -54,12 +54,12 @@ const MAX_PENDING: usize = 1 << 20;
 const MAX_COMPOSED: usize = 1 << 12;
 
 #[derive(Default)]
-pub struct Merge {
+pub struct Matcher {
     pending: VecDeque<Named>,
     composer: Composer,
 }
 
-impl Merge {
+impl Matcher {
     /// Adds a record, in the order sent by the kernel.
     pub fn record(&mut self, named: Named, sink: &mut impl Sink) {
         // A fault that slept has no CPU time of its own; the records of its thread contain it.
@@ -290,9 +290,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_tick_gets_its_net_time_and_its_entry_and_exit() {
-        let (mut merge, mut sink) = (Merge::default(), Collect::default());
-        merge.record(named(Class::Timer, 1_500, 3_000, 3_000, 1), &mut sink);
-        merge.detour(1_000, 5_500, &mut sink);
+        let (mut matcher, mut sink) = (Matcher::default(), Collect::default());
+        matcher.record(named(Class::Timer, 1_500, 3_000, 3_000, 1), &mut sink);
+        matcher.detour(1_000, 5_500, &mut sink);
         let (detour, records) = &sink.detours[0];
         assert_eq!((detour.len_ns, detour.outside_ns), (4_500, 0));
         assert_eq!(records[0].cost_ns, 4_500);
@@ -300,10 +300,10 @@ pub(crate) mod tests {
 
     #[test]
     fn what_nests_is_subtracted_once() {
-        let (mut merge, mut sink) = (Merge::default(), Collect::default());
-        merge.record(named(Class::Timer, 20_000, 2_000, 2_000, 1), &mut sink);
-        merge.record(named(Class::Thread, 10_000, 50_000, 48_000, 0), &mut sink);
-        merge.detour(9_000, 61_000, &mut sink);
+        let (mut matcher, mut sink) = (Matcher::default(), Collect::default());
+        matcher.record(named(Class::Timer, 20_000, 2_000, 2_000, 1), &mut sink);
+        matcher.record(named(Class::Thread, 10_000, 50_000, 48_000, 0), &mut sink);
+        matcher.detour(9_000, 61_000, &mut sink);
         let (detour, records) = &sink.detours[0];
         assert_eq!(detour.records, 2);
         assert_eq!(records[0].cost_ns, 48_000 + 1_000 + 1_000);
@@ -312,45 +312,45 @@ pub(crate) mod tests {
 
     #[test]
     fn a_steal_with_a_tick_inside_is_still_outside_the_kernel() {
-        let (mut merge, mut sink) = (Merge::default(), Collect::default());
+        let (mut matcher, mut sink) = (Matcher::default(), Collect::default());
         for i in 0..100 {
             let t = i * 4_000_000;
-            merge.record(named(Class::Timer, t + 500, 3_000, 3_000, 1), &mut sink);
-            merge.detour(t, t + 4_500, &mut sink);
+            matcher.record(named(Class::Timer, t + 500, 3_000, 3_000, 1), &mut sink);
+            matcher.detour(t, t + 4_500, &mut sink);
         }
         let t = 400_000_000;
-        merge.record(named(Class::Timer, t + 4_000_000, 3_000, 3_000, 1), &mut sink);
-        merge.detour(t, t + 4_004_000, &mut sink);
+        matcher.record(named(Class::Timer, t + 4_000_000, 3_000, 3_000, 1), &mut sink);
+        matcher.detour(t, t + 4_004_000, &mut sink);
         let (detour, _) = sink.detours.last().unwrap();
         assert!(detour.outside_ns > 3_990_000, "{detour:?}");
     }
 
     #[test]
     fn a_record_between_detours_is_lone_and_a_later_one_waits() {
-        let (mut merge, mut sink) = (Merge::default(), Collect::default());
-        merge.record(named(Class::Irq, 500, 80, 80, 1), &mut sink);
-        merge.record(named(Class::Irq, 2_100, 500, 500, 1), &mut sink);
-        merge.record(named(Class::Irq, 9_000, 500, 500, 1), &mut sink);
-        merge.detour(2_000, 3_000, &mut sink);
+        let (mut matcher, mut sink) = (Matcher::default(), Collect::default());
+        matcher.record(named(Class::Irq, 500, 80, 80, 1), &mut sink);
+        matcher.record(named(Class::Irq, 2_100, 500, 500, 1), &mut sink);
+        matcher.record(named(Class::Irq, 9_000, 500, 500, 1), &mut sink);
+        matcher.detour(2_000, 3_000, &mut sink);
         assert_eq!(sink.lone.len(), 1);
         assert_eq!(sink.detours[0].0.records, 1);
-        merge.finish(u64::MAX, &mut sink);
+        matcher.finish(u64::MAX, &mut sink);
         assert_eq!(sink.lone.len(), 2);
     }
 
     #[test]
     fn what_came_after_the_probes_last_reading_is_dropped() {
-        let (mut merge, mut sink) = (Merge::default(), Collect::default());
-        merge.record(named(Class::Irq, 500, 80, 80, 1), &mut sink);
-        merge.record(named(Class::Irq, 2_100, 500, 500, 1), &mut sink);
-        merge.finish(2_000, &mut sink);
+        let (mut matcher, mut sink) = (Matcher::default(), Collect::default());
+        matcher.record(named(Class::Irq, 500, 80, 80, 1), &mut sink);
+        matcher.record(named(Class::Irq, 2_100, 500, 500, 1), &mut sink);
+        matcher.finish(2_000, &mut sink);
         assert_eq!(sink.lone.len(), 1);
     }
 
     #[test]
     fn a_detour_without_records_is_outside_the_kernel() {
-        let (mut merge, mut sink) = (Merge::default(), Collect::default());
-        merge.detour(100, 350, &mut sink);
+        let (mut matcher, mut sink) = (Matcher::default(), Collect::default());
+        matcher.detour(100, 350, &mut sink);
         assert_eq!(sink.detours[0].0.outside_ns, 250);
     }
 
@@ -361,20 +361,20 @@ pub(crate) mod tests {
             raw in prop::collection::vec((0u64..20_000, 0u64..4_000, 0u64..5_000, 0u8..3), 0..40),
             detours in prop::collection::vec((1u64..3_000, 1u64..6_000), 1..12),
         ) {
-            let (mut merge, mut sink) = (Merge::default(), Collect::default());
+            let (mut matcher, mut sink) = (Matcher::default(), Collect::default());
             let mut raw = raw;
             raw.sort_by_key(|r| r.0 + r.1);
             for &(start, gross, net, depth) in &raw {
                 let class = Class::ALL[(start % 9) as usize];
-                merge.record(named(class, start, gross, net.min(gross), depth), &mut sink);
+                matcher.record(named(class, start, gross, net.min(gross), depth), &mut sink);
             }
             let mut at = 0;
             for (pause, len) in detours {
                 at += pause;
-                merge.detour(at, at + len, &mut sink);
+                matcher.detour(at, at + len, &mut sink);
                 at += len;
             }
-            merge.finish(u64::MAX, &mut sink);
+            matcher.finish(u64::MAX, &mut sink);
             let mut seen = sink.lone.len();
             for (detour, records) in &sink.detours {
                 let parts: u64 = records.iter().map(|r| r.cost_ns).sum();

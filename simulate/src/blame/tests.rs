@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     event::{
-        self, Log, Options, Outcome, Rendezvous, Rules, Schedule, Scratch,
+        self, Log, Options, Rendezvous, Rules, Schedule, ScheduleResult, Scratch,
         sketch::{params, schedule, sketches},
     },
     noise::{Model, Noise, Offsets, Shares, Timeline},
@@ -28,7 +28,7 @@ fn logged(
     params: &Params,
     options: &Options,
     noise: &RunNoise<'_>,
-) -> Option<(Outcome, Log, Blame)> {
+) -> Option<(ScheduleResult, Log, Blame)> {
     let plain = event::run(schedule, params, options, noise);
     let mut log = Log::default();
     let outcome =

@@ -17,7 +17,7 @@ const NEVER: i64 = i64::MAX;
 /// Far more passes than rounds: only a network without any delay could need this many.
 const MAX_PASSES: u32 = 1000;
 
-struct Cell {
+struct RankState {
     now: Rank,
     /// At the beginning of the stretch.
     entry: Rank,
@@ -34,9 +34,9 @@ pub(super) fn stretch(
     first: u32,
     last: u32,
 ) -> Result<(), CycleError> {
-    let mut cells: Vec<Cell> = ranks
+    let mut cells: Vec<RankState> = ranks
         .par_iter()
-        .map(|&entry| Cell { now: entry, entry, guess: NEVER, found: NEVER })
+        .map(|&entry| RankState { now: entry, entry, guess: NEVER, found: NEVER })
         .collect();
     for _ in 0..MAX_PASSES {
         butterfly::rounds(&mut cells, first..last + 1, |round, low, high| {
@@ -61,9 +61,9 @@ pub(super) fn stretch(
 
 /// One round of two mates and their partners. `sends`: the round is in the set, so a mark means "sends
 /// no redundant message"; otherwise it means "already helped, does not wait".
-fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut Cell; 4]) {
+fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut RankState; 4]) {
     let (noise, costs) = (plan.noise, plan.costs);
-    let send = |cell: &mut Cell| {
+    let send = |cell: &mut RankState| {
         let (ready, helped) = unmark(cell.now.ready);
         let sent = noise.work(&mut cell.now.next, ready, costs.cpu);
         let again = sends && !helped;
@@ -84,7 +84,7 @@ fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut Cell; 4]) {
         // Level g: a rank that got here without help sends its redundant message, which is the guess
         // of the next pass. A mate that waits for no other level uses it immediately.
         let ((_, free_x, helped_x), (_, free_y, helped_y)) = (of_x, of_y);
-        let own = |cell: &Cell, free: i64, at: i64| {
+        let own = |cell: &RankState, free: i64, at: i64| {
             let mut next = cell.now.next;
             let ready = noise.work(&mut next, free.max(at), costs.cpu);
             help(noise, costs, Rank { ready, next })
@@ -119,7 +119,7 @@ fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut Cell; 4]) {
 }
 
 /// A level outside the set: the partner's message, or the guessed help, or no wait at all.
-fn receive(plan: &Plan, cell: &mut Cell, (_, free, helped): (i64, i64, bool), at: i64) {
+fn receive(plan: &Plan, cell: &mut RankState, (_, free, helped): (i64, i64, bool), at: i64) {
     if helped {
         cell.now.ready = mark(free, true);
         return;

@@ -53,6 +53,6 @@ mod redundant;
 mod run;
 
 pub use config::{Config, CycleError, MAX_RANKS, every_round_but_the_first};
-pub use outcome::{Estimate, Outcome, Times};
+pub use outcome::{CycleResult, Estimate, Times};
 pub use periodic::Periodic;
 pub use run::{Case, end_of_case, phase, run, share};

@@ -8,7 +8,7 @@ use crate::noise::key;
 
 use super::butterfly::{self, BLOCK};
 use super::config::{Config, CycleError, Plan};
-use super::outcome::{Outcome, Times};
+use super::outcome::{CycleResult, Times};
 use super::periodic::Rank;
 use super::redundant::Round;
 use super::{conventional, gaps, redundant};
@@ -37,7 +37,7 @@ impl Case {
 pub fn run(
     config: &Config,
     progress: Option<&(dyn Fn(u64) + Sync)>,
-) -> Result<Outcome, CycleError> {
+) -> Result<CycleResult, CycleError> {
     share(config, 0..config.runs, progress)
 }
 
@@ -46,7 +46,7 @@ pub fn share(
     config: &Config,
     runs: Range<u64>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
-) -> Result<Outcome, CycleError> {
+) -> Result<CycleResult, CycleError> {
     let plan = config.checked()?;
     let one = |run: u64| -> Result<Times, CycleError> {
         let mut ranks = vec![Rank { ready: 0, next: 0 }; plan.ranks];
@@ -64,7 +64,7 @@ pub fn share(
     } else {
         runs.map(one).collect::<Result<Vec<_>, _>>()?
     };
-    Ok(Outcome { ranks: config.ranks, runs })
+    Ok(CycleResult { ranks: config.ranks, runs })
 }
 
 /// When each rank ends in one case of one run, for callers who need more than the last end.

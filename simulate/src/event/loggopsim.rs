@@ -5,7 +5,7 @@
 //! the one created first.
 
 use super::{
-    EventError, Outcome,
+    EventError, ScheduleResult,
     builder::LONGEST,
     deadlock::{self, Progress},
     introsort,
@@ -66,7 +66,7 @@ pub(crate) fn run(
     schedule: &Schedule,
     params: &Params,
     noise: &RunNoise,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     run_in(schedule, params, noise, &mut Nobody)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn record(
     params: &Params,
     noise: &RunNoise,
     log: &mut Log,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     let mut recorder = LogGopSimRecorder::new(log, schedule, params, Work::new(noise).has_clock());
     let outcome = run_in(schedule, params, noise, &mut recorder)?;
     recorder.finish();
@@ -88,7 +88,7 @@ fn run_in(
     params: &Params,
     noise: &RunNoise,
     watch: &mut impl WatchLogGopSim,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     params.check()?;
     let ranks = schedule.ranks() as usize;
     let mut owner = Vec::with_capacity(schedule.operations());
@@ -390,7 +390,7 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
 
     /// LogGOPSim prints no times if receives or messages are left, and does not mention operations
     /// that never became free (Q8, Q9).
-    fn outcome(self) -> Result<Outcome, EventError> {
+    fn outcome(self) -> Result<ScheduleResult, EventError> {
         let waits = |op: u32| self.waits[op as usize];
         let operations = self.schedule.operations() as u32;
         if (0..operations).any(|op| matches!(waits(op), POSTED | ARRIVED)) {
@@ -408,6 +408,11 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
         let of_host = |cpus: &[i64]| cpus.iter().copied().max().unwrap_or(0);
         // NICs may be busy for longer (Q17).
         let ends = self.next_cpu.chunks(self.schedule.cpus).map(of_host).collect();
-        Ok(Outcome { ends, messages: self.messages, operations: u64::from(operations), unfinished })
+        Ok(ScheduleResult {
+            ends,
+            messages: self.messages,
+            operations: u64::from(operations),
+            unfinished,
+        })
     }
 }

@@ -92,7 +92,7 @@ pub struct Options {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ScheduleResult {
     /// When each rank finished, ps.
     pub ends: Vec<i64>,
     pub messages: u64,
@@ -101,7 +101,7 @@ pub struct Outcome {
     pub unfinished: u64,
 }
 
-impl Outcome {
+impl ScheduleResult {
     pub fn max(&self) -> i64 {
         self.ends.iter().copied().max().unwrap_or(0)
     }
@@ -114,7 +114,7 @@ pub fn run(
     params: &Params,
     options: &Options,
     noise: &RunNoise,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     run_with(&mut Scratch::default(), schedule, params, options, noise)
 }
 
@@ -142,7 +142,7 @@ pub fn run_with(
     params: &Params,
     options: &Options,
     noise: &RunNoise,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     match options.model {
         Rules::Loggops => {
             engine::run(&mut scratch.engine, schedule, params, options.rendezvous, noise)
@@ -162,7 +162,7 @@ pub fn run_logged(
     options: &Options,
     noise: &RunNoise,
     log: &mut Log,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     if schedule.operations() > MOST_LOGGED {
         return Err(EventError::TooManyToLog { operations: schedule.operations() });
     }

@@ -40,7 +40,7 @@ pub struct Config<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ExchangeResult {
     pub summary: Summary,
     pub distribution: Distribution,
     /// Two-sample distance to the measured exchanges.
@@ -56,9 +56,9 @@ pub const PER_WALK: u64 = 1_000;
 pub fn run(
     config: &Config<'_>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
-) -> Result<Outcome, ResampleError> {
+) -> Result<ExchangeResult, ResampleError> {
     let series = share(config, 0..config.walks(), progress)?;
-    Outcome::of(series, config.per_walk, config.measured)
+    ExchangeResult::of(series, config.per_walk, config.measured)
 }
 
 impl Config<'_> {
@@ -115,16 +115,20 @@ pub fn share(
     Ok(series)
 }
 
-impl Outcome {
+impl ExchangeResult {
     /// The statistics of all exchanges, walk by walk.
-    pub fn of(series: Vec<i64>, per_walk: u64, measured: &[i64]) -> Result<Outcome, ResampleError> {
+    pub fn of(
+        series: Vec<i64>,
+        per_walk: u64,
+        measured: &[i64],
+    ) -> Result<ExchangeResult, ResampleError> {
         let longest = series.iter().copied().max().unwrap_or(0);
         let mut distribution = Distribution::new(Unit::for_times_up_to(longest));
         for &time in &series {
             distribution.record(time)?;
         }
         let per_walk = per_walk.min(series.len() as u64) as usize;
-        Ok(Outcome {
+        Ok(ExchangeResult {
             summary: Summary::of(&series, per_walk),
             distribution,
             ks_distance: ks_distance(&series, measured),

@@ -6,13 +6,13 @@ use super::{DistributionError, LONGEST};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampler {
-    cells: Vec<Cell>,
+    cells: Vec<Entry>,
     max: i64,
     mean: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cell {
+struct Entry {
     /// Below this (of 2^32) the cell's own value, otherwise the alias.
     share: u64,
     own: i64,
@@ -44,9 +44,9 @@ impl Sampler {
         // In units of 1 / (total * cells): a full cell weighs `total`.
         let mut weights: Vec<u128> =
             counts.iter().map(|&(_, count)| u128::from(count) * counts.len() as u128).collect();
-        let mut cells: Vec<Cell> = counts
+        let mut cells: Vec<Entry> = counts
             .iter()
-            .map(|&(time, _)| Cell { share: 1 << 32, own: time, other: time })
+            .map(|&(time, _)| Entry { share: 1 << 32, own: time, other: time })
             .collect();
         let (mut light, mut heavy): (Vec<usize>, Vec<usize>) =
             (0..counts.len()).partition(|&cell| weights[cell] < total);

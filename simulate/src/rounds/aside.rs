@@ -6,7 +6,7 @@
 //! batches ([`Walk`]).
 
 use super::{
-    lanes::{Costs, Ranks, Step, untrusted},
+    vectors::{Costs, Ranks, Step, untrusted},
     walk::Walk,
 };
 use crate::{

@@ -20,7 +20,6 @@
 mod array;
 mod aside;
 mod general;
-mod lanes;
 mod pass;
 pub mod path;
 mod periodic;
@@ -29,6 +28,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod vectors;
 mod walk;
 
 use thiserror::Error;

@@ -3,8 +3,8 @@
 use super::{
     array::Array,
     aside::{Aside, Settle},
-    lanes::{Block, LANES, Ranks, Source, Step},
     periodic,
+    vectors::{Block, LANES, Ranks, Source, Step},
 };
 use crate::{
     noise::{RunNoise, WorkError},

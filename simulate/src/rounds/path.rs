@@ -5,7 +5,7 @@
 //! takes as long as before, and so does the run, whatever happens elsewhere. So a run need not be
 //! simulated again after removing a source that is not on its path.
 
-use super::{RunError, lanes::Step, regular, tiles::Planned};
+use super::{RunError, regular, tiles::Planned, vectors::Step};
 use crate::{
     collectives::Pattern,
     job::Job,

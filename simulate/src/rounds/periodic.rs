@@ -3,7 +3,7 @@
 //! start of a detour, and the others are whole periods away: the position of any time in its period,
 //! and the end of work that begins there, take a few additions.
 
-use super::lanes::{LANES, Step, is_untrusted, trusted, untrusted};
+use super::vectors::{LANES, Step, is_untrusted, trusted, untrusted};
 use crate::{
     noise::Periodic,
     simd::{self, Vector},

@@ -19,10 +19,10 @@ use super::{
     FOREVER, RunError,
     array::Array,
     aside::Aside,
-    lanes::Step,
     latest,
     start::Start,
     tiles::{self, Planned, Tile},
+    vectors::Step,
 };
 use crate::{
     job::{Job, Priced},

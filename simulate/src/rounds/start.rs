@@ -1,7 +1,7 @@
 //! The start of a run: finds each rank's position in its noise and issues its first send. Done when
 //! the rank is first needed, so that the result is still in the cache.
 
-use super::{FOREVER, lanes::untrusted};
+use super::{FOREVER, vectors::untrusted};
 use crate::{
     noise::{RunNoise, WorkError},
     simd::{self, List, Vector},

@@ -9,10 +9,10 @@
 
 use super::{
     array::Array,
-    lanes::{LANES, Ranks, Step},
     latest,
     pass::Round,
     regular::{Ends, State},
+    vectors::{LANES, Ranks, Step},
 };
 use crate::{
     collectives::Pattern,

@@ -15,7 +15,7 @@ use trace::{Block, Class, Lane, LaneId};
 use super::{Assembler, BLOCK_EVENTS, Open, Subject};
 use crate::{
     kernel::{cpu_pages::CpuPages, task_table::TaskTable},
-    naming::{names::Names, pids, quotas::Quotas, targets::Targets},
+    naming::{members::Members, names::Names, pids, quotas::Quotas},
     node::machine,
     pipeline::program::{Move, Occupant, Program, Slice, ThreadTotals, Throttling},
 };
@@ -40,7 +40,7 @@ pub struct Runnable {
 
 /// A recorded program.
 pub struct Recorded {
-    targets: Targets,
+    members: Members,
     at_start: Vec<Runnable>,
     /// Those of `at_start`, by their /proc numbers, that the kernel side has not reported yet, if /proc
     /// does not have the kernel's numbers.
@@ -71,7 +71,7 @@ struct ThreadLane {
 
 impl Recorded {
     pub fn new(
-        targets: Targets,
+        members: Members,
         shortest_ns: u64,
         at_start: Vec<Runnable>,
         cpu_pages: Option<Arc<CpuPages>>,
@@ -79,7 +79,7 @@ impl Recorded {
         ended: Arc<AtomicU64>,
     ) -> Recorded {
         Recorded {
-            targets,
+            members,
             at_start,
             unheard: HashMap::new(),
             program: Program::with_threshold(shortest_ns),
@@ -95,10 +95,10 @@ impl Recorded {
     }
 
     pub fn task(&mut self, task: &Task, names: &mut Names) {
-        self.targets.learn(task);
+        self.members.learn(task);
         if task.kind_depth & 15 == kind::FORK {
             self.end_thread(task.tid);
-            let watched = self.targets.contains(task.tid, names);
+            let watched = self.members.contains(task.tid, names);
             self.program.forked(task.tid, watched);
         }
     }
@@ -120,7 +120,7 @@ impl Recorded {
 
     pub fn numbers(&mut self, numbers: &Numbers, epoch_ns: u64, names: &mut Names) {
         self.begin(epoch_ns, names);
-        self.targets.learn_numbers(numbers);
+        self.members.learn_numbers(numbers);
         if let Some(runnable) = self.unheard.remove(&numbers.tid_here) {
             let at = runnable.at.saturating_sub(epoch_ns);
             self.program.runnable_at_start(numbers.tid, at, runnable.cpu);
@@ -135,7 +135,7 @@ impl Recorded {
             _ => return,
         };
         names.look_up(task);
-        let of_program = self.targets.contains(task, names);
+        let of_program = self.members.contains(task, names);
         names.set_program(task, of_program);
     }
 
@@ -202,7 +202,7 @@ impl Assembler {
             found,
             unseen: record.flags & (flag::POINT | flag::UNSEEN) != 0,
         };
-        let watched = !slice.unseen && recorded.targets.contains(record.id, &mut self.names);
+        let watched = !slice.unseen && recorded.members.contains(record.id, &mut self.names);
         // A slice before the recording only matters if the thread was still runnable afterwards.
         let lane = (watched && !before).then(|| self.thread_lane(record.id)).flatten();
         let Subject::Program(recorded) = &mut self.subject else { return };
@@ -250,7 +250,7 @@ impl Assembler {
     fn moved(&mut self, record: &Record, at: u64) {
         let tid = record.id;
         let Subject::Program(recorded) = &mut self.subject else { return };
-        if !recorded.targets.contains(tid, &mut self.names) {
+        if !recorded.members.contains(tid, &mut self.names) {
             return;
         }
         let (from, to) = record.moved();

@@ -15,7 +15,7 @@ mod tests;
 use std::collections::VecDeque;
 
 use super::{
-    EventError, Outcome, Rendezvous,
+    EventError, Rendezvous, ScheduleResult,
     bits::Bits,
     cost::Costs,
     deadlock::{self, Progress},
@@ -84,7 +84,7 @@ pub(crate) fn run(
     params: &Params,
     rendezvous: Rendezvous,
     noise: &RunNoise,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     let queue_all = only_time_orders(schedule, params);
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, Nobody)
 }
@@ -97,7 +97,7 @@ pub(crate) fn record(
     rendezvous: Rendezvous,
     noise: &RunNoise,
     log: &mut Log,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     let queue_all = only_time_orders(schedule, params);
     let recorder = Recorder::new(log, schedule, params, Work::new(noise).has_clock());
     run_in(buffers, schedule, params, rendezvous, noise, queue_all, recorder)
@@ -118,7 +118,7 @@ fn run_in(
     noise: &RunNoise,
     queue_all: bool,
     watch: impl Watch,
-) -> Result<Outcome, EventError> {
+) -> Result<ScheduleResult, EventError> {
     let Buffers { states, slots, there, waiting } = std::mem::take(buffers).prepare(schedule);
     let work = Work::new(noise);
     let lookahead = lookahead(schedule, params, rendezvous);
@@ -406,7 +406,7 @@ impl<W: Watch> Engine<'_, W> {
         }
     }
 
-    fn outcome(&mut self) -> Result<Outcome, EventError> {
+    fn outcome(&mut self) -> Result<ScheduleResult, EventError> {
         let schedule = self.schedule;
         let states = &self.states;
         let received = |send: u32| {
@@ -437,6 +437,6 @@ impl<W: Watch> Engine<'_, W> {
             let slots = &self.slots[slots[0] as usize..slots[1] as usize];
             ends.push(slots.iter().map(|slot| slot.end.max(slot.cpu_free)).max().unwrap_or(0));
         }
-        Ok(Outcome { ends, messages: self.messages, operations, unfinished: 0 })
+        Ok(ScheduleResult { ends, messages: self.messages, operations, unfinished: 0 })
     }
 }

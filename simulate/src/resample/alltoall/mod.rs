@@ -20,7 +20,7 @@ use crate::noise::Noise;
 
 use super::{Exchange, LONGEST, ResampleError, Sampler, Unit};
 
-pub use outcome::Outcome;
+pub use outcome::AlltoallResult;
 pub use pairing::{partner, steps};
 
 const MAX_PROCESSORS: u64 = 1 << 16;
@@ -51,16 +51,16 @@ const CHUNK: u64 = 128;
 pub fn run(
     config: &Config<'_>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
-) -> Result<Outcome, ResampleError> {
+) -> Result<AlltoallResult, ResampleError> {
     share(config, 0..config.samples, progress)
 }
 
-/// The samples with these numbers. [`join`](Outcome::join) combines shares into the result of [`run`].
+/// The samples with these numbers. [`join`](AlltoallResult::join) combines shares into the result of [`run`].
 pub fn share(
     config: &Config<'_>,
     samples: Range<u64>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
-) -> Result<Outcome, ResampleError> {
+) -> Result<AlltoallResult, ResampleError> {
     share_in_chunks(config, samples, CHUNK, progress)
 }
 
@@ -69,9 +69,9 @@ fn share_in_chunks(
     all: Range<u64>,
     chunk: u64,
     progress: Option<&(dyn Fn(u64) + Sync)>,
-) -> Result<Outcome, ResampleError> {
+) -> Result<AlltoallResult, ResampleError> {
     let unit = check(config)?;
-    let none = || Outcome::new(config.processors, unit);
+    let none = || AlltoallResult::new(config.processors, unit);
     (0..(all.end.saturating_sub(all.start)).div_ceil(chunk))
         .into_par_iter()
         .try_fold(none, |mut outcome, index| {

@@ -6,7 +6,7 @@ use crate::resample::{Distribution, DistributionError, Unit};
 
 /// Times in ps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct AlltoallResult {
     pub processors: u64,
     pub samples: u64,
     /// Idle time per sample, of every processor.
@@ -33,10 +33,10 @@ mod as_text {
     }
 }
 
-impl Outcome {
-    pub(super) fn new(processors: u64, unit: Unit) -> Outcome {
+impl AlltoallResult {
+    pub(super) fn new(processors: u64, unit: Unit) -> AlltoallResult {
         let none = || Distribution::new(unit);
-        Outcome {
+        AlltoallResult {
             processors,
             samples: 0,
             idle: none(),
@@ -66,7 +66,7 @@ impl Outcome {
     }
 
     /// Adds other samples of the same configuration.
-    pub fn join(&mut self, other: &Outcome) -> Result<(), DistributionError> {
+    pub fn join(&mut self, other: &AlltoallResult) -> Result<(), DistributionError> {
         self.idle.merge(&other.idle)?;
         self.idle_first.merge(&other.idle_first)?;
         self.total.merge(&other.total)?;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::noise::{draw, key};
 use crate::resample::{ResampleError, Sampler};
 
-use super::{Config, Outcome, pairing};
+use super::{AlltoallResult, Config, pairing};
 
 /// Samples computed together: one cache line of times.
 const LANES: usize = 8;
@@ -16,7 +16,7 @@ pub(super) fn run(
     config: &Config<'_>,
     sampler: &Sampler,
     samples: Range<u64>,
-    outcome: &mut Outcome,
+    outcome: &mut AlltoallResult,
 ) -> Result<(), ResampleError> {
     let processors = config.processors as usize;
     let mut ready = vec![[0i64; LANES]; processors];

@@ -34,7 +34,7 @@ fn samples_are_what_the_plain_telling_gives() {
     for processors in [2, 3, 4, 5, 6, 7, 8, 33] {
         let samples = 11;
         let outcome = run(&resample(processors, samples), None).unwrap();
-        let mut expected = Outcome::new(processors, Unit::Nanoseconds);
+        let mut expected = AlltoallResult::new(processors, Unit::Nanoseconds);
         for sample in 0..samples {
             let times = key(9, 22, sample);
             // The number of an exchange, from its step and one of its partners.

@@ -7,7 +7,7 @@ use crate::noise::{Noise, draw, key};
 use crate::resample::side::Side;
 use crate::resample::{Exchange, ResampleError};
 
-use super::{Config, Outcome, pairing};
+use super::{AlltoallResult, Config, pairing};
 
 const TIME: u64 = 23;
 
@@ -22,7 +22,7 @@ pub(super) fn run(
     exchange: &Exchange,
     noise: &Noise,
     samples: Range<u64>,
-    outcome: &mut Outcome,
+    outcome: &mut AlltoallResult,
 ) -> Result<(), ResampleError> {
     let mut all: Vec<Processor<'_>> = Vec::with_capacity(config.processors as usize);
     for sample in samples {

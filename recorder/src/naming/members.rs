@@ -12,7 +12,7 @@ use crate::{
 
 /// What was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum Scope {
     /// All threads of these processes, by their numbers in the recorder's PID namespace.
     Pids(Vec<u32>),
     /// Everything in this v2 cgroup and below: its directory, and the inode by which the kernel knows
@@ -22,26 +22,26 @@ pub enum Target {
     Children,
 }
 
-pub struct Targets {
-    target: Target,
+pub struct Members {
+    scope: Scope,
     /// The recorder's own process in its PID namespace, and by the kernel's number.
     own_tgid_here: u32,
     own_tgid: Option<u32>,
-    /// The kernel's numbers; for [`Target::Pids`] those of the PID namespace.
+    /// The kernel's numbers; for [`Scope::Pids`] those of the PID namespace.
     processes: HashSet<u32>,
     /// Decisions per tid; dropped when the kernel side reports something new about it.
     decided: HashMap<u32, bool>,
 }
 
-impl Targets {
+impl Members {
     /// `own_tgid` is the recorder's own process in its PID namespace.
-    pub fn new(target: Target, own_tgid: u32) -> Targets {
-        let processes = match &target {
-            Target::Pids(pids) => pids.iter().copied().collect(),
-            Target::Cgroup { .. } | Target::Children => HashSet::new(),
+    pub fn new(scope: Scope, own_tgid: u32) -> Members {
+        let processes = match &scope {
+            Scope::Pids(pids) => pids.iter().copied().collect(),
+            Scope::Cgroup { .. } | Scope::Children => HashSet::new(),
         };
-        Targets {
-            target,
+        Members {
+            scope,
             own_tgid_here: own_tgid,
             own_tgid: pids::own_namespace().is_none().then_some(own_tgid),
             processes,
@@ -62,11 +62,11 @@ impl Targets {
         let new_process = task.kind_depth & 15 == kind::FORK && task.tgid != task.parent;
         if new_process {
             let parent_is_ours = self.processes.contains(&task.parent);
-            let is_command = self.target == Target::Children && Some(task.parent) == self.own_tgid;
-            let followed = self.target == Target::Children && (parent_is_ours || is_command);
+            let is_command = self.scope == Scope::Children && Some(task.parent) == self.own_tgid;
+            let followed = self.scope == Scope::Children && (parent_is_ours || is_command);
             if followed {
                 self.processes.insert(task.tgid);
-            } else if self.target == Target::Children {
+            } else if self.scope == Scope::Children {
                 // A reused PID of one of ours.
                 self.processes.remove(&task.tgid);
             }
@@ -80,12 +80,12 @@ impl Targets {
         if let Some(&decided) = self.decided.get(&tid) {
             return decided;
         }
-        let is_one = match &self.target {
-            Target::Pids(_) => {
+        let is_one = match &self.scope {
+            Scope::Pids(_) => {
                 names.tgid_here(tid).is_some_and(|tgid| self.processes.contains(&tgid))
             }
-            Target::Children => names.tgid(tid).is_some_and(|tgid| self.processes.contains(&tgid)),
-            Target::Cgroup { id, .. } => match names.is_in_cgroup(tid, *id) {
+            Scope::Children => names.tgid(tid).is_some_and(|tgid| self.processes.contains(&tgid)),
+            Scope::Cgroup { id, .. } => match names.is_in_cgroup(tid, *id) {
                 Some(is_below) => is_below,
                 // Not known yet: the next slice asks again.
                 None => return false,

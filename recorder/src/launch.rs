@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use crate::{
-    naming::{cgroups, pids, targets::Target},
+    naming::{cgroups, members::Scope, pids},
     node::machine,
     options::ProgramOption,
     pipeline::assemble::Runnable,
@@ -27,24 +27,24 @@ use crate::{
 };
 
 /// Resolves the requested threads; an error if there are none.
-pub fn resolve(program: &ProgramOption) -> Result<Target, RecordError> {
+pub fn resolve(program: &ProgramOption) -> Result<Scope, RecordError> {
     match program {
         ProgramOption::Pids(pids) => {
             // A thread id stands for its process.
             let process = |&pid: &u32| pids::process_of(pid).ok_or(RecordError::NoProcess(pid));
-            Ok(Target::Pids(pids.iter().map(process).collect::<Result<_, _>>()?))
+            Ok(Scope::Pids(pids.iter().map(process).collect::<Result<_, _>>()?))
         }
         ProgramOption::Cgroup(path) => {
             let no_cgroup = || RecordError::NoCgroup(path.display().to_string());
             let directory = cgroup_directory(path).ok_or_else(no_cgroup)?;
             let id = fs::metadata(&directory).map_err(|_| no_cgroup())?.ino();
-            Ok(Target::Cgroup { directory, id })
+            Ok(Scope::Cgroup { directory, id })
         }
         ProgramOption::Command(command) => {
             let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
             let path = env::var_os("PATH").unwrap_or(USUAL_PATH.into());
             may_be_run(program, &path).map_err(|source| cannot_run(command, source))?;
-            Ok(Target::Children)
+            Ok(Scope::Children)
         }
     }
 }
@@ -63,12 +63,12 @@ fn cgroup_directory(path: &Path) -> Option<PathBuf> {
 
 /// The threads of a program that are runnable now, and where, by their numbers in /proc. Which of them
 /// are on a CPU is not known.
-pub fn runnable(target: &Target) -> Vec<Runnable> {
-    let processes: Vec<u32> = match target {
-        Target::Pids(pids) => pids.clone(),
-        Target::Cgroup { directory, .. } => processes_below(directory),
+pub fn runnable(scope: &Scope) -> Vec<Runnable> {
+    let processes: Vec<u32> = match scope {
+        Scope::Pids(pids) => pids.clone(),
+        Scope::Cgroup { directory, .. } => processes_below(directory),
         // Those of a command do not exist yet.
-        Target::Children => Vec::new(),
+        Scope::Children => Vec::new(),
     };
     let mut runnable = Vec::new();
     for process in processes.into_iter().filter_map(pids::in_proc) {
@@ -174,7 +174,7 @@ pub struct Patience {
 /// called regularly with the time recorded so far, reports that nothing is left to record. Returns the
 /// command's exit code.
 pub fn wait(
-    target: Option<&Target>,
+    scope: Option<&Scope>,
     patience: Patience,
     stop: &AtomicBool,
     look: &dyn Fn(Duration) -> bool,
@@ -189,10 +189,10 @@ pub fn wait(
         {
             return Some(exit_code(status));
         }
-        let there = match target {
-            Some(Target::Pids(pids)) => pids.iter().any(|&pid| pids::runs(pid)),
-            Some(Target::Cgroup { directory, .. }) => directory.is_dir(),
-            Some(Target::Children) | None => true,
+        let there = match scope {
+            Some(Scope::Pids(pids)) => pids.iter().any(|&pid| pids::runs(pid)),
+            Some(Scope::Cgroup { directory, .. }) => directory.is_dir(),
+            Some(Scope::Children) | None => true,
         };
         if !there {
             return None;
@@ -243,14 +243,14 @@ mod tests {
             let _ = told.recv();
         });
         let tid = said.recv().expect("its number");
-        let target = resolve(&ProgramOption::Pids(vec![tid])).expect("it lives");
-        assert_eq!(target, Target::Pids(vec![std::process::id()]));
+        let scope = resolve(&ProgramOption::Pids(vec![tid])).expect("it lives");
+        assert_eq!(scope, Scope::Pids(vec![std::process::id()]));
         drop(tell);
         thread.join().expect("ended");
         let (start, duration) = (Instant::now(), Duration::from_millis(300));
         let stop = AtomicBool::new(false);
         let patience = Patience { duration: Some(duration), every: LOOK_EVERY };
-        wait(Some(&target), patience, &stop, &|_| true, None);
+        wait(Some(&scope), patience, &stop, &|_| true, None);
         assert!(start.elapsed() >= duration, "it ended with the thread");
     }
 
