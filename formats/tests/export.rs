@@ -143,7 +143,6 @@ fn export_and_import_keep_the_window_of_every_lane() {
 }
 
 /// CPU time of this thread, ns.
-#[cfg(target_os = "linux")]
 fn cpu_ns() -> u64 {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     times.split_whitespace().next().unwrap().parse().unwrap()
@@ -151,7 +150,6 @@ fn cpu_ns() -> u64 {
 
 /// The same number of detours on ten lanes and on two thousand: the minimum of several attempts.
 #[test]
-#[cfg(target_os = "linux")]
 fn the_cost_of_a_loggopsim_export_does_not_grow_with_lanes_times_detours() {
     const DETOURS: u64 = 100_000;
     let cost = |lanes: u64| {

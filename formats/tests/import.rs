@@ -141,17 +141,52 @@ fn files_that_are_no_noise_files_are_refused() {
     assert!(refused(b"\xfd7zXZ\0junkjunkjunkjunk").contains("xz -t"));
 }
 
+/// A header and a detour, with CRC-64.
+const XZ_FIRST: &[u8] = b"\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4F\x02\x00!\x01\x0c\x00\x00\x00\x8f\x98A\x9c\
+    \x01\x00\x18start_ns,len_ns\x0a1000,200\x0a\x00\x00\x00\x00B\xa0\x94]\xc8\x07\xd1^\x00\x011\x19Y\
+    \x1a\xb0\x82\x1f\xb6\xf3}\x01\x00\x00\x00\x00\x04YZ";
+/// Another detour, with CRC-32.
+const XZ_SECOND: &[u8] = b"\xfd7zXZ\x00\x00\x01i\x22\xde6\x02\x00!\x01\x0c\x00\x00\x00\x8f\x98A\x9c\x01\x00\
+    \x085000,300\x0a\x00\x00\x00\x00\x86\xcf,V\x00\x01\x1d\x09\x93a6\xa6\x90B\x99\x0d\x01\x00\x00\x00\
+    \x00\x01YZ";
+/// The same, with SHA-256.
+const XZ_SHA: &[u8] =
+    b"\xfd7zXZ\x00\x00\x0a\xe1\xfb\x0c\xa1\x02\x00!\x01\x0c\x00\x00\x00\x8f\x98A\x9c\
+    \x01\x00\x085000,300\x0a\x00\x00\x00\x00\xf6-\xa5\xf5\xbe\x92\xfb\x95\xf96>\xfeRwc\x04\x9aO\xa7\
+    \xa0\xe3e\x08\xe5\x83\x87\x1d\x0b\x1b\xd5\xca\xff\x00\x019\x095\x80\xdeW\x18\x9bK\x9a\x01\x00\
+    \x00\x00\x00\x0aYZ";
+
+#[test]
+fn xz_files_are_decompressed_stream_by_stream() {
+    let both = [XZ_FIRST, &[0; 8], XZ_SECOND, &[0; 4]].concat();
+    let plain = import_bytes("f", b"start_ns,len_ns\n1000,200\n5000,300\n", &STRICT).unwrap();
+    assert_eq!(import_bytes("f", &both, &STRICT).unwrap(), plain);
+
+    let refused = |bytes: &[u8]| import_bytes("f", bytes, &STRICT).unwrap_err().to_string();
+    assert!(refused(XZ_SHA).contains("xz --check=crc64"), "{}", refused(XZ_SHA));
+    // A byte of the text is changed: the checksum notices.
+    let mut damaged = XZ_FIRST.to_vec();
+    damaged[48] ^= 1;
+    assert!(refused(&damaged).contains("Mismatch"), "{}", refused(&damaged));
+    for cut in 6..XZ_FIRST.len() {
+        let said = refused(&XZ_FIRST[..cut]);
+        assert!(said.contains("it ends too early"), "{cut}: {said}");
+    }
+}
+
 #[test]
 fn no_prefix_and_no_flipped_byte_of_a_file_makes_the_importer_panic() {
     let hlog = "#[Histogram log format version 1.3]\nTag=a,0.127,1.007,2.769,\
                 HISTFAAAABx42pNpmSzMwMDAxAABzFCaEUoz2X+AsQA/awKA\n";
     let table = "Value Percentile TotalCount 1/(1-Percentile)\n100.0 0.5 2 2.0\n300.0 1.0 3\n";
     let csv = "lane,start_us,length_ns\na,1,2\nb,3,4\n";
-    for text in [TWO_RUNS, hlog, table, csv, "{\"runs\":[{\"detours\":[[1,2],[5,1]]}]}"] {
+    let json = "{\"runs\":[{\"detours\":[[1,2],[5,1]]}]}";
+    let texts = [TWO_RUNS, hlog, table, csv, json].map(str::as_bytes);
+    for text in texts.into_iter().chain([XZ_FIRST, XZ_SECOND, XZ_SHA]) {
         for at in 0..text.len() {
-            let _ = import_bytes("f", &text.as_bytes()[..at], &STRICT);
+            let _ = import_bytes("f", &text[..at], &STRICT);
             for flip in [0x01, 0x10, 0x80] {
-                let mut bytes = text.as_bytes().to_vec();
+                let mut bytes = text.to_vec();
                 bytes[at] ^= flip;
                 let _ = import_bytes("f", &bytes, &STRICT);
                 let _ = import_bytes("f", &bytes, &LENIENT);

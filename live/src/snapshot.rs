@@ -48,12 +48,12 @@ pub struct LaneShown {
     /// Time taken, by class, in the order of [`Class::ALL`].
     pub taken: [[u64; Class::ALL.len()]; SPANS],
     /// Oldest first; threads, and everything else.
-    pub strip: Vec<(Option<Cell>, Option<Cell>)>,
+    pub strip: Vec<(Option<StripColumn>, Option<StripColumn>)>,
 }
 
 /// One column of a strip: the longest detour that started in it, and its main class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct StripColumn {
     pub longest_ns: u64,
     pub class: Class,
 }

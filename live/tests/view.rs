@@ -2,8 +2,7 @@
 
 use std::io::Cursor;
 
-use live::{Action, Choices, Key, Look, Model, Snapshot, Sort, Span, draw, press};
-use ratatui_core::{buffer::Buffer, layout::Rect};
+use live::{Action, Choices, Key, Look, Model, Picture, Snapshot, Sort, Span, draw, press};
 use trace::{Class, Mode, Reader, RecordFlags, SourceId, Writer};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo.detour");
@@ -44,10 +43,10 @@ fn demo(mode: Mode) -> Model {
 }
 
 fn picture(snapshot: &Snapshot, choices: &Choices, look: &Look, width: u16, height: u16) -> String {
-    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    draw(snapshot, choices, look, &mut buffer);
-    let lines = buffer.content.chunks(usize::from(width.max(1)));
-    let lines = lines.map(|cells| cells.iter().map(|cell| cell.symbol()).collect::<String>());
+    let mut picture = Picture::new(width, height);
+    draw(snapshot, choices, look, &mut picture);
+    let lines =
+        picture.lines().map(|line| line.iter().map(|glyph| glyph.symbol).collect::<String>());
     lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,7 +1,7 @@
 //! A table fitted to a width: long names are truncated first, then the least important columns are
 //! dropped. With `--all` nothing is truncated, however wide.
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+use unicode_width::UnicodeWidthStr;
 
 use crate::words::cut;
 
@@ -29,6 +29,17 @@ pub(crate) enum Tone {
     Plain,
     Strong,
     Dim,
+}
+
+impl Tone {
+    fn paint(self, text: String) -> String {
+        match self {
+            _ if text.is_empty() => text,
+            Tone::Plain => text,
+            Tone::Strong => format!("\u{1b}[1;33m{text}\u{1b}[0m"),
+            Tone::Dim => format!("\u{1b}[2m{text}\u{1b}[0m"),
+        }
+    }
 }
 
 pub(crate) struct Column {
@@ -72,9 +83,9 @@ impl Grid {
     /// Natural width of a column; 0 for an empty one, which is dropped.
     fn natural(&self, index: usize, title: &str) -> usize {
         let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(index));
-        match cells.map(|c| c.chars().count()).max() {
+        match cells.map(|c| c.width()).max() {
             None | Some(0) => 0,
-            Some(widest) => widest.max(title.len()),
+            Some(widest) => widest.max(title.width()),
         }
     }
 
@@ -108,27 +119,24 @@ impl Grid {
 
     pub(crate) fn render(&self, style: Style) -> String {
         let widths = self.fit(if style.whole { usize::MAX } else { style.width });
-        let mut table = Table::new();
-        table.load_preset(comfy_table::presets::NOTHING);
-        table.set_content_arrangement(ContentArrangement::Disabled);
-        if style.colour {
-            table.enforce_styling();
-            table.style_text_only();
-        } else {
-            table.force_no_tty();
-        }
-        let shown = || self.columns.iter().enumerate().filter(|&(i, _)| widths[i] > 0);
-        table.set_header(shown().map(|(_, c)| cell(c.title, c.right, Tone::Dim)));
+        let line = |tone: Tone, text: &dyn Fn(usize) -> String| {
+            let mut line = String::new();
+            for (i, column) in self.columns.iter().enumerate().filter(|&(i, _)| widths[i] > 0) {
+                let text = text(i);
+                let padding = " ".repeat(widths[i].saturating_sub(text.width()));
+                let (before, after) = if column.right { (&*padding, "") } else { ("", &*padding) };
+                line.push_str(before);
+                line.push_str(&if style.colour { tone.paint(text) } else { text });
+                line.push_str(after);
+                line.push_str(&" ".repeat(GAP));
+            }
+            line.trim_end().to_owned()
+        };
+        let mut lines = vec![line(Tone::Dim, &|i| self.columns[i].title.to_owned())];
         for (tone, cells) in &self.rows {
-            table.add_row(shown().map(|(i, c)| {
-                let text = cells.get(i).map(|t| cut(t, widths[i])).unwrap_or_default();
-                cell(&text, c.right, *tone)
-            }));
+            let text = |i: usize| cells.get(i).map(|t| cut(t, widths[i])).unwrap_or_default();
+            lines.push(line(*tone, &text));
         }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, GAP as u16));
-        }
-        let lines: Vec<String> = table.lines().map(|l| l.trim_end().to_owned()).collect();
         lines.join("\n")
     }
 }
@@ -136,14 +144,4 @@ impl Grid {
 fn total(widths: &[usize]) -> usize {
     let shown = widths.iter().filter(|&&w| w > 0);
     (shown.clone().sum::<usize>() + GAP * shown.count()).saturating_sub(GAP)
-}
-
-fn cell(text: &str, right: bool, tone: Tone) -> Cell {
-    let align = if right { CellAlignment::Right } else { CellAlignment::Left };
-    let cell = Cell::new(text).set_alignment(align);
-    match tone {
-        Tone::Plain => cell,
-        Tone::Strong => cell.fg(Color::Yellow).add_attribute(Attribute::Bold),
-        Tone::Dim => cell.add_attribute(Attribute::Dim),
-    }
 }

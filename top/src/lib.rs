@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod keys;
 mod recording;
 mod screen;
 mod watch;

@@ -9,18 +9,17 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use crossterm::event::{Event as TerminalEvent, EventStream};
-use futures_core::Stream;
-use live::{Action, Choices, Model, Snapshot};
+use live::{Action, Choices, Key, Model, Snapshot};
 use recorder::{Delivery, OwnCost};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc::UnboundedReceiver,
     time::{Interval, MissedTickBehavior, interval},
 };
 use trace::{Overwrite, Writer};
 
 use crate::{
-    Ended, Request,
+    Ended, Request, keys,
     recording::Recording,
     screen::{self, Screen},
 };
@@ -28,7 +27,8 @@ use crate::{
 /// An event of the loop.
 enum Event {
     Time,
-    Terminal(TerminalEvent),
+    Key(Key),
+    Resized,
     /// The terminal is gone.
     NoTerminal,
     Stop,
@@ -37,11 +37,12 @@ enum Event {
 }
 
 /// After a stop.
-const CONTINUED: SignalKind = SignalKind::from_raw(18);
+const CONTINUED: SignalKind = SignalKind::from_raw(rustix::process::Signal::CONT.as_raw());
 
 struct Events {
     time: Interval,
-    terminal: EventStream,
+    keys: UnboundedReceiver<Key>,
+    resized: Signal,
     stop: [Signal; 3],
     continued: Signal,
 }
@@ -53,7 +54,8 @@ impl Events {
         time.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Events {
             time,
-            terminal: EventStream::new(),
+            keys: keys::read(screen::terminal()?)?,
+            resized: signal(SignalKind::window_change())?,
             stop: [
                 signal(SignalKind::terminate())?,
                 signal(SignalKind::hangup())?,
@@ -74,10 +76,11 @@ impl Events {
             if self.continued.poll_recv(context).is_ready() {
                 return Poll::Ready(Event::Continued);
             }
-            match Pin::new(&mut self.terminal).poll_next(context) {
-                Poll::Ready(Some(Ok(event))) => return Poll::Ready(Event::Terminal(event)),
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Event::NoTerminal),
-                Poll::Pending => {}
+            if let Poll::Ready(key) = self.keys.poll_recv(context) {
+                return Poll::Ready(key.map_or(Event::NoTerminal, Event::Key));
+            }
+            if self.resized.poll_recv(context).is_ready() {
+                return Poll::Ready(Event::Resized);
             }
             self.time.poll_tick(context).map(|_| Event::Time)
         })
@@ -108,11 +111,8 @@ pub async fn watch(mut recording: Recording, request: &Request) -> Result<Ended>
                 view.look_again();
                 Action::Draw
             }
-            Event::Terminal(TerminalEvent::Key(key)) => match screen::key(key) {
-                Some(key) => live::press(&mut view.choices, &view.shown, key),
-                None => continue,
-            },
-            Event::Terminal(_) => Action::Draw,
+            Event::Key(key) => live::press(&mut view.choices, &view.shown, key),
+            Event::Resized => Action::Draw,
             Event::Continued => {
                 screen.resume()?;
                 Action::Draw

@@ -57,7 +57,7 @@ fn row(figure: &Figure) -> [String; 4] {
 
 pub fn table(figures: &[Figure]) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).force_no_tty();
+    table.load_preset(comfy_table::presets::NOTHING);
     table.set_header(HEADER);
     table.add_rows(figures.iter().map(row));
     table.trim_fmt()

@@ -16,7 +16,7 @@ fn row(claim: &Claim) -> [String; 4] {
 
 pub fn table(claims: &[Claim]) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).force_no_tty();
+    table.load_preset(comfy_table::presets::NOTHING);
     table.set_header(HEADER);
     table.add_rows(claims.iter().map(row));
     table.trim_fmt()

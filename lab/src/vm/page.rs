@@ -176,7 +176,7 @@ fn row(kernel: &Kernel, fate: &Fate) -> [String; 9] {
 
 pub fn table(fates: &[(Kernel, Fate)]) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).force_no_tty();
+    table.load_preset(comfy_table::presets::NOTHING);
     table.set_header(HEADER);
     table.add_rows(fates.iter().map(|(kernel, fate)| row(kernel, fate)));
     table.trim_fmt()

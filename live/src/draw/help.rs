@@ -1,13 +1,9 @@
 //! The help window: keys and legend.
 
-use ratatui_core::{
-    buffer::Buffer,
-    layout::Rect,
-    style::{Modifier, Style},
-};
 use trace::Class;
 
 use super::{look::Look, text::Pen};
+use crate::picture::{Area, Picture, Style};
 
 const KEYS: [(&str, &str); 11] = [
     ("q, Ctrl-C", "quit"),
@@ -23,34 +19,29 @@ const KEYS: [(&str, &str); 11] = [
     ("?", "this help"),
 ];
 
-pub(super) fn draw(look: &Look, buffer: &mut Buffer, area: Rect) {
+pub(super) fn draw(look: &Look, picture: &mut Picture, area: Area) {
     let width = area.width.min(72);
     let height = area.height.min(KEYS.len() as u16 + 8);
-    let area = Rect {
+    let area = Area {
         x: area.x + (area.width - width) / 2,
         y: area.y + (area.height - height) / 2,
         width,
         height,
     };
-    for y in area.top()..area.bottom() {
-        buffer.set_stringn(
-            area.x,
-            y,
-            " ".repeat(usize::from(width)),
-            usize::from(width),
-            Style::reset(),
-        );
+    let blank = " ".repeat(usize::from(width));
+    for y in area.y..area.bottom() {
+        picture.write(area.x, y, area.right(), &blank, Style::PLAIN);
     }
-    let mut pen = Pen::new(buffer, area, look);
-    pen.line(0).put(&format!("{:^1$}", "keys", usize::from(width)), Modifier::REVERSED);
+    let mut pen = Pen::new(picture, area, look);
+    pen.line(0).put(&format!("{:^1$}", "keys", usize::from(width)), Style::REVERSED);
     for (number, (key, what)) in (1..).zip(KEYS) {
         let line = pen.line(number);
-        line.put(&format!("  {key:16}"), Modifier::BOLD);
-        line.put(what, Modifier::empty());
+        line.put(&format!("  {key:16}"), Style::BOLD);
+        line.put(what, Style::PLAIN);
     }
     let after = KEYS.len() as u16 + 2;
     let line = pen.line(after);
-    line.put("  strip: ", Modifier::DIM);
+    line.put("  strip: ", Style::DIM);
     for (ns, text) in [
         (500, "<1us "),
         (5_000, "<10us "),
@@ -59,18 +50,18 @@ pub(super) fn draw(look: &Look, buffer: &mut Buffer, area: Rect) {
         (5_000_000, "<10ms "),
         (50_000_000, ">=10ms"),
     ] {
-        line.put(&format!("{} {text}", look.height(ns)), Modifier::empty());
+        line.put(&format!("{} {text}", look.height(ns)), Style::PLAIN);
     }
     if look.colour {
         let line = pen.line(after + 1);
-        line.put("  ", Modifier::empty());
+        line.put("  ", Style::PLAIN);
         for class in
             Class::ALL.iter().filter(|class| !matches!(class, Class::Idle | Class::Throttled))
         {
-            line.styled(&format!("{} ", class.name()), look.class(*class));
+            line.put(&format!("{} ", class.name()), look.class(*class));
         }
     }
     let line = pen.line(after + 3);
-    line.put("  taken: share of the watched CPUs' time; * the recorder itself", Modifier::DIM);
-    pen.line(after + 4).put("  press any key to close", Modifier::DIM);
+    line.put("  taken: share of the watched CPUs' time; * the recorder itself", Style::DIM);
+    pen.line(after + 4).put("  press any key to close", Style::DIM);
 }

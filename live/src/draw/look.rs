@@ -1,7 +1,8 @@
 //! Colours and block characters, or plain ASCII if the terminal has neither.
 
-use ratatui_core::style::{Color, Modifier, Style};
 use trace::Class;
+
+use crate::picture::{Colour, Style};
 
 /// The capabilities of this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,26 +15,27 @@ pub struct Look {
 impl Look {
     pub(super) fn class(&self, class: Class) -> Style {
         if !self.colour {
-            return Style::new();
+            return Style::PLAIN;
         }
-        Style::new().fg(match class {
-            Class::Timer => Color::Blue,
-            Class::Irq => Color::Yellow,
-            Class::Ipi => Color::Cyan,
-            Class::Softirq => Color::Magenta,
-            Class::Nmi => Color::LightRed,
-            Class::Thread => Color::Green,
-            Class::Kthread => Color::LightGreen,
-            Class::PageFault => Color::LightYellow,
-            Class::Idle => Color::DarkGray,
-            Class::OutsideKernel => Color::Red,
-            Class::Throttled => Color::LightBlue,
-        })
+        let colour = match class {
+            Class::Timer => Colour::Blue,
+            Class::Irq => Colour::Yellow,
+            Class::Ipi => Colour::Cyan,
+            Class::Softirq => Colour::Magenta,
+            Class::Nmi => Colour::LightRed,
+            Class::Thread => Colour::Green,
+            Class::Kthread => Colour::LightGreen,
+            Class::PageFault => Colour::LightYellow,
+            Class::Idle => Colour::Gray,
+            Class::OutsideKernel => Colour::Red,
+            Class::Throttled => Colour::LightBlue,
+        };
+        Style { colour: Some(colour), ..Style::PLAIN }
     }
 
     /// Dim text is hard to read on some monochrome terminals.
-    pub(super) fn modifier(&self, modifier: Modifier) -> Modifier {
-        if self.colour { modifier } else { modifier - Modifier::DIM }
+    pub(super) fn style(&self, style: Style) -> Style {
+        Style { dim: style.dim && self.colour, ..style }
     }
 
     pub(super) fn bar(&self) -> &'static str {

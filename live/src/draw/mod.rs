@@ -1,4 +1,4 @@
-//! Renders a snapshot into a buffer of terminal cells of any size; if space is short, the least important
+//! Draws a snapshot as a picture of any size; if space is short, the least important
 //! parts are omitted first.
 
 mod bars;
@@ -8,69 +8,72 @@ mod table;
 mod text;
 
 use analysis::words::{cpu_list_said, percent, safe, time};
-use ratatui_core::{buffer::Buffer, layout::Rect, style::Modifier};
 use trace::Mode;
 
 pub use look::Look;
 
 use self::text::Pen;
-use crate::{choices::Choices, snapshot::Snapshot};
+use crate::{
+    choices::Choices,
+    picture::{Area, Picture, Style},
+    snapshot::Snapshot,
+};
 
 /// Below this size only a short message fits.
 const NARROWEST: u16 = 24;
 const LOWEST: u16 = 5;
 
-/// Draws everything; previous contents of the buffer are discarded.
-pub fn draw(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buffer) {
-    let area = buffer.area;
-    buffer.reset();
+/// Draws everything; the picture is cleared first.
+pub fn draw(snapshot: &Snapshot, choices: &Choices, look: &Look, picture: &mut Picture) {
+    let area = picture.area();
+    picture.clear();
     if area.width < NARROWEST || area.height < LOWEST {
-        let mut pen = Pen::new(buffer, area, look);
-        pen.line(0).put("terminal too small", Modifier::empty());
+        let mut pen = Pen::new(picture, area, look);
+        pen.line(0).put("terminal too small", Style::PLAIN);
         return;
     }
     let lanes = bars::rows_for(snapshot.lanes.len(), area.height);
     let (head, rest) = split(area, header_lines(area));
     let (middle, foot) = split(rest, rest.height - footer_lines(area));
     let (bars, table) = split(middle, lanes);
-    header(snapshot, choices, look, buffer, head);
-    bars::draw(snapshot, choices, look, buffer, bars);
-    table::draw(snapshot, choices, look, buffer, table);
-    footer(snapshot, choices, look, buffer, foot);
+    header(snapshot, choices, look, picture, head);
+    bars::draw(snapshot, choices, look, picture, bars);
+    table::draw(snapshot, choices, look, picture, table);
+    footer(snapshot, choices, look, picture, foot);
     if choices.help {
-        help::draw(look, buffer, area);
+        help::draw(look, picture, area);
     }
 }
 
-fn header_lines(area: Rect) -> u16 {
+fn header_lines(area: Area) -> u16 {
     if area.height >= 10 { 2 } else { 1 }
 }
 
-fn footer_lines(area: Rect) -> u16 {
+fn footer_lines(area: Area) -> u16 {
     if area.height >= 10 { 2 } else { 1 }
 }
 
 /// The first `lines` of an area, and the rest.
-fn split(area: Rect, lines: u16) -> (Rect, Rect) {
+fn split(area: Area, lines: u16) -> (Area, Area) {
     let lines = lines.min(area.height);
-    let first = Rect { height: lines, ..area };
-    let rest = Rect { y: area.y + lines, height: area.height - lines, ..area };
+    let first = Area { height: lines, ..area };
+    let rest = Area { y: area.y + lines, height: area.height - lines, ..area };
     (first, rest)
 }
 
-fn header(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buffer, area: Rect) {
-    let mut pen = Pen::new(buffer, area, look);
+fn header(snapshot: &Snapshot, choices: &Choices, look: &Look, picture: &mut Picture, area: Area) {
+    let mut pen = Pen::new(picture, area, look);
     let line = pen.line(0);
-    line.put("detour top ", Modifier::BOLD);
+    line.put("detour top ", Style::BOLD);
     if choices.paused {
-        line.put(" PAUSED ", Modifier::REVERSED);
-        line.put(" ", Modifier::empty());
+        line.put(" PAUSED ", Style::REVERSED);
+        line.put(" ", Style::PLAIN);
     }
-    line.put(&safe(&snapshot.host), Modifier::empty());
-    line.put(&format!("  {}", watched(snapshot)), Modifier::empty());
+    line.put(&safe(&snapshot.host), Style::PLAIN);
+    line.put(&format!("  {}", watched(snapshot)), Style::PLAIN);
     let seconds = snapshot.now_ns / 1_000_000_000;
     let clock = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    line.put_right(&clock, Modifier::empty());
+    line.put_right(&clock, Style::PLAIN);
     cost(snapshot, pen.line(1));
 }
 
@@ -90,39 +93,39 @@ fn watched(snapshot: &Snapshot) -> String {
 fn cost(snapshot: &Snapshot, line: &mut text::Line<'_>) {
     let cost = &snapshot.cost;
     let own = cost.threads_pct.map_or("unknown".to_owned(), percent);
-    line.put(&format!("own cost {own} of a CPU"), Modifier::DIM);
+    line.put(&format!("own cost {own} of a CPU"), Style::DIM);
     if let Some(bpf) = cost.bpf_pct {
-        line.put(&format!(", BPF {} of the CPUs watched", percent(bpf)), Modifier::DIM);
+        line.put(&format!(", BPF {} of the CPUs watched", percent(bpf)), Style::DIM);
     }
     if cost.probes > 0 {
         let plural = if cost.probes == 1 { "" } else { "s" };
-        line.put(&format!(", and {} CPU{plural} for the probe", cost.probes), Modifier::DIM);
+        line.put(&format!(", and {} CPU{plural} for the probe", cost.probes), Style::DIM);
     }
     let lost = snapshot.lost;
     let total = lost.records + lost.detours + lost.unseen;
     if total > 0 {
-        line.put(&format!("  {total} lost"), Modifier::BOLD);
+        line.put(&format!("  {total} lost"), Style::BOLD);
     }
 }
 
-fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buffer, area: Rect) {
-    let mut pen = Pen::new(buffer, area, look);
+fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, picture: &mut Picture, area: Area) {
+    let mut pen = Pen::new(picture, area, look);
     let last = area.height.saturating_sub(1);
     if last > 0 {
         let said = choices.message.clone().or_else(|| about_selected(snapshot, choices));
         let said = said.or_else(|| snapshot.limits.first().cloned()).unwrap_or_default();
-        pen.line(0).put(&safe(&said), Modifier::empty());
+        pen.line(0).put(&safe(&said), Style::PLAIN);
     }
     let line = pen.line(last);
     if choices.typing {
-        line.put(&format!("filter: {}_", safe(&choices.filter)), Modifier::BOLD);
-        line.put("   Enter: apply, Esc: cancel", Modifier::DIM);
+        line.put(&format!("filter: {}_", safe(&choices.filter)), Style::BOLD);
+        line.put("   Enter: apply, Esc: cancel", Style::DIM);
         return;
     }
     if last == 0
         && let Some(message) = &choices.message
     {
-        line.put(&safe(message), Modifier::empty());
+        line.put(&safe(message), Style::PLAIN);
         return;
     }
     for (key, what) in [
@@ -134,11 +137,11 @@ fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, buffer: &mut Buff
         ("w", "write trace"),
         ("?", "help"),
     ] {
-        line.put(&format!(" {key} "), Modifier::REVERSED);
-        line.put(&format!(" {what}  "), Modifier::empty());
+        line.put(&format!(" {key} "), Style::REVERSED);
+        line.put(&format!(" {what}  "), Style::PLAIN);
     }
     if !choices.filter.is_empty() {
-        line.put(&format!("[{}]", safe(&choices.filter)), Modifier::BOLD);
+        line.put(&format!("[{}]", safe(&choices.filter)), Style::BOLD);
     }
 }
 

@@ -1,11 +1,11 @@
 //! The table of sources: time taken, rate and lengths.
 
 use analysis::words::{self, count, cut, percent, rate, safe, tight};
-use ratatui_core::{buffer::Buffer, layout::Rect, style::Modifier};
 
 use super::{look::Look, text::Pen};
 use crate::{
     choices::{Choices, Sort, Span},
+    picture::{Area, Picture, Style},
     snapshot::{RowShown, Snapshot},
 };
 
@@ -36,8 +36,8 @@ pub(super) fn draw(
     snapshot: &Snapshot,
     choices: &Choices,
     look: &Look,
-    buffer: &mut Buffer,
-    area: Rect,
+    picture: &mut Picture,
+    area: Area,
 ) {
     let width = usize::from(area.width);
     let numbers = fitting(width);
@@ -52,12 +52,12 @@ pub(super) fn draw(
     // Keep the selected row visible.
     let first = selected.map_or(0, |at| (at + 1).saturating_sub(room));
 
-    let mut pen = Pen::new(buffer, area, look);
+    let mut pen = Pen::new(picture, area, look);
     let line = pen.line(0);
-    line.put(&column("class", CLASS), Modifier::DIM);
+    line.put(&column("class", CLASS), Style::DIM);
     let by_name = choices.sort == Sort::Name;
     line.put(&column(&title("source", by_name, choices), name), heading(by_name));
-    line.put(&column(if unit > 0 { "unit" } else { "" }, unit), Modifier::DIM);
+    line.put(&column(if unit > 0 { "unit" } else { "" }, unit), Style::DIM);
     for number in &numbers {
         let sorted = number.sort == Some(choices.sort);
         let title = title(number.title, sorted, choices);
@@ -65,14 +65,14 @@ pub(super) fn draw(
     }
     for (number, (at, row)) in (1..).zip(rows.iter().enumerate().skip(first).take(room)) {
         let line = pen.line(number);
-        line.styled(&column(row.key.class.name(), CLASS), look.class(row.key.class));
+        line.put(&column(row.key.class.name(), CLASS), look.class(row.key.class));
         let own = if row.key.own { "*" } else { "" };
-        line.put(&column(&format!("{}{own}", words::name(&row.key.name)), name), Modifier::empty());
+        line.put(&column(&format!("{}{own}", words::name(&row.key.name)), name), Style::PLAIN);
         let said = row.key.unit.as_deref().map(safe).unwrap_or_default();
-        line.put(&column(&said, unit), Modifier::DIM);
+        line.put(&column(&said, unit), Style::DIM);
         for number in &numbers {
             let text = (number.text)(row, snapshot, choices.span);
-            line.put(&format!(" {text:>0$}", number.width), Modifier::empty());
+            line.put(&format!(" {text:>0$}", number.width), Style::PLAIN);
         }
         if selected == Some(at) {
             line.select(area.x);
@@ -83,7 +83,7 @@ pub(super) fn draw(
             true => "no noise yet",
             false => "no source matches the filter",
         };
-        pen.line(1).put(said, Modifier::DIM);
+        pen.line(1).put(said, Style::DIM);
     }
 }
 
@@ -110,8 +110,8 @@ fn title(name: &str, sorted: bool, choices: &Choices) -> String {
     format!("{name}{mark}")
 }
 
-fn heading(sorted: bool) -> Modifier {
-    if sorted { Modifier::BOLD } else { Modifier::DIM }
+fn heading(sorted: bool) -> Style {
+    if sorted { Style::BOLD } else { Style::DIM }
 }
 
 /// Padded or truncated to a width, ending with a space.
