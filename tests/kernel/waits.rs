@@ -530,7 +530,8 @@ fn a_thread_that_never_ran_has_a_lane() -> Result<()> {
     let (_victim, tid) = spinning(cpu)?;
     // The kernel lets other tasks run for a moment every second; some attempts may hit that.
     for _ in 0..8 {
-        let _hog = hog(cpu, "3")?;
+        // Until the end of the attempt, no matter how long loading takes.
+        let _hog = hog(cpu, "60")?;
         std::thread::sleep(Duration::from_millis(300));
         let path = scratch.file("trace.detour");
         let recording = Recording::start(&path, &["--pid", &tid.to_string(), "-d", "300ms"])?;
