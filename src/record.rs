@@ -8,12 +8,15 @@ use std::{
 };
 
 #[cfg(target_os = "linux")]
-use std::sync::{Arc, atomic::AtomicBool};
+use {
+    crate::{options::work::INTERRUPTED, signals},
+    std::sync::{Arc, atomic::AtomicBool},
+};
 
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::{Verbosity, cli, options::work::INTERRUPTED, signals};
+use crate::{Verbosity, cli};
 
 pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     options.refuse_what_programs_lack();
@@ -96,7 +99,7 @@ fn say_settings(manifest: &trace::Manifest) {
 
 /// The outcome of a recording, as far as the command line needs it.
 #[derive(Serialize)]
-pub struct Outcome {
+pub struct RecordResult {
     #[serde(serialize_with = "path")]
     pub output: PathBuf,
     pub bytes: u64,
@@ -116,7 +119,7 @@ fn path<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
 }
 
 #[cfg(target_os = "linux")]
-pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outcome> {
+pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<RecordResult> {
     let stop = Arc::new(AtomicBool::new(false));
     let end_command = Arc::new(AtomicBool::new(false));
     take_signals(&stop, &end_command)?;
@@ -128,7 +131,7 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Outc
     bar.finish_and_clear();
     let mut outcome = outcome?;
     outcome.remarks.extend(report::losses(&outcome.lost));
-    Ok(Outcome {
+    Ok(RecordResult {
         output: outcome.output,
         bytes: outcome.bytes,
         exit_code: outcome.exit_code,
@@ -174,7 +177,7 @@ fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn perform(_options: &recorder::Options, _verbosity: Verbosity) -> Result<Outcome> {
+pub fn perform(_options: &recorder::Options, _verbosity: Verbosity) -> Result<RecordResult> {
     anyhow::bail!(
         "recording requires Linux; all other commands work on this system (try `detour demo`, \
          which uses a bundled recording)"

@@ -298,7 +298,6 @@ fn wrong_usage_is_exit_code_2_and_failure_is_1() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn a_mistyped_command_costs_no_recording() {
     let file = scratch("good.detour");
     fs::copy(DEMO, &file).expect("copied");

@@ -1,8 +1,6 @@
 //! Files that commands write: complete or absent, existing ones not lost, and outputs that are not
 //! files. Also names that are not UTF-8. Runs on any Linux, without privileges.
 
-#![cfg(target_os = "linux")]
-
 mod command;
 
 use std::{

@@ -2,8 +2,6 @@
 //! They are shown as text, rejected, or read in bounded memory; nothing is written except what was
 //! requested.
 
-#![cfg(target_os = "linux")]
-
 mod command;
 mod made;
 

@@ -234,7 +234,6 @@ fn a_file_that_cannot_be_written_is_refused_before_the_work() {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn who_cannot_be_told_is_no_reason_to_fail() {
     let damaged = damaged("input-untold.detour");

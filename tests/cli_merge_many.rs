@@ -1,8 +1,6 @@
 //! `detour merge` of a large job: as many nodes as users have, with as few open files as a shell
 //! allows.
 
-#![cfg(unix)]
-
 mod made;
 
 use std::{fs, io, path::PathBuf, process::Command, time::Duration};

@@ -1,7 +1,5 @@
 //! Packages and documentation request the privileges that the program itself suggests.
 
-#![cfg(target_os = "linux")]
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 fn read(path: &str) -> String {

@@ -1,7 +1,5 @@
 //! `detour top` on a terminal, with only the probe: needs no privileges.
 
-#![cfg(target_os = "linux")]
-
 mod pty;
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};

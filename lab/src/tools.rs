@@ -35,6 +35,10 @@ impl Toolchain {
         })
     }
 
+    pub fn has_target(&self, target: &str) -> bool {
+        self.sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
+    }
+
     /// Sources of `core`, which has to be built for the BPF target.
     pub fn sources(&self) -> PathBuf {
         self.sysroot.join("lib/rustlib/src/rust")

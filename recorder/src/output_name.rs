@@ -39,7 +39,6 @@ pub fn fill_in(template: &Path, job: Option<&str>) -> PathBuf {
 }
 
 /// Splits the template before each percent sign and after the character that follows it.
-#[cfg(unix)]
 fn pieces(template: &OsStr) -> Vec<&OsStr> {
     use std::os::unix::ffi::OsStrExt;
     let (mut pieces, mut rest) = (Vec::new(), template.as_bytes());
@@ -54,12 +53,6 @@ fn pieces(template: &OsStr) -> Vec<&OsStr> {
         rest = after;
     }
     pieces
-}
-
-/// Recording is not supported on this platform.
-#[cfg(not(unix))]
-fn pieces(template: &OsStr) -> Vec<&OsStr> {
-    vec![template]
 }
 
 /// A name from the environment must not lead into another directory.
@@ -106,7 +99,6 @@ mod tests {
         assert_eq!(name, PathBuf::from("a%x%b%"));
     }
 
-    #[cfg(unix)]
     #[test]
     fn names_that_are_not_text_are_filled_in_too() {
         use std::os::unix::ffi::OsStrExt;

@@ -174,8 +174,5 @@ fn shortened(path: &Path, by: usize) -> PathBuf {
 
 /// A path from its bytes, split at ASCII characters.
 fn path_of(bytes: &[u8]) -> PathBuf {
-    #[cfg(unix)]
-    return PathBuf::from(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes));
-    #[cfg(not(unix))]
-    return PathBuf::from(String::from_utf8_lossy(bytes).into_owned());
+    PathBuf::from(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
 }

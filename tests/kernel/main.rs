@@ -2,54 +2,30 @@
 //! generated, and the recording must identify them by name and number. A test that the machine cannot
 //! run, for lack of root to begin with, is ignored and reported by name and reason.
 
-#[cfg(target_os = "linux")]
 mod bad_input;
-#[cfg(target_os = "linux")]
 mod cgroups;
-#[cfg(target_os = "linux")]
 mod counting;
-#[cfg(target_os = "linux")]
 mod counts;
-#[cfg(target_os = "linux")]
 mod daemon;
-#[cfg(target_os = "linux")]
 mod endings;
 mod faults;
-#[cfg(target_os = "linux")]
 mod left;
-#[cfg(target_os = "linux")]
 mod machine;
-#[cfg(target_os = "linux")]
 mod namespaces;
-#[cfg(target_os = "linux")]
 mod privileges;
-#[cfg(target_os = "linux")]
 mod programs;
-#[cfg(target_os = "linux")]
 #[path = "../pty/mod.rs"]
 mod pty;
-#[cfg(target_os = "linux")]
 #[path = "../reliability/mod.rs"]
 mod reliability;
-#[cfg(target_os = "linux")]
 mod rings;
-#[cfg(target_os = "linux")]
 mod storms;
-#[cfg(target_os = "linux")]
 mod support;
-#[cfg(target_os = "linux")]
 mod threads;
-#[cfg(target_os = "linux")]
 mod top;
-#[cfg(target_os = "linux")]
 mod waits;
-#[cfg(target_os = "linux")]
 mod whatif;
 
-#[cfg(not(target_os = "linux"))]
-fn main() {}
-
-#[cfg(target_os = "linux")]
 fn main() {
     use libtest_mimic::{Arguments, Completion, Failed, Trial};
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use recorder::{
     CpuSet,
     kernel::{
-        bpf::{Bpf, Options, Wanted},
+        bpf::{Bpf, LoadOptions, Wanted},
         ring::Reader,
         task_table::TaskTable,
     },
@@ -112,7 +112,7 @@ fn fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each() -> Result<()> {
 fn programs(cpu: u32) -> Result<Bpf> {
     let watched = CpuSet::from([cpu]);
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let options = Options {
+    let options = LoadOptions {
         watched: &watched,
         ring_bytes: 1 << 16,
         other_ring_bytes: 1 << 12,

@@ -1,8 +1,6 @@
 //! A long recording on a large machine: the events of 128 CPUs go through the writer at full speed.
 //! Memory stays flat, including the index, and everything can be read back.
 
-#![cfg(target_os = "linux")]
-
 #[path = "../../tests/reliability/mod.rs"]
 mod reliability;
 

@@ -5,6 +5,7 @@ mod btf;
 mod dist;
 mod docs;
 mod ebpf;
+mod portable;
 mod test;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -20,7 +20,7 @@ use lab::{
     workspace::Workspace,
 };
 
-use crate::{dist, docs, ebpf};
+use crate::{dist, docs, ebpf, portable};
 
 /// Tests on the running kernel, which need root, time and an otherwise idle machine.
 const KERNEL_TESTS: &str = "kernel";
@@ -42,6 +42,9 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
     steps.step("lints", |_| {
         let options = ["clippy", "--release", "--locked", "--all-targets", "--", "-D", "warnings"];
         exec::run(cargo(workspace).args(options))
+    });
+    steps.lines("another system", "the command does not compile", |say| {
+        portable::check(workspace, say)
     });
     steps.step("lints of the BPF programs", |_| ebpf::lint(workspace));
     steps.step("BPF object", |_| match ebpf::check(workspace)? {
@@ -154,7 +157,7 @@ impl Steps {
     fn summary(&self) -> bool {
         let mut total = Tally::default();
         let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::NOTHING).force_no_tty();
+        table.load_preset(comfy_table::presets::NOTHING);
         table.set_header(["step", "result", "seconds"]);
         for step in &self.0 {
             total += &step.tally;

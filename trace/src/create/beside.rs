@@ -148,15 +148,11 @@ fn link(_file: &File, _path: &Path) -> io::Result<()> {
 }
 
 /// Replacing the content keeps owner and permissions, as far as this process is allowed to set them.
-#[cfg(unix)]
 fn take_over(file: &File, existing: &fs::Metadata) {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let _ = fchown(file, Some(existing.uid()), Some(existing.gid()));
     let _ = file.set_permissions(fs::Permissions::from_mode(existing.mode() & 0o777));
 }
-
-#[cfg(not(unix))]
-fn take_over(_file: &File, _existing: &fs::Metadata) {}
 
 #[cfg(test)]
 mod tests {
@@ -218,7 +214,6 @@ mod tests {
         fs::remove_dir_all(&directory).unwrap();
     }
 
-    #[cfg(unix)]
     #[test]
     fn permissions_stay_as_they_were() {
         use std::os::unix::fs::PermissionsExt;

@@ -104,15 +104,11 @@ fn check_place(path: &Path) -> Result<(), TraceError> {
     if let Some(what) = existing.as_ref().and_then(not_a_file) {
         return Err(TraceError::NotAFile { file: name(path), what });
     }
-    #[cfg(unix)]
     if let Some(existing) = &existing {
         refuse_planted(path, existing)?;
     }
-    #[cfg(unix)]
     let asked =
         rustix::fs::access(directory(path), rustix::fs::Access::WRITE_OK).map_err(io::Error::from);
-    #[cfg(not(unix))]
-    let asked = fs::metadata(directory(path)).map(drop);
     asked.map_err(|source| TraceError::Io { what: "create", file: name(path), source })
 }
 
@@ -184,7 +180,6 @@ fn open_in_place(path: &Path, options: &mut OpenOptions) -> Result<File, TraceEr
         return Err(TraceError::NotAFile { file: name(path), what });
     }
     // The check above gives the better message; this closes the race between check and use.
-    #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -199,14 +194,12 @@ fn open_in_place(path: &Path, options: &mut OpenOptions) -> Result<File, TraceEr
     if let Some(what) = not_a_file(&found) {
         return Err(TraceError::NotAFile { file: name(path), what });
     }
-    #[cfg(unix)]
     refuse_planted(path, &found)?;
     Ok(opened)
 }
 
 /// Held until the file is closed. Some network file systems have no locks: then there is no exclusion.
 fn lock(file: &File, path: &Path) -> Result<(), TraceError> {
-    #[cfg(unix)]
     if rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
         == Err(rustix::io::Errno::WOULDBLOCK)
     {
@@ -236,7 +229,6 @@ fn directory(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-#[cfg(unix)]
 fn refuse_planted(path: &Path, found: &Metadata) -> Result<(), TraceError> {
     let directory = fs::metadata(directory(path)).ok();
     match planted(found, directory.as_ref()) {
@@ -249,7 +241,6 @@ fn refuse_planted(path: &Path, found: &Metadata) -> Result<(), TraceError> {
 
 /// Why root must not write to a file or pipe, if so. A file that belongs to root or to the owner of the
 /// directory was not planted by another user.
-#[cfg(unix)]
 fn planted(found: &Metadata, directory: Option<&Metadata>) -> Option<&'static str> {
     use std::os::unix::fs::MetadataExt;
     const OTHERS_WRITE: u32 = 0o022;

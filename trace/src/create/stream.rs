@@ -34,16 +34,10 @@ fn own_descriptor(path: &Path) -> Option<u32> {
     }
 }
 
-#[cfg(unix)]
 fn is_pipe_or_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     fs::symlink_metadata(path)
         .is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_char_device())
-}
-
-#[cfg(not(unix))]
-fn is_pipe_or_device(_path: &Path) -> bool {
-    false
 }
 
 /// Opens it. A pipe without a reader is [`TraceError::NoReader`].
@@ -55,7 +49,6 @@ pub(super) fn open(path: &Path) -> Result<File, TraceError> {
     }
 }
 
-#[cfg(unix)]
 fn descriptor(number: u32) -> io::Result<File> {
     use std::os::fd::AsFd;
     match number {
@@ -73,12 +66,6 @@ fn descriptor(number: u32) -> io::Result<File> {
     }
 }
 
-#[cfg(not(unix))]
-fn descriptor(_number: u32) -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(unix)]
 fn pipe_or_device(path: &Path) -> Result<File, TraceError> {
     use rustix::fs::OFlags;
     use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -104,12 +91,6 @@ fn pipe_or_device(path: &Path) -> Result<File, TraceError> {
     rustix::fs::fcntl_setfl(&opened, flags - OFlags::NONBLOCK)
         .map_err(|error| cannot(error.into()))?;
     Ok(opened)
-}
-
-#[cfg(not(unix))]
-fn pipe_or_device(path: &Path) -> Result<File, TraceError> {
-    let source = io::ErrorKind::Unsupported.into();
-    Err(TraceError::Io { what: "write to", file: name(path), source })
 }
 
 /// Waits until a process reads from a pipe, or until `stop` returns true. Holding the returned file

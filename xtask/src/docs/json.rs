@@ -55,7 +55,7 @@ const COMMANDS: [Documented; 14] = [
     documented("goal stats ring.goal --json", "goal.rs", "Statistics"),
     documented("import netgauge.txt --json", "import.rs", "Imported"),
     documented("merge a.detour b.detour --force -o job.detour --json", "merge.rs", "Merged"),
-    documented("record --no-bpf -d 200ms -o a.detour --json", "record.rs", "Outcome"),
+    documented("record --no-bpf -d 200ms -o a.detour --json", "record.rs", "RecordResult"),
     documented("doctor --json", "doctor.rs", "Checks"),
 ];
 
