@@ -4,6 +4,7 @@
 //! ([`tally`]).
 
 pub mod bench;
+mod data;
 pub mod exec;
 pub mod fuzz;
 pub mod page;

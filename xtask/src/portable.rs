@@ -11,7 +11,9 @@ pub fn check(workspace: &Workspace, say: &mut dyn FnMut(&str)) -> Result<bool> {
     if !Toolchain::find(&workspace.root)?.has_target(TARGET) {
         let mut rustup = exec::command("rustup", &workspace.root);
         if exec::run(rustup.args(["target", "add", TARGET])).is_err() {
-            say(&format!("test portable::{TARGET} ... ignored, needs `rustup target add {TARGET}`"));
+            say(&format!(
+                "test portable::{TARGET} ... ignored, needs `rustup target add {TARGET}`"
+            ));
             say("test result: ok. 0 passed; 0 failed; 1 ignored");
             return Ok(true);
         }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Bench, Figure};
-use crate::exec;
+use crate::{data, exec};
 
 /// `detour simulate ARGS --json`, and how long it took.
 fn simulate(bench: &Bench, args: &[&str]) -> Result<(Value, f64)> {
@@ -23,24 +23,20 @@ fn rate(value: &Value) -> Result<f64> {
 }
 
 /// A recorded trace: of another system if `DETOUR_DATA` has one, otherwise the bundled recording.
-fn trace(bench: &Bench) -> (String, &'static str) {
-    if let Some(data) = std::env::var_os("DETOUR_DATA") {
-        let found = std::fs::read_dir(data).into_iter().flatten().flatten();
-        let mut files: Vec<_> = found.map(|entry| entry.path()).collect();
-        files.retain(|path| path.to_string_lossy().contains("alps"));
-        if let Some(file) = files.first() {
-            return (file.display().to_string(), "the alps trace");
-        }
+fn trace(bench: &Bench) -> Result<(String, &'static str)> {
+    let files = data::noise_files()?;
+    if let Some(file) = files.iter().find(|path| path.to_string_lossy().contains("alps")) {
+        return Ok((file.display().to_string(), "the alps trace"));
     }
     let own = bench.workspace.root.join("fixtures/demo.detour");
-    (own.display().to_string(), "the project's own recording")
+    Ok((own.display().to_string(), "the project's own recording"))
 }
 
 /// Repetitions of anything that takes less than a second, per repetition of the rest.
 const TRIES: u32 = 4;
 
 pub fn collectives(bench: &Bench) -> Result<Vec<Figure>> {
-    let (trace, named) = trace(bench);
+    let (trace, named) = trace(bench)?;
     let runs = (10 * u64::from(bench.extent.repeats)).to_string();
     let sweep = |threads: &str| -> Result<f64> {
         let args = [

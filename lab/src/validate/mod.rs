@@ -1,7 +1,7 @@
 //! `cargo xtask validate`: compares published results with those of `detour simulate`.
 //!
-//! Everything runs through the command, as a user would run it. Real noise traces are read from the
-//! directory `DETOUR_DATA`; without it, claims that need them are "data absent".
+//! Everything runs through the command, as a user would run it. Real noise traces are found through
+//! `DETOUR_DATA` ([`data`]); without it, claims that need them are "data absent".
 
 mod claims;
 mod noise_study;
@@ -10,23 +10,18 @@ mod published;
 mod redundant;
 mod sp2;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{fs, path::PathBuf, time::Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{exec, workspace::Workspace};
+use crate::{data, exec, workspace::Workspace};
 use claims::{Claim, Verdict};
 
 /// The context for checking claims.
 pub struct Validate<'a> {
     workspace: &'a Workspace,
     scratch: PathBuf,
-    data: Option<PathBuf>,
     quick: bool,
 }
 
@@ -53,18 +48,11 @@ impl Validate<'_> {
 
     /// Real traces by system: (name, file).
     fn traces(&self) -> Result<Vec<(String, String)>> {
-        let Some(data) = &self.data else { return Ok(Vec::new()) };
-        let mut traces = Vec::new();
-        let entries = fs::read_dir(data)
-            .with_context(|| format!("cannot read DETOUR_DATA, {}", data.display()))?;
-        for entry in entries {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if let Some((system, _)) = name.split_once('-').filter(|_| name.contains("osnoise")) {
-                traces.push((system.to_owned(), data.join(&name).display().to_string()));
-            }
-        }
-        traces.sort();
-        Ok(traces)
+        let named = |path: &PathBuf| {
+            let name = path.file_name()?.to_string_lossy();
+            Some((name.split_once('-')?.0.to_owned(), path.display().to_string()))
+        };
+        Ok(data::noise_files()?.iter().filter_map(named).collect())
     }
 }
 
@@ -80,8 +68,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     workspace.build()?;
     let scratch = workspace.target.join("validate");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
-    let data = std::env::var_os("DETOUR_DATA").map(|data| Path::new(&data).to_path_buf());
-    let validate = Validate { workspace, scratch, data, quick };
+    let validate = Validate { workspace, scratch, quick };
     let checks: [(&'static str, Check); 11] = [
         ("closed forms", noise_study::closed_forms),
         ("fixed noise at 32,768 ranks", noise_study::fixed_noise),
