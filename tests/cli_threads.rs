@@ -223,6 +223,27 @@ fn the_sleep_of_a_thread_does_not_dilute_its_own_noise() {
     assert!(value["noise_pct"].as_f64().is_some_and(|pct| (pct - 49.0).abs() < 0.1), "{value}");
 }
 
+/// A hog takes 1 of 10 ms from two threads at once, one of which sleeps for another 3 ms. Ranks that stop
+/// together stop for a tenth of the time.
+#[test]
+fn what_hits_two_threads_at_once_stops_co_scheduled_ranks_once() {
+    let mut program = Program::new(2, 10 * SECOND);
+    for turn in 0..1_000u64 {
+        let at = turn * 10 * MS;
+        for (lane, runs) in [(0, 9 * MS), (1, 6 * MS)] {
+            program.waits(lane, HOG, lane as u16, (at, MS), Wait::Preempted);
+            program.runs(lane, lane as u16, (at + MS, runs));
+        }
+    }
+    let trace = program.write("at-once.detour");
+    let options = ["--ranks", "64", "--runs", "40", "--repeat-trace", "--quantise"];
+    let value = json(&[&["whatif", &trace, "--compute", "500ms"][..], &options].concat());
+    let hog = value["sources"].as_array().and_then(|rows| rows.iter().find(|r| r["name"] == "hog"));
+    let median = hog.and_then(|hog| hog["quantised"]["median_us"].as_f64()).expect("an answer");
+    let times = median / value["baseline"]["noiseless_us"].as_f64().expect("a time");
+    assert!((times - 1.0 / 0.9).abs() < 0.01, "{times} times as long, {value}");
+}
+
 #[test]
 fn a_program_that_competes_with_itself_is_told_so_and_not_to_move_away() {
     let trace = three_for_two("itself.detour");

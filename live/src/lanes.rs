@@ -4,7 +4,7 @@
 use trace::{Class, Lane};
 
 use crate::{
-    snapshot::StripColumn,
+    snapshot::Longest,
     window::{Ring, bucket, spread},
 };
 
@@ -27,8 +27,8 @@ pub(crate) struct LaneState {
 /// Threads are separate from the rest: without a probe they may be the actual workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Column {
-    pub(crate) kernel: Option<StripColumn>,
-    pub(crate) thread: Option<StripColumn>,
+    pub(crate) kernel: Option<Longest>,
+    pub(crate) thread: Option<Longest>,
 }
 
 impl LaneState {
@@ -65,7 +65,7 @@ impl LaneState {
         let Some(column) = self.strip.at(bucket(start)) else { return };
         let cell = if apart { &mut column.thread } else { &mut column.kernel };
         if cell.is_none_or(|known| known.longest_ns < ns) {
-            *cell = Some(StripColumn { longest_ns: ns, class });
+            *cell = Some(Longest { longest_ns: ns, class });
         }
     }
 

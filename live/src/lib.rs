@@ -24,5 +24,5 @@ pub use kept::{Written, write};
 pub use keys::{Action, Key, press};
 pub use model::Model;
 pub use picture::{Area, Colour, Glyph, Picture, Style};
-pub use snapshot::{Cost, LaneShown, Lost, RowShown, Snapshot, StripColumn};
+pub use snapshot::{Cost, LaneShown, Longest, Lost, RowShown, Snapshot};
 pub use window::Sum;

@@ -48,12 +48,12 @@ pub struct LaneShown {
     /// Time taken, by class, in the order of [`Class::ALL`].
     pub taken: [[u64; Class::ALL.len()]; SPANS],
     /// Oldest first; threads, and everything else.
-    pub strip: Vec<(Option<StripColumn>, Option<StripColumn>)>,
+    pub strip: Vec<(Option<Longest>, Option<Longest>)>,
 }
 
-/// One column of a strip: the longest detour that started in it, and its main class.
+/// The longest detour that started in a column of a strip, and its main class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StripColumn {
+pub struct Longest {
     pub longest_ns: u64,
     pub class: Class,
 }

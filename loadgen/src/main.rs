@@ -151,7 +151,7 @@ enum Load {
     },
 }
 
-pub(crate) fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<()> {
     match Cli::parse().load {
         Load::Daemon { cpu, seconds, period_us, burn_us, name, log } => {
             let (period, burn) = (Duration::from_micros(period_us), Duration::from_micros(burn_us));

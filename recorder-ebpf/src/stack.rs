@@ -92,14 +92,22 @@ pub fn split(cpu: &mut Cpu, depth: u32, detail: u64) {
     if known == detail {
         return;
     }
-    let (now, accounted) = cpu.stamp();
+    // The frame before the time: if a switch comes between them, no length is negative.
     let frame = open.copy();
-    let net = close(cpu, &frame, now, accounted, 0, depth);
+    let (now, accounted) = cpu.stamp();
+    if open.start().get() != frame.start {
+        // Preempted here, which Linux allows from 7.0 on: the switch has sent this part.
+        open.detail().set(detail);
+        return;
+    }
+    let (gross, net) = charge(cpu, &frame, now, accounted);
     open.start().set(now);
     // Not the current sum: interruptions since `now` belong to the new part.
     open.accounted().set(accounted.wrapping_add(net));
     open.detail().set(detail);
     open.flags().set(frame.flags | flag::CONTINUED);
+    // Last: while it is sent, the program may be preempted, and the switch needs the new part.
+    cpu.emit(&frame, gross, net, 0, depth);
 }
 
 /// Charges a finished frame, sends its record and returns its net time.

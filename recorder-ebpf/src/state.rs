@@ -317,18 +317,24 @@ pub fn on_watched_cpu(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
     // Anything that interrupts between the load and the store restores the value.
     let running = cpu.running();
     running.set(running.get().wrapping_add(1));
-    cpu.run(hook, body);
+    let hits = cpu.hits(hook);
+    let runs = hits.get() + 1;
+    hits.set(runs);
+    cpu.run(runs, body);
     running.set(running.get().wrapping_sub(1));
     0
 }
 
-/// The same for fentry and fexit programs, which the kernel may preempt.
+/// The same for programs that the kernel may preempt: those of fentry, fexit and iterators, and from Linux
+/// 7.0 on those of tracepoints in preemptible code.
 #[inline(always)]
 pub fn on_watched_cpu_preemptible(hook: usize, body: impl FnOnce(&mut Cpu)) -> i32 {
     let Some(mut cpu) = Cpu::current() else { return 0 };
     let running = cpu.running();
     running.add(1);
-    cpu.run(hook, body);
+    let hits = cpu.hits(hook);
+    hits.add(1);
+    cpu.run(hits.get(), body);
     running.add(u32::MAX);
     0
 }
@@ -349,10 +355,7 @@ impl Cpu {
     }
 
     #[inline(always)]
-    fn run(&mut self, hook: usize, body: impl FnOnce(&mut Cpu)) {
-        let hits = self.hits(hook);
-        let runs = hits.get() + 1;
-        hits.set(runs);
+    fn run(&mut self, runs: u64, body: impl FnOnce(&mut Cpu)) {
         let mut start = 0;
         if runs & (TIMED_RUNS - 1) == TIMED_RUNS / 2 {
             start = now();

@@ -19,7 +19,8 @@ use crate::{
     state::{
         Cpu, EMPTY_SLOT, PROGRAM, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID,
         TASK_POLICY, TASK_RT_PRIORITY, TASK_SE, TASK_STATE, TASK_STATIC_PRIO, TASK_TGID, TaskPlace,
-        WORK_FUNC, field, now, on_watched_cpu, own_task_slot, task_slot,
+        WORK_FUNC, field, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot,
+        task_slot,
     },
     wait, who,
 };
@@ -263,12 +264,16 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32, dead: bool) {
         } else if is_fault(frame.kind) {
             // Its end, if it comes, finds the start in the task's slot. Until then the time belongs to
             // the thread: a fault that was refused never ends and must not grow.
-            if let Some(slot) = own_task_slot(tid) {
-                slot.fault_start().set(frame.start);
-                slot.fault_id().set(frame.id as u16);
-                slot.fault_kind().set(frame.kind);
-                slot.fault_retry().set(frame.aux as u16);
-                cpu.count_open_fault(1);
+            match own_task_slot(tid) {
+                Some(slot) => {
+                    slot.fault_start().set(frame.start);
+                    slot.fault_id().set(frame.id as u16);
+                    slot.fault_kind().set(frame.kind);
+                    slot.fault_retry().set(frame.aux as u16);
+                    cpu.count_open_fault(1);
+                }
+                // The task table is full: the end will find nothing.
+                None => cpu.count_unmatched(),
             }
         } else {
             let (now, accounted) = cpu.stamp();
@@ -277,7 +282,12 @@ fn close_open_frames(cpu: &mut Cpu, tid: u32, dead: bool) {
         cpu.set_depth(depth - 1);
         tries += 1;
     }
-    cpu.set_depth(0);
+    let rest = cpu.depth();
+    if rest != 0 {
+        // Their exits were not seen; their time goes to the thread.
+        cpu.unmatched().add(rest as u64);
+        cpu.set_depth(0);
+    }
     if dead {
         refuse_sleeping_fault(cpu, tid);
     }
@@ -387,7 +397,7 @@ pub fn note_wakeup(cpu: &mut Cpu, task: *const u8) -> Option<TaskPlace> {
 /// `workqueue:workqueue_execute_start(struct work_struct *work)`.
 #[btf_tracepoint(function = "workqueue_execute_start")]
 pub fn work_start(ctx: BtfTracePointContext) -> i32 {
-    on_watched_cpu(hook::WORK_START, |cpu| {
+    on_watched_cpu_preemptible(hook::WORK_START, |cpu| {
         let work: *const u8 = ctx.arg(0);
         let function: u64 = field(work, WORK_FUNC.load());
         let tid = bpf_get_current_pid_tgid() as u32;
@@ -403,7 +413,7 @@ pub fn work_start(ctx: BtfTracePointContext) -> i32 {
 /// `workqueue:workqueue_execute_end(struct work_struct *work, work_func_t function)`.
 #[btf_tracepoint(function = "workqueue_execute_end")]
 pub fn work_end(_ctx: BtfTracePointContext) -> i32 {
-    on_watched_cpu(hook::WORK_END, |_| {
+    on_watched_cpu_preemptible(hook::WORK_END, |_| {
         let tid = bpf_get_current_pid_tgid() as u32;
         if let Some(slot) = own_task_slot(tid) {
             slot.marks().set(slot.marks().get() | mark::WORK_DONE);
@@ -414,7 +424,7 @@ pub fn work_end(_ctx: BtfTracePointContext) -> i32 {
 /// `task:task_rename(struct task_struct *task, const char *comm)`: the announced name is out of date.
 #[btf_tracepoint(function = "task_rename")]
 pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
-    on_watched_cpu(hook::RENAME, |cpu| {
+    on_watched_cpu_preemptible(hook::RENAME, |cpu| {
         let task: *const u8 = ctx.arg(0);
         let name: *const c_void = ctx.arg(1);
         let mut comm = [0u64; 2];
@@ -435,7 +445,7 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
 /// fires for cgroup v1 hierarchies, where nothing changes for us.
 #[btf_tracepoint(function = "cgroup_attach_task")]
 pub fn cgroup_attach(ctx: BtfTracePointContext) -> i32 {
-    on_watched_cpu(hook::CGROUP_ATTACH, |cpu| {
+    on_watched_cpu_preemptible(hook::CGROUP_ATTACH, |cpu| {
         let task: *const u8 = ctx.arg(2);
         let tid: u32 = field(task, TASK_PID.load());
         let cgroup = who::cgroup(task as u64);
@@ -455,7 +465,7 @@ pub fn cgroup_attach(ctx: BtfTracePointContext) -> i32 {
 /// whom, and a name for a task that faults before it first leaves the CPU, and may be gone by then.
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
-    on_watched_cpu(hook::FORK, |cpu| {
+    on_watched_cpu_preemptible(hook::FORK, |cpu| {
         let parent: *const u8 = ctx.arg(0);
         let child: *const u8 = ctx.arg(1);
         let tid: u32 = field(child, TASK_PID.load());

@@ -250,7 +250,7 @@ impl Session {
         Ok(result)
     }
 
-    /// Starts threads, programs and probes; from the return on, everything is recorded.
+    /// Starts the threads, lets the programs record and releases the probes.
     fn begin(
         &mut self,
         options: &Options,

@@ -85,8 +85,13 @@ fn what_is_on_the_critical_path_is_what_removing_helps() {
         let blames = blame_runs(&schedule, job.params(), &options, &noise, &plan()).unwrap();
 
         let lanes = [lane];
-        let node =
-            Node { lanes: &lanes, model: Model::Preempt, offsets: Offsets::Random, repeat: false };
+        let node = Node {
+            lanes: &lanes,
+            on_one_clock: None,
+            model: Model::Preempt,
+            offsets: Offsets::Random,
+            repeat: false,
+        };
         let questions: Vec<Question> = (0..sources.len() as u32)
             .map(|source| Question { sources: vec![source], ..Question::default() })
             .collect();

@@ -173,6 +173,7 @@ fn noise(
     }
     let lanes: Vec<_> = lanes.into_iter().map(|(_, lane)| lane).collect();
     let node = Node {
+        on_one_clock: None,
         lanes: &lanes,
         model: workload.model,
         offsets: Offsets::Random,

@@ -234,6 +234,7 @@ impl Simulation<'_> {
 
     fn noise(&self, removed: &[bool]) -> Result<Noise> {
         let node = Node {
+            on_one_clock: None,
             lanes: self.lanes,
             model: Model::Preempt,
             offsets: Offsets::Random,

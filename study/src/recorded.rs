@@ -135,7 +135,41 @@ impl Recorded {
             false => None,
         };
         let span = awake.as_ref().map_or(to.saturating_sub(from), Awake::total_ns);
-        let mut lane = Composed::new(from, span);
+        self.fill(reader, index, shortest_ns, Composed::new(from, span), awake.as_ref())
+    }
+
+    /// The lanes assigned to ranks, on one clock that stops only while all their threads sleep; None if
+    /// they share a clock anyway. Lanes of threads have clocks of their own otherwise, on which what
+    /// happened to several at once happens at different times.
+    pub fn on_one_clock(&self, reader: &AnyReader) -> Result<Option<Vec<Composed>>> {
+        if !self.wanted_known {
+            return Ok(None);
+        }
+        let lending: Vec<usize> = (0..reader.lanes().len()).filter(|&i| self.lends(i)).collect();
+        let from = lending.iter().map(|&index| window(reader, index).0).min().unwrap_or(0);
+        let mut spans = Vec::new();
+        for &index in &lending {
+            let awake = Awake::of(reader, LaneId(index as u32), window(reader, index).0)?;
+            spans.extend(awake.spans.iter().map(|&(start, end, _)| (start, end)));
+        }
+        let awake = Awake::new(spans);
+        let lane = |&index: &usize| {
+            self.fill(reader, index, 0, Composed::new(from, awake.total_ns()), Some(&awake))
+        };
+        lending.iter().map(lane).collect::<Result<_>>().map(Some)
+    }
+
+    /// Adds the detours of a lane; with `awake`, on the clock that runs only then.
+    fn fill(
+        &self,
+        reader: &AnyReader,
+        index: usize,
+        shortest_ns: u64,
+        mut lane: Composed,
+        awake: Option<&Awake>,
+    ) -> Result<Composed> {
+        let id = LaneId(index as u32);
+        let from = lane.from_ns();
         let short = self.sources.len() as u32 - 2;
         for block in reader.blocks_of(id) {
             let block = block?;
@@ -150,7 +184,7 @@ impl Recorded {
                         Some((*source, record.cost_ns))
                     });
                 let parts = named.chain([(outside, detour.outside_ns)]);
-                let start = match &awake {
+                let start = match awake {
                     Some(awake) => from.saturating_add(awake.before(detour.start_ns)),
                     None => detour.start_ns,
                 };

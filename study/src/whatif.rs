@@ -243,8 +243,10 @@ pub fn ask(
     check(reader)?;
     let recorded = Recorded::new(reader);
     let Lanes { lanes, cpus, taken, detours, detour_ns } = lanes(reader, &recorded)?;
+    let one_clock = if request.quantise { recorded.on_one_clock(reader)? } else { None };
     let node = Node {
         lanes: &lanes,
+        on_one_clock: one_clock.as_deref(),
         model: workload.model,
         offsets: Offsets::Random,
         repeat: request.repeat,

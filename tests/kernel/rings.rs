@@ -32,6 +32,11 @@ pub const TESTS: &[Test] = &[
         an_exit_drops_all_stale_frames_above_its_own,
     ),
     (
+        "frames_that_a_switch_drops_are_counted",
+        Needs::RootAndTwoCpus,
+        frames_that_a_switch_drops_are_counted,
+    ),
+    (
         "a_task_that_runs_on_a_cpu_that_only_tracks_no_longer_waits",
         Needs::RootAndTwoCpus,
         a_task_that_runs_on_a_cpu_that_only_tracks_no_longer_waits,
@@ -155,6 +160,41 @@ fn an_exit_drops_all_stale_frames_above_its_own() -> Result<()> {
     bpf.run_raw("softirq_exit", &[9], CPU)?;
     ensure!(bpf.states()[CPU as usize].depth == after.depth, "an unmatched exit removed a frame");
     Ok(())
+}
+
+/// On a thread of its own, which changes CPUs.
+fn frames_that_a_switch_drops_are_counted() -> Result<()> {
+    let moved = std::thread::spawn(dropped_frames).join();
+    moved.unwrap_or_else(|_| anyhow::bail!("the thread panicked"))
+}
+
+fn dropped_frames() -> Result<()> {
+    const CPU: u32 = 1;
+    /// Of these a switch closes three.
+    const OPEN: u32 = 5;
+    let bpf = programs(CPU)?;
+    bpf.watch(|cpu| if cpu == CPU { Wanted::Records } else { Wanted::Nothing });
+    let state = || bpf.states()[CPU as usize];
+    // A switch may come before all are open.
+    for _ in 0..1_000 {
+        recorder::machine::pin(&CpuSet::from([0]));
+        let before = state();
+        for number in 1..=u64::from(OPEN) {
+            bpf.run_raw("softirq_entry", &[number], CPU)?;
+        }
+        if state().depth < OPEN {
+            continue;
+        }
+        // This thread goes there: a switch.
+        recorder::machine::pin(&CpuSet::from([CPU]));
+        std::thread::sleep(Duration::from_millis(1));
+        let after = state();
+        let unmatched = after.unmatched - before.unmatched;
+        ensure!(after.depth < OPEN, "{} frames open after a switch", after.depth);
+        ensure!(unmatched >= u64::from(OPEN - 3), "{unmatched} dropped frames counted");
+        return Ok(());
+    }
+    anyhow::bail!("a switch always came first")
 }
 
 /// A thread that sleeps and wakes on a CPU that sends no records, so that its name is still unknown.

@@ -3,7 +3,10 @@
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 use live::Key;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 const ESCAPE: u8 = 0x1b;
@@ -43,7 +46,11 @@ fn more(terminal: &OwnedFd, bytes: &mut Vec<u8>) -> bool {
                 bytes.extend_from_slice(&buffer[..length]);
                 return true;
             }
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
+            // Another program may have left the terminal in this mode.
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(terminal, PollFlags::IN)], None);
+            }
             Err(_) => return false,
         }
     }
@@ -59,7 +66,7 @@ fn unfinished(bytes: &[u8]) -> bool {
     let last = bytes.iter().rposition(|&byte| byte == ESCAPE || byte >= 0xc0);
     let Some(rest) = last.map(|last| &bytes[last..]) else { return false };
     match rest {
-        [ESCAPE] | [ESCAPE, b'O' | b'['] => true,
+        [ESCAPE] | [ESCAPE, b'O' | b'['] | [ESCAPE, b'[', b'['] => true,
         [ESCAPE, b'[', parameters @ ..] => !parameters.iter().any(|&byte| ends_sequence(byte)),
         [ESCAPE, ..] => false,
         [first, ..] => rest.len() < utf8_length(*first),
@@ -83,14 +90,19 @@ fn utf8_length(first: u8) -> usize {
 /// The first key in `bytes`, if it is one that is used, and its length: at least one byte.
 fn decode(bytes: &[u8]) -> (Option<Key>, usize) {
     match bytes {
-        // Two escapes in a row are two keys.
+        // A function key of the Linux console.
+        [ESCAPE, b'[', b'[', _, ..] => (None, 4),
         [ESCAPE, b'[', rest @ ..] => match rest.iter().position(|&byte| ends_sequence(byte)) {
             Some(end) => (sequence(&rest[..end], rest[end]), 2 + end + 1),
             None => (None, bytes.len()),
         },
         [ESCAPE, b'O', letter, ..] => (sequence(&[], *letter), 3),
-        // A letter typed together with Alt is not used.
-        [ESCAPE, next, ..] if *next != ESCAPE => (None, 1 + decode(&bytes[1..]).1),
+        // Two escapes in a row are two keys. Another key counts without Alt: it may as well have followed
+        // the escape key on a slow line.
+        [ESCAPE, next, ..] if *next != ESCAPE => {
+            let (key, length) = decode(&bytes[1..]);
+            (key, 1 + length)
+        }
         [ESCAPE, ..] => (Some(Key::Escape), 1),
         [b'\r' | b'\n', ..] => (Some(Key::Enter), 1),
         [0x7f | 0x08, ..] => (Some(Key::Backspace), 1),
@@ -165,7 +177,8 @@ mod tests {
 
     #[test]
     fn unknown_sequences_are_skipped_whole() {
-        assert_eq!(keys(b"a\x1b[200~b\x1b[<0;1;2Mc\x1bxd"), ['a', 'b', 'c', 'd'].map(Key::Char));
+        assert_eq!(keys(b"a\x1b[200~b\x1b[<0;1;2Mc\x1b[[Ad"), ['a', 'b', 'c', 'd'].map(Key::Char));
+        assert_eq!(keys(b"\x1bq\x1b\x03"), [Key::Char('q'), Key::Control('c')]);
         assert_eq!(keys(b"\x1b\x1b"), [Key::Escape, Key::Escape]);
         assert_eq!(keys(b"\xff\xc3q\0"), [Key::Char('q')]);
     }

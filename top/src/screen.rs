@@ -37,7 +37,7 @@ pub struct Screen {
 impl Screen {
     pub fn take() -> io::Result<Screen> {
         give_back_on_panic();
-        take()?;
+        take().inspect_err(|_| give_back())?;
         Ok(Screen { shown: Picture::default(), next: Picture::default() })
     }
 

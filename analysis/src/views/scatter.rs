@@ -35,7 +35,7 @@ impl Scatter {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Bin {
+struct Spot {
     series: u16,
     row: u16,
     column: u32,
@@ -46,7 +46,7 @@ pub(super) struct Collector {
     span_ns: u64,
     /// Cells are `1 << grain` times their initial width and height.
     grain: u32,
-    cells: HashMap<Bin, Point>,
+    cells: HashMap<Spot, Point>,
     totals: Vec<u64>,
 }
 
@@ -78,11 +78,11 @@ impl Collector {
         }
     }
 
-    fn cell(&self, point: &Point) -> Bin {
+    fn cell(&self, point: &Point) -> Spot {
         let since = u128::from(point.start_ns.saturating_sub(self.from_ns));
         let column = since * u128::from(COLUMNS) / u128::from(self.span_ns);
         let row = (point.len_ns.max(1) as f64).log10() * PER_DECADE;
-        Bin {
+        Spot {
             series: point.series as u16,
             row: row as u16 >> self.grain.min(15),
             column: u32::try_from(column).unwrap_or(u32::MAX) >> self.grain.min(31),

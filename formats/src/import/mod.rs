@@ -27,8 +27,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use xz4rust::{DICT_SIZE_MIN, XzDecoder, XzError};
-
 pub use detect::Format;
 pub use round_trips::{RoundTrips, round_trips};
 pub use to_trace::{ImportedTrace, imported_to_trace, runs_to_trace};
@@ -36,10 +34,8 @@ pub use to_trace::{ImportedTrace, imported_to_trace, runs_to_trace};
 /// Limit of the decompressed size; noise files are a few megabytes. In memory they take several times as
 /// much.
 const MAX_TEXT: u64 = 256 << 20;
-/// Largest dictionary of an xz file: `xz -9` uses 64 MiB.
-const XZ_DICTIONARY: usize = 256 << 20;
-/// Bytes decompressed at a time.
-const XZ_STEP: usize = 1 << 20;
+/// Memory limit of the xz decoder: `xz -9` needs 65 MiB.
+const XZ_MEMORY_KIB: u32 = 256 << 10;
 
 /// A file of another tool, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,8 +113,12 @@ pub enum ImportError {
     },
     #[error("{file} is compressed ({what}): decompress it first with `{tool}`")]
     Compressed { file: String, what: &'static str, tool: &'static str },
-    #[error("cannot decompress {file}: {reason}; check it with `xz -t`")]
-    Xz { file: String, reason: String },
+    #[error("cannot decompress {file}: {source}; check it with `xz -t`")]
+    Xz {
+        file: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("{file} is larger than {limit} bytes: split it")]
     TooLarge { file: String, limit: u64 },
     #[error("{file} is already a detour trace: use it directly")]
@@ -182,49 +182,16 @@ pub fn unpacked<'a>(file: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Import
     }
 }
 
-/// Reads all streams of a file, as `xz` does.
 fn unpack_xz(file: &str, bytes: &[u8]) -> Result<Vec<u8>, ImportError> {
-    let failed = |reason: String| ImportError::Xz { file: file.to_owned(), reason };
-    let mut decoder = XzDecoder::in_heap_with_alloc_dict_size(DICT_SIZE_MIN, XZ_DICTIONARY);
     let mut text = Vec::new();
-    let mut rest = bytes;
-    let mut ended = false;
-    while !rest.is_empty() {
-        let length = text.len();
-        text.resize(length + XZ_STEP, 0);
-        ended = false;
-        let step = decoder.decode(rest, &mut text[length..]).map_err(|e| failed(xz_reason(&e)))?;
-        if !step.made_progress() {
-            return Err(failed(xz_reason(&XzError::NeedsLargerInputBuffer)));
-        }
-        text.truncate(length + step.output_produced());
-        rest = &rest[step.input_consumed()..];
-        if text.len() as u64 > MAX_TEXT {
-            return Err(ImportError::TooLarge { file: file.to_owned(), limit: MAX_TEXT });
-        }
-        if step.is_end_of_stream() {
-            // Another stream may follow, after padding.
-            let next = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
-            rest = &rest[next..];
-            decoder.reset();
-            ended = true;
-        }
-    }
-    if !ended {
-        return Err(failed(xz_reason(&XzError::NeedsLargerInputBuffer)));
+    lzma_rust2::XzReader::new_mem_limit(bytes, true, XZ_MEMORY_KIB)
+        .take(MAX_TEXT + 1)
+        .read_to_end(&mut text)
+        .map_err(|source| ImportError::Xz { file: file.to_owned(), source })?;
+    if text.len() as u64 > MAX_TEXT {
+        return Err(ImportError::TooLarge { file: file.to_owned(), limit: MAX_TEXT });
     }
     Ok(text)
-}
-
-fn xz_reason(error: &XzError) -> String {
-    match error {
-        XzError::NeedsLargerInputBuffer => "it ends too early".to_owned(),
-        XzError::Sha256NotSupported => {
-            "it has SHA-256 checksums; recompress it with `xz --check=crc64`".to_owned()
-        }
-        XzError::DictionaryTooLarge(size) => format!("its dictionary has {size} bytes"),
-        other => other.to_string(),
-    }
 }
 
 fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Imported, ImportError> {

@@ -25,7 +25,7 @@ fn rate(value: &Value) -> Result<f64> {
 /// A recorded trace: of another system if `DETOUR_DATA` has one, otherwise the bundled recording.
 fn trace(bench: &Bench) -> Result<(String, &'static str)> {
     let files = data::noise_files()?;
-    if let Some(file) = files.iter().find(|path| path.to_string_lossy().contains("alps")) {
+    if let Some(file) = files.iter().find(|path| data::is_named(path, "alps")) {
         return Ok((file.display().to_string(), "the alps trace"));
     }
     let own = bench.workspace.root.join("fixtures/demo.detour");

@@ -27,7 +27,7 @@ const PROJECTED: &[&str] = &["slowdown", "without", "idle", "idle-tail"];
 const EVERYTHING: Wanted = Wanted { figures: FIGURES, projected: PROJECTED, series: true };
 const QUICK: &[&str] = &["--ranks", "2..4096", "--runs", "10"];
 
-const SUBJECTS: [PageCase; 10] = [
+const CASES: [PageCase; 10] = [
     PageCase { file: "demo", options: QUICK, wanted: EVERYTHING },
     PageCase { file: "many-cpus", options: QUICK, wanted: EVERYTHING },
     PageCase { file: "one-cpu", options: QUICK, wanted: EVERYTHING },
@@ -92,11 +92,11 @@ pub fn run(
 
     let mut browser = Browser::start(&program, &directory.join("profile"))?;
     let (mut passed, mut failed) = (0, 0);
-    for subject in &SUBJECTS {
-        let page = make(workspace, &directory, subject)?;
-        let result = checks::all(&mut browser, &page, &subject.wanted, pictures);
+    for case in &CASES {
+        let page = make(workspace, &directory, case)?;
+        let result = checks::all(&mut browser, &page, &case.wanted, pictures);
         let faults = result.unwrap_or_else(|error| vec![format!("{error:#}")]);
-        let name = format!("page_{}", subject.file.replace('-', "_"));
+        let name = format!("page_{}", case.file.replace('-', "_"));
         if faults.is_empty() {
             passed += 1;
             say(&format!("test {name} ... ok"));
@@ -113,10 +113,10 @@ pub fn run(
     Ok(failed == 0)
 }
 
-fn make(workspace: &Workspace, directory: &Path, subject: &PageCase) -> Result<PathBuf> {
-    let page = directory.join(format!("{}.html", subject.file));
+fn make(workspace: &Workspace, directory: &Path, case: &PageCase) -> Result<PathBuf> {
+    let page = directory.join(format!("{}.html", case.file));
     let mut command = exec::command(workspace.binary("detour"), directory);
-    command.args(["report", "-q"]).arg(format!("{}.detour", subject.file));
-    exec::run(command.arg("--html").arg(&page).args(subject.options))?;
+    command.args(["report", "-q"]).arg(format!("{}.detour", case.file));
+    exec::run(command.arg("--html").arg(&page).args(case.options))?;
     Ok(page)
 }

@@ -25,6 +25,7 @@ use super::{
     vectors::Step,
 };
 use crate::{
+    collectives::Pattern,
     job::{Job, Priced},
     noise::{RunNoise, WorkError},
 };
@@ -100,9 +101,18 @@ fn gaps_matter(job: &Job) -> bool {
 }
 
 pub fn bytes_per_rank(job: &Job) -> u64 {
-    // Shifts that do not evenly divide the ranks save up to half of the times.
-    let saved = if job.ranks().is_power_of_two() { 0 } else { 4 };
-    (if gaps_matter(job) { 24 } else { 16 }) + saved
+    // Shifts by a distance that does not evenly divide the ranks save up to half of the times.
+    let uneven = |priced: &Priced| match priced.span.pattern {
+        Pattern::Shift { distance } => !job.ranks().is_multiple_of(distance),
+        _ => false,
+    };
+    let saves = job
+        .rounds(&mut |_, round| match round.iter().any(uneven) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+        .is_break();
+    (if gaps_matter(job) { 24 } else { 16 }) + if saves { 4 } else { 0 }
 }
 
 /// When the last rank finishes. The caller decides whether each rank's end is kept: if not, another

@@ -41,6 +41,8 @@ pub enum WhatIfError {
 pub struct Node<'a> {
     /// Ranks are spread over them.
     pub lanes: &'a [Composed],
+    /// The same on one clock, if theirs differ: the clock of a thread stops while it sleeps.
+    pub on_one_clock: Option<&'a [Composed]>,
     pub model: Model,
     pub offsets: Offsets,
     /// Whether a run may be longer than the recording.
@@ -280,10 +282,11 @@ impl Node<'_> {
 
     /// When any lane is stopped by these sources.
     fn together(&self, set: &[bool]) -> Result<Timeline, TimelineError> {
-        let from = self.lanes.iter().map(Composed::from_ns).min().unwrap_or(0);
+        let lanes = self.on_one_clock.unwrap_or(self.lanes);
+        let from = lanes.iter().map(Composed::from_ns).min().unwrap_or(0);
         let mut stops: Vec<(i64, i64)> = Vec::new();
         let mut span = 0;
-        for lane in self.lanes {
+        for lane in lanes {
             let later = lane.from_ns() - from;
             span = span.max(later.saturating_add(lane.span_ns()));
             let at = |start: u64| ps(start.saturating_add(later));

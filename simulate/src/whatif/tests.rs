@@ -71,7 +71,13 @@ fn node() -> Vec<Composed> {
 }
 
 fn recorded(lanes: &[Composed]) -> Node<'_> {
-    Node { lanes, model: Model::Preempt, offsets: Offsets::Random, repeat: false }
+    Node {
+        lanes,
+        on_one_clock: None,
+        model: Model::Preempt,
+        offsets: Offsets::Random,
+        repeat: false,
+    }
 }
 
 fn each(sources: &[&[u32]]) -> Vec<Question> {
