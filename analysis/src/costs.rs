@@ -55,8 +55,9 @@ impl Distribution {
     }
 
     pub(crate) fn quantile(&self, q: f64) -> u64 {
-        // A bucket's upper edge can lie above the largest value in it.
-        self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q).min(self.max))
+        let value = self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q));
+        // A bucket's upper edge can lie above the largest value in it; longer values share a bucket.
+        if value >= LONGEST { self.max } else { value.min(self.max) }
     }
 
     pub(crate) fn max(&self) -> u64 {
@@ -107,6 +108,13 @@ pub(crate) fn together(one: Vec<Bin>, other: Vec<Bin>) -> Vec<Bin> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_beyond_the_largest_bin_keep_their_maximum() {
+        let mut all = Distribution::default();
+        all.add(1_000_000_000_000_000_000);
+        assert_eq!((all.quantile(0.5), all.max()), (all.max(), 1_000_000_000_000_000_000));
+    }
 
     #[test]
     fn bins_hold_every_value_and_end_at_the_largest() {

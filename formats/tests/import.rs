@@ -130,6 +130,16 @@ fn nonsense_is_reported_with_file_line_and_expectation() {
 }
 
 #[test]
+fn a_measured_time_out_of_range_is_refused() {
+    let header = "# Selfish Benchmark\n";
+    let long = TWO_RUNS.replacen(header, &format!("{header}# Measurement period: 1e300 s\n"), 1);
+    assert_ne!(long, TWO_RUNS);
+    assert!(said(&long).contains("the measured time is out of range"), "{}", said(&long));
+    let csv = "start_ns,len_ns,watched_from_ns,watched_to_ns\n1,2,0,inf\n";
+    assert!(said(csv).contains("the measured time is out of range"), "{}", said(csv));
+}
+
+#[test]
 fn files_that_are_no_noise_files_are_refused() {
     assert!(said("").contains("empty"));
     assert!(said("# only a comment\n").contains("no detours"));

@@ -62,7 +62,8 @@ pub(crate) fn nodes(summary: &Summary, options: Options) -> Option<String> {
 
 pub(crate) fn lost(losses: &Losses) -> String {
     let kinds = [losses.records, losses.detours, losses.unwritten];
-    match kinds.into_iter().sum::<Option<u64>>() {
+    let sum = kinds.into_iter().try_fold(0u64, |sum, lost| Some(sum.saturating_add(lost?)));
+    match sum {
         Some(lost) => count(lost),
         None => "unknown".to_owned(),
     }

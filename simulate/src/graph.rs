@@ -55,6 +55,7 @@ struct Part {
 }
 
 const NOBODY: u32 = u32::MAX;
+const NOTHING: Part = Part { to: NOBODY, from: NOBODY, send: 0, recv: 0 };
 
 /// A round, rank by rank: which of its spans each rank sends and receives in.
 struct Round {
@@ -62,7 +63,40 @@ struct Round {
     /// A rank computes on received data before it forwards it, even if for zero time.
     combines: bool,
     spans: Vec<Priced>,
-    parts: Vec<Part>,
+    parts: Parts,
+}
+
+/// What each rank does. In many rounds of trees and chains only a few ranks do anything.
+enum Parts {
+    All(Vec<Part>),
+    /// By rank.
+    Few(Vec<(u32, Part)>),
+}
+
+impl Parts {
+    /// Empties `touched`; `parts` is blank afterwards.
+    fn take(parts: &mut [Part], touched: &mut Vec<u32>) -> Parts {
+        if touched.len() > parts.len() / 4 {
+            touched.clear();
+            let all = parts.to_vec();
+            parts.fill(NOTHING);
+            return Parts::All(all);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        let part = |rank: u32| (rank, std::mem::replace(&mut parts[rank as usize], NOTHING));
+        Parts::Few(touched.drain(..).map(part).collect())
+    }
+
+    fn of(&self, rank: u32) -> Part {
+        match self {
+            Parts::All(parts) => parts[rank as usize],
+            Parts::Few(parts) => match parts.binary_search_by_key(&rank, |(rank, _)| *rank) {
+                Ok(at) => parts[at].1,
+                Err(_) => NOTHING,
+            },
+        }
+    }
 }
 
 /// Largest schedule: operations are counted in 32 bits.
@@ -102,17 +136,20 @@ fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
         });
         std::iter::repeat_n(collective.algorithm() == COMBINING, count)
     });
+    let mut parts = vec![NOTHING; ranks as usize];
+    let mut touched = Vec::new();
     let _ = job.rounds(&mut |compute, spans| {
-        let mut parts = vec![Part { to: NOBODY, from: NOBODY, send: 0, recv: 0 }; ranks as usize];
         for (index, priced) in (0..).zip(spans) {
             for (src, dst) in priced.span.edges(u64::from(ranks)) {
                 let sender = &mut parts[src as usize];
                 (sender.to, sender.send) = (dst as u32, index);
                 let receiver = &mut parts[dst as usize];
                 (receiver.from, receiver.recv) = (src as u32, index);
+                touched.extend([src as u32, dst as u32]);
             }
         }
         let combines = combines.next().unwrap_or(false);
+        let parts = Parts::take(&mut parts, &mut touched);
         rounds.push(Round { compute, combines, spans: spans.to_vec(), parts });
         ControlFlow::Continue(())
     });
@@ -165,7 +202,7 @@ impl<'a> RankOps<'a> {
         if round.compute > 0 {
             self.compute(round.compute);
         }
-        let part = round.parts[rank as usize];
+        let part = round.parts.of(rank);
         let mut now = Vec::new();
         let mut issued = None;
         if part.to != NOBODY {

@@ -48,8 +48,11 @@ impl Place {
         let topology = &manifest.topology;
         let set = |text: &str| cpulist::parse(text).unwrap_or_default();
         let online = set(&topology.online);
-        let siblings: Vec<CpuSet> = topology.smt_siblings.iter().map(|list| set(list)).collect();
-        let nodes: Vec<CpuSet> = topology.numa_cpus.iter().map(|list| set(list)).collect();
+        // At most one list per CPU: the file may be damaged.
+        let sets = |lists: &[String]| -> Vec<CpuSet> {
+            lists.iter().take(online.len()).map(|list| set(list)).collect()
+        };
+        let (siblings, nodes) = (sets(&topology.smt_siblings), sets(&topology.numa_cpus));
         let measured = set(&manifest.isolation.measured);
         let housekeeping = set(&manifest.isolation.housekeeping);
         let known = !online.is_empty();

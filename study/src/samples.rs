@@ -80,7 +80,7 @@ impl Times {
     fn read_any(path: &Path) -> Result<Times> {
         let (file, run) = open::split_run(path);
         let name = file.display().to_string();
-        let packed = std::fs::read(&file)?;
+        let packed = import::read_file(&file)?;
         let bytes = import::unpacked(&name, &packed)?;
         if let Some(times) = lines(&String::from_utf8_lossy(&bytes))? {
             return Ok(times);

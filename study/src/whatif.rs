@@ -4,7 +4,7 @@
 //! and never much at once, are evaluated together. So nothing is omitted, and a node with hundreds of
 //! daemons does not take hours.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::HashMap};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -416,12 +416,14 @@ impl Plans {
         let all: Vec<u32> = (0..sources.len() as u32).filter(counts).collect();
         let others: Vec<u32> = all.iter().copied().filter(|s| !chosen.contains(s)).collect();
         let mut units: Vec<(String, Vec<u32>)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
         for &source in &all {
             let Some(unit) = &sources[source as usize].key.unit else { continue };
-            match units.iter_mut().find(|(name, _)| name == unit) {
-                Some((_, members)) => members.push(source),
-                None => units.push((unit.clone(), vec![source])),
+            let place = *places.entry(unit).or_insert(units.len());
+            if place == units.len() {
+                units.push((unit.clone(), Vec::new()));
             }
+            units[place].1.push(source);
         }
         let ns = |members: &[u32]| members.iter().map(|&s| taken[s as usize].ns).sum::<u64>();
         units.sort_by_key(|(_, members)| std::cmp::Reverse(ns(members)));

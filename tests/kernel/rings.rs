@@ -175,9 +175,10 @@ fn dropped_frames() -> Result<()> {
     let bpf = programs(CPU)?;
     bpf.watch(|cpu| if cpu == CPU { Wanted::Records } else { Wanted::Nothing });
     let state = || bpf.states()[CPU as usize];
+    // Here, not by an interrupt on another CPU, whose exit would drop the frame at once.
+    recorder::machine::pin(&CpuSet::from([CPU]));
     // A switch may come before all are open.
     for _ in 0..1_000 {
-        recorder::machine::pin(&CpuSet::from([0]));
         let before = state();
         for number in 1..=u64::from(OPEN) {
             bpf.run_raw("softirq_entry", &[number], CPU)?;
@@ -185,8 +186,6 @@ fn dropped_frames() -> Result<()> {
         if state().depth < OPEN {
             continue;
         }
-        // This thread goes there: a switch.
-        recorder::machine::pin(&CpuSet::from([CPU]));
         std::thread::sleep(Duration::from_millis(1));
         let after = state();
         let unmatched = after.unmatched - before.unmatched;

@@ -209,3 +209,12 @@ fn fill(disk: &mut Disk, blocks: &[Block]) -> Result<(), TraceError> {
     }
     writer.finish(common::trailer(LANES, 9)).map(drop)
 }
+
+#[test]
+fn a_host_name_that_would_be_repeated_for_every_lane_has_a_limit() {
+    let manifest = trace::Manifest { host: "x".repeat(5_000), ..common::manifest(LANES) };
+    let writer = Writer::new(Vec::new(), &manifest).unwrap();
+    let bytes = writer.finish(common::trailer(LANES, 9)).unwrap();
+    let refused = read_all(&bytes).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("host name"), "{refused}");
+}

@@ -12,6 +12,10 @@ fn slack(at: f64) -> f64 {
     1.0 + at * 1e-12
 }
 
+pub(super) fn is_time(ns: f64) -> bool {
+    (0.0..=MAX_NS).contains(&ns)
+}
+
 /// Adds a detour to a run, or returns why it is invalid.
 pub(super) fn push(run: &mut ImportedRun, start: f64, length: f64) -> Result<(), String> {
     for (what, value) in [("start", start), ("length", length)] {

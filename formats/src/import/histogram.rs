@@ -25,13 +25,14 @@ pub(super) fn read_log(text: &Text<'_>) -> Result<Vec<ImportedRun>, ImportError>
     let mut sum: Option<Histogram<u64>> = None;
     // The time range of each tag's intervals: those of several CPUs overlap.
     let mut spans: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
-    for entry in IntervalLogIterator::new(text.bytes) {
-        let entry = entry.map_err(|error| {
-            let hdrhistogram::serialization::interval_log::LogIteratorError::ParseError { offset } =
-                error;
-            let before = text.bytes.get(..offset).unwrap_or_default();
-            let line = 1 + before.iter().filter(|&&b| b == b'\n').count() as u64;
-            text.line_error(line, "not an interval log line", "start,length,max,histogram")
+    // One line at a time: the iterator looks far ahead of a line that it does not know.
+    let lines = (1..).zip(text.bytes.split_inclusive(|&byte| byte == b'\n'));
+    let entries = lines.flat_map(|(number, line)| {
+        IntervalLogIterator::new(line).map(move |entry| (number, entry))
+    });
+    for (number, entry) in entries {
+        let entry = entry.map_err(|_| {
+            text.line_error(number, "not an interval log line", "start,length,max,histogram")
         })?;
         match entry {
             LogEntry::StartTime(time) => {

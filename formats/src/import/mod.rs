@@ -154,12 +154,16 @@ pub fn import_file(
     options: &ImportOptions,
 ) -> Result<Imported, ImportError> {
     let path = path.as_ref();
-    let name = path.display().to_string();
-    let fail = |source| ImportError::Io { file: name.clone(), source };
+    import_bytes(&path.display().to_string(), &read_file(path)?, options)
+}
+
+/// A file's bytes, up to just above the limit that [`unpacked`] enforces.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {
+    let fail = |source| ImportError::Io { file: path.display().to_string(), source };
     let file = File::open(path).map_err(fail)?;
     let mut bytes = Vec::new();
     file.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(fail)?;
-    import_bytes(&name, &bytes, options)
+    Ok(bytes)
 }
 
 /// Reads a file's content; `file` is for messages.
@@ -225,6 +229,12 @@ fn import_text(file: &str, bytes: &[u8], options: &ImportOptions) -> Result<Impo
     }
     for run in &mut runs {
         finish(run);
+        if !check::is_time(run.from_ns) || !check::is_time(run.span_ns) {
+            return Err(source.content_error(format!(
+                "the measured time is out of range ({} ns from {} ns)",
+                run.span_ns, run.from_ns
+            )));
+        }
     }
     Ok(Imported { format, runs })
 }

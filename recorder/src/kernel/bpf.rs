@@ -521,12 +521,18 @@ impl Rings {
     }
 }
 
+/// Sizes are powers of two in 32 bits.
+const LARGEST_RING: u32 = 1 << 31;
+
 /// The size of a ring buffer that the kernel accepts in the array.
 pub fn ring_bytes(wanted: u32) -> u32 {
     match machine::version() {
         // All maps in an array have the size of its prototype.
         version if version < (5, 10) => RING_BYTES,
-        _ => wanted.next_power_of_two().max(rustix::param::page_size() as u32),
+        _ => {
+            let size = wanted.checked_next_power_of_two().unwrap_or(LARGEST_RING);
+            size.max(rustix::param::page_size() as u32)
+        }
     }
 }
 
@@ -579,6 +585,13 @@ mod tests {
     fn missing(names: &[&str]) -> Vec<MissingHook> {
         let hook = |name: &&str| MissingHook { hook: (*name).to_owned(), ..MissingHook::default() };
         names.iter().map(hook).collect()
+    }
+
+    #[test]
+    fn a_ring_is_never_smaller_than_requested_if_it_can_be() {
+        for (wanted, size) in [(5_000, 8_192), (1 << 30, 1 << 30), (3 << 30, 1 << 31)] {
+            assert_eq!(ring_bytes(wanted), size);
+        }
     }
 
     #[test]

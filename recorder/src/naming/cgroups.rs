@@ -10,6 +10,8 @@ use std::{
 
 use recorder_abi::{CgroupName, PIECE_BYTES};
 
+use crate::node::files;
+
 /// Maximum number of cgroups kept. The kernel side keeps fewer, so dropped ones are sent again.
 const MANY: usize = 1 << 16;
 /// Deeper paths, beyond the kernel's default nesting limit, are not followed.
@@ -96,7 +98,7 @@ impl Cgroups {
 
 /// The mount point of cgroup v2.
 pub fn mounted_at() -> Option<PathBuf> {
-    mount_point(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    mount_point(&files::text("/proc/self/mountinfo"))
 }
 
 /// The same from the text of /proc/self/mountinfo.

@@ -41,7 +41,7 @@ pub fn in_proc(pid: u32) -> Option<u32> {
 /// The process that a process or thread of this namespace belongs to, by its number here.
 pub fn process_of(pid: u32) -> Option<u32> {
     // If /proc shows another namespace, the user may have taken the number from there.
-    let status = |number: u32| fs::read_to_string(format!("/proc/{number}/status")).ok();
+    let status = |number: u32| files::read(format!("/proc/{number}/status"));
     let status = in_proc(pid).and_then(status).or_else(|| status(pid))?;
     let numbers = field(&status, "NStgid:").or_else(|| field(&status, "Tgid:"))?;
     numbers.split_whitespace().nth(depth_of_proc() - 1)?.parse().ok()
@@ -49,7 +49,7 @@ pub fn process_of(pid: u32) -> Option<u32> {
 
 /// The number in this namespace of the thread that is `tid` in /proc.
 pub fn here(tid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let status = files::read(format!("/proc/{tid}/status"))?;
     field(&status, "NSpid:")?.split_whitespace().nth(depth_of_proc() - 1)?.parse().ok()
 }
 

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     naming::{cgroups, names::Names},
+    node::files,
     pipeline::program::Quota,
 };
 
@@ -26,7 +27,7 @@ pub struct Quotas {
 
 impl Quotas {
     pub fn of_this_machine() -> Quotas {
-        let mount = mount(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+        let mount = mount(&files::text("/proc/self/mountinfo"));
         Quotas { mount, chains: HashMap::new(), known: HashMap::new() }
     }
 
@@ -66,9 +67,7 @@ impl Quotas {
     /// The directories of a task's cgroups, from its own upwards, without the root.
     fn directories(&self, tid: u32, names: &mut Names) -> Vec<PathBuf> {
         let Some((root, v2)) = self.mount.as_ref() else { return Vec::new() };
-        let text = names
-            .in_proc(tid)
-            .and_then(|tid| fs::read_to_string(format!("/proc/{tid}/cgroup")).ok());
+        let text = names.in_proc(tid).and_then(|tid| files::read(format!("/proc/{tid}/cgroup")));
         let Some(path) = text.and_then(|text| path(&text, *v2)) else { return Vec::new() };
         let directory = root.join(path.trim_start_matches('/'));
         let above = directory.ancestors().take_while(|d| d.starts_with(root) && d != root);

@@ -1,9 +1,9 @@
 //! The rules that turn the kernel's numbers and names into readable ones.
 
-use std::fs;
-
 use recorder_abi::{PF_KTHREAD, Record, flag, kind, sched};
 use trace::Class;
+
+use crate::node::files;
 
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
@@ -92,14 +92,14 @@ pub fn fault_kind(record: &Record) -> String {
 
 /// comm, tgid and cgroup path of a living task.
 pub fn from_proc(tid: u32) -> Option<(String, u32, Option<String>)> {
-    let comm = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_owned();
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let comm = files::read(format!("/proc/{tid}/comm"))?.trim_end().to_owned();
+    let status = files::text(format!("/proc/{tid}/status"));
     let tgid = status
         .lines()
         .find_map(|line| line.strip_prefix("Tgid:"))
         .and_then(|value| value.trim().parse().ok())
         .unwrap_or(tid);
-    let cgroups = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+    let cgroups = files::text(format!("/proc/{tid}/cgroup"));
     let path = cgroups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned);
     Some((comm, tgid, path))
 }
@@ -107,8 +107,8 @@ pub fn from_proc(tid: u32) -> Option<(String, u32, Option<String>)> {
 /// Whether a living task is a kernel thread, by the flags in its `stat`. Having no memory is not proof: a
 /// zombie has none either.
 pub fn is_kernel_thread(tid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{tid}/stat"))
-        .is_ok_and(|stat| task_flags(&stat).is_some_and(|flags| flags & PF_KTHREAD != 0))
+    let stat = files::text(format!("/proc/{tid}/stat"));
+    task_flags(&stat).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// `task_struct.flags`, the ninth field; the second, the name in parentheses, may contain anything.
@@ -119,7 +119,22 @@ fn task_flags(stat: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn a_name_need_not_be_text() {
+        let named = || {
+            fs::write("/proc/thread-self/comm", b"\xff\xfebad").expect("its own name");
+            let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            let (name, tgid, _) = from_proc(tid).expect("it lives");
+            assert_eq!((name.as_str(), tgid), ("\u{fffd}\u{fffd}bad", std::process::id()));
+            assert!(crate::node::machine::placed(tid).is_some_and(|(runs, _)| runs));
+            assert!(!is_kernel_thread(tid));
+        };
+        std::thread::spawn(named).join().expect("no panic");
+    }
 
     #[test]
     fn a_name_full_of_spaces_and_parentheses_does_not_move_the_flags() {

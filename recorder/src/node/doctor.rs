@@ -267,7 +267,7 @@ fn memlock() -> Check {
 }
 
 fn cgroup() -> Check {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = files::text("/proc/self/mountinfo");
     let mounted = mounts.lines().any(|line| line.contains(" - cgroup2 "));
     let systemd = match fs::metadata("/run/systemd/system") {
         Ok(_) => "systemd running",

@@ -2,7 +2,12 @@
 
 use std::{fs, path::Path};
 
+/// A file's text. Names in it, of tasks and directories, need not be UTF-8.
+pub fn read(path: impl AsRef<Path>) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+}
+
 /// A file's text without the final newline; empty if there is none.
 pub fn text(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).map(|s| s.trim_end().to_owned()).unwrap_or_default()
+    read(path).map(|text| text.trim_end().to_owned()).unwrap_or_default()
 }

@@ -11,7 +11,10 @@ use trace::{Isolation, Topology};
 
 use crate::{
     cpulist::{self, CpuSet},
-    node::{files::text, memory_limit},
+    node::{
+        files::{self, text},
+        memory_limit,
+    },
 };
 
 fn list(path: &str) -> CpuSet {
@@ -87,7 +90,7 @@ pub fn is_alive(tid: u32) -> bool {
 
 /// Whether a task is runnable, and the CPU it is on, waits for or last ran on. None if it has ended.
 pub fn placed(tid: u32) -> Option<(bool, u16)> {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    let stat = files::read(format!("/proc/{tid}/stat"))?;
     // The name may contain anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
@@ -103,8 +106,8 @@ pub fn runs(pid: u32) -> bool {
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes().first().copied());
         matches!(state, Some(Some(b'Z' | b'X')))
     };
-    let mut stats = tasks.flatten().map(|task| fs::read_to_string(task.path().join("stat")));
-    stats.any(|stat| stat.is_ok_and(|stat| !ended(&stat)))
+    let mut stats = tasks.flatten().filter_map(|task| files::read(task.path().join("stat")));
+    stats.any(|stat| !ended(&stat))
 }
 
 /// How long the machine has been suspended since boot, ns.

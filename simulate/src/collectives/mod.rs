@@ -161,9 +161,16 @@ pub type Visit<'a> = dyn FnMut(&[Span]) -> ControlFlow<()> + 'a;
 pub trait Algorithm: Sync {
     fn name(&self) -> &'static str;
     fn ops(&self) -> &'static [Op];
+    /// Into which messages are divided unless the user says otherwise.
+    fn segment(&self) -> Option<u64> {
+        None
+    }
     /// Calls `visit` with each round; `shape` has been checked.
     fn rounds(&self, shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()>;
 }
+
+/// Each is a round.
+const MOST_SEGMENTS: u64 = 1 << 24;
 
 pub static ALGORITHMS: [&dyn Algorithm; 8] = [
     &dissemination::Dissemination,
@@ -215,10 +222,12 @@ impl Collective {
             }
             Shape { arity: 0, .. } => return Err(CollectiveError::NoChildren),
             Shape { segment: Some(0), .. } => return Err(CollectiveError::EmptySegment),
-            Shape { segment: Some(segment), bytes, .. } if bytes / segment > 1 << 24 => {
-                return Err(CollectiveError::TooManySegments { bytes, segment });
-            }
             _ => {}
+        }
+        if let Some(segment) = shape.segment.or(algorithm.segment())
+            && shape.bytes / segment > MOST_SEGMENTS
+        {
+            return Err(CollectiveError::TooManySegments { bytes: shape.bytes, segment });
         }
         Ok(Collective { algorithm: *algorithm, shape })
     }

@@ -138,3 +138,13 @@ fn what_cannot_be_asked_for_is_refused() {
     let many = Shape { segment: Some(1), bytes: u64::MAX, ..shape };
     assert!(refused(None, many).contains("larger"));
 }
+
+#[test]
+fn an_algorithms_own_segments_are_limited_too() {
+    let shape = |segment| Shape { op: Op::Bcast, ranks: 2, bytes: 1 << 50, arity: 2, segment };
+    for (algorithm, segment) in [("pipelined", None), ("pipelined", Some(8)), ("nary", Some(8))] {
+        let refused = Collective::new(Some(algorithm), shape(segment));
+        assert!(matches!(refused, Err(CollectiveError::TooManySegments { .. })), "{algorithm}");
+    }
+    assert!(Collective::new(Some("nary"), shape(None)).is_ok());
+}

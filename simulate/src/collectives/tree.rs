@@ -35,6 +35,10 @@ impl Algorithm for Tree {
         self.ops
     }
 
+    fn segment(&self) -> Option<u64> {
+        self.segment
+    }
+
     fn rounds(&self, shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()> {
         let shape = Shape {
             arity: self.arity.unwrap_or(shape.arity),

@@ -7,7 +7,7 @@
 //!
 //! Recordings are in nanoseconds, and so is this; a [`Timeline`] built from it is in picoseconds.
 
-use super::{Shares, Timeline, TimelineError, UNKNOWN};
+use super::{Shares, Timeline, TimelineError, UNKNOWN, timeline::MAX_SPAN};
 
 /// One measured CPU, or one thread of a recorded program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +55,12 @@ impl Composed {
         parts: impl IntoIterator<Item = (u32, u64)>,
     ) -> Result<(), TimelineError> {
         let start = start_ns.saturating_sub(self.from_ns);
+        // Before it is split into parts: a damaged file may claim centuries.
+        let end = start.saturating_add(len_ns);
+        if end >= MAX_SPAN as u64 / 1_000 {
+            let ps = i64::try_from(end).unwrap_or(i64::MAX).saturating_mul(1_000);
+            return Err(TimelineError::TooLong { ps });
+        }
         let mut left = len_ns;
         // Not a source that could be removed.
         let nobody = std::iter::once((UNKNOWN, u64::MAX));
@@ -70,7 +76,7 @@ impl Composed {
         let ends = u32::try_from(self.parts.len());
         self.ends.push(ends.map_err(|_| TimelineError::TooMany(self.parts.len()))?);
         self.starts.push(start);
-        self.span_ns = self.span_ns.max(start.saturating_add(len_ns));
+        self.span_ns = self.span_ns.max(end);
         Ok(())
     }
 
@@ -240,6 +246,16 @@ mod tests {
         (0..timeline.len())
             .map(|i| (timeline.start(i), timeline.end(i) - timeline.start(i)))
             .collect()
+    }
+
+    #[test]
+    fn a_detour_of_centuries_is_refused_before_it_takes_memory() {
+        for (start, length) in [(0, u64::MAX), (u64::MAX, 1), (1_000, 1 << 62)] {
+            let mut lane = Composed::new(0, 0);
+            let refused = lane.push(start, length, [(0, length)]);
+            assert!(matches!(refused, Err(TimelineError::TooLong { .. })), "{refused:?}");
+            assert!(lane.is_empty() && lane.parts.is_empty());
+        }
     }
 
     #[test]

@@ -25,12 +25,20 @@ pub enum TimelineError {
     PeriodTooShort { period_ps: i64, length_ps: i64 },
     #[error("too many detours for a timeline: {0} (at most 4 billion)")]
     TooMany(usize),
+    #[error(
+        "the sources of noise together have {0} detours (at most {MOST_SUPERPOSED}): give them in \
+         separate simulations, or use a shorter recording"
+    )]
+    TooManySuperposed(u128),
     #[error("sources given for {given} of {detours} detours")]
     SourcesMissing { given: usize, detours: usize },
 }
 
 /// Longest span: sums of a few of them still fit in 63 bits.
 pub(crate) const MAX_SPAN: i64 = 1 << 62;
+
+/// Detours of several sources of noise on one node: 2 GiB while they are sorted.
+const MOST_SUPERPOSED: u128 = 1 << 26;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
@@ -133,17 +141,22 @@ impl Timeline {
             (None, [only]) => return Ok(only.clone()),
             (None, _) => parts.iter().map(|part| part.span).max().unwrap_or(0).saturating_mul(1000),
         };
+        let repeats = |part: &Timeline| 1 + span as u128 / part.span.max(1) as u128;
+        let total = parts.iter().map(|part| part.detours().len() as u128 * repeats(part)).sum();
+        if total > MOST_SUPERPOSED {
+            return Err(TimelineError::TooManySuperposed(total));
+        }
         let mut all = Vec::new();
-        for (layer, part) in parts.iter().enumerate() {
+        for (layer, part) in parts.iter().enumerate().filter(|(_, p)| !p.detours().is_empty()) {
             let mut base = 0i64;
             'repeat: while base < span {
                 for (index, &[start, end]) in part.detours().iter().enumerate() {
-                    if base + start >= span {
+                    if base.saturating_add(start) >= span {
                         break 'repeat;
                     }
                     all.push((base + start, end - start, layer, index));
                 }
-                base += part.span;
+                base = base.saturating_add(part.span);
             }
         }
         all.sort_unstable();
@@ -276,6 +289,20 @@ mod tests {
         let a = Timeline::new([(10, 10)], 100).unwrap();
         let both = Timeline::superposed(&[a, c]).unwrap();
         assert_eq!((both.start(1), both.end(1)), (20, 23));
+    }
+
+    #[test]
+    fn superposed_noise_that_would_not_fit_is_refused() {
+        let recorded = Timeline::new([(10, 10)], 10_000_000_000_000).unwrap();
+        let dense = Timeline::periodic(10_000, 1_000).unwrap();
+        let refused = Timeline::superposed(&[recorded.clone(), dense]);
+        assert!(matches!(refused, Err(TimelineError::TooManySuperposed(1_000_000_000..))));
+        // Without detours, nothing repeats.
+        let nothing = Timeline::periodic(1, 0).unwrap();
+        let both = Timeline::superposed(&[nothing, recorded.clone()]).unwrap();
+        assert_eq!((both.len(), both.span()), (1, recorded.span()));
+        let endless = [Timeline::periodic(i64::MAX / 4, 5), Timeline::periodic(i64::MAX / 8, 7)];
+        let _ = Timeline::superposed(&endless.map(Result::unwrap));
     }
 
     #[test]

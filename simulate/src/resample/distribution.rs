@@ -223,7 +223,8 @@ impl Distribution {
             let value = |ps: i64| ps.max(0) as u64 / self.unit.ps() as u64;
             self.histogram.equivalent(value(exact), value(of_bins))
         };
-        if !(self.is_empty() || fits(min, self.min) && fits(max, self.max)) {
+        let range = 0 <= min && min <= max && fits(min, self.min) && fits(max, self.max);
+        if !(self.is_empty() || range) {
             return Err(DistributionError::NoParts("range"));
         }
         if zeros > self.histogram.count_at(0) || (zeros > 0 && min != 0) {
@@ -296,6 +297,17 @@ mod tests {
         assert_eq!(Distribution::of(&[]).unwrap().sampler(), Err(DistributionError::Empty));
         let fine = Distribution::of(&[5]).unwrap();
         assert_eq!(all.merge(&fine), Err(DistributionError::UnitsDiffer("ns", "ps")));
+    }
+
+    #[test]
+    fn exact_figures_must_fit_the_bins() {
+        let of = || Distribution::of(&[2_752_512_000 * 1_000]).unwrap();
+        let (min, max, sum) = (of().min(), of().max(), i128::from(of().max()));
+        assert!(of().with_exact(sum, min, max, 0).is_ok());
+        for (min, max) in [(max + 900, max), (-1, max), (i64::MIN, max)] {
+            let refused = of().with_exact(sum, min, max, 0);
+            assert_eq!(refused.unwrap_err(), DistributionError::NoParts("range"), "{min} {max}");
+        }
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(super) fn open<R: Read + Seek>(input: R, file: String) -> Result<Reader<R>, 
     opening.finish(found, truncated)
 }
 
+/// Results repeat the host's name for every lane, and imported files have their path there.
+const LONGEST_HOST: usize = 4096;
+
 struct Opening<R> {
     input: Input<R>,
     file: String,
@@ -184,6 +187,11 @@ impl<R: Read + Seek> Opening<R> {
             return Err(self.beyond_reading(HEADER_LEN as u64, why));
         };
         manifest.nodes.extend(parts.nodes.present());
+        let hosts = manifest.nodes.iter().map(|node| &node.host).chain([&manifest.host]);
+        if hosts.map(String::len).max() > Some(LONGEST_HOST) {
+            let why = format!("a host name of more than {LONGEST_HOST} bytes");
+            return Err(self.beyond_reading(HEADER_LEN as u64, &why));
+        }
         let mut lanes = parts.lanes;
         let mut events = found.lanes();
         events.retain(|(lane, blocks)| match lanes.grow_to(*lane as usize + 1) {
