@@ -2,6 +2,7 @@
 
 use trace::Class;
 pub use trace::utc;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Three significant digits of a number from 1 to 999.
 fn three(value: f64) -> String {
@@ -206,13 +207,20 @@ pub fn json_safe(json: &str) -> String {
     safe
 }
 
-/// Truncates to `width` characters, ending in `..` if anything was cut.
+/// Truncates to `width` columns of a terminal, ending in `..` if anything was cut.
 #[must_use]
 pub fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    if text.width() <= width {
         return text.to_owned();
     }
-    let mut short: String = text.chars().take(width.saturating_sub(2)).collect();
+    let mut left = width.saturating_sub(2);
+    let fits = |c: &char| {
+        let wide = c.width().unwrap_or(0);
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    };
+    let mut short: String = text.chars().take_while(fits).collect();
     short.push_str("..");
     short
 }
@@ -266,6 +274,18 @@ mod tests {
         for (ns, text) in cases {
             assert_eq!(time(ns), text);
         }
+    }
+
+    #[test]
+    fn names_are_cut_to_columns_not_characters() {
+        assert_eq!(cut("kworker", 7), "kworker");
+        assert_eq!(cut("kworker/0:1", 7), "kwork..");
+        // Five characters, ten columns.
+        assert_eq!(
+            cut("\u{4e16}\u{754c}\u{4e16}\u{754c}\u{4e16}", 8),
+            "\u{4e16}\u{754c}\u{4e16}.."
+        );
+        assert_eq!(cut("\u{4e16}\u{754c}\u{4e16}", 5), "\u{4e16}..");
     }
 
     #[test]

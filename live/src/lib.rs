@@ -1,9 +1,9 @@
 //! The live view of a recording, as plain data and pure functions.
 //!
-//! Input: the data of a recording (manifest, sources, lanes, blocks of events) and keys. Output: a
-//! picture for the terminal, and on request a trace of what is on screen. Nothing here depends on a clock, a terminal, a
-//! file or a kernel: [`Model`] consumes events, [`Model::snapshot`] holds what there is to show,
-//! [`Choices`] what the user wants to see of it, and [`draw`] turns both into a [`Picture`].
+//! Input: the data of a recording (manifest, sources, lanes, blocks of events) and keys. Output: a picture
+//! for the terminal, and on request a trace of what is on screen. Nothing here depends on a clock, a
+//! terminal, a file or a kernel: [`Model`] consumes events, [`Model::snapshot`] holds what there is to
+//! show, [`Choices`] what the user wants to see of it, and [`draw`] turns both into a [`Picture`].
 
 #![forbid(unsafe_code)]
 
