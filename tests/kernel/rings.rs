@@ -233,13 +233,14 @@ fn a_task_that_runs_on_a_cpu_that_only_tracks_no_longer_waits() -> Result<()> {
 }
 
 fn what_is_known_of_a_task_stays_when_it_gets_a_name() -> Result<()> {
+    let sleeper = std::thread::spawn(std::thread::park);
     as_woken(|woken| {
         let before = woken.table.slot(woken.tid).context("its wake-up was not seen")?;
         ensure!(before.comm == [0; 2], "it already has a name");
         // A waker is announced. Waiting for the other thread would mean being woken.
-        let other = std::thread::spawn(|| ());
+        sleeper.thread().unpark();
         let after = woken.table.slot(woken.tid).context("its slot is gone")?;
-        other.join().ok().context("the other thread panicked")?;
+        sleeper.join().ok().context("the other thread panicked")?;
         ensure!(after.comm != [0; 2], "a waker without a name");
         ensure!(
             after.waker != 0 && (after.waker, after.work) == (before.waker, before.work),
