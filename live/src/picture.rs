@@ -36,7 +36,7 @@ impl Style {
 /// One position of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glyph {
-    /// NUL to the right of a wide character, which covers this position, too.
+    /// NUL to the right of a wide character, which also covers this position.
     pub symbol: char,
     pub style: Style,
 }

@@ -223,7 +223,7 @@ impl Writer<'_> {
         loop {
             self.push(jump);
             let now = C::read();
-            // At the end of the recording, too: a writer that is always slow must not go on for ever.
+            // Also at the end of the recording: a writer that is always slow must not continue forever.
             let over = now >= self.jumps.end.0.load(Ordering::Relaxed);
             if over || now.wrapping_sub(jump.to) <= allowed {
                 return now;
