@@ -25,9 +25,41 @@ pub struct Costs {
 /// Durations and their quantiles.
 pub(crate) struct Distribution {
     digits: u8,
-    /// Created at the first value: a table of thousands of sources stays small.
-    histogram: Option<Histogram<u32>>,
+    counts: Counts,
     max: u64,
+}
+
+enum Counts {
+    /// Until the first value: a table of thousands of sources stays small.
+    Empty,
+    /// While no bin can overflow, in half the memory.
+    Narrow(Histogram<u32>),
+    /// From 2^32 values on: ticks of a day on 256 CPUs.
+    Wide(Histogram<u64>),
+}
+
+impl Counts {
+    /// Makes room for `more` values with so many digits.
+    fn reserve(&mut self, more: u64, digits: u8) {
+        // Histograms start small and grow with the largest value seen.
+        if let Counts::Empty = self {
+            *self = Histogram::new(digits).map_or(Counts::Empty, Counts::Narrow);
+        }
+        if let Counts::Narrow(narrow) = self
+            && narrow.len().saturating_add(more) > u64::from(u32::MAX)
+        {
+            *self = Counts::Wide(widened(narrow));
+        }
+    }
+}
+
+fn widened(narrow: &Histogram<u32>) -> Histogram<u64> {
+    let mut wide = Histogram::new_from(narrow);
+    for step in narrow.iter_recorded() {
+        // The range is the same, so every value is within it.
+        let _ = wide.record_n(step.value_iterated_to(), u64::from(step.count_at_value()));
+    }
+    wide
 }
 
 impl Default for Distribution {
@@ -39,23 +71,27 @@ impl Default for Distribution {
 impl Distribution {
     /// With three digits if `fine`, otherwise with one, in a fiftieth of the memory.
     pub(crate) fn new(fine: bool) -> Self {
-        Distribution { digits: if fine { 3 } else { 1 }, histogram: None, max: 0 }
+        Distribution { digits: if fine { 3 } else { 1 }, counts: Counts::Empty, max: 0 }
     }
 
     pub(crate) fn add(&mut self, value: u64) {
-        if self.histogram.is_none() {
-            // Starts small and grows with the largest value seen.
-            self.histogram = Histogram::new(self.digits).ok();
-        }
-        if let Some(histogram) = &mut self.histogram {
-            // Longer values occur only in damaged files; `max` keeps them exactly.
-            let _ = histogram.record(value.min(LONGEST));
-        }
+        self.counts.reserve(1, self.digits);
+        // Longer values occur only in damaged files; `max` keeps them exactly.
+        let within = value.min(LONGEST);
+        let _ = match &mut self.counts {
+            Counts::Empty => Ok(()),
+            Counts::Narrow(counts) => counts.record(within),
+            Counts::Wide(counts) => counts.record(within),
+        };
         self.max = self.max.max(value);
     }
 
     pub(crate) fn quantile(&self, q: f64) -> u64 {
-        let value = self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q));
+        let value = match &self.counts {
+            Counts::Empty => 0,
+            Counts::Narrow(counts) => counts.value_at_quantile(q),
+            Counts::Wide(counts) => counts.value_at_quantile(q),
+        };
         // A bucket's upper edge can lie above the largest value in it; longer values share a bucket.
         if value >= LONGEST { self.max } else { value.min(self.max) }
     }
@@ -65,28 +101,41 @@ impl Distribution {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.histogram.as_ref().map_or(0, Histogram::len)
+        match &self.counts {
+            Counts::Empty => 0,
+            Counts::Narrow(counts) => counts.len(),
+            Counts::Wide(counts) => counts.len(),
+        }
     }
 
     /// Adds all values of another distribution.
     pub(crate) fn join(&mut self, other: &Distribution) {
-        let Some(values) = &other.histogram else { return };
-        match &mut self.histogram {
-            // Fails only for values out of range, which do not occur.
-            Some(histogram) => drop(histogram.add(values)),
-            None => self.histogram = Some(values.clone()),
-        }
+        self.counts.reserve(other.count(), self.digits);
+        // Adding fails only for values out of range, which do not occur.
+        let _ = match (&mut self.counts, &other.counts) {
+            (Counts::Empty, _) | (_, Counts::Empty) => Ok(()),
+            (Counts::Narrow(counts), Counts::Narrow(more)) => counts.add(more),
+            (Counts::Wide(counts), Counts::Narrow(more)) => counts.add(widened(more)),
+            (Counts::Wide(counts), Counts::Wide(more)) => counts.add(more),
+            (Counts::Narrow(_), Counts::Wide(_)) => unreachable!("room for as many was made"),
+        };
         self.max = self.max.max(other.max);
     }
 
     /// Its bins, ascending.
     pub(crate) fn bins(&self) -> Vec<Bin> {
-        let Some(histogram) = &self.histogram else { return Vec::new() };
-        let bins = histogram.iter_recorded().map(|step| Bin {
-            ns: step.value_iterated_to().min(self.max),
-            count: u64::from(step.count_at_value()),
-        });
-        bins.collect()
+        let bin = |ns: u64, count: u64| Bin { ns: ns.min(self.max), count };
+        match &self.counts {
+            Counts::Empty => Vec::new(),
+            Counts::Narrow(counts) => {
+                let steps = counts.iter_recorded();
+                steps.map(|s| bin(s.value_iterated_to(), s.count_at_value().into())).collect()
+            }
+            Counts::Wide(counts) => {
+                let steps = counts.iter_recorded();
+                steps.map(|s| bin(s.value_iterated_to(), s.count_at_value())).collect()
+            }
+        }
     }
 }
 
@@ -114,6 +163,28 @@ mod tests {
         let mut all = Distribution::default();
         all.add(1_000_000_000_000_000_000);
         assert_eq!((all.quantile(0.5), all.max()), (all.max(), 1_000_000_000_000_000_000));
+    }
+
+    #[test]
+    fn more_than_four_billion_values_are_counted() {
+        let (mut all, mut ticks) = (Distribution::default(), Distribution::default());
+        ticks.add(1_500);
+        for _ in 0..33 {
+            all.join(&ticks);
+            let twice = Distribution { counts: Counts::Empty, ..ticks };
+            let before = std::mem::replace(&mut ticks, twice);
+            ticks.join(&before);
+            ticks.join(&before);
+        }
+        all.add(9_000_000);
+        assert_eq!(all.count(), 1 << 33);
+        assert_eq!((all.quantile(0.5), all.quantile(1.0)), (1_500, 9_000_000));
+        assert_eq!(all.bins().iter().map(|bin| bin.count).sum::<u64>(), 1 << 33);
+        // A wide histogram takes what a narrow one holds.
+        let mut few = Distribution::default();
+        few.add(7);
+        few.join(&all);
+        assert_eq!((few.count(), few.quantile(0.0)), ((1 << 33) + 1, 7));
     }
 
     #[test]

@@ -367,6 +367,8 @@ pub struct Losses {
     pub unmatched: Option<u64>,
     pub overflow: Option<u64>,
     pub unwritten: Option<u64>,
+    /// BPF runs that the kernel skipped because the CPU was already inside the same program.
+    pub skipped: Option<u64>,
     /// Net time of `records`, which the balance lacks.
     pub records_ns: Option<u64>,
 }
@@ -379,6 +381,7 @@ impl From<trace::Lost> for Losses {
             unmatched: Some(lost.unmatched),
             overflow: Some(lost.overflow),
             unwritten: Some(lost.unwritten),
+            skipped: Some(lost.skipped),
             records_ns: Some(lost.records_ns),
         }
     }

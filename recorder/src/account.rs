@@ -140,6 +140,8 @@ pub struct Counters {
     /// On CLOCK_MONOTONIC.
     pub at_ns: u64,
     pub cpus: Vec<CpuState>,
+    /// Runs that the kernel has skipped.
+    pub skipped: u64,
 }
 
 /// The kernel side's counters over an interval: the difference of two snapshots.
@@ -206,6 +208,7 @@ impl Counted {
             // Faults that left a CPU and ended on none: rejected, or still in progress.
             unmatched: self.growth(measured, |s| s.unmatched) + self.faults_open(),
             overflow: self.growth(measured, |s| s.overflow),
+            skipped: self.after.skipped.saturating_sub(self.before.skipped),
             ..Lost::default()
         }
     }
@@ -288,7 +291,7 @@ mod tests {
 
     #[test]
     fn without_bpf_the_cost_is_that_of_the_threads() {
-        let counters = |at_ns| Counters { at_ns, cpus: Vec::new() };
+        let counters = |at_ns| Counters { at_ns, cpus: Vec::new(), skipped: 0 };
         let counted = Counted { before: counters(1_000), after: counters(2_000) };
         let overhead = counted.overhead(&CpuSet::from([0, 1]), 20, 7);
         assert_eq!((overhead.bpf_ns_total, overhead.cpu_pct), (None, Some(1.0)));

@@ -12,7 +12,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use recorder_abi::CpuState;
 use trace::{Lost, Manifest, Mode, Trailer};
 
 use crate::{
@@ -390,7 +389,7 @@ impl Session {
         let incidents = self.incidents.said();
         self.remarks.extend_from_slice(&incidents);
         let times = (before.at_ns, ended_ns);
-        let after = Counters { at_ns: ended_ns, cpus: self.states() };
+        let after = Counters { at_ns: ended_ns, ..self.counters() };
         let counted = Counted { before, after };
         let totals = self.totals(options, finished, times, &stopped, &counted, stolen);
         let overhead = counted.overhead(&self.measured, stopped.assembled.own_ns, stopped.cpu_ns);
@@ -470,12 +469,11 @@ impl Session {
     }
 
     fn counters(&self) -> Counters {
-        let cpus = self.states();
-        Counters { at_ns: monotonic_ns(), cpus }
-    }
-
-    fn states(&self) -> Vec<CpuState> {
-        self.bpf.as_ref().map(Bpf::states).unwrap_or_default()
+        Counters {
+            at_ns: monotonic_ns(),
+            cpus: self.bpf.as_ref().map(Bpf::states).unwrap_or_default(),
+            skipped: self.bpf.as_ref().map_or(0, Bpf::skipped_runs),
+        }
     }
 
     fn subject(

@@ -118,6 +118,7 @@ fn lost(summary: &Summary) -> String {
         (lost.unmatched, "entry or exit", "without counterpart"),
         (lost.overflow, "interruption", "nested too deeply"),
         (lost.unwritten, "event", "not written to the file"),
+        (lost.skipped, "BPF run", "skipped by the kernel"),
     ];
     if kinds.iter().any(|(n, _, _)| n.is_none()) {
         return "Lost: unknown (the recording is truncated).".to_owned();

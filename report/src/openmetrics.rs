@@ -110,6 +110,7 @@ fn lost(summary: &Summary, out: &mut Text) {
         ("unmatched", lost.unmatched),
         ("overflow", lost.overflow),
         ("unwritten", lost.unwritten),
+        ("skipped", lost.skipped),
     ];
     let name = "detour_lost_events";
     if parts.iter().any(|(_, count)| count.is_some()) {

@@ -256,6 +256,7 @@ fn a_recording_with_losses_limits_and_missing_hooks() {
         unmatched: 2,
         overflow: 0,
         unwritten: 3,
+        skipped: 16,
         records_ns: 45_000,
     };
     trailer.remarks = vec!["The clock stepped back once.".into()];

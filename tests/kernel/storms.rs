@@ -172,7 +172,13 @@ fn a_page_fault_storm_is_recorded_to_the_last() -> Result<()> {
         }
         counts
     };
-    ensure!(recorded.abs_diff(faults) <= 2, "{recorded} of {faults} recorded: {:?}", details());
+    // A preemptible kernel skips a program that another task is inside of; such runs are counted.
+    let skipped = report["lost"]["skipped"].as_u64().context("no count of skipped runs")?;
+    ensure!(
+        recorded.abs_diff(faults) <= 2 + skipped,
+        "{recorded} of {faults} recorded, {skipped} runs skipped: {:?}",
+        details()
+    );
     all_in_detours(&trace, |source| source.class == Class::PageFault && source.name == "pfgen")
 }
 

@@ -265,6 +265,10 @@ pub struct Lost {
     pub overflow: u64,
     /// Records and detours that could not be written to the file.
     pub unwritten: u64,
+    /// Runs of BPF programs that the kernel skipped, on any CPU: it does not start a program on a CPU
+    /// where another task or interrupt is still inside the same one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped: u64,
     /// Net time of `records`: what is missing from the balance.
     #[serde(skip_serializing_if = "is_zero")]
     pub records_ns: u64,
@@ -280,6 +284,7 @@ impl Lost {
             unmatched: self.unmatched.saturating_add(other.unmatched),
             overflow: self.overflow.saturating_add(other.overflow),
             unwritten: self.unwritten.saturating_add(other.unwritten),
+            skipped: self.skipped.saturating_add(other.skipped),
             records_ns: self.records_ns.saturating_add(other.records_ns),
         }
     }

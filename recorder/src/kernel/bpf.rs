@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    os::fd::{AsFd, AsRawFd},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -39,7 +40,7 @@ use crate::{
         task_table::TaskTable,
     },
     naming::pids,
-    node::machine,
+    node::{files, machine},
 };
 
 pub use crate::kernel::error::BpfError;
@@ -466,6 +467,18 @@ impl Bpf {
         (0..self.cpu_pages.cpus()).map(|cpu| self.cpu_pages.counters(cpu)).collect()
     }
 
+    /// Runs that the kernel has skipped since the programs were loaded, on all CPUs: it does not start a
+    /// program on a CPU where a preempted task, or what an interrupt interrupted, is still inside it.
+    /// From fdinfo, because bpf(2) may refuse a process that has dropped its capabilities. Zero before
+    /// Linux 5.12, which does not count them.
+    pub fn skipped_runs(&self) -> u64 {
+        let skipped = |(_, program): (&str, &Program)| {
+            let fd = program.fd().ok()?.as_fd().as_raw_fd();
+            skipped_in(&files::text(format!("/proc/self/fdinfo/{fd}")))
+        };
+        self.ebpf.programs().filter_map(skipped).sum()
+    }
+
     /// Entries that the programs have sent since they were loaded, by the kernel's own count. CPUs that
     /// were offline then are counted together, without a number.
     pub fn sent(&self) -> Vec<(Option<u32>, u64)> {
@@ -571,6 +584,11 @@ fn attach_faults(
     Ok(())
 }
 
+fn skipped_in(fdinfo: &str) -> Option<u64> {
+    let count = fdinfo.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?;
+    count.trim().parse().ok()
+}
+
 /// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK, 64 KiB by default.
 fn raise_memlock_limit() {
     let unlimited = rustix::process::Rlimit { current: None, maximum: None };
@@ -592,6 +610,13 @@ mod tests {
         for (wanted, size) in [(5_000, 8_192), (1 << 30, 1 << 30), (3 << 30, 1 << 31)] {
             assert_eq!(ring_bytes(wanted), size);
         }
+    }
+
+    #[test]
+    fn skipped_runs_are_in_fdinfo() {
+        let fdinfo = "prog_type:\t26\nrun_cnt:\t7\nrecursion_misses:\t16\nverified_insns:\t92\n";
+        assert_eq!(skipped_in(fdinfo), Some(16));
+        assert_eq!(skipped_in("prog_type:\t26\n"), None);
     }
 
     #[test]
