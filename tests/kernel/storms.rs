@@ -157,7 +157,7 @@ fn a_page_fault_storm_is_recorded_to_the_last() -> Result<()> {
     let (cpu, _) = cpus();
     let scratch = Scratch::new("faults")?;
     let recording = start(&scratch)?;
-    let counted = load(&["faults", "--cpu", &cpu.to_string(), "--seconds", "3"])?;
+    let counted = load(&["faults", "--cpu", &cpu.to_string(), "--seconds", "2"])?;
     let trace = recording.stop()?;
     let report = trace.report()?;
     is_whole(&report)?;

@@ -33,7 +33,7 @@ fn a_daemon_is_on_screen() -> Result<()> {
             shown.lines().find(|line| line.starts_with("thread") && line.contains("fakemond"));
         line.map(str::to_owned)
     };
-    let settled = |shown: &str| running_s(shown) >= Some(12) && row(shown).is_some();
+    let settled = |shown: &str| running_s(shown) >= Some(7) && row(shown).is_some();
     let shown = terminal.until("the daemon", settled)?;
     terminal.press("q")?;
     ensure!(terminal.end()?.success());

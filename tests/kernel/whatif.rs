@@ -19,6 +19,9 @@ pub const TESTS: &[Test] = &[(
 const JOB: [&str; 8] =
     ["--ranks", "64", "--iterations", "20", "--compute", "500us", "--runs", "200"];
 
+/// Length of each recording.
+const SECONDS: &str = "4";
+
 /// Tolerance between two recordings of the same node beyond their intervals, as a share of the
 /// daemon's effect: ticks take longer when the daemon has evicted the caches, which no computation
 /// knows.
@@ -40,9 +43,9 @@ fn compare() -> Result<()> {
         let arguments = ["-c", &cpu, "-H", &housekeeping, "-d", "60s"];
         let recording = Recording::start(&scratch.file(name), &arguments)?;
         if daemon {
-            load(&["daemon", "--cpu", &cpu, "--seconds", "8", "--name", "fakemond"])?;
+            load(&["daemon", "--cpu", &cpu, "--seconds", SECONDS, "--name", "fakemond"])?;
         } else {
-            sleep(Duration::from_secs(8));
+            sleep(Duration::from_secs(SECONDS.parse()?));
         }
         recording.stop()
     };

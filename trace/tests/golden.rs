@@ -28,14 +28,8 @@ fn manifest() -> Manifest {
 }
 
 fn trailer() -> Trailer {
-    let lost = Lost {
-        records: 1,
-        detours: 2,
-        unmatched: 3,
-        overflow: 4,
-        unwritten: 5,
-        ..Lost::default()
-    };
+    let lost =
+        Lost { records: 1, detours: 2, unmatched: 3, overflow: 4, unwritten: 5, ..Lost::default() };
     Trailer {
         lost,
         closure_error: Some(0.0625),
