@@ -2,14 +2,15 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use simulate::loggops::Params;
 use study::projection;
 
 use crate::{
     options::{
+        job,
         network::{self, RendezvousName},
-        work,
+        placement, work,
     },
     units,
 };
@@ -78,6 +79,9 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct Doctor {
+    /// Exit with status 1 if a requirement is missing, so that only the probe can record
+    #[arg(long)]
+    pub strict: bool,
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,
@@ -223,23 +227,85 @@ pub struct Report {
     /// Write an HTML report with figures and projections for parallel jobs to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// HTML report: rank counts, as 1000,5000 or 2..1Mi (powers of two)
-    #[arg(long, value_name = "LIST", default_value = "2..1Mi", value_parser = units::ranks, requires = "html")]
-    pub ranks: std::vec::Vec<u64>,
+    /// Rows of the first table
+    #[arg(long, value_enum, default_value_t)]
+    pub by: By,
+    /// Rank counts of the HTML report, as 1000,5000 or 2..1Mi (powers of two); the largest one is that of
+    /// the job [default: 2..1Mi; for the job 4Ki, or fewer if the recording is too short]
+    #[arg(long, value_name = "LIST", value_parser = units::ranks)]
+    pub ranks: Option<std::vec::Vec<u64>>,
+    #[command(flatten)]
+    pub job: job::Options,
+    /// Vector or block size in bytes
+    #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
+    pub size: u64,
     /// HTML report: simulated runs per point; fewer beyond 32 Ki ranks
     #[arg(long, default_value_t = projection::RUNS, value_parser = clap::value_parser!(u64).range(1..=100_000), requires = "html")]
     pub runs: u64,
-    /// HTML report: network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
-    #[arg(long, default_value = projection::NET, value_parser = network::parse, requires = "html")]
+    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
+    #[arg(long, default_value = projection::NET, value_parser = network::parse)]
     pub net: Params,
-    /// HTML report: rendezvous protocol for messages larger than S bytes
-    #[arg(long, value_enum, default_value_t, requires = "html")]
+    /// Rendezvous protocol for messages larger than S bytes
+    #[arg(long, value_enum, default_value_t)]
     pub rendezvous: RendezvousName,
-    /// HTML report: skip the simulations
-    #[arg(long, requires = "html")]
+    #[command(flatten)]
+    pub placement: placement::Options,
+    /// Ignore this process or source in simulations, as if it had not run: a name, unit or class; may be
+    /// repeated
+    #[arg(long, value_name = "PROCESS")]
+    pub exclude: Vec<String>,
+    /// Skip the simulations: no gains, no actions, no projection
+    #[arg(long)]
     pub no_projection: bool,
     #[command(flatten)]
     pub work: work::Options,
+}
+
+/// Rows of the first table.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// One row per process with all that it causes, and per source of the kernel itself
+    #[default]
+    Process,
+    /// One row per systemd unit or cgroup
+    Unit,
+    /// One row per source
+    Source,
+    /// One row per class of sources
+    Class,
+    /// One row per CPU
+    Cpu,
+}
+
+impl From<By> for report::By {
+    fn from(by: By) -> report::By {
+        match by {
+            By::Process => report::By::Process,
+            By::Unit => report::By::Unit,
+            By::Source => report::By::Source,
+            By::Class => report::By::Class,
+            By::Cpu => report::By::Cpu,
+        }
+    }
+}
+
+/// The command line with the defaults of each command: commands that evaluate a recording have the usual
+/// job, simulations a single collective.
+pub fn command() -> clap::Command {
+    let usual = |command: clap::Command| {
+        command
+            .mut_arg("iterations", |arg| arg.default_value(study::workload::ITERATIONS))
+            .mut_arg("compute", |arg| arg.default_value(study::workload::COMPUTE))
+    };
+    ["whatif", "diff", "report"]
+        .into_iter()
+        .fold(Cli::command(), |command, name| command.mut_subcommand(name, usual))
+}
+
+/// Reads the command line, or exits with a message.
+pub fn read() -> Cli {
+    let read = Cli::from_arg_matches(&command().get_matches());
+    read.unwrap_or_else(|error| error.exit())
 }
 
 #[derive(Args)]

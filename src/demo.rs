@@ -9,9 +9,13 @@ use std::{
 
 use anyhow::Result;
 use study::{
+    advice::Advice,
+    decision::{self, decide},
     open::{self, AnyReader, Input},
+    placement,
     projection::Request,
     summary::summarise,
+    workload,
 };
 use trace::Reader;
 
@@ -54,14 +58,24 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
 
 /// Prints the report, then simulates and writes the page.
 fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
-    let summarised = summarise(reader);
-    write!(std::io::stdout(), "{}", report::text(&summarised.0, output::layout(false)))?;
+    let (summary, costs) = summarise(reader);
+    let rendezvous = options.rendezvous.into();
+    let job = decision::Request {
+        workload: workload::Request { rendezvous, ..workload::Request::usual()? },
+        placement: placement::Request::default(),
+        runs: decision::RUNS,
+        exclude: Vec::new(),
+    };
+    let request = Request { rendezvous, ..Request::usual()? };
+    let advice = Advice::built_in()?;
+    let report = work::Options::usual()
+        .run(verbosity.quiet, |work| decide(reader, summary, &job, &advice, work))?;
+    write!(std::io::stdout(), "{}", report::decided(&report, output::layout(false)))?;
     if !verbosity.quiet {
         tell!("\nprojecting to a million ranks ...");
     }
-    let request = Request { rendezvous: options.rendezvous.into(), ..Request::usual()? };
     work::Options::usual().run(verbosity.quiet, |work| {
-        page::write(&options.html, reader, &summarised, Some(&request), work)
+        page::write(&options.html, reader, (&report, &costs), Some(&request), work)
     })?;
     if !verbosity.quiet {
         tell!("HTML report: {}", options.html.display());

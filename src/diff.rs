@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use study::{
@@ -13,7 +13,7 @@ use study::{
 use crate::{
     Verbosity,
     options::{work, workload},
-    output,
+    output, units,
 };
 
 #[derive(Args)]
@@ -28,6 +28,9 @@ pub struct Options {
     /// Simulated runs of the job per recording
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     runs: u64,
+    /// Exit with status 1 if the job takes longer than before by more than this, with 95 % confidence
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
+    fail_if_worse: Option<f64>,
     /// Also show sources that did not change
     #[arg(short, long)]
     all: bool,
@@ -51,21 +54,47 @@ struct Diff {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     files::check([&options.html])?;
-    let request = Request { runs: options.runs, repeat: options.workload.repeat_trace };
-    let workload = || options.workload.request().workload();
+    let request = Request {
+        runs: options.runs,
+        repeat: options.workload.repeat_trace,
+        placement: options.workload.placement(),
+        exclude: options.workload.exclude(),
+    };
+    let workload = options.workload.request();
     let compared = options.work.run(verbosity.quiet, |work| {
-        compare(&options.before, &options.after, workload, &request, work)
+        compare(&options.before, &options.after, &workload, &request, work)
     })?;
     if let Some(path) = &options.html {
         let page = report::diff_html(&compared);
         files::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
     }
     let verdict = report::diff_headline(&compared.comparison);
+    let gate = options.fail_if_worse.map(|most| gate(&compared, most)).transpose()?;
     output::print(&Diff { compared, verdict }, options.json, |diff, layout| {
         report::diff(&diff.compared, report::Options { all: options.all, ..layout })
     })?;
     if let (Some(path), false, false) = (&options.html, verbosity.quiet, options.json) {
         tell!("wrote {}", path.display());
     }
+    if let Some(Some(worse)) = gate {
+        tell!("detour: {worse}");
+        return Ok(ExitCode::FAILURE);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why the second recording fails the gate, if it does: all of the interval has to be worse.
+fn gate(compared: &Compared, most_pct: f64) -> Result<Option<String>> {
+    let Some(projected) = &compared.projected else {
+        let why = compared.not_projected.as_deref().unwrap_or("the job cannot be simulated");
+        bail!("--fail-if-worse requires the job to be simulated: {why}");
+    };
+    let [low, high] = projected.change_ci95_pct;
+    Ok((low > most_pct).then(|| {
+        format!(
+            "worse: the job takes {:.2} % longer than before ({low:.2} % to {high:.2} %), more than \
+             {most_pct} %",
+            projected.change_pct
+        )
+    }))
 }

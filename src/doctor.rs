@@ -20,10 +20,13 @@ pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
     use recorder::doctor::{State, examine};
 
     let checks = examine();
+    let missing = checks.iter().filter(|c| c.state == State::Missing).count();
+    let reduced = checks.iter().filter(|c| c.state == State::Reduced).count();
+    let code = ExitCode::from(u8::from(options.strict && missing > 0));
     let mut out = std::io::stdout().lock();
     if options.json {
         writeln!(out, "{}", report::json_text(&Checks { checks })?)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     for check in &checks {
         let state = match check.state {
@@ -36,8 +39,6 @@ pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
             writeln!(out, "{:38} -> {remedy}", "")?;
         }
     }
-    let missing = checks.iter().filter(|c| c.state == State::Missing).count();
-    let reduced = checks.iter().filter(|c| c.state == State::Reduced).count();
     writeln!(
         out,
         "\n{}",
@@ -47,7 +48,7 @@ pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
             (n, _) => format!("Missing requirements: {n}. Only the probe can record."),
         }
     )?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -33,13 +33,12 @@ mod whatif;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use cli::{Cli, Command};
+use cli::Command;
 use options::work::INTERRUPTED;
 use study::error::{in_words, was_stopped};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = cli::read();
     let verbosity = Verbosity { quiet: cli.quiet, verbose: cli.verbose };
     let result = match cli.command {
         Command::Doctor(options) => doctor::run(&options),

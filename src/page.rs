@@ -3,11 +3,12 @@
 
 use std::{io::Write, path::Path};
 
-use analysis::{Contents, Costs, Summary, views::Viewer};
+use analysis::{Contents, Costs, views::Viewer};
 use anyhow::Result;
 use report::html::{self, Input};
 use study::{
     advice::Remedies,
+    decision::Report,
     files,
     open::AnyReader,
     projection::{Request, project},
@@ -18,10 +19,11 @@ use study::{
 pub fn write(
     path: &Path,
     reader: &AnyReader,
-    (summary, costs): &(Summary, Costs),
+    (report, costs): (&Report, &Costs),
     request: Option<&Request>,
     work: &Work<'_>,
 ) -> Result<()> {
+    let summary = &report.summary;
     let contents = Contents::of(reader, summary.truncated.as_deref());
     let ends = reader
         .block_infos()
@@ -42,6 +44,7 @@ pub fn write(
         html::commands(path, reader.name(), reader.manifest(), asked, projection.is_ok());
     let text = html::page(&Input {
         summary,
+        decision: &report.decision,
         costs,
         views: &viewer.finish(),
         manifest: reader.manifest(),

@@ -24,7 +24,7 @@ pub struct Options {
     #[command(flatten)]
     workload: workload::Options,
     /// Paired runs with and without each source
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     runs: u64,
     /// Also remove these sources together: a name, unit or class; may be repeated
     #[arg(long, value_name = "SOURCE")]
@@ -54,7 +54,7 @@ pub struct Options {
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let advice = Advice::with_tables(&options.advice)?;
     let reader = open_attributed(&options.trace)?;
-    let workload = options.workload.request().workload()?;
+    let workload = options.workload.request();
     let request = Request {
         runs: options.runs,
         remove: options.remove.clone(),
@@ -62,6 +62,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         quantise: options.quantise,
         top: if options.all { usize::MAX - 1 } else { options.top },
         repeat: options.workload.repeat_trace,
+        placement: options.workload.placement(),
+        exclude: options.workload.exclude(),
+        by_source: true,
     };
     let whatif = options
         .work

@@ -55,6 +55,7 @@ fn hostile(name: &str) -> String {
         own: false,
         program: false,
         policy: None,
+        cause: None,
     };
     writer.add_source(SourceId(0), &source).expect("added");
     for lane in 0..2 {
@@ -311,6 +312,7 @@ fn a_million_sources_take_bounded_memory() {
             own: false,
             program: false,
             policy: None,
+            cause: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");
         let start_ns = u64::from(id) * 1_000;

@@ -55,6 +55,7 @@ fn program(name: &str) -> String {
             own: false,
             program: false,
             policy: None,
+            cause: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");
     }
@@ -89,7 +90,10 @@ fn json(arguments: &[&str]) -> Value {
 fn threads_that_come_and_go_lend_no_rank_their_noise() {
     let trace = program("program-whatif.detour");
     // A run takes longer than the short thread existed: --repeat-trace is not needed for that.
-    let value = json(&["whatif", &trace, "--ranks", "256", "--runs", "40"]);
+    // The collective that simulations have by default.
+    let bare = ["--ranks", "256", "--runs", "40", "--iterations", "1", "--compute", "0"];
+    let bare = [&bare[..], &["--size", "1", "--net", "cnl"]].concat();
+    let value = json(&[&["whatif", &trace], &bare[..]].concat());
     assert!(value["baseline"]["median_us"].as_f64().is_some_and(|us| us > 2_000.0), "{value}");
     assert!(value["remarks"][0].as_str().is_some_and(|said| said.contains("1 of 3 threads")));
     // The totals cover the whole recording, as in the report.
@@ -102,7 +106,7 @@ fn threads_that_come_and_go_lend_no_rank_their_noise() {
     assert_eq!(simulated["points"][0]["median_us"], value["baseline"]["median_us"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("1 of 3 threads"));
 
-    let diff = json(&["diff", &trace, &trace, "--ranks", "256", "--runs", "40"]);
+    let diff = json(&[&["diff", &trace, &trace], &bare[..]].concat());
     let projected = &diff["projected"]["before"]["median_us"];
     assert_eq!(*projected, value["baseline"]["median_us"], "{diff}");
 }

@@ -33,6 +33,7 @@ fn source(class: Class, name: &str, policy: Option<&str>) -> Source {
         own: false,
         program: false,
         policy: policy.map(Into::into),
+        cause: None,
     }
 }
 
@@ -285,7 +286,7 @@ fn events_and_hits_stand_in_every_output() {
     let row = &json(&["report", &trace])["sources"][0];
     assert_eq!((&row["count"], &row["hits"]), (&250.into(), &1_000.into()));
     assert!(row["rate_hz"].as_f64().is_some_and(|hz| (hz - 250.0).abs() < 2.0), "{row}");
-    let text = stdout(&["report", &trace]);
+    let text = stdout(&["report", &trace, "--by", "source"]);
     let line = text.lines().find(|line| line.starts_with("timer")).expect("a row");
     let cells: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(cells[2..4], ["250", "1000"], "{text}");
@@ -316,7 +317,7 @@ fn kinds_of_waits_policies_and_wakeup_latencies_stand_in_every_output() {
     let latency = &sleeper["wakeup_latency"];
     assert_eq!((&latency["count"], &latency["ns_max"]), (&1.into(), &50_000.into()), "{latency}");
     assert_eq!(value["sources"][0]["policy"], "SCHED_FIFO 60");
-    let text = stdout(&["report", &trace]);
+    let text = stdout(&["report", &trace, "--by", "source"]);
     assert_eq!(value["wakeup_latency_from_ns"], 1_000);
     let joined = text.replace('\n', " ");
     assert!(joined.contains("woken: wake-ups with a latency of 1.00 us or longer"), "{text}");
@@ -357,7 +358,7 @@ fn a_thread_without_a_name_is_called_so() {
     program.waits(0, NAMELESS, 0, (0, MS), Wait::Preempted);
     program.runs(0, 0, (MS, 999 * MS));
     let trace = program.write("nameless.detour");
-    let text = stdout(&["report", &trace]);
+    let text = stdout(&["report", &trace, "--by", "source"]);
     let row = text.lines().find(|line| line.starts_with("thread  (no name)"));
     assert!(row.is_some(), "{text}");
     assert!(page(&trace, "nameless.html").contains("<b>(no name)</b>"));

@@ -58,10 +58,14 @@ fn whatif_json_has_the_keys_that_scripts_rely_on() {
     assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
 }
 
+/// The collective that simulations have by default.
+const BARE: [&str; 8] = ["--iterations", "1", "--compute", "0", "--size", "1", "--net", "cnl"];
+
 #[test]
 fn at_scale_the_daemon_costs_most_though_the_tick_takes_most() {
     let trace = node("scale.detour");
-    let value = json(&["whatif", &trace, "--ranks", "4096", "--runs", "60"]);
+    let options = ["whatif", &trace, "--ranks", "4096", "--runs", "60"];
+    let value = json(&[&options[..], &BARE].concat());
     let (tick, daemon) = (source(&value, "tick"), source(&value, "fakemond"));
     assert_eq!((&tick["local_rank"], &daemon["rank"]), (&1.into(), &1.into()));
     assert!(number(daemon, "gain_pct") > 20.0 && daemon["effect"] == "gain", "{daemon}");
@@ -200,6 +204,7 @@ fn a_schedule_can_be_asked_about() {
     .success();
     let of_goal = json(&["whatif", &trace, "--goal", goal, "--runs", "40"]);
     let options = ["--ranks", "64", "--iterations", "30", "--runs", "40"];
+    let options = [&options[..], &["--compute", "0", "--size", "1"]].concat();
     let of_job = json(&[&["whatif", &trace][..], &options].concat());
     assert_eq!(of_goal["ranks"], 64);
     for name in ["tick", "fakemond"] {
@@ -410,4 +415,26 @@ fn every_view_copes_with_ten_million_detours() {
         assert!(!value["sources"].as_array().unwrap().is_empty());
     }
     fs::remove_file(trace).unwrap();
+}
+
+/// A daemon that takes a tenth of one of two CPUs makes a job of two ranks a ninth longer.
+#[test]
+fn a_gate_fails_if_the_job_got_worse_and_only_then() {
+    let tenth = Habit { every_ns: 10 * MS, takes_ns: MS, cpu: Some(1), ..DAEMON };
+    let other = Habit { every_ns: TICK.every_ns + 1, ..TICK };
+    let quiet = recording("gate-quiet.detour", Mode::Attributed, 2, 20, &[TICK]);
+    let again = recording("gate-again.detour", Mode::Attributed, 2, 20, &[other]);
+    let noisy = recording("gate-noisy.detour", Mode::Attributed, 2, 20, &[TICK, tenth]);
+    let code = |before: &str, after: &str, most: &str| {
+        let arguments = ["diff", before, after, "--ranks", "2", "--runs", "40", "-q"];
+        let mut command = detour(&[&arguments[..], &["--fail-if-worse", most]].concat());
+        command.assert().get_output().status.code()
+    };
+    assert_eq!(code(&quiet, &noisy, "5%"), Some(1));
+    assert_eq!(code(&quiet, &noisy, "15%"), Some(0));
+    assert_eq!(code(&noisy, &quiet, "0"), Some(0));
+    assert_eq!(code(&quiet, &again, "1%"), Some(0));
+    let change = &json(&["diff", &quiet, &noisy, "--ranks", "2", "--runs", "40"])["projected"];
+    assert!((number(change, "change_pct") - 100.0 / 9.0).abs() < 1.0, "{change}");
+    assert_eq!(code(&quiet, &noisy, "much"), Some(2));
 }

@@ -31,6 +31,7 @@ fn source(id: u64) -> Source {
         own: false,
         program: false,
         policy: None,
+        cause: None,
     }
 }
 

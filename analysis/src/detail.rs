@@ -123,6 +123,7 @@ mod tests {
             own: false,
             program: false,
             policy: None,
+            cause: None,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::lanes::{self, SourceOnLane, Watched, Window, pct};
 use crate::nodes::{self, Durations};
 use crate::pass::{Account, Summariser};
 use crate::period::{self, Finder, Later, Period, Whole};
+use crate::processes;
 use crate::program::competition::Crowd;
 use crate::program::{self, ThreadFacts, Threads};
 use crate::rows::{Row, Rows};
@@ -89,6 +90,7 @@ fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
         wakeup_latency,
         wakeup_latency_from_ns: wakeup_latency.map(|_| shortest_wait_ns(contents)),
         self_competition: self_competition(&sources, crowd, base_ns),
+        processes: processes::processes(&pass.rows, contents.sources, taken_ns),
         units: units(&sources, taken_ns),
         sources,
         attributed: attributed(&pass.all),

@@ -24,6 +24,7 @@ mod lanes;
 mod nodes;
 mod pass;
 pub mod period;
+mod processes;
 mod program;
 mod rates;
 mod rows;

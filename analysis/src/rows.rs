@@ -10,8 +10,8 @@ use crate::starts::Starts;
 
 /// A file can claim any number of sources, lanes and CPUs; memory must not grow with it. Further rows
 /// are merged by class.
-const MAX_ROWS: usize = 1 << 14;
-const TOO_MANY: &str = "(too many different names)";
+pub(crate) const MAX_ROWS: usize = 1 << 14;
+pub(crate) const TOO_MANY: &str = "(too many different names)";
 /// Rows whose lengths are kept to three digits; those of further rows to one.
 const FINE_ROWS: usize = 1 << 11;
 /// Entries of the source table considered for the details of a row.
@@ -190,6 +190,7 @@ mod tests {
             own: false,
             program: false,
             policy: None,
+            cause: None,
         };
         let sources: Vec<Source> = (0..MAX_ROWS + 1_000).map(source).collect();
         let mut rows = Rows::default();

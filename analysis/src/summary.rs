@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{Class, Entries, MissingHook, Mode, OutsideEvidence, RowKey, Wait};
+use trace::{Class, Entries, MissingHook, Mode, OutsideEvidence, ProcessKey, RowKey, Wait};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -54,6 +54,9 @@ pub struct Summary {
     pub self_competition: Option<SelfCompetition>,
     /// Largest cost first.
     pub sources: Vec<SourceRow>,
+    /// Largest cost first: one row per process with all that it causes, and per source of the kernel
+    /// itself.
+    pub processes: Vec<ProcessRow>,
     /// Largest cost first.
     pub units: Vec<UnitRow>,
     pub attributed: Attributed,
@@ -323,6 +326,56 @@ pub struct LanePart {
     /// An event that hits several threads is counted on one of them.
     pub count: u64,
     pub hits: u64,
+    pub cost_ns_total: u64,
+}
+
+/// A process, or a source of the kernel itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProcessRow {
+    /// The name of the process, or of the source.
+    pub process: String,
+    /// `thread` for a process, otherwise the class of the source.
+    pub class: Class,
+    pub unit: Option<String>,
+    /// The first few.
+    pub pids: Vec<u32>,
+    /// The recorder itself.
+    pub own: bool,
+    /// The recorded program itself.
+    pub program: bool,
+    /// What it consists of, most costly first; not more than 16.
+    pub sources: Vec<ProcessSource>,
+    /// Interruptions, see `sources[].count`.
+    pub count: u64,
+    pub hits: u64,
+    pub cost_ns_total: u64,
+    /// Share of `taken_ns_total`.
+    pub share_pct: f64,
+    /// What the job would gain without it; null if it was not simulated.
+    pub gain_pct: Option<f64>,
+    pub gain_ci95_pct: Option<[f64; 2]>,
+}
+
+impl ProcessRow {
+    #[must_use]
+    pub fn key(&self) -> ProcessKey {
+        ProcessKey {
+            class: self.class,
+            process: self.process.clone(),
+            unit: self.unit.clone(),
+            own: self.own,
+            program: self.program,
+        }
+    }
+}
+
+/// A source of a process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProcessSource {
+    pub class: Class,
+    pub name: String,
+    pub unit: Option<String>,
+    pub count: u64,
     pub cost_ns_total: u64,
 }
 

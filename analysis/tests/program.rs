@@ -26,6 +26,7 @@ fn source(class: Class, name: &str, policy: Option<&str>) -> Source {
         own: false,
         program: false,
         policy: policy.map(Into::into),
+        cause: None,
     }
 }
 

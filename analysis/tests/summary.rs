@@ -25,6 +25,7 @@ fn source(class: Class, name: &str, unit: Option<&str>, detail: Option<&str>) ->
         own: false,
         program: false,
         policy: None,
+        cause: None,
     }
 }
 

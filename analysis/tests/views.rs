@@ -20,6 +20,7 @@ fn source(class: Class, name: &str) -> Source {
         own: false,
         program: false,
         policy: None,
+        cause: None,
     }
 }
 

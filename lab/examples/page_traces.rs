@@ -79,6 +79,7 @@ fn sources(hostile: bool) -> Vec<Source> {
         own: false,
         program: false,
         policy: None,
+        cause: None,
     };
     let mut all = vec![
         source(Class::Timer, "tick", None),

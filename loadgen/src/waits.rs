@@ -64,18 +64,19 @@ const ATTEMPTS: u32 = 100;
 
 /// Schedstat of the calling thread, read without being preempted.
 fn schedstat() -> Result<Value> {
-    let mut text = String::new();
+    let (mut text, mut at) = (String::new(), 0);
     for _ in 0..ATTEMPTS {
         let start = os::monotonic_ns();
         text = fs::read_to_string("/proc/thread-self/schedstat")?;
-        if os::monotonic_ns() - start < UNDISTURBED_NS {
+        // Not read again later: a wait that begins meanwhile is in no figure read here.
+        at = os::monotonic_ns();
+        if at - start < UNDISTURBED_NS {
             break;
         }
     }
     let mut words = text.split_whitespace().map(str::parse::<u64>);
     let mut word = || words.next().context("schedstat is too short")?.context("not a number");
     let tid = rustix::thread::gettid().as_raw_nonzero().get();
-    let at = os::monotonic_ns();
     Ok(json!({
         "tid": tid, "run_ns": word()?, "delay_ns": word()?, "waits": word()?, "at_ns": at
     }))

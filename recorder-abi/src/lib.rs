@@ -27,7 +27,7 @@ pub mod kind {
     pub const VECTOR: u8 = 1;
     /// A device interrupt; `id` is the IRQ number, `aux` the action's position on a shared line.
     pub const IRQ: u8 = 2;
-    /// A softirq; `id` is the softirq number.
+    /// A softirq; `id` is the softirq number, `other` who raised it, if [`super::has_raiser`].
     pub const SOFTIRQ: u8 = 3;
     /// A non-maskable interrupt.
     pub const NMI: u8 = 4;
@@ -95,6 +95,15 @@ pub mod throttle {
 /// `ORIGIN_INTERRUPT | kind << 16 | id` (id cut to 16 bits).
 pub const ORIGIN_INTERRUPT: u32 = 1 << 31;
 
+/// Slots for the raisers of softirqs. A power of two, because the index is masked.
+pub const RAISERS: usize = 8;
+
+/// Softirqs whose raiser is recorded: NET_TX, NET_RX, BLOCK, IRQ_POLL and TASKLET. Those of timers, the
+/// scheduler and RCU are raised at most ticks, by the kernel itself.
+pub const fn has_raiser(softirq: u32) -> bool {
+    matches!(softirq, 2..=6)
+}
+
 /// 64-bit words of a ring entry.
 pub const ENTRY_WORDS: usize = 7;
 
@@ -123,7 +132,9 @@ pub struct Record {
     /// [`kind`] in the low four bits, nesting depth in the high four.
     pub kind_depth: u8,
     pub flags: u8,
-    pub spare: u64,
+    /// Of an interrupt or softirq: the first task that it woke; 0 if none.
+    pub woke: u32,
+    pub spare: u32,
 }
 
 impl Record {
@@ -266,7 +277,8 @@ pub struct Frame {
     pub spare: u16,
     /// The thread that was thought to be running until this one was found instead; 0 = none.
     pub before: u32,
-    pub spare2: u32,
+    /// Of an interrupt or softirq: the first task that it woke; 0 if none.
+    pub woke: u32,
     /// When this thread was found running: it was switched in no later than this.
     pub found: u64,
     pub rest: u64,
@@ -284,7 +296,7 @@ impl Frame {
         flags: 0,
         spare: 0,
         before: 0,
-        spare2: 0,
+        woke: 0,
         found: 0,
         rest: 0,
     };
@@ -349,6 +361,9 @@ pub struct CpuState {
     /// When this CPU last woke the reader because its ring was filling up.
     pub reader_woken: u64,
     pub rest: u64,
+    /// Who raised a softirq that has not run yet, by its number; 0 for none.
+    pub raisers: [u32; RAISERS],
+    pub rest2: [u64; 4],
     /// Records that the reader has taken out of the slots. Written by user space.
     pub slots_taken: u64,
     pub reader: [u64; 7],
@@ -463,6 +478,7 @@ pub mod hook {
     pub const MIGRATE: usize = 25;
     pub const UNTHROTTLE: usize = 26;
     pub const TASKS: usize = 27;
+    pub const SOFTIRQ_RAISE: usize = 28;
     pub const COUNT: usize = 32;
 }
 

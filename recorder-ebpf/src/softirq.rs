@@ -5,18 +5,39 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use recorder_abi::{MAX_DEPTH, hook, kind};
+use recorder_abi::{MAX_DEPTH, has_raiser, hook, kind};
 
 use crate::{
     stack::{pop, push, split},
     state::{Cpu, HRTIMER_FUNCTION, TIMER_FUNCTION, field, on_watched_cpu},
 };
 
+/// `irq:softirq_raise(unsigned int vec_nr)`: the first to raise it is why it runs.
+#[raw_tracepoint]
+pub fn softirq_raise(ctx: RawTracePointContext) -> i32 {
+    let softirq = ctx.arg::<u32>(0);
+    if !has_raiser(softirq) {
+        return 0;
+    }
+    on_watched_cpu(hook::SOFTIRQ_RAISE, |cpu| {
+        if cpu.raiser(softirq).get() == 0 {
+            let raiser = cpu.origin();
+            cpu.raiser(softirq).set(raiser);
+        }
+    })
+}
+
 /// `irq:softirq_entry(unsigned int vec_nr)`.
 #[raw_tracepoint]
 pub fn softirq_entry(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::SOFTIRQ_ENTRY, |cpu| {
-        push(cpu, kind::SOFTIRQ, ctx.arg::<u32>(0), 0, 0, 0);
+        let softirq = ctx.arg::<u32>(0);
+        let mut raiser = 0;
+        if has_raiser(softirq) {
+            raiser = cpu.raiser(softirq).get();
+            cpu.raiser(softirq).set(0);
+        }
+        push(cpu, kind::SOFTIRQ, softirq, raiser, 0, 0);
     })
 }
 

@@ -26,6 +26,7 @@ pub fn push(cpu: &mut Cpu, kind: u8, id: u32, other: u32, aux: u32, flags: u8) {
     frame.other().set(other);
     frame.aux().set(aux);
     frame.detail().set(0);
+    frame.woke().set(0);
     let (now, accounted) = cpu.stamp();
     frame.accounted().set(accounted);
     frame.start().set(now);
@@ -105,6 +106,7 @@ pub fn split(cpu: &mut Cpu, depth: u32, detail: u64) {
     // Not the current sum: interruptions since `now` belong to the new part.
     open.accounted().set(accounted.wrapping_add(net));
     open.detail().set(detail);
+    open.woke().set(0);
     open.flags().set(frame.flags | flag::CONTINUED);
     // Last: while it is sent, the program may be preempted, and the switch needs the new part.
     cpu.emit(&frame, gross, net, 0, depth);

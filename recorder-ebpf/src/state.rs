@@ -16,8 +16,8 @@ use aya_ebpf::{
     maps::Array,
 };
 use recorder_abi::{
-    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, RING_BYTES, Record, SLOTS, Sender, Slot,
-    TASK_PLACES, TASK_SLOTS, TIMED_RUNS, TaskSlot, Throttled, hook, kind, task_place, watch,
+    CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, RAISERS, RING_BYTES, Record, SLOTS, Sender,
+    Slot, TASK_PLACES, TASK_SLOTS, TIMED_RUNS, TaskSlot, Throttled, hook, kind, task_place, watch,
 };
 
 use crate::who;
@@ -282,7 +282,7 @@ pub struct OpenFrame {
 places! {
     OpenFrame:
     start: u64, accounted: u64, detail: u64, id: u32, other: u32, aux: u32, kind: u8, flags: u8,
-    before: u32, found: u64,
+    before: u32, woke: u32, found: u64,
 }
 
 impl OpenFrame {
@@ -298,6 +298,7 @@ impl OpenFrame {
             kind: self.kind().get(),
             flags: self.flags().get(),
             before: self.before().get(),
+            woke: self.woke().get(),
             found: self.found().get(),
             ..Frame::EMPTY
         }
@@ -390,6 +391,26 @@ impl Cpu {
         const { assert!(hook::COUNT > 0) };
         // SAFETY: hooks are constants below the array's length.
         Place(unsafe { (&raw mut (*self.place).hits).cast::<u64>().add(hook) })
+    }
+
+    /// Who raised a softirq that has not run yet.
+    #[inline(always)]
+    pub fn raiser(&self, softirq: u32) -> Place<u32> {
+        // SAFETY: the index is masked to the array's length.
+        Place(unsafe { (&raw mut (*self.place).raisers).cast::<u32>().add(masked(softirq)) })
+    }
+
+    /// Notes the first task that the innermost interrupt or softirq wakes.
+    #[inline(always)]
+    pub fn note_woken(&self, tid: u32) {
+        let depth = self.depth();
+        if depth == 0 || depth as usize >= recorder_abi::MAX_DEPTH {
+            return;
+        }
+        let woke = self.frame(depth).woke();
+        if woke.get() == 0 {
+            woke.set(tid);
+        }
     }
 
     #[inline(always)]
@@ -529,6 +550,7 @@ impl Cpu {
             cpu: self.number as u16,
             kind_depth: frame.kind | ((depth as u8) << 4),
             flags: frame.flags | flags,
+            woke: frame.woke,
             spare: 0,
         }
     }
@@ -719,9 +741,9 @@ pub fn field<T: Copy>(base: *const u8, offset: u32) -> T {
 /// Hides the mask from LLVM, which would prove it redundant from an earlier comparison and drop it;
 /// the verifier would then reject the access.
 #[inline(always)]
-fn masked(depth: u32) -> usize {
-    const _: () = assert!(recorder_abi::MAX_DEPTH == 8);
-    let mut index = depth as u64;
+fn masked(index: u32) -> usize {
+    const _: () = assert!(recorder_abi::MAX_DEPTH == 8 && RAISERS == 8);
+    let mut index = index as u64;
     // SAFETY: changes only the register it is given.
     unsafe { core::arch::asm!("{0} &= 7", inout(reg) index, options(pure, nomem, nostack)) };
     index as usize

@@ -388,6 +388,7 @@ pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
 pub fn note_wakeup(cpu: &mut Cpu, task: *const u8) -> Option<TaskPlace> {
     let tid: u32 = field(task, TASK_PID.load());
     let waker = cpu.origin();
+    cpu.note_woken(tid);
     let slot = own_task_slot(tid)?;
     slot.waker().set(waker);
     slot.woken_at().set(now());

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
 mod advice;
 mod alltoall;
 mod blame;
@@ -21,6 +22,7 @@ mod losses;
 mod nodes;
 mod notes;
 mod openmetrics;
+mod processes;
 mod schedule;
 mod schedule_stats;
 mod slowdown;
@@ -31,7 +33,7 @@ mod whatif;
 
 use analysis::Summary;
 use serde::Serialize;
-use study::{json::Document, shards::Whole};
+use study::{decision::Report, json::Document, shards::Whole};
 
 pub use advice::advice;
 pub use alltoall::alltoall;
@@ -61,11 +63,25 @@ pub struct Options {
     pub all: bool,
     /// Rows shown per table unless `all` is set.
     pub top: usize,
+    /// Rows of the first table.
+    pub by: By,
+}
+
+/// What the first table of a report has one row for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// A process with all that it causes, or a source of the kernel itself.
+    #[default]
+    Process,
+    Unit,
+    Source,
+    Class,
+    Cpu,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { width: 100, colour: false, all: false, top: 15 }
+        Options { width: 100, colour: false, all: false, top: 15, by: By::Process }
     }
 }
 
@@ -82,21 +98,37 @@ impl Options {
 /// The summary as text: a sentence, then tables in order of importance.
 #[must_use]
 pub fn text(summary: &Summary, options: Options) -> String {
+    let by = |by: By, table: fn(&Summary, Options) -> Option<String>| {
+        (options.by == by).then(|| table(summary, options)).flatten()
+    };
+    let unless = |by: By, table: fn(&Summary, Options) -> Option<String>| {
+        (options.by != by).then(|| table(summary, options)).flatten()
+    };
     let sections = [
         headline::headline(summary, options),
-        sources::sources(summary, options),
-        sources::details(summary, options),
+        by(By::Process, processes::processes),
+        by(By::Unit, tables::units),
+        by(By::Source, sources::sources),
+        by(By::Source, sources::details),
+        by(By::Class, processes::classes),
+        by(By::Cpu, tables::cpus),
         nodes::nodes(summary, options),
         tables::waits(summary, options),
         tables::threads(summary, options),
-        tables::cpus(summary, options),
-        tables::units(summary, options),
+        unless(By::Cpu, tables::cpus),
+        unless(By::Unit, tables::units),
         tables::outside(summary, options),
         notes::notes(summary, options),
     ];
     let mut text = sections.into_iter().flatten().collect::<Vec<String>>().join("\n\n");
     text.push('\n');
     text
+}
+
+/// What to do first, and the summary.
+#[must_use]
+pub fn decided(report: &Report, options: Options) -> String {
+    actions::decision(&report.decision, options) + &text(&report.summary, options)
 }
 
 /// A result as JSON text, indented, with the version of its keys. Control characters are written as `\u`

@@ -19,6 +19,8 @@ const SAID: usize = 4;
 pub fn whatif(results: &WhatIf, options: Options) -> String {
     let sections = [
         Some(headline(results, options)),
+        Some(crate::actions::actions(&results.actions, options)),
+        processes(results, options),
         sources(results, options),
         differences(results, options),
         units(results, options),
@@ -54,6 +56,50 @@ fn headline(results: &WhatIf, options: Options) -> String {
         );
     }
     style.title(&wrap(&sentence, style.width, ""))
+}
+
+fn processes(results: &WhatIf, options: Options) -> Option<String> {
+    if results.processes.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("process", 12),
+        Column::text("unit", 10).expendable(2),
+        Column::number("sources").expendable(4),
+        Column::number("without").expendable(1),
+        Column::number("gain"),
+        Column::number("95 % interval"),
+        Column::number("runs changed").expendable(3),
+        Column::number("local share"),
+    ]);
+    let shown = options.shown(results.processes.len());
+    for row in &results.processes[..shown] {
+        let label = label_of(row.class, &row.process);
+        let mut cells = vec![
+            format!("{}{}", name(&label), mark(row.own, row.program)),
+            row.unit.as_deref().map(safe).unwrap_or_default(),
+            row.source_count.to_string(),
+        ];
+        cells.extend(gain_cells(&row.answer, results.runs));
+        cells.push(percent(row.local_share_pct));
+        let tone = match row.answer.removed.effect.helps() {
+            true if row.answer.removed.gain_pct >= STRONG_PCT => Tone::Strong,
+            true => Tone::Plain,
+            false => Tone::Dim,
+        };
+        grid.row(tone, cells);
+    }
+    let title = format!(
+        "Gain from removing each process with all that it causes, on {}",
+        plural_exact(results.ranks, "rank")
+    );
+    let mut text = format!("{}\n{}", style.title(&title), grid.render(style));
+    if shown < results.processes.len() {
+        let more = plural((results.processes.len() - shown) as u64, "more row");
+        text += &format!("\nand {more} with smaller gains (--all shows them)");
+    }
+    Some(text)
 }
 
 fn sources(results: &WhatIf, options: Options) -> Option<String> {

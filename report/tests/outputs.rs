@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use analysis::{Contents, Summary, summarise};
-use report::{Options, json_text, text};
+use report::{By, Options, json_text, text};
 use trace::{
     Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Lost, Manifest, MissingHook, Mode,
     Overhead, Record, RecordFlags, Source, SourceId, Trailer,
@@ -21,6 +21,7 @@ fn source(class: Class, name: &str, unit: Option<&str>, detail: Option<&str>) ->
         own: false,
         program: false,
         policy: None,
+        cause: None,
     }
 }
 
@@ -226,7 +227,8 @@ fn an_attributed_recording_in_colour() {
 
 #[test]
 fn only_the_largest_sources_unless_all_are_asked_for() {
-    let options = Options { top: 2, ..Options::default() };
+    let by_source = Options { by: By::Source, ..Options::default() };
+    let options = Options { top: 2, ..by_source };
     let few = text(&attributed(), options);
     assert!(few.contains("more sources, "), "{few}");
     assert!(few.contains("(--all shows them)"));
@@ -237,7 +239,7 @@ fn only_the_largest_sources_unless_all_are_asked_for() {
     // Not truncated, however narrow the terminal.
     let row = "kthread  kworker: vmstat_update ";
     assert!(text(&attributed(), Options { all: true, width: 40, ..options }).contains(row));
-    assert!(!text(&attributed(), Options { width: 40, ..Options::default() }).contains(row));
+    assert!(!text(&attributed(), Options { width: 40, ..by_source }).contains(row));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use study::{
     samples::Spec,
     whatif::{Answer, Baseline, Change, OfSource, WhatIf},
     work::{Unwatched, Work},
+    workload::Job,
 };
 use trace::Class;
 
@@ -86,12 +87,15 @@ fn whatif(names: &[&str]) -> WhatIf {
         runs: 40,
         seed: 1,
         job: "barrier".to_owned(),
+        parts: Job::default(),
         net: String::new(),
         noise_model: Model::Preempt,
         shift_cpu: None,
         quantise: false,
         negligible_pct: 0.1,
         baseline: Baseline::default(),
+        actions: Vec::new(),
+        processes: Vec::new(),
         sources: names.iter().map(source).collect(),
         others: None,
         units: Vec::new(),
@@ -103,7 +107,8 @@ fn whatif(names: &[&str]) -> WhatIf {
 #[test]
 fn reasons_are_given_once() {
     let text = advice(&whatif(&["one", "two"]), Options::default()).unwrap();
-    assert_eq!(text.matches("Why:").count(), 1, "{text}");
+    // One for each of two remedies.
+    assert_eq!(text.matches("Why:").count(), 2, "{text}");
     assert!(text.contains("pgrep -wx one") && text.contains("pgrep -wx two"), "{text}");
     assert!(text.contains("Start it where no rank runs, as above."), "{text}");
     assert!(text.contains("one: up to 2.00% faster (1.00% to 3.00%)"), "{text}");

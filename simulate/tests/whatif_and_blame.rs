@@ -90,6 +90,7 @@ fn what_is_on_the_critical_path_is_what_removing_helps() {
             on_one_clock: None,
             model: Model::Preempt,
             offsets: Offsets::Random,
+            nodes: None,
             repeat: false,
         };
         let questions: Vec<Question> = (0..sources.len() as u32)

@@ -6,9 +6,9 @@ mod markdown;
 use std::{fs, io::Write, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use crate::cli::{Cli, Completions, Man};
+use crate::cli::{self, Completions, Man};
 
 /// `detour man`: writes one page per command to a directory, or the page of `detour` to stdout.
 pub fn man(options: &Man) -> Result<ExitCode> {
@@ -26,7 +26,7 @@ pub fn man(options: &Man) -> Result<ExitCode> {
         Some(directory) => {
             fs::create_dir_all(directory)
                 .with_context(|| format!("cannot create {}", directory.display()))?;
-            let mut command = Cli::command().disable_help_subcommand(true);
+            let mut command = cli::command().disable_help_subcommand(true);
             command.build();
             pages(&command, directory)?;
         }
@@ -47,14 +47,14 @@ fn pages(command: &Command, directory: &Path) -> Result<()> {
 /// `detour completions SHELL`.
 pub fn completions(options: &Completions) -> Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut Cli::command(), "detour", &mut script);
+    clap_complete::generate(options.shell, &mut cli::command(), "detour", &mut script);
     std::io::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// All options of all commands, including global ones.
 fn built() -> Command {
-    let mut command = Cli::command();
+    let mut command = cli::command();
     command.build();
     command
 }

@@ -3,6 +3,7 @@
 pub mod job;
 pub mod network;
 pub mod noise;
+pub mod placement;
 pub mod shard;
 pub mod work;
 pub mod workload;

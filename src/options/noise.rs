@@ -33,6 +33,8 @@ pub struct Options {
     /// must be below 1
     #[arg(long, value_name = "RATE", value_parser = units::period)]
     noise_rate: Option<i64>,
+    #[command(flatten)]
+    placement: super::placement::Options,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -65,6 +67,7 @@ impl Options {
             without: self.without.clone(),
             repeat_trace: self.repeat_trace,
             period: self.noise_rate,
+            placement: self.placement.request(),
         }
     }
 }

@@ -7,26 +7,27 @@ use clap::Args;
 use simulate::{goal::CalcUnit, loggops::Params};
 use study::{
     goal,
-    workload::{JobKind, RANKS, Request},
+    workload::{JobKind, Request},
 };
 
 use super::{
     job,
     network::{self, RendezvousName},
     noise::ModelName,
+    placement,
 };
 use crate::units;
 
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Number of ranks [default: 64Ki]
+    /// Number of ranks [default: 4Ki, or fewer if the recording is too short]
     #[arg(long, value_parser = parse_ranks, conflicts_with = "goal")]
     ranks: Option<u64>,
     #[command(flatten)]
     job: job::Options,
     /// Vector or block size in bytes
-    #[arg(long, default_value = "1", value_parser = units::size)]
+    #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
     size: u64,
     /// Simulate a GOAL schedule, text or binary, instead of a collective
     #[arg(
@@ -39,7 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = goal::calc_unit)]
     calc_unit: CalcUnit,
     /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
-    #[arg(long, default_value = "cnl", value_parser = network::parse)]
+    #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
     net: Params,
     /// Rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t)]
@@ -53,6 +54,11 @@ pub struct Options {
     /// Repeat the trace if a run is longer than it
     #[arg(long)]
     pub repeat_trace: bool,
+    #[command(flatten)]
+    placement: placement::Options,
+    /// Ignore this process or source, as if it had not run: a name, unit or class; may be repeated
+    #[arg(long, value_name = "PROCESS")]
+    exclude: Vec<String>,
 }
 
 fn parse_ranks(text: &str) -> Result<u64, String> {
@@ -63,14 +69,20 @@ fn parse_ranks(text: &str) -> Result<u64, String> {
 }
 
 impl Options {
+    pub fn placement(&self) -> study::placement::Request {
+        self.placement.request()
+    }
+
+    pub fn exclude(&self) -> Vec<String> {
+        self.exclude.clone()
+    }
+
     pub fn request(&self) -> Request {
         let kind = match &self.goal {
             Some(file) => JobKind::Goal { file: file.clone(), unit: self.calc_unit },
-            None => JobKind::Collectives {
-                job: self.job.request(),
-                ranks: self.ranks.unwrap_or(RANKS),
-                size: self.size,
-            },
+            None => {
+                JobKind::Collectives { job: self.job.request(), ranks: self.ranks, size: self.size }
+            }
         };
         Request {
             kind,

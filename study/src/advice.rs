@@ -33,6 +33,9 @@ pub struct Remedy {
     pub run: Vec<String>,
     pub reason: String,
     pub risk: String,
+    /// How to undo it; empty if there is nothing to undo, as for advice to look into something.
+    #[serde(default)]
+    pub undo: String,
     /// What the node must have for it to apply.
     #[serde(default, skip_serializing)]
     pub needs: Option<Need>,
@@ -162,7 +165,8 @@ impl Advice {
             let reason = remedy.reason.replace("{slower_tick}", &slower_tick(place.tick_hz));
             // A remedy that only moves things to other CPUs does not apply if there are none.
             let left = !run.is_empty() || remedy.run.is_empty();
-            left.then(|| Remedy { run, reason, ..remedy.clone() })
+            let undo = fill(&remedy.undo, subject, place);
+            left.then(|| Remedy { run, reason, undo, ..remedy.clone() })
         };
         entry.remedy.iter().filter(met).filter_map(filled).collect()
     }

@@ -6,7 +6,7 @@ use analysis::{Comparison, Contents, Part, RateCounter, Rates};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use simulate::{
-    noise::{Noise, Offsets},
+    noise::{Composed, Noise, Offsets},
     stats::Sample,
     sweep::SweepError,
     whatif::Node,
@@ -15,18 +15,24 @@ use simulate::{
 use crate::{
     error::in_words,
     open::{self, AnyReader},
+    placement::{self, Places},
     recorded::Recorded,
+    support::{self, Support},
     work::Work,
-    workload::Workload,
+    workload::{self, Workload},
 };
 
 /// How to simulate the job.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Runs per recording.
     pub runs: u64,
     /// Repeat a recording if a run is longer than it.
     pub repeat: bool,
+    /// Which CPU each rank is on.
+    pub placement: placement::Request,
+    /// Processes to ignore: names, units or classes.
+    pub exclude: Vec<String>,
 }
 
 /// The comparison, and what the noise of both recordings costs the job.
@@ -51,6 +57,10 @@ pub struct Projection {
     pub noiseless_us: f64,
     pub before: Projected,
     pub after: Projected,
+    /// Change of the median; positive if the job takes longer now.
+    pub change_pct: f64,
+    /// From the intervals of both medians, so at least 95 %.
+    pub change_ci95_pct: [f64; 2],
     /// Noise that was omitted.
     pub remarks: Vec<String>,
 }
@@ -66,7 +76,7 @@ pub struct Projected {
 pub fn compare(
     before: &Path,
     after: &Path,
-    workload: impl FnOnce() -> Result<Workload>,
+    workload: &workload::Request,
     request: &Request,
     work: &Work<'_>,
 ) -> Result<Compared> {
@@ -82,12 +92,9 @@ pub fn compare(
         }
     }
     let comparison = analysis::compare(&rates.0, &rates.1, scope, work.seed);
-    let workload = workload()?;
-    work.watch.expect(workload.messages().saturating_mul(2 * request.runs));
-    work.watch.now(&format!("{} ranks", workload.ranks()));
     let scope = &comparison.compared;
     let sides = [(&before, &scope.before), (&after, &scope.after)];
-    let (projected, not_projected) = match project(&workload, sides, request, work)? {
+    let (projected, not_projected) = match project(workload, sides, request, work)? {
         Ok(projection) => (Some(projection), None),
         Err(why) => (None, Some(why)),
     };
@@ -109,17 +116,26 @@ fn rates(reader: &AnyReader, part: &Part) -> Result<Rates> {
 /// What the noise of both recordings costs the job, or why that cannot be simulated; the recordings are
 /// still compared.
 fn project(
-    workload: &Workload,
+    workload: &workload::Request,
     [before, after]: [(&AnyReader, &Part); 2],
     request: &Request,
     work: &Work<'_>,
 ) -> Result<Result<Projection, String>> {
-    let noise = |side| noise(workload, side, request).map_err(|error| in_words(&error));
-    let ((noise_before, left_before), (noise_after, left_after)) =
-        match (noise(before), noise(after)) {
-            (Ok(before), Ok(after)) => (before, after),
-            (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
-        };
+    let side = |side| Side::of(workload, side, request).map_err(|error| in_words(&error));
+    let sides = match (side(before), side(after)) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+    };
+    let supported = [&sides.0, &sides.1].into_iter().filter_map(|side| side.support);
+    let supported = supported.min_by_key(|support| support.ranks);
+    let workload = workload.workload(supported.map(|support| support.ranks))?;
+    let noise = |side: &Side| side.noise(&workload, request).map_err(|error| in_words(&error));
+    let (noise_before, noise_after) = match (noise(&sides.0), noise(&sides.1)) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+    };
+    work.watch.expect(workload.messages().saturating_mul(2 * request.runs));
+    work.watch.now(&format!("{} ranks", workload.ranks()));
     let advance = |messages| work.watch.advance(messages);
     let plan = work.plan(request.runs, &advance);
     let noiseless = workload.noiseless()? as f64;
@@ -144,7 +160,15 @@ fn project(
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
     };
+    let change = |after: f64, before: f64| 100.0 * (after / before.max(f64::MIN_POSITIVE) - 1.0);
+    let unsupported = supported.and_then(|support| support.remark(workload.ranks()));
+    let remarks = sides.0.remarks.into_iter().chain(sides.1.remarks).chain(unsupported);
     Ok(Ok(Projection {
+        change_pct: change(after.median_us, before.median_us),
+        change_ci95_pct: [
+            change(after.median_ci95_us[0], before.median_ci95_us[1]),
+            change(after.median_ci95_us[1], before.median_ci95_us[0]),
+        ],
         job: workload.words.clone(),
         net: workload.net().to_owned(),
         ranks: workload.ranks(),
@@ -153,34 +177,56 @@ fn project(
         noiseless_us: noiseless / 1e6,
         before,
         after,
-        remarks: left_before.into_iter().chain(left_after).collect(),
+        remarks: remarks.collect(),
     }))
 }
 
-/// The noise of a recording, and a remark about omitted noise.
-fn noise(
-    workload: &Workload,
-    (reader, part): (&AnyReader, &Part),
-    request: &Request,
-) -> Result<(Noise, Option<String>)> {
-    if reader.manifest().mode == trace::Mode::KernelOnly {
-        bail!("recordings without detours (--no-probe) cannot be simulated");
+/// A recording, ready to be simulated.
+struct Side {
+    name: String,
+    lanes: Vec<Composed>,
+    places: Places,
+    support: Option<Support>,
+    /// About omitted noise.
+    remarks: Vec<String>,
+}
+
+impl Side {
+    fn of(
+        workload: &workload::Request,
+        (reader, part): (&AnyReader, &Part),
+        request: &Request,
+    ) -> Result<Side> {
+        if reader.manifest().mode == trace::Mode::KernelOnly {
+            bail!("recordings without detours (--no-probe) cannot be simulated");
+        }
+        let recorded = Recorded::new(reader);
+        let excluded = recorded.excluded(&request.exclude)?;
+        let used = |lane: usize| part.has(lane as u32);
+        let places = Places::new(reader, &recorded, &request.placement, used)?;
+        let mut lanes = Vec::new();
+        for (index, lane) in recorded.lanes_of(reader, part)? {
+            lanes.extend(places.cut(index, lane.lacking(&excluded)));
+        }
+        if lanes.is_empty() {
+            bail!("{}", open::watched_nothing(reader));
+        }
+        let support = support::of(&lanes, workload)?;
+        let remarks = recorded.left_out().into_iter().chain(places.remarks.iter().cloned());
+        let remarks = remarks.map(|words| format!("{}: {words}", reader.name())).collect();
+        Ok(Side { name: reader.name().to_owned(), lanes, places, support, remarks })
     }
-    let recorded = Recorded::new(reader);
-    let lanes = recorded.lanes_of(reader, part)?;
-    if lanes.is_empty() {
-        bail!("{}", open::watched_nothing(reader));
+
+    fn noise(&self, workload: &Workload, request: &Request) -> Result<Noise> {
+        let node = Node {
+            on_one_clock: None,
+            lanes: &self.lanes,
+            model: workload.model,
+            offsets: Offsets::Random,
+            nodes: self.places.nodes(),
+            repeat: request.repeat,
+        };
+        let noise = node.without(&[]);
+        noise.with_context(|| format!("cannot read noise from {}", self.name))
     }
-    let lanes: Vec<_> = lanes.into_iter().map(|(_, lane)| lane).collect();
-    let node = Node {
-        on_one_clock: None,
-        lanes: &lanes,
-        model: workload.model,
-        offsets: Offsets::Random,
-        repeat: request.repeat,
-    };
-    let noise = node.without(&[]);
-    let noise = noise.with_context(|| format!("cannot read noise from {}", reader.name()))?;
-    let left_out = recorded.left_out().map(|words| format!("{}: {words}", reader.name()));
-    Ok((noise, left_out))
 }

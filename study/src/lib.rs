@@ -14,12 +14,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod action;
 pub mod advice;
 pub mod alltoall;
 pub mod blame;
 pub mod collective;
 pub mod compare;
 pub mod cycle;
+pub mod decision;
 pub mod error;
 pub mod exchange;
 pub mod export;
@@ -33,6 +35,7 @@ pub mod noise;
 pub mod open;
 pub mod picture;
 pub mod place;
+pub mod placement;
 pub mod point;
 pub mod projection;
 pub mod recorded;
@@ -43,6 +46,7 @@ pub mod shard;
 pub mod shards;
 pub mod sources;
 pub mod summary;
+pub mod support;
 pub mod units;
 pub mod whatif;
 pub mod work;

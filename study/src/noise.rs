@@ -15,11 +15,12 @@ use rand::{
 };
 use random::Stream;
 use serde_json::json;
-use simulate::noise::{Model, Noise, Offsets, Timeline};
+use simulate::noise::{Model, Nodes, Noise, Offsets, Timeline};
 
 use crate::{
     open::{self, AnyReader, Opened},
-    recorded::{Recorded, Source, lane_words},
+    placement::{self, Places},
+    recorded::{Recorded, Source, lane_words, no_source},
     shard::{self, Settings},
     sources::Sources,
     units,
@@ -43,6 +44,8 @@ pub struct Request {
     pub repeat_trace: bool,
     /// Mean time between detours for files that contain only a distribution of lengths, ps.
     pub period: Option<i64>,
+    /// Which CPU of a recorded node each rank is on.
+    pub placement: placement::Request,
 }
 
 /// The error for an option that is meaningless without noise.
@@ -61,6 +64,29 @@ pub struct Loaded {
     pub remarks: Vec<String>,
 }
 
+/// The timelines of one `--noise` argument.
+#[derive(Default)]
+struct Layer {
+    timelines: Vec<Timeline>,
+    /// The numbers of timelines of each node and the ranks that share one, as long as all of them belong
+    /// to nodes that were recorded as a whole.
+    nodes: Option<(Vec<usize>, u64)>,
+}
+
+impl Layer {
+    fn extend(&mut self, more: Layer) {
+        self.nodes = match (self.nodes.take(), more.nodes) {
+            (None, nodes) if self.timelines.is_empty() => nodes,
+            (Some((mut counts, ranks)), Some((further, fewer))) => {
+                counts.extend(further);
+                Some((counts, ranks.min(fewer)))
+            }
+            _ => None,
+        };
+        self.timelines.extend(more.timelines);
+    }
+}
+
 /// Which parts of a recording to load.
 struct Wishes<'a> {
     without: Wanted<'a>,
@@ -77,7 +103,7 @@ impl Request {
     /// Loads noise with this default model, and with the sources of detours if `attributed`.
     pub fn load_for(&self, work: &Work<'_>, usual: Model, attributed: bool) -> Result<Loaded> {
         let model = self.model.unwrap_or(usual);
-        let mut layers: Vec<Vec<Timeline>> = Vec::new();
+        let mut layers: Vec<Layer> = Vec::new();
         let mut names = Vec::new();
         let found = vec![false; self.without.len()];
         let without = Wanted { without: &self.without, found, recordings: 0 };
@@ -108,7 +134,17 @@ impl Request {
             Some(window) => Offsets::Within(window),
             None => Offsets::Random,
         };
-        let timelines = superposed(layers)?;
+        // Superposed layers mix the CPUs of different nodes.
+        let nodes = match &layers[..] {
+            [layer] => {
+                let place = |(counts, ranks): &(Vec<usize>, u64)| {
+                    Nodes::new(&layer.timelines, counts, *ranks)
+                };
+                layer.nodes.as_ref().and_then(place)
+            }
+            _ => None,
+        };
+        let timelines = superposed(layers.into_iter().map(|layer| layer.timelines).collect())?;
         if model == Model::LogGopSim && timelines.iter().any(Timeline::is_periodic) {
             bail!(
                 "the loggopsim noise model requires a trace, not periodic noise: use --noise-model \
@@ -116,6 +152,7 @@ impl Request {
             );
         }
         let noise = Noise::new(timelines, model, offsets)?.repeating(self.repeat_trace);
+        let noise = noise.on_nodes(nodes);
         let mut described = names.join(" + ");
         if let Some(window) = self.synchronised.filter(|_| !self.coscheduled) {
             described += &format!(" synchronised within {}", words::time(window as f64 / 1e3));
@@ -137,6 +174,8 @@ impl Request {
             "without": self.without,
             "repeat_trace": self.repeat_trace,
             "noise_period_ps": self.period,
+            "placement": self.placement.placement.name(),
+            "ranks_per_node": self.placement.ranks_per_node,
         });
         Ok(value.as_object().cloned().unwrap_or_default())
     }
@@ -148,27 +187,29 @@ impl Request {
     }
 
     /// One `--noise` argument: one timeline per node.
-    fn layer(&self, spec: &OsStr, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+    fn layer(&self, spec: &OsStr, seed: u64, wishes: &mut Wishes<'_>) -> Result<Layer> {
         if let Some(periodic) = periodic(spec) {
-            return Ok(vec![wishes.named(parse_periodic(periodic)?, &spec.to_string_lossy())]);
+            let timeline = wishes.named(parse_periodic(periodic)?, &spec.to_string_lossy());
+            return Ok(Layer { timelines: vec![timeline], nodes: None });
         }
-        let mut timelines = Vec::new();
+        let mut layer = Layer::default();
         for path in open::split_list(spec) {
-            timelines.extend(
+            layer.extend(
                 self.file(&path, seed, wishes)
                     .with_context(|| format!("cannot read noise from {}", path.display()))?,
             );
         }
-        Ok(timelines)
+        Ok(layer)
     }
 
-    fn file(&self, path: &Path, seed: u64, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+    fn file(&self, path: &Path, seed: u64, wishes: &mut Wishes<'_>) -> Result<Layer> {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         match open::open_as_it_is(path)? {
-            Opened::Trace(reader) => lanes(&reader, wishes),
+            Opened::Trace(reader) => lanes(&reader, wishes, &self.placement),
             Opened::Runs(runs) => {
                 let run = |run| Ok(wishes.named(self.run(run, seed)?, &name));
-                runs.iter().map(run).collect()
+                let timelines = runs.iter().map(run).collect::<Result<_>>()?;
+                Ok(Layer { timelines, nodes: None })
             }
         }
     }
@@ -239,18 +280,20 @@ impl Wanted<'_> {
             Some((name, _)) if self.recordings == 0 => bail!(
                 "--without {name} requires a recording: specify one with --noise, or omit --without"
             ),
-            Some((name, _)) => bail!(
-                "no source named '{name}' (`detour report` lists the names, units and classes of a \
-                 recording)"
-            ),
+            Some((name, _)) => bail!("{}", no_source(name)),
             None => Ok(()),
         }
     }
 }
 
 /// One timeline per measured CPU, or per thread of a recorded program.
-fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
+fn lanes(
+    reader: &AnyReader,
+    wishes: &mut Wishes<'_>,
+    placement: &placement::Request,
+) -> Result<Layer> {
     let recorded = Recorded::new(reader);
+    let places = Places::new(reader, &recorded, placement, |_| true)?;
     let without = &mut wishes.without;
     without.recordings += 1;
     let dropped: Vec<bool> = recorded.sources.iter().map(|source| without.drops(source)).collect();
@@ -258,14 +301,12 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
     let mut timelines = Vec::new();
     // One lane at a time: its records take more memory than the noise.
     for (index, lane) in reader.lanes().iter().enumerate() {
-        if !recorded.lends(index) {
+        if !places.has(index) {
             continue;
         }
-        let composed = recorded.lane(reader, index)?;
+        let composed = places.cut(index, recorded.lane(reader, index)?);
         // The recording was truncated before the first event of this lane.
-        if composed.span_ns() == 0 {
-            continue;
-        }
+        let Some(composed) = composed.filter(|lane| lane.span_ns() > 0) else { continue };
         let timeline = match &numbers {
             Some(numbers) => composed.shared_without(&dropped, numbers),
             None => composed.without(&dropped),
@@ -279,8 +320,11 @@ fn lanes(reader: &AnyReader, wishes: &mut Wishes<'_>) -> Result<Vec<Timeline>> {
         bail!("the recording has no detours: record with the probe (without --no-probe)");
     }
     let left_out = recorded.left_out().map(|left_out| format!("{}: {left_out}", reader.name()));
-    wishes.remarks.extend(left_out.into_iter().chain(open::remark_if_not_whole(reader)));
-    Ok(timelines)
+    let placed = places.remarks.iter().map(|words| format!("{}: {words}", reader.name()));
+    let remarks = left_out.into_iter().chain(placed).chain(open::remark_if_not_whole(reader));
+    wishes.remarks.extend(remarks);
+    let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
+    Ok(Layer { timelines, nodes })
 }
 
 /// Detours with lengths from the distribution, at random times, on average one per `period`.

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use analysis::{OutsideRow, Summary, words};
+use analysis::{OutsideRow, Part, Summary, words};
 use anyhow::{Result, bail};
 use simulate::{
     collectives::{Collective, Op, Shape},
@@ -25,14 +25,16 @@ use trace::RowKey;
 use crate::{
     error, network,
     open::AnyReader,
+    placement::{self, Places},
     point::{Point, Runs, Series},
     recorded::{Recorded, Source},
     work::Work,
+    workload,
 };
 
 /// Defaults.
 pub const RUNS: u64 = 40;
-pub const NET: &str = "cnl";
+pub const NET: &str = workload::NET;
 /// Up to this rank count, every point gets all runs. Beyond it, runs are reduced to keep ranks times runs
 /// constant, down to [`FEWEST`]: the slowest of that many ranks varies little between runs.
 const FULL_RANKS: u64 = 1 << 15;
@@ -165,9 +167,9 @@ pub fn project(
         )));
     }
     let recorded = Recorded::new(reader);
-    let projected = recorded.lanes(reader).and_then(|lanes| {
-        let lanes: Vec<_> = lanes.into_iter().map(|(_, lane)| lane).collect();
-        Simulation { request, work, lanes: &lanes, recorded: &recorded, summary }.run()
+    let projected = placed(reader, &recorded).and_then(|(lanes, places)| {
+        let (recorded, places) = (&recorded, &places);
+        Simulation { request, work, lanes: &lanes, places, recorded, summary }.run()
     });
     match projected {
         Err(error) if error::was_stopped(&error) => Err(error),
@@ -177,10 +179,21 @@ pub fn project(
     }
 }
 
+/// The lanes that ranks are on.
+fn placed(reader: &AnyReader, recorded: &Recorded) -> Result<(Vec<Composed>, Places)> {
+    let places = Places::new(reader, recorded, &placement::Request::default(), |_| true)?;
+    let mut lanes = Vec::new();
+    for (index, lane) in recorded.lanes_of(reader, &Part::default())? {
+        lanes.extend(places.cut(index, lane));
+    }
+    Ok((lanes, places))
+}
+
 struct Simulation<'a> {
     request: &'a Request,
     work: &'a Work<'a>,
     lanes: &'a [Composed],
+    places: &'a Places,
     recorded: &'a Recorded,
     summary: &'a Summary,
 }
@@ -238,6 +251,7 @@ impl Simulation<'_> {
             lanes: self.lanes,
             model: Model::Preempt,
             offsets: Offsets::Random,
+            nodes: self.places.nodes(),
             repeat: true,
         };
         Ok(node.without(removed)?)
@@ -335,10 +349,16 @@ impl Simulation<'_> {
             1 => format!("the single {what}"),
             several => format!("one of {several} {what}s"),
         };
+        let starts = match self.places.nodes() {
+            Some((_, ranks)) if ranks > 1 => format!(
+                "Every node has {ranks} ranks, each on its own CPU, all at the same random position in \
+                 the recording"
+            ),
+            _ => format!("Every rank starts at a random position in the recording of {whose}"),
+        };
         let mut remarks = vec![format!(
-            "Every rank starts at a random position in the recording of {whose} ({:.1} s), which \
-             repeats at its end. LogGOPS model with exact preemption. Beyond {FULL_RANKS} ranks \
-             there are fewer runs per point (see the table).",
+            "{starts} ({:.1} s), which repeats at its end. LogGOPS model with exact preemption. Beyond \
+             {FULL_RANKS} ranks there are fewer runs per point (see the table).",
             longest as f64 / 1e9
         )];
         remarks.extend(self.recorded.left_out().map(|left_out| format!("{left_out}.")));

@@ -1,22 +1,31 @@
-//! The detours of a recording with their sources: one source per row of the report, and two for time
-//! outside the kernel, as in the report.
+//! The detours of a recording with their sources: one for each row of the report and each process behind
+//! it, and two for time outside the kernel, as in the report.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
 use analysis::{Contents, Part, ThreadFacts, Threads, lend_noise, words::NO_NAME};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use simulate::noise::Composed;
 use trace::{
-    Class, LONG_NAMES, Lane, LaneId, Mode, RecordFlags, RowKey, is_long_outside, outside_kind,
-    outside_names,
+    Class, LONG_NAMES, Lane, LaneId, Mode, ProcessKey, RecordFlags, RowKey, is_long_outside,
+    outside_kind, outside_names,
 };
 
 use crate::open::AnyReader;
 
-/// A row of the report.
+/// The error for a name that matches no source.
+pub fn no_source(name: &str) -> String {
+    format!(
+        "no source named '{name}' (`detour report` lists the names, units and classes of a recording)"
+    )
+}
+
+/// The part of a report row that one process is behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
+    /// The row.
     pub key: RowKey,
+    pub process: ProcessKey,
     /// Its first detail, e.g. the number of an interrupt.
     pub detail: Option<String>,
     /// The recorded program's own threads.
@@ -24,7 +33,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Whether `name` selects this source: by its name, unit, class, or `class:name`.
+    /// Whether `name` selects this source: by its name, unit, class, `class:name` or `process:name`.
     pub fn is_called(&self, name: &str) -> bool {
         let (class, own_name) = (self.key.class.name(), self.key.name.as_str());
         // The report's tables write these names with spaces, and the name of the longer detours depends on
@@ -39,8 +48,35 @@ impl Source {
             || outside
             || nameless
             || self.key.unit.as_deref() == Some(name)
+            || name.strip_prefix("process:") == Some(&self.process.process)
             || name == class
             || name.strip_prefix(class).and_then(|rest| rest.strip_prefix(':')) == Some(own_name)
+    }
+}
+
+/// Sources that are asked about together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// The sources of each group.
+    pub members: Vec<Vec<u32>>,
+    /// The group of each source.
+    pub of: Vec<u32>,
+}
+
+impl Groups {
+    fn by<K: Eq + Hash>(sources: &[Source], key: impl Fn(&Source) -> K) -> Groups {
+        let mut groups = Groups::default();
+        let mut places = HashMap::new();
+        for (number, source) in (0u32..).zip(sources) {
+            let next = groups.members.len();
+            let place = *places.entry(key(source)).or_insert(next);
+            if place == next {
+                groups.members.push(Vec::new());
+            }
+            groups.members[place].push(number);
+            groups.of.push(place as u32);
+        }
+        groups
     }
 }
 
@@ -64,40 +100,67 @@ impl Recorded {
         let mut source_of = Vec::new();
         for (id, row) in reader.sources().iter().enumerate() {
             let next = sources.len() as u32;
-            let number = *index.entry(row.row_key()).or_insert(next);
+            let (key, process) = (row.row_key(), row.process_key());
+            let number = *index.entry((key.clone(), process.clone())).or_insert(next);
             if number == next {
-                let (key, detail) = (row.row_key(), row.detail.clone());
-                sources.push(Source { key, detail, program: false });
+                let detail = row.detail.clone();
+                sources.push(Source { key, process, detail, program: false });
             }
             let source = &mut sources[number as usize];
             source.program |= facts.program.get(id).copied().unwrap_or(false);
             source_of.push(number);
         }
         for name in outside_names(reader.manifest(), reader.trailer()) {
-            sources.push(Source { key: RowKey::outside(name), detail: None, program: false });
+            let key = RowKey::outside(name);
+            let process = ProcessKey {
+                class: key.class,
+                process: key.name.clone(),
+                unit: None,
+                own: false,
+                program: false,
+            };
+            sources.push(Source { key, process, detail: None, program: false });
         }
         let wanted_known = facts.times.iter().any(Option::is_some);
         Recorded { sources, source_of, lends: lends(reader, &facts), wanted_known }
     }
 
-    /// The lanes whose noise is assigned to ranks. Lanes without any watched time, as in a truncated
-    /// recording, are skipped.
-    pub fn lanes<'a>(&self, reader: &'a AnyReader) -> Result<Vec<(&'a Lane, Composed)>> {
-        self.lanes_of(reader, &Part::default())
+    /// The sources of processes to ignore, by name, unit or class.
+    pub fn excluded(&self, names: &[String]) -> Result<Vec<bool>> {
+        let mut excluded = vec![false; if names.is_empty() { 0 } else { self.sources.len() }];
+        for name in names {
+            let mut found = false;
+            for (excluded, source) in excluded.iter_mut().zip(&self.sources) {
+                if source.is_called(name) || source.process.process == *name {
+                    (*excluded, found) = (true, true);
+                }
+            }
+            if !found {
+                bail!("{}", no_source(name));
+            }
+        }
+        Ok(excluded)
     }
 
-    /// The same for a part of the recording.
-    pub fn lanes_of<'a>(
-        &self,
-        reader: &'a AnyReader,
-        part: &Part,
-    ) -> Result<Vec<(&'a Lane, Composed)>> {
+    /// The sources of each row of the report.
+    pub fn rows(&self) -> Groups {
+        Groups::by(&self.sources, |source| source.key.clone())
+    }
+
+    /// The sources of each process.
+    pub fn processes(&self) -> Groups {
+        Groups::by(&self.sources, |source| source.process.clone())
+    }
+
+    /// The lanes whose noise is assigned to ranks, by their index in the lane table, for a part of the
+    /// recording. Lanes without any watched time, as in a truncated recording, are skipped.
+    pub fn lanes_of(&self, reader: &AnyReader, part: &Part) -> Result<Vec<(usize, Composed)>> {
         let mut lanes = Vec::new();
-        for (index, lane) in reader.lanes().iter().enumerate() {
+        for index in 0..reader.lanes().len() {
             if self.lends(index) && part.has(index as u32) {
                 let composed = self.lane_from(reader, index, part.shortest_ns)?;
                 if composed.span_ns() > 0 {
-                    lanes.push((lane, composed));
+                    lanes.push((index, composed));
                 }
             }
         }

@@ -23,6 +23,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// `5%`, `0.5 %`, or `5`.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>();
+    let number = number.ok().filter(|pct| (0.0..=1e6).contains(pct));
+    number.ok_or_else(|| format!("'{text}' is not a percentage (expected e.g. 5%)"))
+}
+
 /// A time in picoseconds: `4.77us`, `0`, `1ns`; a bare number other than 0 is rejected.
 pub fn picoseconds(text: &str) -> Result<i64, String> {
     scaled_time(text, 1e12)

@@ -1,10 +1,13 @@
 //! What each source of a recording costs a job: which questions are asked, and the answers as rows.
 //!
-//! Sources that took time are evaluated individually, up to a limit. The rest, which took the least time
-//! and never much at once, are evaluated together. So nothing is omitted, and a node with hundreds of
-//! daemons does not take hours.
+//! Sources and processes that took time are evaluated individually, up to a limit. The rest, which took
+//! the least time and never much at once, are evaluated together. So nothing is omitted, and a node with
+//! hundreds of daemons does not take hours.
 
-use std::{cmp::Ordering, collections::HashMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, HashMap},
+};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -14,14 +17,17 @@ use simulate::{
     sweep::Plan,
     whatif::{self as engine, Effect, Node, Question, Shift, gain::NEGLIGIBLE_PCT},
 };
-use trace::{Class, Lane, Mode};
+use trace::{Class, Lane, Mode, ProcessKey};
 
 use crate::{
+    action::{self, Action},
     advice::{Advice, AdvisedSource, Place, Remedy},
     open::{self, AnyReader, Opened},
-    recorded::{Recorded, Source, lane_words},
+    placement::{self, Places},
+    recorded::{Groups, Recorded, Source, lane_words, no_source},
+    support,
     work::Work,
-    workload::Workload,
+    workload::{self, Job, Workload},
 };
 
 /// What to ask.
@@ -39,6 +45,12 @@ pub struct Request {
     pub top: usize,
     /// Repeat the recording if a run is longer than it.
     pub repeat: bool,
+    /// Which CPU each rank is on.
+    pub placement: placement::Request,
+    /// Processes to ignore: names, units or classes.
+    pub exclude: Vec<String>,
+    /// Evaluate sources and units too, not only processes.
+    pub by_source: bool,
 }
 
 /// What each source of a recording costs a job. Intervals are 95 % confidence intervals.
@@ -51,6 +63,9 @@ pub struct WhatIf {
     pub seed: u64,
     /// Description of the job.
     pub job: String,
+    /// The same in parts.
+    #[serde(rename = "job_parts")]
+    pub parts: Job,
     pub net: String,
     #[serde(serialize_with = "model_name")]
     pub noise_model: Model,
@@ -61,6 +76,11 @@ pub struct WhatIf {
     /// Smaller gains are reported as nothing.
     pub negligible_pct: f64,
     pub baseline: Baseline,
+    /// What to do first: at most three, largest gain first; empty if nothing is worth doing.
+    pub actions: Vec<Action>,
+    /// Largest gain first: a process with all that it causes, or a source of the kernel itself. Those
+    /// evaluated together with others are not listed.
+    pub processes: Vec<OfProcess>,
     /// Largest gain first. Sources evaluated together with others are not listed.
     pub sources: Vec<OfSource>,
     /// All sources that are not listed.
@@ -115,6 +135,46 @@ pub struct OfSource {
     pub answer: Answer,
     /// What to do about it, best first; empty if it costs nothing.
     pub advice: Vec<Remedy>,
+}
+
+/// A process with everything it causes, or a source of the kernel itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OfProcess {
+    pub process: String,
+    /// `thread` for a process, otherwise the class of the source.
+    pub class: Class,
+    pub unit: Option<String>,
+    /// The recorder itself.
+    pub own: bool,
+    /// The recorded program itself.
+    pub program: bool,
+    /// Whether the recording marks it as such; otherwise that is inferred.
+    #[serde(skip)]
+    pub known_program: bool,
+    /// Rows of `sources` that it is behind, at least in part.
+    pub source_count: usize,
+    pub local_share_pct: f64,
+    pub local_ns_total: u64,
+    pub local_ns_max: u64,
+    /// Detours it is part of.
+    pub detours: u64,
+    #[serde(flatten)]
+    pub answer: Answer,
+    /// What to do about it, best first; empty if it costs nothing.
+    pub advice: Vec<Remedy>,
+}
+
+impl OfProcess {
+    /// As in the report.
+    pub fn key(&self) -> ProcessKey {
+        ProcessKey {
+            class: self.class,
+            process: self.process.clone(),
+            unit: self.unit.clone(),
+            own: self.own,
+            program: self.known_program,
+        }
+    }
 }
 
 /// Several sources at once.
@@ -235,30 +295,36 @@ pub fn check(reader: &AnyReader) -> Result<()> {
 /// Simulates the job as recorded, and with each change.
 pub fn ask(
     reader: &AnyReader,
-    workload: &Workload,
+    workload: &workload::Request,
     request: &Request,
     advice: &Advice,
     work: &Work<'_>,
 ) -> Result<WhatIf> {
     check(reader)?;
     let recorded = Recorded::new(reader);
-    let Lanes { lanes, cpus, taken, detours, detour_ns } = lanes(reader, &recorded)?;
+    let excluded = recorded.excluded(&request.exclude)?;
+    let places = Places::new(reader, &recorded, &request.placement, |_| true)?;
+    let Lanes { lanes, cpus, rows, processes, detours, detour_ns } =
+        lanes(reader, &recorded, &places, &excluded)?;
+    let support = support::of(&lanes, workload)?;
+    let workload = workload.workload(support.as_ref().map(|support| support.ranks))?;
     let one_clock = if request.quantise { recorded.on_one_clock(reader)? } else { None };
     let node = Node {
         lanes: &lanes,
         on_one_clock: one_clock.as_deref(),
         model: workload.model,
         offsets: Offsets::Random,
+        nodes: places.nodes(),
         repeat: request.repeat,
     };
     let shift = request.shift.map(|cpu| match cpus.iter().position(|&lane| lane == Some(cpu)) {
         Some(lane) => Shift::Lane(lane),
         None => Shift::Elsewhere,
     });
-    let chosen = choose(&taken, request.top);
-    let plans = Plans::new(&recorded.sources, &taken, chosen, request)?;
+    let plans = Plans::new(&recorded.sources, &rows, &processes, request)?;
     let questions: Vec<Question> = plans
-        .sets()
+        .sets
+        .iter()
         .map(|sources| {
             let movable = sources.iter().all(|&s| can_move(&recorded.sources[s as usize]));
             let shift = shift.filter(|_| movable);
@@ -273,7 +339,7 @@ pub fn ask(
     let advance = |messages| work.watch.advance(messages);
     let plan = work.plan(request.runs, &advance);
     let noiseless_us = us(workload.noiseless()? as f64);
-    let answers = simulate(&node, &questions, workload, &plan)?;
+    let answers = simulate(&node, &questions, &workload, &plan)?;
     let nothing = engine::compare(&answers.as_recorded, &answers.as_recorded, work.seed)?;
     let nothing = engine::Answer {
         removed: nothing,
@@ -284,18 +350,24 @@ pub fn ask(
         plans: &plans,
         answers: answers.answers.iter().map(Answer::of).collect(),
         nothing: Answer::of(&nothing),
-        taken: &taken,
+        rows: &rows,
+        processes: &processes,
+        sources: &recorded.sources,
         detour_ns,
         advice,
         place: Place::of_recording(reader.manifest()),
     };
     let median = Sample::new(answers.as_recorded)?.estimate(0.5);
+    let processes = results.processes();
+    let unsupported = support.and_then(|support| support.remark(workload.ranks()));
+    let remarks = [recorded.left_out(), unsupported, open::remark_if_not_whole(reader)];
     Ok(WhatIf {
         host: reader.manifest().host.clone(),
         ranks: workload.ranks(),
         runs: request.runs,
         seed: work.seed,
         job: workload.words.clone(),
+        parts: workload.parts(places.nodes().map(|(_, ranks)| ranks)),
         net: workload.net().to_owned(),
         noise_model: workload.model,
         shift_cpu: request.shift,
@@ -309,11 +381,13 @@ pub fn ask(
             detours,
             detour_ns_total: detour_ns,
         },
-        sources: results.sources(&recorded.sources),
+        actions: action::choose(&processes, workload.ranks()),
+        processes,
+        sources: if request.by_source { results.sources() } else { Vec::new() },
         others: results.others(),
         units: results.units(),
         together: results.together(&request.remove),
-        remarks: recorded.left_out().into_iter().chain(open::remark_if_not_whole(reader)).collect(),
+        remarks: remarks.into_iter().flatten().chain(places.remarks.iter().cloned()).collect(),
     })
 }
 
@@ -332,28 +406,58 @@ struct Lanes {
     lanes: Vec<Composed>,
     /// The CPU of each lane; None for a thread.
     cpus: Vec<Option<u32>>,
-    /// Time taken by each source on all lanes, including those not assigned to ranks, as in the report.
-    taken: Vec<Taken>,
+    /// The rows of the report, and the processes.
+    rows: Accounts,
+    processes: Accounts,
     detours: u64,
     detour_ns: u64,
 }
 
-fn lanes(reader: &AnyReader, recorded: &Recorded) -> Result<Lanes> {
+/// Groups of sources, and the time each took on all lanes, including those not assigned to ranks, as in the
+/// report.
+struct Accounts {
+    groups: Groups,
+    taken: Vec<Taken>,
+}
+
+impl Accounts {
+    fn new(groups: Groups) -> Accounts {
+        Accounts { taken: vec![Taken::default(); groups.members.len()], groups }
+    }
+
+    fn add(&mut self, lane: &Composed) {
+        lane.account(&self.groups.of, &mut self.taken);
+    }
+
+    /// Those that took time.
+    fn some(&self) -> impl Iterator<Item = u32> {
+        (0..self.taken.len() as u32).filter(|&group| self.taken[group as usize].ns > 0)
+    }
+}
+
+fn lanes(
+    reader: &AnyReader,
+    recorded: &Recorded,
+    places: &Places,
+    excluded: &[bool],
+) -> Result<Lanes> {
     let mut all = Lanes {
         lanes: Vec::new(),
         cpus: Vec::new(),
-        taken: vec![Taken::default(); recorded.sources.len()],
+        rows: Accounts::new(recorded.rows()),
+        processes: Accounts::new(recorded.processes()),
         detours: 0,
         detour_ns: 0,
     };
     for (index, lane) in reader.lanes().iter().enumerate() {
-        let composed = recorded.lane(reader, index)?;
-        composed.account(&mut all.taken);
+        let composed = recorded.lane(reader, index)?.lacking(excluded);
+        all.rows.add(&composed);
+        all.processes.add(&composed);
         all.detours += composed.len() as u64;
         all.detour_ns = all.detour_ns.saturating_add(composed.total_ns());
-        if !recorded.lends(index) || composed.span_ns() == 0 {
+        let Some(composed) = places.cut(index, composed).filter(|lane| lane.span_ns() > 0) else {
             continue;
-        }
+        };
         // Checked here, where the lane's name is known.
         composed.timeline().with_context(|| format!("detours of {}", lane_words(lane)))?;
         all.lanes.push(composed);
@@ -375,89 +479,127 @@ fn can_move(source: &Source) -> bool {
     !source.program && matches!(class, Class::Irq | Class::Softirq | Class::Thread | Class::Kthread)
 }
 
-/// Alternates the sources with the most total time and those with the longest detours, which matter at
+/// Alternates the groups with the most total time and those with the longest detours, which matter at
 /// scale.
-fn choose(taken: &[Taken], top: usize) -> Vec<u32> {
-    let mut by_time: Vec<u32> =
-        (0..taken.len() as u32).filter(|&s| taken[s as usize].ns > 0).collect();
-    by_time.sort_by_key(|&s| (std::cmp::Reverse(taken[s as usize].ns), s));
+fn choose(accounts: &Accounts, top: usize) -> Vec<u32> {
+    let taken = |group: u32| accounts.taken[group as usize];
+    let mut by_time: Vec<u32> = accounts.some().collect();
+    by_time.sort_by_key(|&group| (std::cmp::Reverse(taken(group).ns), group));
     let mut by_length = by_time.clone();
-    by_length.sort_by_key(|&s| (std::cmp::Reverse(taken[s as usize].longest_ns), s));
-    // A single source is not a group.
-    let top = if by_time.len() <= top + 1 { by_time.len() } else { top };
+    by_length.sort_by_key(|&group| (std::cmp::Reverse(taken(group).longest_ns), group));
+    // A single source is not a group of others.
+    let top = if by_time.len() <= top.saturating_add(1) { by_time.len() } else { top };
     let mut chosen: Vec<u32> = Vec::new();
-    for source in by_time.into_iter().zip(by_length).flat_map(|(a, b)| [a, b]) {
-        if chosen.len() < top && !chosen.contains(&source) {
-            chosen.push(source);
+    for group in by_time.into_iter().zip(by_length).flat_map(|(a, b)| [a, b]) {
+        if chosen.len() < top && !chosen.contains(&group) {
+            chosen.push(group);
         }
     }
     chosen
 }
 
-/// The questions, in order: each chosen source, the others, units with several sources, and the sources
-/// to be removed together.
+/// The questions. Several rows of the answer may share one: those with the same sources.
 struct Plans {
-    chosen: Vec<Vec<u32>>,
-    others: Option<Vec<u32>>,
-    units: Vec<(String, Vec<u32>)>,
-    /// Units with a single source, which share its answer.
-    small_units: Vec<(String, u32)>,
-    together: Option<Vec<u32>>,
+    /// The sources of each question.
+    sets: Vec<Vec<u32>>,
+    /// Rows of the report, each with its question.
+    rows: Vec<(u32, usize)>,
+    /// All other rows, and their question.
+    others: Option<(Vec<u32>, usize)>,
+    processes: Vec<(u32, usize)>,
+    units: Vec<(String, Vec<u32>, usize)>,
+    /// The sources to be removed together.
+    together: Option<(Vec<u32>, usize)>,
+}
+
+/// Collects questions.
+#[derive(Default)]
+struct Questions {
+    sets: Vec<Vec<u32>>,
+    places: HashMap<Vec<u32>, usize>,
+}
+
+impl Questions {
+    fn about(&mut self, mut sources: Vec<u32>) -> usize {
+        sources.sort_unstable();
+        sources.dedup();
+        let next = self.sets.len();
+        let place = *self.places.entry(sources.clone()).or_insert(next);
+        if place == next {
+            self.sets.push(sources);
+        }
+        place
+    }
 }
 
 impl Plans {
     fn new(
         sources: &[Source],
-        taken: &[Taken],
-        chosen: Vec<u32>,
+        rows: &Accounts,
+        processes: &Accounts,
         request: &Request,
     ) -> Result<Plans> {
-        let counts = |s: &u32| taken[*s as usize].ns > 0;
-        let all: Vec<u32> = (0..sources.len() as u32).filter(counts).collect();
-        let others: Vec<u32> = all.iter().copied().filter(|s| !chosen.contains(s)).collect();
+        let mut questions = Questions::default();
+        let mut of_groups = |accounts: &Accounts| -> Vec<(u32, usize)> {
+            let chosen = choose(accounts, request.top).into_iter();
+            let members = |group: u32| accounts.groups.members[group as usize].clone();
+            chosen.map(|group| (group, questions.about(members(group)))).collect()
+        };
+        let processes = of_groups(processes);
+        if !request.by_source {
+            let (rows, units) = (Vec::new(), Vec::new());
+            let sets = questions.sets;
+            return Ok(Plans { sets, rows, others: None, processes, units, together: None });
+        }
+        let chosen = of_groups(rows);
+        let is_chosen = |row: &u32| chosen.iter().any(|(chosen, _)| chosen == row);
+        let others: Vec<u32> = rows.some().filter(|row| !is_chosen(row)).collect();
+        let members = |groups: &[u32]| -> Vec<u32> {
+            groups.iter().flat_map(|&row| rows.groups.members[row as usize].clone()).collect()
+        };
+        let others = (!others.is_empty()).then(|| {
+            let question = questions.about(members(&others));
+            (others, question)
+        });
         let mut units: Vec<(String, Vec<u32>)> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
-        for &source in &all {
-            let Some(unit) = &sources[source as usize].key.unit else { continue };
+        for row in rows.some() {
+            let first = rows.groups.members[row as usize][0];
+            let Some(unit) = &sources[first as usize].key.unit else { continue };
             let place = *places.entry(unit).or_insert(units.len());
             if place == units.len() {
                 units.push((unit.clone(), Vec::new()));
             }
-            units[place].1.push(source);
+            units[place].1.push(row);
         }
-        let ns = |members: &[u32]| members.iter().map(|&s| taken[s as usize].ns).sum::<u64>();
-        units.sort_by_key(|(_, members)| std::cmp::Reverse(ns(members)));
-        let (small, large): (Vec<_>, Vec<_>) =
-            units.into_iter().partition(|(_, members)| members.len() == 1);
-        let small_units = small
-            .into_iter()
-            .filter(|(_, members)| chosen.contains(&members[0]))
-            .map(|(unit, members)| (unit, members[0]))
-            .collect();
+        let ns = |rows_: &[u32]| rows_.iter().map(|&row| rows.taken[row as usize].ns).sum::<u64>();
+        units.sort_by_key(|(_, rows)| std::cmp::Reverse(ns(rows)));
+        // A unit with a single source has its answer, if it was asked for.
+        units.retain(|(_, rows)| rows.len() > 1 || is_chosen(&rows[0]));
+        let mut large = 0;
+        units.retain(|(_, rows)| {
+            large += usize::from(rows.len() > 1);
+            rows.len() == 1 || large <= request.top
+        });
+        let units = units.into_iter().map(|(unit, rows)| {
+            let question = questions.about(members(&rows));
+            (unit, rows, question)
+        });
+        let units = units.collect();
         let mut together = Vec::new();
         for name in &request.remove {
             let named = |s: &u32| sources[*s as usize].is_called(name);
             let before = together.len();
             together.extend((0..sources.len() as u32).filter(named));
             if together.len() == before {
-                bail!(
-                    "no source named '{name}' (`detour report` lists the names, units and classes \
-                     of a recording)"
-                );
+                bail!("{}", no_source(name));
             }
         }
-        Ok(Plans {
-            chosen: chosen.into_iter().map(|source| vec![source]).collect(),
-            others: Some(others).filter(|others| !others.is_empty()),
-            units: large.into_iter().take(request.top).collect(),
-            small_units,
-            together: Some(together).filter(|_| !request.remove.is_empty()),
-        })
-    }
-
-    fn sets(&self) -> impl Iterator<Item = &Vec<u32>> {
-        let units = self.units.iter().map(|(_, members)| members);
-        self.chosen.iter().chain(&self.others).chain(units).chain(&self.together)
+        let together = (!request.remove.is_empty()).then(|| {
+            let question = questions.about(together.clone());
+            (together, question)
+        });
+        Ok(Plans { sets: questions.sets, rows: chosen, others, processes, units, together })
     }
 }
 
@@ -466,7 +608,9 @@ struct Results<'a> {
     answers: Vec<Answer>,
     /// The answer for sources that contribute to no detour.
     nothing: Answer,
-    taken: &'a [Taken],
+    rows: &'a Accounts,
+    processes: &'a Accounts,
+    sources: &'a [Source],
     detour_ns: u64,
     advice: &'a Advice,
     place: Place,
@@ -477,29 +621,38 @@ impl Results<'_> {
         if self.detour_ns == 0 { 0.0 } else { 100.0 * ns as f64 / self.detour_ns as f64 }
     }
 
-    fn sources(&self, sources: &[Source]) -> Vec<OfSource> {
-        let mut by_time: Vec<usize> = (0..sources.len()).collect();
-        by_time.sort_by_key(|&s| (std::cmp::Reverse(self.taken[s].ns), s));
+    /// The first source of a group, and whether one of them is the program.
+    fn first(&self, groups: &Groups, group: usize) -> (&Source, bool) {
+        let members = &groups.members[group];
+        let program = members.iter().any(|&source| self.sources[source as usize].program);
+        (&self.sources[members[0] as usize], program)
+    }
+
+    fn sources(&self) -> Vec<OfSource> {
+        let taken = &self.rows.taken;
+        let mut by_time: Vec<usize> = (0..taken.len()).collect();
+        by_time.sort_by_key(|&row| (std::cmp::Reverse(taken[row].ns), row));
         let mut rows: Vec<OfSource> = Vec::new();
-        for (local_rank, s) in (1..).zip(by_time) {
-            let (source, taken) = (&sources[s], self.taken[s]);
+        for (local_rank, row) in (1..).zip(by_time) {
+            let ((source, program), taken) = (self.first(&self.rows.groups, row), taken[row]);
             // Placeholder row: no time was outside the kernel.
             if taken.ns == 0 && source.key.class == Class::OutsideKernel {
                 continue;
             }
-            let asked = self.plans.chosen.iter().position(|set| set[0] as usize == s);
+            let asked = self.plans.rows.iter().find(|(chosen, _)| *chosen as usize == row);
             let answer = match asked {
-                Some(at) => self.answers[at],
+                Some((_, question)) => self.answers[*question],
                 None if taken.ns == 0 => self.nothing,
                 // It is among the others.
                 None => continue,
             };
+            let key = &source.key;
             rows.push(OfSource {
-                class: source.key.class,
-                name: source.key.name.clone(),
-                unit: source.key.unit.clone(),
-                own: source.key.own,
-                program: source.program,
+                class: key.class,
+                name: key.name.clone(),
+                unit: key.unit.clone(),
+                own: key.own,
+                program,
                 place: None,
                 rank: None,
                 local_rank,
@@ -508,7 +661,17 @@ impl Results<'_> {
                 local_ns_max: taken.longest_ns,
                 detours: taken.detours,
                 answer,
-                advice: self.remedies(source, &answer),
+                advice: self.remedies(
+                    AdvisedSource {
+                        class: key.class,
+                        name: &key.name,
+                        unit: key.unit.as_deref(),
+                        detail: source.detail.as_deref(),
+                        program,
+                    },
+                    key.own,
+                    &answer,
+                ),
             });
         }
         // The sort is stable: ties remain in the order of the time taken.
@@ -520,56 +683,90 @@ impl Results<'_> {
         rows
     }
 
-    /// For sources that cost something. The recorder's own threads need none: they end with the recording.
-    fn remedies(&self, source: &Source, answer: &Answer) -> Vec<Remedy> {
-        if source.key.own || !answer.removed.effect.helps() {
+    fn processes(&self) -> Vec<OfProcess> {
+        let mut chosen = self.plans.processes.clone();
+        chosen.sort_by_key(|(process, _)| {
+            (std::cmp::Reverse(self.processes.taken[*process as usize].ns), *process)
+        });
+        let row = |(process, question): (u32, usize)| {
+            let (groups, taken) = (&self.processes.groups, self.processes.taken[process as usize]);
+            let (source, program) = self.first(groups, process as usize);
+            let (key, answer) = (&source.process, self.answers[question]);
+            let members = &groups.members[process as usize];
+            let rows: BTreeSet<u32> =
+                members.iter().map(|&source| self.rows.groups.of[source as usize]).collect();
+            OfProcess {
+                process: key.process.clone(),
+                class: key.class,
+                unit: key.unit.clone(),
+                own: key.own,
+                program,
+                known_program: key.program,
+                source_count: rows.len(),
+                local_share_pct: self.share(taken.ns),
+                local_ns_total: taken.ns,
+                local_ns_max: taken.longest_ns,
+                detours: taken.detours,
+                answer,
+                advice: self.remedies(
+                    AdvisedSource {
+                        class: key.class,
+                        name: &key.process,
+                        unit: key.unit.as_deref(),
+                        detail: source.detail.as_deref(),
+                        program,
+                    },
+                    key.own,
+                    &answer,
+                ),
+            }
+        };
+        let mut rows: Vec<OfProcess> = chosen.into_iter().map(row).collect();
+        rows.sort_by(|a, b| by_gain(&a.answer, &b.answer));
+        rows
+    }
+
+    /// For what costs something. The recorder's own threads need none: they end with the recording.
+    fn remedies(&self, subject: AdvisedSource<'_>, own: bool, answer: &Answer) -> Vec<Remedy> {
+        if own || !answer.removed.effect.helps() {
             return Vec::new();
         }
-        let subject = AdvisedSource {
-            class: source.key.class,
-            name: &source.key.name,
-            unit: source.key.unit.as_deref(),
-            detail: source.detail.as_deref(),
-            program: source.program,
-        };
         self.advice.remedies(&subject, &self.place)
     }
 
-    fn group(&self, names: Vec<String>, members: &[u32], answer: Answer) -> Group {
-        let ns = members.iter().map(|&s| self.taken[s as usize].ns).fold(0, u64::saturating_add);
+    fn group(&self, names: Vec<String>, rows: &[u32], question: usize) -> Group {
+        let ns = rows.iter().map(|&row| self.rows.taken[row as usize].ns);
+        let ns = ns.fold(0, u64::saturating_add);
         Group {
             unit: names.first().cloned(),
             names,
-            source_count: members.len(),
+            source_count: rows.len(),
             local_ns_total: ns,
             local_share_pct: self.share(ns),
-            answer,
+            answer: self.answers[question],
         }
     }
 
     fn others(&self) -> Option<Group> {
-        let members = self.plans.others.as_ref()?;
-        let answer = self.answers[self.plans.chosen.len()];
-        Some(self.group(Vec::new(), members, answer))
+        let (rows, question) = self.plans.others.as_ref()?;
+        Some(self.group(Vec::new(), rows, *question))
     }
 
     fn units(&self) -> Vec<Group> {
-        let first = self.plans.chosen.len() + usize::from(self.plans.others.is_some());
-        let large = self.plans.units.iter().zip(&self.answers[first..]);
-        let large =
-            large.map(|((unit, members), answer)| self.group(vec![unit.clone()], members, *answer));
-        let small = self.plans.small_units.iter().filter_map(|(unit, source)| {
-            let at = self.plans.chosen.iter().position(|set| set[0] == *source)?;
-            Some(self.group(vec![unit.clone()], &[*source], self.answers[at]))
-        });
-        let mut units: Vec<Group> = large.chain(small).collect();
+        let group = |(unit, rows, question): &(String, Vec<u32>, usize)| {
+            self.group(vec![unit.clone()], rows, *question)
+        };
+        let mut units: Vec<Group> = self.plans.units.iter().map(group).collect();
         units.sort_by(|a, b| by_gain(&a.answer, &b.answer));
         units
     }
 
     fn together(&self, names: &[String]) -> Option<Group> {
-        let members = self.plans.together.as_ref()?;
-        Some(self.group(names.to_vec(), members, *self.answers.last()?))
+        let (sources, question) = self.plans.together.as_ref()?;
+        let rows: BTreeSet<u32> =
+            sources.iter().map(|&source| self.rows.groups.of[source as usize]).collect();
+        let rows: Vec<u32> = rows.into_iter().collect();
+        Some(self.group(names.to_vec(), &rows, *question))
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
+use analysis::words::time;
 use anyhow::{Context, Result};
+use serde::Serialize;
 use simulate::{
     event::{self, Rendezvous, Rules, Schedule},
     goal::CalcUnit,
     graph::Graph,
-    job::Job,
     loggops::Params,
     noise::{Model, Noise},
     replay,
@@ -16,7 +17,7 @@ use simulate::{
     whatif::Runs,
 };
 
-use crate::{goal, job, network};
+use crate::{goal, job, network, units};
 
 /// Which job to simulate.
 #[derive(Clone, Debug)]
@@ -35,7 +36,8 @@ pub struct Request {
 pub enum JobKind {
     Collectives {
         job: job::Request,
-        ranks: u64,
+        /// None for as many as the recording supports, up to [`RANKS`].
+        ranks: Option<u64>,
         /// Vector or block size, bytes.
         size: u64,
     },
@@ -43,8 +45,32 @@ pub enum JobKind {
     Goal { file: PathBuf, unit: CalcUnit },
 }
 
-/// Ranks of a job unless specified.
-pub const RANKS: u64 = 1 << 16;
+/// The usual job, unless specified otherwise: what a simulation of a recording is about. Computation between
+/// collectives, on a current network, as few jobs have none.
+pub const NET: &str = "alps";
+pub const ITERATIONS: &str = "100";
+pub const COMPUTE: &str = "1ms";
+pub const SIZE: &str = "8";
+/// Ranks of a job unless specified; fewer if the recording does not support them.
+pub const RANKS: u64 = 1 << 12;
+
+/// The job in parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Job {
+    /// Description of the job.
+    pub text: String,
+    pub ranks: u64,
+    /// Null if every rank is on a CPU of its own choice.
+    pub ranks_per_node: Option<u64>,
+    /// Compute time before each collective.
+    pub compute_us: f64,
+    pub iterations: u64,
+    /// The collective operations; null for a schedule.
+    pub op: Option<String>,
+    /// Vector or block size, bytes.
+    pub size: Option<u64>,
+    pub net: String,
+}
 
 /// A job, its network and its rules.
 pub struct Workload {
@@ -57,12 +83,38 @@ pub struct Workload {
 }
 
 enum Kind {
-    Collectives(Job, Graph),
+    Collectives(simulate::job::Job, Graph, u64),
     Schedule(Box<Schedule>, event::Options),
 }
 
 impl Request {
-    pub fn workload(&self) -> Result<Workload> {
+    /// The usual job.
+    pub fn usual() -> Result<Request> {
+        let text = anyhow::Error::msg;
+        let job = job::Request {
+            iterations: ITERATIONS.parse()?,
+            compute: units::picoseconds(COMPUTE).map_err(text)?,
+            ..job::Request::default()
+        };
+        Ok(Request {
+            kind: JobKind::Collectives { job, ranks: None, size: units::size(SIZE).map_err(text)? },
+            net: network::parse(NET).map_err(text)?,
+            rendezvous: network::RENDEZVOUS,
+            net_scale: 1.0,
+            model: Model::default(),
+        })
+    }
+
+    /// Time between two synchronisations, ps; None for a schedule.
+    pub fn interval(&self) -> Result<Option<i64>> {
+        let JobKind::Collectives { job, size, .. } = &self.kind else { return Ok(None) };
+        let kind = JobKind::Collectives { job: job.clone(), ranks: Some(2), size: *size };
+        let pair = Request { kind, ..self.clone() }.workload(None)?;
+        Ok(Some(pair.noiseless()? / i64::try_from(job.iterations.max(1))?))
+    }
+
+    /// The workload with the number of ranks that was asked for, or that is supported.
+    pub fn workload(&self, supported: Option<u64>) -> Result<Workload> {
         let params = self.net.scaled(self.net_scale)?;
         let (kind, words) = match &self.kind {
             JobKind::Goal { file, unit } => {
@@ -76,9 +128,10 @@ impl Request {
             }
             JobKind::Collectives { job, ranks, size } => {
                 let graph = job.graph;
-                let job = job.job(*ranks, *size, params)?.with_rendezvous(self.rendezvous);
+                let ranks = ranks.unwrap_or_else(|| RANKS.min(supported.unwrap_or(RANKS)));
+                let job = job.job(ranks, *size, params)?.with_rendezvous(self.rendezvous);
                 let words = words(&job, *size);
-                (Kind::Collectives(job, graph), words)
+                (Kind::Collectives(job, graph, *size), words)
             }
         };
         let mut net = network::describe(&self.net);
@@ -89,7 +142,7 @@ impl Request {
     }
 }
 
-fn words(job: &Job, size: u64) -> String {
+fn words(job: &simulate::job::Job, size: u64) -> String {
     let body: Vec<String> =
         job.body().iter().map(|c| format!("{} ({})", c.shape().op.name(), c.algorithm())).collect();
     let mut words = format!("{} of {size} B", body.join(", "));
@@ -97,7 +150,7 @@ fn words(job: &Job, size: u64) -> String {
         words = format!("{} times {words}", job.iterations());
     }
     if job.compute() > 0 {
-        words += &format!(" after {} us of compute", job.compute() as f64 / 1e6);
+        words += &format!(" after {} of compute", time(job.compute() as f64 / 1e3));
     }
     words
 }
@@ -105,15 +158,36 @@ fn words(job: &Job, size: u64) -> String {
 impl Workload {
     pub fn ranks(&self) -> u64 {
         match &self.kind {
-            Kind::Collectives(job, _) => job.ranks(),
+            Kind::Collectives(job, ..) => job.ranks(),
             Kind::Schedule(schedule, _) => u64::from(schedule.ranks()),
         }
     }
 
     pub fn messages(&self) -> u64 {
         match &self.kind {
-            Kind::Collectives(job, _) => job.messages(),
+            Kind::Collectives(job, ..) => job.messages(),
             Kind::Schedule(schedule, _) => schedule.messages(),
+        }
+    }
+
+    /// The job in parts.
+    pub fn parts(&self, ranks_per_node: Option<u64>) -> Job {
+        let (compute, iterations, op, size) = match &self.kind {
+            Kind::Collectives(job, _, size) => {
+                let ops: Vec<&str> = job.body().iter().map(|c| c.shape().op.name()).collect();
+                (job.compute(), job.iterations(), Some(ops.join(",")), Some(*size))
+            }
+            Kind::Schedule(..) => (0, 1, None, None),
+        };
+        Job {
+            text: self.words.clone(),
+            ranks: self.ranks(),
+            ranks_per_node,
+            compute_us: compute as f64 / 1e6,
+            iterations,
+            op,
+            size,
+            net: self.net.clone(),
         }
     }
 
@@ -125,7 +199,7 @@ impl Workload {
     /// The time of each run under this noise, ps.
     pub fn times(&self, noise: &Noise, plan: &Plan<'_>) -> Result<Vec<i64>, SweepError> {
         match &self.kind {
-            Kind::Collectives(job, graph) => sweep::times(job, *graph, noise, plan),
+            Kind::Collectives(job, graph, _) => sweep::times(job, *graph, noise, plan),
             Kind::Schedule(schedule, options) => {
                 Ok(replay::run(schedule, &self.params, options, noise, plan)?.times)
             }
@@ -158,7 +232,9 @@ impl Runs for Paired<'_> {
 
     fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError> {
         match &self.workload.kind {
-            Kind::Collectives(job, graph) => sweep::times_of(job, *graph, noise, self.plan, runs),
+            Kind::Collectives(job, graph, _) => {
+                sweep::times_of(job, *graph, noise, self.plan, runs)
+            }
             // The critical path of a schedule is not known here, so all runs are simulated.
             Kind::Schedule(..) => self.workload.times(noise, self.plan),
         }
@@ -166,7 +242,7 @@ impl Runs for Paired<'_> {
 
     fn traced(&self, noise: &Noise) -> Result<Option<Vec<Traced>>, SweepError> {
         match &self.workload.kind {
-            Kind::Collectives(job, graph) => sweep::traced(job, *graph, noise, self.plan),
+            Kind::Collectives(job, graph, _) => sweep::traced(job, *graph, noise, self.plan),
             Kind::Schedule(..) => Ok(None),
         }
     }

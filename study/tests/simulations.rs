@@ -73,7 +73,7 @@ fn barriers(iterations: u64, compute: &str) -> job::Request {
 fn a_source_that_is_left_out_costs_nothing_any_more() {
     let median = |sources: &[&str]| {
         let request =
-            collective::Request { net: net("alps"), ..request(&[1024], 20, without(sources)) };
+            collective::Request { net: net("alps"), ..request(&[64], 200, without(sources)) };
         collective::simulate(&request, &WORK).unwrap().points[0].median_us
     };
     let all = median(&[]);

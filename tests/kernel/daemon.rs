@@ -215,6 +215,15 @@ fn a_daemon_is_known_by_its_unit_and_by_who_woke_it() -> Result<()> {
     };
     let source = report["sources"].as_array().into_iter().flatten().find(in_unit);
     let Some(source) = source else { anyhow::bail!("no fakemond of fakemond.service: {report:#}") };
+    // The timer that wakes it belongs to it: both are one row.
+    let is_daemon = |row: &&serde_json::Value| {
+        row["process"] == "fakemond" && row["unit"] == "fakemond.service"
+    };
+    let process = report["processes"].as_array().into_iter().flatten().find(is_daemon);
+    let parts = process.map(|row| row["sources"].to_string()).unwrap_or_default();
+    // Real-time kernels run such timers in a softirq.
+    let timer = parts.contains("hrtimer: hrtimer_wakeup") || parts.contains("HRTIMER");
+    ensure!(timer && parts.contains("fakemond"), "{process:?}");
     let separate = separate(&bursts(&log)?);
     ensure!(source["count"].as_u64() >= Some(separate), "{source} for {separate} bursts");
     let detail = source["detail"].as_str().unwrap_or_default();

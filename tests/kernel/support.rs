@@ -564,7 +564,7 @@ impl Trace {
 }
 
 pub fn report(path: &Path) -> Result<Value> {
-    let output = detour().args(["report", "--json"]).arg(path).output()?;
+    let output = detour().args(["report", "--json", "--no-projection"]).arg(path).output()?;
     ensure!(output.status.success(), "report: {}", text(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }

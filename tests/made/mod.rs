@@ -146,6 +146,7 @@ fn write(name: &str, manifest: &Manifest, seconds: u64, habits: &[Habit]) -> Str
             own: false,
             program: false,
             policy: None,
+            cause: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");
     }

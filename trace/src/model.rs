@@ -88,9 +88,42 @@ pub struct Source {
     /// anything but a thread, and in recordings made before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// The process behind it, unless that is a thread or page fault of this very name: the process of a
+    /// thread with a name of its own, whom a timer wakes, who sent an IPI, who raised a softirq. None if
+    /// the kernel itself is behind it, and in recordings made before this field existed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+/// A process that causes a source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cause {
+    pub process: String,
+    /// As in [`Source`], like the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub program: bool,
 }
 
 impl Source {
+    /// What has to be switched off to get rid of it.
+    #[must_use]
+    pub fn process_key(&self) -> ProcessKey {
+        let (class, cause) = match &self.cause {
+            Some(cause) => (Class::Thread, cause.clone()),
+            None => {
+                let class = if self.class == Class::PageFault { Class::Thread } else { self.class };
+                let (process, unit) = (self.name.clone(), self.unit.clone());
+                (class, Cause { process, unit, own: self.own, program: self.program })
+            }
+        };
+        let Cause { process, unit, own, program } = cause;
+        ProcessKey { class, process, unit, own, program }
+    }
+
     #[must_use]
     pub fn row_key(&self) -> RowKey {
         let (name, unit) = (self.name.clone(), self.unit.clone());
@@ -104,6 +137,17 @@ impl Source {
 pub struct RowKey {
     pub class: Class,
     pub name: String,
+    pub unit: Option<String>,
+    pub own: bool,
+    pub program: bool,
+}
+
+/// What can be switched off as one: a process (of class `Thread`) with its threads, its page faults and
+/// what it makes the kernel do; or a source of the kernel itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessKey {
+    pub class: Class,
+    pub process: String,
     pub unit: Option<String>,
     pub own: bool,
     pub program: bool,

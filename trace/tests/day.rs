@@ -78,6 +78,7 @@ fn write_and_read(name: &str, seconds: u64) {
             own: false,
             program: false,
             policy: None,
+            cause: None,
         };
         writer.add_source(SourceId(id), &source).expect("added");
     }

@@ -49,6 +49,7 @@ fn sources() -> Vec<Source> {
         program: false,
         own: i == 7,
         policy: None,
+        cause: None,
     };
     (0..46_u32).zip(classes).map(source).collect()
 }
@@ -153,6 +154,7 @@ fn waits_sources() -> Vec<Source> {
         own: false,
         program: false,
         policy: policy.map(str::to_owned),
+        cause: None,
     };
     vec![
         source(Class::Thread, "hog", Some("SCHED_FIFO 60")),

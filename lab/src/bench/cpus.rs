@@ -92,7 +92,8 @@ fn cost(bench: &Bench, count: u32, cpus: u32) -> Result<Cost> {
     std::thread::sleep(Duration::from_secs(1));
     let recorded_ns = faults(bench, count);
     recorder.wait()?;
-    let report = exec::json(bench.detour().args(["report", "--json"]).arg(&file))?;
+    let report =
+        exec::json(bench.detour().args(["report", "--json", "--no-projection"]).arg(&file))?;
     let (taken, runs) =
         (number(&report, "/overhead/bpf_ns_total")?, number(&report, "/overhead/events")?);
     ensure!(runs > 0.0, "no BPF programs ran");
@@ -168,7 +169,8 @@ fn idle_share(bench: &Bench, options: &[&str]) -> Result<Idle> {
     let after = recorder.own_time()?;
     recorder.wait()?;
     let (ns, runs) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
-    let report = exec::json(bench.detour().args(["report", "--json"]).arg(&file))?;
+    let report =
+        exec::json(bench.detour().args(["report", "--json", "--no-projection"]).arg(&file))?;
     let detours = number(&report, "/detours")?;
     Ok(Idle {
         share: 100.0 * ns as f64 / (seconds * 1e9 * cpus),

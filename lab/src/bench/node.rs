@@ -150,6 +150,7 @@ fn record_load(bench: &Bench) -> Result<(Value, Value, u64)> {
     let reader = threads.iter().find(|(name, ..)| name == "detour-read");
     let (_, reader_ns, _) = reader.context("the recorder has no thread detour-read")?;
     recorder.wait()?;
-    let report = exec::json(bench.detour().args(["report", "--json"]).arg(&file))?;
+    let report =
+        exec::json(bench.detour().args(["report", "--json", "--no-projection"]).arg(&file))?;
     Ok((load?, report, *reader_ns))
 }

@@ -95,7 +95,7 @@ END
 }
 
 whole() {
-    detour report --json "$1" 2>/dev/null | grep -q '"truncated": null'
+    detour report --json --no-projection "$1" 2>/dev/null | grep -q '"truncated": null'
 }
 
 job_recorded_by_prolog_and_epilog() {

@@ -54,7 +54,7 @@ detour_start() {
 detour_stop() {
     kill -TERM $detour
     wait $detour
-    echo "@vm figure detour $1: $(detour report --json /tmp/$1.detour | tr -d '\n')"
+    echo "@vm figure detour $1: $(detour report --json --no-projection /tmp/$1.detour | tr -d '\n')"
 }
 
 rtla_start; loads; rtla_stop alone

@@ -184,6 +184,13 @@ const HOOKS: &[Hook] = &[
         hook::SOFTIRQ_ENTRY,
         "softirqs are not recorded; they appear as outside_kernel",
     ),
+    hook(
+        "softirq_raise",
+        "softirq_raise",
+        Attach::Raw(&["softirq_raise"]),
+        hook::SOFTIRQ_RAISE,
+        "the processes behind network and block softirqs are unknown",
+    ),
     x86(hook(
         "nmi_handler",
         "nmi",

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use recorder_abi::{
     CGROUP_UNKNOWN, CgroupName, Numbers, ORIGIN_INTERRUPT, PF_KTHREAD, Record, Task, flag, kind,
 };
-use trace::{Class, Source, SourceId};
+use trace::{Cause, Class, Source, SourceId};
 
 use crate::{
     naming::{
@@ -15,7 +15,7 @@ use crate::{
         pids,
         rules::{
             self, fault_kind, is_kernel_thread, is_tick, kernel_thread_name, policy, softirq,
-            vector,
+            vector, wakes_a_sleeper,
         },
         symbols::Symbols,
     },
@@ -34,6 +34,10 @@ const TOO_MANY: &str = "(too many different names)";
 /// kernel is in memory.
 const UNKNOWN_FUNCTION: &str = "unknown function";
 const MAX_PIDS: usize = 8;
+/// Names of tasks that were never announced and cannot be looked up: in a separate PID namespace, and
+/// after their end.
+const UNKNOWN_TASK: &str = "(unknown)";
+const EXITED_TASK: &str = "(exited)";
 
 /// What distinguishes the sources of two records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +47,8 @@ struct Key {
     id: u32,
     who: u32,
     other: u32,
+    /// The task that an interrupt woke, plus one.
+    woke: u32,
     detail: u64,
 }
 
@@ -50,6 +56,8 @@ struct Key {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Who {
     name: String,
+    /// The name of its process, if that differs.
+    process: Option<String>,
     unit: Option<String>,
     kernel: bool,
     own: bool,
@@ -57,6 +65,23 @@ struct Who {
     program: bool,
     /// Policy and priority as sent by the kernel side; 0 if unknown.
     sched: u32,
+}
+
+impl Who {
+    /// Whether it belongs to a process that is known.
+    fn is_process(&self) -> bool {
+        !self.kernel && self.name != UNKNOWN_TASK && self.name != EXITED_TASK
+    }
+
+    /// Its process.
+    fn cause(&self) -> Cause {
+        Cause {
+            process: self.process.as_ref().unwrap_or(&self.name).clone(),
+            unit: self.unit.clone(),
+            own: self.own,
+            program: self.program,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -275,7 +300,10 @@ impl Names {
         // Not every announcement includes it; the known value stays.
         let known = self.tasks.get(&tid).map(|known| &self.who[known.who as usize]);
         let (sched, program) = known.map_or((0, false), |known| (known.sched, known.program));
-        let who = Who { name, unit: if kernel { None } else { unit }, kernel, own, program, sched };
+        let process = if kernel { None } else { self.process_of(tid, tgid) };
+        let process = process.filter(|process| *process != name);
+        let unit = if kernel { None } else { unit };
+        let who = Who { name, process, unit, kernel, own, program, sched };
         let index = self.index_of(who);
         if self.tasks.len() >= self.too_many_tasks {
             let numbers = &self.numbers;
@@ -296,9 +324,20 @@ impl Names {
         index
     }
 
+    /// The name of a thread's process: that of its first thread.
+    fn process_of(&self, tid: u32, tgid: u32) -> Option<String> {
+        if tid == tgid || tgid == 0 {
+            return None;
+        }
+        match self.tasks.get(&tgid) {
+            Some(first) => Some(self.who[first.who as usize].name.clone()),
+            None => self.look_up_in_proc(tgid).map(|(comm, ..)| comm),
+        }
+    }
+
     fn index_of(&mut self, mut who: Who) -> u32 {
         if self.who.len() >= MAX_NAMES && !self.who_index.contains_key(&who) {
-            who = Who { name: TOO_MANY.to_owned(), unit: None, sched: 0, ..who };
+            who = Who { name: TOO_MANY.to_owned(), process: None, unit: None, sched: 0, ..who };
         }
         match self.who_index.get(&who) {
             Some(&index) => index,
@@ -340,7 +379,7 @@ impl Names {
                 self.know(tid, tgid, comm, unit, kernel, CGROUP_UNKNOWN)
             }
             None => {
-                let name = if self.numbers.is_some() { "(unknown)" } else { "(exited)" };
+                let name = if self.numbers.is_some() { UNKNOWN_TASK } else { EXITED_TASK };
                 self.know(tid, 0, name.to_owned(), None, false, CGROUP_UNKNOWN)
             }
         }
@@ -360,6 +399,12 @@ impl Names {
             interrupt if interrupt & ORIGIN_INTERRUPT != 0 => interrupt,
             tid => self.who(tid) + 1,
         };
+        let woke = match kind {
+            kind::VECTOR | kind::IRQ | kind::SOFTIRQ if record.woke != 0 => {
+                self.who(record.woke) + 1
+            }
+            _ => 0,
+        };
         let key = Key {
             kind,
             flags: record.flags & (flag::MAJOR | flag::POINT),
@@ -371,6 +416,7 @@ impl Names {
             },
             who,
             other,
+            woke,
             detail: record.detail,
         };
         let id = match self.cache.get(&key) {
@@ -410,7 +456,8 @@ impl Names {
             return id;
         }
         let source = if self.sources.len() >= MAX_SOURCES - Class::ALL.len() {
-            let rest = Source { name: TOO_MANY.to_owned(), unit: None, detail: None, ..source };
+            let name = TOO_MANY.to_owned();
+            let rest = Source { name, unit: None, detail: None, cause: None, ..source };
             if let Some(&id) = self.source_index.get(&rest) {
                 return id;
             }
@@ -431,7 +478,7 @@ impl Names {
         let function = (record.detail != 0).then(|| self.function(record.detail));
         match record.kind() {
             kind::VECTOR | kind::IRQ => self.interrupt(record, key, function),
-            kind::SOFTIRQ => plain(Class::Softirq, softirq(record.id), function),
+            kind::SOFTIRQ => self.softirq(record, key, function),
             kind::NMI => plain(Class::Nmi, "NMI".into(), function),
             kind::THREAD if record.id == 0 => plain(Class::Idle, "idle".into(), None),
             kind::THREAD => {
@@ -446,6 +493,7 @@ impl Names {
                     own: who.own,
                     program: who.program,
                     policy: policy(who.sched),
+                    cause: who.process.as_ref().map(|_| who.cause()),
                     ..plain(if who.kernel { Class::Kthread } else { Class::Thread }, name, woken)
                 }
             }
@@ -456,6 +504,7 @@ impl Names {
                     unit: who.unit.clone(),
                     own: who.own,
                     program: who.program,
+                    cause: who.process.as_ref().map(|_| who.cause()),
                     ..plain(Class::PageFault, who.name.clone(), detail)
                 }
             }
@@ -477,13 +526,48 @@ impl Names {
         };
         if class == Class::Timer {
             return match function {
-                Some(name) if !is_tick(&name) => plain(class, format!("hrtimer: {name}"), None),
+                Some(name) if !is_tick(&name) => {
+                    let (detail, cause) = self.sleeper(&name, key).unzip();
+                    Source { cause, ..plain(class, format!("hrtimer: {name}"), detail) }
+                }
                 tick => plain(class, "tick".into(), tick),
             };
         }
         let from = self.origin(key.other).map(|name| format!("from {name}"));
         let detail: Vec<String> = function.into_iter().chain(from).collect();
-        plain(class, name, (!detail.is_empty()).then(|| detail.join(" ")))
+        let detail = (!detail.is_empty()).then(|| detail.join(" "));
+        Source { cause: self.cause(key.other), ..plain(class, name, detail) }
+    }
+
+    /// Who raised it; the timer softirq wakes sleepers, too.
+    fn softirq(&self, record: &Record, key: &Key, function: Option<String>) -> Source {
+        let sleeper = function.as_ref().and_then(|function| self.sleeper(function, key));
+        let raiser = self.task(key.other).map(|who| format!("raised by {}", who.name));
+        let (wakes, sleeper) = sleeper.unzip();
+        let detail: Vec<String> = function.into_iter().chain(wakes).chain(raiser).collect();
+        let detail = (!detail.is_empty()).then(|| detail.join(" "));
+        let cause = sleeper.or_else(|| self.cause(key.other));
+        Source { cause, ..plain(Class::Softirq, softirq(record.id), detail) }
+    }
+
+    /// Whom a timer's function wakes, if that is its purpose.
+    fn sleeper(&self, function: &str, key: &Key) -> Option<(String, Cause)> {
+        let who =
+            self.task(key.woke).filter(|who| wakes_a_sleeper(function) && who.is_process())?;
+        Some((format!("wakes {}", who.name), who.cause()))
+    }
+
+    /// The process that is a waker, sender or raiser: `other` as stored in a key.
+    fn cause(&self, other: u32) -> Option<Cause> {
+        self.task(other).filter(|who| who.is_process()).map(Who::cause)
+    }
+
+    fn task(&self, other: u32) -> Option<&Who> {
+        match other {
+            0 => None,
+            interrupt if interrupt & ORIGIN_INTERRUPT != 0 => None,
+            task => self.who.get(task as usize - 1),
+        }
     }
 
     fn function(&self, address: u64) -> String {
@@ -501,7 +585,7 @@ impl Names {
             return None;
         }
         if other & ORIGIN_INTERRUPT == 0 {
-            return self.who.get(other as usize - 1).map(|who| who.name.clone());
+            return self.task(other).map(|who| who.name.clone());
         }
         let id = other & 0xffff;
         Some(match (other >> 16) as u8 & 0x7f {
@@ -529,6 +613,7 @@ fn plain(class: Class, name: String, detail: Option<String>) -> Source {
         own: false,
         program: false,
         policy: None,
+        cause: None,
     }
 }
 
@@ -620,6 +705,41 @@ mod tests {
         assert_eq!((daemon.class, daemon.name.as_str()), (Class::Thread, "fakemond"));
         assert_eq!(daemon.detail.as_deref(), Some("woken by timer"));
         assert_eq!(daemon.pids, [70_000_002]);
+    }
+
+    #[test]
+    fn what_a_process_makes_the_kernel_do_names_it() {
+        let mut names = names();
+        let (daemon, worker, kthread) = (70_000_020, 70_000_021, 70_000_022);
+        names.learn(&task(daemon, "fakemond", 0));
+        names.learn(&Task { tgid: daemon, ..task(worker, "pool-1", 0) });
+        names.learn(&task(kthread, "kcompactd0", PF_KTHREAD));
+        let process = |source: &Source| source.cause.as_ref().map(|cause| cause.process.clone());
+        let key = |source: &Source| (source.process_key().class, source.process_key().process);
+        let fakemond = (Class::Thread, "fakemond".to_owned());
+
+        // A thread and a page fault with a name of their own, and the process itself.
+        let thread = named(&mut names, &record(kind::THREAD, worker));
+        let fault = named(&mut names, &Record { other: worker, ..record(kind::FAULT_USER, 6) });
+        assert_eq!((thread.name.as_str(), fault.name.as_str()), ("pool-1", "pool-1"));
+        let first = named(&mut names, &record(kind::THREAD, daemon));
+        assert_eq!(process(&first), None);
+        // Whom the timer wakes, who sent the IPI, who raised the softirq.
+        let timer = Record { detail: 0x2000, woke: worker, ..record(kind::VECTOR, 0xec) };
+        let timer = named(&mut names, &timer);
+        assert_eq!(timer.detail.as_deref(), Some("wakes pool-1"));
+        let ipi = named(&mut names, &Record { other: worker, ..record(kind::VECTOR, 0xfb) });
+        let packet = named(&mut names, &Record { other: daemon, ..record(kind::SOFTIRQ, 3) });
+        assert_eq!(packet.detail.as_deref(), Some("raised by fakemond"));
+        for source in [&thread, &fault, &first, &timer, &ipi, &packet] {
+            assert_eq!(key(source), fakemond, "{source:?}");
+        }
+
+        // The tick wakes tasks too, and kernel threads are nobody's.
+        let tick = Record { detail: 0x1000, woke: worker, ..record(kind::VECTOR, 0xec) };
+        assert_eq!(key(&named(&mut names, &tick)), (Class::Timer, "tick".to_owned()));
+        let other = Record { other: kthread, ..record(kind::VECTOR, 0xfb) };
+        assert_eq!(process(&named(&mut names, &other)), None);
     }
 
     #[test]

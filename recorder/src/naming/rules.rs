@@ -39,6 +39,13 @@ pub fn is_tick(function: &str) -> bool {
     matches!(function, "tick_nohz_handler" | "tick_sched_timer" | "tick_nohz_highres_handler")
 }
 
+/// Whether a timer's function wakes the task that set the timer.
+pub fn wakes_a_sleeper(function: &str) -> bool {
+    const FUNCTIONS: [&str; 5] =
+        ["hrtimer_wakeup", "process_timeout", "posix_timer_fn", "it_real_fn", "timerfd_tmrproc"];
+    FUNCTIONS.contains(&function)
+}
+
 /// Kernel threads come one per CPU or pool: `ksoftirqd/3`, `kworker/u8:2`. They are one source.
 pub fn kernel_thread_name(comm: &str) -> String {
     match comm.split_once('/') {

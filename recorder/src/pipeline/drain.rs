@@ -86,7 +86,8 @@ pub fn decode(entry: &Entry) -> Decoded {
         cpu,
         kind_depth,
         flags,
-        spare: g,
+        woke: g as u32,
+        spare: (g >> 32) as u32,
     })
 }
 

@@ -5,6 +5,7 @@
 //! security policy allows only that script to run, whatever a recording contains; and text from a
 //! recording is truncated to a length that fits a page.
 
+mod actions;
 mod commands;
 pub(crate) mod diff;
 mod heat;
@@ -20,7 +21,7 @@ mod tables;
 
 use analysis::{Costs, Summary, views::Views};
 use askama::Template;
-use study::{advice::Remedies, projection::Projection};
+use study::{advice::Remedies, decision::Decision, projection::Projection};
 use trace::{Lane, Manifest};
 
 use crate::{headline, notes};
@@ -36,6 +37,7 @@ const SCRIPT_SHA256: &str = "E+JDjIHkPVIZH6FsDg0x4agtr6xUDC2AbT5HdhVZqvw=";
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     pub summary: &'a Summary,
+    pub decision: &'a Decision,
     pub costs: &'a Costs,
     pub views: &'a Views,
     pub manifest: &'a Manifest,
@@ -54,7 +56,10 @@ struct Page<'a> {
     script_sha256: &'static str,
     title: String,
     headline: String,
-    projected: Option<String>,
+    /// That the node was not idle.
+    not_idle: Option<String>,
+    /// What the job loses, and what to do about it; or why it was not simulated.
+    decided: Result<actions::Actions, String>,
     /// Finding for a program that competes with itself.
     finding: Option<String>,
     warning: Option<String>,
@@ -101,7 +106,9 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         script_sha256: SCRIPT_SHA256,
         title: tables::title(summary),
         headline: tables::micro(&tables::limited(&headline::sentence(summary))),
-        projected: projection.as_ref().ok().and_then(projection::said),
+        not_idle: crate::actions::not_idle(&input.decision.busy, input.decision.idle_pct)
+            .map(|text| tables::limited(&text)),
+        decided: actions::actions(input.decision),
         finding: headline::in_its_own_way(summary).map(|text| tables::micro(&text)),
         warning: headline::warning(summary).map(|text| tables::limited(&text)),
         facts: tables::facts(summary),

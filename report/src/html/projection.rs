@@ -1,11 +1,9 @@
 //! What the recorded noise costs parallel jobs: collectives with and without the largest sources, and
 //! the idle times of an all-to-all.
 
-use std::fmt::Write;
-
 use study::{
     point::Point,
-    projection::{Idle, Projection, Without},
+    projection::{Idle, Projection},
 };
 
 use super::{
@@ -14,7 +12,7 @@ use super::{
 };
 use crate::{
     slowdown::knee_place,
-    words::{capital, count, cut},
+    words::{count, cut},
 };
 
 /// Characters of a variant's name.
@@ -228,41 +226,4 @@ pub(super) fn idle_rows(projection: &Projection) -> Vec<Vec<String>> {
         ]
     };
     projection.idle.iter().map(row).collect()
-}
-
-/// Second half of the headline: the cost at the largest scale.
-pub(super) fn said(projection: &Projection) -> Option<String> {
-    let last = projection.points.last()?;
-    let slowdown = short(last.slowdown_median);
-    let mut text = format!("On {} ranks with this noise, ", ranks(last.ranks));
-    if slowdown == "1" {
-        let (what, median) = (&projection.operation, us(last.median_us));
-        let _ = write!(text, "the median {what} takes as long as without noise: {median}.");
-        return Some(text);
-    }
-    let _ = write!(
-        text,
-        "the median {} takes {} instead of {}, {slowdown} times as long.",
-        projection.operation,
-        us(last.median_us),
-        us(last.noiseless_us),
-    );
-    let better = |variant: &&Without| {
-        let point = variant.points.last().filter(|p| p.ranks == last.ranks)?;
-        (point.median_us < 0.98 * last.median_us).then(|| (variant.name.clone(), point.median_us))
-    };
-    let best = |variants: &mut dyn Iterator<Item = &Without>| {
-        variants.filter_map(|v| better(&v)).min_by(|a, b| a.1.total_cmp(&b.1))
-    };
-    let all = best(&mut projection.without.iter());
-    // If that is not a source on this node, also name the best that is.
-    let here = best(&mut projection.without.iter().filter(|v| v.source.is_some()));
-    if let Some((name, median)) = &all {
-        let _ = write!(text, " {} it would be {}", capital(name), us(*median));
-        if let Some((name, median)) = here.filter(|here| here.0 != *name) {
-            let _ = write!(text, ", {name} {}", us(median));
-        }
-        text.push('.');
-    }
-    Some(text)
 }

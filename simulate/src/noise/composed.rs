@@ -90,6 +90,41 @@ impl Composed {
         }
     }
 
+    /// The part between two times on the recording's clock. Detours that cross them are dropped.
+    #[must_use]
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Composed {
+        let mut cut = Composed::new(from_ns, to_ns.saturating_sub(from_ns));
+        for (start, own) in self.starts.iter().zip(self.each()) {
+            let start = self.from_ns.saturating_add(*start);
+            let length = own.iter().map(|part| u64::from(part.ns)).sum();
+            if start >= from_ns && start.saturating_add(length) <= to_ns {
+                cut.parts.extend_from_slice(own);
+                // No more than there were.
+                cut.ends.push(cut.parts.len() as u32);
+                cut.starts.push(start - from_ns);
+            }
+        }
+        cut
+    }
+
+    /// The same lane without some sources.
+    #[must_use]
+    pub fn lacking(self, removed: &[bool]) -> Composed {
+        if !removed.contains(&true) {
+            return self;
+        }
+        let mut left = Composed::new(self.from_ns, self.span_ns);
+        for (&start, own) in self.starts.iter().zip(self.each()) {
+            let before = left.parts.len();
+            left.parts.extend(own.iter().filter(|part| !is_in(removed, part.source)));
+            if left.parts.len() > before {
+                left.ends.push(left.parts.len() as u32);
+                left.starts.push(start);
+            }
+        }
+        left
+    }
+
     pub fn len(&self) -> usize {
         self.starts.len()
     }
@@ -202,23 +237,25 @@ impl Composed {
         self.parts.iter().map(|part| u64::from(part.ns)).sum()
     }
 
-    /// Adds each source's time on this lane to its total. Sources beyond the end are ignored.
-    pub fn account(&self, accounts: &mut [Taken]) {
-        // Time of each source in one detour, which may have several parts of it; all zero between
+    /// Adds each source's time on this lane to the total of its group. Sources without a group are
+    /// ignored.
+    pub fn account(&self, group_of: &[u32], accounts: &mut [Taken]) {
+        // Time of each group in one detour, which may have several parts of it; all zero between
         // detours.
         let mut took = vec![0u64; accounts.len()];
+        let group = |part: &Part| group_of.get(part.source as usize).map(|&group| group as usize);
         for own in self.each() {
             for part in own {
-                if let Some(took) = took.get_mut(part.source as usize) {
+                if let Some(took) = group(part).and_then(|group| took.get_mut(group)) {
                     *took += u64::from(part.ns);
                 }
             }
             for part in own {
-                let source = part.source as usize;
-                let Some(ns) = took.get_mut(source).map(std::mem::take).filter(|&ns| ns > 0) else {
+                let Some(group) = group(part) else { continue };
+                let Some(ns) = took.get_mut(group).map(std::mem::take).filter(|&ns| ns > 0) else {
                     continue;
                 };
-                let taken = &mut accounts[source];
+                let taken = &mut accounts[group];
                 taken.detours += 1;
                 taken.ns += ns;
                 taken.longest_ns = taken.longest_ns.max(ns);
@@ -270,9 +307,25 @@ mod tests {
         // 15 of the first are unattributed: they stay.
         assert_eq!(list(&lane.without(&[true, true]).unwrap()), [(100_000, 15_000)]);
         let mut accounts = [Taken::default(); 2];
-        lane.account(&mut accounts);
+        lane.account(&[0, 1], &mut accounts);
         assert_eq!(accounts[0], Taken { detours: 1, ns: 25, longest_ns: 25 });
         assert_eq!(accounts[1], Taken { detours: 2, ns: 40, longest_ns: 30 });
+        // Two sources in one group are in one detour once.
+        let mut together = [Taken::default(); 1];
+        lane.account(&[0, 0], &mut together);
+        assert_eq!(together[0], Taken { detours: 2, ns: 65, longest_ns: 35 });
+    }
+
+    #[test]
+    fn a_part_of_a_lane_has_its_own_beginning_and_end() {
+        let mut lane = Composed::new(1_000, 500);
+        for (start, len) in [(1_090, 20), (1_100, 50), (1_200, 30), (1_390, 20)] {
+            lane.push(start, len, [(0, len)]).unwrap();
+        }
+        let part = lane.within(1_100, 1_400);
+        assert_eq!((part.from_ns(), part.span_ns()), (1_100, 300));
+        assert_eq!(list(&part.timeline().unwrap()), [(0, 50_000), (100_000, 30_000)]);
+        assert_eq!(part.total_ns(), 80);
     }
 
     #[test]
@@ -324,7 +377,7 @@ mod tests {
             let taken: u64 = lane.only(&removed).map(|d| d.1).sum();
             prop_assert_eq!(left as u64 / 1_000 + taken, whole);
             let mut accounts = [Taken::default(); 4];
-            lane.account(&mut accounts);
+            lane.account(&[0, 1, 2, 3], &mut accounts);
             let summed: u64 =
                 accounts.iter().zip(&removed).filter(|(_, r)| **r).map(|(a, _)| a.ns).sum();
             prop_assert_eq!(summed, taken);

@@ -11,6 +11,11 @@ pub(crate) struct Lookup {
     /// For each bucket of `1 << shift` ps, the first detour that ends after its start.
     first_in: Vec<u32>,
     shift: u32,
+    /// Total length of all detours before each, so that long work meets many of them at once. Apart from
+    /// the detours, since most work is short and does not need it.
+    lost_before: Vec<i64>,
+    /// Mean distance of two detours.
+    spacing: i64,
 }
 
 impl Lookup {
@@ -35,8 +40,28 @@ impl Lookup {
             first_in.push(first as u32);
         }
         first_in.push(detours.len() as u32);
+        let spacing = span / (detours.len() as i64).max(1);
+        let mut lost_before = Vec::with_capacity(detours.len() + BEYOND);
+        let mut lost = 0;
+        for [start, end] in &detours {
+            lost_before.push(lost);
+            // An entry that stands for the end of a timeline has no length.
+            lost += (end - start).max(0);
+        }
+        lost_before.extend([lost; BEYOND]);
         detours.extend([[again, i64::MAX]; BEYOND]);
-        Lookup { detours, first_in, shift }
+        Lookup { detours, first_in, shift, lost_before, spacing }
+    }
+
+    /// Mean distance of two detours.
+    pub fn spacing(&self) -> i64 {
+        self.spacing
+    }
+
+    /// Total length of all detours before these.
+    #[inline(always)]
+    pub fn lost_before<V: Vector>(&self, indices: V) -> V {
+        V::gather(&self.lost_before, indices)
     }
 
     pub fn detours(&self) -> &[[i64; 2]] {

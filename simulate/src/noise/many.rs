@@ -1,10 +1,16 @@
 //! Finds the positions of many ranks in the noise together: each lookup misses the cache, and together
 //! the misses overlap.
 
-use super::{draw::draw_many, lookup::Lookup, periodic::Periodic, timeline::MAX_SPAN};
+use super::{
+    draw::draw_many,
+    lookup::Lookup,
+    nodes::{NodeKeys, Nodes},
+    periodic::Periodic,
+    timeline::MAX_SPAN,
+};
 use crate::simd::{List, Vector};
 
-/// One run's noise, with independent random offsets of the ranks.
+/// One run's noise, with independent random offsets of the ranks or nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Many<'a> {
     pub(super) lookup: &'a Lookup,
@@ -13,6 +19,8 @@ pub(crate) struct Many<'a> {
     pub(super) spans: &'a [i64],
     /// If there is one timeline, of this noise.
     pub(super) periodic: Option<Periodic>,
+    /// If ranks share nodes.
+    pub(super) nodes: Option<(&'a Nodes, NodeKeys)>,
     pub(super) timeline_key: u64,
     pub(super) offset_key: u64,
     pub(super) repeat: bool,
@@ -21,6 +29,8 @@ pub(crate) struct Many<'a> {
 /// A rank's timeline in the lookup.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<V> {
+    /// Number that its offset is drawn with: that of the rank or of its node.
+    drawn: V,
     pub base: V,
     pub span: V,
     /// The latest time for which the noise is defined.
@@ -31,23 +41,27 @@ impl Many<'_> {
     /// The timelines of these ranks.
     #[inline(always)]
     pub fn turn<V: Vector>(&self, ranks: V) -> Turn<V> {
-        let (base, span) = match (self.bases, self.spans) {
-            ([base], [span]) => (V::splat(*base), V::splat(*span)),
-            (bases, spans) => {
+        let (drawn, base, span) = match (&self.nodes, self.bases, self.spans) {
+            (Some((nodes, keys)), bases, spans) => {
+                let (node, timeline) = nodes.place_many(ranks, keys);
+                (node, V::gather(bases, timeline), V::gather(spans, timeline))
+            }
+            (None, [base], [span]) => (ranks, V::splat(*base), V::splat(*span)),
+            (None, bases, spans) => {
                 let bits = draw_many(self.timeline_key, ranks);
                 let timeline = below(bits, V::splat(bases.len() as i64));
-                (V::gather(bases, timeline), V::gather(spans, timeline))
+                (ranks, V::gather(bases, timeline), V::gather(spans, timeline))
             }
         };
-        Turn { base, span, limit: if self.repeat { V::splat(MAX_SPAN) } else { span } }
+        Turn { drawn, base, span, limit: if self.repeat { V::splat(MAX_SPAN) } else { span } }
     }
 
     /// Positions of these ranks in the lookup, each at its own time; negative if they have wrapped
     /// around their timeline more than once, which only [`Local`](super::Local) supports.
     #[inline(always)]
-    pub fn positions<V: Vector>(&self, ranks: V, turn: &Turn<V>, times: V) -> V {
+    pub fn positions<V: Vector>(&self, turn: &Turn<V>, times: V) -> V {
         let span = turn.span;
-        let at = times.add(below(draw_many(self.offset_key, ranks), span));
+        let at = times.add(below(draw_many(self.offset_key, turn.drawn), span));
         let at = at.select(!span.above(at), at.sub(span));
         let known = span.above(at) & at.above(V::splat(-1));
         V::splat(-1).select(known, at.add(turn.base))
@@ -75,7 +89,7 @@ impl Many<'_> {
 
 /// Numbers below `bound`, each from 64 random bits.
 #[inline(always)]
-fn below<V: Vector>(bits: V, bound: V) -> V {
+pub(super) fn below<V: Vector>(bits: V, bound: V) -> V {
     // The upper half of the product, from 32-bit halves, which vectors can multiply. The compiler
     // turns the usual form into a scalar instruction without vector equivalent, so the bound is split
     // one bit lower.
@@ -146,7 +160,7 @@ mod tests {
                 positions.set_len(ranks.len());
                 for at in numbers.steps() {
                     let ranks: V = numbers.at(at);
-                    positions.set(at, many.positions(ranks, &many.turn(ranks), begins.at(at)));
+                    positions.set(at, many.positions(&many.turn(ranks), begins.at(at)));
                 }
                 many.first_after::<V>(positions, indices);
                 for (at, &time) in times.iter().enumerate() {
@@ -176,6 +190,35 @@ mod tests {
             }
         }
         clear.iter().filter(|clear| clear.is_none()).count()
+    }
+
+    #[test]
+    fn ranks_on_nodes_are_found_where_each_is() {
+        let lane = |at: i64, span| Timeline::new((0..40).map(|i| (at + i * 70, 1 + i % 60)), span);
+        let lanes: Vec<_> = (0..7).map(|i| lane(i, if i < 3 { 30_000 } else { 40_000 })).collect();
+        let lanes = lanes.into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+        // Consecutive ones, and those at which a division might be one off.
+        let ranks: Vec<u64> = (0..300).chain((1 << 32) - 300..1 << 32).collect();
+        let cases = [(vec![3, 4], 1..=3), (vec![1; 7], 1..=1)];
+        for (counts, per_node) in cases {
+            for per_node in per_node {
+                let nodes = Nodes::new(&lanes, &counts, per_node);
+                assert!(nodes.is_some());
+                let noise = Noise::new(lanes.clone(), Model::Preempt, Offsets::Random).unwrap();
+                let noise = noise.on_nodes(nodes);
+                assert_eq!(unknown(&noise.run(42, 5), &ranks, &[17; 600]), 0);
+            }
+        }
+        // Lanes of one node of every size.
+        let lanes: Vec<_> = (0..64).map(|i| lane(i, 30_000).unwrap()).collect();
+        for count in 1..=64usize {
+            for per_node in [1, count.div_ceil(2), count] {
+                let nodes = Nodes::new(&lanes[..count], &[count], per_node as u64);
+                let noise = Noise::new(lanes[..count].to_vec(), Model::Preempt, Offsets::Random);
+                let noise = noise.unwrap().on_nodes(nodes);
+                assert_eq!(unknown(&noise.run(1, 2), &ranks, &[5; 600]), 0);
+            }
+        }
     }
 
     #[test]

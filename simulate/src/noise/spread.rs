@@ -4,7 +4,11 @@
 use thiserror::Error;
 
 use super::{
-    Local, Model, Timeline, draw, key, many::Many, periodic::Periodic, side_by_side::SideBySide,
+    Local, Model, Timeline, draw, key,
+    many::Many,
+    nodes::{NodeKeys, Nodes},
+    periodic::Periodic,
+    side_by_side::SideBySide,
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct Noise {
     timelines: Vec<Timeline>,
     /// If there are several timelines.
     side_by_side: Option<SideBySide>,
+    /// How random offsets are shared; None if every rank has one of its own.
+    nodes: Option<Nodes>,
     offsets: Offsets,
     model: Model,
     repeat: bool,
@@ -43,6 +49,7 @@ pub struct Noise {
 const OFFSET: u64 = 1;
 const TIMELINE: u64 = 2;
 const SHARED: u64 = 3;
+const FIRST_CPU: u64 = 4;
 
 impl Noise {
     /// No detours.
@@ -50,6 +57,7 @@ impl Noise {
         Noise {
             timelines: Vec::new(),
             side_by_side: None,
+            nodes: None,
             offsets: Offsets::Random,
             model: Model::Preempt,
             repeat: true,
@@ -67,7 +75,14 @@ impl Noise {
             return Err(SpreadError::NoTimelines);
         }
         let side_by_side = if timelines.len() > 1 { SideBySide::new(&timelines) } else { None };
-        Ok(Noise { timelines, side_by_side, offsets, model, repeat: false })
+        Ok(Noise { timelines, side_by_side, nodes: None, offsets, model, repeat: false })
+    }
+
+    /// Puts ranks with random offsets on nodes; the timelines are those of the nodes. Without nodes,
+    /// ranks are independent of each other.
+    #[must_use]
+    pub fn on_nodes(self, nodes: Option<Nodes>) -> Noise {
+        Noise { nodes, ..self }
     }
 
     /// Allows runs longer than a trace, which then repeats.
@@ -117,6 +132,7 @@ impl Noise {
             offset_key: key(seed, OFFSET, run),
             timeline_key: key(seed, TIMELINE, run),
             shared: key(seed, SHARED, run),
+            first_key: key(seed, FIRST_CPU, run),
         }
     }
 }
@@ -127,6 +143,7 @@ pub struct RunNoise<'a> {
     offset_key: u64,
     timeline_key: u64,
     shared: u64,
+    first_key: u64,
 }
 
 impl<'a> RunNoise<'a> {
@@ -154,10 +171,15 @@ impl<'a> RunNoise<'a> {
             bases,
             spans,
             periodic,
+            nodes: self.noise.nodes.as_ref().map(|nodes| (nodes, self.node_keys())),
             timeline_key: self.timeline_key,
             offset_key: self.offset_key,
             repeat: self.noise.repeat || periodic.is_some(),
         })
+    }
+
+    fn node_keys(&self) -> NodeKeys {
+        NodeKeys { node: self.timeline_key, first: self.first_key }
     }
 
     /// One source of periodic noise, whatever its phase on each rank.
@@ -190,6 +212,11 @@ impl<'a> RunNoise<'a> {
     /// This rank's timeline, and its offset in it.
     #[inline]
     pub fn place(&self, rank: u64) -> (usize, i64) {
+        if let (Some(nodes), Offsets::Random) = (&self.noise.nodes, &self.noise.offsets) {
+            let (node, index) = nodes.place(rank, &self.node_keys());
+            let span = self.span(&self.noise.timelines[index]);
+            return (index, below(draw(self.offset_key, node), span));
+        }
         let together = matches!(self.noise.offsets, Offsets::Shared | Offsets::Within(_));
         let index = match self.noise.timelines.as_slice() {
             [_] => 0,
@@ -214,7 +241,7 @@ impl<'a> RunNoise<'a> {
 
 /// A number below `bound` from 64 random bits.
 #[inline(always)]
-fn below(bits: u64, bound: i64) -> i64 {
+pub(super) fn below(bits: u64, bound: i64) -> i64 {
     ((u128::from(bits) * bound as u128) >> 64) as i64
 }
 
@@ -271,6 +298,44 @@ mod tests {
             }
             assert!(drawn.iter().all(|&runs| runs > 50), "{drawn:?}");
         }
+    }
+
+    /// Two recorded nodes with 3 and 4 CPUs. The consecutive ranks of a node are on CPUs of one recorded
+    /// node, each on its own, at the same moment.
+    #[test]
+    fn the_ranks_of_a_node_meet_its_cpus_at_one_moment() {
+        let lane = |span: i64| Timeline::new([(span / 2, span / 10)], span).unwrap();
+        let lanes: Vec<Timeline> = [7_000; 3].into_iter().chain([9_000; 4]).map(lane).collect();
+        for per_node in 1..=3u64 {
+            let nodes = Nodes::new(&lanes, &[3, 4], per_node).unwrap();
+            let noise = Noise::new(lanes.clone(), Model::Preempt, Offsets::Random).unwrap();
+            let noise = noise.on_nodes(Some(nodes));
+            let (mut used, mut moments) = ([0; 7], std::collections::BTreeSet::new());
+            for run in 0..50 {
+                let places: Vec<_> = (0..60).map(|rank| noise.run(7, run).place(rank)).collect();
+                for node in places.chunks(per_node as usize) {
+                    let recorded = |&(lane, _): &(usize, i64)| lane / 3 == 0;
+                    assert!(node.iter().all(|place| recorded(place) == recorded(&node[0])));
+                    assert!(node.iter().all(|place| place.1 == node[0].1), "{node:?}");
+                    moments.insert(node[0].1);
+                    for (at, place) in node.iter().enumerate() {
+                        assert!(node[..at].iter().all(|other| other.0 != place.0), "{node:?}");
+                        used[place.0] += 1;
+                    }
+                }
+            }
+            assert!(moments.len() > 500, "{}", moments.len());
+            assert!(used.iter().all(|&ranks| ranks > 250), "{used:?}");
+        }
+        assert_eq!(Nodes::new(&lanes, &[3, 4], 4), None);
+        assert_eq!(Nodes::new(&lanes, &[4, 3], 2), None);
+        assert_eq!(Nodes::new(&lanes, &[3, 3], 2), None);
+        assert_eq!(Nodes::new(&lanes, &[3, 4], 0), None);
+        // Every rank has its CPU if there are as many.
+        let nodes = Nodes::new(&lanes[..3], &[3], 3).unwrap();
+        let noise = Noise::new(lanes[..3].to_vec(), Model::Preempt, Offsets::Random).unwrap();
+        let noise = noise.on_nodes(Some(nodes));
+        assert!((0..30).all(|rank| noise.run(1, 1).place(rank).0 as u64 == rank % 3));
     }
 
     #[test]

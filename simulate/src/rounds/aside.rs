@@ -101,7 +101,7 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
         for at in places.steps() {
             let ranks: V = ranks.at_each(places.at(at));
             let turn = many.turn(ranks);
-            positions.set(at, many.positions(ranks, &turn, arrived.at(at)));
+            positions.set(at, many.positions(&turn, arrived.at(at)));
             limits.set(at, turn.limit);
         }
         many.first_after::<V>(positions, indices);

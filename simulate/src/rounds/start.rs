@@ -80,7 +80,7 @@ impl simd::Kernel for Begin<'_, '_> {
             for at in positions.steps() {
                 let ranks: V = simd::count_from(first + at);
                 let turn = many.turn(ranks);
-                positions.set(at, many.positions(ranks, &turn, V::splat(0)));
+                positions.set(at, many.positions(&turn, V::splat(0)));
                 limits.set(at, turn.limit);
             }
             many.first_after::<V>(&positions, &mut indices);

@@ -3,6 +3,9 @@
 
 use crate::{noise::Lookup, simd::Vector};
 
+/// Work of this many mean distances between detours or more meets several at once.
+const LONG: i64 = 4;
+
 pub struct Walk<'a, V> {
     pub lookup: &'a Lookup,
     /// Lanes with valid results; ranks that leave their timeline are removed, and their results are
@@ -22,7 +25,12 @@ impl<V: Vector> Walk<'_, V> {
         // Its end if there are no more detours.
         let mut done = begin.add(V::splat(work));
         let mut now = begin;
+        let long = work / LONG >= self.lookup.spacing();
         loop {
+            if long {
+                done = self.skip(begin, done);
+                start = self.lookup.starts(self.index);
+            }
             let met = self.known & done.above(start);
             if met == 0 {
                 return done;
@@ -36,6 +44,26 @@ impl<V: Vector> Walk<'_, V> {
             now = now.select(met, end);
             self.forward(met & self.known);
             start = self.lookup.starts(self.index);
+        }
+    }
+
+    /// Meets all detours that have ended when the work would, again and again until there are none: as many
+    /// at a time as fit into the time that the last ones took. Returns when the work would end then.
+    #[inline(always)]
+    fn skip(&mut self, begin: V, mut done: V) -> V {
+        loop {
+            let last = self.end.sub(V::splat(1));
+            let position = V::splat(0).select(self.known, done.min(last));
+            let further = self.lookup.first_after_each(position);
+            let some = self.known & further.above(self.index);
+            if some == 0 {
+                return done;
+            }
+            let lost = self.lookup.lost_before(further).sub(self.lookup.lost_before(self.index));
+            // The part of the first one before the work began; none of a later one is.
+            let early = begin.sub(self.lookup.starts(self.index)).max(V::splat(0));
+            done = done.select(some, done.add(lost).sub(early));
+            self.index = self.index.select(some, further);
         }
     }
 

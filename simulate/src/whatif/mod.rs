@@ -19,7 +19,9 @@ use thiserror::Error;
 pub use gain::{Effect, Gain, compare};
 
 use crate::{
-    noise::{Composed, Local, Model, Noise, Offsets, SpreadError, Timeline, TimelineError, key},
+    noise::{
+        Composed, Local, Model, Nodes, Noise, Offsets, SpreadError, Timeline, TimelineError, key,
+    },
     stats::NoRuns,
     sweep::{SweepError, Traced},
 };
@@ -45,6 +47,8 @@ pub struct Node<'a> {
     pub on_one_clock: Option<&'a [Composed]>,
     pub model: Model,
     pub offsets: Offsets,
+    /// The numbers of lanes of each recorded node, and how many ranks share one, if ranks are put on nodes.
+    pub nodes: Option<(&'a [usize], u64)>,
     /// Whether a run may be longer than the recording.
     pub repeat: bool,
 }
@@ -216,8 +220,10 @@ impl Node<'_> {
     }
 
     fn noise(&self, timelines: Vec<Timeline>) -> Result<Noise, WhatIfError> {
+        let place = |(counts, ranks): (&[usize], u64)| Nodes::new(&timelines, counts, ranks);
+        let nodes = self.nodes.and_then(place);
         let noise = Noise::new(timelines, self.model, self.offsets.clone())?;
-        Ok(noise.repeating(self.repeat))
+        Ok(noise.repeating(self.repeat).on_nodes(nodes))
     }
 
     /// The noise with these sources on one lane only.

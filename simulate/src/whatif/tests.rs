@@ -76,6 +76,7 @@ fn recorded(lanes: &[Composed]) -> Node<'_> {
         on_one_clock: None,
         model: Model::Preempt,
         offsets: Offsets::Random,
+        nodes: None,
         repeat: false,
     }
 }
@@ -89,7 +90,7 @@ fn each(sources: &[&[u32]]) -> Vec<Question> {
 fn what_costs_most_at_scale_is_not_what_takes_the_most_time() {
     let lanes = node();
     let mut accounts = [Taken::default(); 3];
-    lanes[0].account(&mut accounts);
+    lanes[0].account(&[0, 1, 2], &mut accounts);
     assert!(accounts[0].ns > 2 * accounts[1].ns);
     let questions = each(&[&[0], &[1], &[2], &[0, 1, 2]]);
     let at = |ranks| ask(&recorded(&lanes), &questions, 1, &runs(ranks, 2)).unwrap();

@@ -104,7 +104,7 @@ pub fn a_cpu_that_leaves_ends_its_lane() -> Result<()> {
     let last = trace.records().map(|(_, r)| (r.cpu, trace.span(r).0));
     let last = last.filter(|(cpu, _)| u32::from(*cpu) == gone).map(|(_, start)| start).max();
     ensure!(last.is_some_and(|last| last <= second.1), "events after the end of the lane");
-    let page = crate::support::detour().arg("report").arg(&path).output()?;
+    let page = crate::support::detour().args(["report", "--no-projection"]).arg(&path).output()?;
     ensure!(text(&page.stdout).contains("was taken away"), "the report does not say so");
     reliability::note(
         "a measured CPU removed from the recorder's cpuset",

@@ -82,6 +82,7 @@ pub(super) fn unknown_source() -> Source {
         own: false,
         program: false,
         policy: None,
+        cause: None,
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn sources() -> Vec<Source> {
         own: false,
         program: false,
         policy: None,
+        cause: None,
     };
     let mut sources = vec![
         source(Class::Timer, "tick", None, Some("tick_nohz_handler")),

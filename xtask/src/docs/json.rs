@@ -27,7 +27,7 @@ const fn documented(args: &'static str, file: &'static str, name: &'static str) 
 
 /// `DEMO` is the bundled recording; the other files are made by [`PREPARATION`].
 const COMMANDS: [Documented; 14] = [
-    documented("report DEMO --json", "summary.rs", "Summary"),
+    documented("report DEMO --ranks 64 --json", "decision.rs", "Report"),
     documented("whatif DEMO --ranks 64 --runs 40 --top 2 --json", "whatif.rs", "WhatIf"),
     documented("diff DEMO DEMO --ranks 64 --runs 20 --json", "diff.rs", "Diff"),
     documented(

@@ -1,0 +1,148 @@
+//! What to do first, on top of every report: at most three actions, each with its command, what it gains,
+//! its risk and how to undo it.
+
+use analysis::words::percent_said;
+use study::{
+    action::{Action, WORTHWHILE_PCT},
+    decision::{Beyond, Busy, Decision},
+    whatif::Baseline,
+    workload::Job,
+};
+
+use crate::{
+    Options,
+    words::{capital, count, label_of, outside_label, safe, wrap},
+};
+
+/// The decision of a report.
+#[must_use]
+pub fn decision(decision: &Decision, options: Options) -> String {
+    let style = options.style();
+    let mut parts = Vec::new();
+    if let Some(text) = not_idle(&decision.busy, decision.idle_pct) {
+        parts.push(wrap(&text, style.width, ""));
+    }
+    match (&decision.job, &decision.job_time) {
+        (Some(job), Some(time)) => {
+            let title = headline(job, time, &decision.actions, &decision.beyond);
+            parts.push(style.title(&wrap(&title, style.width, "")));
+            parts.push(actions(&decision.actions, options));
+        }
+        _ => {
+            if let Some(why) = &decision.not_simulated {
+                let text = format!("No job was simulated: {}.", safe(why.trim_end_matches('.')));
+                parts.push(wrap(&text, style.width, ""));
+            }
+        }
+    }
+    let remarks = decision.job_remarks.iter().map(|remark| format!("{}.", capital(&safe(remark))));
+    parts.extend(remarks.map(|remark| wrap(&remark, style.width, "")));
+    if parts.is_empty() { String::new() } else { parts.join("\n") + "\n\n" }
+}
+
+/// `A job of this kind on 4096 ranks runs 7 % longer than on silent nodes; without X it gets 4 % shorter.`
+pub(crate) fn headline(
+    job: &Job,
+    time: &Baseline,
+    actions: &[Action],
+    beyond: &[Beyond],
+) -> String {
+    let mut sentence = format!(
+        "A job of this kind on {} ranks runs {} on silent nodes",
+        count(job.ranks),
+        longer(time.slowdown_median)
+    );
+    if let Some(first) = actions.first() {
+        sentence += &format!(
+            "; without {} it gets {} shorter",
+            safe(&label(first)),
+            percent_said(first.gain_pct)
+        );
+    }
+    sentence.push('.');
+    let larger = |gain: f64| actions.first().is_none_or(|action| gain > action.gain_pct);
+    if let Some(outside) = beyond.first().filter(|outside| larger(outside.gain_pct)) {
+        sentence += &format!(
+            " {} of its time is due to what nothing on this node can switch off: {}.",
+            percent_said(outside.gain_pct),
+            outside_label(&outside.class).unwrap_or("time outside the kernel")
+        );
+    }
+    let nodes = match job.ranks_per_node {
+        Some(ranks) if ranks > 1 => format!(", {ranks} ranks per node"),
+        _ => String::new(),
+    };
+    sentence + &format!(" (The job: {}{nodes}, network {}.)", safe(&job.text), safe(&job.net))
+}
+
+/// `7 % longer than`, or `18.7 times as long as`.
+fn longer(slowdown: f64) -> String {
+    match 100.0 * (slowdown - 1.0).max(0.0) {
+        pct if pct < 100.0 => format!("{} longer than", percent_said(pct)),
+        _ => format!("{slowdown:.1} times as long as"),
+    }
+}
+
+fn label(action: &Action) -> String {
+    label_of(action.class, &action.process)
+}
+
+/// The actions, or that there is none.
+pub(crate) fn actions(actions: &[Action], options: Options) -> String {
+    let style = options.style();
+    if actions.is_empty() {
+        return format!(
+            "Nothing is worth doing: no process or source costs this job {} or more.",
+            percent_said(WORTHWHILE_PCT)
+        );
+    }
+    let mut text = style.title("Do this first");
+    for (number, action) in (1..).zip(actions) {
+        let what = format!("{}: {}", safe(&label(action)), safe(&action.text));
+        let [low, high] = action.gain_ci95_pct;
+        let gain = format!(
+            "gains {} ({} to {})",
+            percent_said(action.gain_pct),
+            percent_said(low),
+            percent_said(high)
+        );
+        text +=
+            &format!("\n{number}. {}", wrap(&format!("{what}; {gain}"), style.width - 3, "   "));
+        // Not wrapped, so that commands can be copied.
+        for line in std::iter::once(&action.command).chain(&action.further_commands) {
+            text += &format!("\n       {}", safe(line));
+        }
+        let after = format!("Undo: {}. Risk: {}.", end(&action.undo), end(&action.risk));
+        text += &format!("\n   {}", wrap(&after, style.width - 3, "   "));
+    }
+    text
+}
+
+fn end(text: &str) -> String {
+    safe(text.trim_end_matches('.'))
+}
+
+/// Load is not noise.
+pub(crate) fn not_idle(busy: &[Busy], idle_pct: Option<f64>) -> Option<String> {
+    const NAMED: usize = 4;
+    if busy.is_empty() {
+        return None;
+    }
+    let named = busy.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|b| format!("{} ({} of a CPU)", safe(&b.process), percent_said(b.cpu_pct)))
+        .collect();
+    let more = match busy.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let idle = idle_pct.map_or_else(String::new, |pct| format!(" ({} idle)", percent_said(pct)));
+    let options: Vec<String> =
+        busy.iter().take(NAMED).map(|b| format!("--exclude {}", safe(&b.process))).collect();
+    Some(format!(
+        "The node was not idle{idle}: {}{more}. This is load, not noise: record again without it, or \
+         leave it out with {}.",
+        named.join(", "),
+        options.join(" ")
+    ))
+}

@@ -1,0 +1,53 @@
+//! What to do first, on top of the page.
+
+use study::{action::Action, decision::Decision};
+
+use super::tables::{limited, micro};
+use crate::{
+    actions::headline,
+    words::{label_of, percent_said},
+};
+
+/// The job, and at most three actions.
+pub(super) struct Actions {
+    pub(super) headline: String,
+    pub(super) list: Vec<Shown>,
+    pub(super) remarks: Vec<String>,
+}
+
+pub(super) struct Shown {
+    pub(super) name: String,
+    pub(super) what: String,
+    pub(super) gain: String,
+    pub(super) interval: String,
+    pub(super) commands: Vec<String>,
+    pub(super) undo: String,
+    pub(super) risk: String,
+}
+
+/// Or why no job was simulated.
+pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
+    let (Some(job), Some(time)) = (&decision.job, &decision.job_time) else {
+        let why = decision.not_simulated.as_deref().unwrap_or("no job was simulated");
+        return Err(limited(why));
+    };
+    Ok(Actions {
+        headline: micro(&limited(&headline(job, time, &decision.actions, &decision.beyond))),
+        list: decision.actions.iter().map(shown).collect(),
+        remarks: decision.job_remarks.iter().map(|remark| micro(&limited(remark))).collect(),
+    })
+}
+
+fn shown(action: &Action) -> Shown {
+    let [low, high] = action.gain_ci95_pct;
+    let commands = std::iter::once(&action.command).chain(&action.further_commands);
+    Shown {
+        name: limited(&label_of(action.class, &action.process)),
+        what: limited(&action.text),
+        gain: percent_said(action.gain_pct),
+        interval: format!("{} to {}", percent_said(low), percent_said(high)),
+        commands: commands.map(|line| limited(line)).collect(),
+        undo: limited(&action.undo),
+        risk: limited(&action.risk),
+    }
+}

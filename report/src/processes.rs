@@ -1,0 +1,161 @@
+//! The table of processes, each with all that it causes and what a job would gain without it; and of
+//! classes of sources.
+
+use analysis::{CostBasis, ProcessRow, Summary};
+use trace::Class;
+
+use crate::Options;
+use crate::grid::{Column, Grid, Tone};
+use crate::sources::mark;
+use crate::words::{count, label_of, name, percent, percent_said, plural, safe, tight, time, wrap};
+
+/// A process with at least this share of the time is highlighted.
+const STRONG_PCT: f64 = 10.0;
+
+pub(crate) fn processes(summary: &Summary, options: Options) -> Option<String> {
+    if summary.processes.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("process", 14),
+        Column::text("kind", 7),
+        Column::text("unit", 12).expendable(1),
+        Column::number("pid").expendable(3),
+        Column::number("sources").expendable(4),
+        Column::number("count"),
+        Column::number("hits").expendable(2),
+        Column::number("cost"),
+        Column::number("share"),
+        Column::number("gain"),
+        Column::number("95 % interval").expendable(2),
+    ]);
+    let shown = options.shown(summary.processes.len());
+    let (top, rest) = summary.processes.split_at(shown);
+    for process in top {
+        grid.row(tone(process), cells(process));
+    }
+    let mut text = style.title("Processes and kernel sources by time taken");
+    text.push('\n');
+    text.push_str(&grid.render(style));
+    if !rest.is_empty() {
+        let cost: u64 = rest.iter().map(|p| p.cost_ns_total).fold(0, u64::saturating_add);
+        let more = plural(rest.len() as u64, "more row");
+        text += &format!("\nand {more}, {} in total (--all shows them)", time(cost as f64));
+    }
+    if top.iter().any(|process| process.own) {
+        text.push_str("\n* the recorder itself");
+    }
+    if top.iter().any(|process| process.program) {
+        text.push_str("\n^ the program itself");
+    }
+    if let Some(parts) = parts(top, options) {
+        text.push('\n');
+        text.push_str(&parts);
+    }
+    Some(text)
+}
+
+fn tone(process: &ProcessRow) -> Tone {
+    match process {
+        process if process.own => Tone::Dim,
+        process if process.share_pct >= STRONG_PCT => Tone::Strong,
+        _ => Tone::Plain,
+    }
+}
+
+fn cells(process: &ProcessRow) -> Vec<String> {
+    let pids = match process.pids.as_slice() {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first, ..] => format!("{first}.."),
+    };
+    let interval = process
+        .gain_ci95_pct
+        .map(|[low, high]| format!("{} to {}", percent_said(low), percent_said(high)));
+    vec![
+        format!("{}{}", name(&process.process), mark(process.own, process.program)),
+        kind(process.class).to_owned(),
+        process.unit.as_deref().map(safe).unwrap_or_default(),
+        pids,
+        process.sources.len().to_string(),
+        count(process.count),
+        if process.hits == process.count { String::new() } else { count(process.hits) },
+        tight(process.cost_ns_total),
+        percent(process.share_pct),
+        process.gain_pct.map(percent).unwrap_or_default(),
+        interval.unwrap_or_default(),
+    ]
+}
+
+/// A process, or the class of a source.
+fn kind(class: Class) -> &'static str {
+    if class == Class::Thread { "process" } else { class.name() }
+}
+
+/// What processes consist of, unless that is a single source.
+fn parts(processes: &[ProcessRow], options: Options) -> Option<String> {
+    let style = options.style();
+    let of = |process: &ProcessRow| {
+        if process.sources.len() < 2 {
+            return None;
+        }
+        let parts: Vec<String> = process
+            .sources
+            .iter()
+            .map(|s| {
+                let label = label_of(s.class, &s.name);
+                format!("{} {} in {}", safe(&label), tight(s.cost_ns_total), count(s.count))
+            })
+            .collect();
+        let line = format!("{}: {}", name(&process.process), parts.join(", "));
+        Some(wrap(&line, style.width, "    "))
+    };
+    let lines: Vec<String> = processes.iter().filter_map(of).collect();
+    (!lines.is_empty()).then(|| format!("{}\n{}", style.title("Made up of"), lines.join("\n")))
+}
+
+/// One row per class of sources.
+pub(crate) fn classes(summary: &Summary, options: Options) -> Option<String> {
+    if summary.sources.is_empty() {
+        return None;
+    }
+    let style = options.style();
+    let mut grid = Grid::new(vec![
+        Column::text("class", 12),
+        Column::number("sources"),
+        Column::number("count"),
+        Column::number("net"),
+        Column::number("cost"),
+        Column::number("max"),
+        Column::number("share"),
+    ]);
+    let row = |class: Class| {
+        let sources = || summary.sources.iter().filter(move |source| source.class == class);
+        let sum =
+            |of: fn(&analysis::SourceRow) -> u64| sources().map(of).fold(0, u64::saturating_add);
+        let cost = sum(|s| s.cost_ns_total);
+        let share: f64 = sources().map(|s| s.share_pct).sum();
+        let longest = sources().map(|s| s.cost_ns_max).max().unwrap_or(0);
+        let net = match summary.cost_basis {
+            CostBasis::Detours => tight(sum(|s| s.net_ns_total)),
+            CostBasis::Records => String::new(),
+        };
+        let cells = vec![
+            class.name().to_owned(),
+            sources().count().to_string(),
+            count(sum(|s| s.count)),
+            net,
+            tight(cost),
+            tight(longest),
+            percent(share),
+        ];
+        (cost, cells)
+    };
+    let present = |class: &Class| summary.sources.iter().any(|source| source.class == *class);
+    let mut rows: Vec<(u64, Vec<String>)> =
+        Class::ALL.into_iter().filter(present).map(row).collect();
+    rows.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+    rows.into_iter().for_each(|(_, cells)| grid.row(Tone::Plain, cells));
+    Some(format!("{}\n{}", style.title("Classes by time taken"), grid.render(style)))
+}

@@ -1,0 +1,83 @@
+//! What to do first: at most three actions with the largest gains, each with its command, its risk and how
+//! to undo it.
+
+use serde::Serialize;
+use trace::Class;
+
+use crate::{
+    advice::{Need, Remedy},
+    whatif::OfProcess,
+};
+
+/// Actions shown.
+const MOST: usize = 3;
+/// The smallest gain worth an action, in percent.
+pub const WORTHWHILE_PCT: f64 = 0.5;
+
+/// Something to do about a process or source.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Action {
+    /// The process, or the source of the kernel itself.
+    pub process: String,
+    /// `thread` for a process, otherwise the class of the source.
+    pub class: Class,
+    pub unit: Option<String>,
+    /// What to do.
+    pub text: String,
+    /// The first command, or line of a file.
+    pub command: String,
+    /// What else belongs to it.
+    pub further_commands: Vec<String>,
+    pub undo: String,
+    pub risk: String,
+    /// What the job gains without it.
+    pub gain_pct: f64,
+    pub gain_ci95_pct: [f64; 2],
+    pub ranks: u64,
+}
+
+/// The actions for processes in the order of their gains. The interval has to lie above zero: a gain that
+/// may be none is not worth a risk.
+pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
+    let mut actions: Vec<Action> = Vec::new();
+    for process in processes {
+        let change = &process.answer.removed;
+        let sure = change.gain_pct >= WORTHWHILE_PCT && change.gain_ci95_pct[0] > 0.0;
+        // What no kernel event explains has no switch on this node, and what has no name no command.
+        let nameless = process.process.trim().is_empty();
+        if !sure || process.own || nameless || process.class == Class::OutsideKernel {
+            continue;
+        }
+        let Some((remedy, command, further)) = process.advice.iter().find_map(with_command) else {
+            continue;
+        };
+        // One command that helps against several is done once, for the largest.
+        if actions.len() < MOST && actions.iter().all(|action| action.command != *command) {
+            actions.push(Action {
+                process: process.process.clone(),
+                class: process.class,
+                unit: process.unit.clone(),
+                text: remedy.what.clone(),
+                command: command.clone(),
+                further_commands: further.to_vec(),
+                undo: remedy.undo.clone(),
+                risk: match remedy.needs {
+                    // Moved, not removed.
+                    Some(Need::Housekeeping) => {
+                        format!("{}; run no rank on the housekeeping CPUs", remedy.risk)
+                    }
+                    _ => remedy.risk.clone(),
+                },
+                gain_pct: change.gain_pct,
+                gain_ci95_pct: change.gain_ci95_pct,
+                ranks,
+            });
+        }
+    }
+    actions
+}
+
+fn with_command(remedy: &Remedy) -> Option<(&Remedy, &String, &[String])> {
+    let (command, further) = remedy.run.split_first()?;
+    (!remedy.undo.is_empty()).then_some((remedy, command, further))
+}

@@ -1,0 +1,199 @@
+//! What to do about the noise of a recording: the job it is judged by, the actions worth taking, and what
+//! each process costs the job. And whether the node was idle to begin with: load is not noise.
+
+use analysis::{ProcessRow, Summary};
+use anyhow::Result;
+use serde::Serialize;
+use trace::{Class, Mode};
+
+use crate::{
+    action::{self, Action},
+    advice::Advice,
+    error::{self, in_words},
+    open::AnyReader,
+    placement, whatif,
+    whatif::Baseline,
+    work::Work,
+    workload::{self, Job},
+};
+
+/// Paired runs per question, and processes asked about: enough to rank what matters, in seconds.
+pub const RUNS: u64 = 12;
+const TOP: usize = 8;
+/// A process that used at least this share of one CPU is load, not noise, in percent. Daemons use less.
+const BUSY_PCT: f64 = 25.0;
+/// Limits: the simulator holds detours in memory, and a small file can claim a huge number.
+const MOST_DETOURS: u64 = 1 << 25;
+const MOST_EVENTS: u64 = 60_000_000;
+
+/// By which job to judge.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub workload: workload::Request,
+    pub placement: placement::Request,
+    pub runs: u64,
+    /// Processes to ignore: names, units or classes.
+    pub exclude: Vec<String>,
+}
+
+/// What to do about the noise of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Decision {
+    /// The job that gains refer to. Null if none was simulated.
+    pub job: Option<Job>,
+    /// Its time with the noise of the recording, and without any.
+    pub job_time: Option<Baseline>,
+    /// What to do first: at most three, largest gain first; empty if nothing is worth doing.
+    pub actions: Vec<Action>,
+    /// What no process or kernel source of this node explains, largest gain first: nothing here can
+    /// switch it off.
+    pub beyond: Vec<Beyond>,
+    /// Why no job was simulated.
+    pub not_simulated: Option<String>,
+    /// Share of the measured CPUs' time that processes left over. Null for a recorded program.
+    pub idle_pct: Option<f64>,
+    /// Processes that used a quarter of a CPU or more, largest first: load, not noise.
+    pub busy: Vec<Busy>,
+    /// About the simulation.
+    pub job_remarks: Vec<String>,
+}
+
+/// Time outside the kernel that costs the job something.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Beyond {
+    /// As in `outside_kernel`.
+    pub class: String,
+    pub gain_pct: f64,
+    pub gain_ci95_pct: [f64; 2],
+}
+
+/// A process that keeps the node busy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Busy {
+    pub process: String,
+    /// Of one CPU.
+    pub cpu_pct: f64,
+}
+
+/// The summary of a recording with what to do about it, as `detour report --json` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub summary: Summary,
+    #[serde(flatten)]
+    pub decision: Decision,
+}
+
+/// Simulates the job, and enters the gains into the summary. A recording that cannot be simulated still has
+/// a summary.
+pub fn decide(
+    reader: &AnyReader,
+    mut summary: Summary,
+    request: &Request,
+    advice: &Advice,
+    work: &Work<'_>,
+) -> Result<Report> {
+    let (idle_pct, busy) = load(&summary);
+    let mut decision = Decision { idle_pct, busy, ..Decision::default() };
+    let asked = match too_large(reader) {
+        Some(why) => Err(why),
+        None => match ask(reader, request, advice, work) {
+            Err(error) if error::was_stopped(&error) => return Err(error),
+            asked => asked.map_err(|error| in_words(&error)),
+        },
+    };
+    match asked {
+        Err(why) => decision.not_simulated = Some(why),
+        Ok(asked) => {
+            for row in &mut summary.processes {
+                let is_it = |process: &&whatif::OfProcess| process.key() == row.key();
+                if let Some(process) = asked.processes.iter().find(is_it) {
+                    row.gain_pct = Some(process.answer.removed.gain_pct);
+                    row.gain_ci95_pct = Some(process.answer.removed.gain_ci95_pct);
+                }
+            }
+            let outside = |process: &&whatif::OfProcess| {
+                let change = &process.answer.removed;
+                process.class == Class::OutsideKernel
+                    && change.gain_pct >= action::WORTHWHILE_PCT
+                    && change.gain_ci95_pct[0] > 0.0
+            };
+            decision.beyond = asked
+                .processes
+                .iter()
+                .filter(outside)
+                .map(|process| Beyond {
+                    class: process.process.clone(),
+                    gain_pct: process.answer.removed.gain_pct,
+                    gain_ci95_pct: process.answer.removed.gain_ci95_pct,
+                })
+                .collect();
+            let is_load = |process: &whatif::OfProcess| {
+                process.class == Class::Thread
+                    && decision.busy.iter().any(|busy| busy.process == process.process)
+            };
+            let noise: Vec<whatif::OfProcess> =
+                asked.processes.into_iter().filter(|process| !is_load(process)).collect();
+            decision.actions = action::choose(&noise, asked.ranks);
+            decision.job = Some(asked.parts);
+            decision.job_time = Some(asked.baseline);
+            decision.job_remarks = asked.remarks;
+        }
+    }
+    Ok(Report { summary, decision })
+}
+
+/// Nothing is simulated for the page of a recording this large: that is left to `detour whatif`.
+fn too_large(reader: &AnyReader) -> Option<String> {
+    let detours: u64 = reader.block_infos().map(|block| u64::from(block.detours)).sum();
+    let events = reader.block_infos().map(|b| u64::from(b.detours) + u64::from(b.records));
+    let events = events.fold(0, u64::saturating_add);
+    (detours > MOST_DETOURS || events > MOST_EVENTS)
+        .then(|| format!("{events} events are too many to simulate here: use `detour whatif`"))
+}
+
+fn ask(
+    reader: &AnyReader,
+    request: &Request,
+    advice: &Advice,
+    work: &Work<'_>,
+) -> Result<whatif::WhatIf> {
+    let asked = whatif::Request {
+        runs: request.runs,
+        remove: Vec::new(),
+        shift: None,
+        quantise: false,
+        top: TOP,
+        repeat: true,
+        placement: request.placement,
+        exclude: request.exclude.clone(),
+        by_source: false,
+    };
+    whatif::ask(reader, &request.workload, &asked, advice, work)
+}
+
+/// How idle the node was, and what kept it busy. The threads of a recorded program are not recorded as
+/// sources unless they wait for each other, so nothing is known there.
+fn load(summary: &Summary) -> (Option<f64>, Vec<Busy>) {
+    let watched_ns: f64 = summary.cpus.iter().map(|cpu| cpu.window_s * 1e9).sum();
+    if summary.mode == Mode::Program || watched_ns <= 0.0 {
+        return (None, Vec::new());
+    }
+    let is_process = |row: &&ProcessRow| row.class == Class::Thread && !row.own && !row.program;
+    let processes = || summary.processes.iter().filter(is_process);
+    let used: f64 = processes().map(|row| row.cost_ns_total as f64).sum();
+    let duration_ns = (summary.duration_s * 1e9).max(1.0);
+    let mut busy: Vec<Busy> = Vec::new();
+    for row in processes() {
+        let cpu_pct = 100.0 * row.cost_ns_total as f64 / duration_ns;
+        // The same program in several units is one load.
+        match busy.iter_mut().find(|busy| busy.process == row.process) {
+            Some(busy) => busy.cpu_pct += cpu_pct,
+            None => busy.push(Busy { process: row.process.clone(), cpu_pct }),
+        }
+    }
+    busy.retain(|busy| busy.cpu_pct >= BUSY_PCT);
+    busy.sort_by(|a, b| b.cpu_pct.total_cmp(&a.cpu_pct));
+    let any_source = !summary.sources.is_empty();
+    (any_source.then_some((100.0 * (1.0 - used / watched_ns)).clamp(0.0, 100.0)), busy)
+}

@@ -1,0 +1,73 @@
+//! For how many ranks a recording is long enough.
+//!
+//! Between two synchronisations, every rank meets the noise of one interval, and the slowest decides. With
+//! more ranks than the recording has such intervals, the slowest would always be one that was recorded:
+//! what is rarer is missing, and the projection flattens out. So a recording supports as many ranks as it
+//! has intervals, on all CPUs together.
+
+use analysis::words;
+use anyhow::Result;
+use simulate::noise::Composed;
+
+use crate::workload;
+
+/// How many ranks a recording supports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Support {
+    /// The largest power of two; at least 2.
+    pub ranks: u64,
+    /// Time between synchronisations, ns.
+    interval_ns: f64,
+    /// CPUs or threads.
+    lanes: usize,
+}
+
+/// None for a schedule, whose intervals are its own.
+pub fn of(lanes: &[Composed], workload: &workload::Request) -> Result<Option<Support>> {
+    let Some(interval_ps) = workload.interval()? else { return Ok(None) };
+    let watched_ns = lanes.iter().map(Composed::span_ns).fold(0, u64::saturating_add);
+    Ok(Some(Support::new(watched_ns, lanes.len(), interval_ps as f64 / 1e3)))
+}
+
+impl Support {
+    fn new(watched_ns: u64, lanes: usize, interval_ns: f64) -> Support {
+        let intervals = (watched_ns as f64 / interval_ns.max(1.0)) as u64;
+        Support { ranks: 1 << intervals.max(2).ilog2().min(40), interval_ns, lanes }
+    }
+
+    /// How long to record for so many ranks, in seconds.
+    pub fn needed_s(&self, ranks: u64) -> f64 {
+        ranks as f64 * self.interval_ns / self.lanes.max(1) as f64 / 1e9
+    }
+
+    /// For results with more ranks than are supported.
+    pub fn remark(&self, ranks: u64) -> Option<String> {
+        (ranks > self.ranks).then(|| {
+            format!(
+                "the recording supports {} ranks; for {} it needs {} on so many CPUs, since rarer \
+                 detours are missing",
+                words::count(self.ranks),
+                words::count(ranks),
+                words::time(self.needed_s(ranks) * 1e9)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_supports_as_many_ranks_as_it_has_intervals() {
+        // 2 CPUs for 10 s, 1 ms between synchronisations: 20,000 intervals.
+        let support = Support::new(20_000_000_000, 2, 1e6);
+        assert_eq!(support.ranks, 16_384);
+        assert_eq!(support.needed_s(1 << 20), 524.288);
+        assert_eq!(support.remark(16_384), None);
+        let remark = support.remark(1 << 20).unwrap_or_default();
+        assert!(remark.contains("16384 ranks") && remark.contains("1.05M"), "{remark}");
+        assert_eq!(Support::new(0, 1, 1e6).ranks, 2);
+        assert!(Support::new(u64::MAX, 4096, 0.0).ranks >= 1 << 40);
+    }
+}
