@@ -26,6 +26,7 @@ pub fn decision(decision: &Decision, options: Options) -> String {
         (Some(job), Some(time)) => {
             let title = headline(job, time, &decision.actions, &decision.beyond);
             parts.push(style.title(&wrap(&title, style.width, "")));
+            parts.push(wrap(&job_said(job), style.width, ""));
             parts.push(actions(&decision.actions, options));
         }
         _ => {
@@ -68,11 +69,16 @@ pub(crate) fn headline(
             outside_label(&outside.class).unwrap_or("time outside the kernel")
         );
     }
+    sentence
+}
+
+/// `The job: 100 times allreduce of 8 B after 1.00 ms of compute, 2 ranks per node, network L=1.9us,...`
+pub(crate) fn job_said(job: &Job) -> String {
     let nodes = match job.ranks_per_node {
         Some(ranks) if ranks > 1 => format!(", {ranks} ranks per node"),
         _ => String::new(),
     };
-    sentence + &format!(" (The job: {}{nodes}, network {}.)", safe(&job.text), safe(&job.net))
+    format!("The job: {}{nodes}, network {}", safe(&job.text), safe(&job.net))
 }
 
 /// `7 % longer than`, or `18.7 times as long as`.

@@ -4,13 +4,15 @@ use study::{action::Action, decision::Decision};
 
 use super::tables::{limited, micro};
 use crate::{
-    actions::headline,
+    actions::{headline, job_said},
     words::{label_of, percent_said},
 };
 
 /// The job, and at most three actions.
 pub(super) struct Actions {
     pub(super) headline: String,
+    /// What the job is.
+    pub(super) job: String,
     pub(super) list: Vec<Shown>,
     pub(super) remarks: Vec<String>,
 }
@@ -33,6 +35,7 @@ pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
     };
     Ok(Actions {
         headline: micro(&limited(&headline(job, time, &decision.actions, &decision.beyond))),
+        job: limited(&job_said(job)),
         list: decision.actions.iter().map(shown).collect(),
         remarks: decision.job_remarks.iter().map(|remark| micro(&limited(remark))).collect(),
     })
