@@ -92,6 +92,8 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         runs: options.runs,
         net: options.net,
         rendezvous: options.rendezvous.into(),
+        placement: options.placement.request(),
+        exclude: options.exclude.clone(),
     });
     let report = options.work.run(verbosity.quiet, |work| {
         let report = judge(options, &reader, summary, work)?;

@@ -98,7 +98,7 @@ pub(crate) fn actions(actions: &[Action], options: Options) -> String {
     let style = options.style();
     if actions.is_empty() {
         return format!(
-            "Nothing is worth doing: no process or source costs this job {} or more.",
+            "Nothing is worth doing: no action is known that is sure to gain this job {} or more.",
             percent_said(WORTHWHILE_PCT)
         );
     }
@@ -128,6 +128,15 @@ fn end(text: &str) -> String {
     safe(text.trim_end_matches('.'))
 }
 
+/// For a shell.
+fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:+@".contains(c);
+    match name.chars().all(plain) && !name.starts_with('-') {
+        true => name.to_owned(),
+        false => format!("'{}'", safe(name).replace('\'', "'\\''")),
+    }
+}
+
 /// Load is not noise.
 pub(crate) fn not_idle(busy: &[Busy], idle_pct: Option<f64>) -> Option<String> {
     const NAMED: usize = 4;
@@ -144,7 +153,7 @@ pub(crate) fn not_idle(busy: &[Busy], idle_pct: Option<f64>) -> Option<String> {
     };
     let idle = idle_pct.map_or_else(String::new, |pct| format!(" ({} idle)", percent_said(pct)));
     let options: Vec<String> =
-        busy.iter().take(NAMED).map(|b| format!("--exclude {}", safe(&b.process))).collect();
+        busy.iter().take(NAMED).map(|b| format!("--exclude {}", quoted(&b.process))).collect();
     Some(format!(
         "The node was not idle{idle}: {}{more}. This is load, not noise: record again without it, or \
          leave it out with {}.",

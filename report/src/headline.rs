@@ -136,6 +136,12 @@ fn missing(summary: &Summary) -> Vec<String> {
             plural(detours, "detour")
         ));
     }
+    if let Some(runs) = some(lost.skipped) {
+        said.push(format!(
+            "{} skipped by the kernel: what they would have recorded is missing.",
+            plural(runs, "BPF run")
+        ));
+    }
     if let Some(events) = some(lost.unwritten) {
         said.push(match summary.truncated {
             Some(_) => format!("{} not written.", plural(events, "event")),

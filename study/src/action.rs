@@ -11,8 +11,14 @@ use crate::{
 
 /// Actions shown.
 const MOST: usize = 3;
+/// A process that used at least this share of a CPU's time is load, not noise, in percent. Daemons use
+/// less.
+pub const LOAD_PCT: f64 = 25.0;
 /// The smallest gain worth an action, in percent.
 pub const WORTHWHILE_PCT: f64 = 0.5;
+
+/// Names that stand for several processes, or for one that is gone.
+const PLACEHOLDERS: [&str; 3] = ["(exited)", "(unknown)", "(too many different names)"];
 
 /// Something to do about a process or source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,8 +50,14 @@ pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
         let change = &process.answer.removed;
         let sure = change.gain_pct >= WORTHWHILE_PCT && change.gain_ci95_pct[0] > 0.0;
         // What no kernel event explains has no switch on this node, and what has no name no command.
-        let nameless = process.process.trim().is_empty();
-        if !sure || process.own || nameless || process.class == Class::OutsideKernel {
+        let nameless =
+            process.process.trim().is_empty() || PLACEHOLDERS.contains(&&*process.process);
+        // Load is not noise.
+        let is_load = process.class == Class::Thread
+            && !process.program
+            && process.busiest_cpu_pct >= LOAD_PCT;
+        let outside = process.class == Class::OutsideKernel;
+        if !sure || process.own || nameless || outside || is_load {
             continue;
         }
         let Some((remedy, command, further)) = process.advice.iter().find_map(with_command) else {

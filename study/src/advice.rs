@@ -305,8 +305,11 @@ fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
     let of_split = |list: &dyn Fn(&Split) -> String, unknown: &str| {
         place.split.as_ref().map_or_else(|| unknown.to_owned(), list)
     };
+    // pgrep and pkill take a regular expression.
+    let pattern = line.contains("pgrep") || line.contains("pkill");
+    let name = if pattern { literally(subject.name) } else { subject.name.to_owned() };
     let words = [
-        ("{name}", known(subject.name, "NAME")),
+        ("{name}", known(&name, "NAME")),
         ("{unit}", known(subject.unit.unwrap_or_default(), "UNIT")),
         ("{irq}", known(irq.unwrap_or_default(), "N")),
         ("{cpus}", of_split(&|split| cpulist::format(&split.job), "CPUS")),
@@ -330,6 +333,22 @@ fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
         }
     }
     filled + rest
+}
+
+/// A name as a regular expression that matches nothing else, and is no option.
+fn literally(name: &str) -> String {
+    let mut pattern = String::new();
+    for (at, c) in name.char_indices() {
+        match c {
+            '-' if at == 0 => pattern.push_str("[-]"),
+            '.' | '^' | '$' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|' | '\\' => {
+                pattern.push('\\');
+                pattern.push(c);
+            }
+            _ => pattern.push(c),
+        }
+    }
+    pattern
 }
 
 /// Lines may be copied into a shell, and any process may call itself `; rm -rf ~`.
@@ -427,7 +446,12 @@ mod tests {
         assert!(runs(&advice, &subject(Class::Irq, "eth0", None)).contains("/proc/irq/N/"));
         let hostile = subject(Class::Thread, "$(reboot) '{unit}'", None);
         let run = runs(&advice, &hostile);
-        assert!(run.contains(r"pgrep -wx '$(reboot) '\''{unit}'\'''"), "{run}");
+        assert!(run.contains(r"pgrep -wx '\$\(reboot\) '\''\{unit\}'\'''"), "{run}");
+        // Nor do they match any other process, or become an option.
+        let run = runs(&advice, &subject(Class::Thread, ".*", None));
+        assert!(run.contains(r"pkill -x '\.\*'"), "{run}");
+        let run = runs(&advice, &subject(Class::Thread, "-9", None));
+        assert!(run.contains("pkill -x '[-]9'"), "{run}");
         let nowhere = advice.remedies(&subject(Class::Timer, "tick", None), &Place::default());
         assert!(nowhere[0].run[0].contains("nohz_full=CPUS"));
     }

@@ -16,7 +16,7 @@ use crate::{
     error::in_words,
     open::{self, AnyReader},
     placement::{self, Places},
-    recorded::Recorded,
+    recorded::{Recorded, no_source},
     support::{self, Support},
     work::Work,
     workload::{self, Workload},
@@ -126,6 +126,10 @@ fn project(
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
     };
+    // What ran in one of them only may be excluded.
+    if let Some(name) = sides.0.unknown.iter().find(|name| sides.1.unknown.contains(name)) {
+        bail!("{}", no_source(name));
+    }
     let supported = [&sides.0, &sides.1].into_iter().filter_map(|side| side.support);
     let supported = supported.min_by_key(|support| support.ranks);
     let workload = workload.workload(supported.map(|support| support.ranks))?;
@@ -187,6 +191,8 @@ struct Side {
     lanes: Vec<Composed>,
     places: Places,
     support: Option<Support>,
+    /// Excluded names that it does not have.
+    unknown: Vec<String>,
     /// About omitted noise.
     remarks: Vec<String>,
 }
@@ -201,7 +207,7 @@ impl Side {
             bail!("recordings without detours (--no-probe) cannot be simulated");
         }
         let recorded = Recorded::new(reader);
-        let excluded = recorded.excluded(&request.exclude)?;
+        let (excluded, unknown) = recorded.excluded_if_known(&request.exclude);
         let used = |lane: usize| part.has(lane as u32);
         let places = Places::new(reader, &recorded, &request.placement, used)?;
         let mut lanes = Vec::new();
@@ -214,7 +220,7 @@ impl Side {
         let support = support::of(&lanes, workload)?;
         let remarks = recorded.left_out().into_iter().chain(places.remarks.iter().cloned());
         let remarks = remarks.map(|words| format!("{}: {words}", reader.name())).collect();
-        Ok(Side { name: reader.name().to_owned(), lanes, places, support, remarks })
+        Ok(Side { name: reader.name().to_owned(), lanes, places, support, unknown, remarks })
     }
 
     fn noise(&self, workload: &Workload, request: &Request) -> Result<Noise> {

@@ -1,6 +1,8 @@
 //! What to do about the noise of a recording: the job it is judged by, the actions worth taking, and what
 //! each process costs the job. And whether the node was idle to begin with: load is not noise.
 
+use std::collections::HashMap;
+
 use analysis::{ProcessRow, Summary};
 use anyhow::Result;
 use serde::Serialize;
@@ -20,11 +22,11 @@ use crate::{
 /// Paired runs per question, and processes asked about: enough to rank what matters, in seconds.
 pub const RUNS: u64 = 12;
 const TOP: usize = 8;
-/// A process that used at least this share of one CPU is load, not noise, in percent. Daemons use less.
-const BUSY_PCT: f64 = 25.0;
 /// Limits: the simulator holds detours in memory, and a small file can claim a huge number.
 const MOST_DETOURS: u64 = 1 << 25;
 const MOST_EVENTS: u64 = 60_000_000;
+/// More than this many per second and lane would leave the simulated job hardly any time.
+const DENSEST_PER_S: f64 = 1e6;
 
 /// By which job to judge.
 #[derive(Clone, Debug)]
@@ -52,7 +54,7 @@ pub struct Decision {
     pub not_simulated: Option<String>,
     /// Share of the measured CPUs' time that processes left over. Null for a recorded program.
     pub idle_pct: Option<f64>,
-    /// Processes that used a quarter of a CPU or more, largest first: load, not noise.
+    /// Processes that used a quarter of a CPU or more, largest first: load, not noise. Without those excluded.
     pub busy: Vec<Busy>,
     /// About the simulation.
     pub job_remarks: Vec<String>,
@@ -93,7 +95,8 @@ pub fn decide(
     advice: &Advice,
     work: &Work<'_>,
 ) -> Result<Report> {
-    let (idle_pct, busy) = load(&summary);
+    let (idle_pct, mut busy) = load(&summary);
+    busy.retain(|busy| !request.exclude.contains(&busy.process));
     let mut decision = Decision { idle_pct, busy, ..Decision::default() };
     let asked = match too_large(reader) {
         Some(why) => Err(why),
@@ -128,13 +131,7 @@ pub fn decide(
                     gain_ci95_pct: process.answer.removed.gain_ci95_pct,
                 })
                 .collect();
-            let is_load = |process: &whatif::OfProcess| {
-                process.class == Class::Thread
-                    && decision.busy.iter().any(|busy| busy.process == process.process)
-            };
-            let noise: Vec<whatif::OfProcess> =
-                asked.processes.into_iter().filter(|process| !is_load(process)).collect();
-            decision.actions = action::choose(&noise, asked.ranks);
+            decision.actions = asked.actions;
             decision.job = Some(asked.parts);
             decision.job_time = Some(asked.baseline);
             decision.job_remarks = asked.remarks;
@@ -148,6 +145,11 @@ fn too_large(reader: &AnyReader) -> Option<String> {
     let detours: u64 = reader.block_infos().map(|block| u64::from(block.detours)).sum();
     let events = reader.block_infos().map(|b| u64::from(b.detours) + u64::from(b.records));
     let events = events.fold(0, u64::saturating_add);
+    let last_ns = reader.block_infos().map(|block| block.last_ns).max().unwrap_or(0);
+    let dense = detours as f64 > DENSEST_PER_S * reader.lanes().len() as f64 * last_ns as f64 / 1e9;
+    if dense && detours > 1 << 16 {
+        return Some(format!("{detours} detours in so short a time leave no time for a job"));
+    }
     (detours > MOST_DETOURS || events > MOST_EVENTS)
         .then(|| format!("{events} events are too many to simulate here: use `detour whatif`"))
 }
@@ -192,8 +194,34 @@ fn load(summary: &Summary) -> (Option<f64>, Vec<Busy>) {
             None => busy.push(Busy { process: row.process.clone(), cpu_pct }),
         }
     }
-    busy.retain(|busy| busy.cpu_pct >= BUSY_PCT);
+    // On a single CPU: an agent that takes little on each of many is noise.
+    let busiest = busiest(summary);
+    let largest = |process: &str| busiest.get(process).copied().unwrap_or(0.0);
+    busy.retain(|busy| 100.0 * largest(&busy.process) / duration_ns >= action::LOAD_PCT);
     busy.sort_by(|a, b| b.cpu_pct.total_cmp(&a.cpu_pct));
     let any_source = !summary.sources.is_empty();
     (any_source.then_some((100.0 * (1.0 - used / watched_ns)).clamp(0.0, 100.0)), busy)
+}
+
+/// The most time that each process took on one CPU, in its threads.
+fn busiest(summary: &Summary) -> HashMap<&str, f64> {
+    let mut rows: HashMap<(&str, Option<&str>), &analysis::SourceRow> = HashMap::new();
+    for row in summary.sources.iter().filter(|row| row.class == Class::Thread && !row.own) {
+        rows.insert((&row.name, row.unit.as_deref()), row);
+    }
+    let mut busiest = HashMap::new();
+    for process in summary.processes.iter().filter(|row| row.class == Class::Thread) {
+        let mut cpus: HashMap<u32, u64> = HashMap::new();
+        for source in process.sources.iter().filter(|source| source.class == Class::Thread) {
+            let row = rows.get(&(&*source.name, source.unit.as_deref()));
+            for part in row.into_iter().flat_map(|row| &row.per_cpu) {
+                let cpu = cpus.entry(part.cpu).or_default();
+                *cpu = cpu.saturating_add(part.cost_ns_total);
+            }
+        }
+        let most = cpus.into_values().max().unwrap_or(0) as f64;
+        let known = busiest.entry(&*process.process).or_insert(0.0);
+        *known = most.max(*known);
+    }
+    busiest
 }

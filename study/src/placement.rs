@@ -114,6 +114,10 @@ impl Places {
             left += node.len() - kept.len();
             let from = kept.iter().map(|lane| window(lane).0).max().unwrap_or(0);
             let to = kept.iter().map(|lane| window(lane).1).min().unwrap_or(0);
+            if (to.saturating_sub(from) as f64) < WATCHED * longest {
+                let why = "its CPUs were watched at different times: every rank is on a random CPU";
+                return Ok(anywhere(vec![why.to_owned()]));
+            }
             for &lane in &kept {
                 cuts[lane] = Some(Cut::Between(from, to));
             }

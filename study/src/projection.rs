@@ -60,6 +60,10 @@ pub struct Request {
     pub runs: u64,
     pub net: Params,
     pub rendezvous: Rendezvous,
+    /// Which CPU each rank is on.
+    pub placement: placement::Request,
+    /// Processes to ignore: names, units or classes.
+    pub exclude: Vec<String>,
 }
 
 /// Results of simulations with a recording.
@@ -109,6 +113,8 @@ impl Request {
             runs: RUNS,
             net: network::parse(NET).map_err(anyhow::Error::msg)?,
             rendezvous: network::RENDEZVOUS,
+            placement: placement::Request::default(),
+            exclude: Vec::new(),
         })
     }
 
@@ -167,7 +173,7 @@ pub fn project(
         )));
     }
     let recorded = Recorded::new(reader);
-    let projected = placed(reader, &recorded).and_then(|(lanes, places)| {
+    let projected = placed(reader, &recorded, request).and_then(|(lanes, places)| {
         let (recorded, places) = (&recorded, &places);
         Simulation { request, work, lanes: &lanes, places, recorded, summary }.run()
     });
@@ -180,11 +186,16 @@ pub fn project(
 }
 
 /// The lanes that ranks are on.
-fn placed(reader: &AnyReader, recorded: &Recorded) -> Result<(Vec<Composed>, Places)> {
-    let places = Places::new(reader, recorded, &placement::Request::default(), |_| true)?;
+fn placed(
+    reader: &AnyReader,
+    recorded: &Recorded,
+    request: &Request,
+) -> Result<(Vec<Composed>, Places)> {
+    let places = Places::new(reader, recorded, &request.placement, |_| true)?;
+    let excluded = recorded.excluded(&request.exclude)?;
     let mut lanes = Vec::new();
     for (index, lane) in recorded.lanes_of(reader, &Part::default())? {
-        lanes.extend(places.cut(index, lane));
+        lanes.extend(places.cut(index, lane.lacking(&excluded)));
     }
     Ok((lanes, places))
 }

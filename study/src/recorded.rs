@@ -127,19 +127,31 @@ impl Recorded {
 
     /// The sources of processes to ignore, by name, unit or class.
     pub fn excluded(&self, names: &[String]) -> Result<Vec<bool>> {
+        let (excluded, unknown) = self.excluded_if_known(names);
+        match unknown.first() {
+            Some(name) => bail!("{}", no_source(name)),
+            None => Ok(excluded),
+        }
+    }
+
+    /// The same, and the names that match nothing.
+    pub fn excluded_if_known(&self, names: &[String]) -> (Vec<bool>, Vec<String>) {
+        let mut unknown = Vec::new();
         let mut excluded = vec![false; if names.is_empty() { 0 } else { self.sources.len() }];
         for name in names {
             let mut found = false;
             for (excluded, source) in excluded.iter_mut().zip(&self.sources) {
-                if source.is_called(name) || source.process.process == *name {
+                let process = &source.process;
+                let of_process = process.process == *name || process.unit.as_ref() == Some(name);
+                if source.is_called(name) || of_process {
                     (*excluded, found) = (true, true);
                 }
             }
             if !found {
-                bail!("{}", no_source(name));
+                unknown.push(name.clone());
             }
         }
-        Ok(excluded)
+        (excluded, unknown)
     }
 
     /// The sources of each row of the report.

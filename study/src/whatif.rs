@@ -151,6 +151,8 @@ pub struct OfProcess {
     /// Whether the recording marks it as such; otherwise that is inferred.
     #[serde(skip)]
     pub known_program: bool,
+    /// The largest share of a CPU's time that it took.
+    pub busiest_cpu_pct: f64,
     /// Rows of `sources` that it is behind, at least in part.
     pub source_count: usize,
     pub local_share_pct: f64,
@@ -304,7 +306,7 @@ pub fn ask(
     let recorded = Recorded::new(reader);
     let excluded = recorded.excluded(&request.exclude)?;
     let places = Places::new(reader, &recorded, &request.placement, |_| true)?;
-    let Lanes { lanes, cpus, rows, processes, detours, detour_ns } =
+    let Lanes { lanes, cpus, rows, processes, busiest, detours, detour_ns } =
         lanes(reader, &recorded, &places, &excluded)?;
     let support = support::of(&lanes, workload)?;
     let workload = workload.workload(support.as_ref().map(|support| support.ranks))?;
@@ -352,6 +354,7 @@ pub fn ask(
         nothing: Answer::of(&nothing),
         rows: &rows,
         processes: &processes,
+        busiest: &busiest,
         sources: &recorded.sources,
         detour_ns,
         advice,
@@ -409,6 +412,8 @@ struct Lanes {
     /// The rows of the report, and the processes.
     rows: Accounts,
     processes: Accounts,
+    /// The largest share of a CPU's time that each process took.
+    busiest: Vec<f64>,
     detours: u64,
     detour_ns: u64,
 }
@@ -446,13 +451,21 @@ fn lanes(
         cpus: Vec::new(),
         rows: Accounts::new(recorded.rows()),
         processes: Accounts::new(recorded.processes()),
+        busiest: Vec::new(),
         detours: 0,
         detour_ns: 0,
     };
     for (index, lane) in reader.lanes().iter().enumerate() {
         let composed = recorded.lane(reader, index)?.lacking(excluded);
         all.rows.add(&composed);
+        let before: Vec<u64> = all.processes.taken.iter().map(|taken| taken.ns).collect();
         all.processes.add(&composed);
+        all.busiest.resize(before.len(), 0.0);
+        let after = all.processes.taken.iter().zip(before);
+        for (busiest, (after, before)) in all.busiest.iter_mut().zip(after) {
+            let share = (after.ns - before) as f64 / composed.span_ns().max(1) as f64;
+            *busiest = busiest.max(share);
+        }
         all.detours += composed.len() as u64;
         all.detour_ns = all.detour_ns.saturating_add(composed.total_ns());
         let Some(composed) = places.cut(index, composed).filter(|lane| lane.span_ns() > 0) else {
@@ -610,6 +623,7 @@ struct Results<'a> {
     nothing: Answer,
     rows: &'a Accounts,
     processes: &'a Accounts,
+    busiest: &'a [f64],
     sources: &'a [Source],
     detour_ns: u64,
     advice: &'a Advice,
@@ -702,6 +716,7 @@ impl Results<'_> {
                 own: key.own,
                 program,
                 known_program: key.program,
+                busiest_cpu_pct: 100.0 * self.busiest[process as usize],
                 source_count: rows.len(),
                 local_share_pct: self.share(taken.ns),
                 local_ns_total: taken.ns,

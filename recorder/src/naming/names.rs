@@ -330,7 +330,10 @@ impl Names {
             return None;
         }
         match self.tasks.get(&tgid) {
-            Some(first) => Some(self.who[first.who as usize].name.clone()),
+            Some(first) => {
+                let first = &self.who[first.who as usize];
+                first.is_process().then(|| first.name.clone())
+            }
             None => self.look_up_in_proc(tgid).map(|(comm, ..)| comm),
         }
     }

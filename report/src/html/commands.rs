@@ -4,6 +4,7 @@ use std::path::Path;
 
 use study::{
     network,
+    placement::Placement,
     projection::{EXCHANGE_US, PROCESSORS, Request, SAMPLES},
 };
 use trace::Manifest;
@@ -66,9 +67,19 @@ pub fn commands(
 fn options(request: &Request, seed: u64) -> String {
     let mut ranks = request.ranks.clone();
     ranks.sort_unstable();
+    // Given, the largest is also that of the job.
+    let usual = Request::usual().is_ok_and(|usual| usual.ranks == ranks);
+    let ranks = if usual { String::new() } else { format!(" --ranks {}", list(&ranks)) };
+    let placement = match request.placement.placement {
+        Placement::Node => String::new(),
+        random => format!(" --placement {}", random.name()),
+    };
+    let per_node = request.placement.ranks_per_node;
+    let per_node = per_node.map_or_else(String::new, |n| format!(" --ranks-per-node {n}"));
+    let exclude = request.exclude.iter().map(|name| format!(" --exclude {}", quoted(name)));
+    let placed = placement + &per_node + &exclude.collect::<String>();
     format!(
-        " --ranks {} --runs {} --net {}{} --seed {seed}",
-        list(&ranks),
+        "{ranks} --runs {} --net {}{}{placed} --seed {seed}",
         request.runs,
         network::describe(&request.net),
         network::rendezvous_option(request.rendezvous),

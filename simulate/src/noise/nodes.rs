@@ -83,6 +83,8 @@ impl Nodes {
     #[inline(always)]
     pub(super) fn place_many<V: Vector>(&self, ranks: V, keys: &NodeKeys) -> (V, V) {
         let per_node = V::splat(self.ranks_per_node as i64);
+        // Lanes without a rank may hold any number; their results are not used, but looked up.
+        let ranks = ranks.and(V::splat(u32::MAX.into()));
         // At most one too small.
         let quotient = ranks.mul_low(V::splat(self.reciprocal)).shr(32).shr(self.shift);
         let slot = ranks.sub(quotient.mul(per_node));
