@@ -134,7 +134,8 @@ pub struct Record {
     pub flags: u8,
     /// Of an interrupt or softirq: the first task that it woke; 0 if none.
     pub woke: u32,
-    pub spare: u32,
+    /// The kernel stack of the waker or sender, plus one; 0 if unknown, or if stacks are not wanted.
+    pub stack: u32,
 }
 
 impl Record {
@@ -281,7 +282,9 @@ pub struct Frame {
     pub woke: u32,
     /// When this thread was found running: it was switched in no later than this.
     pub found: u64,
-    pub rest: u64,
+    /// As in [`Record`].
+    pub stack: u32,
+    pub rest: u32,
 }
 
 impl Frame {
@@ -298,6 +301,7 @@ impl Frame {
         before: 0,
         woke: 0,
         found: 0,
+        stack: 0,
         rest: 0,
     };
 }
@@ -363,7 +367,8 @@ pub struct CpuState {
     pub rest: u64,
     /// Who raised a softirq that has not run yet, by its number; 0 for none.
     pub raisers: [u32; RAISERS],
-    pub rest2: [u64; 4],
+    /// Attempts to stop the tick, by [`tick`]; counted only for an audit.
+    pub tick_stops: [u32; tick::REASONS],
     /// Records that the reader has taken out of the slots. Written by user space.
     pub slots_taken: u64,
     pub reader: [u64; 7],
@@ -379,6 +384,26 @@ pub mod watch {
     /// Send records of interrupt vectors through the CPU's slots, which is cheaper than the ring.
     pub const SLOTS: u32 = 4;
 }
+
+/// Indices of [`CpuState::tick_stops`].
+pub mod tick {
+    /// The tick was stopped. The others are why it was not: what depends on it, in the order of the
+    /// kernel's bits.
+    pub const STOPPED: usize = 0;
+    pub const POSIX_TIMER: usize = 1;
+    pub const PERF_EVENTS: usize = 2;
+    pub const SCHED: usize = 3;
+    pub const CLOCK_UNSTABLE: usize = 4;
+    pub const RCU: usize = 5;
+    pub const RCU_EXPEDITED: usize = 6;
+    pub const OTHER: usize = 7;
+    pub const REASONS: usize = 8;
+}
+
+/// Slots for the stacks of wakers. A power of two, because the index is masked.
+pub const WAKER_STACKS: u32 = 1 << 14;
+/// Different kernel stacks kept at most.
+pub const STACKS: u32 = 1 << 12;
 
 /// Places in the task table that a task may occupy: the one given by its tid and, if another task has
 /// that, the next few after a place that depends on all bits of the tid. With tids up to 4 million,
@@ -444,7 +469,8 @@ pub struct Sender {
     pub at: u64,
     pub callback: u64,
     pub origin: u32,
-    pub spare: u32,
+    /// As in [`Record`].
+    pub stack: u32,
     pub rest: [u64; 5],
 }
 
@@ -479,6 +505,7 @@ pub mod hook {
     pub const UNTHROTTLE: usize = 26;
     pub const TASKS: usize = 27;
     pub const SOFTIRQ_RAISE: usize = 28;
+    pub const TICK_STOP: usize = 29;
     pub const COUNT: usize = 32;
 }
 

@@ -7,7 +7,7 @@
 
 use recorder_abi::{Frame, MAX_DEPTH, flag, kind};
 
-use crate::state::Cpu;
+use crate::state::{Cpu, WITH_STACKS};
 
 /// Begins an interruption. The clock is read last, so that the program's own cost stays outside.
 #[inline(always)]
@@ -27,6 +27,9 @@ pub fn push(cpu: &mut Cpu, kind: u8, id: u32, other: u32, aux: u32, flags: u8) {
     frame.aux().set(aux);
     frame.detail().set(0);
     frame.woke().set(0);
+    if WITH_STACKS.load() != 0 {
+        frame.stack().set(0);
+    }
     let (now, accounted) = cpu.stamp();
     frame.accounted().set(accounted);
     frame.start().set(now);

@@ -13,11 +13,13 @@ use aya_ebpf::{
         generated::bpf_get_current_comm,
     },
     macros::{btf_map, map},
-    maps::Array,
+    maps::{Array, StackTrace},
+    programs::tracing::StackIdContext,
 };
 use recorder_abi::{
     CGROUP_UNKNOWN, CpuState, Frame, ORIGIN_INTERRUPT, RAISERS, RING_BYTES, Record, SLOTS, Sender,
-    Slot, TASK_PLACES, TASK_SLOTS, TIMED_RUNS, TaskSlot, Throttled, hook, kind, task_place, watch,
+    Slot, TASK_PLACES, TASK_SLOTS, TIMED_RUNS, TaskSlot, Throttled, hook, kind, task_place, tick,
+    watch,
 };
 
 use crate::who;
@@ -32,6 +34,12 @@ pub static TASKS: Array<TaskSlot> = Array::with_max_entries(TASK_SLOTS, BPF_F_MM
 /// One entry per possible CPU.
 #[map]
 pub static THROTTLED: Array<Throttled> = Array::with_max_entries(1, 0);
+/// Kernel stacks of wakers and senders; the loader sets the sizes if they are wanted.
+#[map]
+pub static STACKS: StackTrace = StackTrace::with_max_entries(1, 0);
+/// Of woken tasks, by the low bits of their tids: the tid in the high half, and the stack as in a record.
+#[map]
+static WAKER_STACKS: Array<u64> = Array::with_max_entries(1, 0);
 /// One ring per CPU, so that no CPU waits for another's lock or pulls in another's cache line. The
 /// loader creates them; before Linux 5.10 inner maps must have the size declared here.
 #[btf_map]
@@ -138,6 +146,9 @@ pub static CSS_CGROUP: Global<u32> = Global::new(0);
 /// 1 when a program's threads are recorded, and what they wait for matters.
 #[unsafe(no_mangle)]
 pub static PROGRAM: Global<u32> = Global::new(0);
+/// 1 if the kernel stacks of wakers and senders are wanted.
+#[unsafe(no_mangle)]
+pub static WITH_STACKS: Global<u32> = Global::new(0);
 /// 1 if the end of a page fault is observable; otherwise a fault is a point.
 #[unsafe(no_mangle)]
 pub static FAULT_BRACKET: Global<u32> = Global::new(0);
@@ -282,7 +293,7 @@ pub struct OpenFrame {
 places! {
     OpenFrame:
     start: u64, accounted: u64, detail: u64, id: u32, other: u32, aux: u32, kind: u8, flags: u8,
-    before: u32, woke: u32, found: u64,
+    before: u32, woke: u32, found: u64, stack: u32,
 }
 
 impl OpenFrame {
@@ -300,6 +311,7 @@ impl OpenFrame {
             before: self.before().get(),
             woke: self.woke().get(),
             found: self.found().get(),
+            stack: if WITH_STACKS.load() != 0 { self.stack().get() } else { 0 },
             ..Frame::EMPTY
         }
     }
@@ -447,6 +459,15 @@ impl Cpu {
         self.unmatched().add(1);
     }
 
+    /// `reason` is one of [`tick`].
+    #[inline(always)]
+    pub fn count_tick_stop(&mut self, reason: usize) {
+        // SAFETY: the index is masked to the array's length.
+        let place =
+            unsafe { (&raw mut (*self.place).tick_stops).cast::<u32>().add(masked(reason as u32)) };
+        Place(place).add(1);
+    }
+
     #[inline(always)]
     pub fn count_overflow(&mut self) {
         self.overflow().add(1);
@@ -551,7 +572,7 @@ impl Cpu {
             kind_depth: frame.kind | ((depth as u8) << 4),
             flags: frame.flags | flags,
             woke: frame.woke,
-            spare: 0,
+            stack: frame.stack,
         }
     }
 
@@ -742,9 +763,44 @@ pub fn field<T: Copy>(base: *const u8, offset: u32) -> T {
 /// the verifier would then reject the access.
 #[inline(always)]
 fn masked(index: u32) -> usize {
-    const _: () = assert!(recorder_abi::MAX_DEPTH == 8 && RAISERS == 8);
+    const _: () = assert!(recorder_abi::MAX_DEPTH == 8 && RAISERS == 8 && tick::REASONS == 8);
     let mut index = index as u64;
     // SAFETY: changes only the register it is given.
     unsafe { core::arch::asm!("{0} &= 7", inout(reg) index, options(pure, nomem, nostack)) };
     index as usize
+}
+
+/// The kernel stack of this moment, as in a record; 0 if it is not wanted, or there is no room for it.
+#[inline(always)]
+pub fn stack(ctx: &impl StackIdContext) -> u32 {
+    if WITH_STACKS.load() == 0 {
+        return 0;
+    }
+    match ctx.get_stackid(&STACKS, 0) {
+        Ok(id) => (id as u32).wrapping_add(1),
+        Err(_) => 0,
+    }
+}
+
+/// Stores the kernel stack of the waker.
+#[inline(always)]
+pub fn note_waker_stack(tid: u32, stack: u32) {
+    if WITH_STACKS.load() == 0 {
+        return;
+    }
+    if let Some(slot) = WAKER_STACKS.get_ptr_mut(tid & (recorder_abi::WAKER_STACKS - 1)) {
+        Place(slot).set(u64::from(tid) << 32 | u64::from(stack));
+    }
+}
+
+/// The kernel stack of the waker; 0 if unknown.
+#[inline(always)]
+pub fn waker_stack(tid: u32) -> u32 {
+    if WITH_STACKS.load() == 0 {
+        return 0;
+    }
+    match WAKER_STACKS.get_ptr_mut(tid & (recorder_abi::WAKER_STACKS - 1)) {
+        Some(slot) if Place(slot).get() >> 32 == u64::from(tid) => Place(slot).get() as u32,
+        _ => 0,
+    }
 }

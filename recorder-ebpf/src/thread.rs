@@ -19,8 +19,8 @@ use crate::{
     state::{
         Cpu, EMPTY_SLOT, PROGRAM, SE_RAN, SE_RAN_BEFORE, TASK_COMM, TASK_FLAGS, TASK_PID,
         TASK_POLICY, TASK_RT_PRIORITY, TASK_SE, TASK_STATE, TASK_STATIC_PRIO, TASK_TGID, TaskPlace,
-        WORK_FUNC, field, now, on_watched_cpu, on_watched_cpu_preemptible, own_task_slot,
-        task_slot,
+        WITH_STACKS, WORK_FUNC, field, note_waker_stack, now, on_watched_cpu,
+        on_watched_cpu_preemptible, own_task_slot, stack, task_slot, waker_stack,
     },
     wait, who,
 };
@@ -100,8 +100,10 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         let mut waited = 0;
         let mut work = 0;
         let mut came = 0;
+        let mut stack = 0;
         if let Some(slot) = task_slot(next_tid) {
             if slot.woken_at().get() != 0 {
+                stack = waker_stack(next_tid);
                 waker = slot.waker().get();
                 waited = now.saturating_sub(slot.woken_at().get());
                 slot.woken_at().set(0);
@@ -123,6 +125,9 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         frame.aux().set(wait_code(waited));
         frame.detail().set(work);
         frame.before().set(0);
+        if WITH_STACKS.load() != 0 {
+            frame.stack().set(stack);
+        }
         frame.accounted().set(left);
         frame.start().set(now);
     })
@@ -186,6 +191,9 @@ pub fn reconcile(cpu: &mut Cpu, tid: u32) {
     frame.aux().set(0);
     frame.detail().set(0);
     frame.flags().set(flag::CUT_SHORT);
+    if WITH_STACKS.load() != 0 {
+        frame.stack().set(0);
+    }
     frame.found().set(now());
 }
 
@@ -379,7 +387,9 @@ fn describe(task: *const u8, comm: [u64; 2]) -> Task {
 #[btf_tracepoint(function = "sched_waking")]
 pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::WAKING, |cpu| {
-        note_wakeup(cpu, ctx.arg(0));
+        let task: *const u8 = ctx.arg(0);
+        note_waker_stack(field(task, TASK_PID.load()), stack(&ctx));
+        note_wakeup(cpu, task);
     })
 }
 

@@ -7,11 +7,13 @@ use aya_ebpf::{
     macros::{btf_tracepoint, raw_tracepoint},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use recorder_abi::{MAX_DEPTH, Sender, flag, hook, kind};
+use recorder_abi::{MAX_DEPTH, Sender, flag, hook, kind, tick};
 
 use crate::{
     stack::{pop, push, split},
-    state::{Cpu, IRQACTION_NEXT, MASK_WORDS, SENDERS, field, now, on_watched_cpu},
+    state::{
+        Cpu, IRQACTION_NEXT, MASK_WORDS, SENDERS, WITH_STACKS, field, now, on_watched_cpu, stack,
+    },
     thread::reconcile,
 };
 
@@ -26,13 +28,14 @@ const SENDER_FRESH_NS: u64 = 1_000_000;
 pub fn vector_entry(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::VECTOR_ENTRY, |cpu| {
         let vector = ctx.arg::<u32>(0);
-        let origin = if is_ipi(vector) { take_sender(cpu.number) } else { 0 };
+        let (origin, stack) = if is_ipi(vector) { take_sender(cpu.number) } else { (0, 0) };
         // Ticks are frequent enough to verify from time to time that the assumed thread is running.
         let due = cpu.runs(hook::VECTOR_ENTRY) & (RECONCILE_EVERY - 1) == 0;
         if due && cpu.depth() == 0 && cpu.emits() {
             reconcile(cpu, bpf_get_current_pid_tgid() as u32);
         }
         push(cpu, kind::VECTOR, vector, origin, 0, 0);
+        note_sender_stack(cpu, stack);
     })
 }
 
@@ -46,20 +49,31 @@ pub fn vector_exit(ctx: RawTracePointContext) -> i32 {
     })
 }
 
-/// Who sent the interrupt that arrives now; 0 if no sender was seen.
+/// Stores the kernel stack of the sender in the frame that was just pushed.
 #[inline(always)]
-fn take_sender(cpu: u32) -> u32 {
-    let Some(sender) = SENDERS.get_ptr_mut(cpu) else { return 0 };
+fn note_sender_stack(cpu: &mut Cpu, stack: u32) {
+    if WITH_STACKS.load() != 0 && stack != 0 {
+        let depth = cpu.depth();
+        if depth > 0 && (depth as usize) < MAX_DEPTH {
+            cpu.frame(depth).stack().set(stack);
+        }
+    }
+}
+
+/// Who sent the interrupt that arrives now, and the stack; 0 if no sender was seen.
+#[inline(always)]
+fn take_sender(cpu: u32) -> (u32, u32) {
+    let Some(sender) = SENDERS.get_ptr_mut(cpu) else { return (0, 0) };
     // Raw accesses, not a reference: another CPU may write a sender at the same time. The worst
     // outcome is a wrong name.
     // SAFETY: the map element outlives the program, and any bit pattern is a valid sender.
-    let Sender { origin, at, .. } = unsafe { sender.read_volatile() };
+    let Sender { origin, at, stack, .. } = unsafe { sender.read_volatile() };
     if origin == 0 {
-        return 0;
+        return (0, 0);
     }
     // SAFETY: as above.
     unsafe { (&raw mut (*sender).origin).write_volatile(0) };
-    if now().wrapping_sub(at) < SENDER_FRESH_NS { origin } else { 0 }
+    if now().wrapping_sub(at) < SENDER_FRESH_NS { (origin, stack) } else { (0, 0) }
 }
 
 /// IPIs: reschedule, call function (single and many).
@@ -101,7 +115,9 @@ pub fn ipi_entry(_ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_ENTRY, |cpu| {
         let depth = cpu.depth();
         if depth > 0 && (depth as usize) < MAX_DEPTH && cpu.frame(depth).kind().get() == kind::IRQ {
-            cpu.frame(depth).other().set(take_sender(cpu.number));
+            let (origin, stack) = take_sender(cpu.number);
+            cpu.frame(depth).other().set(origin);
+            note_sender_stack(cpu, stack);
         }
     })
 }
@@ -110,7 +126,7 @@ pub fn ipi_entry(_ctx: RawTracePointContext) -> i32 {
 #[raw_tracepoint]
 pub fn ipi_send(ctx: RawTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_SEND, |cpu| {
-        remember_sender(ctx.arg::<u32>(0), &sender(cpu, ctx.arg::<u64>(2)));
+        remember_sender(ctx.arg::<u32>(0), &sender(cpu, ctx.arg::<u64>(2), stack(&ctx)));
     })
 }
 
@@ -120,7 +136,7 @@ pub fn ipi_send(ctx: RawTracePointContext) -> i32 {
 pub fn ipi_send_mask(ctx: BtfTracePointContext) -> i32 {
     on_watched_cpu(hook::IPI_SEND_MASK, |cpu| {
         let mask: *const u8 = ctx.arg(0);
-        let sender = sender(cpu, ctx.arg::<u64>(2));
+        let sender = sender(cpu, ctx.arg::<u64>(2), stack(&ctx));
         let mut word = 0;
         while word < MASK_WORDS.load() && word < MOST_MASK_WORDS {
             let bits: u64 = field(mask, 8 * word);
@@ -151,8 +167,8 @@ fn remember_senders(first: u32, mut bits: u64, sender: &Sender) {
 
 /// Who sends from this CPU now, and when: read once, no matter how many CPUs are targeted.
 #[inline(always)]
-fn sender(cpu: &mut Cpu, callback: u64) -> Sender {
-    Sender { origin: cpu.origin(), at: now(), callback, spare: 0, rest: [0; 5] }
+fn sender(cpu: &mut Cpu, callback: u64, stack: u32) -> Sender {
+    Sender { origin: cpu.origin(), at: now(), callback, stack, rest: [0; 5] }
 }
 
 #[inline(always)]
@@ -176,5 +192,24 @@ pub fn csd_function(ctx: RawTracePointContext) -> i32 {
         if kind == kind::VECTOR || kind == kind::IRQ {
             split(cpu, depth, ctx.arg::<u64>(0));
         }
+    })
+}
+
+/// `timer:tick_stop(int success, int dependency)`: whether the tick could be stopped, or what needs it.
+#[raw_tracepoint]
+pub fn tick_stop(ctx: RawTracePointContext) -> i32 {
+    on_watched_cpu(hook::TICK_STOP, |cpu| {
+        let dependency = ctx.arg::<u32>(1);
+        let reason = match (ctx.arg::<u32>(0), dependency) {
+            (1.., _) => tick::STOPPED,
+            (_, 1) => tick::POSIX_TIMER,
+            (_, 2) => tick::PERF_EVENTS,
+            (_, 4) => tick::SCHED,
+            (_, 8) => tick::CLOCK_UNSTABLE,
+            (_, 16) => tick::RCU,
+            (_, 32) => tick::RCU_EXPEDITED,
+            _ => tick::OTHER,
+        };
+        cpu.count_tick_stop(reason);
     })
 }

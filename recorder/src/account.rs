@@ -1,6 +1,6 @@
 //! Metadata of a recording: the node and the settings before, losses and overhead after.
 
-use recorder_abi::{CpuState, TIMED_RUNS, hook};
+use recorder_abi::{CpuState, TIMED_RUNS, hook, tick};
 use trace::{
     CpuEntries, CpuSettings, Entries, Lane, LaneTotals, Lost, Manifest, Mode, Overhead, STEAL,
 };
@@ -189,6 +189,18 @@ impl Counted {
             read: cpus.iter().map(|cpu| cpu.read).sum(),
             cpus,
         }
+    }
+
+    /// Attempts to stop the tick on each measured CPU.
+    pub fn tick_stops(&self, measured: &CpuSet) -> Vec<(u32, [u64; tick::REASONS])> {
+        let pairs = (0..).zip(self.before.cpus.iter().zip(&self.after.cpus));
+        let growth = |(before, after): (&CpuState, &CpuState)| {
+            std::array::from_fn(|reason| {
+                u64::from(after.tick_stops[reason].wrapping_sub(before.tick_stops[reason]))
+            })
+        };
+        let of_cpu = pairs.map(|(cpu, pair)| (cpu, growth(pair)));
+        of_cpu.filter(|(cpu, _)| measured.contains(cpu)).collect()
     }
 
     /// Page faults that began and have not ended. A CPU may see more ends than beginnings.

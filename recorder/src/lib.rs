@@ -35,9 +35,11 @@ pub use cpulist::{CpuListError, CpuSet, format as format_cpus, parse as parse_cp
 pub use feed::{Delivery, Feed, State};
 #[cfg(target_os = "linux")]
 pub use node::{doctor, files, machine, memory, own_cost::OwnCost, privileges::give_up};
-pub use options::{Options, ProgramOption, Threshold};
+pub use options::{Condition, Options, ProgramOption, Threshold, Trigger, Until};
 pub use output_name::{command_line, fill_in, output_name};
 pub use pipeline::clock_line::ClockLine;
+#[cfg(target_os = "linux")]
+pub use pipeline::until::Met;
 #[cfg(target_os = "linux")]
 pub use probe::PROBE_THREAD;
 #[cfg(target_os = "linux")]

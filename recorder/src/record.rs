@@ -12,6 +12,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use recorder_abi::tick;
 use trace::{Lost, Manifest, Mode, Trailer};
 
 use crate::{
@@ -44,6 +45,7 @@ use crate::{
         drain::Drain,
         output::{self, Output},
         threads::{Stopped, Threads},
+        until::Met,
     },
     probe::{
         clock::{Counter, Monotonic, anchor, monotonic_ns},
@@ -67,6 +69,10 @@ pub struct RecordResult {
     pub lost: Lost,
     /// The settings of the recording.
     pub manifest: Manifest,
+    /// What ended the recording, if that was asked for.
+    pub met: Option<Met>,
+    /// For an audit: attempts to stop the tick on each measured CPU, by [`recorder_abi::tick`].
+    pub tick_stops: Vec<(u32, [u64; tick::REASONS])>,
 }
 
 /// Control of a running recording.
@@ -117,6 +123,8 @@ pub fn best_counter() -> &'static str {
 const WARM_UP: Duration = Duration::from_millis(20);
 /// How often to check that the probes have their CPUs.
 const CHECK_PROBES_EVERY: Duration = Duration::from_millis(250);
+/// Stacks are shown of what takes at least this fraction of the time that ends a recording.
+const STACKS_FROM: u64 = 4;
 /// Without probes, only a request to stop ends a recording early, and such a request unparks this thread.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
@@ -141,6 +149,8 @@ struct Session {
     /// Incidents that go into the file.
     incidents: Incidents,
     told: EverySecond,
+    /// Whether what ends the recording has happened.
+    happened: Arc<AtomicBool>,
     manifest: Manifest,
 }
 
@@ -214,6 +224,7 @@ impl Session {
             remarks,
             incidents: Incidents::start(),
             told: EverySecond::default(),
+            happened: Arc::default(),
             manifest,
         })
     }
@@ -271,10 +282,10 @@ impl Session {
         }
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        let before = self.counters();
+        let before = self.counters(self.skipped_runs());
         let steal = Steal::start();
         self.manifest.started_monotonic_ns = before.at_ns;
-        let output = Output::open(options, watch.feed, &self.manifest)?;
+        let output = Output::open(options, watch.feed, &self.manifest, &self.happened)?;
         let at_start = scope.map(launch::runnable).unwrap_or_default();
         if let Some(bpf) = self.bpf.as_mut().filter(|_| !at_start.is_empty()) {
             bpf.look_at_tasks();
@@ -292,7 +303,11 @@ impl Session {
     }
 
     fn names(&mut self, options: &Options) -> Names {
-        let names = Names::of_this_machine(options.kernel_addresses);
+        let mut names = Names::of_this_machine(options.kernel_addresses);
+        let stacks = self.bpf.as_mut().filter(|_| options.until.is_some()).and_then(Bpf::stacks);
+        if let (Some(stacks), Some(until)) = (stacks, &options.until) {
+            names.keep_stacks(stacks, until.condition.longer_ns / STACKS_FROM);
+        }
         if names.symbols_hidden() && self.bpf.is_some() {
             let Hidden { why, remedy } = Hidden::here();
             self.remarks.push(format!(
@@ -355,9 +370,11 @@ impl Session {
             if let Some(feed) = watch.feed {
                 self.tell(feed, passed, &running.before);
             }
-            !self.incidents.no_probe_is_left(&self.probes)
+            let happened = self.happened.load(Ordering::Acquire);
+            !happened && !self.incidents.no_probe_is_left(&self.probes)
         };
-        let every = if scope.is_some() || watch.feed.is_some() {
+        let soon = scope.is_some() || watch.feed.is_some() || options.until.is_some();
+        let every = if soon {
             launch::LOOK_EVERY
         } else if !self.probes.is_empty() {
             CHECK_PROBES_EVERY
@@ -389,8 +406,12 @@ impl Session {
         let incidents = self.incidents.said();
         self.remarks.extend_from_slice(&incidents);
         let times = (before.at_ns, ended_ns);
-        let after = Counters { at_ns: ended_ns, ..self.counters() };
+        let after = Counters { at_ns: ended_ns, ..self.counters(self.skipped_runs()) };
         let counted = Counted { before, after };
+        let tick_stops = match options.audit {
+            true => counted.tick_stops(&self.measured),
+            false => Vec::new(),
+        };
         let totals = self.totals(options, finished, times, &stopped, &counted, stolen);
         let overhead = counted.overhead(&self.measured, stopped.assembled.own_ns, stopped.cpu_ns);
         let mut trailer = Trailer { overhead, ..totals };
@@ -398,7 +419,8 @@ impl Session {
         if options.program.is_some() {
             self.remark_on_threads(&stopped.assembled, &mut trailer);
         }
-        Ok(self.close(options, stopped.assembled, trailer, None))
+        let result = self.close(options, stopped.assembled, trailer, None);
+        Ok(RecordResult { tick_stops, ..result })
     }
 
     /// Which threads of the program are not in the recording.
@@ -460,7 +482,9 @@ impl Session {
         if !self.told.is_due(passed) {
             return;
         }
-        let counted = Counted { before: before.clone(), after: self.counters() };
+        // Skipped runs take a file per program to read; they are counted at the end.
+        let after = self.counters(before.skipped);
+        let counted = Counted { before: before.clone(), after };
         let lost = counted.losses(&self.measured);
         let detours = self.probes.iter().map(|probe| probe.ready.jumps.lost()).sum();
         let lost = trace::Lost { detours, ..lost };
@@ -468,12 +492,16 @@ impl Session {
         feed.say(State { lost, overhead });
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self, skipped: u64) -> Counters {
         Counters {
             at_ns: monotonic_ns(),
             cpus: self.bpf.as_ref().map(Bpf::states).unwrap_or_default(),
-            skipped: self.bpf.as_ref().map_or(0, Bpf::skipped_runs),
+            skipped,
         }
+    }
+
+    fn skipped_runs(&self) -> u64 {
+        self.bpf.as_ref().map_or(0, Bpf::skipped_runs)
     }
 
     fn subject(
@@ -583,18 +611,37 @@ impl Session {
         let mut write_error = assembled.write_error;
         let lost = trailer.lost;
         let mut bytes = 0;
-        if let Output::File(writer) = assembled.output {
-            bytes = writer.bytes_written();
-            match writer.finish_and_count(trailer) {
-                Ok((_, whole)) => bytes = whole,
-                Err(error) => {
-                    write_error.get_or_insert(error.to_string());
-                }
+        let (mut met, tick_stops) = (None, Vec::new());
+        let finished = match assembled.output {
+            Output::File(writer) => {
+                bytes = writer.bytes_written();
+                writer.finish_and_count(trailer).map(|(_, whole)| whole)
+            }
+            Output::Kept(kept) => {
+                met = kept.met();
+                kept.finish(trailer)
+            }
+            Output::Feed(_) => Ok(0),
+        };
+        match finished {
+            Ok(whole) => bytes = whole,
+            Err(error) => {
+                write_error.get_or_insert(error.to_string());
             }
         }
         let output = options.output.clone();
         let Session { remarks, manifest, .. } = self;
-        RecordResult { output, bytes, exit_code, remarks, write_error, lost, manifest }
+        RecordResult {
+            output,
+            bytes,
+            exit_code,
+            remarks,
+            write_error,
+            lost,
+            manifest,
+            met,
+            tick_stops,
+        }
     }
 }
 
@@ -620,11 +667,10 @@ fn load(
     remarks: &mut Vec<String>,
 ) -> Result<Option<Bpf>, RecordError> {
     let wanted = bpf::LoadOptions {
-        watched: measured,
-        ring_bytes: memory.ring_bytes,
-        other_ring_bytes: memory.other_ring_bytes,
-        stop,
         program: options.program.is_some(),
+        audit: options.audit,
+        stacks: options.until.is_some(),
+        ..bpf::LoadOptions::new(measured, (memory.ring_bytes, memory.other_ring_bytes), stop)
     };
     match Bpf::load(&wanted).map_err(RecordError::from) {
         Ok(bpf) => {
@@ -638,7 +684,7 @@ fn load(
             Ok(Some(bpf))
         }
         Err(RecordError::Bpf(bpf::BpfError::Stopped)) => Err(RecordError::Stopped),
-        Err(error) if options.no_probe || options.program.is_some() => Err(error),
+        Err(error) if options.needs_sources() => Err(error),
         Err(error) => {
             remarks.push(format!("recorded with the probe only, sources have no names: {error}"));
             Ok(None)

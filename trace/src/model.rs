@@ -180,6 +180,17 @@ pub enum Lane {
     Thread { pid: u32, tid: u32, name: String },
 }
 
+impl Lane {
+    /// None for a thread, which may run anywhere.
+    #[must_use]
+    pub fn cpu(&self) -> Option<u32> {
+        match self {
+            Lane::Cpu { cpu } => Some(*cpu),
+            Lane::Thread { .. } => None,
+        }
+    }
+}
+
 /// An interval that the watched CPU or thread lost.
 /// Invariant: `len_ns` = sum of `cost_ns` of its records + `outside_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader,
-    maps::{ArrayOfMaps, Map, MapData},
+    maps::{ArrayOfMaps, Map, MapData, StackTraceMap},
     programs::{
         BtfTracePoint, FEntry, FExit, Iter, PerfEvent, Program, RawTracePoint,
         fentry::FEntryLink,
@@ -33,7 +33,8 @@ use crate::{
         cpu_pages::CpuPages,
         error::{BTF_PATH, Refused, load_error, map_error, no_map, not_permitted},
         hooks::{
-            Attach, CGROUP_OFFSETS, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, TASK_ITERATOR, hooks,
+            Attach, CGROUP_OFFSETS, FAULT_EVENT, FAULT_RETURN, Hook, OFFSETS, Only, TASK_ITERATOR,
+            hooks,
         },
         ring::Ring,
         self_test,
@@ -118,6 +119,29 @@ pub struct LoadOptions<'a> {
     pub stop: &'a AtomicBool,
     /// Records the threads of a program instead of CPUs.
     pub program: bool,
+    /// Counts what keeps the tick running.
+    pub audit: bool,
+    /// Keeps the kernel stacks of wakers and senders.
+    pub stacks: bool,
+}
+
+impl<'a> LoadOptions<'a> {
+    /// For a recording of CPUs.
+    pub fn new(
+        watched: &'a CpuSet,
+        (ring_bytes, other_ring_bytes): (u32, u32),
+        stop: &'a AtomicBool,
+    ) -> LoadOptions<'a> {
+        LoadOptions {
+            watched,
+            ring_bytes,
+            other_ring_bytes,
+            stop,
+            program: false,
+            audit: false,
+            stacks: false,
+        }
+    }
 }
 
 /// A ring buffer for every online CPU, and one shared by all others, should they come online.
@@ -216,7 +240,12 @@ impl Bpf {
         impossible: &[(&str, String)],
     ) -> Result<(), BpfError> {
         for hook in hooks() {
-            if (hook.for_programs && !options.program)
+            let wanted = match hook.only {
+                Only::Always => true,
+                Only::Programs => options.program,
+                Only::Audits => options.audit,
+            };
+            if !wanted
                 || !bracket.allows(hook)
                 || hook.instead_of.is_some_and(|better| self.has(better))
             {
@@ -292,6 +321,12 @@ impl Bpf {
         }
         for map in ["STATE", "SENDERS", "THROTTLED", "RINGS"] {
             loader.map_max_entries(map, cpus);
+        }
+        let stacks = u32::from(options.stacks);
+        loader.override_global("WITH_STACKS", &stacks, true);
+        if options.stacks {
+            loader.map_max_entries("STACKS", recorder_abi::STACKS);
+            loader.map_max_entries("WAKER_STACKS", recorder_abi::WAKER_STACKS);
         }
         #[cfg(feature = "bpf-log")]
         let object = &crate::kernel::log::object(OBJECT);
@@ -499,6 +534,11 @@ impl Bpf {
             Some(Map::Array(array)) => TaskTable::map(array.fd()),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    /// The kernel stacks of wakers and senders.
+    pub fn stacks(&mut self) -> Option<StackTraceMap<MapData>> {
+        StackTraceMap::try_from(self.ebpf.take_map("STACKS")?).ok()
     }
 
     /// The ring buffer of every CPU; the one of initially offline CPUs has no number.

@@ -32,6 +32,16 @@ pub enum On {
     Others,
 }
 
+/// When a hook is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    Always,
+    /// When the threads of a program are recorded.
+    Programs,
+    /// When isolated CPUs are audited.
+    Audits,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Hook {
     /// Its name in manifests and in `doctor`.
@@ -49,8 +59,8 @@ pub struct Hook {
     pub on: On,
     /// Not attached if this hook is, which does the same better.
     pub instead_of: Option<&'static str>,
-    /// Attached only when the threads of a program are recorded.
-    pub for_programs: bool,
+    /// When it is attached.
+    pub only: Only,
     /// What is lost without it, as text.
     pub without: &'static str,
 }
@@ -99,13 +109,13 @@ const fn hook(
         provoked: false,
         on: On::All,
         instead_of: None,
-        for_programs: false,
+        only: Only::Always,
         without,
     }
 }
 
 const fn for_programs(hook: Hook) -> Hook {
-    Hook { for_programs: true, ..hook }
+    Hook { only: Only::Programs, ..hook }
 }
 
 const fn required(hook: Hook) -> Hook {
@@ -377,6 +387,16 @@ const HOOKS: &[Hook] = &[
         hook::TASKS,
         "threads throttled before the recording began are not recognized",
     )),
+    Hook {
+        only: Only::Audits,
+        ..hook(
+            "tick_stop",
+            "tick_stop",
+            Attach::Raw(&["tick_stop"]),
+            hook::TICK_STOP,
+            "what keeps the tick running is unknown",
+        )
+    },
 ];
 
 /// An offset that programs can run without.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use aya::maps::{MapData, StackTraceMap};
 use recorder_abi::{
     CGROUP_UNKNOWN, CgroupName, Numbers, ORIGIN_INTERRUPT, PF_KTHREAD, Record, Task, flag, kind,
 };
@@ -49,6 +50,8 @@ struct Key {
     other: u32,
     /// The task that an interrupt woke, plus one.
     woke: u32,
+    /// The stack of the waker or sender, plus one.
+    stack: u32,
     detail: u64,
 }
 
@@ -122,7 +125,20 @@ pub struct Names {
     cache: hash::HashMap<Key, SourceId>,
     /// Rows that are new or changed since they were last taken.
     changed: Vec<SourceId>,
+    stacks: Option<Stacks>,
 }
+
+/// The kernel stacks of wakers and senders.
+struct Stacks {
+    map: StackTraceMap<MapData>,
+    /// For records of at least this length.
+    from_ns: u64,
+}
+
+/// Functions shown of a stack.
+const CALLS: usize = 10;
+/// Where a stack leaves the kernel for the tracing of it.
+const TRACING: [&str; 5] = ["bpf_", "__bpf_", "__traceiter_", "__probestub_", "trace_"];
 
 impl Names {
     /// With `addresses`, functions without a name are shown by address.
@@ -153,7 +169,23 @@ impl Names {
             source_index: HashMap::new(),
             cache: hash::HashMap::default(),
             changed: Vec::new(),
+            stacks: None,
         }
+    }
+
+    /// Shows the stacks of wakers and senders, for records of at least this length.
+    pub fn keep_stacks(&mut self, map: StackTraceMap<MapData>, from_ns: u64) {
+        self.stacks = Some(Stacks { map, from_ns });
+    }
+
+    /// The functions on a stack, innermost first: `try_to_wake_up < hrtimer_wakeup < ...`.
+    fn calls(&self, stack: u32) -> Option<String> {
+        let id = stack.checked_sub(1)?;
+        let trace = self.stacks.as_ref()?.map.get(&id, 0).ok()?;
+        let calls = trace.frames().iter().map(|frame| self.function(frame.ip));
+        let is_tracing = |call: &String| TRACING.iter().any(|prefix| call.starts_with(prefix));
+        let calls: Vec<String> = calls.skip_while(is_tracing).take(CALLS).collect();
+        (!calls.is_empty()).then(|| calls.join(" < "))
     }
 
     pub fn symbols_hidden(&self) -> bool {
@@ -420,12 +452,25 @@ impl Names {
             who,
             other,
             woke,
+            stack: match &self.stacks {
+                // Every stack is a source of its own: leave room for those that are not.
+                Some(stacks)
+                    if record.gross >= stacks.from_ns && self.sources.len() < MAX_SOURCES / 4 =>
+                {
+                    record.stack
+                }
+                _ => 0,
+            },
             detail: record.detail,
         };
         let id = match self.cache.get(&key) {
             Some(&id) => id,
             None => {
-                let source = self.name(record, &key);
+                let mut source = self.name(record, &key);
+                if let Some(calls) = self.calls(key.stack) {
+                    let before = source.detail.map_or_else(String::new, |detail| detail + " ");
+                    source.detail = Some(format!("{before}via {calls}"));
+                }
                 let id = self.intern(source);
                 if self.cache.len() >= MAX_CACHED {
                     self.cache.clear();
@@ -542,7 +587,7 @@ impl Names {
         Source { cause: self.cause(key.other), ..plain(class, name, detail) }
     }
 
-    /// Who raised it; the timer softirq wakes sleepers, too.
+    /// Caused by the task that raised it, or, for the timer softirq, by the sleeper it wakes.
     fn softirq(&self, record: &Record, key: &Key, function: Option<String>) -> Source {
         let sleeper = function.as_ref().and_then(|function| self.sleeper(function, key));
         let raiser = self.task(key.other).map(|who| format!("raised by {}", who.name));

@@ -115,11 +115,9 @@ fn hook_checks() -> Vec<Check> {
     let stop = AtomicBool::new(false);
     // Nothing is sent.
     let options = bpf::LoadOptions {
-        watched: &watched,
-        ring_bytes: 1 << 12,
-        other_ring_bytes: 1 << 12,
-        stop: &stop,
         program: true,
+        audit: true,
+        ..bpf::LoadOptions::new(&watched, (1 << 12, 1 << 12), &stop)
     };
     let bpf = match Bpf::load(&options) {
         Ok(bpf) => bpf,

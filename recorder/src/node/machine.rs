@@ -50,6 +50,12 @@ pub fn pin(cpus: &CpuSet) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
+/// Whether a thread of this process may run on a CPU, even if it is not in the affinity that the process was
+/// started with.
+pub fn may_be_pinned_to(cpu: u32) -> bool {
+    std::thread::spawn(move || pin(&CpuSet::from([cpu]))).join().unwrap_or(false)
+}
+
 /// Whether the calling thread has a real-time policy.
 pub fn is_real_time() -> bool {
     // SAFETY: no pointers; 0 is the calling thread.

@@ -87,7 +87,7 @@ pub fn decode(entry: &Entry) -> Decoded {
         kind_depth,
         flags,
         woke: g as u32,
-        spare: (g >> 32) as u32,
+        stack: (g >> 32) as u32,
     })
 }
 

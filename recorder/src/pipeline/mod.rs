@@ -19,3 +19,5 @@ pub(crate) mod program;
 pub(crate) mod sleep;
 #[cfg(target_os = "linux")]
 pub(crate) mod threads;
+#[cfg(target_os = "linux")]
+pub(crate) mod until;

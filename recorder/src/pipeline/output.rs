@@ -1,12 +1,17 @@
 //! Where a recording goes: to a file, or to a live feed.
 
-use std::{fs::File, time::Duration};
+use std::{
+    fs::File,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use trace::{Block, Lane, LaneId, Manifest, Overwrite, Source, SourceId, TraceError, Writer};
 
 use crate::{
     feed::{Feed, HAND_OVER_EVERY},
-    options::Options,
+    options::{Options, Until},
+    pipeline::until::Kept,
 };
 
 /// The most that a killed recorder loses.
@@ -14,6 +19,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 pub enum Output {
     File(Box<Writer<File>>),
+    /// Only the last seconds reach the file.
+    Kept(Box<Kept>),
     Feed(Feed),
 }
 
@@ -27,6 +34,7 @@ impl Output {
         options: &Options,
         feed: Option<&Feed>,
         manifest: &Manifest,
+        happened: &Arc<AtomicBool>,
     ) -> Result<Output, TraceError> {
         match feed {
             Some(feed) => {
@@ -35,7 +43,16 @@ impl Output {
             }
             None => {
                 let writer = Writer::create(&options.output, overwrite(options), manifest)?;
-                Ok(Output::File(Box::new(writer)))
+                let writer = Box::new(writer);
+                Ok(match &options.until {
+                    None => Output::File(writer),
+                    Some(Until { condition, keep }) => {
+                        let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
+                        let happened = Arc::clone(happened);
+                        let kept = Kept::new(writer, condition.clone(), keep_ns, happened);
+                        Output::Kept(Box::new(kept))
+                    }
+                })
             }
         }
     }
@@ -43,13 +60,15 @@ impl Output {
     pub fn flush_every(&self) -> Duration {
         match self {
             Output::File(_) => FLUSH_EVERY,
-            Output::Feed(_) => HAND_OVER_EVERY,
+            // What ends the recording is seen soon after it happens.
+            Output::Kept(_) | Output::Feed(_) => HAND_OVER_EVERY,
         }
     }
 
     pub fn add_source(&mut self, id: SourceId, source: &Source) -> Result<(), TraceError> {
         match self {
             Output::File(writer) => writer.add_source(id, source),
+            Output::Kept(kept) => kept.add_source(id, source),
             Output::Feed(feed) => {
                 feed.source(id, source);
                 Ok(())
@@ -60,6 +79,7 @@ impl Output {
     pub fn add_lane(&mut self, id: LaneId, lane: &Lane) -> Result<(), TraceError> {
         match self {
             Output::File(writer) => writer.add_lane(id, lane),
+            Output::Kept(kept) => kept.writer().add_lane(id, lane),
             Output::Feed(feed) => {
                 feed.lane(id, lane);
                 Ok(())
@@ -72,6 +92,10 @@ impl Output {
         let events = (block.detours.len() + block.records.len()) as u64;
         match self {
             Output::File(writer) => writer.write_block(block).inspect_err(|_| *unwritten += events),
+            Output::Kept(kept) => {
+                kept.add(block);
+                Ok(())
+            }
             Output::Feed(feed) => {
                 *unwritten += feed.block(block.clone());
                 Ok(())
@@ -83,7 +107,7 @@ impl Output {
     pub fn cut_off(&self) -> Option<&str> {
         match self {
             Output::File(writer) => writer.cut_off(),
-            Output::Feed(_) => None,
+            Output::Kept(_) | Output::Feed(_) => None,
         }
     }
 
@@ -92,7 +116,7 @@ impl Output {
         match self {
             // Only needed if the recording is cut off: an error here does not make it incomplete.
             Output::File(writer) => drop(writer.watched_from(lane, from_ns)),
-            Output::Feed(_) => {}
+            Output::Kept(_) | Output::Feed(_) => {}
         }
     }
 
@@ -103,6 +127,7 @@ impl Output {
                 drop(writer.settled(settled_ns));
                 writer.flush()
             }
+            Output::Kept(_) => Ok(()),
             Output::Feed(feed) => {
                 feed.settled(settled_ns);
                 feed.unwritten(unwritten);

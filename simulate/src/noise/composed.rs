@@ -125,6 +125,13 @@ impl Composed {
         left
     }
 
+    /// The same detours, all of one source.
+    #[must_use]
+    pub fn of_source(mut self, source: u32) -> Composed {
+        self.parts.iter_mut().for_each(|part| part.source = source);
+        self
+    }
+
     pub fn len(&self) -> usize {
         self.starts.len()
     }
