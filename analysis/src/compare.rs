@@ -6,12 +6,15 @@
 //! separately for the two recordings; the middle 95 % of the results is the interval. A source that was
 //! never seen may still exist: up to three times per watched duration (95 %).
 
+use std::collections::HashMap;
+
 use random::{Stream, bootstrap};
 use serde::Serialize;
-use trace::{Class, RowKey, is_long_outside};
+use trace::Class;
 
+use crate::by::{By, GroupKey};
 use crate::comparable::Scope;
-use crate::rates::{BlockSum, Rates, SourceRates};
+use crate::rates::{BlockSum, Rates, RowRates};
 use crate::summary::SharesOf;
 
 /// A value and its 95 % interval.
@@ -53,7 +56,8 @@ pub enum Verdict {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    pub class: Class,
+    /// Null for a row of several classes.
+    pub class: Option<Class>,
     pub name: String,
     pub unit: Option<String>,
     pub own: bool,
@@ -77,6 +81,10 @@ pub struct Comparison {
     pub noise_change_pct: Interval,
     /// Largest change in time first.
     pub sources: Vec<Change>,
+    /// What `rows` has one row for.
+    pub by: By,
+    /// The same in other rows.
+    pub rows: Vec<Change>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -105,22 +113,6 @@ const EDGE: f64 = 0.005;
 #[must_use]
 pub fn compare(before: &Rates, after: &Rates, compared: Scope, seed: u64) -> Comparison {
     let (a, b) = (Resampled::new(before, seed), Resampled::new(after, seed ^ 0x5eed));
-    let mut sources: Vec<Change> = Vec::new();
-    for source in &before.sources {
-        let other = after.sources.iter().find(|other| is_same(&other.key, &source.key));
-        sources.push(change(&source.key, Some(source), other, &a, &b));
-    }
-    for source in &after.sources {
-        if !before.sources.iter().any(|other| is_same(&other.key, &source.key)) {
-            sources.push(change(&source.key, None, Some(source), &a, &b));
-        }
-    }
-    let size = |c: &Change| c.time_change_pct.value.abs();
-    let time = |c: &Change| c.before.time_pct.value + c.after.time_pct.value;
-    sources.sort_by(|a, b| {
-        let by_size = size(b).total_cmp(&size(a)).then(time(b).total_cmp(&time(a)));
-        by_size.then_with(|| a.name.cmp(&b.name))
-    });
     let (noise_before, noise_after) = (a.time(&before.total), b.time(&after.total));
     Comparison {
         before: recording(before, interval(&noise_before)),
@@ -128,13 +120,36 @@ pub fn compare(before: &Rates, after: &Rates, compared: Scope, seed: u64) -> Com
         compared,
         shares_of: before.shares_of,
         noise_change_pct: difference(&noise_before, &noise_after),
-        sources,
+        sources: changes(&before.sources, &after.sources, &a, &b),
+        by: after.by,
+        rows: changes(&before.rows, &after.rows, &a, &b),
     }
 }
 
-/// Long times outside the kernel are compared regardless of the class each recording assigns.
-fn is_same(one: &RowKey, other: &RowKey) -> bool {
-    one == other || is_long_outside(one) && is_long_outside(other)
+/// Every row of either recording.
+fn changes(
+    before: &[RowRates],
+    after: &[RowRates],
+    a: &Resampled<'_>,
+    b: &Resampled<'_>,
+) -> Vec<Change> {
+    let mut others: HashMap<GroupKey, &RowRates> =
+        after.iter().map(|row| (row.key.comparable(), row)).collect();
+    let mut changes: Vec<Change> = Vec::new();
+    for row in before {
+        let other = others.remove(&row.key.comparable());
+        changes.push(change(&row.key, Some(row), other, a, b));
+    }
+    for row in after.iter().filter(|row| others.contains_key(&row.key.comparable())) {
+        changes.push(change(&row.key, None, Some(row), a, b));
+    }
+    let size = |c: &Change| c.time_change_pct.value.abs();
+    let time = |c: &Change| c.before.time_pct.value + c.after.time_pct.value;
+    changes.sort_by(|a, b| {
+        let by_size = size(b).total_cmp(&size(a)).then(time(b).total_cmp(&time(a)));
+        by_size.then_with(|| a.name.cmp(&b.name))
+    });
+    changes
 }
 
 fn recording(rates: &Rates, noise_pct: Interval) -> Recording {
@@ -152,13 +167,13 @@ fn recording(rates: &Rates, noise_pct: Interval) -> Recording {
 }
 
 fn change(
-    key: &RowKey,
-    before: Option<&SourceRates>,
-    after: Option<&SourceRates>,
+    key: &GroupKey,
+    before: Option<&RowRates>,
+    after: Option<&RowRates>,
     a: &Resampled<'_>,
     b: &Resampled<'_>,
 ) -> Change {
-    let cells = |source: Option<&SourceRates>| source.map_or(Vec::new(), |s| s.cells.clone());
+    let cells = |source: Option<&RowRates>| source.map_or(Vec::new(), |s| s.cells.clone());
     let (cells_before, cells_after) = (cells(before), cells(after));
     let (rate_before, rate_after) = (a.rate(&cells_before), b.rate(&cells_after));
     let (time_before, time_after) = (a.time(&cells_before), b.time(&cells_after));
@@ -191,7 +206,7 @@ fn change(
             _ => Verdict::Unchanged,
         },
     };
-    let RowKey { class, name, unit, own, program: _ } = key.clone();
+    let GroupKey { class, name, unit, own, program: _ } = key.clone();
     Change { class, name, unit, own, verdict, before, after, rate_change_hz, time_change_pct }
 }
 
@@ -286,9 +301,9 @@ mod tests {
             total: cells(&[5; 100]),
             sources: sources
                 .into_iter()
-                .map(|(name, counts)| SourceRates {
-                    key: RowKey {
-                        class: Class::Thread,
+                .map(|(name, counts)| RowRates {
+                    key: GroupKey {
+                        class: Some(Class::Thread),
                         name: name.into(),
                         unit: None,
                         own: false,
@@ -297,6 +312,8 @@ mod tests {
                     cells: cells(&counts),
                 })
                 .collect(),
+            by: By::Source,
+            rows: Vec::new(),
             threshold_ns: None,
             truncated: false,
         }

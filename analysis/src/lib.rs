@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod by;
 mod comparable;
 mod compare;
 mod costs;
@@ -33,13 +34,14 @@ mod summary;
 pub mod views;
 pub mod words;
 
+pub use by::{By, GroupKey};
 pub use comparable::{Incomparable, Part, Scope, scope};
 pub use compare::{Change, Comparison, Interval, Recording, Side, Verdict, compare};
 pub use costs::{Bin, Costs};
 pub use nodes::{FAR, FEWEST as FEWEST_NODES};
 pub use pass::Summariser;
 pub use program::{ThreadFacts, ThreadTime, Threads, lend_noise};
-pub use rates::{BlockSum, RateCounter, Rates, SourceRates};
+pub use rates::{BlockSum, RateCounter, Rates, RowRates};
 pub use summary::*;
 
 use trace::{Block, Lane, LaneTotals, Manifest, Reader, Source, Trailer};

@@ -3,9 +3,14 @@
 //! Counted as in the summary: one row per source, and two for time outside the kernel. Memory grows with
 //! rows and blocks of time, not with events.
 
-use trace::{Block, BlockInfo, Class, Detour, Mode, Record, RecordFlags, RowKey, Source};
+use std::collections::HashMap;
+
+use trace::{
+    Block, BlockInfo, Class, Detour, Lane, LaneId, Mode, Record, RecordFlags, RowKey, Source,
+};
 
 use crate::Contents;
+use crate::by::{By, GroupKey, Groups};
 use crate::comparable::{Part, threshold_ns};
 use crate::finish::basis;
 use crate::lanes::{self, Window};
@@ -32,10 +37,10 @@ impl BlockSum {
     }
 }
 
-/// One source, by blocks of time.
+/// One row, by blocks of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceRates {
-    pub key: RowKey,
+pub struct RowRates {
+    pub key: GroupKey,
     pub cells: Vec<BlockSum>,
 }
 
@@ -55,7 +60,10 @@ pub struct Rates {
     pub cost_basis: CostBasis,
     /// Total noise.
     pub total: Vec<BlockSum>,
-    pub sources: Vec<SourceRates>,
+    pub sources: Vec<RowRates>,
+    /// The same in the rows asked for.
+    pub by: By,
+    pub rows: Vec<RowRates>,
     /// The highest threshold of all CPUs, if known.
     pub threshold_ns: Option<f64>,
     /// The recording, or that of one of its nodes or lanes, ends early.
@@ -75,6 +83,9 @@ pub struct RateCounter {
     threads: Option<Threads>,
     rows: Rows,
     cells: Vec<Vec<BlockSum>>,
+    table: Table,
+    /// The names of time outside the kernel.
+    outside_names: [&'static str; 2],
     outside: [Vec<BlockSum>; 2],
     detours: Vec<BlockSum>,
     beside: Vec<BlockSum>,
@@ -86,6 +97,7 @@ impl RateCounter {
         contents: &Contents<'_>,
         infos: impl IntoIterator<Item = BlockInfo>,
         part: &Part,
+        by: By,
     ) -> RateCounter {
         let windows = windows(contents, infos, part);
         let (from_ns, to_ns) = lanes::ends(windows.iter().copied());
@@ -102,6 +114,8 @@ impl RateCounter {
             threads: (contents.manifest.mode == Mode::Program).then(Threads::new),
             rows: Rows::default(),
             cells: Vec::new(),
+            table: Table::new(by, contents),
+            outside_names: trace::outside_names(contents.manifest, contents.trailer),
             outside: [empty.clone(), empty.clone()],
             detours: empty.clone(),
             beside: empty,
@@ -110,6 +124,7 @@ impl RateCounter {
 
     pub fn add(&mut self, block: &Block, sources: &[Source]) {
         self.rows.extend(sources);
+        self.table.extend(sources);
         if let Some(threads) = &mut self.threads {
             threads.add(block);
         }
@@ -117,19 +132,19 @@ impl RateCounter {
             return;
         }
         if self.part.shortest_ns == 0 {
-            self.count(&block.records, &block.detours);
+            self.count(block.lane, &block.records, &block.detours);
             return;
         }
         // Records outside detours are excluded as well: on the side with the higher threshold, they are
         // the detours that only the other side saw as such.
         for (detour, records) in block.composed() {
             if detour.len_ns >= self.part.shortest_ns {
-                self.count(records, std::slice::from_ref(detour));
+                self.count(block.lane, records, std::slice::from_ref(detour));
             }
         }
     }
 
-    fn count(&mut self, records: &[Record], detours: &[Detour]) {
+    fn count(&mut self, lane: LaneId, records: &[Record], detours: &[Detour]) {
         let when = |start_ns: u64| {
             let index = start_ns.saturating_sub(self.from_ns) / self.block_ns;
             (index as usize).min(self.blocks - 1)
@@ -142,12 +157,11 @@ impl RateCounter {
                 continue;
             }
             let counted = self.events.tally(record).event;
-            let cells = at(&mut self.cells, fine.row as usize);
-            if cells.is_empty() {
-                cells.resize(self.blocks, BlockSum::default());
-            }
             let index = when(record.start_ns);
+            let cells = filled(&mut self.cells, fine.row as usize, self.blocks);
             cells[index].add(counted, record.cost_ns);
+            let row = self.table.of_record(record);
+            filled(&mut self.table.cells, row, self.blocks)[index].add(counted, record.cost_ns);
             if !in_detour {
                 self.beside[index].add(counted, record.cost_ns);
             }
@@ -158,6 +172,8 @@ impl RateCounter {
             if detour.outside_ns > 0 {
                 let which = trace::outside_kind(detour.outside_ns);
                 self.outside[which][index].add(true, detour.outside_ns);
+                let row = self.table.of_outside(self.outside_names[which], lane);
+                filled(&mut self.table.cells, row, self.blocks)[index].add(true, detour.outside_ns);
             }
         }
     }
@@ -189,14 +205,17 @@ impl RateCounter {
             if cells.iter().all(|cell| *cell == BlockSum::default()) {
                 continue;
             }
-            sources.push(SourceRates { key: row.key(first), cells });
+            sources.push(RowRates { key: row.key(first).into(), cells });
         }
-        let named = trace::outside_names(manifest, contents.trailer);
-        for (name, cells) in named.into_iter().zip(self.outside) {
+        for (name, cells) in self.outside_names.into_iter().zip(self.outside) {
             if cells.iter().any(|cell| cell.count > 0) {
-                sources.push(SourceRates { key: RowKey::outside(name), cells });
+                sources.push(RowRates { key: RowKey::outside(name).into(), cells });
             }
         }
+        let by = self.table.by;
+        let rows = self.table.groups.keys.into_iter().zip(self.table.cells);
+        let rows = rows.map(|(key, cells)| RowRates { key, cells });
+        let rows = rows.filter(|row| row.cells.iter().any(|cell| *cell != BlockSum::default()));
         Rates {
             host: manifest.host.clone(),
             kernel: manifest.kernel.clone(),
@@ -211,6 +230,8 @@ impl RateCounter {
             cost_basis,
             total,
             sources,
+            by,
+            rows: rows.collect(),
             threshold_ns: threshold_ns(contents, &self.part),
             truncated: contents.truncated.is_some()
                 || contents.trailer.is_none()
@@ -218,6 +239,68 @@ impl RateCounter {
                 || self.windows.iter().any(ends_early),
         }
     }
+}
+
+/// The rows asked for.
+struct Table {
+    by: By,
+    groups: Groups,
+    /// For each source, unless that depends on the CPU.
+    of_source: Vec<Option<usize>>,
+    of_cpu: HashMap<u32, usize>,
+    /// The CPU of each lane.
+    cpus: Vec<Option<u32>>,
+    cells: Vec<Vec<BlockSum>>,
+}
+
+impl Table {
+    fn new(by: By, contents: &Contents<'_>) -> Table {
+        Table {
+            by,
+            groups: Groups::default(),
+            of_source: Vec::new(),
+            of_cpu: HashMap::new(),
+            cpus: contents.lanes.iter().map(Lane::cpu).collect(),
+            cells: Vec::new(),
+        }
+    }
+
+    fn extend(&mut self, sources: &[Source]) {
+        for source in sources.iter().skip(self.of_source.len()) {
+            let key = self.by.key(source);
+            self.of_source.push(key.map(|key| self.groups.number(key)));
+        }
+    }
+
+    fn of_record(&mut self, record: &Record) -> usize {
+        let known = self.of_source.get(record.source.0 as usize).copied().flatten();
+        known.unwrap_or_else(|| self.of_cpu(record.cpu.into()))
+    }
+
+    fn of_outside(&mut self, name: &str, lane: LaneId) -> usize {
+        match self.by.outside(name) {
+            Some(key) => self.groups.number(key),
+            None => match self.cpus.get(lane.0 as usize).copied().flatten() {
+                Some(cpu) => self.of_cpu(cpu),
+                // A thread may have been anywhere.
+                None => self.groups.number(RowKey::outside(name).into()),
+            },
+        }
+    }
+
+    fn of_cpu(&mut self, cpu: u32) -> usize {
+        let groups = &mut self.groups;
+        *self.of_cpu.entry(cpu).or_insert_with(|| groups.number(GroupKey::of_cpu(cpu)))
+    }
+}
+
+/// The sums of a row.
+fn filled(cells: &mut Vec<Vec<BlockSum>>, row: usize, blocks: usize) -> &mut Vec<BlockSum> {
+    let cells = at(cells, row);
+    if cells.is_empty() {
+        cells.resize(blocks, BlockSum::default());
+    }
+    cells
 }
 
 /// The window of each lane, empty outside the part; from its blocks if the trailer has none.

@@ -104,6 +104,18 @@ pub fn percent_said(value: f64) -> String {
     }
 }
 
+/// Year, month, day, hour, minute and second of a recording's time; None if it has none.
+#[must_use]
+pub fn date(unix_s: f64) -> Option<[i64; 6]> {
+    const YEAR_10000: f64 = 253_402_300_800.0;
+    (unix_s > 0.0 && unix_s < YEAR_10000).then(|| utc(unix_s as i64))
+}
+
+/// `2.1 % to 3 %`.
+pub fn interval_said([low, high]: [f64; 2]) -> String {
+    format!("{} to {}", percent_said(low), percent_said(high))
+}
+
 /// `0-3,7`.
 pub fn cpu_list(cpus: impl Iterator<Item = u32>) -> String {
     let mut cpus: Vec<u32> = cpus.collect();
@@ -207,6 +219,22 @@ pub fn json_safe(json: &str) -> String {
     safe
 }
 
+/// [`safe`], without a final period, to go on after it.
+#[must_use]
+pub fn unpunctuated(text: &str) -> String {
+    safe(text.trim_end_matches('.'))
+}
+
+/// A word of a command line as a shell takes it. Any process may call itself `; rm -rf ~`.
+#[must_use]
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%_+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Truncates to `width` columns of a terminal, ending in `..` if anything was cut.
 #[must_use]
 pub fn cut(text: &str, width: usize) -> String {
@@ -255,6 +283,13 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(shell_quoted("trace-1.detour"), "trace-1.detour");
+        assert_eq!(shell_quoted("it's; rm -r"), r"'it'\''s; rm -r'");
+        assert_eq!(shell_quoted(""), "''");
+    }
 
     #[test]
     fn times_have_three_digits_and_the_unit_that_fits() {

@@ -1,6 +1,6 @@
 //! Rates over blocks of time, when the watched time of some lanes is unknown.
 
-use analysis::{Contents, Part, RateCounter, Rates};
+use analysis::{By, Contents, Part, RateCounter, Rates};
 use trace::{Block, BlockInfo, Detour, Lane, LaneId, LaneTotals, Lost, Manifest, Node, Trailer};
 
 const SECOND: u64 = 1_000_000_000;
@@ -36,7 +36,7 @@ fn rates(known: u32, nodes: Vec<Node>) -> Rates {
         records: 0,
         bytes: 0,
     };
-    let mut counter = RateCounter::new(&contents, (0..2).map(info), &Part::default());
+    let mut counter = RateCounter::new(&contents, (0..2).map(info), &Part::default(), By::Process);
     (0..2).for_each(|lane| counter.add(&block(lane), &[]));
     counter.finish(&contents)
 }

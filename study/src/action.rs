@@ -48,7 +48,6 @@ pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
     let mut actions: Vec<Action> = Vec::new();
     for process in processes {
         let change = &process.answer.removed;
-        let sure = change.gain_pct >= WORTHWHILE_PCT && change.gain_ci95_pct[0] > 0.0;
         // What no kernel event explains has no switch on this node, and what has no name no command.
         let nameless =
             process.process.trim().is_empty() || PLACEHOLDERS.contains(&&*process.process);
@@ -57,7 +56,8 @@ pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
             && !process.program
             && process.busiest_cpu_pct >= LOAD_PCT;
         let outside = process.class == Class::OutsideKernel;
-        if !sure || process.own || nameless || outside || is_load {
+        if !change.is_worthwhile() || process.own || process.init || nameless || outside || is_load
+        {
             continue;
         }
         let Some((remedy, command, further)) = process.advice.iter().find_map(with_command) else {

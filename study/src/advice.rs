@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use analysis::{OutsideRow, SourceRow, Summary};
+use analysis::{OutsideRow, SourceRow, Summary, words::shell_quoted};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -293,14 +293,10 @@ fn slower_tick(tick_hz: u32) -> String {
 }
 
 fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
-    let irq = subject.detail.and_then(|detail| {
-        let number = detail.split("irq ").nth(1)?;
-        let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        (digits > 0).then(|| &number[..digits])
-    });
+    let irq = subject.detail.and_then(irq_number);
     let known = |value: &str, unknown: &str| match value {
         "" => unknown.to_owned(),
-        value => quoted(value),
+        value => shell_quoted(value),
     };
     let of_split = |list: &dyn Fn(&Split) -> String, unknown: &str| {
         place.split.as_ref().map_or_else(|| unknown.to_owned(), list)
@@ -335,8 +331,15 @@ fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
     filled + rest
 }
 
-/// A name as a regular expression that matches nothing else, and is no option.
-fn literally(name: &str) -> String {
+/// The number of an interrupt in the detail of its source: `irq 24`.
+pub(crate) fn irq_number(detail: &str) -> Option<&str> {
+    let number = detail.split("irq ").nth(1)?;
+    let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    (digits > 0).then(|| &number[..digits])
+}
+
+/// A regular expression that matches exactly this name and cannot be mistaken for an option.
+pub(crate) fn literally(name: &str) -> String {
     let mut pattern = String::new();
     for (at, c) in name.char_indices() {
         match c {
@@ -349,15 +352,6 @@ fn literally(name: &str) -> String {
         }
     }
     pattern
-}
-
-/// Lines may be copied into a shell, and any process may call itself `; rm -rf ~`.
-fn quoted(value: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "@%_+=:,./-".contains(c);
-    if value.chars().all(plain) {
-        return value.to_owned();
-    }
-    format!("'{}'", value.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use analysis::{Comparison, Contents, Part, RateCounter, Rates};
+use analysis::{By, Comparison, Contents, Part, RateCounter, Rates};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use simulate::{
@@ -13,13 +13,16 @@ use simulate::{
 };
 
 use crate::{
-    error::in_words,
+    action::Action,
+    advice::Advice,
+    decision,
+    error::{self, in_words},
     open::{self, AnyReader},
     placement::{self, Places},
     recorded::{Recorded, no_source},
     support::{self, Support},
     work::Work,
-    workload::{self, Workload},
+    workload::{self, JobKind, Workload},
 };
 
 /// How to simulate the job.
@@ -33,6 +36,8 @@ pub struct Request {
     pub placement: placement::Request,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
+    /// Rows of the table.
+    pub by: By,
 }
 
 /// The comparison, and what the noise of both recordings costs the job.
@@ -43,6 +48,9 @@ pub struct Compared {
     pub projected: Option<Projection>,
     /// Why there is no projection.
     pub not_projected: Option<String>,
+    /// What to do first about the noise of the second recording: at most three, largest gain first; empty
+    /// if nothing is worth doing. Null if that is unknown.
+    pub actions: Option<Vec<Action>>,
 }
 
 /// How long a job takes under the noise of each recording.
@@ -72,19 +80,21 @@ pub struct Projected {
     pub slowdown_median: f64,
 }
 
-/// Compares the recordings in two files.
+/// Compares the recordings in two files; with advice, also what to do about the second one.
 pub fn compare(
     before: &Path,
     after: &Path,
     workload: &workload::Request,
     request: &Request,
+    advice: Option<&Advice>,
     work: &Work<'_>,
 ) -> Result<Compared> {
     let (before, after) = (open::open(before)?, open::open(after)?);
     let scope = analysis::scope(&Contents::of(&before, None), &Contents::of(&after, None));
     let scope =
         scope.with_context(|| format!("cannot compare {} and {}", before.name(), after.name()))?;
-    let rates = (rates(&before, &scope.before)?, rates(&after, &scope.after)?);
+    let by = request.by;
+    let rates = (rates(&before, &scope.before, by)?, rates(&after, &scope.after, by)?);
     // Zero watched time does not mean zero noise.
     for (reader, rates) in [(&before, &rates.0), (&after, &rates.1)] {
         if rates.watched_s == 0.0 {
@@ -98,13 +108,45 @@ pub fn compare(
         Ok(projection) => (Some(projection), None),
         Err(why) => (None, Some(why)),
     };
-    Ok(Compared { comparison, projected, not_projected })
+    let actions = match (&projected, advice) {
+        (Some(projection), Some(advice)) => {
+            actions(&after, workload, request, projection.ranks, advice, work)?
+        }
+        _ => None,
+    };
+    Ok(Compared { comparison, projected, not_projected, actions })
+}
+
+/// What to do about the noise of a recording; None if its detours have no sources.
+fn actions(
+    reader: &AnyReader,
+    workload: &workload::Request,
+    request: &Request,
+    ranks: u64,
+    advice: &Advice,
+    work: &Work<'_>,
+) -> Result<Option<Vec<Action>>> {
+    let mut exclude = request.exclude.clone();
+    if !exclude.is_empty() {
+        let (_, unknown) = Recorded::new(reader).excluded_if_known(&exclude);
+        exclude.retain(|name| !unknown.contains(name));
+    }
+    let mut workload = workload.clone();
+    if let JobKind::Collectives { ranks: of_job, .. } = &mut workload.kind {
+        *of_job = Some(ranks);
+    }
+    let placement = request.placement;
+    let asked = decision::Request { workload, placement, runs: decision::RUNS, exclude };
+    match decision::ask(reader, &asked, advice, work) {
+        Err(error) if error::was_stopped(&error) => Err(error),
+        asked => Ok(asked.ok().map(|asked| asked.actions)),
+    }
 }
 
 /// Counts the events of a part of a recording in blocks of time.
-fn rates(reader: &AnyReader, part: &Part) -> Result<Rates> {
+fn rates(reader: &AnyReader, part: &Part, by: By) -> Result<Rates> {
     let contents = Contents::of(reader, None);
-    let mut counter = RateCounter::new(&contents, reader.block_infos(), part);
+    let mut counter = RateCounter::new(&contents, reader.block_infos(), part, by);
     for block in reader.blocks() {
         let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
         counter.add(&block, reader.sources());
@@ -203,22 +245,16 @@ impl Side {
         (reader, part): (&AnyReader, &Part),
         request: &Request,
     ) -> Result<Side> {
-        if reader.manifest().mode == trace::Mode::KernelOnly {
-            bail!("recordings without detours (--no-probe) cannot be simulated");
-        }
         let recorded = Recorded::new(reader);
         let (excluded, unknown) = recorded.excluded_if_known(&request.exclude);
         let used = |lane: usize| part.has(lane as u32);
         let places = Places::new(reader, &recorded, &request.placement, used)?;
-        let mut lanes = Vec::new();
-        for (index, lane) in recorded.lanes_of(reader, part)? {
-            lanes.extend(places.cut(index, lane.lacking(&excluded)));
-        }
+        let lanes = places.lanes(recorded.lanes_of(reader, part)?, &excluded);
         if lanes.is_empty() {
             bail!("{}", open::watched_nothing(reader));
         }
         let support = support::of(&lanes, workload)?;
-        let remarks = recorded.left_out().into_iter().chain(places.remarks.iter().cloned());
+        let remarks = recorded.remarks().into_iter().chain(places.remarks.iter().cloned());
         let remarks = remarks.map(|words| format!("{}: {words}", reader.name())).collect();
         Ok(Side { name: reader.name().to_owned(), lanes, places, support, unknown, remarks })
     }

@@ -1,7 +1,7 @@
 //! What to do about the noise of a recording: the job it is judged by, the actions worth taking, and what
 //! each process costs the job. And whether the node was idle to begin with: load is not noise.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use analysis::{ProcessRow, Summary};
 use anyhow::Result;
@@ -12,8 +12,11 @@ use crate::{
     action::{self, Action},
     advice::Advice,
     error::{self, in_words},
-    open::AnyReader,
-    placement, whatif,
+    longest::Longest,
+    open::{AnyReader, Size},
+    placement,
+    recorded::Recorded,
+    whatif,
     whatif::Baseline,
     work::Work,
     workload::{self, Job},
@@ -22,9 +25,6 @@ use crate::{
 /// Paired runs per question, and processes asked about: enough to rank what matters, in seconds.
 pub const RUNS: u64 = 12;
 const TOP: usize = 8;
-/// Limits: the simulator holds detours in memory, and a small file can claim a huge number.
-const MOST_DETOURS: u64 = 1 << 25;
-const MOST_EVENTS: u64 = 60_000_000;
 /// More than this many per second and lane would leave the simulated job hardly any time.
 const DENSEST_PER_S: f64 = 1e6;
 
@@ -56,15 +56,20 @@ pub struct Decision {
     pub idle_pct: Option<f64>,
     /// Processes that used a quarter of a CPU or more, largest first: load, not noise. Without those excluded.
     pub busy: Vec<Busy>,
+    /// Whether the simulated job is without their time: always so in a recording without the probe, where
+    /// they are taken for the job that ran.
+    pub busy_left_out: bool,
     /// About the simulation.
     pub job_remarks: Vec<String>,
 }
 
-/// Time outside the kernel that costs the job something.
+/// What costs the job something, and cannot be switched off.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Beyond {
-    /// As in `outside_kernel`.
+    /// As in `outside_kernel`, or `thread` for process 1.
     pub class: String,
+    /// The name of process 1, if it is that.
+    pub process: Option<String>,
     pub gain_pct: f64,
     pub gain_ci95_pct: [f64; 2],
 }
@@ -84,6 +89,8 @@ pub struct Report {
     pub summary: Summary,
     #[serde(flatten)]
     pub decision: Decision,
+    /// The longest detours, longest first. Empty unless asked for.
+    pub longest: Vec<Longest>,
 }
 
 /// Simulates the job, and enters the gains into the summary. A recording that cannot be simulated still has
@@ -95,9 +102,14 @@ pub fn decide(
     advice: &Advice,
     work: &Work<'_>,
 ) -> Result<Report> {
+    // A misspelt name is an error, not a recording that cannot be simulated.
+    if !request.exclude.is_empty() {
+        Recorded::new(reader).excluded(&request.exclude)?;
+    }
     let (idle_pct, mut busy) = load(&summary);
     busy.retain(|busy| !request.exclude.contains(&busy.process));
-    let mut decision = Decision { idle_pct, busy, ..Decision::default() };
+    let busy_left_out = summary.mode == Mode::KernelOnly;
+    let mut decision = Decision { idle_pct, busy, busy_left_out, ..Decision::default() };
     let asked = match too_large(reader) {
         Some(why) => Err(why),
         None => match ask(reader, request, advice, work) {
@@ -108,25 +120,27 @@ pub fn decide(
     match asked {
         Err(why) => decision.not_simulated = Some(why),
         Ok(asked) => {
+            let change = |process: &whatif::OfProcess| (process.key(), process.answer.removed);
+            let changes: HashMap<_, _> = asked.processes.iter().map(change).collect();
             for row in &mut summary.processes {
-                let is_it = |process: &&whatif::OfProcess| process.key() == row.key();
-                if let Some(process) = asked.processes.iter().find(is_it) {
-                    row.gain_pct = Some(process.answer.removed.gain_pct);
-                    row.gain_ci95_pct = Some(process.answer.removed.gain_ci95_pct);
-                }
+                let change = changes.get(&row.key());
+                row.gain_pct = change.map(|change| change.gain_pct);
+                row.gain_ci95_pct = change.map(|change| change.gain_ci95_pct);
             }
             let outside = |process: &&whatif::OfProcess| {
-                let change = &process.answer.removed;
-                process.class == Class::OutsideKernel
-                    && change.gain_pct >= action::WORTHWHILE_PCT
-                    && change.gain_ci95_pct[0] > 0.0
+                let beyond = process.class == Class::OutsideKernel || process.init;
+                beyond && process.answer.removed.is_worthwhile()
             };
             decision.beyond = asked
                 .processes
                 .iter()
                 .filter(outside)
                 .map(|process| Beyond {
-                    class: process.process.clone(),
+                    class: match process.init {
+                        true => Class::Thread.name().to_owned(),
+                        false => process.process.clone(),
+                    },
+                    process: process.init.then(|| process.process.clone()),
                     gain_pct: process.answer.removed.gain_pct,
                     gain_ci95_pct: process.answer.removed.gain_ci95_pct,
                 })
@@ -137,24 +151,23 @@ pub fn decide(
             decision.job_remarks = asked.remarks;
         }
     }
-    Ok(Report { summary, decision })
+    Ok(Report { summary, decision, longest: Vec::new() })
 }
 
 /// Nothing is simulated for the page of a recording this large: that is left to `detour whatif`.
 fn too_large(reader: &AnyReader) -> Option<String> {
-    let detours: u64 = reader.block_infos().map(|block| u64::from(block.detours)).sum();
-    let events = reader.block_infos().map(|b| u64::from(b.detours) + u64::from(b.records));
-    let events = events.fold(0, u64::saturating_add);
+    let Size { detours, events } = Size::of(reader);
     let last_ns = reader.block_infos().map(|block| block.last_ns).max().unwrap_or(0);
     let dense = detours as f64 > DENSEST_PER_S * reader.lanes().len() as f64 * last_ns as f64 / 1e9;
     if dense && detours > 1 << 16 {
         return Some(format!("{detours} detours in so short a time leave no time for a job"));
     }
-    (detours > MOST_DETOURS || events > MOST_EVENTS)
+    (detours > Size::MOST_DETOURS || events > Size::MOST_EVENTS)
         .then(|| format!("{events} events are too many to simulate here: use `detour whatif`"))
 }
 
-fn ask(
+/// Simulates the job with and without each process.
+pub(crate) fn ask(
     reader: &AnyReader,
     request: &Request,
     advice: &Advice,
@@ -169,7 +182,7 @@ fn ask(
         repeat: true,
         placement: request.placement,
         exclude: request.exclude.clone(),
-        by_source: false,
+        further: whatif::Further::Nothing,
     };
     whatif::ask(reader, &request.workload, &asked, advice, work)
 }
@@ -185,19 +198,18 @@ fn load(summary: &Summary) -> (Option<f64>, Vec<Busy>) {
     let processes = || summary.processes.iter().filter(is_process);
     let used: f64 = processes().map(|row| row.cost_ns_total as f64).sum();
     let duration_ns = (summary.duration_s * 1e9).max(1.0);
-    let mut busy: Vec<Busy> = Vec::new();
+    // The same program in several units is one load.
+    let mut cpu_pct: BTreeMap<&str, f64> = BTreeMap::new();
     for row in processes() {
-        let cpu_pct = 100.0 * row.cost_ns_total as f64 / duration_ns;
-        // The same program in several units is one load.
-        match busy.iter_mut().find(|busy| busy.process == row.process) {
-            Some(busy) => busy.cpu_pct += cpu_pct,
-            None => busy.push(Busy { process: row.process.clone(), cpu_pct }),
-        }
+        *cpu_pct.entry(&row.process).or_default() += 100.0 * row.cost_ns_total as f64 / duration_ns;
     }
     // On a single CPU: an agent that takes little on each of many is noise.
     let busiest = busiest(summary);
     let largest = |process: &str| busiest.get(process).copied().unwrap_or(0.0);
-    busy.retain(|busy| 100.0 * largest(&busy.process) / duration_ns >= action::LOAD_PCT);
+    cpu_pct.retain(|process, _| 100.0 * largest(process) / duration_ns >= action::LOAD_PCT);
+    let busy = cpu_pct.into_iter();
+    let busy = busy.map(|(process, cpu_pct)| Busy { process: process.to_owned(), cpu_pct });
+    let mut busy: Vec<Busy> = busy.collect();
     busy.sort_by(|a, b| b.cpu_pct.total_cmp(&a.cpu_pct));
     let any_source = !summary.sources.is_empty();
     (any_source.then_some((100.0 * (1.0 - used / watched_ns)).clamp(0.0, 100.0)), busy)

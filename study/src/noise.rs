@@ -317,11 +317,12 @@ fn lanes(
         bail!("{}", open::watched_nothing(reader));
     }
     if timelines.is_empty() {
-        bail!("the recording has no detours: record with the probe (without --no-probe)");
+        bail!("the recording has no detours");
     }
-    let left_out = recorded.left_out().map(|left_out| format!("{}: {left_out}", reader.name()));
-    let placed = places.remarks.iter().map(|words| format!("{}: {words}", reader.name()));
-    let remarks = left_out.into_iter().chain(placed).chain(open::remark_if_not_whole(reader));
+    let remarks = recorded.remarks();
+    let remarks = remarks.iter().chain(&places.remarks);
+    let remarks = remarks.map(|words| format!("{}: {words}", reader.name()));
+    let remarks = remarks.chain(open::remark_if_not_whole(reader));
     wishes.remarks.extend(remarks);
     let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
     Ok(Layer { timelines, nodes })

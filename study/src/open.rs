@@ -104,6 +104,30 @@ pub fn watched_nothing<R>(reader: &Reader<R>) -> String {
     }
 }
 
+/// How much a trace holds, known before any of it is read.
+pub struct Size {
+    pub detours: u64,
+    /// Detours and kernel records.
+    pub events: u64,
+}
+
+impl Size {
+    /// Limits of what is simulated for a report: the simulator holds detours in memory, and a small file
+    /// can claim a huge number.
+    pub const MOST_DETOURS: u64 = 1 << 25;
+    pub const MOST_EVENTS: u64 = 60_000_000;
+
+    pub fn of(reader: &AnyReader) -> Size {
+        let mut size = Size { detours: 0, events: 0 };
+        for block in reader.block_infos() {
+            let (detours, records) = (u64::from(block.detours), u64::from(block.records));
+            size.detours = size.detours.saturating_add(detours);
+            size.events = size.events.saturating_add(detours + records);
+        }
+        size
+    }
+}
+
 /// Remark about an incomplete trace, for output without a field for it.
 pub fn remark_if_not_whole(reader: &AnyReader) -> Option<String> {
     Some(format!("{} is incomplete: {}", reader.name(), not_whole(reader)?))

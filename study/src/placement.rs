@@ -149,6 +149,12 @@ impl Places {
         }
     }
 
+    /// All lanes as ranks meet them, without what is excluded.
+    pub fn lanes(&self, lanes: Vec<(usize, Composed)>, excluded: &[bool]) -> Vec<Composed> {
+        let cut = |(index, lane): (usize, Composed)| self.cut(index, lane.lacking(excluded));
+        lanes.into_iter().filter_map(cut).collect()
+    }
+
     /// Whether a rank is on a lane.
     pub fn has(&self, lane: usize) -> bool {
         self.cuts.get(lane).is_some_and(Option::is_some)

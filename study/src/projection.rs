@@ -24,7 +24,7 @@ use trace::RowKey;
 
 use crate::{
     error, network,
-    open::AnyReader,
+    open::{AnyReader, Size},
     placement::{self, Places},
     point::{Point, Runs, Series},
     recorded::{Recorded, Source},
@@ -48,9 +48,6 @@ const EVERY: usize = 3;
 pub const PROCESSORS: [u64; 2] = [4, 32];
 pub const SAMPLES: u64 = 20_000;
 pub const EXCHANGE_US: i64 = 150;
-/// Limits: the simulator holds detours in memory, and a small file can claim a huge number.
-const MOST_DETOURS: u64 = 1 << 25;
-const MOST_EVENTS: u64 = 60_000_000;
 
 /// What to project.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,26 +144,17 @@ pub fn project(
     work: &Work<'_>,
 ) -> Result<Result<Projection, String>> {
     request.check()?;
-    let detours: u64 = reader.block_infos().map(|block| u64::from(block.detours)).sum();
-    if detours > MOST_DETOURS {
+    let Size { detours, events } = Size::of(reader);
+    if detours > Size::MOST_DETOURS {
         return Ok(Err(format!(
             "{detours} detours are too many to project here; `detour simulate` is limited only by \
              memory."
         )));
     }
-    let events = reader.block_infos().map(|b| u64::from(b.detours) + u64::from(b.records));
-    let events = events.fold(0, u64::saturating_add);
-    if summary.detours == 0 {
-        let why = match summary.mode {
-            trace::Mode::KernelOnly => {
-                "This recording has kernel records only, so there are no detours to project: \
-                 record with the probe."
-            }
-            _ => "This recording has no detours to project.",
-        };
-        return Ok(Err(why.to_owned()));
+    if summary.detours == 0 && summary.taken_ns_total == 0 {
+        return Ok(Err("This recording has no detours to project.".to_owned()));
     }
-    if events > MOST_EVENTS {
+    if events > Size::MOST_EVENTS {
         return Ok(Err(format!(
             "This recording has {events} detours and records, too many for a projection: record \
              for a shorter time."
@@ -193,11 +181,8 @@ fn placed(
 ) -> Result<(Vec<Composed>, Places)> {
     let places = Places::new(reader, recorded, &request.placement, |_| true)?;
     let excluded = recorded.excluded(&request.exclude)?;
-    let mut lanes = Vec::new();
-    for (index, lane) in recorded.lanes_of(reader, &Part::default())? {
-        lanes.extend(places.cut(index, lane.lacking(&excluded)));
-    }
-    Ok((lanes, places))
+    let lanes = recorded.lanes_of(reader, &Part::default())?;
+    Ok((places.lanes(lanes, &excluded), places))
 }
 
 struct Simulation<'a> {
@@ -372,7 +357,8 @@ impl Simulation<'_> {
              {FULL_RANKS} ranks there are fewer runs per point (see the table).",
             longest as f64 / 1e9
         )];
-        remarks.extend(self.recorded.left_out().map(|left_out| format!("{left_out}.")));
+        let recorded = self.recorded.remarks();
+        remarks.extend(recorded.iter().map(|remark| format!("{}.", words::capital(remark))));
         remarks
     }
 }

@@ -11,7 +11,7 @@ use trace::{
     outside_kind, outside_names,
 };
 
-use crate::open::AnyReader;
+use crate::{derived::Derived, open::AnyReader};
 
 /// The error for a name that matches no source.
 pub fn no_source(name: &str) -> String {
@@ -30,6 +30,8 @@ pub struct Source {
     pub detail: Option<String>,
     /// The recorded program's own threads.
     pub program: bool,
+    /// A thread of process 1, which cannot be stopped.
+    pub init: bool,
 }
 
 impl Source {
@@ -90,6 +92,8 @@ pub struct Recorded {
     lends: Vec<bool>,
     /// Whether the recording has the time its threads were runnable.
     wanted_known: bool,
+    /// For a recording without the probe.
+    derived: Option<Derived>,
 }
 
 impl Recorded {
@@ -104,9 +108,10 @@ impl Recorded {
             let number = *index.entry((key.clone(), process.clone())).or_insert(next);
             if number == next {
                 let detail = row.detail.clone();
-                sources.push(Source { key, process, detail, program: false });
+                sources.push(Source { key, process, detail, program: false, init: false });
             }
             let source = &mut sources[number as usize];
+            source.init |= row.class == Class::Thread && row.pids.contains(&1);
             source.program |= facts.program.get(id).copied().unwrap_or(false);
             source_of.push(number);
         }
@@ -119,10 +124,14 @@ impl Recorded {
                 own: false,
                 program: false,
             };
-            sources.push(Source { key, process, detail: None, program: false });
+            sources.push(Source { key, process, detail: None, program: false, init: false });
+        }
+        let derived = Derived::of(reader);
+        for source in &mut sources {
+            source.program |= derived.as_ref().is_some_and(|d| d.is_job(&source.process));
         }
         let wanted_known = facts.times.iter().any(Option::is_some);
-        Recorded { sources, source_of, lends: lends(reader, &facts), wanted_known }
+        Recorded { sources, source_of, lends: lends(reader, &facts), wanted_known, derived }
     }
 
     /// The sources of processes to ignore, by name, unit or class.
@@ -184,8 +193,12 @@ impl Recorded {
         self.lends.get(index).copied().unwrap_or(false)
     }
 
-    /// A remark about lanes not assigned to any rank.
-    pub fn left_out(&self) -> Option<String> {
+    /// About noise that is ignored, and what the rest was derived from.
+    pub fn remarks(&self) -> Vec<String> {
+        self.left_out().into_iter().chain(self.derived.as_ref().map(Derived::remark)).collect()
+    }
+
+    fn left_out(&self) -> Option<String> {
         let (all, left) = (self.lends.len(), self.lends.iter().filter(|lends| !**lends).count());
         let how = match self.wanted_known {
             true => "were runnable for less than half as long as the busiest",
@@ -244,6 +257,10 @@ impl Recorded {
         awake: Option<&Awake>,
     ) -> Result<Composed> {
         let id = LaneId(index as u32);
+        if let Some(derived) = &self.derived {
+            derived.fill(reader, id, &self.source_of, shortest_ns, &mut lane)?;
+            return Ok(lane);
+        }
         let from = lane.from_ns();
         let short = self.sources.len() as u32 - 2;
         for block in reader.blocks_of(id) {

@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeSet, HashMap},
 };
 
+use analysis::By;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use simulate::{
@@ -17,10 +18,10 @@ use simulate::{
     sweep::Plan,
     whatif::{self as engine, Effect, Node, Question, Shift, gain::NEGLIGIBLE_PCT},
 };
-use trace::{Class, Lane, Mode, ProcessKey};
+use trace::{Class, Mode, ProcessKey, node_index};
 
 use crate::{
-    action::{self, Action},
+    action::{self, Action, WORTHWHILE_PCT},
     advice::{Advice, AdvisedSource, Place, Remedy},
     open::{self, AnyReader, Opened},
     placement::{self, Places},
@@ -49,8 +50,22 @@ pub struct Request {
     pub placement: placement::Request,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
-    /// Evaluate sources and units too, not only processes.
-    pub by_source: bool,
+    /// Evaluate more than processes.
+    pub further: Further,
+}
+
+/// What to evaluate besides processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Further {
+    Nothing,
+    /// Sources and units, and classes or CPUs if asked for.
+    By(By),
+}
+
+impl Further {
+    fn is(self, by: By) -> bool {
+        self == Further::By(by)
+    }
 }
 
 /// What each source of a recording costs a job. Intervals are 95 % confidence intervals.
@@ -87,6 +102,11 @@ pub struct WhatIf {
     pub others: Option<Group>,
     /// All sources of each unit.
     pub units: Vec<Group>,
+    /// All sources of each class. Empty unless asked for.
+    pub classes: Vec<Group>,
+    /// All noise of each CPU, or thread of a recorded program, as if it were silent. Empty unless asked
+    /// for.
+    pub cpus: Vec<Group>,
     /// The sources to be removed together.
     pub together: Option<Group>,
     /// About noise of the recording that is not used, or missing because the recording is incomplete.
@@ -151,6 +171,9 @@ pub struct OfProcess {
     /// Whether the recording marks it as such; otherwise that is inferred.
     #[serde(skip)]
     pub known_program: bool,
+    /// Process 1, which cannot be stopped.
+    #[serde(skip)]
+    pub init: bool,
     /// The largest share of a CPU's time that it took.
     pub busiest_cpu_pct: f64,
     /// Rows of `sources` that it is behind, at least in part.
@@ -182,7 +205,7 @@ impl OfProcess {
 /// Several sources at once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
-    /// The unit, or the names given by the user.
+    /// The unit, class or CPU, or the names given by the user.
     pub names: Vec<String>,
     /// The first of the names.
     pub unit: Option<String>,
@@ -230,6 +253,11 @@ fn us(ps: f64) -> f64 {
 }
 
 impl Change {
+    /// Whether it is sure to gain enough to be worth doing.
+    pub fn is_worthwhile(&self) -> bool {
+        self.gain_pct >= WORTHWHILE_PCT && self.gain_ci95_pct[0] > 0.0
+    }
+
     fn of(gain: &engine::Gain) -> Change {
         Change {
             gain_pct: gain.gain.value,
@@ -275,16 +303,13 @@ pub fn open_attributed(path: &std::path::Path) -> Result<AnyReader> {
     }
 }
 
-/// Rejects recordings without detours or sources.
+/// Rejects recordings without sources.
 pub fn check(reader: &AnyReader) -> Result<()> {
     let why = match reader.manifest().mode {
-        Mode::Attributed | Mode::Program => return Ok(()),
+        Mode::Attributed | Mode::KernelOnly | Mode::Program => return Ok(()),
         Mode::ProbeOnly => {
             "recorded without kernel records, so detours have no sources; record again without \
              --no-bpf"
-        }
-        Mode::KernelOnly => {
-            "recorded without the probe, so there are no detours; record again without --no-probe"
         }
         Mode::Imported => {
             "imported, so detours have no sources; use it with `detour simulate --noise`, or \
@@ -306,7 +331,7 @@ pub fn ask(
     let recorded = Recorded::new(reader);
     let excluded = recorded.excluded(&request.exclude)?;
     let places = Places::new(reader, &recorded, &request.placement, |_| true)?;
-    let Lanes { lanes, cpus, rows, processes, busiest, detours, detour_ns } =
+    let Lanes { lanes, names, cpus, rows, processes, busiest, detours, detour_ns } =
         lanes(reader, &recorded, &places, &excluded)?;
     let support = support::of(&lanes, workload)?;
     let workload = workload.workload(support.as_ref().map(|support| support.ranks))?;
@@ -360,10 +385,14 @@ pub fn ask(
         advice,
         place: Place::of_recording(reader.manifest()),
     };
+    let cpus = match request.further.is(By::Cpu) {
+        true => of_cpus(&node, &results, &names, request.top, &workload, &plan)?,
+        false => Vec::new(),
+    };
     let median = Sample::new(answers.as_recorded)?.estimate(0.5);
     let processes = results.processes();
     let unsupported = support.and_then(|support| support.remark(workload.ranks()));
-    let remarks = [recorded.left_out(), unsupported, open::remark_if_not_whole(reader)];
+    let remarks = [unsupported, open::remark_if_not_whole(reader)].into_iter().flatten();
     Ok(WhatIf {
         host: reader.manifest().host.clone(),
         ranks: workload.ranks(),
@@ -386,11 +415,21 @@ pub fn ask(
         },
         actions: action::choose(&processes, workload.ranks()),
         processes,
-        sources: if request.by_source { results.sources() } else { Vec::new() },
+        sources: match request.further {
+            Further::Nothing => Vec::new(),
+            Further::By(_) => results.sources(),
+        },
         others: results.others(),
-        units: results.units(),
+        units: results.groups(&plans.units),
+        classes: results.groups(&plans.classes),
+        cpus,
         together: results.together(&request.remove),
-        remarks: remarks.into_iter().flatten().chain(places.remarks.iter().cloned()).collect(),
+        remarks: recorded
+            .remarks()
+            .into_iter()
+            .chain(remarks)
+            .chain(places.remarks.iter().cloned())
+            .collect(),
     })
 }
 
@@ -407,6 +446,8 @@ fn simulate(
 /// The noise assigned to ranks, and totals of the whole recording.
 struct Lanes {
     lanes: Vec<Composed>,
+    /// What each lane is called.
+    names: Vec<String>,
     /// The CPU of each lane; None for a thread.
     cpus: Vec<Option<u32>>,
     /// The rows of the report, and the processes.
@@ -448,6 +489,7 @@ fn lanes(
 ) -> Result<Lanes> {
     let mut all = Lanes {
         lanes: Vec::new(),
+        names: Vec::new(),
         cpus: Vec::new(),
         rows: Accounts::new(recorded.rows()),
         processes: Accounts::new(recorded.processes()),
@@ -474,15 +516,57 @@ fn lanes(
         // Checked here, where the lane's name is known.
         composed.timeline().with_context(|| format!("detours of {}", lane_words(lane)))?;
         all.lanes.push(composed);
-        all.cpus.push(match lane {
-            Lane::Cpu { cpu } => Some(*cpu),
-            Lane::Thread { .. } => None,
+        all.names.push(match node_index(&reader.manifest().nodes, index as u32) {
+            Some(node) => format!("{} {}", reader.manifest().nodes[node].host, lane_words(lane)),
+            None => lane_words(lane),
         });
+        all.cpus.push(lane.cpu());
     }
     if all.lanes.is_empty() {
         bail!("{}", open::watched_nothing(reader));
     }
     Ok(all)
+}
+
+/// What each CPU costs: the job with one of them silent, those with the most noise.
+fn of_cpus(
+    node: &Node<'_>,
+    results: &Results<'_>,
+    names: &[String],
+    top: usize,
+    workload: &Workload,
+    plan: &Plan<'_>,
+) -> Result<Vec<Group>> {
+    let groups = &results.rows.groups;
+    let count = |lane: &Composed| {
+        let mut taken = vec![Taken::default(); groups.members.len()];
+        lane.account(&groups.of, &mut taken);
+        taken.iter().filter(|taken| taken.ns > 0).count()
+    };
+    let counts: Vec<usize> = node.lanes.iter().map(count).collect();
+    let lanes = (0..).zip(node.lanes).map(|(number, lane)| lane.clone().of_source(number));
+    let lanes: Vec<Composed> = lanes.collect();
+    let mut noisy: Vec<u32> = (0..lanes.len() as u32).collect();
+    noisy.sort_by_key(|&lane| (std::cmp::Reverse(lanes[lane as usize].total_ns()), lane));
+    noisy.truncate(top);
+    let question = |&lane: &u32| Question { sources: vec![lane], shift: None, quantise: false };
+    let questions: Vec<Question> = noisy.iter().map(question).collect();
+    let node = Node { lanes: &lanes, on_one_clock: None, ..node.clone() };
+    let answers = simulate(&node, &questions, workload, plan)?;
+    let group = |(lane, answer): (&u32, &engine::Answer)| {
+        let ns = lanes[*lane as usize].total_ns();
+        Group {
+            names: vec![names[*lane as usize].clone()],
+            unit: None,
+            source_count: counts[*lane as usize],
+            local_ns_total: ns,
+            local_share_pct: results.share(ns),
+            answer: Answer::of(answer),
+        }
+    };
+    let mut groups: Vec<Group> = noisy.iter().zip(&answers.answers).map(group).collect();
+    groups.sort_by(|a, b| by_gain(&a.answer, &b.answer));
+    Ok(groups)
 }
 
 /// Whether a source can be moved to another CPU. Ticks, page faults and time outside the kernel belong to
@@ -512,6 +596,7 @@ fn choose(accounts: &Accounts, top: usize) -> Vec<u32> {
 }
 
 /// The questions. Several rows of the answer may share one: those with the same sources.
+#[derive(Default)]
 struct Plans {
     /// The sources of each question.
     sets: Vec<Vec<u32>>,
@@ -521,6 +606,7 @@ struct Plans {
     others: Option<(Vec<u32>, usize)>,
     processes: Vec<(u32, usize)>,
     units: Vec<(String, Vec<u32>, usize)>,
+    classes: Vec<(String, Vec<u32>, usize)>,
     /// The sources to be removed together.
     together: Option<(Vec<u32>, usize)>,
 }
@@ -559,10 +645,8 @@ impl Plans {
             chosen.map(|group| (group, questions.about(members(group)))).collect()
         };
         let processes = of_groups(processes);
-        if !request.by_source {
-            let (rows, units) = (Vec::new(), Vec::new());
-            let sets = questions.sets;
-            return Ok(Plans { sets, rows, others: None, processes, units, together: None });
+        if request.further == Further::Nothing {
+            return Ok(Plans { sets: questions.sets, processes, ..Plans::default() });
         }
         let chosen = of_groups(rows);
         let is_chosen = |row: &u32| chosen.iter().any(|(chosen, _)| chosen == row);
@@ -599,6 +683,18 @@ impl Plans {
             (unit, rows, question)
         });
         let units = units.collect();
+        let mut classes = Vec::new();
+        for class in Class::ALL.into_iter().filter(|_| request.further.is(By::Class)) {
+            let is_it = |row: &u32| {
+                let first = rows.groups.members[*row as usize][0];
+                sources[first as usize].key.class == class
+            };
+            let rows: Vec<u32> = rows.some().filter(is_it).collect();
+            if !rows.is_empty() {
+                let question = questions.about(members(&rows));
+                classes.push((class.name().to_owned(), rows, question));
+            }
+        }
         let mut together = Vec::new();
         for name in &request.remove {
             let named = |s: &u32| sources[*s as usize].is_called(name);
@@ -612,7 +708,8 @@ impl Plans {
             let question = questions.about(together.clone());
             (together, question)
         });
-        Ok(Plans { sets: questions.sets, rows: chosen, others, processes, units, together })
+        let sets = questions.sets;
+        Ok(Plans { sets, rows: chosen, others, processes, units, classes, together })
     }
 }
 
@@ -716,6 +813,7 @@ impl Results<'_> {
                 own: key.own,
                 program,
                 known_program: key.program,
+                init: members.iter().any(|&source| self.sources[source as usize].init),
                 busiest_cpu_pct: 100.0 * self.busiest[process as usize],
                 source_count: rows.len(),
                 local_share_pct: self.share(taken.ns),
@@ -767,13 +865,13 @@ impl Results<'_> {
         Some(self.group(Vec::new(), rows, *question))
     }
 
-    fn units(&self) -> Vec<Group> {
-        let group = |(unit, rows, question): &(String, Vec<u32>, usize)| {
-            self.group(vec![unit.clone()], rows, *question)
+    fn groups(&self, planned: &[(String, Vec<u32>, usize)]) -> Vec<Group> {
+        let group = |(name, rows, question): &(String, Vec<u32>, usize)| {
+            self.group(vec![name.clone()], rows, *question)
         };
-        let mut units: Vec<Group> = self.plans.units.iter().map(group).collect();
-        units.sort_by(|a, b| by_gain(&a.answer, &b.answer));
-        units
+        let mut groups: Vec<Group> = planned.iter().map(group).collect();
+        groups.sort_by(|a, b| by_gain(&a.answer, &b.answer));
+        groups
     }
 
     fn together(&self, names: &[String]) -> Option<Group> {

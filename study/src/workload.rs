@@ -45,8 +45,8 @@ pub enum JobKind {
     Goal { file: PathBuf, unit: CalcUnit },
 }
 
-/// The usual job, unless specified otherwise: what a simulation of a recording is about. Computation between
-/// collectives, on a current network, as few jobs have none.
+/// The default job of every projection: collectives on a current network with computation between them,
+/// because few jobs do nothing but communicate.
 pub const NET: &str = "alps";
 pub const ITERATIONS: &str = "100";
 pub const COMPUTE: &str = "1ms";

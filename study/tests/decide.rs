@@ -6,18 +6,24 @@ mod made;
 
 use std::path::Path;
 
-use made::{DAEMON, Habit, MS, TICK, US, recording};
+use analysis::By;
+use made::{DAEMON, Habit, MS, TICK, US, recording, scratch};
 use study::{
     advice::Advice,
     collective,
+    compare::{self, compare},
     decision::{self, Report, decide},
-    network, noise, open, placement,
+    fleet, network, noise, open, placement,
     placement::Placement,
     summary::summarise,
+    whatif::{self, Further, ask},
     work::{Unwatched, Work},
     workload::{self, JobKind},
 };
-use trace::{Class, Mode};
+use trace::{
+    Block, Class, Lane, LaneId, LaneTotals, Manifest, Mode, Overwrite, Record, RecordFlags, Source,
+    SourceId, Trailer, Writer,
+};
 
 const WORK: Work<'static> = Work { seed: 1, threads: 2, memory: || 1 << 32, watch: &Unwatched };
 
@@ -133,4 +139,175 @@ fn a_job_has_no_more_ranks_than_the_recording_supports() {
     assert_eq!(decision.job.expect("a job").ranks, 1024);
     let more = decided(&trace, Some(4096), placement::Request::default()).decision;
     assert!(more.job_remarks.iter().any(|remark| remark.contains("supports 1024 ranks")));
+}
+
+/// Two CPUs recorded without the probe while a job ran on both. A daemon preempts it on the second one for
+/// a tenth of the time; a timer interrupts it wherever it runs.
+fn beside_a_job(name: &str, seconds: u64) -> String {
+    let path = scratch(name);
+    let manifest = Manifest {
+        host: "node01".into(),
+        mode: Mode::KernelOnly,
+        lanes: (0..2).map(|cpu| Lane::Cpu { cpu }).collect(),
+        ..Manifest::default()
+    };
+    let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
+    let sources = [(Class::Thread, "lammps"), (Class::Thread, "fakemond"), (Class::Timer, "tick")];
+    for (id, (class, name)) in (0..).zip(sources) {
+        let (name, unit, detail) = (name.to_owned(), None, None);
+        let (pids, policy, cause) = (Vec::new(), None, None);
+        let source =
+            Source { class, name, unit, detail, pids, own: false, program: false, policy, cause };
+        writer.add_source(SourceId(id), &source).expect("added");
+    }
+    let to_ns = seconds * 1000 * MS;
+    for cpu in 0..2u32 {
+        let mut block = Block::new(LaneId(cpu));
+        let mut add = |source, start_ns, gross_ns, nested_ns, depth| {
+            let net_ns = gross_ns - nested_ns;
+            let (source, cpu, flags) = (SourceId(source), cpu as u16, RecordFlags::default());
+            block.records.push(Record {
+                start_ns,
+                gross_ns,
+                net_ns,
+                cost_ns: net_ns,
+                source,
+                cpu,
+                depth,
+                flags,
+            });
+        };
+        for start in (0..to_ns).step_by(10 * MS as usize) {
+            let daemon_ns = if cpu == 1 { MS } else { 0 };
+            if daemon_ns > 0 {
+                add(1, start, daemon_ns, 0, 0);
+            }
+            // Nested, so it ends first.
+            add(2, start + 5 * MS, US, 0, 1);
+            add(0, start + daemon_ns, 10 * MS - daemon_ns, US, 0);
+        }
+        writer.write_block(&block).expect("written");
+    }
+    let lane = |lane| LaneTotals { lane, from_ns: 0, to_ns, ..LaneTotals::default() };
+    let trailer = Trailer { lanes: (0..2).map(lane).collect(), ..Trailer::default() };
+    writer.finish(trailer).expect("finished");
+    path.to_str().expect("text").to_owned()
+}
+
+/// The closed form of the pair above holds for a recording without the probe: what ran is what was taken,
+/// and the job that ran is not noise.
+#[test]
+fn a_production_job_recorded_without_the_probe_can_be_asked_about() {
+    let trace = beside_a_job("decide-production.detour", 10);
+    let report = decided(&trace, Some(2), placement::Request::default());
+    let decision = &report.decision;
+    assert_eq!(decision.not_simulated, None);
+    let time = decision.job_time.as_ref().expect("simulated");
+    assert!((time.slowdown_median - 10.0 / 9.0).abs() < 0.01, "{}", time.slowdown_median);
+    // 1,000 times on one CPU, and the tick 1,000 times on each.
+    assert_eq!((time.detours, time.detour_ns_total), (3_000, 1_000 * MS + 2_000 * US));
+    let [action] = &decision.actions[..] else { panic!("{:?}", decision.actions) };
+    assert_eq!(action.process, "fakemond");
+    assert!((action.gain_pct - 10.0).abs() < 0.6, "{}", action.gain_pct);
+    assert!(decision.busy_left_out && decision.busy[0].process == "lammps");
+    assert!(
+        decision.job_remarks.iter().any(|remark| remark.contains("lammps is taken for the job"))
+    );
+}
+
+/// Removing the class of a daemon that is alone in it, or silencing the CPU that it is on, is removing the
+/// daemon.
+#[test]
+fn rows_of_classes_and_cpus_have_gains_of_their_own() {
+    let trace = recording("decide-by.detour", Mode::Attributed, 2, 10, &[TENTH, TICK]);
+    let reader = open::open(Path::new(&trace)).expect("a recording");
+    let answers = |by: By| {
+        let request = whatif::Request {
+            runs: 20,
+            remove: Vec::new(),
+            shift: None,
+            quantise: false,
+            top: 20,
+            repeat: true,
+            placement: placement::Request::default(),
+            exclude: Vec::new(),
+            further: Further::By(by),
+        };
+        let advice = Advice::built_in().expect("advice");
+        ask(&reader, &usual(Some(2)), &request, &advice, &WORK).expect("answers")
+    };
+    let (classes, cpus) = (answers(By::Class), answers(By::Cpu));
+    assert!(classes.cpus.is_empty() && cpus.classes.is_empty());
+    let names = |groups: &[whatif::Group]| -> Vec<String> {
+        groups.iter().map(|group| group.names.concat()).collect()
+    };
+    assert_eq!(names(&classes.classes), ["thread", "timer"]);
+    assert_eq!(names(&cpus.cpus), ["CPU 1", "CPU 0"]);
+    let daemon = &classes.processes[0];
+    assert_eq!(daemon.process, "fakemond");
+    assert_eq!(classes.classes[0].answer, daemon.answer);
+    // Silencing the CPU removes its ticks as well.
+    let silent = cpus.cpus[0].answer.removed.gain_pct;
+    assert!((silent - daemon.answer.removed.gain_pct).abs() < 0.3, "{silent}");
+    assert!(cpus.cpus[1].answer.removed.gain_pct < 0.3);
+    assert_eq!((cpus.cpus[0].source_count, cpus.cpus[1].source_count), (2, 1));
+}
+
+/// Whatever the rows, they are all of the noise.
+#[test]
+fn rows_of_a_comparison_add_up_whatever_they_stand_for() {
+    let before = recording("decide-before.detour", Mode::Attributed, 2, 10, &[TENTH, TICK]);
+    let after = recording("decide-after.detour", Mode::Attributed, 2, 10, &[TICK]);
+    let compared = |by: By| {
+        let request = compare::Request { runs: 5, repeat: true, by, ..compare::Request::default() };
+        let (before, after) = (Path::new(&before), Path::new(&after));
+        let advice = Advice::built_in().expect("advice");
+        compare(before, after, &usual(Some(2)), &request, Some(&advice), &WORK).expect("compared")
+    };
+    let names: [(By, &[&str]); 5] = [
+        (By::Process, &["fakemond", "tick"]),
+        (By::Unit, &["fakemond.service", "(no unit)"]),
+        (By::Source, &["fakemond", "tick"]),
+        (By::Class, &["thread", "timer"]),
+        (By::Cpu, &["CPU 1", "CPU 0"]),
+    ];
+    for (by, expected) in names {
+        let compared = compared(by);
+        let comparison = &compared.comparison;
+        let rows: Vec<&str> = comparison.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(rows, expected);
+        let sum = |rows: &[analysis::Change]| -> (u64, u64) {
+            let of = |side: fn(&analysis::Change) -> u64| rows.iter().map(side).sum();
+            (of(|row| row.before.cost_ns_total), of(|row| row.after.cost_ns_total))
+        };
+        assert_eq!(sum(&comparison.rows), sum(&comparison.sources));
+        // The daemon is gone, and nothing else is worth doing.
+        assert_eq!(compared.actions.as_deref(), Some(&[][..]));
+        assert!(compared.projected.is_some_and(|projected| projected.change_pct < -8.0));
+    }
+}
+
+#[test]
+fn nodes_with_a_daemon_that_the_good_one_lacks_fail() {
+    let good = recording("fleet-good.detour", Mode::Attributed, 2, 10, &[TICK]);
+    let alike = recording("fleet-alike.detour", Mode::Attributed, 2, 10, &[TICK]);
+    let bad = recording("fleet-bad.detour", Mode::Attributed, 2, 10, &[TICK, TENTH]);
+    let traces = [Path::new(&alike), Path::new(&bad), Path::new("nonexistent.detour")];
+    let request = compare::Request { runs: 20, repeat: true, ..compare::Request::default() };
+    let checked = |tolerance_pct| {
+        let good = Path::new(&good);
+        fleet::check(good, &traces, tolerance_pct, &usual(Some(2)), &request, &WORK)
+            .expect("checked")
+    };
+    let strict = checked(5.0);
+    let passes: Vec<bool> = strict.nodes.iter().map(|node| node.pass).collect();
+    assert_eq!((passes, strict.failed), (vec![true, false, false], 2));
+    assert_eq!(strict.nodes[1].why, ["fakemond"]);
+    let change = strict.nodes[1].change_pct.expect("simulated");
+    assert!((change - 100.0 / 9.0).abs() < 0.7, "{change}");
+    assert!(strict.nodes[0].change_pct.is_some_and(|change| change.abs() < 0.5));
+    assert!(strict.nodes[2].why[0].contains("nonexistent.detour"), "{:?}", strict.nodes[2].why);
+    assert_eq!(checked(20.0).failed, 1);
+    let missing = Path::new("nonexistent.detour");
+    fleet::check(missing, &traces, 5.0, &usual(Some(2)), &request, &WORK).expect_err("no baseline");
 }
