@@ -7,12 +7,13 @@ use simulate::loggops::Params;
 use study::projection;
 
 use crate::{
+    manual::help,
     options::{
-        job,
+        job, job_file,
         network::{self, RendezvousName},
         placement, work,
     },
-    units,
+    output, units,
 };
 
 #[derive(Parser)]
@@ -29,6 +30,12 @@ pub struct Cli {
     /// Print more: settings, attached hooks
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub verbose: bool,
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    pub color: output::When,
+    /// Do not pipe long text on a terminal into a pager ($DETOUR_PAGER, $PAGER or less)
+    #[arg(long, global = true)]
+    pub no_pager: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -82,6 +89,16 @@ pub struct Doctor {
     /// Exit with status 1 if a requirement is missing, so that only the probe can record
     #[arg(long)]
     pub strict: bool,
+    /// Audit CPUs that are meant to be quiet: record everything that interrupts them while the probe keeps
+    /// them busy, why, and the setting that removes it; exit with status 1 if one is not quiet
+    #[arg(long)]
+    pub isolation: bool,
+    /// CPUs to audit (1,3-5) [default: those isolated by isolcpus, nohz_full or a cpuset]
+    #[arg(short, long, value_parser = units::cpus, requires = "isolation")]
+    pub cpus: Option<recorder::CpuSet>,
+    /// How long to audit
+    #[arg(short, long, default_value = "10s", value_parser = units::duration, requires = "isolation")]
+    pub duration: Duration,
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,
@@ -112,6 +129,16 @@ pub struct Record {
     /// Start at the next multiple of TIME on the wall clock, so that all nodes of a job start together
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub align: Option<Duration>,
+    /// Record until this happens (detour>500us, source=NAME>100us or process=NAME>100us), keep the last
+    /// seconds, and show the ten longest detours; with -d, for at most that long
+    #[arg(long, value_name = "CONDITION", value_parser = condition)]
+    pub until: Option<recorder::Condition>,
+    /// How much to keep of a recording with --until
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, requires = "until")]
+    pub keep: Duration,
+    /// Run this shell command when it has happened; DETOUR_TRACE is the name of the trace file
+    #[arg(long, value_name = "COMMAND", requires = "until")]
+    pub run: Option<OsString>,
     /// Probe only: detours without sources; needs no privileges
     #[arg(long, conflicts_with = "no_probe")]
     pub no_bpf: bool,
@@ -153,7 +180,27 @@ pub struct Record {
     pub command: Vec<OsString>,
 }
 
+fn condition(text: &str) -> Result<recorder::Condition, String> {
+    text.parse()
+}
+
 impl Record {
+    /// Exits with an error if what to wait for cannot happen.
+    pub fn refuse_what_cannot_happen(&self) {
+        let Some(recorder::Condition { trigger, .. }) = &self.until else { return };
+        let why = match trigger {
+            recorder::Trigger::Detour if self.no_probe => {
+                "without the probe there are no detours: use --until 'source=NAME>500us' or \
+                 'process=NAME>500us'"
+            }
+            recorder::Trigger::Source(_) | recorder::Trigger::Process(_) if self.no_bpf => {
+                "--no-bpf records no sources: use --until 'detour>500us'"
+            }
+            _ => return,
+        };
+        Cli::command().error(ErrorKind::ArgumentConflict, why).exit()
+    }
+
     /// Exits with an error if an option does not apply to recording a program.
     pub fn refuse_what_programs_lack(&self) {
         if self.pid.is_empty() && self.cgroup.is_none() && self.command.is_empty() {
@@ -215,8 +262,7 @@ pub struct Top {
 
 #[derive(Args)]
 pub struct Report {
-    /// Trace files
-    #[arg(required = true)]
+    /// Trace files [default: the newest recording in this directory]
     pub traces: Vec<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
@@ -230,17 +276,32 @@ pub struct Report {
     /// Rows of the first table
     #[arg(long, value_enum, default_value_t)]
     pub by: By,
+    /// Compare every trace with this recording of a good node, and exit with status 1 if the job takes
+    /// longer on one of them by more than --tolerance, with 95 % confidence
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "no_projection"])]
+    pub baseline: Option<PathBuf>,
+    /// How much longer a job may take than on the good node
+    #[arg(long, value_name = "PERCENT", default_value = study::fleet::TOLERANCE, value_parser = units::percent, requires = "baseline")]
+    pub tolerance: f64,
+    /// Also list the longest detours, each with all that is known about it
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["html", "baseline"], default_missing_value = "10", num_args = 0..=1, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub longest: u16,
     /// Rank counts of the HTML report, as 1000,5000 or 2..1Mi (powers of two); the largest one is that of
     /// the job [default: 2..1Mi; for the job 4Ki, or fewer if the recording is too short]
     #[arg(long, value_name = "LIST", value_parser = units::ranks)]
     pub ranks: Option<std::vec::Vec<u64>>,
+    /// Read the options of the job from this TOML file (op = "allreduce", compute = "1ms", ...); options on
+    /// the command line take precedence
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
     #[command(flatten)]
-    pub job: job::Options,
+    pub collectives: job::Options,
     /// Vector or block size in bytes
     #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
     pub size: u64,
-    /// HTML report: simulated runs per point; fewer beyond 32 Ki ranks
-    #[arg(long, default_value_t = projection::RUNS, value_parser = clap::value_parser!(u64).range(1..=100_000), requires = "html")]
+    /// Simulated runs per point of the HTML report (fewer beyond 32 Ki ranks), or per recording with
+    /// --baseline
+    #[arg(long, default_value_t = projection::RUNS, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub runs: u64,
     /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
     #[arg(long, default_value = projection::NET, value_parser = network::parse)]
@@ -277,14 +338,14 @@ pub enum By {
     Cpu,
 }
 
-impl From<By> for report::By {
-    fn from(by: By) -> report::By {
+impl From<By> for analysis::By {
+    fn from(by: By) -> analysis::By {
         match by {
-            By::Process => report::By::Process,
-            By::Unit => report::By::Unit,
-            By::Source => report::By::Source,
-            By::Class => report::By::Class,
-            By::Cpu => report::By::Cpu,
+            By::Process => analysis::By::Process,
+            By::Unit => analysis::By::Unit,
+            By::Source => analysis::By::Source,
+            By::Class => analysis::By::Class,
+            By::Cpu => analysis::By::Cpu,
         }
     }
 }
@@ -297,14 +358,31 @@ pub fn command() -> clap::Command {
             .mut_arg("iterations", |arg| arg.default_value(study::workload::ITERATIONS))
             .mut_arg("compute", |arg| arg.default_value(study::workload::COMPUTE))
     };
-    ["whatif", "diff", "report"]
+    let command = ["whatif", "diff", "report"]
         .into_iter()
-        .fold(Cli::command(), |command, name| command.mut_subcommand(name, usual))
+        .fold(Cli::command(), |command, name| command.mut_subcommand(name, usual));
+    help::with_examples(with_outputs(command))
+}
+
+/// Options that name a file to write.
+const OUTPUTS: [&str; 7] = ["output", "html", "csv", "times", "hlog", "hgrm", "timeline"];
+
+/// Lets all of them be `-`.
+fn with_outputs(command: clap::Command) -> clap::Command {
+    let output = |arg: clap::Arg| match OUTPUTS.contains(&arg.get_id().as_str()) {
+        true => arg.value_parser(output::file()),
+        false => arg,
+    };
+    command.mut_args(output).mut_subcommands(with_outputs)
 }
 
 /// Reads the command line, or exits with a message.
 pub fn read() -> Cli {
-    let read = Cli::from_arg_matches(&command().get_matches());
+    let arguments = job_file::expanded(std::env::args_os().collect());
+    let arguments = arguments.unwrap_or_else(|error| {
+        command().error(clap::error::ErrorKind::Io, study::error::in_words(&error)).exit()
+    });
+    let read = Cli::from_arg_matches(&command().get_matches_from(arguments));
     read.unwrap_or_else(|error| error.exit())
 }
 

@@ -77,9 +77,6 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
     work::Options::usual().run(verbosity.quiet, |work| {
         page::write(&options.html, reader, (&report, &costs), Some(&request), work)
     })?;
-    if !verbosity.quiet {
-        tell!("HTML report: {}", options.html.display());
-    }
     Ok(ExitCode::SUCCESS)
 }
 

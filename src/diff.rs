@@ -6,12 +6,14 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use study::{
+    advice::Advice,
     compare::{Compared, Request, compare},
     files,
 };
 
 use crate::{
     Verbosity,
+    cli::By,
     options::{work, workload},
     output, units,
 };
@@ -31,7 +33,10 @@ pub struct Options {
     /// Exit with status 1 if the job takes longer than before by more than this, with 95 % confidence
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     fail_if_worse: Option<f64>,
-    /// Also show sources that did not change
+    /// Rows of the table
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    /// Also show rows that did not change
     #[arg(short, long)]
     all: bool,
     /// Write an HTML report to this file
@@ -59,24 +64,26 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         repeat: options.workload.repeat_trace,
         placement: options.workload.placement(),
         exclude: options.workload.exclude(),
+        by: options.by.into(),
     };
     let workload = options.workload.request();
     let compared = options.work.run(verbosity.quiet, |work| {
-        compare(&options.before, &options.after, &workload, &request, work)
+        let advice = Advice::built_in()?;
+        compare(&options.before, &options.after, &workload, &request, Some(&advice), work)
     })?;
     if let Some(path) = &options.html {
         let page = report::diff_html(&compared);
-        files::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
+        output::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
     }
+    let page_only = options.html.as_ref().is_some_and(|path| trace::is_stdout(path));
     let verdict = report::diff_headline(&compared.comparison);
-    let gate = options.fail_if_worse.map(|most| gate(&compared, most)).transpose()?;
-    output::print(&Diff { compared, verdict }, options.json, |diff, layout| {
-        report::diff(&diff.compared, report::Options { all: options.all, ..layout })
-    })?;
-    if let (Some(path), false, false) = (&options.html, verbosity.quiet, options.json) {
-        tell!("wrote {}", path.display());
+    let gate = options.fail_if_worse.map(|most| gate(&compared, most));
+    if !page_only {
+        output::print(&Diff { compared, verdict }, options.json, |diff, layout| {
+            report::diff(&diff.compared, report::Options { all: options.all, ..layout })
+        })?;
     }
-    if let Some(Some(worse)) = gate {
+    if let Some(worse) = gate.transpose()?.flatten() {
         tell!("detour: {worse}");
         return Ok(ExitCode::FAILURE);
     }

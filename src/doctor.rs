@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli;
+use crate::{Verbosity, cli};
 
 /// What was checked.
 #[cfg(target_os = "linux")]
@@ -14,44 +14,60 @@ struct Checks {
 }
 
 #[cfg(target_os = "linux")]
-pub fn run(options: &cli::Doctor) -> Result<ExitCode> {
-    use std::io::Write;
-
+pub fn run(options: &cli::Doctor, verbosity: Verbosity) -> Result<ExitCode> {
     use recorder::doctor::{State, examine};
 
-    let checks = examine();
-    let missing = checks.iter().filter(|c| c.state == State::Missing).count();
-    let reduced = checks.iter().filter(|c| c.state == State::Reduced).count();
-    let code = ExitCode::from(u8::from(options.strict && missing > 0));
-    let mut out = std::io::stdout().lock();
-    if options.json {
-        writeln!(out, "{}", report::json_text(&Checks { checks })?)?;
-        return Ok(code);
+    if options.isolation {
+        return crate::isolation::run(options);
     }
-    for check in &checks {
+    let checks = examine();
+    let missing = checks.iter().any(|check| check.state == State::Missing);
+    let code = ExitCode::from(u8::from(options.strict && missing));
+    crate::output::print(&Checks { checks }, options.json, |checks, _| {
+        text(&checks.checks, verbosity.verbose)
+    })?;
+    Ok(code)
+}
+
+/// The verdict first. Hooks that work are one line, unless everything is wanted.
+#[cfg(target_os = "linux")]
+fn text(checks: &[recorder::doctor::Check], all: bool) -> String {
+    use recorder::doctor::State;
+
+    let count = |state: State| checks.iter().filter(|check| check.state == state).count();
+    let mut text = match (count(State::Missing), count(State::Reduced)) {
+        (0, 0) => "This machine can record everything.".to_owned(),
+        (0, n) => format!("This machine can record, with limitations ({n})."),
+        (n, _) => format!("Missing requirements: {n}. Only the probe can record."),
+    };
+    text += "\n\n";
+    let is_folded = |check: &&recorder::doctor::Check| {
+        !all && check.state == State::Ok && check.what.starts_with("hook ")
+    };
+    let folded = checks.iter().filter(is_folded).count();
+    let mut is_said = false;
+    for check in checks {
+        if is_folded(&check) {
+            if !is_said {
+                text += &format!("ok      {:30} {folded} attached (-v lists them)\n", "hooks");
+                is_said = true;
+            }
+            continue;
+        }
         let state = match check.state {
             State::Ok => "ok",
             State::Reduced => "limited",
             State::Missing => "MISSING",
         };
-        writeln!(out, "{state:8}{:30} {}", check.what, check.found)?;
+        text += &format!("{state:8}{:30} {}\n", check.what, check.found);
         if let Some(remedy) = &check.remedy {
-            writeln!(out, "{:38} -> {remedy}", "")?;
+            text += &format!("{:38} -> {remedy}\n", "");
         }
     }
-    writeln!(
-        out,
-        "\n{}",
-        match (missing, reduced) {
-            (0, 0) => "This machine can record everything.".to_owned(),
-            (0, n) => format!("This machine can record, with limitations ({n})."),
-            (n, _) => format!("Missing requirements: {n}. Only the probe can record."),
-        }
-    )?;
-    Ok(code)
+    text
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn run(_options: &cli::Doctor) -> Result<ExitCode> {
+pub fn run(_options: &cli::Doctor, _verbosity: Verbosity) -> Result<ExitCode> {
     anyhow::bail!("recording requires Linux; report, import and simulate work on this system")
 }

@@ -6,7 +6,6 @@ use anyhow::{Result, bail};
 use formats::export::{ExportFormat, export as write_format};
 use study::{
     export::{self, Quantum},
-    files,
     open::{self, AnyReader},
     summary::summarise,
 };
@@ -22,7 +21,7 @@ pub fn run(options: &cli::Export) -> Result<ExitCode> {
     let lane = options.cpu.map(|cpu| export::lane_of(&reader, cpu)).transpose()?;
     match &options.output {
         None => write(&reader, options, lane, &mut std::io::stdout().lock())?,
-        Some(path) => files::save(path, |out| write(&reader, options, lane, out))?,
+        Some(path) => output::save(path, |out| write(&reader, options, lane, out))?,
     }
     output::remark(open::remark_if_not_whole(&reader).as_slice());
     Ok(ExitCode::SUCCESS)

@@ -18,6 +18,8 @@ mod doctor;
 mod export;
 mod goal;
 mod import;
+#[cfg(target_os = "linux")]
+mod isolation;
 mod manual;
 mod merge;
 mod options;
@@ -39,12 +41,13 @@ use study::error::{in_words, was_stopped};
 
 fn main() -> ExitCode {
     let cli = cli::read();
+    output::set(output::Manners { colour: cli.color, quiet: cli.quiet, no_pager: cli.no_pager });
     let verbosity = Verbosity { quiet: cli.quiet, verbose: cli.verbose };
     let result = match cli.command {
-        Command::Doctor(options) => doctor::run(&options),
+        Command::Doctor(options) => doctor::run(&options, verbosity),
         Command::Record(options) => record::run(options, verbosity),
         Command::Top(options) => top::run(options),
-        Command::Report(options) => report::run(&options, verbosity),
+        Command::Report(options) => report::run(options, verbosity),
         Command::Import(options) => import::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),

@@ -1,17 +1,69 @@
-//! Printing results: text that fits the terminal, or JSON.
+//! Printing results: text that fits the terminal, page by page if it is long, or JSON.
 
-use std::io::{IsTerminal, Write};
+use std::{
+    io::{BufWriter, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
 
 use anyhow::Result;
+use clap::{
+    ValueEnum,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 use serde::Serialize;
+use study::files;
+use trace::NewFile;
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// How to talk to the user; the same for all commands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    pub colour: When,
+    pub quiet: bool,
+    pub no_pager: bool,
+}
+
+static MANNERS: OnceLock<Manners> = OnceLock::new();
+
+/// Called once, before any command.
+pub fn set(manners: Manners) {
+    let _ = MANNERS.set(manners);
+}
+
+fn manners() -> Manners {
+    MANNERS.get().copied().unwrap_or_default()
+}
+
+/// Whether to use colour on standard output.
+pub fn colour() -> bool {
+    match manners().colour {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => {
+            let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            std::io::stdout().is_terminal() && !refused
+        }
+    }
+}
 
 /// The layout of text; `all` shows every row, with full names.
 pub fn layout(all: bool) -> report::Options {
-    let terminal = std::io::stdout().is_terminal();
-    let width = terminal_size::terminal_size().filter(|_| terminal);
-    let width = width.map_or(100, |(width, _)| usize::from(width.0));
-    let colour = terminal && std::env::var_os("NO_COLOR").is_none();
-    report::Options { width, colour, all, ..report::Options::default() }
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size().filter(|_| std::io::stdout().is_terminal());
+    let terminal = || terminal().map(|(width, _)| usize::from(width.0));
+    let width = columns.filter(|columns| *columns > 0).or_else(terminal).unwrap_or(100);
+    report::Options { width, colour: colour(), all, ..report::Options::default() }
 }
 
 /// Prints a result as JSON or as text.
@@ -20,12 +72,67 @@ pub fn print<T: Serialize>(
     json: bool,
     text: impl FnOnce(&T, report::Options) -> String,
 ) -> Result<()> {
-    let mut out = std::io::stdout().lock();
     match json {
-        true => writeln!(out, "{}", report::json_text(result)?)?,
-        false => write!(out, "{}", text(result, layout(false)))?,
+        true => Ok(writeln!(std::io::stdout(), "{}", report::json_text(result)?)?),
+        false => page(&text(result, layout(false))),
     }
+}
+
+/// Prints text through a pager if it is longer than the terminal, as git does.
+pub fn page(text: &str) -> Result<()> {
+    if let Some(pager) = pager(text) {
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&pager).stdin(Stdio::piped());
+        if std::env::var_os("LESS").is_none() {
+            // Ends by itself if the text fits, passes colours on, and leaves the text on the screen.
+            command.env("LESS", "FRX");
+        }
+        if let Ok(mut child) = command.spawn() {
+            if let Some(mut input) = child.stdin.take() {
+                // Nobody has to read to the end.
+                let _ = input.write_all(text.as_bytes());
+            }
+            // A pager that is not there is no reason to show nothing.
+            if child.wait().is_ok_and(|status| status.code() != Some(127)) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// The pager's command line, if the text needs one.
+fn pager(text: &str) -> Option<String> {
+    if manners().no_pager || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return None;
+    }
+    let (_, height) = terminal_size::terminal_size()?;
+    if text.lines().count() < usize::from(height.0) {
+        return None;
+    }
+    let named = ["DETOUR_PAGER", "PAGER"].into_iter().find_map(|name| std::env::var(name).ok());
+    Some(named.unwrap_or_else(|| "less".to_owned()))
+        .filter(|pager| !matches!(pager.trim(), "" | "cat"))
+}
+
+/// Writes a file, and says so.
+pub fn save(path: &Path, write: impl FnOnce(&mut BufWriter<NewFile>) -> Result<()>) -> Result<()> {
+    files::save(path, write)?;
+    say_written(path);
     Ok(())
+}
+
+/// Says that a file was written.
+pub fn say_written(path: &Path) {
+    if !manners().quiet && !trace::is_stream(path) {
+        tell!("wrote {}", path.display());
+    }
+}
+
+/// The name of an output file: `-` is standard output.
+pub fn file() -> impl TypedValueParser<Value = PathBuf> {
+    let file = |path: PathBuf| if path == Path::new("-") { "/dev/stdout".into() } else { path };
+    PathBufValueParser::new().map(file)
 }
 
 /// Prints remarks about a result to stderr: its text or JSON may be piped elsewhere.

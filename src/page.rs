@@ -9,7 +9,6 @@ use report::html::{self, Input};
 use study::{
     advice::Remedies,
     decision::Report,
-    files,
     open::AnyReader,
     projection::{Request, project},
     work::Work,
@@ -53,5 +52,5 @@ pub fn write(
         projection: projection.as_ref().map_err(String::as_str),
         commands: &commands,
     })?;
-    files::save(path, |out| Ok(out.write_all(text.as_bytes())?))
+    crate::output::save(path, |out| Ok(out.write_all(text.as_bytes())?))
 }

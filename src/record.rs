@@ -2,6 +2,7 @@
 //! is.
 
 use std::{
+    ffi::OsStr,
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -13,15 +14,18 @@ use {
     std::sync::{Arc, atomic::AtomicBool},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
+use study::longest::longest;
 
-use crate::{Verbosity, cli};
+use crate::{Verbosity, cli, output};
 
 pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     options.refuse_what_programs_lack();
+    options.refuse_what_cannot_happen();
     let json = options.json;
     let quiet = verbosity.quiet;
+    let command = options.run.clone();
     let options = to_options(options);
     if json && trace::is_stdout(&options.output) {
         anyhow::bail!("both the recording and --json would go to stdout: specify a file with -o");
@@ -50,10 +54,38 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     if let Some(error) = outcome.write_error {
         anyhow::bail!("the recording is incomplete: {error}");
     }
+    if let Some(until) = &outcome.until {
+        stopped(until, &outcome.output, command.as_deref(), quiet || json)?;
+    }
     Ok(match outcome.exit_code {
         Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
         None => ExitCode::SUCCESS,
     })
+}
+
+/// Shows what ended the recording, and runs the command.
+fn stopped(until: &Until, output: &Path, command: Option<&OsStr>, quiet: bool) -> Result<()> {
+    let is_file = !trace::is_stream(output);
+    if let (Some(at_s), Some(length_ns)) = (until.at_s, until.length_ns) {
+        tell!("it happened: {} at {at_s:.3} s", report::words::time(length_ns as f64));
+        if let Some(command) = command {
+            let mut shell = std::process::Command::new("/bin/sh");
+            shell.arg("-c").arg(command).env("DETOUR_TRACE", output);
+            let status = shell.status().context("cannot run /bin/sh")?;
+            if !status.success() {
+                tell!("detour: the command of --run failed: {status}");
+            }
+        }
+    } else {
+        tell!("it did not happen");
+    }
+    if is_file && !quiet {
+        let reader = study::open::open(output)?;
+        let longest = longest(&reader, 10)?;
+        // Standard output is the recorded command's.
+        tell!("{}", report::longest(&longest, output::layout(false)));
+    }
+    Ok(())
 }
 
 /// If the command cannot be run, exits with the status a shell would use; other errors are failures.
@@ -109,8 +141,19 @@ pub struct RecordResult {
     pub lost: trace::Lost,
     /// Why the trace is incomplete.
     pub write_error: Option<String>,
+    /// Whether what ends the recording happened. Null without `--until`.
+    pub until: Option<Until>,
     #[serde(skip)]
     pub manifest: trace::Manifest,
+}
+
+/// What ended a recording.
+#[derive(Serialize)]
+pub struct Until {
+    pub met: bool,
+    /// Since the start of the recording.
+    pub at_s: Option<f64>,
+    pub length_ns: Option<u64>,
 }
 
 /// Names need not be UTF-8.
@@ -138,6 +181,11 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Reco
         remarks: outcome.remarks,
         write_error: outcome.write_error,
         lost: outcome.lost,
+        until: options.until.as_ref().map(|_| Until {
+            met: outcome.met.is_some(),
+            at_s: outcome.met.map(|met| met.start_ns as f64 / 1e9),
+            length_ns: outcome.met.map(|met| met.len_ns),
+        }),
         manifest: outcome.manifest,
     })
 }
@@ -145,7 +193,7 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Reco
 /// Handles signals that end a recording properly, with its trailer, and signals that do not affect it. Any
 /// other would lose the data not yet written.
 #[cfg(target_os = "linux")]
-fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result<()> {
+pub fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Result<()> {
     use std::sync::atomic::Ordering;
     use tokio::signal::unix::SignalKind;
 
@@ -215,9 +263,9 @@ fn to_options(options: cli::Record) -> recorder::Options {
     } else {
         None
     };
-    // A program ends by itself; a node does not.
-    let duration =
-        options.duration.or_else(|| program.is_none().then(|| std::time::Duration::from_secs(10)));
+    // A program ends by itself, and what is waited for happens; a node does not end.
+    let ends = program.is_some() || options.until.is_some();
+    let duration = options.duration.or_else(|| (!ends).then(|| std::time::Duration::from_secs(10)));
     let output = recorder::output_name(options.output.as_deref());
     recorder::Options {
         duration,
@@ -236,6 +284,8 @@ fn to_options(options: cli::Record) -> recorder::Options {
         command_line: recorder::command_line(),
         kernel_addresses: options.kernel_addresses,
         give_up_privileges: true,
+        audit: false,
+        until: options.until.map(|condition| recorder::Until { condition, keep: options.keep }),
     }
 }
 

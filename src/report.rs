@@ -1,12 +1,19 @@
 //! `detour report`: what to do about the noise of a recording, and its sources, as text, JSON or HTML.
 
-use std::{io::Write, path::Path, process::ExitCode};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use study::{
     advice::Advice,
+    compare,
     decision::{self, Decision, Report, decide},
-    files, open,
+    files, fleet,
+    longest::longest,
+    open,
     open::AnyReader,
     projection::Request,
     summary::summarise,
@@ -16,21 +23,38 @@ use study::{
 
 use crate::{Verbosity, cli, output, page};
 
-pub fn run(options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
+pub fn run(mut options: cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
     files::check([&options.html])?;
+    if options.traces.is_empty() && options.baseline.is_some() {
+        bail!("--baseline needs recordings to check: name them");
+    }
+    if options.traces.is_empty() {
+        let trace = newest_recording()?;
+        let name = trace.display().to_string();
+        tell!("detour: showing {}, the newest recording here", report::message_safe(&name));
+        options.traces.push(trace);
+    }
+    let options = &options;
     if let Some(path) = &options.html {
         return write_page(path, options, verbosity);
+    }
+    if let Some(baseline) = &options.baseline {
+        return check(baseline, options, verbosity);
     }
     let mut reports = Vec::new();
     for path in &options.traces {
         let reader = open::open(path)?;
         let summary = summarise(&reader).0;
-        reports.push(
-            options.work.run(verbosity.quiet, |work| judge(options, &reader, summary, work))?,
-        );
+        let report =
+            options.work.run(verbosity.quiet, |work| judge(options, &reader, summary, work))?;
+        let longest = match options.longest {
+            0 => Vec::new(),
+            most => longest(&reader, most.into())?,
+        };
+        reports.push(Report { longest, ..report });
     }
-    let mut out = std::io::stdout().lock();
     if options.json {
+        let mut out = std::io::stdout().lock();
         match reports.as_slice() {
             [one] => writeln!(out, "{}", report::json_text(one)?)?,
             several => {
@@ -41,13 +65,31 @@ pub fn run(options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let layout = report::Options { by: options.by.into(), ..output::layout(options.all) };
-    for (index, report) in reports.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
+    let text = |report: &Report| {
+        let mut text = report::decided(report, layout);
+        if options.longest > 0 {
+            text += &format!("\n{}", report::longest(&report.longest, layout));
         }
-        write!(out, "{}", report::decided(report, layout))?;
-    }
+        text
+    };
+    output::page(&reports.iter().map(text).collect::<Vec<_>>().join("\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The newest recording in this directory.
+fn newest_recording() -> Result<PathBuf> {
+    let mut newest: Option<(std::time::SystemTime, PathBuf)> = None;
+    for entry in std::fs::read_dir(".").context("cannot read this directory")?.flatten() {
+        let path = entry.path();
+        let written = entry.metadata().and_then(|facts| facts.modified());
+        if let (true, Ok(written)) = (path.extension() == Some("detour".as_ref()), written)
+            && newest.as_ref().is_none_or(|(before, _)| written > *before)
+        {
+            newest = Some((written, path));
+        }
+    }
+    let newest = newest.map(|(_, path)| path.strip_prefix("./").map(Into::into).unwrap_or(path));
+    newest.context("no recording in this directory: name one, or run `detour record`")
 }
 
 /// The summary with what to do about it.
@@ -60,24 +102,49 @@ fn judge(
     if options.no_projection {
         let why = Some("omitted (--no-projection)".to_owned());
         let decision = Decision { not_simulated: why, ..Decision::default() };
-        return Ok(Report { summary, decision });
+        return Ok(Report { summary, decision, longest: Vec::new() });
     }
     let request = decision::Request {
-        workload: workload::Request {
-            kind: JobKind::Collectives {
-                job: options.job.request(),
-                ranks: options.ranks.as_ref().and_then(|ranks| ranks.iter().max().copied()),
-                size: options.size,
-            },
-            net: options.net,
-            rendezvous: options.rendezvous.into(),
-            ..workload::Request::usual()?
-        },
+        workload: workload(options)?,
         placement: options.placement.request(),
         runs: decision::RUNS,
         exclude: options.exclude.clone(),
     };
     decide(reader, summary, &request, &Advice::built_in()?, work)
+}
+
+/// The job by which noise is judged.
+fn workload(options: &cli::Report) -> Result<workload::Request> {
+    Ok(workload::Request {
+        kind: JobKind::Collectives {
+            job: options.collectives.request(),
+            ranks: options.ranks.as_ref().and_then(|ranks| ranks.iter().max().copied()),
+            size: options.size,
+        },
+        net: options.net,
+        rendezvous: options.rendezvous.into(),
+        ..workload::Request::usual()?
+    })
+}
+
+/// Every trace against a good node.
+fn check(baseline: &Path, options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
+    let request = compare::Request {
+        runs: options.runs,
+        repeat: true,
+        placement: options.placement.request(),
+        exclude: options.exclude.clone(),
+        by: options.by.into(),
+    };
+    let workload = workload(options)?;
+    let fleet = options.work.run(verbosity.quiet, |work| {
+        fleet::check(baseline, &options.traces, options.tolerance, &workload, &request, work)
+    })?;
+    let failed = fleet.failed > 0;
+    output::print(&fleet, options.json, |fleet, layout| {
+        report::fleet(fleet, report::Options { all: options.all, ..layout })
+    })?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
@@ -102,9 +169,6 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
     })?;
     if options.json {
         writeln!(std::io::stdout(), "{}", report::json_text(&report)?)?;
-    }
-    if !verbosity.quiet {
-        tell!("wrote {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -43,8 +43,7 @@ fn request(options: cli::Top) -> top::Request {
         None => Some(recorder::ProgramOption::Pids(options.pid)),
     };
     let probe = options.probe || options.no_bpf;
-    let look =
-        top::Look { colour: std::env::var_os("NO_COLOR").is_none(), unicode: speaks_unicode() };
+    let look = top::Look { colour: crate::output::colour(), unicode: speaks_unicode() };
     top::Request {
         may_fall_back: !options.no_probe && !probe && program.is_none(),
         options: recorder::Options {

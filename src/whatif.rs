@@ -7,11 +7,12 @@ use anyhow::Result;
 use clap::Args;
 use study::{
     advice::Advice,
-    whatif::{Request, ask, open_attributed},
+    whatif::{Further, Request, ask, open_attributed},
 };
 
 use crate::{
     Verbosity,
+    cli::By,
     options::{work, workload},
     output,
 };
@@ -35,6 +36,9 @@ pub struct Options {
     /// Also simulate co-scheduling each source, so that it runs on all nodes at the same time
     #[arg(long)]
     quantise: bool,
+    /// Rows of the table
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
     /// Number of sources to evaluate individually; the rest are evaluated together
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
@@ -64,7 +68,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         repeat: options.workload.repeat_trace,
         placement: options.workload.placement(),
         exclude: options.workload.exclude(),
-        by_source: true,
+        further: Further::By(options.by.into()),
     };
     let whatif = options
         .work
@@ -74,7 +78,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         output::remark(&whatif.remarks);
     }
     output::print(&whatif, options.json, |whatif, layout| {
-        let layout = report::Options { all: options.all, ..layout };
+        let layout = report::Options { all: options.all, by: options.by.into(), ..layout };
         let advice = report::advice(whatif, layout);
         let advice = advice.map_or_else(String::new, |advice| format!("\n{advice}\n"));
         report::whatif(whatif, layout) + &advice

@@ -1,7 +1,7 @@
 //! What to do first, on top of every report: at most three actions, each with its command, what it gains,
 //! its risk and how to undo it.
 
-use analysis::words::percent_said;
+use analysis::words::{interval_said, percent_said, shell_quoted};
 use study::{
     action::{Action, WORTHWHILE_PCT},
     decision::{Beyond, Busy, Decision},
@@ -11,7 +11,7 @@ use study::{
 
 use crate::{
     Options,
-    words::{capital, count, label_of, outside_label, safe, wrap},
+    words::{capital, count, label_of, outside_label, safe, unpunctuated, wrap},
 };
 
 /// The decision of a report.
@@ -19,7 +19,7 @@ use crate::{
 pub fn decision(decision: &Decision, options: Options) -> String {
     let style = options.style();
     let mut parts = Vec::new();
-    if let Some(text) = not_idle(&decision.busy, decision.idle_pct) {
+    if let Some(text) = not_idle(decision) {
         parts.push(wrap(&text, style.width, ""));
     }
     match (&decision.job, &decision.job_time) {
@@ -66,7 +66,11 @@ pub(crate) fn headline(
         sentence += &format!(
             " {} of its time is due to what nothing on this node can switch off: {}.",
             percent_said(outside.gain_pct),
-            outside_label(&outside.class).unwrap_or("time outside the kernel")
+            match &outside.process {
+                Some(process) => format!("{}, which is process 1", safe(process)),
+                None =>
+                    outside_label(&outside.class).unwrap_or("time outside the kernel").to_owned(),
+            }
         );
     }
     sentence
@@ -89,7 +93,7 @@ fn longer(slowdown: f64) -> String {
     }
 }
 
-fn label(action: &Action) -> String {
+pub(crate) fn label(action: &Action) -> String {
     label_of(action.class, &action.process)
 }
 
@@ -105,41 +109,25 @@ pub(crate) fn actions(actions: &[Action], options: Options) -> String {
     let mut text = style.title("Do this first");
     for (number, action) in (1..).zip(actions) {
         let what = format!("{}: {}", safe(&label(action)), safe(&action.text));
-        let [low, high] = action.gain_ci95_pct;
-        let gain = format!(
-            "gains {} ({} to {})",
-            percent_said(action.gain_pct),
-            percent_said(low),
-            percent_said(high)
-        );
+        let interval = interval_said(action.gain_ci95_pct);
+        let gain = format!("gains {} ({interval})", percent_said(action.gain_pct));
         text +=
             &format!("\n{number}. {}", wrap(&format!("{what}; {gain}"), style.width - 3, "   "));
         // Not wrapped, so that commands can be copied.
         for line in std::iter::once(&action.command).chain(&action.further_commands) {
             text += &format!("\n       {}", safe(line));
         }
-        let after = format!("Undo: {}. Risk: {}.", end(&action.undo), end(&action.risk));
+        let after =
+            format!("Undo: {}. Risk: {}.", unpunctuated(&action.undo), unpunctuated(&action.risk));
         text += &format!("\n   {}", wrap(&after, style.width - 3, "   "));
     }
     text
 }
 
-fn end(text: &str) -> String {
-    safe(text.trim_end_matches('.'))
-}
-
-/// For a shell.
-fn quoted(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:+@".contains(c);
-    match name.chars().all(plain) && !name.starts_with('-') {
-        true => name.to_owned(),
-        false => format!("'{}'", safe(name).replace('\'', "'\\''")),
-    }
-}
-
 /// Load is not noise.
-pub(crate) fn not_idle(busy: &[Busy], idle_pct: Option<f64>) -> Option<String> {
+pub(crate) fn not_idle(decision: &Decision) -> Option<String> {
     const NAMED: usize = 4;
+    let busy = &decision.busy;
     if busy.is_empty() {
         return None;
     }
@@ -151,13 +139,16 @@ pub(crate) fn not_idle(busy: &[Busy], idle_pct: Option<f64>) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let idle = idle_pct.map_or_else(String::new, |pct| format!(" ({} idle)", percent_said(pct)));
-    let options: Vec<String> =
-        busy.iter().take(NAMED).map(|b| format!("--exclude {}", quoted(&b.process))).collect();
+    let idle = |pct: f64| format!(" ({} idle)", percent_said(pct));
+    let idle = decision.idle_pct.map_or_else(String::new, idle);
+    let what = format!("The node was not idle{idle}: {}{more}.", named.join(", "));
+    if decision.busy_left_out {
+        return Some(format!("{what} This is load, not noise, and left out of what follows."));
+    }
+    let option = |busy: &Busy| format!("--exclude {}", safe(&shell_quoted(&busy.process)));
+    let options: Vec<String> = busy.iter().take(NAMED).map(option).collect();
     Some(format!(
-        "The node was not idle{idle}: {}{more}. This is load, not noise: record again without it, or \
-         leave it out with {}.",
-        named.join(", "),
+        "{what} This is load, not noise: record again without it, or leave it out with {}.",
         options.join(" ")
     ))
 }

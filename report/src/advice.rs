@@ -8,7 +8,7 @@ use study::{
 use crate::{
     Options,
     whatif::to_gain,
-    words::{label_of, safe, wrap},
+    words::{label_of, safe, unpunctuated, wrap},
 };
 
 /// Advice in the order of the sources. None if there is no advice.
@@ -25,7 +25,7 @@ pub fn advice(results: &WhatIf, options: Options) -> Option<String> {
             let Remedy { what, reason, risk, run, .. } = remedy;
             let words = (&**what, &**reason, &**risk);
             let again = said.contains(&words);
-            let what = format!("{}{}", end(what), if again { ", as above" } else { "" });
+            let what = format!("{}{}", unpunctuated(what), if again { ", as above" } else { "" });
             text += &format!("\n  {}", wrap(&sentence(&what), style.width - 2, "  "));
             for line in run {
                 // Not wrapped, so that commands can be copied.
@@ -35,7 +35,7 @@ pub fn advice(results: &WhatIf, options: Options) -> Option<String> {
                 continue;
             }
             said.push(words);
-            let why = format!("Why: {}. Risk: {}.", end(reason), end(risk));
+            let why = format!("Why: {}. Risk: {}.", unpunctuated(reason), unpunctuated(risk));
             text += &format!("\n    {}", wrap(&why, style.width - 4, "    "));
         }
     }
@@ -51,11 +51,7 @@ fn sentence(text: &str) -> String {
     let safe = safe(text);
     let mut letters = safe.chars();
     match letters.next() {
-        Some(first) => format!("{}{}.", first.to_uppercase(), end(letters.as_str())),
+        Some(first) => format!("{}{}.", first.to_uppercase(), unpunctuated(letters.as_str())),
         None => String::new(),
     }
-}
-
-fn end(text: &str) -> String {
-    safe(text.trim_end_matches('.'))
 }

@@ -3,14 +3,15 @@
 
 use analysis::{Change, Comparison, Interval, Recording, Scope, SharesOf, Verdict};
 use study::compare::{Compared, Projected, Projection};
+use trace::Class;
 
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
-    words::{name, percent, plural, rate, safe, time, wrap},
+    words::{capital, name, percent, plural, rate, safe, time, wrap},
 };
 
-/// With at least this many sources, changes by chance (one in twenty) are mentioned.
+/// With at least this many rows, changes by chance (one in twenty) are mentioned.
 const MANY: usize = 20;
 
 /// Label of a verdict.
@@ -48,8 +49,10 @@ pub fn diff(compared: &Compared, options: Options) -> String {
     let comparison = &compared.comparison;
     let style = options.style();
     let mut sections = vec![style.title(&wrap(&headline(comparison), style.width, ""))];
-    sections.extend(table(comparison, options));
     sections.push(wrap(&projection_said(compared), style.width, "    "));
+    let actions = compared.actions.as_ref();
+    sections.extend(actions.map(|actions| crate::actions::actions(actions, options)));
+    sections.extend(table(comparison, options));
     sections.push(
         notes(comparison)
             .iter()
@@ -90,13 +93,13 @@ pub fn headline(comparison: &Comparison) -> String {
     ];
     let counts: Vec<String> = verdicts
         .iter()
-        .map(|verdict| (verdict, comparison.sources.iter().filter(|c| c.verdict == *verdict)))
+        .map(|verdict| (verdict, comparison.rows.iter().filter(|c| c.verdict == *verdict)))
         .map(|(verdict, sources)| format!("{} {}", sources.count(), said(*verdict)))
         .filter(|said| !said.starts_with("0 "))
         .collect();
     let sources = match counts.is_empty() {
         true => String::new(),
-        false => format!(" Sources: {}.", counts.join(", ")),
+        false => format!(" {}: {}.", capital(comparison.by.rows()), counts.join(", ")),
     };
     let only = only(&comparison.compared).map_or_else(String::new, |only| only + " ");
     let whole = match comparison.shares_of {
@@ -129,20 +132,20 @@ fn signed_interval(interval: &Interval) -> String {
 
 fn table(comparison: &Comparison, options: Options) -> Option<String> {
     let style = options.style();
-    if comparison.sources.is_empty() {
+    if comparison.rows.is_empty() {
         return Some("Neither recording has any sources.".to_owned());
     }
     // Changed sources first; the others only with --all.
     let (changed, rest): (Vec<&Change>, Vec<&Change>) =
-        comparison.sources.iter().partition(|change| changed(change));
+        comparison.rows.iter().partition(|change| changed(change));
     let rows: Vec<&Change> = match options.all {
         true => changed.iter().chain(&rest).copied().collect(),
         false => changed.iter().copied().take(options.top).collect(),
     };
     if rows.is_empty() {
         return Some(format!(
-            "No source changed significantly ({}; --all shows them).",
-            plural(rest.len() as u64, "source")
+            "No row changed significantly ({}; --all shows them).",
+            plural(rest.len() as u64, "row")
         ));
     }
     let mut grid = Grid::new(vec![
@@ -172,7 +175,7 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
         grid.row(
             tone,
             vec![
-                change.class.name().to_owned(),
+                change.class.map_or("", Class::name).to_owned(),
                 format!("{}{own}", name(&change.name)),
                 change.unit.as_deref().map(safe).unwrap_or_default(),
                 word(change.verdict).to_owned(),
@@ -185,15 +188,16 @@ fn table(comparison: &Comparison, options: Options) -> Option<String> {
             ],
         );
     }
+    let of = comparison.by.rows();
     let title = match options.all {
-        true => "All sources, changed ones first",
-        false => "Changed sources, by change in time",
+        true => format!("All {of}, changed ones first"),
+        false => format!("Changed {of}, by change in time"),
     };
-    let title = style.title(title);
+    let title = style.title(&title);
     let mut text = format!("{title}\n{}", grid.render(style));
-    let hidden = comparison.sources.len() - rows.len();
+    let hidden = comparison.rows.len() - rows.len();
     if hidden > 0 {
-        text += &format!("\nand {} (--all shows them)", plural(hidden as u64, "more source"));
+        text += &format!("\nand {} (--all shows them)", plural(hidden as u64, "more row"));
     }
     if rows.iter().any(|change| change.own) {
         text += "\n* the recorder itself";
@@ -264,11 +268,11 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     };
     lines.extend(cut(before, "before"));
     lines.extend(cut(after, "after"));
-    if comparison.sources.len() >= MANY {
+    if comparison.rows.len() >= MANY {
         lines.push(format!(
-            "Of {} sources, about {} would appear changed by chance alone.",
-            comparison.sources.len(),
-            comparison.sources.len().div_ceil(20)
+            "Of {} rows, about {} would appear changed by chance alone.",
+            comparison.rows.len(),
+            comparison.rows.len().div_ceil(20)
         ));
     }
     lines

@@ -15,9 +15,12 @@ mod blame;
 mod cycle;
 mod diff;
 mod exchange;
+mod fleet;
 mod grid;
 mod headline;
 pub mod html;
+mod isolation;
+mod longest;
 mod losses;
 mod nodes;
 mod notes;
@@ -31,7 +34,7 @@ mod tables;
 mod timeline;
 mod whatif;
 
-use analysis::Summary;
+use analysis::{By, Summary};
 use serde::Serialize;
 use study::{decision::Report, json::Document, shards::Whole};
 
@@ -42,7 +45,10 @@ pub use blame::{blame, blame_sweep};
 pub use cycle::cycle;
 pub use diff::{diff, headline as diff_headline};
 pub use exchange::exchange;
+pub use fleet::fleet;
 pub use html::diff::diff_html;
+pub use isolation::isolation;
+pub use longest::longest;
 pub use losses::losses;
 pub use openmetrics::{Bounds, openmetrics};
 pub use schedule::schedule;
@@ -65,18 +71,6 @@ pub struct Options {
     pub top: usize,
     /// Rows of the first table.
     pub by: By,
-}
-
-/// What the first table of a report has one row for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// A process with all that it causes, or a source of the kernel itself.
-    #[default]
-    Process,
-    Unit,
-    Source,
-    Class,
-    Cpu,
 }
 
 impl Default for Options {

@@ -6,11 +6,10 @@ use trace::Class;
 
 use crate::Options;
 use crate::grid::{Column, Grid, Tone};
-use crate::sources::mark;
-use crate::words::{count, label_of, name, percent, percent_said, plural, safe, tight, time, wrap};
-
-/// A process with at least this share of the time is highlighted.
-const STRONG_PCT: f64 = 10.0;
+use crate::sources::{legend, mark, tone};
+use crate::words::{
+    count, interval_said, label_of, name, percent, plural, safe, tight, time, wrap,
+};
 
 pub(crate) fn processes(summary: &Summary, options: Options) -> Option<String> {
     if summary.processes.is_empty() {
@@ -33,7 +32,7 @@ pub(crate) fn processes(summary: &Summary, options: Options) -> Option<String> {
     let shown = options.shown(summary.processes.len());
     let (top, rest) = summary.processes.split_at(shown);
     for process in top {
-        grid.row(tone(process), cells(process));
+        grid.row(tone(process.own, process.share_pct), cells(process));
     }
     let mut text = style.title("Processes and kernel sources by time taken");
     text.push('\n');
@@ -43,25 +42,12 @@ pub(crate) fn processes(summary: &Summary, options: Options) -> Option<String> {
         let more = plural(rest.len() as u64, "more row");
         text += &format!("\nand {more}, {} in total (--all shows them)", time(cost as f64));
     }
-    if top.iter().any(|process| process.own) {
-        text.push_str("\n* the recorder itself");
-    }
-    if top.iter().any(|process| process.program) {
-        text.push_str("\n^ the program itself");
-    }
+    text += &legend(top.iter().map(|process| (process.own, process.program)));
     if let Some(parts) = parts(top, options) {
         text.push('\n');
         text.push_str(&parts);
     }
     Some(text)
-}
-
-fn tone(process: &ProcessRow) -> Tone {
-    match process {
-        process if process.own => Tone::Dim,
-        process if process.share_pct >= STRONG_PCT => Tone::Strong,
-        _ => Tone::Plain,
-    }
 }
 
 fn cells(process: &ProcessRow) -> Vec<String> {
@@ -70,9 +56,6 @@ fn cells(process: &ProcessRow) -> Vec<String> {
         [one] => one.to_string(),
         [first, ..] => format!("{first}.."),
     };
-    let interval = process
-        .gain_ci95_pct
-        .map(|[low, high]| format!("{} to {}", percent_said(low), percent_said(high)));
     vec![
         format!("{}{}", name(&process.process), mark(process.own, process.program)),
         kind(process.class).to_owned(),
@@ -84,7 +67,7 @@ fn cells(process: &ProcessRow) -> Vec<String> {
         tight(process.cost_ns_total),
         percent(process.share_pct),
         process.gain_pct.map(percent).unwrap_or_default(),
-        interval.unwrap_or_default(),
+        process.gain_ci95_pct.map(interval_said).unwrap_or_default(),
     ]
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
         if summary.cost_basis == CostBasis::Records {
             cells[NET].clear();
         }
-        grid.row(tone(source), cells);
+        grid.row(tone(source.own, source.share_pct), cells);
     }
     let mut text = style.title("Sources by time taken");
     text.push('\n');
@@ -54,23 +54,19 @@ pub(crate) fn sources(summary: &Summary, options: Options) -> Option<String> {
             time(cost as f64)
         ));
     }
-    if top.iter().any(|s| s.own) {
-        text.push_str("\n* the recorder itself");
-    }
-    if top.iter().any(|s| s.program) {
-        text.push_str("\n^ the program itself");
-    }
+    text += &legend(top.iter().map(|source| (source.own, source.program)));
     if top.iter().any(|s| s.hits != s.count) {
         text.push_str("\nhits: an event counts once for each thread it hits");
     }
     Some(text)
 }
 
-fn tone(source: &SourceRow) -> Tone {
-    match source {
-        s if s.own => Tone::Dim,
-        s if s.share_pct >= STRONG_PCT => Tone::Strong,
-        _ => Tone::Plain,
+/// How to show a row.
+pub(crate) fn tone(own: bool, share_pct: f64) -> Tone {
+    match own {
+        true => Tone::Dim,
+        false if share_pct >= STRONG_PCT => Tone::Strong,
+        false => Tone::Plain,
     }
 }
 
@@ -100,6 +96,13 @@ pub(crate) fn mark(own: bool, program: bool) -> &'static str {
         (_, true) => "^",
         _ => "",
     }
+}
+
+/// What the marks of these rows mean.
+pub(crate) fn legend(mut rows: impl Iterator<Item = (bool, bool)> + Clone) -> String {
+    let own = rows.clone().any(|(own, _)| own).then_some("\n* the recorder itself");
+    let program = rows.any(|(_, program)| program).then_some("\n^ the program itself");
+    own.into_iter().chain(program).collect()
 }
 
 /// `FIFO 60`, `nice -20`: short enough for a column. Ordinary threads are the rule: `OTHER`.

@@ -1,7 +1,8 @@
 //! What each source costs at scale compared with its time on the node, and where the two disagree.
 
+use analysis::By;
 use simulate::whatif::Effect;
-use study::whatif::{Answer, Change, Gain, OfSource, WhatIf};
+use study::whatif::{Answer, Change, Gain, Group, OfSource, WhatIf};
 
 use crate::{
     Options,
@@ -17,13 +18,18 @@ const SAID: usize = 4;
 
 #[must_use]
 pub fn whatif(results: &WhatIf, options: Options) -> String {
+    let by = |by: By| options.by == by || options.all && by != By::Cpu && by != By::Class;
     let sections = [
         Some(headline(results, options)),
         Some(crate::actions::actions(&results.actions, options)),
-        processes(results, options),
-        sources(results, options),
+        by(By::Process).then(|| processes(results, options)).flatten(),
+        by(By::Source).then(|| sources(results, options)).flatten(),
         differences(results, options),
-        units(results, options),
+        (by(By::Unit) && (options.by == By::Unit || !results.units.is_empty()))
+            .then(|| groups("unit", &results.units, results, options))
+            .flatten(),
+        by(By::Class).then(|| groups("class", &results.classes, results, options)).flatten(),
+        by(By::Cpu).then(|| groups("CPU", &results.cpus, results, options)).flatten(),
         together(results, options),
         Some(notes(results, options)),
     ];
@@ -303,13 +309,19 @@ fn differences(results: &WhatIf, options: Options) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{title}\n{}", lines.join("\n")))
 }
 
-fn units(results: &WhatIf, options: Options) -> Option<String> {
-    if results.units.is_empty() {
-        return None;
+/// Sources that were removed together.
+fn groups(
+    what: &'static str,
+    groups: &[Group],
+    results: &WhatIf,
+    options: Options,
+) -> Option<String> {
+    if groups.is_empty() {
+        return Some(format!("The recording has no {what} to remove."));
     }
     let style = options.style();
     let mut grid = Grid::new(vec![
-        Column::text("unit", 16),
+        Column::text(what, 16),
         Column::number("sources"),
         Column::number("without").expendable(1),
         Column::number("gain"),
@@ -317,20 +329,25 @@ fn units(results: &WhatIf, options: Options) -> Option<String> {
         Column::number("runs changed").expendable(2),
         Column::number("local share"),
     ]);
-    let shown = options.shown(results.units.len());
-    for unit in &results.units[..shown] {
-        let mut cells = vec![safe(&unit.names.join(", ")), unit.source_count.to_string()];
-        cells.extend(gain_cells(&unit.answer, results.runs));
-        cells.push(percent(unit.local_share_pct));
-        let tone = match unit.answer.removed.effect {
+    let shown = options.shown(groups.len());
+    for group in &groups[..shown] {
+        let mut cells = vec![safe(&group.names.join(", ")), group.source_count.to_string()];
+        cells.extend(gain_cells(&group.answer, results.runs));
+        cells.push(percent(group.local_share_pct));
+        let tone = match group.answer.removed.effect {
             Effect::Gain | Effect::SomeRuns => Tone::Plain,
             _ => Tone::Dim,
         };
         grid.row(tone, cells);
     }
-    let mut text = format!("{}\n{}", style.title("Gain from removing units"), grid.render(style));
-    if shown < results.units.len() {
-        let more = plural((results.units.len() - shown) as u64, "more unit");
+    let ranks = plural_exact(results.ranks, "rank");
+    let title = match what {
+        "CPU" => format!("Gain if each CPU were silent, on {ranks}"),
+        what => format!("Gain from removing each {what}, on {ranks}"),
+    };
+    let mut text = format!("{}\n{}", style.title(&title), grid.render(style));
+    if shown < groups.len() {
+        let more = plural((groups.len() - shown) as u64, "more row");
         text += &format!("\nand {more} with smaller gains (--all shows them)");
     }
     Some(text)

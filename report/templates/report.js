@@ -116,7 +116,7 @@
       for (const v of ticks(sx, value(sx, view[0]), value(sx, view[1]), Math.max(3, Math.floor(width / 62)))) {
         const x = shown(left + place(sx, v) * width, 0)[0];
         grid.append(make("path", { d: `M${x} ${top}V${top + height}` }));
-        labels.append(make("text", { class: "tx", x, y: top + height + 17 }, write[sx.unit](v)));
+        labels.append(make("text", { class: "tx", x, y: top + height + 20 }, write[sx.unit](v)));
       }
       for (const v of ticks(sy, value(sy, 1 - view[3]), value(sy, 1 - view[2]), Math.max(3, Math.floor(height / 40)))) {
         const y = shown(0, top + (1 - place(sy, v)) * height)[1];
@@ -199,6 +199,25 @@
       say(event, `${row[0]}, from ${short(column * seconds)} s: lost ${row[1][column]} %`);
     });
     svg.addEventListener("pointerleave", hush);
+  }
+
+  // Every command can be copied.
+  for (const code of document.querySelectorAll(".actions code, .remedy code, pre code")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "copy";
+    button.setAttribute("aria-label", `copy ${code.textContent}`);
+    button.addEventListener("click", () => {
+      const range = document.createRange();
+      range.selectNodeContents(code);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      // Works on a page from a file, where the clipboard API may not.
+      button.textContent = document.execCommand("copy") ? "copied" : "selected";
+      setTimeout(() => { button.textContent = "copy"; }, 1500);
+    });
+    (code.parentElement.tagName === "PRE" ? code.parentElement : code).after(button);
   }
 
   // Light or dark: the system's preference until the user chooses.

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use analysis::By;
 use analysis::{Contents, Summary, summarise};
-use report::{By, Options, json_text, text};
+use report::{Options, json_text, text};
 use trace::{
     Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Lost, Manifest, MissingHook, Mode,
     Overhead, Record, RecordFlags, Source, SourceId, Trailer,

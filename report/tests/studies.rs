@@ -99,6 +99,8 @@ fn whatif(names: &[&str]) -> WhatIf {
         sources: names.iter().map(source).collect(),
         others: None,
         units: Vec::new(),
+        classes: Vec::new(),
+        cpus: Vec::new(),
         together: None,
         remarks: Vec::new(),
     }

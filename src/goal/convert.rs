@@ -46,5 +46,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (None, Form::Binary) => Form::Text,
     };
     goal::write(options.output.as_deref(), form, &schedule, to)?;
+    options.output.iter().for_each(|path| crate::output::say_written(path));
     Ok(ExitCode::SUCCESS)
 }

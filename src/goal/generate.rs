@@ -41,5 +41,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let job = request.job(options.ranks, options.size, Params::FREE)?;
     let schedule = graph::schedule(&job, request.graph)?;
     goal::write(options.output.as_deref(), options.to.into(), &schedule, options.calc_unit)?;
+    options.output.iter().for_each(|path| crate::output::say_written(path));
     Ok(ExitCode::SUCCESS)
 }

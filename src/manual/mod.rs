@@ -1,6 +1,7 @@
 //! Man pages, shell completions and `docs/cli.md`, all generated from the clap definitions, so they
 //! cannot go out of date.
 
+pub mod help;
 mod markdown;
 
 use std::{fs, io::Write, path::Path, process::ExitCode};

@@ -1,6 +1,7 @@
 //! Groups of options that several commands share, as requests of [`study`].
 
 pub mod job;
+pub mod job_file;
 pub mod network;
 pub mod noise;
 pub mod placement;

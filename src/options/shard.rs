@@ -22,6 +22,8 @@ pub struct Options {
 
 impl Options {
     pub fn write(&self, shard: Shard, settings: Settings, results: Partial) -> Result<()> {
-        shards::write(self.output.as_deref(), shard, settings, results)
+        shards::write(self.output.as_deref(), shard, settings, results)?;
+        self.output.iter().for_each(|path| crate::output::say_written(path));
+        Ok(())
     }
 }

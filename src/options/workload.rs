@@ -24,8 +24,12 @@ pub struct Options {
     /// Number of ranks [default: 4Ki, or fewer if the recording is too short]
     #[arg(long, value_parser = parse_ranks, conflicts_with = "goal")]
     ranks: Option<u64>,
+    /// Read the options of the job from this TOML file (op = "allreduce", compute = "1ms", ...); options on
+    /// the command line take precedence
+    #[arg(long, value_name = "FILE")]
+    job: Option<PathBuf>,
     #[command(flatten)]
-    job: job::Options,
+    collectives: job::Options,
     /// Vector or block size in bytes
     #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
     size: u64,
@@ -80,9 +84,11 @@ impl Options {
     pub fn request(&self) -> Request {
         let kind = match &self.goal {
             Some(file) => JobKind::Goal { file: file.clone(), unit: self.calc_unit },
-            None => {
-                JobKind::Collectives { job: self.job.request(), ranks: self.ranks, size: self.size }
-            }
+            None => JobKind::Collectives {
+                job: self.collectives.request(),
+                ranks: self.ranks,
+                size: self.size,
+            },
         };
         Request {
             kind,

@@ -90,7 +90,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     if let Some(path) = &options.hlog {
         let named = alltoalls.distributions();
         let named: Vec<_> = named.iter().map(|(name, all)| (name.as_str(), *all)).collect();
-        files::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
+        output::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
     }
     output::print(&alltoalls, options.json, report::alltoall)
 }

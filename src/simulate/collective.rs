@@ -86,7 +86,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     }
     let sweep = sweep?;
     if let Some(path) = &options.csv {
-        files::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
+        output::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
+    }
+    if options.csv.as_ref().is_some_and(|path| trace::is_stdout(path)) {
+        return Ok(());
     }
     output::print(&sweep, options.json, report::slowdown)
 }

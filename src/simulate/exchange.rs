@@ -108,13 +108,13 @@ impl Options {
     fn write_files(&self, distribution: &Distribution) -> Result<()> {
         if let Some(path) = &self.hlog {
             let named = [("exchange", distribution)];
-            files::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
+            output::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
         }
         if let Some(path) = &self.hgrm {
-            files::save(path, |out| Ok(distribution.write_hgrm(out)?))?;
+            output::save(path, |out| Ok(distribution.write_hgrm(out)?))?;
         }
         if let Some(path) = &self.csv {
-            files::save(path, |out| Ok(distribution.write_csv(out)?))?;
+            output::save(path, |out| Ok(distribution.write_csv(out)?))?;
         }
         Ok(())
     }

@@ -152,7 +152,7 @@ impl Options {
             return Ok(());
         };
         let format = format_of(path)?;
-        files::save(path, |out| match format {
+        output::save(path, |out| match format {
             Format::Svg => Ok(out.write_all(report::diagram(picture).as_bytes())?),
             Format::Json => Ok(report::trace_events(picture, out)?),
         })

@@ -4,8 +4,8 @@ use study::{action::Action, decision::Decision};
 
 use super::tables::{limited, micro};
 use crate::{
-    actions::{headline, job_said},
-    words::{label_of, percent_said},
+    actions::{headline, job_said, label},
+    words::{interval_said, percent_said},
 };
 
 /// The job, and at most three actions.
@@ -42,13 +42,12 @@ pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
 }
 
 fn shown(action: &Action) -> Shown {
-    let [low, high] = action.gain_ci95_pct;
     let commands = std::iter::once(&action.command).chain(&action.further_commands);
     Shown {
-        name: limited(&label_of(action.class, &action.process)),
+        name: limited(&label(action)),
         what: limited(&action.text),
         gain: percent_said(action.gain_pct),
-        interval: format!("{} to {}", percent_said(low), percent_said(high)),
+        interval: interval_said(action.gain_ci95_pct),
         commands: commands.map(|line| limited(line)).collect(),
         undo: limited(&action.undo),
         risk: limited(&action.risk),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use analysis::words::shell_quoted;
 use study::{
     network,
     placement::Placement,
@@ -40,14 +41,15 @@ pub fn commands(
     request: Option<(&Request, u64)>,
     projected: bool,
 ) -> Vec<Command> {
-    let trace = quoted(trace);
+    let trace = shell_quoted(trace);
     let mut commands = Vec::new();
     if !manifest.command_line.is_empty() {
         let words: Vec<String> =
-            manifest.command_line.iter().take(100).map(|word| quoted(word)).collect();
+            manifest.command_line.iter().take(100).map(|word| shell_quoted(word)).collect();
         commands.push(Command::new("Recording", words.join(" ")));
     }
-    let line = format!("detour report {trace} --html {}", quoted(&page.display().to_string()));
+    let line =
+        format!("detour report {trace} --html {}", shell_quoted(&page.display().to_string()));
     let line = match request {
         Some((request, seed)) => line + &options(request, seed),
         None => line + " --no-projection",
@@ -76,7 +78,7 @@ fn options(request: &Request, seed: u64) -> String {
     };
     let per_node = request.placement.ranks_per_node;
     let per_node = per_node.map_or_else(String::new, |n| format!(" --ranks-per-node {n}"));
-    let exclude = request.exclude.iter().map(|name| format!(" --exclude {}", quoted(name)));
+    let exclude = request.exclude.iter().map(|name| format!(" --exclude {}", shell_quoted(name)));
     let placed = placement + &per_node + &exclude.collect::<String>();
     format!(
         "{ranks} --runs {} --net {}{}{placed} --seed {seed}",
@@ -122,26 +124,5 @@ fn list(ranks: &[u64]) -> String {
             format!("{first}..{last}")
         }
         _ => ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
-    }
-}
-
-/// Quotes a word for the shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn words_survive_a_shell() {
-        assert_eq!(quoted("trace-1.detour"), "trace-1.detour");
-        assert_eq!(quoted("it's; rm -r"), r"'it'\''s; rm -r'");
-        assert_eq!(quoted(""), "''");
     }
 }

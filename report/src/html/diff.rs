@@ -2,6 +2,7 @@
 
 use analysis::{Change, Interval};
 use study::compare::Compared;
+use trace::Class;
 
 use super::{
     plot::escape,
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::{
     diff::{changed, headline, notes, projection_said, signed, word},
-    words::{cut, percent, plural, rate, safe},
+    words::{capital, cut, percent, plural, rate, safe},
 };
 
 /// As on the report's page, without a script.
@@ -48,24 +49,25 @@ pub fn diff_html(compared: &Compared) -> String {
         sentence(&headline(comparison))
     );
     page += &format!("<p>{}</p>\n", sentence(&projection_said(compared)));
-    page += "<h2>Sources by change in time</h2>\n<table>\n<tr><th>class</th><th>name</th>\
+    page += &format!("<h2>{} by change in time</h2>\n", capital(comparison.by.rows()));
+    page += "<table>\n<tr><th>class</th><th>name</th>\
              <th>unit</th><th>verdict</th><th class=n>/s before</th><th class=n>/s after</th>\
              <th class=n>time before</th><th class=n>time after</th>\
              <th class=n>time change, 95&nbsp;%</th><th></th></tr>\n";
     let widest = comparison
-        .sources
+        .rows
         .iter()
         .flat_map(|c| [c.time_change_pct.low.abs(), c.time_change_pct.high.abs()])
         .fold(0.0, f64::max);
     let (first, rest): (Vec<&Change>, Vec<&Change>) =
-        comparison.sources.iter().partition(|change| changed(change));
+        comparison.rows.iter().partition(|change| changed(change));
     for change in first.into_iter().chain(rest).take(ROWS) {
         page += &row(change, widest);
     }
     page += "</table>\n";
-    let hidden = comparison.sources.len().saturating_sub(ROWS);
+    let hidden = comparison.rows.len().saturating_sub(ROWS);
     if hidden > 0 {
-        let more = plural(hidden as u64, "more source");
+        let more = plural(hidden as u64, "more row");
         page += &format!("<p>{more}: <code>detour diff --all</code> lists them.</p>\n");
     }
     for line in notes(comparison).iter().take(LINES) {
@@ -83,7 +85,7 @@ fn row(change: &Change, widest: f64) -> String {
         "<tr class=\"{class}\"><td>{}</td><td>{}{own}</td><td>{}</td><td class=v>{verdict}</td>\
          <td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td>\
          <td class=n>{} to {}</td><td>{}</td></tr>\n",
-        change.class.name(),
+        change.class.map_or("", Class::name),
         name(&change.name),
         name(change.unit.as_deref().unwrap_or_default()),
         escape(&rate(change.before.rate_hz.value)),
@@ -129,10 +131,8 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use analysis::{Comparison, Recording, Scope, SharesOf, Side, Verdict};
-    use trace::Class;
-
     use super::*;
+    use analysis::{By, Comparison, Recording, Scope, SharesOf, Side, Verdict};
 
     #[test]
     fn a_page_stays_small_whatever_the_recordings_say() {
@@ -149,7 +149,7 @@ mod tests {
             truncated: true,
         };
         let change = Change {
-            class: Class::Thread,
+            class: Some(Class::Thread),
             name: long.clone(),
             unit: Some(long.clone()),
             own: false,
@@ -166,12 +166,15 @@ mod tests {
                 compared: Scope::default(),
                 shares_of: SharesOf::CpuTime,
                 noise_change_pct: Interval::default(),
-                sources: vec![change; 1000],
+                sources: Vec::new(),
+                by: By::Process,
+                rows: vec![change; 1000],
             },
             projected: None,
             not_projected: Some(long.clone()),
+            actions: None,
         });
         assert!(page.len() < 100_000, "{}", page.len());
-        assert!(page.contains("960 more sources") && page.contains("http-equiv"));
+        assert!(page.contains("960 more rows") && page.contains("http-equiv"));
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn draw(views: &Views, lanes: &[Lane], nodes: &[Node]) -> Option<Stri
     for tick in axis.ticks(10) {
         let x = coordinate(LEFT + axis.place(tick) * (WIDE - LEFT - RIGHT));
         let text = Unit::Seconds.write(tick);
-        let _ = write!(svg, r#"<text class="tx" x="{x}" y="{}">{text}</text>"#, bottom + 17.0);
+        let _ = write!(svg, r#"<text class="tx" x="{x}" y="{}">{text}</text>"#, bottom + 20.0);
     }
     let _ = write!(
         svg,

@@ -12,6 +12,7 @@ mod heat;
 mod legend;
 mod nodes;
 mod plot;
+mod processes;
 mod projection;
 mod scale;
 mod scatter;
@@ -31,7 +32,7 @@ use legend::Key;
 const STYLE: &str = include_str!("../../templates/report.css");
 const SCRIPT: &str = include_str!("../../templates/report.js");
 /// Hash of [`SCRIPT`]; a test reports the new value if it changes.
-const SCRIPT_SHA256: &str = "E+JDjIHkPVIZH6FsDg0x4agtr6xUDC2AbT5HdhVZqvw=";
+const SCRIPT_SHA256: &str = "rvvGOtpKMlrW0LFcsDbQOsJW+S6UdeEMpaae70kwqx0=";
 
 /// Everything the page shows.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,7 @@ struct Page<'a> {
     facts: Vec<(String, String)>,
     keys: &'a [Key],
     /// Those shown initially, and the rest.
+    processes: (Vec<processes::Process>, Vec<processes::Process>),
     sources: (Vec<tables::Source>, Vec<tables::Source>),
     more_sources: Option<String>,
     nodes: Option<nodes::Nodes>,
@@ -106,12 +108,12 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         script_sha256: SCRIPT_SHA256,
         title: tables::title(summary),
         headline: tables::micro(&tables::limited(&headline::sentence(summary))),
-        not_idle: crate::actions::not_idle(&input.decision.busy, input.decision.idle_pct)
-            .map(|text| tables::limited(&text)),
+        not_idle: crate::actions::not_idle(input.decision).map(|text| tables::limited(&text)),
         decided: actions::actions(input.decision),
         finding: headline::in_its_own_way(summary).map(|text| tables::micro(&text)),
         warning: headline::warning(summary).map(|text| tables::limited(&text)),
         facts: tables::facts(summary),
+        processes: processes::processes(summary),
         sources: (sources, rest),
         more_sources: tables::more_sources(summary),
         nodes: nodes::nodes(summary),

@@ -186,7 +186,7 @@ impl Plot {
             let text = escape(&self.x.unit.write(tick));
             let _ = write!(grid, r#"<path d="M{x} {top}V{bottom}"/>"#);
             let _ =
-                write!(ticks, r#"<text class="tx" x="{x}" y="{}">{text}</text>"#, bottom + 17.0);
+                write!(ticks, r#"<text class="tx" x="{x}" y="{}">{text}</text>"#, bottom + 20.0);
         }
         for tick in self.y.ticks((height / 40.0) as usize) {
             let y = coordinate(self.at_y(tick));

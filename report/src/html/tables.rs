@@ -16,7 +16,7 @@ use super::{
 use crate::headline::{label, outside_label_with_evidence};
 use crate::slowdown::{NO_KNEE, knee_sentence};
 use crate::tables::wait_words;
-use crate::words::{capital, count, cut, frequency, name, percent, plural, rate, safe, utc};
+use crate::words::{capital, count, cut, date, frequency, name, percent, plural, rate, safe};
 
 /// Rows of a table, and lines of a list: a recording may have thousands.
 pub(super) const ROWS: usize = 40;
@@ -348,10 +348,9 @@ fn hooks(manifest: &Manifest) -> String {
 
 /// A time in UTC, from seconds since the epoch. Empty if unknown.
 fn started(unix_s: f64) -> String {
-    if !(unix_s > 0.0 && unix_s < 253_402_300_800.0) {
+    let Some([year, month, day, hour, minute, second]) = date(unix_s) else {
         return String::new();
-    }
-    let [year, month, day, hour, minute, second] = utc(unix_s as i64);
+    };
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 

@@ -1,0 +1,74 @@
+//! The longest detours, each with all that is known about it.
+
+use study::longest::{Longest, LongestPart};
+
+use crate::{
+    Options,
+    words::{label_of, outside_label, plural, safe, tight, time, wrap},
+};
+
+/// Width of the columns before the words.
+const INDENT: usize = 22;
+/// Parts listed of a detour.
+const PARTS: usize = 12;
+
+/// One paragraph per detour, longest first.
+#[must_use]
+pub fn longest(longest: &[Longest], options: Options) -> String {
+    let style = options.style();
+    let title = match longest.len() as u64 {
+        0 => return "No detours were recorded.\n".to_owned(),
+        1 => "The longest detour".to_owned(),
+        several => format!("The {several} longest detours"),
+    };
+    let mut text = style.title(&title) + "\n";
+    for (number, detour) in (1..).zip(longest) {
+        let when = match &detour.at_utc {
+            Some(utc) => format!("{utc} ({:.6} s)", detour.at_s),
+            None => format!("{:.6} s", detour.at_s),
+        };
+        let wait = detour.wait.map_or_else(String::new, |wait| format!(", {}", wait.name()));
+        let length = time(detour.length_ns as f64);
+        let line = format!("{number}. {length} on {}{wait}, at {when}", safe(&detour.lane));
+        text += &format!("{}\n", wrap(&line, style.width, "   "));
+        for part in detour.parts.iter().take(PARTS) {
+            let line = part_said(part, &detour.lane);
+            // Columns stay columns: only the words after them are wrapped.
+            let (after, cost) = (tight(part.after_ns), tight(part.cost_ns));
+            let words = wrap(&line, style.width.saturating_sub(INDENT), &" ".repeat(INDENT));
+            text += &format!("   +{after:<8} {cost:>7}  {words}\n");
+        }
+        if detour.parts.len() > PARTS {
+            let more = plural((detour.parts.len() - PARTS) as u64, "more part");
+            text += &format!("   and {more} (--json lists them)\n");
+        }
+        if let Some(outside) = detour.outside {
+            let label = outside_label(outside).unwrap_or(outside);
+            text += &format!("   {:<9} {:>7}  {label}\n", "", tight(detour.outside_ns));
+        }
+    }
+    text
+}
+
+/// `fakemond (thread, fakemond.service), pid 812, woken by tick`
+fn part_said(part: &LongestPart, lane: &str) -> String {
+    let mut line = safe(&label_of(part.class, &part.name));
+    let unit = part.unit.as_deref().map(safe);
+    let of: Vec<String> = std::iter::once(part.class.name().to_owned()).chain(unit).collect();
+    line += &format!(" ({})", of.join(", "));
+    if let [pid, ..] = part.pids[..] {
+        line += &format!(", pid {pid}");
+    }
+    if let Some(cause) = &part.cause {
+        line += &format!(", caused by {}", safe(cause));
+    }
+    if let Some(detail) = &part.detail {
+        line += &format!(", {}", safe(detail));
+    }
+    if let Some(policy) = &part.policy {
+        line += &format!(", {}", safe(policy));
+    }
+    // The lane of a CPU says so already.
+    let cpu = format!("CPU {}", part.cpu);
+    if lane.ends_with(&cpu) { line } else { format!("{line}, on {cpu}") }
+}
