@@ -290,7 +290,9 @@ fn a_truncated_trace_is_reported_up_to_the_cut() {
 
 #[test]
 fn wrong_usage_is_exit_code_2_and_failure_is_1() {
-    detour(&["report"]).assert().code(2);
+    detour(&["report", "--no-such-option"]).assert().code(2);
+    // The working directory has no recordings.
+    detour(&["report"]).assert().code(1);
     detour(&["record", "-T", "nonsense"]).assert().code(2);
     detour(&["record", "--no-bpf", "--no-probe"]).assert().code(2);
     detour(&["report", "no-such-file"]).assert().code(1);

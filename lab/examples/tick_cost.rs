@@ -81,14 +81,7 @@ struct Measurement {
 fn measure(cpu: u32, housekeeping: u32, pairs: u32) -> Result<Measurement, Box<dyn Error>> {
     let watched = CpuSet::from([cpu]);
     let stop = AtomicBool::new(false);
-    let options = LoadOptions {
-        watched: &watched,
-        ring_bytes: 16 << 20,
-        other_ring_bytes: 1 << 16,
-        stop: &stop,
-        program: false,
-    };
-    let mut bpf = Bpf::load(&options)?;
+    let mut bpf = Bpf::load(&LoadOptions::new(&watched, (16 << 20, 1 << 16), &stop))?;
     let mut rings: Vec<Reader> =
         bpf.rings().into_iter().map(|(_, ring)| Reader::new(ring)).collect();
     let cpu_pages = bpf.cpu_pages();

@@ -9,6 +9,7 @@ mod counts;
 mod daemon;
 mod endings;
 mod faults;
+mod isolation;
 mod left;
 mod machine;
 mod namespaces;
@@ -23,6 +24,7 @@ mod storms;
 mod support;
 mod threads;
 mod top;
+mod until;
 mod waits;
 mod whatif;
 
@@ -45,6 +47,8 @@ const ALONE: &[&[support::Test]] = &[
     machine::TESTS,
     faults::TESTS,
     top::TESTS,
+    until::TESTS,
+    isolation::TESTS,
 ];
 
 /// Tests of what is recorded at all, of endings, and of messages: two at a time.

@@ -117,14 +117,7 @@ fn fault_storms_on_two_cpus_lose_nothing_in_a_mebibyte_each() -> Result<()> {
 fn programs(cpu: u32) -> Result<Bpf> {
     let watched = CpuSet::from([cpu]);
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let options = LoadOptions {
-        watched: &watched,
-        ring_bytes: 1 << 16,
-        other_ring_bytes: 1 << 12,
-        stop: &stop,
-        program: false,
-    };
-    Ok(Bpf::load(&options)?)
+    Ok(Bpf::load(&LoadOptions::new(&watched, (1 << 16, 1 << 12), &stop))?)
 }
 
 /// The programs are run directly, with synthetic contexts, on a CPU where nothing else runs them.

@@ -134,6 +134,8 @@ pub enum Needs {
     RootAndTheClock,
     /// Root, two CPUs, and a cgroup hierarchy with cpusets.
     RootAndCpusets,
+    /// One whose second CPU is isolated by the kernel's command line.
+    IsolatedVm,
     /// One with this many CPUs whose clock counts instructions.
     CountingMachine(usize),
 }
@@ -170,6 +172,9 @@ impl Needs {
             Needs::RootAndCpusets => {
                 Needs::RootAndTwoCpus.are_met()
                     && crate::faults::cpuset::Hierarchy::find().is_some()
+            }
+            Needs::IsolatedVm => {
+                root && std::env::var("DETOUR_VM").is_ok_and(|kind| kind == "isolated")
             }
             Needs::CountingMachine(cpus) => {
                 let counting = std::env::var("DETOUR_VM").is_ok_and(|kind| kind == "counting");

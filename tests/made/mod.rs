@@ -173,6 +173,10 @@ fn write(name: &str, manifest: &Manifest, seconds: u64, habits: &[Habit]) -> Str
                     break;
                 }
                 strike(&mut block, SourceId(id as u32), cpu as u16, (start_ns, len_ns));
+                if manifest.mode == Mode::KernelOnly {
+                    block.detours.clear();
+                    block.records.last_mut().expect("one").flags = RecordFlags::default();
+                }
             }
             writer.write_block(&block).expect("written");
         }

@@ -128,6 +128,9 @@ struct Vm {
     /// Instead, test on a machine with more than 64 CPUs
     #[arg(long, conflicts_with_all = ["kernels", "list", "accuracy", "rtla"])]
     many_cpus: bool,
+    /// Boot a machine with an isolated CPU, and audit it
+    #[arg(long, conflicts_with_all = ["kernels", "accuracy", "rtla", "many_cpus"])]
+    isolation: bool,
 }
 
 fn main() -> ExitCode {
@@ -169,6 +172,9 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Vm(Vm { many_cpus: true, .. }) => {
             vm::many_cpus::run(&workspace, |line| println!("{line}"))?
+        }
+        Command::Vm(Vm { isolation: true, .. }) => {
+            vm::isolation::run(&workspace, |line| println!("{line}"))?
         }
         Command::Vm(options) => {
             vm::run(&workspace, &options.kernels, true, |line| println!("{line}"))?

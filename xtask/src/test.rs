@@ -90,6 +90,7 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
     if all {
         steps.lines("other kernels", "a kernel failed", |say| vm::run(workspace, &[], true, say));
         steps.lines("more than 64 CPUs", "a test failed", |say| vm::many_cpus::run(workspace, say));
+        steps.lines("isolated CPUs", "a test failed", |say| vm::isolation::run(workspace, say));
         steps.lines("accuracy", "a test failed", |say| vm::accuracy::run(workspace, true, say));
         steps.lines("rtla", "a comparison failed", |say| vm::rtla::run(workspace, true, say));
         steps.step("a day's recording", |tally| {

@@ -23,6 +23,36 @@ const LARGEST: u64 = 3_000_000;
 const TEXT: f64 = 4.5;
 const MARKS: f64 = 2.0;
 
+/// Widths of a phone, a tablet and a desk.
+const WIDTHS: [(u64, &str); 3] = [(360, "narrow"), (800, "medium"), (1400, "wide")];
+
+/// Texts that lie over each other: labels of a figure among themselves, and blocks of text that are not
+/// inside one another.
+const OVERLAPS: &str = r#"
+(() => {
+  const faults = [];
+  const box = (e) => e.getBoundingClientRect();
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1.5;
+  const look = (elements, what) => {
+    const seen = elements.map((e) => [e, box(e)]).filter(([e, b]) => b.width > 0 && b.height > 0
+      && getComputedStyle(e).visibility !== "hidden");
+    for (let i = 0; i < seen.length; i++) for (let j = i + 1; j < seen.length; j++) {
+      const [[a, p], [b, q]] = [seen[i], seen[j]];
+      if (a.contains(b) || b.contains(a) || !meet(p, q)) continue;
+      faults.push(`${what}: '${a.textContent.trim().slice(0, 30)}' over '${b.textContent.trim().slice(0, 30)}'`);
+      if (faults.length > 5) return;
+    }
+  };
+  for (const svg of document.querySelectorAll("svg.plot, svg.heat")) look([...svg.querySelectorAll("text")], svg.id);
+  look([...document.querySelectorAll("header p, header h1, header dl, header code, header button, nav a")], "header");
+  look([...document.querySelectorAll("main h2, main h3, main > section > p")], "main");
+  for (const table of [...document.querySelectorAll("table")].slice(0, 6)) {
+    look([...table.querySelectorAll("tr")].slice(0, 12).flatMap((row) => [...row.cells]), "table");
+  }
+  return faults;
+})()"#;
+
 /// Contrast of the given colours (CSS selectors and properties) with the page behind them.
 const CONTRAST: &str = r#"
 (selector, property) => {
@@ -72,10 +102,14 @@ pub fn all(
     let white = "getComputedStyle(document.body).backgroundColor === 'rgb(255, 255, 255)'";
     expect(browser, white, "white background in print, even in dark mode", &mut faults)?;
     picture(browser, page, pictures, "print")?;
-    set(browser, "light", "screen", 380)?;
-    let fits = "document.documentElement.scrollWidth <= 380";
-    expect(browser, fits, "fits a narrow screen", &mut faults)?;
-    picture(browser, page, pictures, "narrow")?;
+    for (width, name) in WIDTHS {
+        set(browser, "light", "screen", width)?;
+        let fits = format!("document.documentElement.scrollWidth <= {width}");
+        expect(browser, &fits, &format!("fits {width} pixels"), &mut faults)?;
+        apart(browser, width, &mut faults)?;
+        picture(browser, page, pictures, name)?;
+    }
+    copied(browser, &mut faults)?;
     faults.extend(browser.complaints()?);
 
     browser.call("Emulation.setScriptExecutionDisabled", json!({"value": true}))?;
@@ -102,6 +136,33 @@ fn expect(browser: &mut Browser, holds: &str, what: &str, faults: &mut Vec<Strin
         faults.push(format!("failed: {what}"));
     }
     Ok(())
+}
+
+/// No text lies over another, and on a desk's screen the actions are visible at once.
+fn apart(browser: &mut Browser, width: u64, faults: &mut Vec<String>) -> Result<()> {
+    let overlaps = browser.ask(OVERLAPS)?;
+    let overlaps = overlaps.as_array().into_iter().flatten().filter_map(Value::as_str);
+    faults.extend(overlaps.map(|overlap| format!("at {width} pixels, {overlap}")));
+    if width >= 1400 {
+        // Unless a hostile name makes a command longer than a line: commands are not cut.
+        let seen = "[...document.querySelectorAll('.actions code')]\
+                    .some(e => e.textContent.length > 150) || \
+                    [...document.querySelectorAll('.actions li')]\
+                    .every(e => e.getBoundingClientRect().bottom + scrollY <= 900)";
+        expect(browser, seen, "the actions are on the first screen", faults)?;
+    }
+    Ok(())
+}
+
+/// The buttons copy their commands.
+fn copied(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
+    let all = "document.querySelectorAll('.actions code, .remedy code, pre code').length === \
+               document.querySelectorAll('button.copy').length";
+    expect(browser, all, "a button for every command", faults)?;
+    browser.click("pre + .copy")?;
+    let selected = "getSelection().toString().trim() === \
+                    document.querySelector('pre code').textContent.trim()";
+    expect(browser, selected, "the button selects its command", faults)
 }
 
 /// Every figure is present, with marks that take up space.

@@ -34,11 +34,7 @@ const CASES: [PageCase; 10] = [
     PageCase { file: "hostile", options: QUICK, wanted: EVERYTHING },
     PageCase { file: "program", options: QUICK, wanted: EVERYTHING },
     PageCase { file: "nodes", options: QUICK, wanted: EVERYTHING },
-    PageCase {
-        file: "records-only",
-        options: &[],
-        wanted: Wanted { figures: FIGURES, projected: &[], series: true },
-    },
+    PageCase { file: "records-only", options: QUICK, wanted: EVERYTHING },
     PageCase {
         file: "no-names",
         options: QUICK,

@@ -2,11 +2,9 @@
 //! take minutes to boot; the kernel starts two, and the script a third beyond the first 64. Names,
 //! senders and the balance have to be right there.
 
-use std::collections::HashMap;
-
 use anyhow::Result;
 
-use super::{Guest, contents, kernels, machine::MANY, page::Fate, prepare};
+use super::{Guest, machine::MANY, run_tests, script_of};
 use crate::workspace::Workspace;
 
 const KERNEL: &str = "6.12";
@@ -21,34 +19,19 @@ pub(super) const TESTS: &[&str] = &[
     "detour_time_is_attributed_or_outside_the_kernel_and_adds_up",
 ];
 
+const PREPARATION: &str = "export DETOUR_PROGRAMS=/bin DETOUR_VM=1\n\
+    echo 1 > /sys/devices/system/cpu/cpu70/online\n\
+    echo \"online: $(cat /sys/devices/system/cpu/online)\"\n";
+
 /// True if no test failed. Prints lines like a test binary.
-pub fn run(workspace: &Workspace, mut say: impl FnMut(&str)) -> Result<bool> {
-    let place = workspace.target.join("vm");
-    let kernel = kernels::chosen(&[KERNEL.to_owned()])?[0];
-    let mut built = HashMap::new();
+pub fn run(workspace: &Workspace, say: impl FnMut(&str)) -> Result<bool> {
     println!("\n=== Linux {KERNEL}, CPU 70 of 72");
-    let mut script = String::from(
-        "export DETOUR_PROGRAMS=/bin DETOUR_VM=1\n\
-         echo 1 > /sys/devices/system/cpu/cpu70/online\n\
-         echo \"online: $(cat /sys/devices/system/cpu/online)\"\n",
-    );
-    for test in TESTS {
-        script.push_str(&format!("one_test {test}\n"));
-    }
-    let guest =
-        Guest { name: NAME, processors: MANY, kernel_options: "maxcpus=2", script, lasts_s: None };
-    let fate = match prepare(workspace, &place, &kernel, &mut built)? {
-        Err(missing) => Fate::Skipped(missing),
-        Ok((tools, programs)) => {
-            let boot = || guest.boot(&place, &tools, contents(&tools, programs, &guest.script)?);
-            boot()?.or_again(boot)?
-        }
+    let guest = Guest {
+        name: NAME,
+        processors: MANY,
+        kernel_options: "maxcpus=2",
+        script: script_of(PREPARATION, TESTS),
+        lasts_s: None,
     };
-    for line in fate.lines(NAME, TESTS) {
-        say(&line);
-    }
-    if !fate.is_good() {
-        println!("console output: {}", guest.console(&place).display());
-    }
-    Ok(fate.is_good())
+    run_tests(workspace, KERNEL, &guest, TESTS, say)
 }

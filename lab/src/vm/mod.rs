@@ -6,6 +6,7 @@ pub mod accuracy;
 pub mod archive;
 mod console;
 mod initramfs;
+pub mod isolation;
 pub mod kernels;
 mod machine;
 pub mod many_cpus;
@@ -186,6 +187,40 @@ impl Guest<'_> {
     }
 }
 
+/// Boots a guest on the kernel of this name and runs tests in it. True if none failed. Prints lines like a
+/// test binary.
+fn run_tests(
+    workspace: &Workspace,
+    kernel: &str,
+    guest: &Guest<'_>,
+    tests: &[&str],
+    mut say: impl FnMut(&str),
+) -> Result<bool> {
+    let place = workspace.target.join("vm");
+    let kernel = kernels::chosen(&[kernel.to_owned()])?[0];
+    let mut built = HashMap::new();
+    let fate = match prepare(workspace, &place, &kernel, &mut built)? {
+        Err(missing) => Fate::Skipped(missing),
+        Ok((tools, programs)) => {
+            let boot = || guest.boot(&place, &tools, contents(&tools, programs, &guest.script)?);
+            boot()?.or_again(boot)?
+        }
+    };
+    for line in fate.lines(guest.name, tests) {
+        say(&line);
+    }
+    if !fate.is_good() {
+        println!("console output: {}", guest.console(&place).display());
+    }
+    Ok(fate.is_good())
+}
+
+/// A script that prepares the guest, and then runs these tests one by one.
+fn script_of(preparation: &str, tests: &[&str]) -> String {
+    let tests = tests.iter().map(|test| format!("one_test {test}\n"));
+    preparation.to_owned() + &tests.collect::<String>()
+}
+
 fn contents(tools: &Tools, programs: &Programs, script: &str) -> Result<Initramfs> {
     let mut files = Initramfs::default();
     for directory in ["/bin", "/dev", "/proc", "/sys", "/tmp", "/run"] {
@@ -234,7 +269,7 @@ mod tests {
             text
         }
         let text = text_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/kernel"));
-        for test in TESTS.iter().chain(many_cpus::TESTS) {
+        for test in TESTS.iter().chain(many_cpus::TESTS).chain(isolation::TESTS) {
             assert!(text.contains(&format!("\"{test}\"")), "no kernel test is called {test}");
         }
     }

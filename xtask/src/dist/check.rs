@@ -140,7 +140,10 @@ impl Check<'_> {
             serde_json::from_str(&doctor).context("doctor --json did not print JSON")?;
         ensure!(doctor.is_object(), "doctor printed {doctor}");
         let report = self.inside(&root.0, &["report", "/usr/share/detour/demo.detour"])?;
-        ensure!(report.contains("Sources by time taken"), "report printed {report}");
+        ensure!(
+            report.contains("Processes and kernel sources by time taken"),
+            "report printed {report}"
+        );
         let page = root.0.join("usr/share/man/man1/detour-record.1.gz");
         let page = exec::output(self.command("gzip").arg("-dc").arg(&page))?;
         ensure!(page.contains(".TH detour-record 1"), "unexpected man page: {page:.80}");

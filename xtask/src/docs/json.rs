@@ -6,6 +6,7 @@ use std::{
     fmt::Write,
     fs,
     path::Path,
+    process::Stdio,
 };
 
 use anyhow::{Context, Result, bail};
@@ -26,8 +27,9 @@ const fn documented(args: &'static str, file: &'static str, name: &'static str) 
 }
 
 /// `DEMO` is the bundled recording; the other files are made by [`PREPARATION`].
-const COMMANDS: [Documented; 14] = [
+const COMMANDS: [Documented; 16] = [
     documented("report DEMO --ranks 64 --json", "decision.rs", "Report"),
+    documented("report --baseline DEMO DEMO --ranks 64 --json", "fleet.rs", "Fleet"),
     documented("whatif DEMO --ranks 64 --runs 40 --top 2 --json", "whatif.rs", "WhatIf"),
     documented("diff DEMO DEMO --ranks 64 --runs 20 --json", "diff.rs", "Diff"),
     documented(
@@ -57,6 +59,7 @@ const COMMANDS: [Documented; 14] = [
     documented("merge a.detour b.detour --force -o job.detour --json", "merge.rs", "Merged"),
     documented("record --no-bpf -d 200ms -o a.detour --json", "record.rs", "RecordResult"),
     documented("doctor --json", "doctor.rs", "Checks"),
+    documented("doctor --isolation -c 1 -d 200ms --json", "isolation.rs", "Audit"),
 ];
 
 /// Commands that make the files of the examples.
@@ -119,7 +122,12 @@ pub fn check(workspace: &Workspace) -> Result<bool> {
 fn run(workspace: &Workspace, directory: &Path, line: &str) -> Result<String> {
     let mut command = exec::command(workspace.binary("detour"), directory);
     command.args(line.replace("DEMO", "demo.detour").split(' '));
-    exec::output(&mut command)
+    // An audit that finds something prints it, and fails.
+    let output = command.stderr(Stdio::inherit()).output()?;
+    match output.status.success() || !output.stdout.is_empty() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => bail!("`detour {line}` failed: {}", output.status),
+    }
 }
 
 fn section(
@@ -128,8 +136,11 @@ fn section(
     structs: &Structs,
     value: &Value,
 ) -> Result<()> {
-    let words: Vec<&str> =
-        command.args.split(' ').take_while(|w| w.chars().all(|c| c.is_ascii_lowercase())).collect();
+    // An option that makes it another command is part of the title.
+    let names_it = |word: &&str| {
+        word.chars().all(|c| c.is_ascii_lowercase()) || ["--baseline", "--isolation"].contains(word)
+    };
+    let words: Vec<&str> = command.args.split(' ').take_while(names_it).collect();
     writeln!(page, "\n## detour {}\n", words.join(" "))?;
     let rows = keys_of(page, command, structs)?;
     let mut used = BTreeSet::new();
