@@ -572,7 +572,6 @@ fn time_grows_with_the_number_of_threads_not_with_its_square() {
         let summary = summary_of(&manifest, Some(&trailer), vec![]);
         assert_eq!(summary.threads.len(), threads as usize);
     };
-    let ratio = cpu_time::ratio(|| sum_up(4_000), || sum_up(64_000));
-    // 16 times as many; the square would be 256.
-    assert!(ratio < 64.0, "{ratio}");
+    let growth = cpu_time::growth(64, || sum_up(2_000), || sum_up(128_000));
+    assert!(growth < 16.0, "{growth}");
 }

@@ -11,19 +11,28 @@ const TRIES: u32 = 5;
 /// The minimum CPU time of this thread for the work, over several attempts.
 #[allow(dead_code)]
 pub fn least(mut work: impl FnMut()) -> Duration {
-    let mut once = || {
-        let begin = of_this_thread();
-        work();
-        of_this_thread() - begin
-    };
-    (0..TRIES).map(|_| once()).min().unwrap_or_default()
+    (0..TRIES).map(|_| taken(&mut work)).min().unwrap_or_default()
 }
 
-/// The ratio of the CPU times of `more` and `less`.
+/// How much more CPU time `more` takes than its share, if it is `size` times as much work as `less`: 1
+/// if the time is proportional to the work, `size` if it grows with its square. `less` runs `size` times,
+/// so that both take about as long: time stolen from a virtual CPU counts as CPU time, and it hits long
+/// work more surely than short work. They alternate, so that a busy moment hits both.
 #[allow(dead_code)]
-pub fn ratio(less: impl FnMut(), more: impl FnMut()) -> f64 {
+pub fn growth(size: u32, mut less: impl FnMut(), mut more: impl FnMut()) -> f64 {
+    let mut smallest = [Duration::MAX; 2];
+    for _ in 0..TRIES {
+        smallest[0] = smallest[0].min(taken(|| (0..size).for_each(|_| less())));
+        smallest[1] = smallest[1].min(taken(&mut more));
+    }
     // Avoids a division by zero within one clock tick.
-    least(more).as_secs_f64() / least(less).as_secs_f64().max(1e-6)
+    smallest[1].as_secs_f64() / smallest[0].as_secs_f64().max(1e-6)
+}
+
+fn taken(work: impl FnOnce()) -> Duration {
+    let begin = of_this_thread();
+    work();
+    of_this_thread() - begin
 }
 
 fn of_this_thread() -> Duration {
