@@ -251,6 +251,9 @@ pub struct Top {
     /// Watch the noise all processes in this cgroup see
     #[arg(long, conflicts_with_all = ["probe", "no_bpf", "cpus", "threshold"])]
     pub cgroup: Option<PathBuf>,
+    /// What a row of the table stands for
+    #[arg(long, value_enum, default_value_t, value_name = "ROWS")]
+    pub by: By,
     /// Refresh interval
     #[arg(short, long, default_value = "500ms", value_parser = units::interval)]
     pub interval: Duration,

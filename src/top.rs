@@ -61,6 +61,7 @@ fn request(options: cli::Top) -> top::Request {
         interval: options.interval,
         output: options.output,
         look,
+        by: options.by.into(),
     }
 }
 

@@ -21,6 +21,26 @@ pub enum By {
 }
 
 impl By {
+    pub const ALL: [By; 5] = [By::Process, By::Unit, By::Source, By::Class, By::Cpu];
+
+    #[must_use]
+    pub fn next(self) -> By {
+        let at = By::ALL.iter().position(|&by| by == self).unwrap_or(0);
+        By::ALL[(at + 1) % By::ALL.len()]
+    }
+
+    /// What one row is.
+    #[must_use]
+    pub const fn row(self) -> &'static str {
+        match self {
+            By::Process => "process",
+            By::Unit => "unit",
+            By::Source => "source",
+            By::Class => "class",
+            By::Cpu => "CPU",
+        }
+    }
+
     /// What its rows are, in the plural.
     #[must_use]
     pub const fn rows(self) -> &'static str {
@@ -62,7 +82,7 @@ impl By {
 }
 
 /// What a row stands for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKey {
     /// None for rows of several classes.
     pub class: Option<Class>,
@@ -86,18 +106,29 @@ impl GroupKey {
         GroupKey { class: None, name: format!("CPU {cpu}"), unit: None, own: false, program: false }
     }
 
-    fn of_unit(unit: Option<String>) -> GroupKey {
+    #[must_use]
+    pub fn of_unit(unit: Option<String>) -> GroupKey {
         let name = unit.clone().unwrap_or_else(|| "(no unit)".to_owned());
         GroupKey { class: None, name, unit, own: false, program: false }
     }
 
-    fn of_class(class: Class) -> GroupKey {
+    #[must_use]
+    pub fn of_class(class: Class) -> GroupKey {
         GroupKey {
             class: Some(class),
             name: class.name().to_owned(),
             unit: None,
             own: false,
             program: false,
+        }
+    }
+
+    /// Class, where there is one, and name.
+    #[must_use]
+    pub fn said(&self) -> String {
+        match self.class {
+            Some(class) if class.name() != self.name => format!("{} {}", class.name(), self.name),
+            _ => self.name.clone(),
         }
     }
 

@@ -1,10 +1,29 @@
-//! What the user wants to see: order, filter, span, selection.
+//! What the user wants to see: what rows stand for, order, filter, span, selection.
 
-use std::cmp::Ordering;
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::HashMap,
+};
 
-use trace::{Mode, RowKey};
+use analysis::{By, GroupKey};
+use trace::{Class, Mode};
 
-use crate::snapshot::{RowShown, Snapshot};
+use crate::{
+    snapshot::{LaneShown, SPANS, Snapshot, SourceShown},
+    window::Sum,
+};
+
+/// Number of parts shown of a selected row.
+const PARTS: usize = 4;
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowShown {
+    pub key: GroupKey,
+    pub sums: [Sum; SPANS],
+    /// What it consists of, with the time since the start, largest first.
+    pub parts: Vec<(String, u64)>,
+}
 
 /// The sort key of the sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,12 +77,14 @@ pub struct Choices {
     pub sort: Sort,
     pub reversed: bool,
     pub span: Span,
-    /// Shows only sources whose class, name or unit contains this text, ignoring case.
+    /// What a row stands for.
+    pub by: By,
+    /// Shows only rows whose class, name or unit contains this text, ignoring case.
     pub filter: String,
     /// The filter is being typed.
     pub typing: bool,
-    /// The selected source, by its key, so that it stays selected when the order changes.
-    pub selected: Option<RowKey>,
+    /// The selected row, by its key, so that it stays selected when the order changes.
+    pub selected: Option<GroupKey>,
     /// Whether threads count as noise. Without a probe they may be the actual workload.
     pub threads: bool,
     pub help: bool,
@@ -78,11 +99,11 @@ impl Choices {
         Choices { threads: mode != Mode::KernelOnly, ..Choices::default() }
     }
 
-    /// The sources to show, in order.
-    pub fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a RowShown> {
+    /// The rows to show, in order.
+    pub fn rows(&self, snapshot: &Snapshot) -> Vec<RowShown> {
         let wanted = self.filter.to_lowercase();
-        let mut rows: Vec<&RowShown> =
-            snapshot.rows.iter().filter(|row| matches(row, &wanted)).collect();
+        let mut rows = grouped(snapshot, self.by);
+        rows.retain(|row| matches(row, &wanted));
         rows.sort_by(|a, b| {
             let order = self.compare(a, b);
             let order = if self.reversed { order.reverse() } else { order };
@@ -104,20 +125,65 @@ impl Choices {
         }
     }
 
-    /// Index of the selected source in `rows`.
-    pub fn selected_at(&self, rows: &[&RowShown]) -> Option<usize> {
+    /// Index of the selected row in `rows`.
+    pub fn selected_at(&self, rows: &[RowShown]) -> Option<usize> {
         let key = self.selected.as_ref()?;
         rows.iter().position(|row| row.key == *key)
     }
 
-    pub(crate) fn select(&mut self, row: Option<&&RowShown>) {
+    pub(crate) fn select(&mut self, row: Option<&RowShown>) {
         self.selected = row.map(|row| row.key.clone());
     }
 }
 
+/// The rows of a table, in no particular order.
+fn grouped(snapshot: &Snapshot, by: By) -> Vec<RowShown> {
+    let key: fn(&SourceShown) -> GroupKey = match by {
+        By::Process => |shown| shown.process.clone(),
+        By::Source => |shown| shown.source.clone(),
+        By::Unit => |shown| GroupKey::of_unit(shown.process.unit.clone()),
+        By::Class => |shown| shown.source.class.map_or_else(GroupKey::default, GroupKey::of_class),
+        By::Cpu => return snapshot.lanes.iter().map(cpu).collect(),
+    };
+    let mut groups: HashMap<GroupKey, Vec<&SourceShown>> = HashMap::new();
+    for shown in &snapshot.sources {
+        groups.entry(key(shown)).or_default().push(shown);
+    }
+    groups.into_iter().map(|(key, parts)| row(key, &parts)).collect()
+}
+
+fn row(key: GroupKey, sources: &[&SourceShown]) -> RowShown {
+    let mut sums = [Sum::default(); SPANS];
+    for (span, sum) in sums.iter_mut().enumerate() {
+        sources.iter().for_each(|source| sum.add(source.sums[span]));
+    }
+    // One source consists of its details, several of themselves.
+    let several = sources.iter().any(|shown| shown.source != sources[0].source);
+    let mut times: HashMap<String, u64> = HashMap::new();
+    for shown in sources {
+        let whole = (shown.source.said(), shown.sums[Span::Start as usize].ns);
+        let parts = if several { vec![whole] } else { shown.details.clone() };
+        parts.into_iter().for_each(|(what, ns)| *times.entry(what).or_default() += ns);
+    }
+    RowShown { key, sums, parts: largest(times.into_iter().collect()) }
+}
+
+fn cpu(lane: &LaneShown) -> RowShown {
+    let taken = lane.taken[Span::Start as usize];
+    let parts = Class::ALL.iter().zip(taken).filter(|(_, ns)| *ns > 0);
+    let parts = parts.map(|(class, ns)| (class.name().to_owned(), ns));
+    RowShown { key: lane.key.clone(), sums: lane.sums, parts: largest(parts.collect()) }
+}
+
+fn largest(mut parts: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    parts.sort_by(|a, b| (Reverse(a.1), &a.0).cmp(&(Reverse(b.1), &b.0)));
+    parts.truncate(PARTS);
+    parts
+}
+
 fn matches(row: &RowShown, wanted: &str) -> bool {
     wanted.is_empty()
-        || row.key.class.name().contains(wanted)
+        || row.key.class.is_some_and(|class| class.name().contains(wanted))
         || row.key.name.to_lowercase().contains(wanted)
         || row.key.unit.as_ref().is_some_and(|unit| unit.to_lowercase().contains(wanted))
 }

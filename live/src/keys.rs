@@ -63,6 +63,10 @@ pub fn press(choices: &mut Choices, snapshot: &Snapshot, key: Key) -> Action {
         Key::Char('w') => return Action::Write,
         Key::Char('s') => choices.sort = choices.sort.next(),
         Key::Char('r') => choices.reversed = !choices.reversed,
+        Key::Char('b') => {
+            choices.by = choices.by.next();
+            choices.selected = None;
+        }
         Key::Char('i') => choices.span = choices.span.next(),
         Key::Char('t') => choices.threads = !choices.threads,
         Key::Char('/') => choices.typing = true,

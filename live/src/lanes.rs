@@ -1,11 +1,12 @@
 //! Time taken from each CPU or thread by class, and its strip: the longest detour per column of time and
 //! its class.
 
+use analysis::GroupKey;
 use trace::{Class, Lane};
 
 use crate::{
     snapshot::Longest,
-    window::{Ring, bucket, spread},
+    window::{Ring, Sum, bucket, spread},
 };
 
 /// Number of strip columns kept: one minute.
@@ -17,6 +18,9 @@ pub(crate) struct LaneState {
     /// Time by class.
     pub(crate) taken: Ring<[u64; CLASSES]>,
     pub(crate) total: [u64; CLASSES],
+    /// All classes together.
+    pub(crate) recent: Ring<Sum>,
+    pub(crate) all: Sum,
     pub(crate) strip: Ring<Column, STRIP>,
     pub(crate) detours: u64,
     /// Start of its first and end of its last event.
@@ -37,6 +41,8 @@ impl LaneState {
             lane,
             taken: Ring::default(),
             total: [0; CLASSES],
+            recent: Ring::default(),
+            all: Sum::default(),
             strip: Ring::default(),
             detours: 0,
             from_ns: None,
@@ -50,7 +56,8 @@ impl LaneState {
         self.to_ns = self.to_ns.max(start.saturating_add(length));
     }
 
-    pub(crate) fn take(&mut self, class: Class, start: u64, length: u64, ns: u64) {
+    pub(crate) fn take(&mut self, class: Class, counted: bool, start: u64, length: u64, ns: u64) {
+        self.recent.record(&mut self.all, counted, start, length, ns);
         let index = class as usize;
         self.total[index] = self.total[index].saturating_add(ns);
         spread(start, length, ns, |bucket, part| {
@@ -66,6 +73,14 @@ impl LaneState {
         let cell = if apart { &mut column.thread } else { &mut column.kernel };
         if cell.is_none_or(|known| known.longest_ns < ns) {
             *cell = Some(Longest { longest_ns: ns, class });
+        }
+    }
+
+    /// Its row in a table of CPUs.
+    pub(crate) fn key(&self) -> GroupKey {
+        match self.lane {
+            Lane::Cpu { cpu } => GroupKey::of_cpu(cpu),
+            Lane::Thread { .. } => GroupKey { name: self.name(), ..GroupKey::of_cpu(0) },
         }
     }
 

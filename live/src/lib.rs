@@ -18,11 +18,12 @@ mod rows;
 mod snapshot;
 mod window;
 
-pub use choices::{Choices, Sort, Span};
+pub use analysis::By;
+pub use choices::{Choices, RowShown, Sort, Span};
 pub use draw::{Look, draw};
 pub use kept::{Written, write};
 pub use keys::{Action, Key, press};
 pub use model::Model;
 pub use picture::{Area, Colour, Glyph, Picture, Style};
-pub use snapshot::{Cost, LaneShown, Longest, Lost, RowShown, Snapshot};
+pub use snapshot::{Cost, LaneShown, Longest, Lost, Snapshot, SourceShown};
 pub use window::Sum;

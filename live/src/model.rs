@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use trace::{
-    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, RowKey, Source,
+    Block, Class, Detour, Lane, LaneId, Lost, Manifest, Mode, Record, RecordFlags, Source,
     SourceId, outside_kind, outside_names,
 };
 
 use crate::{
     kept::Kept,
     lanes::{LaneState, STRIP},
-    rows::Rows,
-    snapshot::{Cost, LaneShown, RowShown, SPANS, Snapshot},
-    window::{BUCKET_NS, Sum, WINDOW, bucket},
+    rows::{Key, Rows},
+    snapshot::{Cost, LaneShown, SPANS, Snapshot, SourceShown},
+    window::{BUCKET_NS, Ring, Sum, WINDOW, bucket},
 };
 
 /// Number of full buckets in each sliding span.
@@ -38,7 +38,7 @@ pub struct Model {
 impl Model {
     pub fn new(manifest: Manifest) -> Model {
         let mut rows = Rows::default();
-        let outside = outside_names(&manifest, None).map(|name| rows.row(RowKey::outside(name)));
+        let outside = outside_names(&manifest, None).map(|name| rows.row(Key::outside(name)));
         let lanes = manifest.lanes.iter().cloned().map(LaneState::new).collect();
         Model {
             manifest,
@@ -117,7 +117,7 @@ impl Model {
         self.rows.add(record.source, counted, start, length, cost);
         let Some(lane) = self.lanes.get_mut(lane.0 as usize) else { return };
         lane.see(start, length);
-        lane.take(class, start, length, cost);
+        lane.take(class, counted, start, length, cost);
         // With a probe, the strip shows detours instead.
         if self.manifest.mode == Mode::KernelOnly {
             lane.mark(class, start, record.net_ns, class == Class::Thread);
@@ -139,7 +139,7 @@ impl Model {
         lane.detours += 1;
         lane.mark(class, start, length, false);
         if detour.outside_ns > 0 {
-            lane.take(Class::OutsideKernel, start, length, detour.outside_ns);
+            lane.take(Class::OutsideKernel, true, start, length, detour.outside_ns);
         }
     }
 
@@ -147,13 +147,10 @@ impl Model {
         let end = bucket(self.now_ns);
         let passed = |buckets: u64| end.min(buckets) * BUCKET_NS;
         let rows = self.rows.rows.iter().enumerate().filter(|(_, row)| row.total.ns > 0);
-        let rows = rows.map(|(index, row)| RowShown {
-            key: row.key.clone(),
-            sums: over_spans(row.total, |buckets| {
-                let mut sum = Sum::default();
-                row.recent.last(end, buckets).for_each(|part| sum.add(part));
-                sum
-            }),
+        let rows = rows.map(|(index, row)| SourceShown {
+            source: row.key.source.clone().into(),
+            process: row.key.process.clone(),
+            sums: sums(row.total, &row.recent, end),
             details: self.rows.details(index, DETAILS),
         });
         let manifest = &self.manifest;
@@ -164,7 +161,7 @@ impl Model {
             cpus: manifest.isolation.measured.clone(),
             now_ns: self.now_ns,
             span_ns: [passed(SPAN_BUCKETS[0]), passed(SPAN_BUCKETS[1]), self.now_ns],
-            rows: rows.collect(),
+            sources: rows.collect(),
             lanes: self.lanes.iter().map(|lane| shown(lane, end)).collect(),
             lost: crate::Lost {
                 records: self.lost.records,
@@ -201,6 +198,14 @@ fn over_spans<T>(total: T, recent: impl Fn(u64) -> T) -> [T; SPANS] {
     [recent(SPAN_BUCKETS[0]), recent(SPAN_BUCKETS[1]), total]
 }
 
+fn sums(total: Sum, recent: &Ring<Sum>, end: u64) -> [Sum; SPANS] {
+    over_spans(total, |buckets| {
+        let mut sum = Sum::default();
+        recent.last(end, buckets).for_each(|part| sum.add(part));
+        sum
+    })
+}
+
 fn shown(lane: &LaneState, end: u64) -> LaneShown {
     let taken = over_spans(lane.total, |buckets| {
         let mut sum = [0u64; Class::ALL.len()];
@@ -213,6 +218,8 @@ fn shown(lane: &LaneState, end: u64) -> LaneShown {
     let strip = columns.map(|bucket| lane.strip.get(bucket).unwrap_or_default());
     LaneShown {
         name: lane.name(),
+        key: lane.key(),
+        sums: sums(lane.all, &lane.recent, end),
         taken,
         strip: strip.map(|column| (column.thread, column.kernel)).collect(),
     }

@@ -1,19 +1,48 @@
-//! One row per displayed source: everything with the same [`RowKey`].
+//! One row per source and process that causes it: the finest rows from which a table is made, whatever
+//! its rows stand for ([`By`]).
 
 use std::collections::HashMap;
 
+use analysis::{By, GroupKey};
 use trace::{Class, RowKey, Source, SourceId};
 
-use crate::window::{Ring, Sum, spread};
+use crate::window::{Ring, Sum};
 
 /// Processes choose their names freely; beyond this many, sources share one row per class.
 const MAX_ROWS: usize = 4_096;
 const OTHERS: &str = "(others)";
 
 pub(crate) struct Row {
-    pub(crate) key: RowKey,
+    pub(crate) key: Key,
     pub(crate) total: Sum,
     pub(crate) recent: Ring<Sum>,
+}
+
+/// The rows of a table a source belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) source: RowKey,
+    pub(crate) process: GroupKey,
+}
+
+impl Key {
+    fn of(source: &Source) -> Key {
+        let key = source.row_key();
+        // Only rows of CPUs have no key of their own.
+        let process = By::Process.key(source).unwrap_or_else(|| key.clone().into());
+        Key { source: key, process }
+    }
+
+    pub(crate) fn outside(name: &str) -> Key {
+        let source = RowKey::outside(name);
+        Key { process: source.clone().into(), source }
+    }
+
+    fn others(class: Class) -> Key {
+        let source =
+            RowKey { class, name: OTHERS.to_owned(), unit: None, own: false, program: false };
+        Key { process: source.clone().into(), source }
+    }
 }
 
 /// One entry of the recording's source table.
@@ -30,7 +59,7 @@ pub(crate) struct Rows {
     fine: Vec<Option<Fine>>,
     /// The table itself, for writing a trace.
     pub(crate) sources: Vec<Option<Source>>,
-    index: HashMap<RowKey, usize>,
+    index: HashMap<Key, usize>,
 }
 
 impl Rows {
@@ -42,7 +71,7 @@ impl Rows {
         }
         // An updated entry keeps its row; only its list of processes grows.
         if self.fine[at].is_none() {
-            let row = self.row(source.row_key());
+            let row = self.row(Key::of(&source));
             let detail = source.detail.clone();
             self.fine[at] = Some(Fine { row, class: source.class, detail, ns: 0 });
         }
@@ -50,12 +79,12 @@ impl Rows {
     }
 
     /// The row with this key.
-    pub(crate) fn row(&mut self, mut key: RowKey) -> usize {
+    pub(crate) fn row(&mut self, mut key: Key) -> usize {
         if let Some(&row) = self.index.get(&key) {
             return row;
         }
         if self.rows.len() >= MAX_ROWS {
-            key = RowKey { name: OTHERS.to_owned(), unit: None, own: false, program: false, ..key };
+            key = Key::others(key.source.class);
             if let Some(&row) = self.index.get(&key) {
                 return row;
             }
@@ -81,16 +110,7 @@ impl Rows {
 
     pub(crate) fn add_to(&mut self, row: usize, counted: bool, start: u64, length: u64, ns: u64) {
         let Some(row) = self.rows.get_mut(row) else { return };
-        let count = u64::from(counted);
-        row.total.add(Sum { count, ns, longest_ns: ns });
-        spread(start, length, ns, |bucket, part| {
-            if let Some(sum) = row.recent.at(bucket) {
-                sum.add(Sum { count: 0, ns: part, longest_ns: 0 });
-            }
-        });
-        if let Some(sum) = row.recent.at(crate::window::bucket(start.saturating_add(length))) {
-            sum.add(Sum { count, ns: 0, longest_ns: ns });
-        }
+        row.recent.record(&mut row.total, counted, start, length, ns);
     }
 
     /// Details of a row, largest time first.

@@ -1,7 +1,8 @@
 //! The state shown at one moment, as plain values. Kept while the view is paused, since the recording
 //! continues.
 
-use trace::{Class, Mode, RowKey};
+use analysis::GroupKey;
+use trace::{Class, Mode};
 
 use crate::{kept::Kept, window::Sum};
 
@@ -19,7 +20,7 @@ pub struct Snapshot {
     pub now_ns: u64,
     /// Elapsed length of each span.
     pub span_ns: [u64; SPANS],
-    pub rows: Vec<RowShown>,
+    pub sources: Vec<SourceShown>,
     pub lanes: Vec<LaneShown>,
     pub lost: Lost,
     pub cost: Cost,
@@ -32,10 +33,13 @@ pub struct Snapshot {
     pub(crate) kept: Option<Kept>,
 }
 
-/// One source.
+/// What one source took on behalf of one process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RowShown {
-    pub key: RowKey,
+pub struct SourceShown {
+    /// Its row in a table of sources.
+    pub source: GroupKey,
+    /// Its row in a table of processes.
+    pub process: GroupKey,
     pub sums: [Sum; SPANS],
     /// Details of the source with their time, largest first.
     pub details: Vec<(String, u64)>,
@@ -45,6 +49,10 @@ pub struct RowShown {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaneShown {
     pub name: String,
+    /// Its row in a table of CPUs.
+    pub key: GroupKey,
+    /// All classes together.
+    pub sums: [Sum; SPANS],
     /// Time taken, by class, in the order of [`Class::ALL`].
     pub taken: [[u64; Class::ALL.len()]; SPANS],
     /// Oldest first; threads, and everything else.

@@ -65,6 +65,30 @@ impl<T: Copy + Default, const N: usize> Ring<T, N> {
     }
 }
 
+impl Ring<Sum> {
+    /// Adds an event that took `ns` between `start` and `start + length`, and adds it to `total`. It
+    /// counts where it ends.
+    pub(crate) fn record(
+        &mut self,
+        total: &mut Sum,
+        counted: bool,
+        start: u64,
+        length: u64,
+        ns: u64,
+    ) {
+        let count = u64::from(counted);
+        total.add(Sum { count, ns, longest_ns: ns });
+        spread(start, length, ns, |bucket, part| {
+            if let Some(sum) = self.at(bucket) {
+                sum.add(Sum { count: 0, ns: part, longest_ns: 0 });
+            }
+        });
+        if let Some(sum) = self.at(bucket(start.saturating_add(length))) {
+            sum.add(Sum { count, ns: 0, longest_ns: ns });
+        }
+    }
+}
+
 pub(crate) fn bucket(ns: u64) -> u64 {
     ns / BUCKET_NS
 }

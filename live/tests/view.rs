@@ -2,7 +2,9 @@
 
 use std::io::Cursor;
 
-use live::{Action, Choices, Key, Look, Model, Picture, Snapshot, Sort, Span, draw, press};
+use live::{
+    Action, By, Choices, Key, Look, Model, Picture, Snapshot, Sort, SourceShown, Span, draw, press,
+};
 use trace::{Class, Mode, Reader, RecordFlags, SourceId, Writer};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/demo.detour");
@@ -140,11 +142,19 @@ fn what_rows_took_is_what_lanes_lost() {
     for mode in [Mode::Attributed, Mode::KernelOnly] {
         let snapshot = demo(mode).snapshot();
         for span in [Span::TenSeconds, Span::Start] {
-            let rows: u64 = snapshot.rows.iter().map(|row| row.sums[span as usize].ns).sum();
+            let rows: u64 =
+                snapshot.sources.iter().map(|source| source.sums[span as usize].ns).sum();
             let lanes: u64 = snapshot.lanes.iter().flat_map(|lane| lane.taken[span as usize]).sum();
             // Each part is rounded down per bucket, for rows and lanes alike.
             assert_eq!(rows, lanes, "{mode:?} {span:?}");
             assert!(rows > 0);
+            // Whatever the rows of the table stand for, they add up to the same.
+            for by in By::ALL {
+                let choices = Choices { by, ..Choices::default() };
+                let table = choices.rows(&snapshot);
+                let sum: u64 = table.iter().map(|row| row.sums[span as usize].ns).sum();
+                assert_eq!(sum, rows, "{mode:?} {span:?} {by:?}");
+            }
         }
     }
 }
@@ -157,8 +167,9 @@ fn the_sums_since_the_start_are_those_of_the_report() {
         detours += block.expect("whole").detours.iter().map(|d| d.outside_ns).sum::<u64>();
     }
     let snapshot = demo(Mode::Attributed).snapshot();
-    let outside = snapshot.rows.iter().filter(|row| row.key.class == Class::OutsideKernel);
-    assert_eq!(outside.map(|row| row.sums[Span::Start as usize].ns).sum::<u64>(), detours);
+    let outside = |source: &&SourceShown| source.source.class == Some(Class::OutsideKernel);
+    let outside = snapshot.sources.iter().filter(outside);
+    assert_eq!(outside.map(|source| source.sums[Span::Start as usize].ns).sum::<u64>(), detours);
 }
 
 #[test]
@@ -179,9 +190,9 @@ fn keys_sort_filter_and_select() {
     press(&mut choices, &snapshot, Key::Enter);
     assert!(!choices.typing);
     let rows = choices.rows(&snapshot);
-    assert!(!rows.is_empty() && rows.len() < snapshot.rows.len());
+    assert!(!rows.is_empty() && rows.len() < snapshot.sources.len());
     assert!(rows.iter().all(|row| {
-        row.key.class == Class::Timer || row.key.name.to_lowercase().contains("timer")
+        row.key.class == Some(Class::Timer) || row.key.name.to_lowercase().contains("timer")
     }));
     press(&mut choices, &snapshot, Key::End);
     let rows = choices.rows(&snapshot);

@@ -13,7 +13,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 
-pub use live::Look;
+pub use live::{By, Look};
 
 /// What to watch, and how to show it.
 pub struct Request {
@@ -25,6 +25,8 @@ pub struct Request {
     /// Name of the trace that a key writes; see [`recorder::output_name`].
     pub output: Option<PathBuf>,
     pub look: Look,
+    /// What the rows of the table stand for at first.
+    pub by: By,
 }
 
 /// Messages to print once the terminal is restored.

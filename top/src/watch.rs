@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use live::{Action, Choices, Key, Model, Snapshot};
+use live::{Action, By, Choices, Key, Model, Snapshot};
 use recorder::{Delivery, OwnCost};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -98,7 +98,7 @@ pub async fn watch(mut recording: Recording, request: &Request) -> Result<Ended>
     if !housekeeping.is_empty() {
         recorder::machine::pin(&housekeeping);
     }
-    let mut view = View::new(Model::new(*manifest));
+    let mut view = View::new(Model::new(*manifest), request.by);
     view.accept(std::mem::take(&mut recording.first));
     let mut events = Events::new(request).context("cannot wait for keys and signals")?;
     let mut screen = Screen::take().context("cannot draw on this terminal")?;
@@ -157,8 +157,8 @@ struct View {
 }
 
 impl View {
-    fn new(model: Model) -> View {
-        let choices = Choices::for_mode(model.manifest().mode);
+    fn new(model: Model, by: By) -> View {
+        let choices = Choices { by, ..Choices::for_mode(model.manifest().mode) };
         let shown = model.snapshot();
         View { model, choices, shown, own: Own::start() }
     }

@@ -5,13 +5,14 @@ use trace::Class;
 use super::{look::Look, text::Pen};
 use crate::picture::{Area, Picture, Style};
 
-const KEYS: [(&str, &str); 11] = [
+const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "quit"),
     ("p, space", "pause the display; recording continues"),
     ("s, r", "sort by the next column; reverse the order"),
+    ("b", "rows: processes, units, sources, classes or CPUs"),
     ("i", "time span: 1 s, 10 s or since start"),
-    ("/", "filter sources by class, name or unit"),
-    ("arrows, j, k", "select a source and show its details below"),
+    ("/", "filter rows by class, name or unit"),
+    ("arrows, j, k", "select a row and show its parts below"),
     ("Esc", "clear the selection, then the filter"),
     ("t", "include or exclude threads as noise"),
     ("w", "write the displayed data (up to a minute) to a trace"),

@@ -133,8 +133,9 @@ fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, picture: &mut Pic
         ("p", if choices.paused { "resume" } else { "pause" }),
         ("s", "sort"),
         ("/", "filter"),
+        ("b", "rows"),
         ("i", "span"),
-        ("w", "write trace"),
+        ("w", "write"),
         ("?", "help"),
     ] {
         line.put(&format!(" {key} "), Style::REVERSED);
@@ -145,15 +146,16 @@ fn footer(snapshot: &Snapshot, choices: &Choices, look: &Look, picture: &mut Pic
     }
 }
 
-/// Details of the selected source.
+/// What the selected row consists of.
 fn about_selected(snapshot: &Snapshot, choices: &Choices) -> Option<String> {
     let key = choices.selected.as_ref()?;
-    let row = snapshot.rows.iter().find(|row| row.key == *key)?;
-    let mut said = format!("{} {}", key.class.name(), key.name);
+    let rows = choices.rows(snapshot);
+    let row = rows.iter().find(|row| row.key == *key)?;
+    let mut said = key.said();
     if let Some(unit) = &key.unit {
         said.push_str(&format!(" of {unit}"));
     }
-    let parts = row.details.iter().map(|(what, ns)| format!("{what} {}", time(*ns as f64)));
+    let parts = row.parts.iter().map(|(what, ns)| format!("{what} {}", time(*ns as f64)));
     let parts: Vec<String> = parts.collect();
     if !parts.is_empty() {
         said.push_str(&format!(": {}", parts.join(", ")));

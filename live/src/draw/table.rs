@@ -1,12 +1,13 @@
-//! The table of sources: time taken, rate and lengths.
+//! The table: time taken, rate and lengths of each process, source, unit, class or CPU.
 
 use analysis::words::{self, count, cut, percent, rate, safe, tight};
+use trace::Class;
 
 use super::{look::Look, text::Pen};
 use crate::{
-    choices::{Choices, Sort, Span},
+    choices::{Choices, RowShown, Sort, Span},
     picture::{Area, Picture, Style},
-    snapshot::{RowShown, Snapshot},
+    snapshot::Snapshot,
 };
 
 const CLASS: usize = 15;
@@ -56,7 +57,7 @@ pub(super) fn draw(
     let line = pen.line(0);
     line.put(&column("class", CLASS), Style::DIM);
     let by_name = choices.sort == Sort::Name;
-    line.put(&column(&title("source", by_name, choices), name), heading(by_name));
+    line.put(&column(&title(choices.by.row(), by_name, choices), name), heading(by_name));
     line.put(&column(if unit > 0 { "unit" } else { "" }, unit), Style::DIM);
     for number in &numbers {
         let sorted = number.sort == Some(choices.sort);
@@ -65,7 +66,11 @@ pub(super) fn draw(
     }
     for (number, (at, row)) in (1..).zip(rows.iter().enumerate().skip(first).take(room)) {
         let line = pen.line(number);
-        line.put(&column(row.key.class.name(), CLASS), look.class(row.key.class));
+        let class = row.key.class.map_or("", Class::name);
+        line.put(
+            &column(class, CLASS),
+            row.key.class.map_or(Style::PLAIN, |class| look.class(class)),
+        );
         let own = if row.key.own { "*" } else { "" };
         line.put(&column(&format!("{}{own}", words::name(&row.key.name)), name), Style::PLAIN);
         let said = row.key.unit.as_deref().map(safe).unwrap_or_default();
@@ -79,9 +84,9 @@ pub(super) fn draw(
         }
     }
     if rows.is_empty() {
-        let said = match snapshot.rows.is_empty() {
+        let said = match snapshot.sources.is_empty() {
             true => "no noise yet",
-            false => "no source matches the filter",
+            false => "nothing matches the filter",
         };
         pen.line(1).put(said, Style::DIM);
     }
