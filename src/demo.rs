@@ -66,7 +66,7 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
         runs: decision::RUNS,
         exclude: Vec::new(),
     };
-    let request = Request { rendezvous, ..Request::usual()? };
+    let request = Request { workload: job.workload.clone(), ..Request::usual()? };
     let advice = Advice::built_in()?;
     let report = work::Options::usual()
         .run(verbosity.quiet, |work| decide(reader, summary, &job, &advice, work))?;

@@ -35,7 +35,7 @@ pub fn write(
         viewer.add(&block);
     }
     let projection = match request {
-        Some(request) => project(reader, summary, request, work)?,
+        Some(request) => project(reader, report, request, work)?,
         None => Err("Omitted (--no-projection).".to_owned()),
     };
     let asked = request.map(|request| (request, work.seed));

@@ -154,11 +154,11 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
     let reader = open::open(trace)?;
     let (summary, costs) = summarise(&reader);
     let usual = Request::usual()?;
+    let workload = workload(options)?;
     let request = (!options.no_projection).then(|| Request {
         ranks: options.ranks.clone().unwrap_or(usual.ranks),
         runs: options.runs,
-        net: options.net,
-        rendezvous: options.rendezvous.into(),
+        workload,
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
     });

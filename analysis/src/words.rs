@@ -31,6 +31,33 @@ pub fn time(ns: f64) -> String {
     format!("{} s", three(ns / 1e9))
 }
 
+/// A length of time with four significant digits and its unit, for columns that are compared row by row.
+#[must_use]
+pub fn precise(ns: f64) -> String {
+    let (size, unit) = match ns.abs() {
+        0.0 => return "0".to_owned(),
+        ns if ns < 999.95 => (1.0, "ns"),
+        ns if ns < 999.95e3 => (1e3, "us"),
+        ns if ns < 999.95e6 => (1e6, "ms"),
+        ns if ns.is_nan() => return "-".to_owned(),
+        _ => (1e9, "s"),
+    };
+    let value = ns / size;
+    let digits = match value.abs() {
+        v if v >= 999.95 => 0,
+        v if v >= 99.995 => 1,
+        v if v >= 9.9995 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.digits$}");
+    // Whole nanoseconds need no digits after the point.
+    let text = match unit == "ns" && ns.fract() == 0.0 {
+        true => format!("{ns:.0}"),
+        false => text,
+    };
+    format!("{text}{unit}")
+}
+
 /// [`time`] without the space, for columns.
 #[must_use]
 pub fn tight(ns: u64) -> String {

@@ -47,17 +47,25 @@ pub(crate) struct Column {
     right: bool,
     /// Shortest useful width of a text column; numbers are never truncated.
     shortest: Option<usize>,
+    /// Reserved before the cells are known, for tables whose rows are printed one by one.
+    reserved: usize,
     /// Columns with a higher number are dropped first when space is short; 0 is never dropped.
     expendable: u8,
 }
 
 impl Column {
     pub(crate) const fn text(title: &'static str, shortest: usize) -> Self {
-        Column { title, right: false, shortest: Some(shortest), expendable: 0 }
+        Column { title, right: false, shortest: Some(shortest), reserved: 0, expendable: 0 }
     }
 
     pub(crate) const fn number(title: &'static str) -> Self {
-        Column { title, right: true, shortest: None, expendable: 0 }
+        Column { title, right: true, shortest: None, reserved: 0, expendable: 0 }
+    }
+
+    /// A column whose cells are not known yet, and their usual width.
+    pub(crate) const fn reserve(mut self, width: usize) -> Self {
+        self.reserved = width;
+        self
     }
 
     pub(crate) const fn expendable(mut self, rank: u8) -> Self {
@@ -81,17 +89,17 @@ impl Grid {
     }
 
     /// Natural width of a column; 0 for an empty one, which is dropped.
-    fn natural(&self, index: usize, title: &str) -> usize {
+    fn natural(&self, index: usize, column: &Column) -> usize {
         let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(index));
-        match cells.map(|c| c.width()).max() {
-            None | Some(0) => 0,
-            Some(widest) => widest.max(title.width()),
+        match cells.map(|c| c.width()).max().unwrap_or(0).max(column.reserved) {
+            0 => 0,
+            widest => widest.max(column.title.width()),
         }
     }
 
     /// Width of each column; 0 for dropped ones.
     fn fit(&self, width: usize) -> Vec<usize> {
-        let natural = |(i, c): (usize, &Column)| self.natural(i, c.title);
+        let natural = |(i, c): (usize, &Column)| self.natural(i, c);
         let full: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
         let mut out: Vec<bool> = full.iter().map(|&w| w == 0).collect();
         loop {
@@ -117,27 +125,50 @@ impl Grid {
         }
     }
 
-    pub(crate) fn render(&self, style: Style) -> String {
+    /// The layout of the columns for the rows known so far.
+    pub(crate) fn layout(&self, style: Style) -> Layout<'_> {
         let widths = self.fit(if style.whole { usize::MAX } else { style.width });
-        let line = |tone: Tone, text: &dyn Fn(usize) -> String| {
-            let mut line = String::new();
-            for (i, column) in self.columns.iter().enumerate().filter(|&(i, _)| widths[i] > 0) {
-                let text = text(i);
-                let padding = " ".repeat(widths[i].saturating_sub(text.width()));
-                let (before, after) = if column.right { (&*padding, "") } else { ("", &*padding) };
-                line.push_str(before);
-                line.push_str(&if style.colour { tone.paint(text) } else { text });
-                line.push_str(after);
-                line.push_str(&" ".repeat(GAP));
-            }
-            line.trim_end().to_owned()
-        };
-        let mut lines = vec![line(Tone::Dim, &|i| self.columns[i].title.to_owned())];
-        for (tone, cells) in &self.rows {
-            let text = |i: usize| cells.get(i).map(|t| cut(t, widths[i])).unwrap_or_default();
-            lines.push(line(*tone, &text));
+        Layout { columns: &self.columns, widths, colour: style.colour }
+    }
+
+    pub(crate) fn render(&self, style: Style) -> String {
+        let layout = self.layout(style);
+        let rows = self.rows.iter().map(|(tone, cells)| layout.line(*tone, cells));
+        std::iter::once(layout.header()).chain(rows).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The columns of a table with their widths.
+pub(crate) struct Layout<'a> {
+    columns: &'a [Column],
+    widths: Vec<usize>,
+    colour: bool,
+}
+
+impl Layout<'_> {
+    pub(crate) fn header(&self) -> String {
+        self.text(Tone::Dim, |i| self.columns[i].title.to_owned())
+    }
+
+    pub(crate) fn line(&self, tone: Tone, cells: &[String]) -> String {
+        // What was reserved may be too little; numbers are never truncated.
+        let room = |i: usize| if self.columns[i].right { usize::MAX } else { self.widths[i] };
+        self.text(tone, |i| cells.get(i).map(|text| cut(text, room(i))).unwrap_or_default())
+    }
+
+    fn text(&self, tone: Tone, text: impl Fn(usize) -> String) -> String {
+        let mut line = String::new();
+        let shown = self.columns.iter().zip(&self.widths).enumerate();
+        for (i, (column, &width)) in shown.filter(|(_, (_, width))| **width > 0) {
+            let text = text(i);
+            let padding = " ".repeat(width.saturating_sub(text.width()));
+            let (before, after) = if column.right { (&*padding, "") } else { ("", &*padding) };
+            line.push_str(before);
+            line.push_str(&if self.colour { tone.paint(text) } else { text });
+            line.push_str(after);
+            line.push_str(&" ".repeat(GAP));
         }
-        lines.join("\n")
+        line.trim_end().to_owned()
     }
 }
 

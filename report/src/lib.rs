@@ -53,7 +53,7 @@ pub use losses::losses;
 pub use openmetrics::{Bounds, openmetrics};
 pub use schedule::schedule;
 pub use schedule_stats::schedule_stats;
-pub use slowdown::slowdown;
+pub use slowdown::{SweepRows, slowdown, slowdown_findings};
 pub use timeline::{diagram, trace_events};
 pub use whatif::whatif;
 

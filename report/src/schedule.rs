@@ -8,7 +8,7 @@ use crate::{
     Options,
     blame::blame,
     grid::{Column, Grid, Tone},
-    words::plural,
+    words::{plural, precise},
 };
 
 /// Keeps all picoseconds.
@@ -27,7 +27,7 @@ fn in_unit(unit: Unit, ps: i64) -> String {
 #[must_use]
 pub fn schedule(results: &Finishes, options: Options) -> String {
     let (ends, unit) = (&results.ranks, results.unit);
-    let with_unit = |ps: i64| format!("{} {}", in_unit(unit, ps), unit.name());
+    let readable = |ps: i64| precise(ps as f64 / 1e3);
     let shown = options.shown(ends.len());
     let mut ranks: Vec<usize> = (0..ends.len()).collect();
     if shown < ends.len() {
@@ -35,13 +35,9 @@ pub fn schedule(results: &Finishes, options: Options) -> String {
         ranks.sort_by_key(|&rank| Reverse(ends[rank].ps));
         ranks.truncate(shown);
     }
-    let end = match unit {
-        Unit::Ps => "end ps",
-        Unit::Ns => "end ns",
-    };
-    let mut grid = Grid::new(vec![Column::number("rank"), Column::number(end)]);
+    let mut grid = Grid::new(vec![Column::number("rank"), Column::number("end")]);
     for &rank in &ranks {
-        grid.row(Tone::Plain, vec![rank.to_string(), in_unit(unit, ends[rank].ps)]);
+        grid.row(Tone::Plain, vec![rank.to_string(), readable(ends[rank].ps)]);
     }
     let mut text = grid.render(options.style()) + "\n";
     if shown < ends.len() {
@@ -49,19 +45,21 @@ pub fn schedule(results: &Finishes, options: Options) -> String {
     }
     let last = results.max.ps;
     text += &format!(
-        "\n{}, {}, {}: the last ends at {}.\n",
+        "\n{}, {}, {}: the last ends at {} ({} {}).\n",
         plural(ends.len() as u64, "rank"),
         plural(results.operations, "operation"),
         plural(results.messages, "message"),
-        with_unit(last),
+        readable(last),
+        in_unit(unit, last),
+        unit.name(),
     );
     let runs = results.max_per_run.len();
     if runs > 1 {
-        let (least, most) = (with_unit(results.min_of_runs.ps), with_unit(results.max_of_runs.ps));
+        let (least, most) = (readable(results.min_of_runs.ps), readable(results.max_of_runs.ps));
         text += &format!("{runs} runs: from {least} to {most}.\n");
     }
     if let Some(noiseless) = results.noiseless {
-        text += &format!("Without noise: {}", with_unit(noiseless.ps));
+        text += &format!("Without noise: {}", readable(noiseless.ps));
         if noiseless.ps > 0 {
             text += &format!(", {:.2} times faster", last as f64 / noiseless.ps as f64);
         }

@@ -1,13 +1,16 @@
 //! Table of a sweep: how long a collective takes with and without noise, by rank count.
 
 use simulate::stats::Knee;
-use study::collective::{SeriesKnee, Sweep};
+use study::{
+    collective::{SeriesKnee, Sweep},
+    point::Point,
+};
 
 use crate::{
     Options,
     blame::blame_sweep,
     grid::{Column, Grid, Tone},
-    words::wrap,
+    words::{precise, wrap},
 };
 
 /// `between 512 and 1024 ranks` or `at or below 65536 ranks`; `ranks` formats the counts.
@@ -40,71 +43,89 @@ pub(crate) fn knee_sentence(knee: &Knee, ranks: impl Fn(u64) -> String) -> Strin
 pub(crate) const NO_KNEE: &str = "the median stays within 10 % of the noiseless time (or there are \
                                   too few runs to tell).";
 
-/// The table, followed by the knee of each series and the breakdown of the critical path, if any.
-#[must_use]
-pub fn slowdown(sweep: &Sweep, options: Options) -> String {
-    // Tables of numbers are not shortened.
-    let style = Options { all: true, ..options }.style();
-    let several = sweep.knees.len() > 1;
-    let mut columns = Vec::new();
-    if several {
-        columns.push(Column::text("series", 8));
+/// The table of a sweep, whose rows can be printed as they are simulated.
+pub struct SweepRows {
+    grid: Grid,
+    options: Options,
+    several: bool,
+}
+
+impl SweepRows {
+    /// `series` are the labels of all series.
+    #[must_use]
+    pub fn new(series: &[String], options: Options) -> SweepRows {
+        let several = series.len() > 1;
+        let mut columns = Vec::new();
+        if several {
+            let widest = series.iter().map(String::len).max().unwrap_or(0);
+            columns.push(Column::text("series", widest).reserve(widest));
+        }
+        columns.extend([
+            Column::number("ranks").reserve(7),
+            Column::number("noiseless").reserve(7),
+            Column::number("min").reserve(7).expendable(5),
+            Column::number("q25").reserve(7).expendable(4),
+            Column::number("median").reserve(7),
+            Column::number("95 % interval").reserve(18).expendable(1),
+            Column::number("q75").reserve(7).expendable(3),
+            Column::number("p99").reserve(7).expendable(2),
+            Column::number("max").reserve(7),
+            Column::number("slowdown").reserve(8),
+        ]);
+        SweepRows { grid: Grid::new(columns), options, several }
     }
-    columns.extend([
-        Column::number("ranks"),
-        Column::number("noiseless us"),
-        Column::number("min").expendable(3),
-        Column::number("q25").expendable(1),
-        Column::number("median us"),
-        Column::number("95 % interval").expendable(4),
-        Column::number("q75").expendable(1),
-        Column::number("p99").expendable(2),
-        Column::number("max"),
-        Column::number("slowdown"),
-    ]);
-    let mut grid = Grid::new(columns);
-    for point in &sweep.points {
-        let mut cells = if several { vec![point.series.label()] } else { Vec::new() };
+
+    #[must_use]
+    pub fn header(&self) -> String {
+        self.grid.layout(self.options.style()).header()
+    }
+
+    #[must_use]
+    pub fn row(&self, point: &Point) -> String {
+        let us = |us: f64| precise(us * 1e3);
+        let mut cells = if self.several { vec![point.series.label()] } else { Vec::new() };
         let [low, high] = point.median_ci95_us;
         cells.extend([
             point.ranks.to_string(),
-            figure(point.noiseless_us),
-            figure(point.min_us),
-            figure(point.q25_us),
-            figure(point.median_us),
-            format!("{} to {}", figure(low), figure(high)),
-            figure(point.q75_us),
-            figure(point.p99_us),
-            figure(point.max_us),
+            us(point.noiseless_us),
+            us(point.min_us),
+            us(point.q25_us),
+            us(point.median_us),
+            format!("{} to {}", us(low), us(high)),
+            us(point.q75_us),
+            us(point.p99_us),
+            us(point.max_us),
             format!("{:.2}", point.slowdown_median),
         ]);
-        grid.row(Tone::Plain, cells);
+        self.grid.layout(self.options.style()).line(Tone::Plain, &cells)
     }
-    let mut text = grid.render(style) + "\n";
+}
+
+/// The table, followed by [`slowdown_findings`].
+#[must_use]
+pub fn slowdown(sweep: &Sweep, options: Options) -> String {
+    let series: Vec<String> = sweep.knees.iter().map(|knee| knee.series.label()).collect();
+    let table = SweepRows::new(&series, options);
+    let rows = sweep.points.iter().map(|point| table.row(point) + "\n");
+    let rows: String = rows.collect();
+    format!("{}\n{rows}{}", table.header(), slowdown_findings(sweep, options))
+}
+
+/// What follows the table: the knee of each series, and the breakdown of the critical path, if any.
+#[must_use]
+pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
+    let several = sweep.knees.len() > 1;
+    let mut text = String::new();
     for SeriesKnee { series, knee } in sweep.knees.iter().filter(|_| sweep.is_noisy()) {
         let which = if several { format!("{}: ", series.label()) } else { String::new() };
         let said = match &knee.knee {
             Some(knee) => knee_sentence(knee, |n| n.to_string()),
             None => NO_KNEE.to_owned(),
         };
-        text += &format!("\n{}\n", wrap(&format!("{which}{said}"), style.width, ""));
+        text += &format!("\n{}\n", wrap(&format!("{which}{said}"), options.style().width, ""));
     }
     match blame_sweep(sweep, options) {
         Some(blame) => format!("{text}\n{blame}"),
         None => text,
     }
-}
-
-/// Four digits are enough for a table.
-fn figure(us: f64) -> String {
-    let digits = if us >= 1000.0 {
-        0
-    } else if us >= 100.0 {
-        1
-    } else if us >= 10.0 {
-        2
-    } else {
-        3
-    };
-    format!("{us:.digits$}")
 }

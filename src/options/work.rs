@@ -131,4 +131,8 @@ impl Watch for Progress {
     fn remark(&self, remark: &str) {
         self.bar.suspend(|| tell!("detour: {}", report::message_safe(remark)));
     }
+
+    fn aside(&self, print: &mut dyn FnMut()) {
+        self.bar.suspend(print);
+    }
 }

@@ -6,10 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use simulate::loggops::Params;
 use study::{
-    collective::{Request, simulate, simulate_shard},
+    collective::{Request, Sweep, simulate, simulate_each, simulate_shard},
     error::was_stopped,
-    files, point,
+    files,
+    point::{self, Series},
     shards::Partial,
+    work::Work,
 };
 
 use crate::{
@@ -80,7 +82,12 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         })?;
         return options.share.write(shard, settings, Partial::Collective(partial));
     }
-    let sweep = options.work.run(verbosity.quiet, |work| simulate(&request, work));
+    let to_stdout = |path: &PathBuf| trace::is_stdout(path);
+    let rows = !options.json && !options.csv.iter().chain(&options.times).any(to_stdout);
+    let sweep = options.work.run(verbosity.quiet, |work| match rows {
+        true => print_rows(&request, work),
+        false => simulate(&request, work),
+    });
     if sweep.as_ref().is_err_and(was_stopped) && options.resume.is_some() {
         tell!("interrupted; run the same command again to resume");
     }
@@ -88,10 +95,25 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     if let Some(path) = &options.csv {
         output::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
     }
-    if options.csv.as_ref().is_some_and(|path| trace::is_stdout(path)) {
-        return Ok(());
+    match rows {
+        true => output::page(&report::slowdown_findings(&sweep, output::layout(false))),
+        false if options.json => output::print(&sweep, true, report::slowdown),
+        false => Ok(()),
     }
-    output::print(&sweep, options.json, report::slowdown)
+}
+
+/// Prints each row of the table as soon as it is simulated.
+fn print_rows(request: &Request, work: &Work<'_>) -> Result<Sweep> {
+    let series: Vec<String> = request.series().iter().map(Series::label).collect();
+    let table = report::SweepRows::new(&series, output::layout(false));
+    let mut header = Some(table.header());
+    simulate_each(request, work, &mut |point| {
+        let mut printed = Ok(());
+        let text = header.take().map_or_else(String::new, |header| header + "\n");
+        let text = format!("{text}{}\n", table.row(point));
+        work.watch.aside(&mut || printed = std::io::stdout().write_all(text.as_bytes()));
+        Ok(printed?)
+    })
 }
 
 impl Options {

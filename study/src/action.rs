@@ -2,7 +2,7 @@
 //! to undo it.
 
 use serde::Serialize;
-use trace::Class;
+use trace::{Class, ProcessKey};
 
 use crate::{
     advice::{Need, Remedy},
@@ -40,6 +40,13 @@ pub struct Action {
     pub gain_pct: f64,
     pub gain_ci95_pct: [f64; 2],
     pub ranks: u64,
+}
+
+impl Action {
+    /// Whether it removes what this process causes.
+    pub fn removes(&self, key: &ProcessKey) -> bool {
+        key.class == self.class && key.process == self.process && key.unit == self.unit && !key.own
+    }
 }
 
 /// The actions for processes in the order of their gains. The interval has to lie above zero: a gain that

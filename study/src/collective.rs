@@ -161,6 +161,15 @@ impl Partial {
 
 /// Simulates all runs.
 pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Sweep> {
+    simulate_each(request, work, &mut |_| Ok(()))
+}
+
+/// The same; `finished_point` sees each point as soon as it is known.
+pub fn simulate_each(
+    request: &Request,
+    work: &Work<'_>,
+    finished_point: &mut dyn FnMut(&Point) -> Result<()>,
+) -> Result<Sweep> {
     let simulation = Simulation::new(request, work)?;
     let mut finished = match &request.resume {
         Some(path) => {
@@ -192,6 +201,7 @@ pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Sweep> {
                 point
             }
         };
+        finished_point(&point)?;
         points.push(Point { blame, ..point });
     }
     if let Some(times) = times {
@@ -291,7 +301,8 @@ impl<'a> Simulation<'a> {
 }
 
 impl Request {
-    fn series(&self) -> Vec<Series> {
+    /// In the order in which they are simulated.
+    pub fn series(&self) -> Vec<Series> {
         let mut series = Vec::new();
         for &size in &self.sizes {
             for &net_scale in &self.net_scales {

@@ -82,6 +82,31 @@ impl Request {
         self.ops.iter().map(|op| op.name()).collect::<Vec<_>>().join(",")
     }
 
+    /// The options that differ from those of another job, each after a space.
+    pub fn options(&self, usual: &Request) -> String {
+        let mut text = String::new();
+        let mut option = |differs: bool, name: &str, value: String| {
+            if differs {
+                text += &format!(" --{name} {value}");
+            }
+        };
+        option(self.ops != usual.ops, "op", self.operations());
+        let algorithm = self.algorithm.clone().unwrap_or_default();
+        option(self.algorithm.is_some(), "algorithm", algorithm);
+        for (op, algorithm) in &self.map {
+            option(true, "map", format!("{}={algorithm}", op.name()));
+        }
+        let iterations = self.iterations;
+        option(iterations != usual.iterations, "iterations", iterations.to_string());
+        option(self.compute != usual.compute, "compute", format!("{}ps", self.compute));
+        option(self.reduction != usual.reduction, "reduction", format!("{}fs", self.reduction));
+        option(self.arity != usual.arity, "arity", self.arity.to_string());
+        let segment = self.segment.map(|bytes| bytes.to_string()).unwrap_or_default();
+        option(self.segment.is_some(), "segment", segment);
+        option(self.graph.name() != usual.graph.name(), "graph", self.graph.name().to_owned());
+        text
+    }
+
     /// Everything that determines the job, as text.
     pub fn describe(&self) -> String {
         format!(

@@ -1,5 +1,6 @@
-//! Projections for the page of a recording: what its noise costs an allreduce at many rank counts, the
-//! same without the largest sources, and the idle times of an all-to-all.
+//! Projections for the page of a recording: what its noise costs the job it is judged by, and a bare
+//! allreduce, at many rank counts; the same without the largest sources; and the idle times of an
+//! all-to-all.
 
 use std::time::Instant;
 
@@ -7,10 +8,8 @@ use analysis::{OutsideRow, Part, Summary, words};
 use anyhow::{Result, bail};
 use simulate::{
     collectives::{Collective, Op, Shape},
-    event::Rendezvous,
     graph::Graph,
     job::Job,
-    loggops::Params,
     noise::{Composed, Model, Noise, Offsets, draw},
     resample::{
         Exchange,
@@ -23,13 +22,14 @@ use simulate::{
 use trace::RowKey;
 
 use crate::{
+    decision::{self, Decision, Report},
     error, network,
     open::{AnyReader, Size},
     placement::{self, Places},
     point::{Point, Runs, Series},
     recorded::{Recorded, Source},
     work::Work,
-    workload,
+    workload::{self, JobKind},
 };
 
 /// Defaults.
@@ -50,13 +50,13 @@ pub const SAMPLES: u64 = 20_000;
 pub const EXCHANGE_US: i64 = 150;
 
 /// What to project.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Request {
     pub ranks: Vec<u64>,
     /// Runs per point; fewer beyond 32 Ki ranks.
     pub runs: u64,
-    pub net: Params,
-    pub rendezvous: Rendezvous,
+    /// The job; the bare allreduce has its network.
+    pub workload: workload::Request,
     /// Which CPU each rank is on.
     pub placement: placement::Request,
     /// Processes to ignore: names, units or classes.
@@ -70,6 +70,8 @@ pub struct Projection {
     pub operation: String,
     pub net: String,
     pub seed: u64,
+    /// The job, up to as many ranks as the recording supports.
+    pub job: Option<JobCurve>,
     /// Ascending ranks.
     pub points: Vec<Point>,
     pub knee: Option<Knee>,
@@ -78,6 +80,18 @@ pub struct Projection {
     pub idle: Vec<Idle>,
     /// Further remarks.
     pub remarks: Vec<String>,
+}
+
+/// The job by which noise is judged, at several rank counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobCurve {
+    /// Description of the job.
+    pub text: String,
+    pub runs: u64,
+    /// Ascending ranks.
+    pub points: Vec<Point>,
+    /// The same without what the first action removes.
+    pub without: Option<Without>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,8 +122,7 @@ impl Request {
         Ok(Request {
             ranks: (1..=20).map(|k| 1 << k).collect(),
             runs: RUNS,
-            net: network::parse(NET).map_err(anyhow::Error::msg)?,
-            rendezvous: network::RENDEZVOUS,
+            workload: workload::Request::usual()?,
             placement: placement::Request::default(),
             exclude: Vec::new(),
         })
@@ -123,8 +136,8 @@ impl Request {
 
     fn job(&self, ranks: u64) -> Result<Job> {
         let shape = Shape { op: Op::Allreduce, ranks, bytes: 1, arity: 2, segment: None };
-        let job = Job::new(Collective::new(None, shape)?, self.net)?;
-        Ok(job.with_rendezvous(self.rendezvous))
+        let job = Job::new(Collective::new(None, shape)?, self.workload.net)?;
+        Ok(job.with_rendezvous(self.workload.rendezvous))
     }
 
     /// Validates the rank counts.
@@ -139,10 +152,11 @@ impl Request {
 /// Simulates. Or says why there is nothing to show: a recording too damaged to simulate still gets a page.
 pub fn project(
     reader: &AnyReader,
-    summary: &Summary,
+    report: &Report,
     request: &Request,
     work: &Work<'_>,
 ) -> Result<Result<Projection, String>> {
+    let (summary, decision) = (&report.summary, &report.decision);
     request.check()?;
     let Size { detours, events } = Size::of(reader);
     if detours > Size::MOST_DETOURS {
@@ -163,7 +177,7 @@ pub fn project(
     let recorded = Recorded::new(reader);
     let projected = placed(reader, &recorded, request).and_then(|(lanes, places)| {
         let (recorded, places) = (&recorded, &places);
-        Simulation { request, work, lanes: &lanes, places, recorded, summary }.run()
+        Simulation { request, work, lanes: &lanes, places, recorded, summary, decision }.run()
     });
     match projected {
         Err(error) if error::was_stopped(&error) => Err(error),
@@ -192,6 +206,7 @@ struct Simulation<'a> {
     places: &'a Places,
     recorded: &'a Recorded,
     summary: &'a Summary,
+    decision: &'a Decision,
 }
 
 /// A source to omit.
@@ -217,12 +232,14 @@ impl Simulation<'_> {
             })
         };
         let total = messages(&few)?.saturating_mul(variants.len() as u64);
-        self.work.watch.expect(total.saturating_add(messages(&ranks)?));
         let noise = self.noise(&[])?;
-        let points = self.points(&noise, &ranks, "with all sources")?;
+        let job = self.job_curve(&noise)?;
+        self.work.watch.expect(total.saturating_add(messages(&ranks)?));
+        let bare = |ranks: u64| Ok((request.job(ranks)?, request.runs_at(ranks)));
+        let points = self.points(&noise, &ranks, "with all sources", &bare)?;
         let mut without = Vec::new();
         for Variant { name, row, removed } in variants {
-            let points = self.points(&self.noise(&removed)?, &few, &name)?;
+            let points = self.points(&self.noise(&removed)?, &few, &name, &bare)?;
             without.push(Without { name, source: row, points });
         }
         self.work.watch.now("all-to-all");
@@ -231,7 +248,8 @@ impl Simulation<'_> {
         let algorithm = largest.body().first().map_or("", Collective::algorithm);
         Ok(Projection {
             operation: format!("allreduce ({algorithm})"),
-            net: network::describe(&request.net),
+            net: network::describe(&request.workload.net),
+            job,
             seed: self.work.seed,
             knee: stats::knee(&points.iter().map(Point::for_knee).collect::<Vec<_>>()),
             points,
@@ -287,14 +305,58 @@ impl Simulation<'_> {
         variants
     }
 
-    fn points(&self, noise: &Noise, ranks: &[u64], what: &str) -> Result<Vec<Point>> {
+    /// The job of the decision at every fourth power of two, and at its own rank count.
+    fn job_curve(&self, noise: &Noise) -> Result<Option<JobCurve>> {
+        let (Some(job), JobKind::Collectives { job: shape, size, .. }) =
+            (&self.decision.job, &self.request.workload.kind)
+        else {
+            return Ok(None);
+        };
+        let workload = &self.request.workload;
+        let params = workload.net.scaled(workload.net_scale)?;
+        let mut ranks: Vec<u64> = std::iter::successors(Some(4), |ranks| Some(ranks * 4))
+            .take_while(|&ranks| ranks < job.ranks)
+            .collect();
+        ranks.push(job.ranks);
+        let one = |ranks: u64| {
+            let job = shape.job(ranks, *size, params)?.with_rendezvous(workload.rendezvous);
+            Ok((job, decision::RUNS))
+        };
+        let total = ranks.iter().map(|&ranks| Ok(one(ranks)?.0.messages()));
+        let total = total.sum::<Result<u64>>()?.saturating_mul(decision::RUNS);
+        let removed = self.decision.actions.first().map(|action| {
+            let removed =
+                self.recorded.sources.iter().map(|source| action.removes(&source.process));
+            (format!("without {}", words::name(&action.process)), removed.collect::<Vec<bool>>())
+        });
+        let curves = 1 + u64::from(removed.is_some());
+        self.work.watch.expect(total.saturating_mul(curves));
+        let points = self.points(noise, &ranks, "of the job", &one)?;
+        let without = match removed {
+            None => None,
+            Some((name, removed)) => {
+                let points = self.points(&self.noise(&removed)?, &ranks, &name, &one)?;
+                Some(Without { name, source: None, points })
+            }
+        };
+        Ok(Some(JobCurve { text: job.text.clone(), runs: decision::RUNS, points, without }))
+    }
+
+    /// `job` is the job of a rank count and its number of runs.
+    fn points(
+        &self,
+        noise: &Noise,
+        ranks: &[u64],
+        what: &str,
+        job: &dyn Fn(u64) -> Result<(Job, u64)>,
+    ) -> Result<Vec<Point>> {
         let series = Series { size: 1, net_scale: 1.0, coscheduled: false };
         let advance = |messages| self.work.watch.advance(messages);
         let mut points = Vec::new();
         for &ranks in ranks {
             self.work.watch.now(&format!("{ranks} ranks {what}"));
-            let job = self.request.job(ranks)?;
-            let plan = self.work.plan(self.request.runs_at(ranks), &advance);
+            let (job, runs) = job(ranks)?;
+            let plan = self.work.plan(runs, &advance);
             let begin = Instant::now();
             let runs = Runs {
                 series,

@@ -17,6 +17,10 @@ pub trait Watch: Sync {
     /// About the input, as soon as it is known: the simulation may take hours, or fail because of it. Also
     /// among the remarks of the result.
     fn remark(&self, remark: &str);
+    /// Calls this while nothing else is shown, so that it can print results.
+    fn aside(&self, print: &mut dyn FnMut()) {
+        print();
+    }
 }
 
 /// Nobody watches.

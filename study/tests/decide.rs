@@ -15,6 +15,7 @@ use study::{
     decision::{self, Report, decide},
     fleet, network, noise, open, placement,
     placement::Placement,
+    projection::{self, project},
     summary::summarise,
     whatif::{self, Further, ask},
     work::{Unwatched, Work},
@@ -310,4 +311,32 @@ fn nodes_with_a_daemon_that_the_good_one_lacks_fail() {
     assert_eq!(checked(20.0).failed, 1);
     let missing = Path::new("nonexistent.detour");
     fleet::check(missing, &traces, 5.0, &usual(Some(2)), &request, &WORK).expect_err("no baseline");
+}
+
+#[test]
+fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_action() {
+    let trace = recording("decide-curve.detour", Mode::Attributed, 2, 30, &[TENTH]);
+    let reader = open::open(Path::new(&trace)).expect("a recording");
+    let request = decision::Request {
+        workload: usual(Some(64)),
+        placement: placement::Request::default(),
+        runs: decision::RUNS,
+        exclude: Vec::new(),
+    };
+    let (advice, summary) = (Advice::built_in().expect("advice"), summarise(&reader).0);
+    let report = decide(&reader, summary, &request, &advice, &WORK).expect("a decision");
+    let request = projection::Request {
+        ranks: vec![2, 4],
+        runs: 2,
+        workload: request.workload,
+        ..projection::Request::usual().expect("usual")
+    };
+    let projection = project(&reader, &report, &request, &WORK).expect("not stopped");
+    let job = projection.expect("projected").job.expect("a job");
+    assert_eq!(job.points.iter().map(|point| point.ranks).collect::<Vec<_>>(), [4, 16, 64]);
+    let time = report.decision.job_time.expect("simulated");
+    assert_eq!(job.points.last().map(|point| point.median_us), Some(time.median_us));
+    let without = job.without.expect("an action");
+    assert_eq!(without.name, "without fakemond");
+    assert!(without.points.iter().all(|point| point.slowdown_median == 1.0));
 }

@@ -7,6 +7,7 @@ use study::{
     network,
     placement::Placement,
     projection::{EXCHANGE_US, PROCESSORS, Request, SAMPLES},
+    workload::{self, JobKind},
 };
 use trace::Manifest;
 
@@ -83,15 +84,30 @@ fn options(request: &Request, seed: u64) -> String {
     format!(
         "{ranks} --runs {} --net {}{}{placed} --seed {seed}",
         request.runs,
-        network::describe(&request.net),
-        network::rendezvous_option(request.rendezvous),
-    )
+        network::describe(&request.workload.net),
+        network::rendezvous_option(request.workload.rendezvous),
+    ) + &job_options(&request.workload)
+}
+
+/// The options of the job that differ from the usual one.
+fn job_options(workload: &workload::Request) -> String {
+    let usual = workload::Request::usual();
+    match (&workload.kind, usual.as_ref().map(|usual| &usual.kind)) {
+        (
+            JobKind::Collectives { job, size, .. },
+            Ok(JobKind::Collectives { job: usual, size: usual_size, .. }),
+        ) => {
+            let size = if size == usual_size { String::new() } else { format!(" --size {size}") };
+            job.options(usual) + &size
+        }
+        _ => String::new(),
+    }
 }
 
 /// The commands of the figures.
 fn simulations(request: &Request, seed: u64, trace: &str) -> Vec<Command> {
-    let option = network::rendezvous_option(request.rendezvous);
-    let net = network::describe(&request.net) + &option;
+    let option = network::rendezvous_option(request.workload.rendezvous);
+    let net = network::describe(&request.workload.net) + &option;
     let mut commands: Vec<Command> = Vec::new();
     let mut ranks = request.ranks.clone();
     ranks.sort_unstable();

@@ -21,13 +21,53 @@ const NAME: usize = 60;
 /// Names come from the recording and may have any length.
 pub(super) fn with_short_names(projection: &Projection) -> Projection {
     let mut short = projection.clone();
-    for variant in &mut short.without {
+    let of_job = short.job.as_mut().and_then(|job| job.without.as_mut());
+    for variant in short.without.iter_mut().chain(of_job) {
         variant.name = cut(&variant.name, NAME);
     }
     short
 }
 
 const US: f64 = 1e3;
+
+/// How much longer the job takes than on silent nodes, with all noise and without what the first action
+/// removes.
+pub(super) fn job(projection: &Projection) -> Option<String> {
+    let curve = projection.job.as_ref()?;
+    let (first, last) = (curve.points.first()?, curve.points.last()?);
+    let longer = |p: &Point| (p.slowdown_median - 1.0).max(0.0);
+    let bound =
+        |p: &Point, end: usize| (p.median_ci95_us[end] / p.noiseless_us.max(1e-9) - 1.0).max(0.0);
+    let variants = curve.without.iter().flat_map(|without| &without.points);
+    let all = curve.points.iter().chain(variants);
+    let top = all.map(|p| bound(p, 1).max(longer(p))).fold(0.001, f64::max);
+    let x = Scale::log(first.ranks as f64 / 1.3, last.ranks as f64 * 1.3, Unit::Ranks);
+    let y = Scale::linear(0.0, top * 1.08, Unit::Share);
+    let label = "How much longer the job takes than on silent nodes, by ranks";
+    let mut plot = Plot::new("job", label, (WIDE, 340.0), x, y)
+        .margins(Margins { right: 204.0, ..Margins::default() })
+        .titles("ranks", "longer than on silent nodes");
+    let mut lines = vec![("all", "all noise", curve.points.as_slice())];
+    if let Some(without) = &curve.without {
+        lines.push(("i0", without.name.as_str(), without.points.as_slice()));
+    }
+    let mut ends = Vec::new();
+    for (class, name, points) in lines {
+        let line: Vec<(f64, f64)> = points.iter().map(|p| (p.ranks as f64, longer(p))).collect();
+        plot.line(class, name, &line);
+        plot.dots(&format!("{class} big"), name, line.iter().copied());
+        for point in points {
+            let x = coordinate(plot.at_x(point.ranks as f64));
+            let [low, high] = [0, 1].map(|end| coordinate(plot.at_y(bound(point, end))));
+            plot.mark(&format!(r#"<path class="line {class}" d="M{x} {low}V{high}"/>"#));
+        }
+        if let Some(end) = line.last() {
+            ends.push((plot.at_y(end.1), class.to_owned(), cut(name, 30)));
+        }
+    }
+    label_ends(&mut plot, ends);
+    Some(plot.finish())
+}
 
 /// Boxes over ranks, the noiseless line and the knee.
 pub(super) fn boxes(projection: &Projection) -> Option<String> {
@@ -141,7 +181,12 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
         plot.line(&class, &variant.name, &points);
         plot.dots(&format!("{class} big"), &variant.name, points.iter().copied());
     }
-    // Labels at the ends of their lines, moved apart where they would overlap.
+    label_ends(&mut plot, ends);
+    Some(plot.finish())
+}
+
+/// Labels at the ends of their lines (height, class, name), moved apart where they would overlap.
+fn label_ends(plot: &mut Plot, mut ends: Vec<(f64, String, String)>) {
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut free = 0.0f64;
     for (y, class, name) in ends {
@@ -160,7 +205,6 @@ pub(super) fn without(projection: &Projection) -> Option<String> {
             class = class,
         ));
     }
-    Some(plot.finish())
 }
 
 /// Idle times: density and tail.

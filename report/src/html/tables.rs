@@ -60,6 +60,8 @@ impl Source {
 
 /// The projection as the page shows it.
 pub(super) struct Projected {
+    /// The job, and a description of it.
+    pub(super) job: Option<(String, String)>,
     pub(super) boxes: Option<String>,
     pub(super) knee: String,
     pub(super) without: Option<String>,
@@ -370,7 +372,13 @@ pub(super) fn projected(projection: &Projection) -> Projected {
         ]
     };
     let idle_names = projection.idle.iter().enumerate();
+    let job = projection::job(projection).zip(projection.job.as_ref());
+    let job = job.map(|(svg, curve)| {
+        let text = capital(&micro(&limited(&curve.text)));
+        (svg, format!("{text}, network {}, median of {} runs", projection.net, curve.runs))
+    });
     Projected {
+        job,
         boxes: projection::boxes(projection),
         knee,
         without: projection::without(projection),
