@@ -20,7 +20,8 @@ pub fn advice(results: &WhatIf, options: Options) -> Option<String> {
     let mut said: Vec<(&str, &str, &str)> = Vec::new();
     for source in results.sources.iter().filter(|source| !source.advice.is_empty()) {
         let gain = to_gain(&source.answer.removed, results.runs);
-        text += &format!("\n{}: {gain}", safe(&label(source)));
+        let heading = format!("{}: {gain}", safe(&label(source)));
+        text += &format!("\n{}", wrap(&heading, style.width, "    "));
         for remedy in &source.advice {
             let Remedy { what, reason, risk, run, .. } = remedy;
             let words = (&**what, &**reason, &**risk);

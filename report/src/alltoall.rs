@@ -38,8 +38,7 @@ pub fn alltoall(results: &Alltoalls, options: Options) -> String {
             ],
         );
     }
-    // Tables of numbers are not shortened.
-    grid.render(Options { all: true, ..options }.style()) + "\n"
+    grid.render(options.style()) + "\n"
 }
 
 #[cfg(test)]

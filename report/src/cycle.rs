@@ -34,8 +34,7 @@ pub fn cycle(results: &Cycles, options: Options) -> String {
             ],
         );
     }
-    // Tables of numbers are not shortened.
-    grid.render(Options { all: true, ..options }.style()) + "\n"
+    grid.render(options.style()) + "\n"
 }
 
 #[cfg(test)]

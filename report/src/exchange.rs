@@ -39,8 +39,7 @@ pub fn exchange(results: &Exchanges, options: Options) -> String {
         format!("{:.3}", results.autocorrelation),
     ];
     grid.row(Tone::Plain, cells);
-    // Tables of numbers are not shortened.
-    let mut text = grid.render(Options { all: true, ..options }.style()) + "\n";
+    let mut text = grid.render(options.style()) + "\n";
     let uninterrupted = results.about.uninterrupted_mean_us;
     if uninterrupted > 0.0 {
         let added = 100.0 * (results.mean_us / uninterrupted - 1.0);

@@ -191,12 +191,12 @@ impl Remedies {
         let place = Place::of_recording(reader.manifest());
         let recorded = Recorded::new(reader);
         let of_source = |row: &SourceRow| {
-            // The recorder needs no remedy: it ends with the recording.
-            if row.own {
-                return Vec::new();
-            }
             let key = row.row_key();
             let source = recorded.sources.iter().find(|source| source.key == key);
+            // The recorder ends with the recording, and process 1 must neither be stopped nor moved.
+            if row.own || source.is_some_and(|source| source.init) {
+                return Vec::new();
+            }
             let subject = AdvisedSource {
                 class: row.class,
                 name: &row.name,

@@ -780,7 +780,7 @@ impl Results<'_> {
                         detail: source.detail.as_deref(),
                         program,
                     },
-                    key.own,
+                    key.own || source.init,
                     &answer,
                 ),
             });
@@ -806,6 +806,7 @@ impl Results<'_> {
             let members = &groups.members[process as usize];
             let rows: BTreeSet<u32> =
                 members.iter().map(|&source| self.rows.groups.of[source as usize]).collect();
+            let init = members.iter().any(|&source| self.sources[source as usize].init);
             OfProcess {
                 process: key.process.clone(),
                 class: key.class,
@@ -813,7 +814,7 @@ impl Results<'_> {
                 own: key.own,
                 program,
                 known_program: key.program,
-                init: members.iter().any(|&source| self.sources[source as usize].init),
+                init,
                 busiest_cpu_pct: 100.0 * self.busiest[process as usize],
                 source_count: rows.len(),
                 local_share_pct: self.share(taken.ns),
@@ -829,7 +830,7 @@ impl Results<'_> {
                         detail: source.detail.as_deref(),
                         program,
                     },
-                    key.own,
+                    key.own || init,
                     &answer,
                 ),
             }
@@ -839,9 +840,10 @@ impl Results<'_> {
         rows
     }
 
-    /// For what costs something. The recorder's own threads need none: they end with the recording.
-    fn remedies(&self, subject: AdvisedSource<'_>, own: bool, answer: &Answer) -> Vec<Remedy> {
-        if own || !answer.removed.effect.helps() {
+    /// For what costs something. The recorder's own threads need none, because they end with the
+    /// recording, and process 1 must neither be stopped nor moved.
+    fn remedies(&self, subject: AdvisedSource<'_>, none: bool, answer: &Answer) -> Vec<Remedy> {
+        if none || !answer.removed.effect.helps() {
             return Vec::new();
         }
         self.advice.remedies(&subject, &self.place)
