@@ -1,21 +1,28 @@
 //! `detour diff`: compares two recordings source by source, and what their noise costs a job.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
+use analysis::{Summary, views::Views};
 use anyhow::{Result, bail};
 use clap::Args;
+use report::Side;
 use serde::Serialize;
 use study::{
     advice::Advice,
     compare::{Compared, Request, compare},
-    files,
+    files, open,
+    summary::summarise,
 };
 
 use crate::{
     Verbosity,
     cli::By,
     options::{work, workload},
-    output, units,
+    output, page, units,
 };
 
 #[derive(Args)]
@@ -72,7 +79,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         compare(&options.before, &options.after, &workload, &request, Some(&advice), work)
     })?;
     if let Some(path) = &options.html {
-        let page = report::diff_html(&compared);
+        let [before, after] = [&options.before, &options.after].map(|path| figures(path));
+        let (before, after) = (before?, after?);
+        let sides = [&before, &after].map(|(summary, views)| Side { summary, views });
+        let page = report::diff_html(&compared, Some(sides))?;
         output::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
     }
     let page_only = options.html.as_ref().is_some_and(|path| trace::is_stdout(path));
@@ -88,6 +98,14 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the figures of a recording need.
+fn figures(path: &Path) -> Result<(Summary, Views)> {
+    let reader = open::open(path)?;
+    let summary = summarise(&reader).0;
+    let views = page::views(&reader, &summary);
+    Ok((summary, views))
 }
 
 /// Why the second recording fails the gate, if it does: all of the interval has to be worse.

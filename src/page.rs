@@ -3,7 +3,10 @@
 
 use std::{io::Write, path::Path};
 
-use analysis::{Contents, Costs, views::Viewer};
+use analysis::{
+    Contents, Costs, Summary,
+    views::{Viewer, Views},
+};
 use anyhow::Result;
 use report::html::{self, Input};
 use study::{
@@ -14,15 +17,8 @@ use study::{
     work::Work,
 };
 
-/// Without a request, there is no projection.
-pub fn write(
-    path: &Path,
-    reader: &AnyReader,
-    (report, costs): (&Report, &Costs),
-    request: Option<&Request>,
-    work: &Work<'_>,
-) -> Result<()> {
-    let summary = &report.summary;
+/// The data of the figures.
+pub fn views(reader: &AnyReader, summary: &Summary) -> Views {
     let contents = Contents::of(reader, summary.truncated.as_deref());
     let ends = reader
         .block_infos()
@@ -34,6 +30,18 @@ pub fn write(
         let Ok(block) = block else { break };
         viewer.add(&block);
     }
+    viewer.finish()
+}
+
+/// Without a request, there is no projection.
+pub fn write(
+    path: &Path,
+    reader: &AnyReader,
+    (report, costs): (&Report, &Costs),
+    request: Option<&Request>,
+    work: &Work<'_>,
+) -> Result<()> {
+    let summary = &report.summary;
     let projection = match request {
         Some(request) => project(reader, report, request, work)?,
         None => Err("Omitted (--no-projection).".to_owned()),
@@ -45,7 +53,7 @@ pub fn write(
         summary,
         decision: &report.decision,
         costs,
-        views: &viewer.finish(),
+        views: &views(reader, summary),
         manifest: reader.manifest(),
         lanes: reader.lanes(),
         remedies: &Remedies::of(reader, summary)?,

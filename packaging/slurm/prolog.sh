@@ -1,7 +1,8 @@
 #!/bin/sh
 # Slurm prolog: records the noise of jobs that request it (`sbatch --comment=detour`), or of every job
-# with DETOUR_JOBS=all in /etc/default/detour. Kernel records only: a probe would occupy the job's CPUs.
-# The epilog stops the recording.
+# with DETOUR_JOBS=all in /etc/default/detour. With cgroup v2, what is taken from the job's own processes;
+# otherwise the kernel records of the whole node. No probe, which would occupy the job's CPUs. The epilog
+# stops the recording.
 #
 # The job always starts: the prolog waits at most a second, and its exit status is always 0.
 
@@ -10,6 +11,8 @@ DETOUR_DIR=/var/lib/detour/jobs
 DETOUR_JOBS=asked
 # The recording stops after this time if the epilog never runs.
 DETOUR_LONGEST=7d
+# Where the cgroups of jobs appear, as a shell pattern; empty to record whole nodes.
+DETOUR_CGROUPS='/sys/fs/cgroup/system.slice/*slurmstepd.scope'
 [ -r /etc/default/detour ] && . /etc/default/detour
 
 job=${SLURM_JOB_ID:-}
@@ -26,8 +29,21 @@ umask 027
 mkdir -p "$DETOUR_DIR" 2>/dev/null || exit 0
 
 # Runs in a separate session without slurmd's file descriptors, so that slurmd does not wait for it.
-setsid sh -c 'echo $$ >"$1"; shift; exec "$@"' sh "$DETOUR_DIR/$name.pid" \
-    "$DETOUR" record --quiet --no-probe --duration "$DETOUR_LONGEST" \
+# The job's cgroup appears with its first step: within ten seconds, or the node is recorded instead.
+# shellcheck disable=SC2016 # Expanded by the inner shell.
+setsid sh -c '
+    echo $$ >"$1"
+    cgroups=$2 job=$3
+    shift 3
+    for _ in 0 1 2 3 4 5 6 7 8 9; do
+        for cgroup in $cgroups; do
+            [ -d "$cgroup" ] || break 2
+            [ -d "$cgroup/job_$job" ] && exec "$@" --cgroup "$cgroup/job_$job"
+        done
+        sleep 1
+    done
+    exec "$@" --no-probe' sh "$DETOUR_DIR/$name.pid" "$DETOUR_CGROUPS" "$job" \
+    "$DETOUR" record --quiet --duration "$DETOUR_LONGEST" \
     --output "$DETOUR_DIR/detour-%j-%h-%t.detour" \
     </dev/null >/dev/null 2>>"$DETOUR_DIR/errors.log" &
 # slurmd kills the prolog's process group when the prolog exits. The PID file exists once the session

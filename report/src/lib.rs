@@ -46,7 +46,7 @@ pub use cycle::cycle;
 pub use diff::{diff, headline as diff_headline};
 pub use exchange::exchange;
 pub use fleet::fleet;
-pub use html::diff::diff_html;
+pub use html::diff::{Side, diff_html};
 pub use isolation::isolation;
 pub use longest::longest;
 pub use losses::losses;

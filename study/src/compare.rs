@@ -175,7 +175,11 @@ fn project(
     let supported = [&sides.0, &sides.1].into_iter().filter_map(|side| side.support);
     let supported = supported.min_by_key(|support| support.ranks);
     let workload = workload.workload(supported.map(|support| support.ranks))?;
-    let noise = |side: &Side| side.noise(&workload, request).map_err(|error| in_words(&error));
+    let noiseless = workload.noiseless()?;
+    let noise = |side: &Side| {
+        let repeat = request.repeat || support::repeats(&side.lanes, noiseless);
+        side.noise(&workload, repeat).map_err(|error| in_words(&error))
+    };
     let (noise_before, noise_after) = match (noise(&sides.0), noise(&sides.1)) {
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
@@ -184,7 +188,7 @@ fn project(
     work.watch.now(&format!("{} ranks", workload.ranks()));
     let advance = |messages| work.watch.advance(messages);
     let plan = work.plan(request.runs, &advance);
-    let noiseless = workload.noiseless()? as f64;
+    let noiseless = noiseless as f64;
     let side = |noise: &Noise, reader: &AnyReader| -> Result<Result<Projected, String>> {
         let times = match workload.times(noise, &plan) {
             Err(error) if error != SweepError::Stopped => {
@@ -259,14 +263,14 @@ impl Side {
         Ok(Side { name: reader.name().to_owned(), lanes, places, support, unknown, remarks })
     }
 
-    fn noise(&self, workload: &Workload, request: &Request) -> Result<Noise> {
+    fn noise(&self, workload: &Workload, repeat: bool) -> Result<Noise> {
         let node = Node {
             on_one_clock: None,
             lanes: &self.lanes,
             model: workload.model,
             offsets: Offsets::Random,
             nodes: self.places.nodes(),
-            repeat: request.repeat,
+            repeat,
         };
         let noise = node.without(&[]);
         noise.with_context(|| format!("cannot read noise from {}", self.name))

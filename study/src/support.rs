@@ -29,6 +29,13 @@ pub fn of(lanes: &[Composed], workload: &workload::Request) -> Result<Option<Sup
     Ok(Some(Support::new(watched_ns, lanes.len(), interval_ps as f64 / 1e3)))
 }
 
+/// Whether a job that noise makes longer than the recording may meet it again from its start: if it would
+/// take at most half of it without noise, the noise it meets is still that of the recording.
+pub fn repeats(lanes: &[Composed], noiseless_ps: i64) -> bool {
+    let shortest_ns = lanes.iter().map(Composed::span_ns).min().unwrap_or(0);
+    noiseless_ps as f64 / 1e3 <= shortest_ns as f64 / 2.0
+}
+
 impl Support {
     fn new(watched_ns: u64, lanes: usize, interval_ns: f64) -> Support {
         let intervals = (watched_ns as f64 / interval_ns.max(1.0)) as u64;

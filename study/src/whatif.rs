@@ -335,6 +335,7 @@ pub fn ask(
         lanes(reader, &recorded, &places, &excluded)?;
     let support = support::of(&lanes, workload)?;
     let workload = workload.workload(support.as_ref().map(|support| support.ranks))?;
+    let noiseless = workload.noiseless()?;
     let one_clock = if request.quantise { recorded.on_one_clock(reader)? } else { None };
     let node = Node {
         lanes: &lanes,
@@ -342,7 +343,7 @@ pub fn ask(
         model: workload.model,
         offsets: Offsets::Random,
         nodes: places.nodes(),
-        repeat: request.repeat,
+        repeat: request.repeat || support::repeats(&lanes, noiseless),
     };
     let shift = request.shift.map(|cpu| match cpus.iter().position(|&lane| lane == Some(cpu)) {
         Some(lane) => Shift::Lane(lane),
@@ -365,7 +366,7 @@ pub fn ask(
     work.watch.now(&format!("{} ranks", workload.ranks()));
     let advance = |messages| work.watch.advance(messages);
     let plan = work.plan(request.runs, &advance);
-    let noiseless_us = us(workload.noiseless()? as f64);
+    let noiseless_us = us(noiseless as f64);
     let answers = simulate(&node, &questions, &workload, &plan)?;
     let nothing = engine::compare(&answers.as_recorded, &answers.as_recorded, work.seed)?;
     let nothing = engine::Answer {

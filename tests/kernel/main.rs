@@ -9,6 +9,7 @@ mod counts;
 mod daemon;
 mod endings;
 mod faults;
+mod healthcheck;
 mod isolation;
 mod left;
 mod machine;
@@ -24,6 +25,7 @@ mod storms;
 mod support;
 mod threads;
 mod top;
+mod tutorial;
 mod until;
 mod waits;
 mod whatif;
@@ -49,6 +51,8 @@ const ALONE: &[&[support::Test]] = &[
     top::TESTS,
     until::TESTS,
     isolation::TESTS,
+    tutorial::TESTS,
+    healthcheck::TESTS,
 ];
 
 /// Tests of what is recorded at all, of endings, and of messages: two at a time.

@@ -41,7 +41,7 @@ pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
     })
 }
 
-fn shown(action: &Action) -> Shown {
+pub(super) fn shown(action: &Action) -> Shown {
     let commands = std::iter::once(&action.command).chain(&action.further_commands);
     Shown {
         name: limited(&label(action)),

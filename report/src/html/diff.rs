@@ -1,59 +1,92 @@
-//! The comparison of two recordings as one self-contained page without scripts.
+//! The comparison of two recordings as one self-contained page: the figures of the report, before and after.
 
-use analysis::{Change, Interval};
+use analysis::{Change, Interval, Summary, views::Views};
+use askama::Template;
 use study::compare::Compared;
 use trace::Class;
 
 use super::{
+    SCRIPT, SCRIPT_SHA256, STYLE, actions,
+    legend::{self, Key},
     plot::escape,
-    tables::{LINES, NAME, ROWS, limited},
+    scatter, shapes,
+    tables::{LINES, NAME, ROWS, limited, micro},
 };
 use crate::{
     diff::{changed, headline, notes, projection_said, signed, word},
-    words::{capital, cut, percent, plural, rate, safe},
+    words::{capital, cut, percent, rate, safe},
 };
 
-/// As on the report's page, without a script.
-const POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+/// What the figures of one recording need.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    pub summary: &'a Summary,
+    pub views: &'a Views,
+}
 
-const STYLE: &str = "\
-body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;\
-color:#1b1f24;background:#fff}\
-h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}\
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}\
-th,td{padding:.25rem .6rem;text-align:left;border-bottom:1px solid #d8dee4}\
-th{font-weight:600}td.n,th.n{text-align:right}td.n,td.v{white-space:nowrap}\
-tr.more td.v,tr.appeared td.v{color:#b3261e}tr.less td.v,tr.vanished td.v{color:#116329}\
-tr.same{color:#6e7781}small{color:#57606a}\
-svg{display:block}\
-@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}\
-th,td{border-color:#30363d}tr.same,small{color:#8b949e}\
-tr.more td.v,tr.appeared td.v{color:#ff7b72}tr.less td.v,tr.vanished td.v{color:#56d364}}";
+#[derive(Template)]
+#[template(path = "diff.html")]
+struct Page {
+    style: &'static str,
+    script: &'static str,
+    script_sha256: &'static str,
+    host: String,
+    /// The verdict, and how many rows changed.
+    headline: String,
+    counts: String,
+    projected: String,
+    actions: Option<Vec<actions::Shown>>,
+    /// Of both recordings.
+    keys: Vec<Key>,
+    scatter: Option<[String; 2]>,
+    lengths: Option<(String, String)>,
+    rows_are: String,
+    rows: Vec<Row>,
+    /// Whether any row has a unit.
+    units: bool,
+    hidden: usize,
+    notes: Vec<String>,
+}
 
-/// The whole page.
-#[must_use]
-pub fn diff_html(compared: &Compared) -> String {
+struct Row {
+    /// Of the table's row.
+    style: &'static str,
+    class: &'static str,
+    name: String,
+    unit: String,
+    verdict: &'static str,
+    rates: [String; 2],
+    times: [String; 2],
+    change: [String; 2],
+    bar: String,
+}
+
+/// The whole page; without the recordings, without figures.
+///
+/// # Errors
+/// Never in practice: writing to a string cannot fail.
+pub fn diff_html(
+    compared: &Compared,
+    sides: Option<[Side<'_>; 2]>,
+) -> Result<String, std::fmt::Error> {
     let comparison = &compared.comparison;
-    let mut page =
-        String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    page += &format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">");
-    page += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
-    page += &format!("<title>detour diff</title><style>{STYLE}</style></head><body>\n");
-    page += &format!(
-        "<h1>{} before and after</h1>\n<p>{}</p>\n",
-        match comparison.after.host.as_str() {
-            "" => "Noise".to_owned(),
-            host => name(host),
-        },
-        sentence(&headline(comparison))
-    );
-    page += &format!("<p>{}</p>\n", sentence(&projection_said(compared)));
-    page += &format!("<h2>{} by change in time</h2>\n", capital(comparison.by.rows()));
-    page += "<table>\n<tr><th>class</th><th>name</th>\
-             <th>unit</th><th>verdict</th><th class=n>/s before</th><th class=n>/s after</th>\
-             <th class=n>time before</th><th class=n>time after</th>\
-             <th class=n>time change, 95&nbsp;%</th><th></th></tr>\n";
+    let mut keys = Vec::new();
+    let (mut scatter, mut lengths) = (None, None);
+    if let Some([before, after]) = sides {
+        let first = legend::keys(&before.views.series, before.summary);
+        let mut second = legend::keys(&after.views.series, after.summary);
+        legend::matched(&first, &mut second);
+        scatter = scatter::draw_both([(before.views, &first), (after.views, &second)]);
+        let of = |class: &str, name: &str| Key { class: class.to_owned(), name: name.to_owned() };
+        let [old, new] = [of("i0", "before"), of("i1", "after")];
+        lengths = shapes::overlay([(&old, &before.views.lengths), (&new, &after.views.lengths)]);
+        keys = first;
+        for key in second {
+            if !keys.iter().any(|known| known.class == key.class) {
+                keys.push(key);
+            }
+        }
+    }
     let widest = comparison
         .rows
         .iter()
@@ -61,41 +94,54 @@ pub fn diff_html(compared: &Compared) -> String {
         .fold(0.0, f64::max);
     let (first, rest): (Vec<&Change>, Vec<&Change>) =
         comparison.rows.iter().partition(|change| changed(change));
-    for change in first.into_iter().chain(rest).take(ROWS) {
-        page += &row(change, widest);
-    }
-    page += "</table>\n";
-    let hidden = comparison.rows.len().saturating_sub(ROWS);
-    if hidden > 0 {
-        let more = plural(hidden as u64, "more row");
-        page += &format!("<p>{more}: <code>detour diff --all</code> lists them.</p>\n");
-    }
-    for line in notes(comparison).iter().take(LINES) {
-        page += &format!("<p><small>{}</small></p>\n", sentence(line));
-    }
-    page + "</body></html>\n"
+    let rows = first.into_iter().chain(rest).take(ROWS);
+    let actions = compared.actions.as_ref();
+    let said = limited(&headline(comparison));
+    let (verdict, counts) = match said.find(". ") {
+        Some(at) => (&said[..=at], &said[at + 2..]),
+        None => (said.as_str(), ""),
+    };
+    let page = Page {
+        style: STYLE,
+        script: SCRIPT,
+        script_sha256: SCRIPT_SHA256,
+        host: match comparison.after.host.as_str() {
+            "" => "Noise".to_owned(),
+            host => cut(&safe(host), NAME),
+        },
+        headline: micro(verdict),
+        counts: micro(counts),
+        projected: micro(&limited(&projection_said(compared))),
+        actions: actions.map(|actions| actions.iter().map(actions::shown).collect()),
+        keys,
+        scatter,
+        lengths,
+        rows_are: capital(comparison.by.rows()),
+        rows: rows.map(|change| row(change, widest)).collect(),
+        units: comparison.rows.iter().any(|change| change.unit.is_some()),
+        hidden: comparison.rows.len().saturating_sub(ROWS),
+        notes: notes(comparison).iter().take(LINES).map(|line| micro(&limited(line))).collect(),
+    };
+    page.render().map_err(|_| std::fmt::Error)
 }
 
-fn row(change: &Change, widest: f64) -> String {
+fn row(change: &Change, widest: f64) -> Row {
     let verdict = word(change.verdict);
-    let class = if changed(change) { verdict } else { "same" };
     let own = if change.own { " (the recorder itself)" } else { "" };
     let Interval { low, high, .. } = change.time_change_pct;
-    format!(
-        "<tr class=\"{class}\"><td>{}</td><td>{}{own}</td><td>{}</td><td class=v>{verdict}</td>\
-         <td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td>\
-         <td class=n>{} to {}</td><td>{}</td></tr>\n",
-        change.class.map_or("", Class::name),
-        name(&change.name),
-        name(change.unit.as_deref().unwrap_or_default()),
-        escape(&rate(change.before.rate_hz.value)),
-        escape(&rate(change.after.rate_hz.value)),
-        escape(&percent(change.before.time_pct.value)),
-        escape(&percent(change.after.time_pct.value)),
-        escape(&signed(low)),
-        escape(&signed(high)),
-        bar(&change.time_change_pct, widest),
-    )
+    // Names come from the recorded node, where any process may choose any name of any length.
+    let name = |text: &str| cut(&safe(text), NAME);
+    Row {
+        style: if changed(change) { verdict } else { "same" },
+        class: change.class.map_or("", Class::name),
+        name: name(&change.name) + own,
+        unit: name(change.unit.as_deref().unwrap_or_default()),
+        verdict,
+        rates: [&change.before, &change.after].map(|side| rate(side.rate_hz.value)),
+        times: [&change.before, &change.after].map(|side| percent(side.time_pct.value)),
+        change: [low, high].map(signed),
+        bar: bar(&change.time_change_pct, widest),
+    }
 }
 
 /// The interval on an axis with zero in the middle.
@@ -118,15 +164,6 @@ fn bar(interval: &Interval, widest: f64) -> String {
         escape(&signed(interval.high)),
         x(interval.low),
     )
-}
-
-/// Names come from the recorded node, where any process may choose any name of any length.
-fn name(text: &str) -> String {
-    escape(&cut(&safe(text), NAME))
-}
-
-fn sentence(text: &str) -> String {
-    escape(&limited(text))
 }
 
 #[cfg(test)]
@@ -159,7 +196,7 @@ mod tests {
             rate_change_hz: Interval::default(),
             time_change_pct: Interval::default(),
         };
-        let page = diff_html(&Compared {
+        let compared = Compared {
             comparison: Comparison {
                 before: Recording { kernel: String::new(), ..recording.clone() },
                 after: recording,
@@ -173,7 +210,8 @@ mod tests {
             projected: None,
             not_projected: Some(long.clone()),
             actions: None,
-        });
+        };
+        let page = diff_html(&compared, None).expect("a page");
         assert!(page.len() < 100_000, "{}", page.len());
         assert!(page.contains("960 more rows") && page.contains("http-equiv"));
     }

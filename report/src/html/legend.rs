@@ -21,6 +21,25 @@ pub(super) fn keys(series: &[Series], summary: &Summary) -> Vec<Key> {
     series.iter().map(|one| key(one, summary)).collect()
 }
 
+/// Number of colours for sources.
+const COLOURS: usize = 7;
+
+/// The keys of a second recording, with the colours of the first where a name is in both. Names beyond the
+/// number of colours have that of the other sources.
+pub(super) fn matched(first: &[Key], second: &mut [Key]) {
+    let colour = |key: &Key| !matches!(key.class.as_str(), "so" | "su");
+    let known = |name: &str| first.iter().find(|key| key.name == name);
+    let mut free: Vec<String> = (0..COLOURS).map(|n| format!("s{n}")).collect();
+    free.retain(|class| !first.iter().any(|key| key.class == *class));
+    for key in second.iter_mut().filter(|key| colour(key)) {
+        key.class = match known(&key.name) {
+            Some(same) => same.class.clone(),
+            None if free.is_empty() => "so".to_owned(),
+            None => free.remove(0),
+        };
+    }
+}
+
 fn key(series: &Series, summary: &Summary) -> Key {
     match series {
         Series::Source(row) => Key {

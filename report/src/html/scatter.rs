@@ -4,7 +4,7 @@ use analysis::views::Views;
 
 use super::{
     legend::Key,
-    plot::{Plot, WIDE},
+    plot::{HALF, Plot, WIDE},
     scale::{Scale, Unit},
 };
 use crate::words::count;
@@ -13,12 +13,37 @@ use crate::words::count;
 const FEW: usize = 200;
 
 pub(super) fn draw(views: &Views, keys: &[Key]) -> Option<String> {
+    let (x, y) = scales(&[views])?;
+    Some(plot("scatter", (WIDE, 400.0), views, keys, x, y))
+}
+
+/// Two recordings on the same axes.
+pub(super) fn draw_both(sides: [(&Views, &[Key]); 2]) -> Option<[String; 2]> {
+    let (x, y) = scales(&sides.map(|(views, _)| views))?;
+    let ids = ["scatter-before", "scatter-after"];
+    let draw = |side: usize| plot(ids[side], (HALF, 320.0), sides[side].0, sides[side].1, x, y);
+    Some([0, 1].map(draw))
+}
+
+fn scales(all: &[&Views]) -> Option<(Scale, Scale)> {
+    let lengths = all.iter().flat_map(|views| &views.scatter.points).map(|p| p.len_ns as f64);
+    let y = Scale::decades(lengths, Unit::Nanoseconds)?;
+    let longest = all.iter().map(|views| views.to_ns.saturating_sub(views.from_ns)).max()?;
+    Some((Scale::linear(0.0, longest as f64 / 1e9, Unit::Seconds), y))
+}
+
+fn plot(
+    id: &'static str,
+    size: (f64, f64),
+    views: &Views,
+    keys: &[Key],
+    x: Scale,
+    y: Scale,
+) -> String {
     let points = &views.scatter.points;
-    let y = Scale::decades(points.iter().map(|p| p.len_ns as f64), Unit::Nanoseconds)?;
     let seconds = |ns: u64| ns.saturating_sub(views.from_ns) as f64 / 1e9;
-    let x = Scale::linear(0.0, seconds(views.to_ns), Unit::Seconds);
     let label = "Detours over time: one dot per detour, by length";
-    let mut plot = Plot::new("scatter", label, (WIDE, 400.0), x, y)
+    let mut plot = Plot::new(id, label, size, x, y)
         .titles("time since the start of the recording", "length of the detour");
     // A few small dots are easily missed.
     let big = if points.len() < FEW { " big" } else { "" };
@@ -28,7 +53,7 @@ pub(super) fn draw(views: &Views, keys: &[Key]) -> Option<String> {
         let own = own.map(|p| (seconds(p.start_ns), p.len_ns.max(1) as f64));
         plot.dots(&format!("{}{big}", key.class), &key.name, own);
     }
-    Some(plot.finish())
+    plot.finish()
 }
 
 /// Describes how many dots are shown.

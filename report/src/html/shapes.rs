@@ -4,7 +4,7 @@ use analysis::{Bin, Costs, views::Series, views::Views};
 
 use super::{
     legend::Key,
-    plot::{Plot, THIRD},
+    plot::{HALF, Plot, THIRD},
     scale::{Scale, Unit},
 };
 
@@ -66,6 +66,27 @@ pub(super) fn draw(views: &Views, costs: &Costs, keys: &[Key]) -> Option<Shapes>
         tail.line(&key.class, &key.name, &thinned(&tail, beyond));
     }
     Some(Shapes { density: pdf.finish(), cumulative: cdf.finish(), tail: tail.finish() })
+}
+
+/// The lengths of all detours of two recordings: cumulative share and tail.
+pub(super) fn overlay(sides: [(&Key, &[Bin]); 2]) -> Option<(String, String)> {
+    let lengths = sides.iter().flat_map(|(_, bins)| bins.iter().map(|b| b.ns.max(1) as f64));
+    let x = Scale::decades(lengths, Unit::Nanoseconds)?;
+    let total = |bins: &[Bin]| bins.iter().map(|b| b.count).sum::<u64>().max(1) as f64;
+    let rarest = sides.iter().map(|(_, bins)| 1.0 / total(bins));
+    let y = Scale::decades(rarest.chain([1.0]), Unit::Share)?;
+    let plot = |id, label: &str, y: Scale, title: &str| {
+        Plot::new(id, label, (HALF, HEIGHT), x, y).titles("length", title)
+    };
+    let whole = Scale::linear(0.0, 1.0, Unit::Share);
+    let mut cdf = plot("cdf", "Cumulative distribution of lengths", whole, "share at most as long");
+    let mut tail = plot("tail", "Tail of lengths", y, "share at least as long");
+    for (key, bins) in sides {
+        let (below, beyond) = steps(bins);
+        cdf.line(&key.class, &key.name, &thinned(&cdf, below));
+        tail.line(&key.class, &key.name, &thinned(&tail, beyond));
+    }
+    Some((cdf.finish(), tail.finish()))
 }
 
 /// Share of values in each tenth of a decade, as an outline.

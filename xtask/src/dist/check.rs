@@ -250,7 +250,7 @@ impl Check<'_> {
         for job in ["", "12; touch /nowhere", "4711"] {
             run("epilog.sh", job)?;
         }
-        for name in ["prolog.sh", "epilog.sh"] {
+        for name in ["prolog.sh", "epilog.sh", "healthcheck.sh"] {
             let text = fs::read_to_string(scripts.join(name))?;
             ensure!(text.trim_end().ends_with("exit 0"), "{name} does not end with exit 0");
             let text = text.replace("/var/lib/detour/jobs", &home.0.display().to_string());

@@ -23,6 +23,7 @@ const COPIES: &[(&str, &str)] = &[
     ("packaging/detour-record@.timer", "usr/lib/systemd/system/detour-record@.timer"),
     ("packaging/slurm/prolog.sh", "usr/share/detour/slurm/prolog.sh"),
     ("packaging/slurm/epilog.sh", "usr/share/detour/slurm/epilog.sh"),
+    ("packaging/slurm/healthcheck.sh", "usr/share/detour/slurm/healthcheck.sh"),
     ("fixtures/demo.detour", "usr/share/detour/demo.detour"),
     ("README.md", "usr/share/doc/detour/README.md"),
     ("CHANGELOG.md", "usr/share/doc/detour/CHANGELOG.md"),
