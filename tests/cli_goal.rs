@@ -497,7 +497,7 @@ fn a_schedule_that_ends_only_under_noise_has_no_time_without() {
 fn the_speed_of_the_simulator_is_not_a_result() {
     let file = scratch("speed.goal", message(11));
     let text = String::from_utf8(stdout(&["simulate", "goal", &file, "--net", NET])).expect("text");
-    assert!(text.contains("the last ends at 1720 ns.\n"), "{text}");
+    assert!(text.contains("the last ends at 1.720us (1720 ns).\n"), "{text}");
     assert!(!text.contains("/s"), "{text}");
     // With -v it is printed, but not among the results.
     let output = detour(&["-v", "simulate", "goal", &file, "--net", NET]).assert().success();

@@ -65,7 +65,7 @@ fn it_follows_every_change_of_size() -> Result<()> {
     terminal.until_shown("terminal too small")?;
     terminal.resize(120, 30)?;
     let shown = terminal.until("the whole picture", |shown| {
-        shown.contains("unattributed") && shown.contains("unit") && shown.contains("write trace")
+        shown.contains("unattributed") && shown.contains("unit") && shown.contains(" write ")
     })?;
     ensure!(!shown.contains("terminal too small"), "{shown}");
     terminal.press("q")?;
@@ -80,7 +80,7 @@ fn keys_filter_and_explain() -> Result<()> {
     terminal.press("/nobody")?;
     terminal.until_shown("filter: nobody_")?;
     terminal.press("\r")?;
-    terminal.until_shown("no source matches the filter")?;
+    terminal.until_shown("nothing matches the filter")?;
     terminal.press("\x1b")?;
     terminal.until_shown("unattributed")?;
     terminal.press("?")?;

@@ -27,17 +27,30 @@ fn in_unit(unit: Unit, ps: i64) -> String {
 #[must_use]
 pub fn schedule(results: &Finishes, options: Options) -> String {
     let (ends, unit) = (&results.ranks, results.unit);
-    let readable = |ps: i64| precise(ps as f64 / 1e3);
+    let exact = |ps: i64| format!("{} {}", in_unit(unit, ps), unit.name());
+    let readable = |ps: i64| match results.any_unit {
+        true => precise(ps as f64 / 1e3),
+        false => exact(ps),
+    };
     let shown = options.shown(ends.len());
+    let cell = |ps: i64| match results.any_unit {
+        true => readable(ps),
+        false => in_unit(unit, ps),
+    };
     let mut ranks: Vec<usize> = (0..ends.len()).collect();
     if shown < ends.len() {
         // The sort is stable: of ranks that end together, the lowest come first.
         ranks.sort_by_key(|&rank| Reverse(ends[rank].ps));
         ranks.truncate(shown);
     }
-    let mut grid = Grid::new(vec![Column::number("rank"), Column::number("end")]);
+    let end = match (results.any_unit, unit) {
+        (true, _) => "end",
+        (false, Unit::Ps) => "end ps",
+        (false, Unit::Ns) => "end ns",
+    };
+    let mut grid = Grid::new(vec![Column::number("rank"), Column::number(end)]);
     for &rank in &ranks {
-        grid.row(Tone::Plain, vec![rank.to_string(), readable(ends[rank].ps)]);
+        grid.row(Tone::Plain, vec![rank.to_string(), cell(ends[rank].ps)]);
     }
     let mut text = grid.render(options.style()) + "\n";
     if shown < ends.len() {
@@ -45,13 +58,12 @@ pub fn schedule(results: &Finishes, options: Options) -> String {
     }
     let last = results.max.ps;
     text += &format!(
-        "\n{}, {}, {}: the last ends at {} ({} {}).\n",
+        "\n{}, {}, {}: the last ends at {}{}.\n",
         plural(ends.len() as u64, "rank"),
         plural(results.operations, "operation"),
         plural(results.messages, "message"),
         readable(last),
-        in_unit(unit, last),
-        unit.name(),
+        if results.any_unit { format!(" ({})", exact(last)) } else { String::new() },
     );
     let runs = results.max_per_run.len();
     if runs > 1 {

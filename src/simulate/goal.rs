@@ -30,9 +30,9 @@ pub struct Options {
     /// Simulation rules
     #[arg(long, value_enum, default_value_t)]
     model: RulesName,
-    /// Time unit of the output
-    #[arg(long, value_enum, default_value_t)]
-    unit: UnitName,
+    /// Time unit of the output [default: ns; in text, the most readable one]
+    #[arg(long, value_enum)]
+    unit: Option<UnitName>,
     /// Time unit of calcs in FILE
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = calc_unit)]
     calc_unit: CalcUnit,
@@ -130,10 +130,10 @@ impl Options {
                 RulesName::Loggops => Rules::Loggops,
                 RulesName::Loggopsim => Rules::Loggopsim,
             },
-            unit: match self.unit {
+            unit: self.unit.map(|unit| match unit {
                 UnitName::Ps => Unit::Ps,
                 UnitName::Ns => Unit::Ns,
-            },
+            }),
             calc_unit: self.calc_unit,
             offsets: self.offsets.clone(),
             rendezvous: self.rendezvous.map(Into::into),

@@ -33,8 +33,8 @@ pub struct Request {
     /// GOAL file; `-` is stdin.
     pub file: PathBuf,
     pub rules: Rules,
-    /// Unit of the results.
-    pub unit: Unit,
+    /// Unit of the results; None for ns, and for readable units in text.
+    pub unit: Option<Unit>,
     /// Unit of calcs in the file.
     pub calc_unit: CalcUnit,
     /// A JSON array with one start offset in ns per rank.
@@ -98,6 +98,9 @@ pub struct Finishes {
     pub about: About,
     /// Unit of all times below.
     pub unit: Unit,
+    /// Whether text may use other units, for none was asked for.
+    #[serde(skip)]
+    pub any_unit: bool,
     /// Each rank in the first run.
     pub ranks: Vec<Time>,
     /// The last rank in the first run.
@@ -148,7 +151,7 @@ pub struct About {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     about: About,
-    unit: Unit,
+    unit: Option<Unit>,
     /// The first run, rank by rank, if it is in this shard.
     first: Option<ScheduleResult>,
     /// Finish time of the last rank in each run.
@@ -172,7 +175,7 @@ impl Partial {
 
     pub fn finish(self) -> Result<Finishes> {
         let first = self.first.context("the first run is missing")?;
-        let unit = self.unit;
+        let unit = self.unit.unwrap_or_default();
         let each = |times: &[i64]| times.iter().map(|&ps| unit.of(ps)).collect::<Vec<_>>();
         let whole = |ps: f64| unit.of(ps.round() as i64);
         let sample = Sample::new(self.times_ps.clone())?;
@@ -181,6 +184,7 @@ impl Partial {
         Ok(Finishes {
             about: self.about,
             unit,
+            any_unit: self.unit.is_none(),
             ranks: each(&first.ends),
             max: unit.of(first.max()),
             messages: first.messages,
@@ -369,7 +373,7 @@ impl Request {
         settings.insert("net".to_owned(), format!("{:?}", self.net).into());
         settings.insert("net_scale".to_owned(), self.net_scale.into());
         settings.insert("runs".to_owned(), self.runs.into());
-        settings.insert("unit".to_owned(), self.unit.name().into());
+        settings.insert("unit".to_owned(), self.unit.unwrap_or_default().name().into());
         settings.insert("seed".to_owned(), work.seed.into());
         Ok(settings)
     }

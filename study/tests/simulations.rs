@@ -275,7 +275,7 @@ fn large_messages_wait_for_a_handshake_as_collective_and_as_schedule() {
         let request = schedule::Request {
             file: file.clone(),
             rules: Rules::Loggops,
-            unit: schedule::Unit::Ns,
+            unit: Some(schedule::Unit::Ns),
             calc_unit: CalcUnit::default(),
             offsets: None,
             rendezvous: Some(rendezvous),
