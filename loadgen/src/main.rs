@@ -5,6 +5,7 @@ mod daemon;
 mod faults;
 mod forks;
 mod ipi;
+mod job;
 mod net;
 mod os;
 mod threads;
@@ -100,6 +101,17 @@ enum Load {
         #[arg(long, default_value = "spin")]
         name: String,
     },
+    /// Run a parallel job: compute and meet in a barrier, one thread per CPU
+    Job {
+        #[arg(long, value_delimiter = ',', required = true)]
+        cpus: Vec<u32>,
+        #[arg(long, default_value_t = 1_000)]
+        compute_us: u64,
+        #[arg(long, default_value_t = 1_000)]
+        iterations: u64,
+        #[arg(long, default_value = "job")]
+        name: String,
+    },
     /// Keep a CPU busy
     Burn {
         #[arg(long)]
@@ -179,6 +191,9 @@ fn main() -> anyhow::Result<()> {
         }
         Load::Brief { pages } => waits::touch_and_end(pages),
         Load::Refused { cpu, count } => waits::refused(cpu, count),
+        Load::Job { cpus, compute_us, iterations, name } => {
+            job::run(&cpus, Duration::from_micros(compute_us), iterations, &name)
+        }
         Load::Burn { cpu, seconds, exit_code, fifo } => {
             os::name("burn");
             os::pin(cpu)?;

@@ -6,13 +6,21 @@ use std::{path::Path, thread::sleep, time::Duration};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::support::{self, Needs, Recording, Scratch, Test, Trace, cpus, load};
+use crate::support::{
+    self, Load, Needs, Recording, Scratch, Test, Trace, cpus, detour, load, loadgen, skip, text,
+    undisturbed,
+};
 
-pub const TESTS: &[Test] = &[(
-    "whatif_without_a_daemon_equals_a_recording_without_it",
-    Needs::RootAndTwoCpus,
-    whatif_without_a_daemon_equals_a_recording_without_it,
-)];
+pub const TESTS: &[Test] = &[
+    (
+        "whatif_without_a_daemon_equals_a_recording_without_it",
+        Needs::RootAndTwoCpus,
+        whatif_without_a_daemon_equals_a_recording_without_it,
+    ),
+    ("a_real_job_gains_what_was_promised", Needs::RootAndTwoCpus, || {
+        undisturbed(a_real_job_gains_what_was_promised)
+    }),
+];
 
 /// A loop of collectives over few ranks, long enough that each run hits the daemon: 10 ms of compute,
 /// and a burst of 200 us every 10 ms on each rank.
@@ -34,6 +42,68 @@ const TOLERANCE: f64 = 0.1;
 fn whatif_without_a_daemon_equals_a_recording_without_it() -> Result<()> {
     compare().or_else(|_| compare()).or_else(|_| compare())
 }
+
+/// A daemon takes a tenth of a CPU, and two pinned threads compute and meet in a barrier: the gain printed
+/// for it against the gain of really stopping it.
+fn a_real_job_gains_what_was_promised() -> Result<()> {
+    let (cpu, other) = cpus();
+    let scratch = Scratch::new("gain")?;
+    let path = scratch.file("trace.detour");
+    let both = format!("{other},{cpu}");
+    let daemon = || -> Result<Load> {
+        let mut command = loadgen()?;
+        command.args(["daemon", "--cpu", &cpu.to_string(), "--burn-us", "1000", "--seconds", "60"]);
+        Ok(Load(command.stdout(std::process::Stdio::null()).spawn()?))
+    };
+    let job = || -> Result<f64> {
+        let done = load(&["job", "--cpus", &both, "--iterations", "500"])?;
+        done["ns"].as_f64().context("no time")
+    };
+    {
+        let _daemon = daemon()?;
+        let output =
+            detour().args(["record", "-q", "-c", &both, "-d", "5s", "-o"]).arg(&path).output()?;
+        ensure!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let like_it = ["--ranks", "2", "--op", "barrier", "--iterations", "500", "--compute", "1ms"];
+    let shared_memory = ["--net", "L=100ns,o=50ns,g=0,G=0,S=64KiB", "--runs", "100", "--json"];
+    let output =
+        detour().args(["whatif", "-q"]).arg(&path).args(like_it).args(shared_memory).output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let whatif: Value = serde_json::from_slice(&output.stdout)?;
+    let busy = whatif["baseline"]["slowdown_median"].as_f64().context("no slowdown")?;
+    // The daemon alone makes it 10/9 as long.
+    if busy > 1.16 {
+        return skip(format!("other noise makes the job {busy:.2} times as long"));
+    }
+    let first = &whatif["actions"][0];
+    ensure!(first["process"] == "fakemond", "{:#}", whatif["actions"]);
+    let bound = |at: usize| first["gain_ci95_pct"][at].as_f64().context("no interval");
+    let (low, high) = (bound(0)?, bound(1)?);
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..PAIRS {
+        {
+            let _daemon = daemon()?;
+            with.push(job()?);
+        }
+        without.push(job()?);
+    }
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let gain = 100.0 * (1.0 - median(&mut without) / median(&mut with));
+    println!("promised {low:.1} to {high:.1} %, gained {gain:.1} %: {with:.0?} {without:.0?}");
+    ensure!(
+        (low - VARIES_PCT..=high + VARIES_PCT).contains(&gain),
+        "promised {low:.2} to {high:.2} %, gained {gain:.2} %: {with:.0?} {without:.0?}"
+    );
+    Ok(())
+}
+
+/// Alternating runs, and how much the medians of such runs vary here by themselves.
+const PAIRS: usize = 5;
+const VARIES_PCT: f64 = 1.0;
 
 fn compare() -> Result<()> {
     let (cpu, housekeeping) = cpus();
