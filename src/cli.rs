@@ -71,6 +71,8 @@ pub enum Command {
     Diff(Box<crate::diff::Options>),
     /// Simulate what removing each source of noise would gain at scale
     Whatif(Box<crate::whatif::Options>),
+    /// Record MPI programs and show where their time goes
+    Mpi(crate::mpi::Mpi),
     /// Merge the shards of a simulation, or the traces of a job's nodes
     ///
     /// Shards, as written by `detour simulate --shard`, merge exactly: the output is identical to that

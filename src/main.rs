@@ -22,6 +22,7 @@ mod import;
 mod isolation;
 mod manual;
 mod merge;
+mod mpi;
 mod options;
 mod output;
 mod page;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Goal(options) => goal::run(&options),
         Command::Diff(options) => diff::run(&options, verbosity),
         Command::Whatif(options) => whatif::run(&options, verbosity),
+        Command::Mpi(options) => mpi::run(&options, verbosity),
         Command::Merge(options) => merge::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
         Command::Man(options) => manual::man(&options),

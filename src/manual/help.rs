@@ -169,6 +169,25 @@ const MORE: &[More] = &[
         see_also: &["report", "diff"],
     },
     More {
+        command: "mpi",
+        examples: &[("mpi record -- mpirun -n 4 ./app", "record the MPI calls of a program")],
+        statuses: &[],
+        see_also: &["mpi record", "record"],
+    },
+    More {
+        command: "mpi record",
+        examples: &[
+            ("mpi record -o run -- mpirun -n 4 ./app", "a whole job on this node"),
+            ("mpi record --noise -o run -- mpirun -n 4 ./app", "with what the kernel takes from it"),
+            ("mpi record -o run -- ./app", "one rank, as mpirun, mpiexec or srun starts it"),
+        ],
+        statuses: &[
+            "126, 127  the program cannot be run, or was not found",
+            "N  of the program",
+        ],
+        see_also: &["record"],
+    },
+    More {
         command: "merge",
         examples: &[
             ("merge node*.detour -o job.detour", "the nodes of a job"),

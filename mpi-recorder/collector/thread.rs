@@ -1,0 +1,594 @@
+//! The state of a thread: its guard against nested calls, its caches and the chunk that it writes.
+//!
+//! Threads are found by the thread pointer in a small table. Thread-local variables of a preloaded library
+//! would cost a function call, and they need an unstable feature without the standard library.
+
+use crate::comms::Comm;
+use crate::lock::Locked;
+use crate::mpi::Library;
+use crate::requests::{Open, Position};
+use crate::{output, start, sys};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use mpi_abi::{
+    CHUNK, CHUNK_HEADER, ChunkHeader, Encoder, Entry, Full, MAX_REQUESTS, RequestItem, at,
+    chunk_at, chunk_flag, crc32,
+};
+
+/// Threads that can record at the same time. A power of two.
+const SLOTS: usize = 1024;
+
+struct Slot {
+    /// Thread pointer; 0 empty, [`LEFT`] given back.
+    owner: AtomicUsize,
+    state: AtomicPtr<Thread>,
+}
+
+const LEFT: usize = 1;
+const TAKING: usize = 2;
+
+/// The table while recording is on. Its memory reads as zeros in a forked child, which therefore finds no
+/// state and leaves the file alone.
+static SLOTS_IN_USE: AtomicPtr<[Slot; SLOTS]> = AtomicPtr::new(null_mut());
+
+/// Incremented when a datatype is freed: cached sizes are void.
+pub static TYPES_CHANGED: AtomicU32 = AtomicU32::new(0);
+/// Incremented when a communicator is made or freed.
+pub static COMMS_CHANGED: AtomicU32 = AtomicU32::new(0);
+/// Cleared by `MPI_Pcontrol(0)`.
+pub static ON: AtomicBool = AtomicBool::new(true);
+
+/// Events between two clock pairs in an open chunk. A power of two.
+const ANCHOR_EVERY: u32 = 1024;
+/// Lost events between two attempts to get space. A power of two.
+const RETRY_EVERY: u64 = 4096;
+/// Entries of the caches. Powers of two.
+const TYPES: usize = 64;
+const COMMS: usize = 4;
+
+/// A request that a call looks at.
+#[derive(Clone, Copy)]
+pub struct Looked {
+    pub found: Option<(Position, Open)>,
+}
+
+/// Memory that grows and is used again.
+pub struct Scratch<T> {
+    memory: *mut T,
+    capacity: usize,
+}
+
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        Scratch { memory: null_mut(), capacity: 0 }
+    }
+}
+
+impl<T: Copy> Scratch<T> {
+    /// Room for `count` values, whose contents are left over from the last use or zeros; empty if there is
+    /// no memory.
+    pub fn room(&mut self, count: usize) -> &mut [T] {
+        if count > self.capacity {
+            let capacity = count.next_power_of_two().max(1024);
+            let memory: *mut T = sys::map_memory(capacity.saturating_mul(size_of::<T>())).cast();
+            if memory.is_null() {
+                return &mut [];
+            }
+            if !self.memory.is_null() {
+                // SAFETY: the old memory is ours and not used any more.
+                unsafe { sys::unmap(self.memory.cast(), self.capacity * size_of::<T>()) };
+            }
+            *self = Scratch { memory, capacity };
+        }
+        if count == 0 {
+            return &mut [];
+        }
+        // SAFETY: the memory has room for `capacity` values; zeros and left-over values are valid for the
+        // types used.
+        unsafe { core::slice::from_raw_parts_mut(self.memory, count) }
+    }
+}
+
+/// What a thread needs to record.
+pub struct Thread {
+    /// Address of the frame of the recorded call that is going on; 0 outside.
+    guard: usize,
+    pub library: &'static Library,
+    chunk: *mut u8,
+    index: u64,
+    events: u32,
+    /// Events of the whole run.
+    total: u64,
+    number: u16,
+    sequence: u32,
+    claimed: bool,
+    lost: u64,
+    omitted: u64,
+    types_seen: u32,
+    comms_seen: u32,
+    types: [(usize, u64); TYPES],
+    comms: [(usize, Comm); COMMS],
+    pub looked: Scratch<Looked>,
+    pub items: Scratch<RequestItem>,
+    pub statuses: Scratch<u64>,
+    pub sent: Scratch<u64>,
+    pub got: Scratch<u64>,
+    next_free: *mut Thread,
+    encoder: Encoder,
+}
+
+struct Lanes {
+    free: *mut Thread,
+    made: u16,
+    /// Events of all threads and bytes in use of the file's last chunk, collected at the end.
+    events: u64,
+    last_chunk: u64,
+}
+
+static LANES: Locked<Lanes> =
+    Locked::always(Lanes { free: null_mut(), made: 0, events: 0, last_chunk: 0 });
+
+fn hash(pointer: usize) -> usize {
+    ((pointer as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize & (SLOTS - 1)
+}
+
+/// Switches recording on. Returns whether it could be.
+pub fn begin() -> bool {
+    let length = size_of::<[Slot; SLOTS]>();
+    let memory = sys::map_memory(length);
+    if memory.is_null() || !sys::wipe_on_fork(memory, length) {
+        return false;
+    }
+    SLOTS_IN_USE.store(memory.cast(), Ordering::Release);
+    true
+}
+
+/// Whether recording is going on in this process.
+#[inline(always)]
+pub fn is_recording() -> bool {
+    !SLOTS_IN_USE.load(Ordering::Relaxed).is_null()
+}
+
+/// The state of this thread; `None` if it must not record.
+#[inline(always)]
+pub fn current() -> Option<&'static mut Thread> {
+    let slots = SLOTS_IN_USE.load(Ordering::Acquire);
+    // SAFETY: null or a table that is never unmapped.
+    let slots = unsafe { slots.as_ref()? };
+    let pointer = sys::thread_pointer();
+    let slot = slots.get(hash(pointer))?;
+    if slot.owner.load(Ordering::Relaxed) == pointer {
+        // SAFETY: the state belongs to this thread alone as long as the slot has its pointer.
+        return unsafe { slot.state.load(Ordering::Relaxed).as_mut() };
+    }
+    search(slots, pointer)
+}
+
+/// The state of this thread for a call whose frame is at this address; `None` if it is not to be recorded.
+#[inline(always)]
+pub fn enter(frame: usize) -> Option<&'static mut Thread> {
+    let thread = current()?;
+    if thread.enter(frame) { Some(thread) } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn search(slots: &'static [Slot; SLOTS], pointer: usize) -> Option<&'static mut Thread> {
+    let mut at = hash(pointer);
+    for _ in 0..SLOTS {
+        let slot = slots.get(at)?;
+        match slot.owner.load(Ordering::Relaxed) {
+            0 => break,
+            // SAFETY: as in `current`.
+            owner if owner == pointer => unsafe {
+                return slot.state.load(Ordering::Relaxed).as_mut();
+            },
+            _ => at = (at + 1) & (SLOTS - 1),
+        }
+    }
+    attach(slots, pointer)
+}
+
+/// Gives this thread a state.
+fn attach(slots: &'static [Slot; SLOTS], pointer: usize) -> Option<&'static mut Thread> {
+    let library = start::library()?;
+    if start::is_child() {
+        return None;
+    }
+    let thread = LANES.with(|lanes| {
+        let free = lanes.free;
+        // SAFETY: states on the list are not used by anyone.
+        if let Some(thread) = unsafe { free.as_mut() } {
+            lanes.free = thread.next_free;
+            return free;
+        }
+        let thread: *mut Thread = sys::map_memory(size_of::<Thread>()).cast();
+        if !thread.is_null() && lanes.made < u16::MAX {
+            // SAFETY: fresh memory of that size; every field is written.
+            unsafe { Thread::place(thread, library, lanes.made) };
+            lanes.made += 1;
+        }
+        thread
+    });
+    if thread.is_null() {
+        output::count(at::LOST_TABLE, 1);
+        return None;
+    }
+    let mut at = hash(pointer);
+    for _ in 0..SLOTS {
+        let slot = slots.get(at)?;
+        let owner = slot.owner.load(Ordering::Relaxed);
+        if owner <= LEFT
+            && slot
+                .owner
+                .compare_exchange(owner, TAKING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        {
+            slot.state.store(thread, Ordering::Relaxed);
+            slot.owner.store(pointer, Ordering::Release);
+            start::at_thread_exit(thread);
+            // SAFETY: the state is this thread's from now on.
+            return unsafe { thread.as_mut() };
+        }
+        at = (at + 1) & (SLOTS - 1);
+    }
+    output::count(at::LOST_TABLE, 1);
+    LANES.with(|lanes| {
+        // SAFETY: the state is not in the table.
+        if let Some(state) = unsafe { thread.as_mut() } {
+            state.next_free = lanes.free;
+            lanes.free = thread;
+        }
+    });
+    None
+}
+
+/// Called when a thread ends: its chunk is complete, and its state serves the next thread.
+pub fn detach(thread: *mut Thread) {
+    // SAFETY: null or a table that is never unmapped.
+    let Some(slots) = (unsafe { SLOTS_IN_USE.load(Ordering::Acquire).as_ref() }) else { return };
+    for slot in slots {
+        if slot.owner.load(Ordering::Relaxed) > TAKING
+            && slot.state.load(Ordering::Relaxed) == thread
+        {
+            LANES.with(|lanes| {
+                // SAFETY: the owner is ending and runs this function.
+                if let Some(state) = unsafe { thread.as_mut() } {
+                    state.close_chunk();
+                    state.guard = 0;
+                    state.next_free = lanes.free;
+                    lanes.free = thread;
+                }
+                slot.owner.store(LEFT, Ordering::Release);
+            });
+            return;
+        }
+    }
+}
+
+/// Ends recording: closes the chunks of all threads. Returns events, threads and the bytes in use of the
+/// last chunk.
+pub fn finish() -> (u64, u32, u64) {
+    // SAFETY: null or a table that is never unmapped.
+    let slots = unsafe { SLOTS_IN_USE.swap(null_mut(), Ordering::AcqRel).as_ref() };
+    LANES.with(|lanes| {
+        for slot in slots.into_iter().flatten() {
+            if slot.owner.load(Ordering::Acquire) > TAKING {
+                // SAFETY: MPI_Finalize is the last call; no other thread records any more.
+                if let Some(thread) = unsafe { slot.state.load(Ordering::Relaxed).as_mut() } {
+                    let (index, used) = (thread.index, thread.encoder.used());
+                    let open = !thread.chunk.is_null();
+                    thread.close_chunk();
+                    lanes.events += thread.total;
+                    if open && output::is_last(index) {
+                        lanes.last_chunk = (CHUNK_HEADER + used) as u64;
+                    }
+                }
+            }
+        }
+        let mut free = lanes.free;
+        // SAFETY: states on the list are not used by anyone.
+        while let Some(thread) = unsafe { free.as_ref() } {
+            lanes.events += thread.total;
+            free = thread.next_free;
+        }
+        let last = if lanes.last_chunk == 0 { CHUNK as u64 } else { lanes.last_chunk };
+        (lanes.events, u32::from(lanes.made), last)
+    })
+}
+
+impl Thread {
+    /// Fills in a new state.
+    ///
+    /// # Safety
+    /// `place` is zeroed memory for a state.
+    unsafe fn place(place: *mut Thread, library: &'static Library, number: u16) {
+        // SAFETY: every field that zeros are not valid or not right for is written; the encoder, which is
+        // too large for a stack, is built in place.
+        unsafe {
+            (&raw mut (*place).library).write(library);
+            (&raw mut (*place).number).write(number);
+            (&raw mut (*place).looked).write(Scratch::default());
+            (&raw mut (*place).items).write(Scratch::default());
+            (&raw mut (*place).statuses).write(Scratch::default());
+            (&raw mut (*place).sent).write(Scratch::default());
+            (&raw mut (*place).got).write(Scratch::default());
+            (&raw mut (*place).encoder).cast::<u8>().write_bytes(0, size_of::<Encoder>());
+            (*place).encoder.restart(0);
+        }
+    }
+
+    /// Marks that a call is going on whose frame is at this address. `false` if another one already is, so
+    /// that this one is made by the MPI library itself. A mark left behind by longjmp is below the frame.
+    #[inline(always)]
+    pub fn enter(&mut self, frame: usize) -> bool {
+        if self.guard != 0 && frame < self.guard {
+            return false;
+        }
+        self.guard = frame;
+        true
+    }
+
+    /// The call is over.
+    #[inline(always)]
+    pub fn leave(&mut self) {
+        self.guard = 0;
+    }
+
+    /// Size of a datatype.
+    #[inline]
+    pub fn type_size(&mut self, word: usize) -> u64 {
+        let changed = TYPES_CHANGED.load(Ordering::Relaxed);
+        if changed != self.types_seen {
+            self.types_seen = changed;
+            self.types = [(0, 0); TYPES];
+        }
+        let handle = self.library.handle(word);
+        let slot = (handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        let library = self.library;
+        let cached = &mut self.types[slot as usize & (TYPES - 1)];
+        if cached.0 != handle {
+            *cached = (handle, library.type_size(handle));
+        }
+        cached.1
+    }
+
+    /// Number of a communicator; `None` for `MPI_COMM_NULL`.
+    #[inline(always)]
+    pub fn comm_number(&mut self, word: usize) -> Option<u32> {
+        let handle = self.library.handle(word);
+        let cached = &self.comms[Self::comm_slot(handle)];
+        if cached.0 == handle
+            && handle != 0
+            && self.comms_seen == COMMS_CHANGED.load(Ordering::Relaxed)
+        {
+            return Some(cached.1.number);
+        }
+        self.comm(word).map(|comm| comm.number)
+    }
+
+    #[inline(always)]
+    fn comm_slot(handle: usize) -> usize {
+        ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as usize & (COMMS - 1)
+    }
+
+    /// What is known about a communicator; `None` for `MPI_COMM_NULL`.
+    #[inline(never)]
+    pub fn comm(&mut self, word: usize) -> Option<Comm> {
+        let handle = self.library.handle(word);
+        let changed = COMMS_CHANGED.load(Ordering::Relaxed);
+        if changed != self.comms_seen {
+            self.comms_seen = changed;
+            self.comms = [(0, Comm::default()); COMMS];
+        }
+        let slot = Self::comm_slot(handle);
+        let cached = &self.comms[slot];
+        if cached.0 == handle && handle != 0 {
+            return Some(cached.1);
+        }
+        let comm = crate::comms::of(self, handle)?;
+        self.comms_seen = COMMS_CHANGED.load(Ordering::Relaxed);
+        self.comms = [(0, Comm::default()); COMMS];
+        self.comms[slot] = (handle, comm);
+        Some(comm)
+    }
+
+    /// Writes an event, with as many further records as its requests need.
+    #[inline]
+    pub fn event(&mut self, entry: &Entry) {
+        if !ON.load(Ordering::Relaxed) {
+            return;
+        }
+        if entry.requests.len() <= MAX_REQUESTS {
+            self.write(0, 1, |encoder, payload| encoder.event(payload, entry));
+        } else {
+            self.long_event(entry);
+        }
+        if self.encoder.omitted() != self.omitted {
+            output::count(at::LISTS_OMITTED, self.encoder.omitted() - self.omitted);
+            self.omitted = self.encoder.omitted();
+        }
+    }
+
+    #[cold]
+    fn long_event(&mut self, entry: &Entry) {
+        let mut parts = entry.requests.chunks(MAX_REQUESTS);
+        let first = Entry { requests: parts.next().unwrap_or(&[]), ..*entry };
+        self.write(0, 1, |encoder, payload| encoder.event(payload, &first));
+        for part in parts {
+            self.write(0, 0, |encoder, payload| encoder.more(payload, part));
+        }
+    }
+
+    /// Writes a record other than an event.
+    pub fn record(
+        &mut self,
+        flags: u16,
+        write: impl FnMut(&mut Encoder, &mut [u8]) -> Result<(), Full>,
+    ) -> bool {
+        self.write(flags, 0, write)
+    }
+
+    /// Writes a record into the chunk, or into a new one if it is full. What is stored is in the page cache
+    /// at once; `used` follows the bytes, so that a reader never sees half a record.
+    #[inline]
+    fn write(
+        &mut self,
+        flags: u16,
+        events: u32,
+        mut write: impl FnMut(&mut Encoder, &mut [u8]) -> Result<(), Full>,
+    ) -> bool {
+        if self.chunk.is_null() && !self.open_chunk() {
+            self.lose(events);
+            return false;
+        }
+        // SAFETY: `chunk` is a mapping of CHUNK bytes that this thread alone writes.
+        let payload = unsafe {
+            core::slice::from_raw_parts_mut(self.chunk.add(CHUNK_HEADER), CHUNK - CHUNK_HEADER)
+        };
+        if write(&mut self.encoder, payload).is_err() {
+            self.close_chunk();
+            if !self.open_chunk() {
+                self.lose(events);
+                return false;
+            }
+            // SAFETY: as above, for the new mapping.
+            let payload = unsafe {
+                core::slice::from_raw_parts_mut(self.chunk.add(CHUNK_HEADER), CHUNK - CHUNK_HEADER)
+            };
+            if write(&mut self.encoder, payload).is_err() {
+                self.lose(events);
+                return false;
+            }
+        }
+        self.events += events;
+        self.total += u64::from(events);
+        // SAFETY: the header's fields are aligned and within the mapping.
+        unsafe {
+            if flags != 0 {
+                (*self.chunk.add(chunk_at::FLAGS).cast::<AtomicU16>())
+                    .fetch_or(flags, Ordering::Relaxed);
+            }
+            (*self.chunk.add(chunk_at::EVENTS).cast::<AtomicU32>())
+                .store(self.events, Ordering::Relaxed);
+            (*self.chunk.add(chunk_at::USED).cast::<AtomicU32>())
+                .store(self.encoder.used() as u32, Ordering::Release);
+        }
+        if self.events & (ANCHOR_EVERY - 1) == ANCHOR_EVERY - 1 {
+            self.stamp();
+        }
+        true
+    }
+
+    /// Stores a clock pair in the open chunk.
+    #[cold]
+    fn stamp(&mut self) {
+        let anchor = start::anchor();
+        // SAFETY: within the mapping, aligned to 8.
+        unsafe {
+            let place = self.chunk.add(chunk_at::LATEST).cast::<u64>();
+            place.write(anchor.ticks);
+            place.add(1).write(anchor.ns);
+        }
+    }
+
+    #[cold]
+    fn lose(&mut self, events: u32) {
+        self.lost += u64::from(events);
+        output::count(at::LOST_SPACE, u64::from(events));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open_chunk(&mut self) -> bool {
+        if self.lost & (RETRY_EVERY - 1) != 0 {
+            return false;
+        }
+        if !self.claimed {
+            self.index = output::claim();
+            self.claimed = true;
+        }
+        let chunk = output::map_chunk(self.index);
+        if chunk.is_null() {
+            return false;
+        }
+        self.claimed = false;
+        self.start_chunk(chunk);
+        if self.lost > 0 {
+            let lost = core::mem::take(&mut self.lost);
+            self.write(0, 0, |encoder, payload| encoder.lost(payload, lost));
+        }
+        true
+    }
+
+    fn start_chunk(&mut self, chunk: *mut u8) {
+        let anchor = start::anchor();
+        // Not later than the next record: the end of the last one, or the beginning of the run.
+        let base = match self.encoder.last() {
+            0 => start::loaded(),
+            last => last,
+        };
+        let header = ChunkHeader {
+            thread: self.number,
+            sequence: self.sequence,
+            base,
+            opened: anchor,
+            latest: anchor,
+            ..ChunkHeader::default()
+        };
+        self.sequence += 1;
+        self.events = 0;
+        self.encoder.restart(base);
+        self.chunk = chunk;
+        let bytes = header.to_bytes();
+        // SAFETY: the mapping is larger than a header and does not overlap the array.
+        unsafe { chunk.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub fn close_chunk(&mut self) {
+        if self.chunk.is_null() {
+            return;
+        }
+        let errno = sys::errno();
+        self.stamp();
+        let used = self.encoder.used();
+        // SAFETY: the payload was written up to `used` by this thread; the header is aligned and within the
+        // mapping, which is given up here.
+        unsafe {
+            let payload = core::slice::from_raw_parts(self.chunk.add(CHUNK_HEADER), used);
+            self.chunk.add(chunk_at::CRC).cast::<u32>().write(crc32(payload));
+            (*self.chunk.add(chunk_at::FLAGS).cast::<AtomicU16>())
+                .fetch_or(chunk_flag::CLOSED, Ordering::Release);
+            sys::unmap(self.chunk, CHUNK);
+        }
+        self.chunk = null_mut();
+        sys::set_errno(errno);
+    }
+
+    /// Lets `work` write into memory instead of the file, to measure what recording costs. It may use
+    /// `MPI_COMM_SELF`.
+    pub fn rehearse(&mut self, work: impl FnOnce(&mut Thread)) {
+        let memory = sys::map_memory(CHUNK);
+        if memory.is_null() {
+            return;
+        }
+        self.start_chunk(memory);
+        let handle = self.library.comm_self;
+        self.comms = [(handle, Comm::default()); COMMS];
+        self.comms_seen = COMMS_CHANGED.load(Ordering::Relaxed);
+        work(self);
+        self.comms = [(0, Comm::default()); COMMS];
+        // The chunk was not outgrown if it is still the same.
+        if self.chunk == memory {
+            self.chunk = null_mut();
+            // SAFETY: the state does not point to it any more.
+            unsafe { sys::unmap(memory, CHUNK) };
+        }
+        self.encoder.restart(0);
+        self.sequence = 0;
+        self.total = 0;
+        self.events = 0;
+    }
+}

@@ -1,0 +1,77 @@
+//! Programs in Fortran (`mpif.h`, `use mpi`, `use mpi_f08`) and Python: the trace has what they wrote down, and
+//! their results are those of a run without the collector.
+
+mod support;
+
+use std::process::{Command, Output};
+use support::*;
+
+/// Compares traces and logs of four ranks, and the output with that of a run without the collector.
+fn compare(what: &str, mpi: Mpi, program: &[&str]) {
+    let (trace_dir, log_dir) = (fresh("trace"), fresh("log"));
+    let log = format!("LOG_DIR={}", log_dir.display());
+    let bare = run(mpi.mpirun(4).args(["env", &log]).args(program));
+    let recorded = run(mpi.recorded(4, &trace_dir).arg(&log).args(program));
+    assert_eq!(lines(&bare), lines(&recorded), "{what}: output");
+    for rank in 0..4 {
+        let trace = read_trace(&trace_dir.join(format!("rank-{rank}.mpi")));
+        let log = read_log(&log_dir.join(format!("rank-{rank}.txt")));
+        assert_same(&format!("{what} rank {rank}"), &trace.threads[&0], &log);
+        assert!(trace.finalized);
+    }
+}
+
+/// Lines of a program's output; ranks print in any order.
+fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn fortran(mpi: Mpi, binding: &str) -> Ended {
+    // Without interfaces, gfortran wants the same types in all calls of a subroutine.
+    let options = [binding, "-fallow-argument-mismatch"];
+    let Some(program) = mpi.compile("fortran.F90", &options) else {
+        return Ended::Skipped(format!("mpif90.{} is not installed", mpi.name));
+    };
+    compare(&format!("{} {binding}", mpi.name), mpi, &[program.to_str().unwrap()]);
+    Ended::Done
+}
+
+fn fortran_with_mpif_h_is_recorded_whole(mpi: Mpi) -> Ended {
+    fortran(mpi, "-DUSE_MPIF")
+}
+
+fn fortran_with_use_mpi_is_recorded_whole(mpi: Mpi) -> Ended {
+    fortran(mpi, "-DUSE_MPI")
+}
+
+fn fortran_with_use_mpi_f08_is_recorded_whole(mpi: Mpi) -> Ended {
+    fortran(mpi, "-DUSE_F08")
+}
+
+fn python_with_mpi4py_is_recorded_whole(mpi: Mpi) -> Ended {
+    let python = "/usr/bin/python3";
+    let name = Command::new(python)
+        .args(["-c", "from mpi4py import MPI; print(MPI.Get_library_version())"])
+        .output();
+    let wanted = if mpi.name == "openmpi" { "Open MPI" } else { "MPICH" };
+    if !name.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).starts_with(wanted)) {
+        return Ended::Skipped(format!("there is no mpi4py for {}", mpi.name));
+    }
+    let program = source("python.py");
+    compare(mpi.name, mpi, &[python, program.to_str().unwrap()]);
+    Ended::Done
+}
+
+const TESTS: &[Test] = &[
+    ("fortran_with_mpif_h_is_recorded_whole", fortran_with_mpif_h_is_recorded_whole),
+    ("fortran_with_use_mpi_is_recorded_whole", fortran_with_use_mpi_is_recorded_whole),
+    ("fortran_with_use_mpi_f08_is_recorded_whole", fortran_with_use_mpi_f08_is_recorded_whole),
+    ("python_with_mpi4py_is_recorded_whole", python_with_mpi4py_is_recorded_whole),
+];
+
+fn main() {
+    run_tests(TESTS);
+}

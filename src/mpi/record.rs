@@ -1,0 +1,162 @@
+//! `detour mpi record`: runs one rank under a launcher (mpirun, mpiexec, srun), or a whole job around one,
+//! with the collector preloaded.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Child, ExitCode, ExitStatus},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use mpi_recorder::{
+    DIRECTORY, ONLY,
+    executable::{check, find},
+    launcher::Task,
+    library::Placed,
+};
+use tokio::signal::unix::SignalKind;
+
+use super::{
+    noise::{self, Noise},
+    start,
+};
+use crate::{Verbosity, signals};
+
+#[derive(Args)]
+pub struct Options {
+    /// Directory for the traces, one file per rank; all ranks need the same
+    #[arg(short, long, value_name = "DIR", default_value = "detour-mpi")]
+    output: PathBuf,
+    /// Also record what the kernel takes from the ranks, once per node (node-HOST.detour); needs privileges
+    #[arg(long)]
+    noise: bool,
+    /// Record only calls of MPI_ functions: calls of PMPI_ functions, as of Fortran programs with Open MPI,
+    /// are left out
+    #[arg(long)]
+    mpi_names_only: bool,
+    /// The program, or a launcher that starts it
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
+    let task = Task::of_environment();
+    let directory = prepare(&options.output, task)?;
+    let Some(program) = find(&options.command[0]) else {
+        tell!("detour: {}: command not found", options.command[0].display());
+        return Ok(ExitCode::from(127));
+    };
+    check(&program)?;
+    let placed = Placed::new(&directory)
+        .with_context(|| format!("cannot place the collector in {}", directory.display()))?;
+    let preload = placed.path().as_os_str().to_owned();
+    let settings: Vec<(&str, OsString)> = [(DIRECTORY, directory.clone().into_os_string())]
+        .into_iter()
+        .chain(options.mpi_names_only.then(|| (ONLY, "mpi".into())))
+        .collect();
+    let status = match options.noise {
+        true => noise::run(&Noise {
+            directory: &directory,
+            task,
+            settings: &settings,
+            preload: &preload,
+            command: &options.command,
+        })?,
+        false => {
+            let mut command = start::command(&options.command, &preload);
+            command.envs(settings);
+            match command.spawn() {
+                Ok(child) => wait(child)?,
+                Err(error) => {
+                    tell!("detour: cannot run {}: {error}", options.command[0].display());
+                    return Ok(ExitCode::from(cannot_run(&error)));
+                }
+            }
+        }
+    };
+    drop(placed);
+    if !verbosity.quiet {
+        say(&directory, task);
+    }
+    Ok(ExitCode::from(code(status)))
+}
+
+/// Creates the directory, and refuses one that has traces already.
+fn prepare(output: &Path, task: Task) -> Result<PathBuf> {
+    let cannot = || format!("cannot write to the directory {}", output.display());
+    fs::create_dir_all(output).with_context(cannot)?;
+    let directory = output.canonicalize().with_context(cannot)?;
+    // Before the program has run for hours.
+    let attempt = directory.join(format!(".detour-attempt-{}", std::process::id()));
+    fs::write(&attempt, "x").and_then(|()| fs::remove_file(&attempt)).with_context(cannot)?;
+    // Under a launcher, other ranks may have begun already.
+    let old = match task.rank {
+        Some(rank) => Some(mpi_recorder::rank_file(&directory, rank)).filter(|file| file.exists()),
+        None => traces(&directory).into_iter().next(),
+    };
+    if let Some(old) = old {
+        bail!(
+            "refusing to overwrite the trace {}: choose another directory with -o",
+            old.display()
+        );
+    }
+    Ok(directory)
+}
+
+/// The traces in a directory.
+fn traces(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| mpi_recorder::rank_of(path).is_some()).collect()
+}
+
+/// Says what there is, once for the job.
+fn say(directory: &Path, task: Task) {
+    let is_first = task.rank.unwrap_or(0) == 0;
+    let found = match task.rank {
+        Some(rank) => mpi_recorder::rank_file(directory, rank).exists(),
+        None => !traces(directory).is_empty(),
+    };
+    let name = directory.display();
+    match (found, is_first) {
+        (true, true) => tell!("wrote {name}; view with: detour mpi report {name}"),
+        (false, true) => tell!(
+            "detour: no MPI calls were recorded: the program did not call MPI_Init, or something that \
+             starts it removes LD_PRELOAD from its environment"
+        ),
+        _ => {}
+    }
+}
+
+/// Waits for the program; signals to this process are passed on to it.
+pub fn wait(mut child: Child) -> Result<ExitStatus> {
+    let pid = rustix::process::Pid::from_child(&child);
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ];
+    signals::handle(&kinds, move |kind| {
+        if let Some(signal) = rustix::process::Signal::from_named_raw(kind.as_raw_value()) {
+            // It may have ended.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    })?;
+    Ok(child.wait()?)
+}
+
+/// The status that a shell would have.
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    code.clamp(0, 255) as u8
+}
+
+/// The status of a shell for a command that cannot be run.
+pub fn cannot_run(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+}
