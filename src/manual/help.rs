@@ -178,13 +178,13 @@ const MORE: &[More] = &[
         command: "mpi record",
         examples: &[
             ("mpi record -o run -- mpirun -n 4 ./app", "a whole job on this node"),
-            ("mpi record --noise -o run -- mpirun -n 4 ./app", "with what the kernel takes from it"),
+            (
+                "mpi record --noise -o run -- mpirun -n 4 ./app",
+                "with what the kernel takes from it",
+            ),
             ("mpi record -o run -- ./app", "one rank, as mpirun, mpiexec or srun starts it"),
         ],
-        statuses: &[
-            "126, 127  the program cannot be run, or was not found",
-            "N  of the program",
-        ],
+        statuses: &["126, 127  the program cannot be run, or was not found", "N  of the program"],
         see_also: &["record"],
     },
     More {

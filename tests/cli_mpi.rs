@@ -1,0 +1,221 @@
+//! `detour mpi record` with real MPIs: under a launcher and around one, and everything that can be wrong
+//! before the program runs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+type Test = fn(&Mpi) -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("every_rank_of_a_job_writes_its_trace", every_rank),
+    ("a_launcher_can_be_inside", a_launcher_inside),
+    ("the_status_is_that_of_the_program", the_status),
+    ("a_directory_with_traces_is_refused_before_the_program_runs", refused),
+];
+
+struct Mpi {
+    name: &'static str,
+    home: PathBuf,
+    program: PathBuf,
+}
+
+/// Two ranks that exchange and meet; the status is the first argument on rank 0.
+const PROGRAM: &str = r#"
+#include <mpi.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    int rank, size, got;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 0; i < 100; i++)
+        MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 7, &got, 1, MPI_INT,
+                     (rank + size - 1) % size, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    return argc > 1 && rank == 0 ? atoi(argv[1]) : 0;
+}
+"#;
+
+fn detour() -> &'static str {
+    env!("CARGO_BIN_EXE_detour")
+}
+
+impl Mpi {
+    /// Compiles the program; or why that is impossible.
+    fn new(name: &'static str) -> Result<Mpi, String> {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{name}"));
+        let _ = fs::remove_dir_all(&home);
+        fs::create_dir_all(&home).map_err(|error| error.to_string())?;
+        let (source, program) = (home.join("ring.c"), home.join("ring"));
+        fs::write(&source, PROGRAM).map_err(|error| error.to_string())?;
+        let compiler = format!("mpicc.{name}");
+        let output = Command::new(&compiler).arg(&source).arg("-o").arg(&program).output();
+        match output {
+            Ok(output) if output.status.success() => Ok(Mpi { name, home, program }),
+            Ok(output) => Err(format!("{compiler}: {}", String::from_utf8_lossy(&output.stderr))),
+            Err(_) => Err(format!("{compiler} is not installed")),
+        }
+    }
+
+    fn mpirun(&self) -> Vec<String> {
+        let mut line = vec![format!("mpirun.{}", self.name)];
+        if self.name == "openmpi" {
+            line.extend(["--allow-run-as-root", "--oversubscribe"].map(str::to_owned));
+        }
+        line.extend(["-n", "2"].map(str::to_owned));
+        line
+    }
+
+    fn run(&self, line: &[&str]) -> Result<Output, Failed> {
+        let line: Vec<String> = line.iter().map(|word| (*word).to_owned()).collect();
+        let mut command = Command::new("timeout");
+        Ok(command.arg("60").args(line).current_dir(&self.home).output()?)
+    }
+
+    /// Under the launcher.
+    fn inside(&self, options: &[&str], program: &[&str]) -> Result<Output, Failed> {
+        let mpirun = self.mpirun();
+        let mut line: Vec<&str> = mpirun.iter().map(String::as_str).collect();
+        line.extend([detour(), "mpi", "record"]);
+        line.extend(options);
+        line.push("--");
+        line.extend(program);
+        self.run(&line)
+    }
+
+    fn program(&self) -> &str {
+        self.program.to_str().unwrap_or_default()
+    }
+
+    fn traces(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.home.join(directory)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn check(holds: bool, why: impl Into<String>) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(Failed::from(why.into())) }
+}
+
+fn every_rank(mpi: &Mpi) -> Result<(), Failed> {
+    let output = mpi.inside(&["-o", "every"], &[mpi.program()])?;
+    check(output.status.success(), said(&output))?;
+    check(mpi.traces("every") == ["rank-0.mpi", "rank-1.mpi"], said(&output))?;
+    // Said once, and nothing but the traces is left behind.
+    check(said(&output).matches("wrote ").count() == 1, said(&output))
+}
+
+fn a_launcher_inside(mpi: &Mpi) -> Result<(), Failed> {
+    let mpirun = mpi.mpirun();
+    let mut line = vec![detour(), "mpi", "record", "-o", "around", "--"];
+    line.extend(mpirun.iter().map(String::as_str));
+    line.push(mpi.program());
+    let output = mpi.run(&line)?;
+    check(output.status.success(), said(&output))?;
+    check(mpi.traces("around") == ["rank-0.mpi", "rank-1.mpi"], said(&output))
+}
+
+fn the_status(mpi: &Mpi) -> Result<(), Failed> {
+    let mut line = vec![detour(), "-q", "mpi", "record", "-o", "status", "--"];
+    // A single process is a job, too.
+    line.extend([mpi.program(), "7"]);
+    let output = mpi.run(&line)?;
+    check(output.status.code() == Some(7), format!("{:?}: {}", output.status, said(&output)))?;
+    check(mpi.traces("status") == ["rank-0.mpi"], said(&output))
+}
+
+fn refused(mpi: &Mpi) -> Result<(), Failed> {
+    for options in [["-o", "twice"], ["-o", "twice"]] {
+        let output = mpi.inside(&options, &[mpi.program()])?;
+        if output.status.success() {
+            fs::write(mpi.home.join("twice/rank-1.mpi"), "precious")?;
+            continue;
+        }
+        check(said(&output).contains("refusing to overwrite the trace"), said(&output))?;
+        let kept = fs::read_to_string(mpi.home.join("twice/rank-1.mpi"))?;
+        return check(kept == "precious", "the first trace was overwritten");
+    }
+    Err("the second run was not refused".into())
+}
+
+/// Without any MPI.
+fn wrong() -> Result<Completion, Failed> {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi-wrong");
+    let _ = fs::remove_dir_all(&home);
+    fs::create_dir_all(&home)?;
+    let run = |directory: &str, command: &[&str]| -> Result<(Option<i32>, String), Failed> {
+        let mut line = Command::new(detour());
+        line.args(["mpi", "record", "-o", directory, "--"]).args(command).current_dir(&home);
+        let output = line.env_remove("PMI_RANK").output()?;
+        Ok((output.status.code(), said(&output)))
+    };
+    let (code, text) = run("a", &["true"])?;
+    check(code == Some(0) && text.contains("no MPI calls were recorded"), text)?;
+    let (code, text) = run("a", &["no-such-program"])?;
+    check(code == Some(127) && text.contains("command not found"), text)?;
+    fs::write(home.join("data"), "not a program")?;
+    let (code, text) = run("a", &["./data"])?;
+    check(code == Some(126) && text.contains("cannot run"), text)?;
+    fs::write(home.join("file"), "")?;
+    let (code, text) = run("file/below", &["true"])?;
+    check(code == Some(1) && text.contains("cannot write to the directory file/below"), text)?;
+    // Nothing but the directory was made.
+    let left: Vec<_> = fs::read_dir(home.join("a"))?.flatten().map(|entry| entry.path()).collect();
+    check(left.is_empty(), format!("{left:?}"))?;
+    Ok(Completion::Completed)
+}
+
+/// A program that nothing can be preloaded into.
+fn linked_statically() -> Result<Completion, Failed> {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi-static");
+    let _ = fs::remove_dir_all(&home);
+    fs::create_dir_all(&home)?;
+    fs::write(home.join("static.c"), "int main(void) { return 0; }\n")?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-static", "static.c", "-o", "static"]).current_dir(&home);
+    if !compiler.output().is_ok_and(|output| output.status.success()) {
+        return Ok(Completion::ignored_with("cc cannot link statically"));
+    }
+    let mut line = Command::new(detour());
+    line.args(["mpi", "record", "-o", "a", "--", "./static"]).current_dir(&home);
+    let output = line.output()?;
+    let refused = output.status.code() == Some(1) && said(&output).contains("statically linked");
+    check(refused, said(&output))?;
+    Ok(Completion::Completed)
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Each test is several processes that spin.
+    arguments.test_threads = Some(1);
+    let mut trials = vec![
+        Trial::ignorable_test("what_is_wrong_is_said_before_the_program_runs", wrong),
+        Trial::ignorable_test("a_statically_linked_program_is_refused", linked_statically),
+    ];
+    for name in ["openmpi", "mpich"] {
+        let mpi = std::sync::Arc::new(Mpi::new(name));
+        for (test, run) in TESTS {
+            let mpi = std::sync::Arc::clone(&mpi);
+            trials.push(Trial::ignorable_test(
+                format!("{test}_with_{name}"),
+                move || match &*mpi {
+                    Ok(mpi) => run(mpi).map(|()| Completion::Completed),
+                    Err(why) => Ok(Completion::ignored_with(why)),
+                },
+            ));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
