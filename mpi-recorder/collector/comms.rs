@@ -244,8 +244,9 @@ fn world_ranks(library: &Library, mut group: usize) -> List {
 #[inline(never)]
 fn register(thread: &mut Thread, handle: usize, origin: Origin) -> Option<Comm> {
     let library = thread.library;
-    // SAFETY (here and below): a valid communicator of the program, places for the results.
-    let inter = number(|out| unsafe { library.Comm_test_inter(handle, out) }) != 0;
+    // SAFETY: a valid communicator of the program, and a place for the result.
+    let test_inter = |out| unsafe { library.Comm_test_inter(handle, out) };
+    let inter = number(test_inter) != 0;
     let mut group = 0usize;
     // SAFETY: as above.
     unsafe { library.Comm_group(handle, &raw mut group as usize) };

@@ -48,7 +48,7 @@ impl<T> Locked<T> {
         while self.held.swap(true, Ordering::Acquire) {
             while self.held.load(Ordering::Relaxed) {
                 tries = tries.wrapping_add(1);
-                if tries % 64 == 0 {
+                if tries.is_multiple_of(64) {
                     // The holder may be waiting for this CPU.
                     crate::sys::yield_cpu();
                 } else {

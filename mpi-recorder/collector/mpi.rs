@@ -161,6 +161,8 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 /// The arguments are what MPI asks for.
+                // As many as the C function has.
+                #[allow(clippy::too_many_arguments)]
                 pub unsafe fn $name(&self, $($argument: usize),*) -> i32 {
                     if self.functions.$name == 0 {
                         return 1;

@@ -171,6 +171,8 @@ pub fn enter(frame: usize) -> Option<&'static mut Thread> {
     if thread.enter(frame) { Some(thread) } else { None }
 }
 
+// The state is owned by one thread; the table only says where it is.
+#[allow(clippy::mut_from_ref)]
 #[cold]
 #[inline(never)]
 fn search(slots: &'static [Slot; SLOTS], pointer: usize) -> Option<&'static mut Thread> {
@@ -190,6 +192,8 @@ fn search(slots: &'static [Slot; SLOTS], pointer: usize) -> Option<&'static mut 
 }
 
 /// Gives this thread a state.
+// As in `search`.
+#[allow(clippy::mut_from_ref)]
 fn attach(slots: &'static [Slot; SLOTS], pointer: usize) -> Option<&'static mut Thread> {
     let library = start::library()?;
     if start::is_child() {

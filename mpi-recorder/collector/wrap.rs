@@ -694,25 +694,25 @@ fn conclude_requests(
         let Some((position, open)) = looked.found else { continue };
         let (mut outcome, status) = outcome(library, args, index, entry);
         let mut actual = Actual::AS_POSTED;
-        if outcome == Outcome::Completed || outcome == Outcome::Ready {
-            if let Some(address) = status {
-                if open.flags & flag::CANCEL != 0 {
-                    let mut cancelled = 0i32;
-                    // SAFETY: a status of a completed request, and a place for the result.
-                    unsafe { library.Test_cancelled(address, &raw mut cancelled as usize) };
-                    if cancelled != 0 && outcome == Outcome::Completed {
-                        outcome = Outcome::Cancelled;
-                    }
+        if matches!(outcome, Outcome::Completed | Outcome::Ready)
+            && let Some(address) = status
+        {
+            if open.flags & flag::CANCEL != 0 {
+                let mut cancelled = 0i32;
+                // SAFETY: a status of a completed request, and a place for the result.
+                unsafe { library.Test_cancelled(address, &raw mut cancelled as usize) };
+                if cancelled != 0 && outcome == Outcome::Completed {
+                    outcome = Outcome::Cancelled;
                 }
-                if open.flags & flag::RECEIVE != 0 && outcome != Outcome::Cancelled {
-                    // SAFETY: the status of a completed receive.
-                    let (source, tag, bytes) = unsafe { library.status(address) };
-                    actual = Actual {
-                        source: (source != open.peer).then_some(source),
-                        tag: (tag != open.tag).then_some(tag),
-                        bytes: (bytes != open.bytes).then_some(bytes),
-                    };
-                }
+            }
+            if open.flags & flag::RECEIVE != 0 && outcome != Outcome::Cancelled {
+                // SAFETY: the status of a completed receive.
+                let (source, tag, bytes) = unsafe { library.status(address) };
+                actual = Actual {
+                    source: (source != open.peer).then_some(source),
+                    tag: (tag != open.tag).then_some(tag),
+                    bytes: (bytes != open.bytes).then_some(bytes),
+                };
             }
         }
         REQUESTS.with(|requests| match outcome {

@@ -2,6 +2,7 @@
 //! subcommand; the rest is in `lab`.
 
 mod btf;
+mod collector;
 mod dist;
 mod docs;
 mod ebpf;

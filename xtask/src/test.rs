@@ -20,7 +20,7 @@ use lab::{
     workspace::Workspace,
 };
 
-use crate::{dist, docs, ebpf, portable};
+use crate::{collector, dist, docs, ebpf, portable};
 
 /// Tests on the running kernel, which need root, time and an otherwise idle machine.
 const KERNEL_TESTS: &str = "kernel";
@@ -47,6 +47,7 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         portable::check(workspace, say)
     });
     steps.step("lints of the BPF programs", |_| ebpf::lint(workspace));
+    steps.step("lints of the MPI collector", |_| collector::lint(workspace));
     steps.step("BPF object", |_| match ebpf::check(workspace)? {
         true => Ok(()),
         false => anyhow::bail!("the committed object does not match the sources"),
