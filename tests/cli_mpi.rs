@@ -14,6 +14,7 @@ type Test = fn(&Mpi) -> Result<(), Failed>;
 const TESTS: &[(&str, Test)] = &[
     ("every_rank_of_a_job_writes_its_trace", every_rank),
     ("a_launcher_can_be_inside", a_launcher_inside),
+    ("the_report_has_the_calls_of_the_program", the_report),
     ("the_status_is_that_of_the_program", the_status),
     ("a_directory_with_traces_is_refused_before_the_program_runs", refused),
 ];
@@ -125,6 +126,32 @@ fn a_launcher_inside(mpi: &Mpi) -> Result<(), Failed> {
     let output = mpi.run(&line)?;
     check(output.status.success(), said(&output))?;
     check(mpi.traces("around") == ["rank-0.mpi", "rank-1.mpi"], said(&output))
+}
+
+fn the_report(mpi: &Mpi) -> Result<(), Failed> {
+    let output = mpi.inside(&["-o", "reported"], &[mpi.program()])?;
+    check(output.status.success(), said(&output))?;
+    let output = mpi.run(&[detour(), "mpi", "report", "reported", "--json"])?;
+    check(output.status.success(), said(&output))?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    for key in ["ranks", "wall_s", "mpi_pct", "calls", "waits", "collector", "lost"] {
+        check(!report[key].is_null(), format!("no {key}: {report}"))?;
+    }
+    for key in ["late_sender_s", "late_receiver_s", "collective_s"] {
+        check(report["waits"][key].is_number(), format!("no {key}: {report}"))?;
+    }
+    let calls = report["calls"].as_array().cloned().unwrap_or_default();
+    let exchange = calls.iter().find(|call| call["name"] == "MPI_Sendrecv");
+    let exchange = exchange.ok_or("no exchanges")?;
+    // 100 on each of two ranks, 4 bytes each way.
+    check(exchange["count"] == 200 && exchange["bytes"] == 1600, exchange.to_string())?;
+    check(report["ranks"] == 2 && report["matrix"].is_object(), report.to_string())?;
+    // Without one of its ranks, only if that is wanted.
+    fs::remove_file(mpi.home.join("reported/rank-1.mpi"))?;
+    let refused = mpi.run(&[detour(), "mpi", "report", "reported"])?;
+    check(!refused.status.success() && said(&refused).contains("rank"), said(&refused))?;
+    let partial = mpi.run(&[detour(), "mpi", "report", "reported", "--partial"])?;
+    check(partial.status.success(), said(&partial))
 }
 
 fn the_status(mpi: &Mpi) -> Result<(), Failed> {

@@ -170,9 +170,27 @@ const MORE: &[More] = &[
     },
     More {
         command: "mpi",
-        examples: &[("mpi record -- mpirun -n 4 ./app", "record the MPI calls of a program")],
+        examples: &[
+            ("mpi record -o run -- mpirun -n 4 ./app", "record the MPI calls of a program"),
+            ("mpi report run", "where its time went"),
+        ],
         statuses: &[],
-        see_also: &["mpi record", "record"],
+        see_also: &["mpi record", "mpi report", "record"],
+    },
+    More {
+        command: "mpi report",
+        examples: &[
+            ("mpi report run", "calls, waits, who waited for whom"),
+            ("mpi report run --partial", "although files of some ranks are missing"),
+        ],
+        statuses: &[],
+        see_also: &["mpi record", "mpi import"],
+    },
+    More {
+        command: "mpi import",
+        examples: &[("mpi import traces -o run", "traces of liballprof, one text file per rank")],
+        statuses: &[],
+        see_also: &["mpi report"],
     },
     More {
         command: "mpi record",
@@ -185,7 +203,7 @@ const MORE: &[More] = &[
             ("mpi record -o run -- ./app", "one rank, as mpirun, mpiexec or srun starts it"),
         ],
         statuses: &["126, 127  the program cannot be run, or was not found", "N  of the program"],
-        see_also: &["record"],
+        see_also: &["mpi report", "record"],
     },
     More {
         command: "merge",

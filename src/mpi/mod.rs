@@ -1,9 +1,11 @@
 //! `detour mpi`: traces of MPI programs.
 
+mod import;
 #[cfg(target_os = "linux")]
 mod noise;
 #[cfg(target_os = "linux")]
 mod record;
+mod report;
 #[cfg(target_os = "linux")]
 mod start;
 
@@ -25,6 +27,10 @@ enum Command {
     #[cfg(target_os = "linux")]
     /// Run a rank of an MPI program, or a whole job, and record its MPI calls
     Record(record::Options),
+    /// Show where the time of a recorded program went: calls, waits, who waited for whom
+    Report(report::Options),
+    /// Convert traces of liballprof
+    Import(import::Options),
     /// Start a program once a file exists
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -35,6 +41,8 @@ pub fn run(options: &Mpi, verbosity: Verbosity) -> Result<ExitCode> {
     match &options.command {
         #[cfg(target_os = "linux")]
         Command::Record(options) => record::run(options, verbosity),
+        Command::Report(options) => report::run(options).map(|()| ExitCode::SUCCESS),
+        Command::Import(options) => import::run(options).map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
         Command::Start(options) => start::run(options),
     }

@@ -13,6 +13,7 @@ mod healthcheck;
 mod isolation;
 mod left;
 mod machine;
+mod mpi;
 mod namespaces;
 mod privileges;
 mod programs;
@@ -53,6 +54,7 @@ const ALONE: &[&[support::Test]] = &[
     isolation::TESTS,
     tutorial::TESTS,
     healthcheck::TESTS,
+    mpi::TESTS,
 ];
 
 /// Tests of what is recorded at all, of endings, and of messages: two at a time.

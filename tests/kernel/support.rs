@@ -529,6 +529,15 @@ impl Trace {
         records.map(|record| (&self.sources[record.source.0 as usize], record))
     }
 
+    /// Those of the first thread of a process.
+    pub fn records_of(&self, pid: u32) -> impl Iterator<Item = (&Source, &Record)> {
+        let is_it = move |lane: &Lane| matches!(lane, Lane::Thread { tid, .. } if *tid == pid);
+        let lanes = self.lanes.iter().map(is_it).collect::<Vec<bool>>();
+        let own = move |block: &&Block| lanes.get(block.lane.0 as usize) == Some(&true);
+        let records = self.blocks.iter().filter(own).flat_map(|block| &block.records);
+        records.map(|record| (&self.sources[record.source.0 as usize], record))
+    }
+
     /// The time span in which each lane was watched, by lane number, on CLOCK_MONOTONIC.
     pub fn lanes_watched(&self) -> Vec<(u64, u64)> {
         let on_clock = |t: &LaneTotals| (self.epoch_ns + t.from_ns, self.epoch_ns + t.to_ns);

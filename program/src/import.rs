@@ -1,0 +1,775 @@
+//! Text traces of liballprof, one file a rank, as `rank-N.mpi`.
+//!
+//! A line is a call: name, start, arguments in the order of the C binding, end, separated by `:`. The roles
+//! of the arguments are those of the table of calls. Every line is accounted for: imported, a call that is
+//! not recorded, a header, empty, or not understood.
+//!
+//! What such a trace does not hold cannot be imported: members of communicators other than
+//! `MPI_COMM_WORLD`, whether a test succeeded. Senders of
+//! receives from any source are inferred from the order of the messages with their tag. The clock difference in the headers
+//! is that of rank 0's clock less that of the rank, in microseconds (some versions write "s" behind it;
+//! the times of barriers show what is meant).
+
+use crate::hash::mix;
+use crate::write::{RankWriter, Ticks};
+use mpi_abi::{
+    Abi, Actual, Anchor, Call, Clock, ClockOffset, CommunicatorDef, Entry, FileHeader, Lost,
+    Outcome, RequestItem, Role, Signature, present, rank, shape, tag,
+};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Why traces cannot be imported.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ImportError {
+    #[error("cannot read {}: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {source}", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error(
+        "no liballprof trace in {} (expected one text file a rank, with the rank before the suffix: \
+         pmpi-trace-rank-0.txt)", .0.display()
+    )]
+    Nothing(PathBuf),
+    #[error("rank {rank} is missing from {} (found {found} files): copy its file", .dir.display())]
+    Missing { dir: PathBuf, rank: u32, found: usize },
+    #[error("{} and {} are both of rank {rank}: remove one of them", .first.display(), .second.display())]
+    Duplicate { rank: u32, first: PathBuf, second: PathBuf },
+    #[error("refusing to overwrite {}", .0.display())]
+    Exists(PathBuf),
+}
+
+/// What became of the lines of the traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Import {
+    /// Ranks.
+    pub ranks: u32,
+    /// Lines of all files: the sum of the next five.
+    pub lines: u64,
+    /// Calls that were imported.
+    pub events: u64,
+    /// Calls that are not recorded (`MPI_Comm_rank`).
+    pub unrecorded: u64,
+    /// Lines that begin with `#`.
+    pub headers: u64,
+    /// Empty lines.
+    pub empty: u64,
+    /// Lines that are not understood.
+    pub unknown: u64,
+    /// Imported calls by name.
+    pub calls: BTreeMap<String, u64>,
+    /// Calls that are not recorded, by name.
+    pub unrecorded_calls: BTreeMap<String, u64>,
+    /// Some lines that are not understood: file, line number, beginning of the line.
+    pub examples: Vec<String>,
+    /// Communicators whose members are not known.
+    pub communicators: u64,
+    /// Receives from any source.
+    pub wildcards: u64,
+    /// Those of them that were given a sender: the n-th receive with a tag gets the n-th message that was
+    /// sent to the rank with it.
+    pub resolved_wildcards: u64,
+    /// Tests, of which the trace does not tell whether they succeeded.
+    pub tests: u64,
+}
+
+const MAX_EXAMPLES: usize = 10;
+/// Longest line that is read; the rest of a longer one is skipped and the line is not understood.
+const MAX_LINE: u64 = 1 << 20;
+/// Names of calls that are not recorded, at most.
+const MAX_NAMES: usize = 1000;
+
+impl Import {
+    fn add(&mut self, other: Import) {
+        self.ranks += other.ranks;
+        self.lines += other.lines;
+        self.events += other.events;
+        self.unrecorded += other.unrecorded;
+        self.headers += other.headers;
+        self.empty += other.empty;
+        self.unknown += other.unknown;
+        self.communicators += other.communicators;
+        self.wildcards += other.wildcards;
+        self.resolved_wildcards += other.resolved_wildcards;
+        self.tests += other.tests;
+        for (to, from) in
+            [(&mut self.calls, other.calls), (&mut self.unrecorded_calls, other.unrecorded_calls)]
+        {
+            for (name, count) in from {
+                *to.entry(name).or_default() += count;
+            }
+        }
+        self.examples.extend(other.examples);
+        self.examples.truncate(MAX_EXAMPLES);
+    }
+}
+
+/// The rank in a file name: the number before the suffix.
+fn rank_of(path: &Path) -> Option<u32> {
+    let stem = path.file_name()?.to_str()?;
+    let stem = stem.rsplit_once('.').map_or(stem, |(stem, _)| stem);
+    let digits = stem.len() - stem.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    stem.get(stem.len() - digits..)?.parse().ok()
+}
+
+/// Whether a file begins like a trace.
+fn is_trace(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let mut start = Vec::new();
+    file.take(4).read_to_end(&mut start).is_ok() && (start.starts_with(b"# ") || start == b"MPI_")
+}
+
+/// Imports the liballprof traces of a directory.
+pub fn import(path: &Path, out_dir: &Path) -> Result<Import, ImportError> {
+    let read = |source| ImportError::Read { path: path.to_owned(), source };
+    let write = |source| ImportError::Write { path: out_dir.to_owned(), source };
+    let mut files: BTreeMap<u32, PathBuf> = BTreeMap::new();
+    for entry in std::fs::read_dir(path).map_err(read)? {
+        let file = entry.map_err(read)?.path();
+        let Some(rank) = rank_of(&file).filter(|_| file.is_file() && is_trace(&file)) else {
+            continue;
+        };
+        if let Some(first) = files.insert(rank, file.clone()) {
+            return Err(ImportError::Duplicate { rank, first, second: file });
+        }
+    }
+    if files.is_empty() {
+        return Err(ImportError::Nothing(path.to_owned()));
+    }
+    let size = files.len() as u32;
+    if let Some(rank) = (0..size).find(|rank| !files.contains_key(rank)) {
+        return Err(ImportError::Missing { dir: path.to_owned(), rank, found: files.len() });
+    }
+    std::fs::create_dir_all(out_dir).map_err(write)?;
+    let run = files.values().fold(u64::from(size), |run, file| {
+        let length = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+        mix(run, length)
+    });
+    let parts: Vec<Senders> = files
+        .par_iter()
+        .map(|(rank, file)| {
+            let read = |source| ImportError::Read { path: file.clone(), source };
+            senders(*rank, file).map_err(read)
+        })
+        .collect::<Result<_, _>>()?;
+    let mut known = Senders::new();
+    for (message, sent) in parts.into_iter().flatten() {
+        known.entry(message).or_default().extend(sent);
+    }
+    for sent in known.values_mut() {
+        sent.sort_unstable();
+    }
+    let done: Vec<Result<Import, ImportError>> = files
+        .par_iter()
+        .map(|(rank, file)| RankImport::run(*rank, size, run, file, out_dir, &known))
+        .collect();
+    let mut sum = Import::default();
+    for one in done {
+        sum.add(one?);
+    }
+    Ok(sum)
+}
+
+/// When which ranks sent messages to a rank with a tag, on `MPI_COMM_WORLD`.
+type Senders = HashMap<(i32, i32), Vec<(i64, u32)>>;
+
+/// Sends of a rank that are looked at; with more, wildcards remain.
+const MAX_SENDS: usize = 1 << 23;
+
+/// Who gets messages from a rank, and with which tags.
+fn senders(rank: u32, path: &Path) -> io::Result<Senders> {
+    let mut senders = Senders::new();
+    let preamble = Preamble::read(path)?;
+    let world = preamble.world;
+    let here = (preamble.difference.unwrap_or(0.0) * 1000.0) as i64;
+    let mut sends = 0;
+    let mut lines = Lines::open(path)?;
+    while let Some((_, line, _)) = lines.next()? {
+        let mut parts: Vec<&str> = line.split(':').collect();
+        parts.pop();
+        let is_send = |call: &&Call| Some(&call.name()) == parts.first() && call.has(Role::Dest);
+        let Some(call) = Call::ALL.iter().take(25).find(is_send) else { continue };
+        let arguments = call.arguments().iter().copied().zip(parts.iter().skip(2).copied());
+        let fields = Fields { by_role: arguments.collect() };
+        let comm = fields.get(Role::Comm).and_then(|text| integer(text.split(',').next()?));
+        if let (Some(to), Some(tag)) = (fields.int(Role::Dest), fields.int(Role::Tag))
+            && comm == world
+            && sends < MAX_SENDS
+        {
+            sends += 1;
+            let at = parts.get(1).and_then(|text| nanoseconds(text)).unwrap_or(0) as i64;
+            senders.entry((to, tag)).or_default().push((at.saturating_add(here), rank));
+        }
+    }
+    Ok(senders)
+}
+
+/// Microseconds with or without a fraction as nanoseconds.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(3);
+    let mut ns = whole.parse::<u64>().ok()?.checked_mul(1000)?;
+    for (digit, place) in digits.zip([100, 10, 1]) {
+        ns += u64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * place;
+    }
+    Some(ns).filter(|ns| *ns < 1 << 61)
+}
+
+/// A number as the tracer prints it: also an `int` as an unsigned 64-bit number.
+fn integer(text: &str) -> Option<i64> {
+    let text = text.trim();
+    text.parse::<i64>().ok().or_else(|| text.parse::<u64>().ok().map(|value| value as i64))
+}
+
+struct Comm {
+    number: u32,
+    rank: i32,
+    size: u32,
+}
+
+/// The import of one rank.
+struct RankImport<'h> {
+    writer: RankWriter<'h>,
+    sum: Import,
+    rank: u32,
+    size: u32,
+    comms: HashMap<i64, Comm>,
+    /// Requests by the address of the variable.
+    requests: HashMap<i64, u64>,
+    next_request: u64,
+    /// Senders of receives with wildcards, by request.
+    found: HashMap<u64, i32>,
+    senders: &'h Senders,
+    /// Receives so far by tag.
+    received: HashMap<i32, usize>,
+    mpich: bool,
+    last: u64,
+}
+
+/// What a line holds, by role.
+#[derive(Default)]
+struct Fields<'a> {
+    by_role: Vec<(Role, &'a str)>,
+}
+
+impl<'a> Fields<'a> {
+    fn get(&self, role: Role) -> Option<&'a str> {
+        self.by_role.iter().find(|(found, _)| *found == role).map(|(_, text)| *text)
+    }
+
+    fn integer(&self, role: Role) -> Option<i64> {
+        integer(self.get(role)?)
+    }
+
+    fn int(&self, role: Role) -> Option<i32> {
+        // Ints arrive sign-extended or not.
+        self.integer(role).map(|value| value as i32)
+    }
+
+    /// A datatype's size, from `handle,size,extent`.
+    fn type_size(&self, role: Role) -> Option<u64> {
+        u64::try_from(integer(self.get(role)?.split(',').nth(1)?)?).ok()
+    }
+
+    fn bytes(&self, count: Role, datatype: Role) -> Option<u64> {
+        let count = u64::try_from(self.integer(count)?).ok()?;
+        count.checked_mul(self.type_size(datatype)?)
+    }
+
+    fn list(&self, counts: Role, datatype: Role) -> Option<Vec<u64>> {
+        let size = self.type_size(datatype)?;
+        let numbers = self
+            .get(counts)?
+            .split(',')
+            .map(|text| u64::try_from(integer(text)?).ok()?.checked_mul(size));
+        numbers.collect()
+    }
+}
+
+impl RankImport<'_> {
+    fn run(
+        rank: u32,
+        size: u32,
+        run: u64,
+        path: &Path,
+        out_dir: &Path,
+        senders: &Senders,
+    ) -> Result<Import, ImportError> {
+        let read = |source| ImportError::Read { path: path.to_owned(), source };
+        let preamble = Preamble::read(path).map_err(read)?;
+        let start = Anchor { ticks: preamble.start, ns: preamble.start };
+        let offset = |at: u64, diff: Option<f64>| match diff {
+            Some(us) => ClockOffset {
+                here_ns: at,
+                offset_ns: (-us * 1000.0).round() as i64,
+                // Times have steps of a microsecond.
+                round_trip_ns: 2000,
+            },
+            None => ClockOffset::default(),
+        };
+        let header = FileHeader {
+            run,
+            world_rank: rank,
+            world_size: size,
+            local_rank: 0,
+            local_size: 1,
+            abi: if preamble.mpich { Abi::Mpich } else { Abi::OpenMpi },
+            clock: Clock::Monotonic,
+            thread_level: 0,
+            pid: 0,
+            realtime_ns: preamble.start,
+            load: start,
+            start,
+            offset_start: offset(preamble.start, preamble.difference),
+            cost_recorded_ps: 0,
+            cost_passed_ps: 0,
+            host: preamble.host.as_bytes(),
+            boot_id: [0; 16],
+            library: b"imported from liballprof",
+            command: b"",
+            flags: 0,
+            lost: Lost::default(),
+            events: 0,
+            chunks: 0,
+            threads: 0,
+            offset_end: ClockOffset::default(),
+            end: Anchor::default(),
+        };
+        let target = out_dir.join(format!("rank-{rank}.mpi"));
+        let write = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => ImportError::Exists(target.clone()),
+            _ => ImportError::Write { path: target.clone(), source },
+        };
+        let writer = RankWriter::create(out_dir, header, Ticks::NS).map_err(write)?;
+        let mut import = RankImport {
+            writer,
+            sum: Import { ranks: 1, ..Import::default() },
+            rank,
+            size,
+            comms: HashMap::new(),
+            requests: HashMap::new(),
+            next_request: 0,
+            found: HashMap::new(),
+            senders,
+            received: HashMap::new(),
+            mpich: preamble.mpich,
+            last: preamble.start,
+        };
+        let world = CommunicatorDef {
+            number: 0,
+            key: 1,
+            parent: None,
+            rank: rank as i32,
+            size,
+            remote_size: 0,
+            topology: 0,
+        };
+        let members: Vec<i32> = (0..size as i32).collect();
+        import.writer.communicator(0, preamble.start, &world, &members).map_err(write)?;
+        if let Some(handle) = preamble.world {
+            import.comms.insert(handle, Comm { number: 0, rank: rank as i32, size });
+        }
+        let mut end_difference = None;
+        let mut lines = Lines::open(path).map_err(read)?;
+        while let Some((number, line, whole)) = lines.next().map_err(read)? {
+            import.sum.lines += 1;
+            if let Some(comment) = line.strip_prefix('#') {
+                import.sum.headers += 1;
+                if let Some(us) = difference(comment).filter(|_| comment.contains("Finalize")) {
+                    end_difference = Some(us);
+                }
+            } else if line.trim().is_empty() {
+                import.sum.empty += 1;
+            } else if !whole || import.line(line).map_err(write)?.is_none() {
+                import.sum.unknown += 1;
+                if import.sum.examples.len() < MAX_EXAMPLES {
+                    let start: String = line.chars().take(80).collect();
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    import.sum.examples.push(format!("{name}:{number}: {start}"));
+                }
+            }
+        }
+        let last = import.last;
+        import.writer.header_mut().offset_end = offset(last, end_difference);
+        import.writer.finish(last).map_err(write)?;
+        Ok(import.sum)
+    }
+
+    /// One call. `None` if the line is not understood.
+    fn line(&mut self, line: &str) -> io::Result<Option<()>> {
+        let mut parts: Vec<&str> = line.trim_end().split(':').collect();
+        let (Some(name), Some(end)) = (parts.first().copied(), parts.pop()) else {
+            return Ok(None);
+        };
+        if !name.starts_with("MPI_") || parts.len() < 2 {
+            return Ok(None);
+        }
+        let begin = parts.get(1).copied().unwrap_or("-");
+        // MPI_Init has no start, MPI_Finalize no end.
+        let (begin, end) = match (nanoseconds(begin), nanoseconds(end)) {
+            (Some(begin), Some(end)) => (begin, end),
+            (Some(begin), None) if end.trim() == "-" => (begin, begin),
+            (None, Some(end)) if begin.trim() == "-" => (end, end),
+            _ => return Ok(None),
+        };
+        let Some(&call) = Call::ALL.iter().find(|call| call.name() == name) else {
+            self.sum.unrecorded += 1;
+            let names = &mut self.sum.unrecorded_calls;
+            let name = if names.len() < MAX_NAMES { name } else { "others" };
+            *names.entry(name.to_owned()).or_default() += 1;
+            return Ok(Some(()));
+        };
+        let arguments = parts.get(2..).unwrap_or(&[]);
+        let roles = call.arguments();
+        if arguments.len() != roles.len() && roles.iter().any(|role| *role != Role::Other) {
+            return Ok(None);
+        }
+        let by_role = roles
+            .iter()
+            .copied()
+            .zip(arguments.iter().copied())
+            .filter(|(role, _)| *role != Role::Other);
+        let fields = Fields { by_role: by_role.collect() };
+        let Some(()) = self.event(call, &fields, begin, end)? else { return Ok(None) };
+        self.sum.events += 1;
+        *self.sum.calls.entry(name.to_owned()).or_default() += 1;
+        Ok(Some(()))
+    }
+
+    fn event(
+        &mut self,
+        call: Call,
+        fields: &Fields,
+        begin: u64,
+        end: u64,
+    ) -> io::Result<Option<()>> {
+        let mut signature = Signature::of(call);
+        let begin = begin.max(self.last);
+        let end = end.max(begin);
+        let mut root = false;
+        if let Some(text) = fields.get(Role::Comm) {
+            let Some(comm) = self.comm(text, begin)? else { return Ok(None) };
+            signature.object = comm.number;
+            signature.present |= present::OBJECT;
+            root = fields.int(Role::Root).is_some_and(|root| root == comm.rank);
+        }
+        let exchange = fields.get(Role::Dest).is_some() && fields.get(Role::Source).is_some();
+        for role in [Role::Dest, Role::Source, Role::Root, Role::Target] {
+            let Some(text) = fields.get(role) else { continue };
+            let Some(value) = integer(text) else { return Ok(None) };
+            let value = self.special(value as i32);
+            if role == Role::Source && exchange {
+                signature.source = value;
+                signature.present |= present::SOURCE;
+            } else {
+                signature.peer = value;
+                signature.present |= present::PEER;
+            }
+        }
+        for (role, received) in [(Role::Tag, false), (Role::ReceiveTag, true)] {
+            let Some(text) = fields.get(role) else { continue };
+            let Some(value) = integer(text).map(|value| value as i32) else { return Ok(None) };
+            // All libraries have -1 for any tag.
+            let value = if value < 0 { tag::ANY } else { value };
+            if received {
+                signature.source_tag = value;
+                signature.present |= present::SOURCE_TAG;
+            } else {
+                signature.tag = value;
+                signature.present |= present::TAG;
+            }
+        }
+        let mut entry = Entry {
+            signature,
+            bytes: 0,
+            received: 0,
+            begin,
+            end,
+            error: 0,
+            begun: 0,
+            actual: Actual::AS_POSTED,
+            found: true,
+            requests: &[],
+            sent: &[],
+            got: &[],
+        };
+        let source = if exchange { signature.source } else { signature.peer };
+        let label = if exchange { signature.source_tag } else { signature.tag };
+        let mut sender = None;
+        let receives = fields.get(Role::Source).is_some() && !call.name().contains("robe");
+        if receives && signature.object == 0 && source != rank::PROC_NULL {
+            let number = self.received.entry(label).or_insert(0);
+            let sent = self.senders.get(&(self.rank as i32, label));
+            let found = sent.and_then(|sent| sent.get(*number)).map(|(_, from)| *from as i32);
+            *number += 1;
+            sender = found.filter(|_| source == rank::ANY);
+        }
+        if receives && source == rank::ANY {
+            self.sum.wildcards += 1;
+            self.sum.resolved_wildcards += u64::from(sender.is_some());
+            if sender.is_some() && fields.get(Role::Request).is_none() {
+                entry.signature.shape |= shape::OUTCOME;
+                entry.actual.source = sender;
+            }
+        }
+        let Some((sent, got)) = sizes(call, fields, root, &mut entry) else { return Ok(None) };
+        entry.sent = &sent;
+        entry.got = &got;
+        if let Some(address) = fields.get(Role::Request) {
+            let Some(address) = integer(address) else { return Ok(None) };
+            entry.signature.shape |= shape::BEGUN;
+            entry.begun = self.next_request;
+            self.requests.insert(address, self.next_request);
+            if let Some(sender) = sender {
+                self.found.insert(self.next_request, sender);
+            }
+            self.next_request += 1;
+        }
+        let Some(items) = self.requests(call, fields) else { return Ok(None) };
+        if matches!(call.class(), mpi_abi::Class::Request) {
+            entry.signature.shape |= shape::REQUESTS;
+        }
+        entry.requests = &items;
+        self.writer.event(0, &entry)?;
+        self.last = end;
+        Ok(Some(()))
+    }
+
+    /// Wildcards and null processes of the library.
+    fn special(&self, value: i32) -> i32 {
+        match (value, self.mpich) {
+            (-2, true) | (-1, false) => rank::ANY,
+            (-1, true) | (-2, false) => rank::PROC_NULL,
+            _ => value,
+        }
+    }
+
+    /// The communicator in `handle,rank,size`, defined if it is new.
+    fn comm(&mut self, text: &str, now: u64) -> io::Result<Option<&Comm>> {
+        let mut numbers = text.split(',').map(integer);
+        let (Some(Some(handle)), Some(Some(rank)), Some(Some(size))) =
+            (numbers.next(), numbers.next(), numbers.next())
+        else {
+            return Ok(None);
+        };
+        if !self.comms.contains_key(&handle) {
+            let number = self.sum.communicators as u32 + 2;
+            let (rank, size) = (rank as i32, size.clamp(0, i64::from(i32::MAX)) as u32);
+            self.comms.insert(handle, Comm { number, rank, size });
+            self.sum.communicators += 1;
+            let def = CommunicatorDef {
+                number,
+                // Handles say nothing about the communicator of another rank.
+                key: mix(
+                    mix(0x1a11, u64::from(self.rank) << 32 | u64::from(self.size)),
+                    handle as u64,
+                ),
+                parent: None,
+                rank,
+                size,
+                remote_size: 0,
+                topology: 0,
+            };
+            self.writer.communicator(0, now, &def, &[])?;
+        }
+        Ok(self.comms.get(&handle).filter(|comm| comm.size > 0))
+    }
+
+    /// The requests of a call, by the addresses of their variables.
+    fn requests(&mut self, call: Call, fields: &Fields) -> Option<Vec<RequestItem>> {
+        let item = |id, outcome| RequestItem { id, outcome, actual: Actual::AS_POSTED };
+        let tests = call.name().starts_with("MPI_Test");
+        self.sum.tests += u64::from(tests);
+        let outcome = match call {
+            _ if tests => Outcome::Pending,
+            Call::Request_free => Outcome::Freed,
+            Call::Cancel => Outcome::CancelAsked,
+            Call::Start | Call::Startall => Outcome::Started,
+            Call::Request_get_status => Outcome::Pending,
+            Call::Waitany | Call::Waitsome => Outcome::Pending,
+            _ => Outcome::Completed,
+        };
+        let mut addresses = Vec::new();
+        for role in [Role::RequestInOut, Role::RequestValue] {
+            if let Some(text) = fields.get(role) {
+                addresses.push(integer(text)?);
+            }
+        }
+        if let Some(text) = fields.get(Role::Requests) {
+            let list: Vec<i64> = text.split(',').map(integer).collect::<Option<_>>()?;
+            let count = fields.integer(Role::RequestCount)?;
+            match list.as_slice() {
+                // One address stands for an array of handles of 4 or 8 bytes.
+                [base] if count > 1 => {
+                    let stride = if self.mpich { 4 } else { 8 };
+                    addresses.extend((0..count.min(1 << 16)).map(|i| base + i * stride));
+                }
+                list => addresses.extend(list),
+            }
+        }
+        let mut items = Vec::new();
+        for address in addresses {
+            if let Some(&id) = self.requests.get(&address) {
+                let mut item = item(id, outcome);
+                if outcome == Outcome::Completed {
+                    item.actual.source = self.found.remove(&id);
+                }
+                items.push(item);
+                if matches!(outcome, Outcome::Completed | Outcome::Freed) {
+                    self.requests.remove(&address);
+                }
+            }
+        }
+        Some(items)
+    }
+}
+
+/// Fills in the sizes of a call and gives the lists for and from every peer.
+fn sizes(
+    call: Call,
+    fields: &Fields,
+    root: bool,
+    entry: &mut Entry,
+) -> Option<(Vec<u64>, Vec<u64>)> {
+    let rooted = call.has(Role::Root);
+    let scatters = call.name().contains("catter") && rooted;
+    let gathers = call.name().contains("ather") && rooted;
+    let (mut sent, mut got) = (Vec::new(), Vec::new());
+    let signature = &mut entry.signature;
+    if call.has(Role::Count) && call.has(Role::Type) {
+        let bytes = fields.bytes(Role::Count, Role::Type)?;
+        // The send arguments of a scatter count at the root only.
+        entry.bytes = if scatters && !root { 0 } else { bytes };
+        signature.present |= present::BYTES;
+    } else if call.has(Role::Counts) {
+        if !scatters || root {
+            sent = fields.list(Role::Counts, Role::Type).unwrap_or_default();
+        }
+        entry.bytes = sent.iter().sum();
+        signature.present |= present::BYTES;
+        signature.shape |= shape::SENT;
+    }
+    if call.has(Role::ReceiveCount) {
+        let bytes = fields.bytes(Role::ReceiveCount, Role::ReceiveType)?;
+        entry.received = if gathers && !root { 0 } else { bytes };
+        signature.present |= present::RECEIVED;
+    } else if call.has(Role::ReceiveCounts) {
+        if !gathers || root {
+            let datatype = if call.has(Role::ReceiveType) { Role::ReceiveType } else { Role::Type };
+            got = fields.list(Role::ReceiveCounts, datatype).unwrap_or_default();
+        }
+        entry.received = got.iter().sum();
+        signature.present |= present::RECEIVED;
+        signature.shape |= shape::RECEIVED;
+    }
+    Some((sent, got))
+}
+
+/// The clock difference in a header line, in microseconds.
+fn difference(comment: &str) -> Option<f64> {
+    let (_, value) = comment.split_once("clockdiff:")?;
+    value.split_whitespace().next()?.parse().ok().filter(|us: &f64| us.is_finite())
+}
+
+/// What is needed before the first event can be written.
+#[derive(Default)]
+struct Preamble {
+    host: String,
+    difference: Option<f64>,
+    start: u64,
+    mpich: bool,
+    /// Handle of `MPI_COMM_WORLD`: the first one that a call is given.
+    world: Option<i64>,
+}
+
+impl Preamble {
+    fn read(path: &Path) -> io::Result<Preamble> {
+        let mut preamble = Preamble::default();
+        let mut lines = Lines::open(path)?;
+        while let Some((number, line, _)) = lines.next()? {
+            if let Some(comment) = line.strip_prefix('#') {
+                let text = comment.trim();
+                let host = text.strip_prefix("hostname:").or_else(|| text.strip_prefix("host:"));
+                if let Some(host) = host {
+                    preamble.host = host.trim().trim_end_matches('.').to_owned();
+                }
+                if preamble.difference.is_none() && !text.contains("Finalize") {
+                    preamble.difference = difference(text);
+                }
+                continue;
+            }
+            let parts: Vec<&str> = line.split(':').collect();
+            if preamble.start == 0 {
+                let times = [parts.get(1), parts.last()];
+                let first = times.into_iter().flatten().find_map(|text| nanoseconds(text));
+                preamble.start = first.unwrap_or(0);
+            }
+            let comm = parts.iter().skip(2).find_map(|part| {
+                let numbers: Vec<i64> = part.split(',').map(integer).collect::<Option<_>>()?;
+                match numbers.as_slice() {
+                    [handle, rank, size] if rank < size => Some(*handle),
+                    _ => None,
+                }
+            });
+            // A datatype looks like a communicator, but calls on one alone come first.
+            if comm.is_some() && parts.len() <= 5 {
+                preamble.world = comm;
+                preamble.mpich = comm.is_some_and(|handle| handle as u32 >> 24 == 0x44);
+                break;
+            }
+            if number > 10_000 {
+                break;
+            }
+        }
+        Ok(preamble)
+    }
+}
+
+/// Lines of a file, of bounded length.
+struct Lines {
+    reader: BufReader<File>,
+    buffer: Vec<u8>,
+    text: String,
+    number: u64,
+}
+
+impl Lines {
+    fn open(path: &Path) -> io::Result<Lines> {
+        let reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+        Ok(Lines { reader, buffer: Vec::new(), text: String::new(), number: 0 })
+    }
+
+    /// Number, text without the line break, and whether it is whole.
+    fn next(&mut self) -> io::Result<Option<(u64, &str, bool)>> {
+        self.buffer.clear();
+        let read = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut self.buffer)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let whole = self.buffer.ends_with(b"\n") || (read as u64) < MAX_LINE;
+        if !whole {
+            // The rest of a line that is too long.
+            loop {
+                let available = self.reader.fill_buf()?;
+                if available.is_empty() {
+                    break;
+                }
+                let end = available.iter().position(|byte| *byte == b'\n');
+                let length = end.map_or(available.len(), |at| at + 1);
+                self.reader.consume(length);
+                if end.is_some() {
+                    break;
+                }
+            }
+        }
+        self.text.clear();
+        self.text.push_str(&String::from_utf8_lossy(&self.buffer));
+        Ok(Some((self.number, self.text.trim_end_matches(['\n', '\r']), whole)))
+    }
+}

@@ -1,0 +1,201 @@
+//! What the calls of the table mean for matching and for the profile.
+
+use mpi_abi::{Call, Class, Role};
+use std::sync::LazyLock;
+
+/// Who waits for whom in a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Everyone for the last one.
+    All,
+    /// Everyone for the root.
+    FromRoot,
+    /// The root for the last one.
+    ToRoot,
+    /// Everyone for the ranks below, itself included.
+    Scan,
+    /// Everyone for its neighbours in the topology.
+    Neighbours,
+}
+
+/// How a call takes part in communication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Send,
+    Receive,
+    Exchange,
+    SendRequest,
+    ReceiveRequest,
+    ExchangeRequest,
+    SendInit,
+    ReceiveInit,
+    Collective(Shape),
+    CollectiveRequest(Shape),
+    CollectiveInit(Shape),
+    /// Collective on a window.
+    WindowCollective,
+    /// `MPI_Finalize`.
+    Finalize,
+    /// Completes, starts, frees or looks at requests.
+    Requests,
+    Other,
+}
+
+/// Rows of the call pattern.
+pub(crate) const CLASSES: [&str; 9] = [
+    "send",
+    "receive",
+    "wait",
+    "test and probe",
+    "collective",
+    "communicator",
+    "one-sided",
+    "io",
+    "other",
+];
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meaning {
+    pub kind: Kind,
+    /// Position in [`CLASSES`].
+    pub class: u8,
+    /// A send that does not return before the receive was posted, whatever its size.
+    pub synchronous: bool,
+    /// A send that never waits for the receiver.
+    pub buffered: bool,
+    /// Bytes count once for each peer.
+    pub each_peer: bool,
+}
+
+static MEANINGS: LazyLock<Vec<Meaning>> =
+    LazyLock::new(|| Call::ALL.iter().map(|call| meaning(*call)).collect());
+
+/// The meanings of all calls, by number.
+pub(crate) fn meanings() -> &'static [Meaning] {
+    &MEANINGS
+}
+
+/// Whether waiting for the call is waiting at a collective.
+pub(crate) fn is_collective(call: Call) -> bool {
+    let kind = meanings().get(usize::from(call.number())).map(|meaning| meaning.kind);
+    matches!(
+        kind,
+        Some(
+            Kind::Collective(_)
+                | Kind::CollectiveRequest(_)
+                | Kind::CollectiveInit(_)
+                | Kind::WindowCollective
+                | Kind::Finalize
+        )
+    )
+}
+
+fn collective_shape(call: Call) -> Shape {
+    let name = call.name().trim_start_matches("MPI_").to_ascii_lowercase();
+    let name = name.trim_end_matches("_init");
+    let name = if call.has(Role::Request) && !call.is_persistent() {
+        name.strip_prefix('i').unwrap_or(name)
+    } else {
+        name
+    };
+    match name {
+        _ if call.is_neighborhood() => Shape::Neighbours,
+        "bcast" | "scatter" | "scatterv" => Shape::FromRoot,
+        "gather" | "gatherv" | "reduce" => Shape::ToRoot,
+        "scan" | "exscan" => Shape::Scan,
+        _ => Shape::All,
+    }
+}
+
+fn meaning(call: Call) -> Meaning {
+    use Call::*;
+    let kind = match (call.class(), call) {
+        (Class::PointToPoint, Probe | Iprobe | Mprobe | Improbe) => Kind::Other,
+        (Class::PointToPoint, Sendrecv | Sendrecv_replace) => Kind::Exchange,
+        (Class::PointToPoint, Isendrecv | Isendrecv_replace) => Kind::ExchangeRequest,
+        (Class::PointToPoint, _) if call.is_persistent() => {
+            if call.has(Role::Dest) {
+                Kind::SendInit
+            } else {
+                Kind::ReceiveInit
+            }
+        }
+        (Class::PointToPoint, _) => match (call.has(Role::Dest), call.has(Role::Request)) {
+            (true, false) => Kind::Send,
+            (true, true) => Kind::SendRequest,
+            (false, false) => Kind::Receive,
+            (false, true) => Kind::ReceiveRequest,
+        },
+        (Class::Request, _) => Kind::Requests,
+        (Class::Collective, _) if call.is_persistent() => {
+            Kind::CollectiveInit(collective_shape(call))
+        }
+        (Class::Collective, _) if call.has(Role::Request) => {
+            Kind::CollectiveRequest(collective_shape(call))
+        }
+        (Class::Collective, _) => Kind::Collective(collective_shape(call)),
+        // Collective over the new group only, which is not known at the call.
+        (
+            Class::Communicator,
+            Comm_create_group | Comm_free | Comm_disconnect | Intercomm_merge,
+        ) => Kind::Other,
+        (Class::Communicator, _) if call.has(Role::Request) => Kind::CollectiveRequest(Shape::All),
+        (Class::Communicator, _) => Kind::Collective(Shape::All),
+        (Class::OneSided, Win_create | Win_allocate | Win_allocate_shared | Win_create_dynamic) => {
+            Kind::Collective(Shape::All)
+        }
+        (Class::OneSided, Win_fence | Win_free) => Kind::WindowCollective,
+        (Class::Io, File_open) => Kind::Collective(Shape::All),
+        (Class::Environment, Finalize) => Kind::Finalize,
+        _ => Kind::Other,
+    };
+    let class = match (call.class(), kind) {
+        (_, Kind::Send | Kind::SendRequest | Kind::SendInit) => 0,
+        (_, Kind::Receive | Kind::ReceiveRequest | Kind::ReceiveInit) => 1,
+        (_, Kind::Exchange | Kind::ExchangeRequest) => 1,
+        (Class::PointToPoint, _) => 3,
+        (Class::Request, _) if call.name().starts_with("MPI_Wait") => 2,
+        (Class::Request, _) if call.name().starts_with("MPI_Test") => 3,
+        (Class::Request, _) => 8,
+        (Class::Collective, _) => 4,
+        (Class::Communicator, _) => 5,
+        (Class::OneSided, _) => 6,
+        (Class::Io, _) => 7,
+        _ => 8,
+    };
+    let name = call.name();
+    Meaning {
+        kind,
+        class,
+        synchronous: matches!(call, Ssend | Issend | Ssend_init),
+        buffered: matches!(call, Bsend | Ibsend | Bsend_init),
+        each_peer: name.to_ascii_lowercase().contains("alltoall")
+            && call.has(Role::Count)
+            && !call.is_neighborhood(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collectives_have_the_dependency_of_their_operation() {
+        let shape = |call: Call| match meaning(call).kind {
+            Kind::Collective(shape)
+            | Kind::CollectiveRequest(shape)
+            | Kind::CollectiveInit(shape) => shape,
+            other => panic!("{} is {other:?}", call.name()),
+        };
+        assert_eq!(shape(Call::Bcast), Shape::FromRoot);
+        assert_eq!(shape(Call::Ibcast), Shape::FromRoot);
+        assert_eq!(shape(Call::Scatterv_init), Shape::FromRoot);
+        assert_eq!(shape(Call::Ireduce), Shape::ToRoot);
+        assert_eq!(shape(Call::Gatherv), Shape::ToRoot);
+        assert_eq!(shape(Call::Iexscan), Shape::Scan);
+        assert_eq!(shape(Call::Allreduce), Shape::All);
+        assert_eq!(shape(Call::Ireduce_scatter), Shape::All);
+        assert_eq!(shape(Call::Ineighbor_alltoall), Shape::Neighbours);
+        assert_eq!(shape(Call::Comm_split), Shape::All);
+    }
+}

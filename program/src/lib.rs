@@ -1,0 +1,37 @@
+//! Traces of MPI programs.
+//!
+//! In: a directory with one `rank-N.mpi` for each rank, written by the collector or by [`import`]; out: a
+//! [`Program`] ([`open`]), the calls of its ranks on one clock ([`stream`]), and a [`Profile`]
+//! ([`profile`]) with its [`text`].
+//!
+//! Whatever the files contain, nothing panics, and memory is bounded by limits of this crate and not by
+//! sizes that the files claim.
+
+#![forbid(unsafe_code)]
+
+mod chunks;
+mod clock;
+mod engine;
+mod hash;
+mod import;
+mod kinds;
+mod matching;
+mod open;
+mod profile;
+mod rank;
+mod reader;
+mod text;
+pub mod write;
+
+pub use chunks::{Arena, CallMoment, Damage, Moment, Span, What};
+pub use clock::{Clocks, HostClock, HostCorrection};
+pub use engine::ReadError;
+pub use import::{Import, ImportError, import};
+pub use matching::LATE_RECEIVER_BYTES;
+pub use open::{Host, OpenError, Program, Rank, open, open_partial};
+pub use profile::{
+    CallRow, CollectiveWait, Collector, CommunicatorRow, LostSums, Matrix, Pair, Pattern, Profile,
+    RankRow, RegionRow, SizeRow, WaitSums, clocks, profile,
+};
+pub use reader::stream;
+pub use text::text;

@@ -1,0 +1,714 @@
+//! The profile of a run, as `detour mpi report --json` prints it.
+//!
+//! Times are seconds on the common clock of the run. Waiting times are also given in whole nanoseconds:
+//! the sum over `waits.pairs` and `waits.other_pairs_ns` is `waits.total_ns`, exactly.
+
+use crate::chunks::Damage;
+use crate::clock::{Clocks, HostCorrection, Slack};
+use crate::engine::{Joined, ReadError, run};
+use crate::kinds::CLASSES;
+use crate::matching::{LATE_RECEIVER_BYTES, Wait};
+use crate::open::Program;
+use crate::rank::{BINS, MATRIX, RankState};
+use mpi_abi::Call;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Rows of who waits for whom that are kept.
+const TOP_PAIRS: usize = 64;
+/// Communicators and regions that are kept.
+const TOP_ROWS: usize = 256;
+
+/// The profile of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Profile {
+    /// Size of `MPI_COMM_WORLD`.
+    pub ranks: u32,
+    /// Ranks whose files were read; fewer than `ranks` if some are missing.
+    pub ranks_read: u32,
+    /// Ranks that did not finalize: killed, crashed or aborted.
+    pub unfinished_ranks: Vec<u32>,
+    /// Command line of rank 0.
+    pub command: Vec<String>,
+    /// Version of the MPI library.
+    pub library: String,
+    /// From the first call of `MPI_Init` to the last return from `MPI_Finalize`.
+    pub wall_s: f64,
+    /// Share of the ranks' time that was spent in MPI. Threads that call MPI count one by one.
+    pub mpi_pct: f64,
+    /// Events read.
+    pub events: u64,
+    /// Messages between two ranks, and their bytes.
+    pub messages: u64,
+    /// Bytes of these messages.
+    pub message_bytes: u64,
+    /// Calls by name, the most time first.
+    pub calls: Vec<CallRow>,
+    /// Waiting.
+    pub waits: WaitSums,
+    /// The collector's own cost.
+    pub collector: Collector,
+    /// What is missing.
+    pub lost: LostSums,
+    /// Hosts and what was done to their clocks.
+    pub hosts: Vec<HostCorrection>,
+    /// By how much messages may still arrive before they were sent: no correction satisfies all.
+    pub clock_contradiction_ns: i64,
+    /// One row a rank.
+    pub by_rank: Vec<RankRow>,
+    /// Sizes of messages between two ranks.
+    pub sizes: Vec<SizeRow>,
+    /// Who sends to whom.
+    pub matrix: Matrix,
+    /// When which calls took the time.
+    pub pattern: Pattern,
+    /// Regions that the program marked.
+    pub regions: Vec<RegionRow>,
+    /// Communicators, the most time first.
+    pub communicators: Vec<CommunicatorRow>,
+}
+
+/// One MPI function.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallRow {
+    /// Name of the function.
+    pub name: String,
+    /// Calls of all ranks.
+    pub count: u64,
+    /// Bytes sent by sends and collectives, received by receives; those of an exchange both. Bytes of
+    /// nonblocking receives count here when they have arrived.
+    pub bytes: u64,
+    /// Time in the calls of all ranks.
+    pub time_s: f64,
+    /// Share of all ranks' time.
+    pub share_pct: f64,
+    /// Part of `time_s` that was waiting.
+    pub wait_s: f64,
+    /// The longest call.
+    pub longest_s: f64,
+    /// Ranks that called it.
+    pub ranks: u32,
+    /// The least and the most time that one of them spent in it.
+    pub rank_min_s: f64,
+    /// See `rank_min_s`.
+    pub rank_max_s: f64,
+    /// Calls that returned an error.
+    pub errors: u64,
+}
+
+/// Waiting by class.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitSums {
+    /// Time in receives, and in calls that complete them, before the send began.
+    pub late_sender_s: f64,
+    /// Time in sends, and in calls that complete them, before the receive was posted.
+    pub late_receiver_s: f64,
+    /// Time in collectives, and in calls that complete them, before the last rank that they depend on
+    /// had entered.
+    pub collective_s: f64,
+    /// The same three in ns.
+    pub late_sender_ns: u64,
+    /// In ns.
+    pub late_receiver_ns: u64,
+    /// In ns.
+    pub collective_ns: u64,
+    /// Their sum.
+    pub total_ns: u64,
+    /// Waiting as a share of the time in MPI.
+    pub mpi_share_pct: f64,
+    /// Sends below this size are taken to be buffered and never wait for the receiver.
+    pub late_receiver_bytes: u64,
+    /// `collective_ns` by function.
+    pub collectives: Vec<CollectiveWait>,
+    /// Who waits for whom, the longest first.
+    pub pairs: Vec<Pair>,
+    /// Waiting of all other pairs, in ns.
+    pub other_pairs_ns: u64,
+}
+
+/// Waiting at one collective function.
+#[derive(Clone, Debug, Serialize)]
+pub struct CollectiveWait {
+    /// The function.
+    pub name: String,
+    /// Waiting in all ranks.
+    pub wait_s: f64,
+    /// In ns.
+    pub wait_ns: u64,
+}
+
+/// A rank that waits for another.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// World rank that waits.
+    pub waiting: u32,
+    /// World rank that is late.
+    pub late: u32,
+    /// `late sender`, `late receiver` or `collective`.
+    pub class: &'static str,
+    /// How long.
+    pub wait_s: f64,
+    /// In ns.
+    pub wait_ns: u64,
+}
+
+/// What recording cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct Collector {
+    /// Cost of recording a call as the collector measured it at the start.
+    pub ns_per_call: f64,
+    /// That cost times the calls as a share of the ranks' time.
+    pub share_pct: f64,
+    /// Bytes of the files for each event.
+    pub bytes_per_event: f64,
+}
+
+/// What is missing from the trace or could not be joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LostSums {
+    /// Events: without room on the disk, or in damaged chunks.
+    pub events: u64,
+    /// Chunks that are damaged or gone.
+    pub chunks: u64,
+    /// Open chunks of killed ranks that end within an event.
+    pub cut_chunks: u64,
+    /// Requests, communicators or regions that the collector had no room for.
+    pub table_full: u64,
+    /// Arguments that the collector could not read.
+    pub unreadable: u64,
+    /// Lists of sizes that were too long.
+    pub lists: u64,
+    /// Sends and receives whose other half was not found.
+    pub unmatched_messages: u64,
+    /// Messages whose sender and receiver recorded different sizes.
+    pub different_sizes: u64,
+    /// Collectives in which ranks are missing; waiting for those is not counted.
+    pub incomplete_collectives: u64,
+    /// Messages that arrived before they were sent, on the corrected clock.
+    pub reversed_messages: u64,
+}
+
+/// One rank.
+#[derive(Clone, Debug, Serialize)]
+pub struct RankRow {
+    /// World rank.
+    pub rank: u32,
+    /// Position in `hosts`.
+    pub host: u32,
+    /// From `MPI_Init` to the end.
+    pub wall_s: f64,
+    /// Share of it in MPI.
+    pub mpi_pct: f64,
+    /// Calls.
+    pub calls: u64,
+    /// Messages sent.
+    pub messages: u64,
+    /// Bytes sent in messages.
+    pub sent_bytes: u64,
+    /// Bytes received in messages.
+    pub received_bytes: u64,
+    /// Time waiting for others.
+    pub wait_s: f64,
+    /// Time that others waited for this rank.
+    pub late_s: f64,
+    /// Function of the longest call; null without calls.
+    pub slowest: Option<&'static str>,
+    /// How long that took.
+    pub slowest_s: f64,
+    /// Whether it finalized.
+    pub finalized: bool,
+    /// Threads that called MPI.
+    pub threads: u32,
+}
+
+/// Messages of `from` to `to` bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct SizeRow {
+    /// Smallest size.
+    pub from: u64,
+    /// Largest size.
+    pub to: u64,
+    /// Messages.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Who sends to whom: a row a sender, a column a receiver. With more than 64 ranks, row `i` of 64 stands
+/// for ranks `i * ranks / 64` to `(i + 1) * ranks / 64`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Matrix {
+    /// Rows and columns.
+    pub size: u32,
+    /// Whether cells stand for several ranks.
+    pub binned: bool,
+    /// Bytes.
+    pub bytes: Vec<Vec<u64>>,
+    /// Messages.
+    pub messages: Vec<Vec<u64>>,
+}
+
+/// Share of the ranks' time in classes of calls, over 100 equal parts of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pattern {
+    /// Names of the classes.
+    pub classes: Vec<&'static str>,
+    /// For each class, the share of time in percent in each part.
+    pub share_pct: Vec<Vec<f64>>,
+}
+
+/// A region.
+#[derive(Clone, Debug, Serialize)]
+pub struct RegionRow {
+    /// Names from the outermost region on.
+    pub path: Vec<String>,
+    /// How often it was entered.
+    pub count: u64,
+    /// Time in it, regions inside it included.
+    pub time_s: f64,
+    /// Part of it in MPI.
+    pub mpi_s: f64,
+    /// Ranks that entered it.
+    pub ranks: u32,
+    /// The least and the most time that one of them spent in it.
+    pub rank_min_s: f64,
+    /// See `rank_min_s`.
+    pub rank_max_s: f64,
+}
+
+/// A communicator.
+#[derive(Clone, Debug, Serialize)]
+pub struct CommunicatorRow {
+    /// Key that all members agree on, as hexadecimal digits.
+    pub key: String,
+    /// `MPI_COMM_WORLD`, `MPI_COMM_SELF` or its key.
+    pub name: String,
+    /// Key of the communicator that it was made from.
+    pub parent: Option<String>,
+    /// Members.
+    pub size: u32,
+    /// Members of the other group; 0 if there is only one.
+    pub remote_size: u32,
+    /// Calls on it.
+    pub calls: u64,
+    /// Bytes that calls on it were given.
+    pub bytes: u64,
+    /// Time in them.
+    pub time_s: f64,
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
+}
+
+/// Clocks of a run, corrected by its messages. Reads the whole trace if it has several hosts.
+pub fn clocks(program: &Program, threads: usize) -> Result<Clocks, ReadError> {
+    pool(threads, || correct(program))
+}
+
+fn correct(program: &Program) -> Result<Clocks, ReadError> {
+    if program.hosts.len() > 1 {
+        Ok(settle(program, true)?.0)
+    } else {
+        Ok(Clocks::measured(program))
+    }
+}
+
+/// Times that the trace is read to correct the clocks. Most are good enough at once.
+const PASSES: usize = 4;
+
+/// Reads the trace until no message arrives before it was sent.
+fn settle(program: &Program, matching_only: bool) -> Result<(Clocks, Joined), ReadError> {
+    let mut clocks = Clocks::measured(program);
+    let several = program.hosts.len() > 1;
+    let mut pass = 1;
+    loop {
+        let slack = several.then(|| Slack::new(&clocks));
+        let joined = run(program, &clocks, slack.as_ref(), matching_only)?;
+        let changed = match &joined.slack {
+            Some(slack) if pass < PASSES => clocks.correct(program, slack),
+            _ => false,
+        };
+        if !changed {
+            return Ok((clocks, joined));
+        }
+        pass += 1;
+    }
+}
+
+/// Runs in a pool of its own, or in the global one if that cannot be made.
+fn pool<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
+    match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
+        Ok(pool) => pool.install(work),
+        Err(_) => work(),
+    }
+}
+
+/// The profile of a program, with a number of threads (0: as many as CPUs). It does not depend on that
+/// number.
+pub fn profile(program: &Program, threads: usize) -> Result<Profile, ReadError> {
+    pool(threads, || {
+        let (clocks, joined) = settle(program, false)?;
+        Ok(Build { program, clocks: &clocks, joined: &joined }.profile())
+    })
+}
+
+/// Makes the tables of a profile from what was joined.
+struct Build<'a> {
+    program: &'a Program,
+    clocks: &'a Clocks,
+    joined: &'a Joined,
+}
+
+impl Build<'_> {
+    fn profile(&self) -> Profile {
+        let Build { program, clocks, joined } = *self;
+        let by_rank = self.by_rank();
+        let thread_s: f64 =
+            by_rank.iter().map(|row| row.wall_s * f64::from(row.threads.max(1))).sum();
+        let states = &joined.states;
+        let mpi_ns: u64 = states.iter().map(|state| state.mpi_ns).sum();
+        let events: u64 = states.iter().map(|state| state.events).sum();
+        let (begin, end) = clocks.span;
+        Profile {
+            ranks: program.size,
+            ranks_read: program.ranks.len() as u32,
+            unfinished_ranks: program
+                .ranks
+                .iter()
+                .filter(|rank| !rank.finalized)
+                .map(|rank| rank.rank)
+                .collect(),
+            command: program.command.clone(),
+            library: program.library.clone(),
+            wall_s: seconds((end - begin).max(0) as u64),
+            mpi_pct: percent(seconds(mpi_ns), thread_s),
+            events,
+            messages: states.iter().map(|state| state.messages).sum(),
+            message_bytes: states.iter().fold(0, |sum, state| sum.saturating_add(state.sent)),
+            calls: self.calls(thread_s),
+            waits: self.waits(mpi_ns),
+            collector: self.collector(events, thread_s),
+            lost: self.lost(),
+            hosts: clocks.corrections.clone(),
+            clock_contradiction_ns: clocks.contradiction_ns,
+            by_rank,
+            sizes: self.sizes(),
+            matrix: self.matrix(),
+            pattern: self.pattern(),
+            regions: self.regions(),
+            communicators: self.communicators(),
+        }
+    }
+
+    fn states(&self) -> impl Iterator<Item = (usize, &RankState)> {
+        self.joined.states.iter().enumerate()
+    }
+
+    fn by_rank(&self) -> Vec<RankRow> {
+        let rows = self.program.ranks.iter().zip(&self.joined.states).enumerate();
+        rows.map(|(slot, (rank, state))| {
+            let (begin, end) = self.clocks.rank_span(rank);
+            let begin = begin.min(state.first);
+            let end = end.max(state.last);
+            let wall_s = seconds(end.saturating_sub(begin).max(0) as u64);
+            let threads = rank.threads.max(1);
+            let sum = |rows: &[[u64; 3]]| rows.get(slot).map_or(0, |row| row.iter().sum());
+            RankRow {
+                rank: rank.rank,
+                host: rank.host,
+                wall_s,
+                mpi_pct: percent(seconds(state.mpi_ns), wall_s * f64::from(threads)),
+                calls: state.events,
+                messages: state.messages,
+                sent_bytes: state.sent,
+                received_bytes: state.received,
+                wait_s: seconds(sum(&self.joined.waits.waiting)),
+                late_s: seconds(sum(&self.joined.waits.late)),
+                slowest: Call::from_number(state.slowest.1)
+                    .filter(|_| state.events > 0)
+                    .map(Call::name),
+                slowest_s: seconds(state.slowest.0),
+                finalized: rank.finalized,
+                threads,
+            }
+        })
+        .collect()
+    }
+
+    fn calls(&self, thread_s: f64) -> Vec<CallRow> {
+        let mut rows = Vec::new();
+        let mut waits = self.joined.waits.by_call.clone();
+        for number in 0..Call::ALL.len() * 2 {
+            let Some(call) = Call::from_number((number / 2) as u16) else { continue };
+            let used: Vec<_> = self
+                .states()
+                .filter_map(|(_, state)| state.calls.get(number))
+                .filter(|sum| sum.count > 0)
+                .collect();
+            if used.is_empty() {
+                continue;
+            }
+            let ns: u64 = used.iter().map(|sum| sum.ns).sum();
+            let name = if number % 2 == 0 { Some(call.name()) } else { call.large_name() };
+            rows.push(CallRow {
+                name: name.unwrap_or(call.name()).to_owned(),
+                count: used.iter().map(|sum| sum.count).sum(),
+                bytes: used.iter().fold(0, |all, sum| all.saturating_add(sum.bytes)),
+                time_s: seconds(ns),
+                share_pct: percent(seconds(ns), thread_s),
+                // The two variants of a function wait together.
+                wait_s: seconds(waits.get_mut(number / 2).map_or(0, std::mem::take)),
+                longest_s: seconds(used.iter().map(|sum| sum.longest).max().unwrap_or(0)),
+                ranks: used.len() as u32,
+                rank_min_s: seconds(used.iter().map(|sum| sum.ns).min().unwrap_or(0)),
+                rank_max_s: seconds(used.iter().map(|sum| sum.ns).max().unwrap_or(0)),
+                errors: used.iter().map(|sum| sum.errors).sum(),
+            });
+        }
+        rows.sort_by(|a, b| b.time_s.total_cmp(&a.time_s).then_with(|| a.name.cmp(&b.name)));
+        rows
+    }
+
+    fn waits(&self, mpi_ns: u64) -> WaitSums {
+        let waits = &self.joined.waits;
+        let [late_sender_ns, late_receiver_ns, collective_ns] = waits.total;
+        let total_ns = late_sender_ns + late_receiver_ns + collective_ns;
+        let rank = |slot: u32| self.program.ranks.get(slot as usize).map_or(0, |rank| rank.rank);
+        let mut pairs: Vec<_> = waits.pairs.iter().map(|(pair, ns)| (*ns, *pair)).collect();
+        pairs.sort_unstable_by_key(|(ns, pair)| (std::cmp::Reverse(*ns), *pair));
+        let rest: u64 = pairs.iter().skip(TOP_PAIRS).map(|(ns, _)| ns).sum();
+        pairs.truncate(TOP_PAIRS);
+        let mut collectives: Vec<CollectiveWait> = waits
+            .by_kind
+            .iter()
+            .enumerate()
+            .filter_map(|(number, ns)| Some((Call::from_number(number as u16)?, *ns)))
+            .filter(|(call, ns)| *ns > 0 && crate::kinds::is_collective(*call))
+            .map(|(call, ns)| CollectiveWait {
+                name: call.name().to_owned(),
+                wait_s: seconds(ns),
+                wait_ns: ns,
+            })
+            .collect();
+        collectives.sort_by_key(|row| std::cmp::Reverse(row.wait_ns));
+        WaitSums {
+            late_sender_s: seconds(late_sender_ns),
+            late_receiver_s: seconds(late_receiver_ns),
+            collective_s: seconds(collective_ns),
+            late_sender_ns,
+            late_receiver_ns,
+            collective_ns,
+            total_ns,
+            mpi_share_pct: percent(total_ns as f64, mpi_ns as f64),
+            late_receiver_bytes: LATE_RECEIVER_BYTES,
+            collectives,
+            pairs: pairs
+                .into_iter()
+                .map(|(ns, (waiting, late, class))| Pair {
+                    waiting: rank(waiting),
+                    late: rank(late),
+                    class: Wait::NAMES.get(usize::from(class)).copied().unwrap_or(""),
+                    wait_s: seconds(ns),
+                    wait_ns: ns,
+                })
+                .collect(),
+            other_pairs_ns: rest + waits.others.iter().sum::<u64>(),
+        }
+    }
+
+    fn collector(&self, events: u64, thread_s: f64) -> Collector {
+        let cost_ns: f64 = self
+            .program
+            .ranks
+            .iter()
+            .zip(&self.joined.states)
+            .map(|(rank, state)| rank.cost_ns * state.events as f64)
+            .sum();
+        let divide = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        Collector {
+            ns_per_call: divide(cost_ns, events as f64),
+            share_pct: percent(cost_ns / 1e9, thread_s),
+            bytes_per_event: divide(self.program.bytes() as f64, events as f64),
+        }
+    }
+
+    fn lost(&self) -> LostSums {
+        let unjoined = &self.joined.unjoined;
+        let mut lost = LostSums {
+            unmatched_messages: unjoined.messages,
+            different_sizes: unjoined.sizes,
+            incomplete_collectives: unjoined.collectives,
+            reversed_messages: unjoined.reversed,
+            ..LostSums::default()
+        };
+        let rows = self.program.ranks.iter().zip(&self.joined.states).zip(&self.joined.damage);
+        for ((rank, state), damage) in rows {
+            let Damage { chunks, events, cut } = *damage;
+            lost.chunks += chunks;
+            lost.cut_chunks += cut;
+            // What the header counts and was not read is lost even if its chunk is gone.
+            let missing = rank.events.saturating_sub(state.events).min(rank.length);
+            lost.events += events.max(missing);
+            lost.events = lost.events.saturating_add(rank.lost.no_space);
+            lost.table_full = lost.table_full.saturating_add(rank.lost.table_full);
+            lost.unreadable = lost.unreadable.saturating_add(rank.lost.unreadable);
+            lost.lists = lost.lists.saturating_add(rank.lost.lists);
+            lost.unmatched_messages += state.unjoined;
+        }
+        lost
+    }
+
+    fn sizes(&self) -> Vec<SizeRow> {
+        let bucket = |number: usize| {
+            let mut row = SizeRow {
+                from: number.checked_sub(1).map_or(0, |power| 1 << power),
+                to: number.checked_sub(1).map_or(0, |power| (1u64 << power) - 1 + (1u64 << power)),
+                count: 0,
+                bytes: 0,
+            };
+            for (_, state) in self.states() {
+                let (count, bytes) = state.sizes.get(number).copied().unwrap_or_default();
+                row.count += count;
+                row.bytes = row.bytes.saturating_add(bytes);
+            }
+            row
+        };
+        (0..65).map(bucket).filter(|row| row.count > 0).collect()
+    }
+
+    fn matrix(&self) -> Matrix {
+        let size = self.program.size.min(MATRIX);
+        let cells = vec![vec![0u64; size as usize]; size as usize];
+        let (mut bytes, mut messages) = (cells.clone(), cells);
+        for (rank, (_, state)) in self.program.ranks.iter().zip(self.states()) {
+            let binned =
+                u64::from(rank.rank) * u64::from(MATRIX) / u64::from(self.program.size.max(1));
+            let row =
+                if self.program.size <= MATRIX { rank.rank as usize } else { binned as usize };
+            let (Some(bytes), Some(messages)) = (bytes.get_mut(row), messages.get_mut(row)) else {
+                continue;
+            };
+            for ((sum, count), (to, all)) in
+                state.row.iter().zip(bytes.iter_mut().zip(messages.iter_mut()))
+            {
+                *to = to.saturating_add(*sum);
+                *all += count;
+            }
+        }
+        Matrix { size, binned: self.program.size > MATRIX, bytes, messages }
+    }
+
+    fn pattern(&self) -> Pattern {
+        let (begin, end) = self.clocks.span;
+        let threads: f64 =
+            self.program.ranks.iter().map(|rank| f64::from(rank.threads.max(1))).sum();
+        let whole = (end - begin) as f64 / BINS as f64 * threads;
+        let share = |class: usize, bin: usize| {
+            let ns = |state: &RankState| {
+                state.pattern.get(bin).and_then(|bin| bin.get(class)).copied().unwrap_or(0)
+            };
+            percent(self.states().map(|(_, state)| ns(state)).sum::<u64>() as f64, whole)
+        };
+        Pattern {
+            classes: CLASSES.to_vec(),
+            share_pct: (0..CLASSES.len())
+                .map(|class| (0..BINS).map(|bin| share(class, bin)).collect())
+                .collect(),
+        }
+    }
+
+    fn regions(&self) -> Vec<RegionRow> {
+        let mut rows: BTreeMap<Vec<String>, Vec<(u64, u64, u64)>> = BTreeMap::new();
+        for (_, state) in self.states() {
+            let mut own: BTreeMap<Vec<String>, (u64, u64, u64)> = BTreeMap::new();
+            for node in 1..state.regions.len() {
+                let mut path = Vec::new();
+                let mut at = node;
+                while let Some(sum) = state.regions.get(at).filter(|_| at > 0) {
+                    let name = state.names.get(&sum.region).cloned();
+                    path.push(name.unwrap_or_else(|| format!("region {}", sum.region)));
+                    at = sum.parent;
+                }
+                path.reverse();
+                if let Some(sum) = state.regions.get(node) {
+                    let row = own.entry(path).or_default();
+                    row.0 += sum.count;
+                    row.1 += sum.ns;
+                    row.2 += sum.mpi_ns;
+                }
+            }
+            if rows.len() < 1 << 14 {
+                for (path, sums) in own {
+                    rows.entry(path).or_default().push(sums);
+                }
+            }
+        }
+        let mut rows: Vec<RegionRow> = rows
+            .into_iter()
+            .map(|(path, ranks)| RegionRow {
+                path,
+                count: ranks.iter().map(|sums| sums.0).sum(),
+                time_s: seconds(ranks.iter().map(|sums| sums.1).sum()),
+                mpi_s: seconds(ranks.iter().map(|sums| sums.2).sum()),
+                ranks: ranks.len() as u32,
+                rank_min_s: seconds(ranks.iter().map(|sums| sums.1).min().unwrap_or(0)),
+                rank_max_s: seconds(ranks.iter().map(|sums| sums.1).max().unwrap_or(0)),
+            })
+            .collect();
+        rows.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
+        rows.truncate(TOP_ROWS);
+        // Outer regions stand before inner ones.
+        rows.sort_by(|a, b| a.path.cmp(&b.path));
+        rows
+    }
+
+    fn communicators(&self) -> Vec<CommunicatorRow> {
+        let mut rows: BTreeMap<u64, CommunicatorRow> = BTreeMap::new();
+        let mut own = CommunicatorRow {
+            key: String::new(),
+            name: "MPI_COMM_SELF".to_owned(),
+            parent: None,
+            size: 1,
+            remote_size: 0,
+            calls: 0,
+            bytes: 0,
+            time_s: 0.0,
+        };
+        for (_, state) in self.states() {
+            for comm in &state.comms {
+                let row = if comm.number == 1 {
+                    &mut own
+                } else {
+                    let key = format!("{:x}", comm.key);
+                    rows.entry(comm.key).or_insert_with(|| CommunicatorRow {
+                        name: if comm.number == 0 {
+                            "MPI_COMM_WORLD".to_owned()
+                        } else {
+                            key.clone()
+                        },
+                        key,
+                        parent: comm.parent.map(|key| format!("{key:x}")),
+                        size: comm.size,
+                        remote_size: comm.remote_size,
+                        calls: 0,
+                        bytes: 0,
+                        time_s: 0.0,
+                    })
+                };
+                row.calls += comm.calls;
+                row.bytes = row.bytes.saturating_add(comm.bytes);
+                row.time_s += seconds(comm.ns);
+            }
+        }
+        let mut rows: Vec<_> =
+            rows.into_values().chain([own]).filter(|row| row.calls > 0).collect();
+        rows.sort_by(|a, b| b.time_s.total_cmp(&a.time_s).then_with(|| a.key.cmp(&b.key)));
+        rows.truncate(TOP_ROWS);
+        rows
+    }
+}

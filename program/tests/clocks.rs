@@ -1,0 +1,140 @@
+//! Clocks of several hosts: made offsets and drift, taken out again.
+
+mod support;
+
+use program::{open, profile};
+use support::{HostClock, Made, START};
+use tempfile::TempDir;
+
+const LATENCY: u64 = 2_000;
+const STEPS: u64 = 2_000;
+const PERIOD: u64 = 1_000_000;
+
+/// Two to four ranks, each on its host, exchange messages in both directions. A message takes
+/// [`LATENCY`] to arrive, in four of five steps more. It is the same for all receives of a step, because a
+/// receive cannot return before the one ahead of it: the shortest transfer of every pair is [`LATENCY`].
+fn exchange(clocks: &[HostClock]) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let size = clocks.len() as u32;
+    let mut ranks: Vec<Made> = clocks
+        .iter()
+        .enumerate()
+        .map(|(rank, clock)| Made::on(dir.path(), rank as u32, size, *clock))
+        .collect();
+    for step in 0..STEPS {
+        for (a, made) in ranks.iter_mut().enumerate() {
+            let base = step * PERIOD;
+            for b in 0..clocks.len() {
+                if a != b {
+                    made.send(base, base + 10, b as i32, 100);
+                }
+            }
+            for b in 0..clocks.len() {
+                if a != b {
+                    let more = step * 7 % 5 * 1_000;
+                    made.recv(base + 500, base + LATENCY + more, b as i32, 100);
+                }
+            }
+        }
+    }
+    ranks.into_iter().for_each(|rank| rank.finish(STEPS * PERIOD));
+    dir
+}
+
+#[test]
+fn measured_offsets_and_drift_are_taken_out() {
+    let dir = exchange(&[
+        HostClock::default(),
+        HostClock { host: 1, offset_ns: 5_000_000_000, drift: 20e-6, measured: None },
+        HostClock { host: 2, offset_ns: -300_000_000, drift: -15e-6, measured: None },
+    ]);
+    let profile = profile(&open(dir.path()).unwrap(), 2).unwrap();
+    assert_eq!(profile.lost.reversed_messages, 0);
+    assert_eq!(profile.clock_contradiction_ns, 0);
+    assert_eq!(profile.waits.total_ns / 1_000, 0, "all sends begin before the receives");
+    assert!((profile.wall_s - (STEPS * PERIOD) as f64 / 1e9).abs() < 1e-6);
+    for host in &profile.hosts {
+        assert_eq!((host.correction_min_ns, host.correction_max_ns), (0, 0), "{host:?}");
+    }
+}
+
+#[test]
+fn wrong_measurements_are_corrected_until_no_message_arrives_before_it_was_sent() {
+    // Offsets measured wrongly by 40 us at the start and by -25 us at the end; at another host the drift
+    // is not seen at all.
+    let offset = 7_000_000;
+    let dir = exchange(&[
+        HostClock::default(),
+        HostClock {
+            host: 1,
+            offset_ns: offset,
+            drift: 0.0,
+            measured: Some((offset + 40_000, offset - 25_000)),
+        },
+        HostClock { host: 2, offset_ns: 0, drift: 30e-6, measured: Some((0, 0)) },
+    ]);
+    let program = open(dir.path()).unwrap();
+    let profile = profile(&program, 2).unwrap();
+    assert_eq!(profile.lost.reversed_messages, 0);
+    assert_eq!(profile.clock_contradiction_ns, 0);
+    let corrections: Vec<_> =
+        profile.hosts.iter().map(|host| (host.correction_min_ns, host.correction_max_ns)).collect();
+    assert_eq!(corrections[0], (0, 0), "rank 0's host is the reference");
+    assert!(corrections[1].1 > 38_000 && corrections[1].0 < -23_000, "{corrections:?}");
+    for host in &profile.hosts[1..] {
+        // Off the middle of the band by what the clocks drift within a part of the run.
+        assert!(host.residual_ns.unwrap() < LATENCY as i64 * 11 / 10, "{host:?}");
+    }
+    // What the clock says is right to less than the smallest latency, and to the residual.
+    let clocks = program::clocks(&program, 2).unwrap();
+    for slot in 1..3 {
+        let mut step = 0;
+        program::stream(&program, slot, &clocks, |moment, _| {
+            let program::What::Call(call) = &moment.what else { return };
+            if call.signature.call == mpi_abi::Call::Send && call.signature.peer == 0 {
+                let truth = (START + step * PERIOD) as i64;
+                let error = (moment.begin - truth).abs();
+                assert!(error <= profile.hosts[slot].residual_ns.unwrap());
+                assert!(error < LATENCY as i64, "rank {slot}, step {step}: {error} ns");
+                step += 1;
+            }
+        })
+        .unwrap();
+        assert_eq!(step, STEPS);
+    }
+}
+
+#[test]
+fn collectives_alone_correct_clocks_too() {
+    let dir = TempDir::new().unwrap();
+    let clock = HostClock { host: 1, offset_ns: 0, drift: 0.0, measured: Some((90_000, 90_000)) };
+    let mut a = Made::new(dir.path(), 0, 2);
+    let mut b = Made::on(dir.path(), 1, 2, clock);
+    for step in 0..500u64 {
+        for made in [&mut a, &mut b] {
+            let base = step * PERIOD;
+            made.collective(mpi_abi::Call::Barrier, base, base + LATENCY, 0);
+        }
+    }
+    a.finish(500 * PERIOD);
+    b.finish(500 * PERIOD);
+    let profile = profile(&open(dir.path()).unwrap(), 2).unwrap();
+    let host = &profile.hosts[1];
+    assert!((host.correction_max_ns - 90_000).abs() <= LATENCY as i64, "{host:?}");
+    assert!(profile.waits.collective_ns <= 500 * LATENCY);
+}
+
+#[test]
+fn ranks_that_were_killed_keep_the_offset_of_the_start() {
+    let dir = TempDir::new().unwrap();
+    let clock = HostClock { host: 1, offset_ns: 123_456_789, drift: 0.0, measured: None };
+    let mut a = Made::new(dir.path(), 0, 2);
+    let mut b = Made::on(dir.path(), 1, 2, clock);
+    a.send(5_000, 5_100, 1, 10);
+    b.recv(1_000, 8_000, 0, 10);
+    a.kill();
+    b.kill();
+    let profile = profile(&open(dir.path()).unwrap(), 1).unwrap();
+    assert_eq!(profile.waits.late_sender_ns, 4_000);
+    assert_eq!(profile.hosts[1].offset_end_ns, None);
+}

@@ -1,0 +1,84 @@
+//! The samples of real traces, imported. They are not part of the project: `DETOUR_DATA` names the directory
+//! that holds `mpi-samples`; without it these tests are skipped by name.
+
+use program::{Import, Profile, import, open, profile};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Unpacks a sample and imports it.
+fn sample(name: &str) -> Option<(Import, Profile, TempDir)> {
+    let Some(data) = std::env::var_os("DETOUR_DATA") else {
+        eprintln!("skipped: {name} (DETOUR_DATA is not set)");
+        return None;
+    };
+    let archive = Path::new(&data).join("mpi-samples").join(name);
+    let dir = TempDir::new().unwrap();
+    let unpacked =
+        Command::new("tar").arg("xJf").arg(&archive).arg("-C").arg(dir.path()).status().unwrap();
+    assert!(unpacked.success(), "cannot unpack {}", archive.display());
+    let inside: Vec<PathBuf> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let out = dir.path().join("imported");
+    let import = import(&inside[0], &out).unwrap();
+    let profile = profile(&open(&out).unwrap(), 2).unwrap();
+    Some((import, profile, dir))
+}
+
+fn check(import: &Import, profile: &Profile, calls: &[(&str, u64)]) {
+    let kinds = import.events + import.unrecorded + import.headers + import.empty + import.unknown;
+    assert_eq!(kinds, import.lines, "every line is accounted for");
+    assert_eq!(import.unknown, 0, "{:?}", import.examples);
+    assert_eq!(import.events, profile.events);
+    assert_eq!(profile.lost, program::LostSums::default());
+    assert_eq!(profile.clock_contradiction_ns, 0);
+    for (name, each) in calls {
+        let row = profile.calls.iter().find(|call| call.name == *name).unwrap();
+        assert_eq!((row.count, row.ranks), (4 * each, 4), "{name}");
+    }
+    // Exact: waiting is never longer than the calls that waited.
+    for call in &profile.calls {
+        assert!(call.wait_s <= call.time_s, "{call:?}");
+    }
+}
+
+#[test]
+fn sweep3d_comes_in_whole() {
+    let Some((import, profile, _dir)) = sample("sweep3d-2x2.tar.xz") else { return };
+    check(&import, &profile, &[("MPI_Send", 1_440), ("MPI_Recv", 1_440), ("MPI_Allreduce", 32)]);
+    assert!((profile.wall_s - 42.52).abs() < 0.05, "{}", profile.wall_s);
+}
+
+#[test]
+fn milc_comes_in_whole() {
+    let Some((import, profile, _dir)) = sample("milc-4-ranks.tar.xz") else { return };
+    check(
+        &import,
+        &profile,
+        &[("MPI_Isend", 7_902), ("MPI_Irecv", 7_902), ("MPI_Wait", 15_804), ("MPI_Allreduce", 245)],
+    );
+    assert_eq!(import.wildcards, import.resolved_wildcards);
+}
+
+#[test]
+fn lines_that_are_not_understood_are_counted_and_shown() {
+    let dir = TempDir::new().unwrap();
+    for rank in 0..2 {
+        let text = format!(
+            "# host: n{rank}\n# clockdiff: 0.5\n\nMPI_Init:-:0:0:1000\n\
+             MPI_Comm_rank:1001:91,{rank},2:5:1002\nMPI_Barrier:1003.250:91,{rank},2:1004.5\n\
+             MPI_Send:nonsense\ngarbage\nMPI_Finalize:1010:-\n"
+        );
+        std::fs::write(dir.path().join(format!("trace-{rank}.txt")), text).unwrap();
+    }
+    let out = dir.path().join("out");
+    let sum = import(dir.path(), &out).unwrap();
+    assert_eq!((sum.lines, sum.events, sum.unrecorded), (18, 6, 2));
+    assert_eq!((sum.headers, sum.empty, sum.unknown), (4, 2, 4));
+    assert!(sum.examples[0].contains("trace-0.txt:7: MPI_Send:nonsense"), "{:?}", sum.examples);
+    let barrier = profile(&open(&out).unwrap(), 1).unwrap();
+    let barrier = barrier.calls.iter().find(|call| call.name == "MPI_Barrier").unwrap();
+    assert_eq!(barrier.longest_s, 1_250e-9);
+    let again = import(dir.path(), &out).unwrap_err().to_string();
+    assert!(again.contains("refusing to overwrite"), "{again}");
+}

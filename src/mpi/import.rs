@@ -1,0 +1,50 @@
+//! `detour mpi import`: traces of other collectors.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use program::Import;
+
+use crate::output;
+
+#[derive(Args)]
+pub struct Options {
+    /// Directory of liballprof's traces, one text file per rank
+    path: PathBuf,
+    /// New directory for the traces
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    if options.path.is_file() {
+        bail!(
+            "{} is not a directory of traces: unpack an archive first, e.g. with tar -xf",
+            options.path.display()
+        );
+    }
+    let imported = program::import(&options.path, &options.output)?;
+    output::print(&imported, options.json, |imported, _| said(imported))?;
+    output::say_written(&options.output);
+    Ok(())
+}
+
+fn said(imported: &Import) -> String {
+    let Import { ranks, lines, events, unrecorded, unknown, .. } = imported;
+    let mut text = format!("{ranks} ranks, {lines} lines: {events} calls imported");
+    if *unrecorded > 0 {
+        text += &format!(", {unrecorded} of kinds that are not recorded");
+    }
+    if *unknown > 0 {
+        text += &format!(", {unknown} not understood");
+    }
+    text.push('\n');
+    for example in &imported.examples {
+        text += &format!("not understood: {}\n", report::message_safe(example));
+    }
+    text
+}
