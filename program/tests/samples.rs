@@ -1,6 +1,7 @@
 //! The samples of real traces, imported. They are not part of the project: `DETOUR_DATA` names the directory
 //! that holds `mpi-samples`; without it these tests are skipped by name.
 
+use libtest_mimic::{Arguments, Completion, Trial};
 use program::{Import, Profile, import, open, profile};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +9,7 @@ use tempfile::TempDir;
 
 /// Unpacks a sample and imports it.
 fn sample(name: &str) -> Option<(Import, Profile, TempDir)> {
-    let Some(data) = std::env::var_os("DETOUR_DATA") else {
-        eprintln!("skipped: {name} (DETOUR_DATA is not set)");
-        return None;
-    };
+    let data = std::env::var_os("DETOUR_DATA")?;
     let archive = Path::new(&data).join("mpi-samples").join(name);
     let dir = TempDir::new().unwrap();
     let unpacked =
@@ -42,26 +40,25 @@ fn check(import: &Import, profile: &Profile, calls: &[(&str, u64)]) {
     }
 }
 
-#[test]
-fn sweep3d_comes_in_whole() {
-    let Some((import, profile, _dir)) = sample("sweep3d-2x2.tar.xz") else { return };
+fn sweep3d_comes_in_whole() -> Option<()> {
+    let (import, profile, _dir) = sample("sweep3d-2x2.tar.xz")?;
     check(&import, &profile, &[("MPI_Send", 1_440), ("MPI_Recv", 1_440), ("MPI_Allreduce", 32)]);
     assert!((profile.wall_s - 42.52).abs() < 0.05, "{}", profile.wall_s);
+    Some(())
 }
 
-#[test]
-fn milc_comes_in_whole() {
-    let Some((import, profile, _dir)) = sample("milc-4-ranks.tar.xz") else { return };
+fn milc_comes_in_whole() -> Option<()> {
+    let (import, profile, _dir) = sample("milc-4-ranks.tar.xz")?;
     check(
         &import,
         &profile,
         &[("MPI_Isend", 7_902), ("MPI_Irecv", 7_902), ("MPI_Wait", 15_804), ("MPI_Allreduce", 245)],
     );
     assert_eq!(import.wildcards, import.resolved_wildcards);
+    Some(())
 }
 
-#[test]
-fn lines_that_are_not_understood_are_counted_and_shown() {
+fn lines_that_are_not_understood_are_counted_and_shown() -> Option<()> {
     let dir = TempDir::new().unwrap();
     for rank in 0..2 {
         let text = format!(
@@ -81,4 +78,24 @@ fn lines_that_are_not_understood_are_counted_and_shown() {
     assert_eq!(barrier.longest_s, 1_250e-9);
     let again = import(dir.path(), &out).unwrap_err().to_string();
     assert!(again.contains("refusing to overwrite"), "{again}");
+    Some(())
+}
+
+const TESTS: &[(&str, fn() -> Option<()>)] = &[
+    ("sweep3d_comes_in_whole", sweep3d_comes_in_whole),
+    ("milc_comes_in_whole", milc_comes_in_whole),
+    (
+        "lines_that_are_not_understood_are_counted_and_shown",
+        lines_that_are_not_understood_are_counted_and_shown,
+    ),
+];
+
+fn main() {
+    let trial = |&(name, test): &(&'static str, fn() -> Option<()>)| {
+        Trial::ignorable_test(name, move || match test() {
+            Some(()) => Ok(Completion::Completed),
+            None => Ok(Completion::ignored_with("set DETOUR_DATA to the directory of mpi-samples")),
+        })
+    };
+    libtest_mimic::run(&Arguments::from_args(), TESTS.iter().map(trial).collect()).exit();
 }
