@@ -73,7 +73,7 @@ fn a_real_job_gains_what_was_promised() -> Result<()> {
     let whatif: Value = serde_json::from_slice(&output.stdout)?;
     let busy = whatif["baseline"]["slowdown_median"].as_f64().context("no slowdown")?;
     // The daemon alone makes it 10/9 as long.
-    if busy > 1.16 {
+    if busy > 1.18 {
         return skip(format!("other noise makes the job {busy:.2} times as long"));
     }
     let first = &whatif["actions"][0];
@@ -102,8 +102,8 @@ fn a_real_job_gains_what_was_promised() -> Result<()> {
 }
 
 /// Alternating runs, and how much the medians of such runs vary here by themselves.
-const PAIRS: usize = 5;
-const VARIES_PCT: f64 = 1.0;
+const PAIRS: usize = 7;
+const VARIES_PCT: f64 = 1.5;
 
 fn compare() -> Result<()> {
     let (cpu, housekeeping) = cpus();
