@@ -48,8 +48,7 @@ pub struct Message {
 /// A duplicate that is being made.
 #[derive(Clone, Copy)]
 struct Duplicate {
-    /// Where the program wants the handle.
-    place: usize,
+    handle: usize,
     parent: Comm,
     key: u64,
 }
@@ -136,24 +135,25 @@ pub fn made(thread: &mut Thread, call: Call, parent: Comm, label: i32, place: us
     }
 }
 
-/// Remembers a duplicate that will be there when its request completes.
-pub fn duplicate(parent: Comm, place: usize, request: u64) {
+/// Remembers a duplicate that can be used when its request completes. Its handle is stored at `place` now; the
+/// variable may be gone later, as in Open MPI's Fortran bindings.
+pub fn duplicate(library: &Library, parent: Comm, place: usize, request: u64) {
+    // SAFETY: the call has succeeded, so a handle is there.
+    let handle = unsafe { library.handle_at(place) };
     OBJECTS.with(|objects| {
         let key = mix(parent.key, parent.members);
         let key = nth(&mut objects.made, key);
-        objects.duplicates.set(request as usize + 1, Duplicate { place, parent, key });
+        objects.duplicates.set(request as usize + 1, Duplicate { handle, parent, key });
     });
 }
 
 /// Defines the duplicate whose request has completed.
 pub fn duplicated(thread: &mut Thread, request: u64) {
-    let Some(Duplicate { place, parent, key }) =
+    let Some(Duplicate { handle, parent, key }) =
         OBJECTS.with(|objects| objects.duplicates.take(request as usize + 1))
     else {
         return;
     };
-    // SAFETY: MPI has stored the handle there at the latest now; the program keeps the variable.
-    let handle = unsafe { thread.library.handle_at(place) };
     if handle != thread.library.comm_null {
         register(thread, handle, Origin::Duplicated { parent, key });
     }

@@ -85,7 +85,15 @@ fn believable(address: usize, buffer: &mut [u8; LONGEST + 1]) -> Option<&[u8]> {
     (!name.is_empty() && printable).then_some(name)
 }
 
-/// `MPI_Pcontrol`: 1 and a name begins a region, -1 and the name ends it, 0 switches recording off and 2 on.
+fn switch_on(thread: &mut Thread) {
+    if !ON.swap(true, Ordering::Relaxed) {
+        let at = start::ticks();
+        thread.record(0, |encoder, payload| encoder.switch(payload, true, at));
+    }
+}
+
+/// `MPI_Pcontrol`: 1 and a name begins a region, -1 and the name ends it; 0 switches recording off, and 2, or 1
+/// without a name, switches it on.
 ///
 /// # Safety
 /// As the real function.
@@ -106,13 +114,10 @@ where
     match level {
         1 => match believable(name, &mut buffer) {
             Some(name) => mark(thread, Some(name), true),
-            None if name > 4096 => output::count(at::LOST_UNREADABLE, 1),
-            None => {}
+            // As the standard has it: the second argument may be anything.
+            None => switch_on(thread),
         },
-        2 if !ON.swap(true, Ordering::Relaxed) => {
-            let at = start::ticks();
-            thread.record(0, |encoder, payload| encoder.switch(payload, true, at));
-        }
+        2 => switch_on(thread),
         _ => {}
     }
     let begin = start::ticks();

@@ -617,7 +617,7 @@ impl State {
         match id {
             Some(id) => {
                 if duplicates && let Some(parent) = args.comm(thread) {
-                    comms::duplicate(parent, args.word(layout.new_comm), id);
+                    comms::duplicate(library, parent, args.word(layout.new_comm), id);
                 }
                 id
             }

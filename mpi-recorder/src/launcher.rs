@@ -13,10 +13,13 @@ pub struct Task {
     pub local_size: Option<u32>,
 }
 
-const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+const RANKS: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
 const LOCAL_RANKS: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"];
 const LOCAL_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"];
+
+/// Steps of Slurm that are no programs: external, batch script, interactive shell.
+const NO_STEPS: [u32; 3] = [u32::MAX - 3, u32::MAX - 4, u32::MAX - 5];
 
 impl Task {
     /// Of this process.
@@ -29,7 +32,11 @@ impl Task {
         let first = |names: &[&str]| {
             names.iter().find_map(|name| variable(name)?.trim().parse::<u32>().ok())
         };
-        let rank = first(&RANKS);
+        let in_step = variable("SLURM_STEP_ID").is_some_and(|step| {
+            step.trim().parse().is_ok_and(|step: u32| !NO_STEPS.contains(&step))
+        });
+        // The script of a job and an interactive shell are processes 0 of steps without ranks.
+        let rank = first(&RANKS).or_else(|| first(&["SLURM_PROCID"]).filter(|_| in_step));
         // An allocation of Slurm sets these even where mpirun is the launcher, outside of its tasks.
         let local_size = first(&LOCAL_SIZES).or_else(|| slurm_tasks(&variable));
         Task { rank, local_rank: rank.and(first(&LOCAL_RANKS)), local_size: rank.and(local_size) }
@@ -84,9 +91,12 @@ mod tests {
             ("SLURM_PROCID", "6"),
             ("SLURM_LOCALID", "0"),
             ("SLURM_NODEID", "3"),
+            ("SLURM_STEP_ID", "0"),
             ("SLURM_STEP_TASKS_PER_NODE", "2(x3),1"),
         ];
         assert_eq!(task(&slurm), task_of(6, 0, 1));
+        let script = [("SLURM_PROCID", "0"), ("SLURM_STEP_ID", "4294967291")];
+        assert_eq!(task(&script), Task::default());
         assert_eq!(task(&[]), Task::default());
         assert_eq!(task(&[("PMI_RANK", "x"), ("MPI_LOCALNRANKS", "2")]), Task::default());
     }

@@ -71,7 +71,9 @@ fn in_memory() -> io::Result<Placed> {
 }
 
 fn in_file(directory: &Path) -> io::Result<Placed> {
-    let path = directory.join(format!(".detour-mpi-{}.so", std::process::id()));
+    // Other hosts may have processes of this number.
+    let host = rustix::system::uname().nodename().to_string_lossy().replace(['/', ':', ' '], "-");
+    let path = directory.join(format!(".detour-mpi-{host}-{}.so", std::process::id()));
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b':' | b' ')) {
         let why = "its path contains a colon or a space, which separate libraries";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

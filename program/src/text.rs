@@ -220,7 +220,7 @@ fn headline(page: &mut Page, profile: &Profile) {
         if let Some(late) = late.filter(|_| profile.by_rank.len() > 1) {
             let total = waits.total_ns as f64 / 1e9;
             text.push_str(&format!(
-                " Rank {} is waited for most: {} of the waiting.",
+                " Rank {} causes most of the waiting ({}).",
                 late.rank,
                 percent_said(100.0 * late.late_s / total)
             ));

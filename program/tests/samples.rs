@@ -81,7 +81,10 @@ fn lines_that_are_not_understood_are_counted_and_shown() -> Option<()> {
     Some(())
 }
 
-const TESTS: &[(&str, fn() -> Option<()>)] = &[
+/// None if the sample is not there.
+type Test = (&'static str, fn() -> Option<()>);
+
+const TESTS: &[Test] = &[
     ("sweep3d_comes_in_whole", sweep3d_comes_in_whole),
     ("milc_comes_in_whole", milc_comes_in_whole),
     (
@@ -91,7 +94,7 @@ const TESTS: &[(&str, fn() -> Option<()>)] = &[
 ];
 
 fn main() {
-    let trial = |&(name, test): &(&'static str, fn() -> Option<()>)| {
+    let trial = |&(name, test): &Test| {
         Trial::ignorable_test(name, move || match test() {
             Some(()) => Ok(Completion::Completed),
             None => Ok(Completion::ignored_with("set DETOUR_DATA to the directory of mpi-samples")),

@@ -37,14 +37,14 @@ fn said(imported: &Import) -> String {
     let Import { ranks, lines, events, unrecorded, unknown, .. } = imported;
     let mut text = format!("{ranks} ranks, {lines} lines: {events} calls imported");
     if *unrecorded > 0 {
-        text += &format!(", {unrecorded} of kinds that are not recorded");
+        text += &format!(", {unrecorded} unsupported calls skipped");
     }
     if *unknown > 0 {
-        text += &format!(", {unknown} not understood");
+        text += &format!(", {unknown} lines that cannot be parsed");
     }
     text.push('\n');
     for example in &imported.examples {
-        text += &format!("not understood: {}\n", report::message_safe(example));
+        text += &format!("cannot parse: {}\n", report::message_safe(example));
     }
     text
 }

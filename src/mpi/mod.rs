@@ -38,6 +38,9 @@ enum Command {
 }
 
 pub fn run(options: &Mpi, verbosity: Verbosity) -> Result<ExitCode> {
+    // Only recording says anything that could be left out.
+    #[cfg(not(target_os = "linux"))]
+    let _ = verbosity;
     match &options.command {
         #[cfg(target_os = "linux")]
         Command::Record(options) => record::run(options, verbosity),

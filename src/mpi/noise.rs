@@ -2,12 +2,12 @@
 //! them, or around a whole job. Without privileges, the program runs without it.
 //!
 //! Under a launcher, every rank's program is started by [`start`](super::start), so that its PID is known
-//! before it runs. The ranks of a node leave these PIDs in a directory; the first one starts the recorder
-//! with all of them and then lets everyone go.
+//! before it runs. The ranks of a node leave these PIDs in a directory; the first of them to come starts the
+//! recorder with all of them and then lets everyone go. The last one to end removes the directory.
 
 use std::{
     ffi::{OsStr, OsString},
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -16,11 +16,14 @@ use std::{
 use anyhow::{Context, Result};
 use mpi_recorder::launcher::Task;
 
-use super::record::wait;
+use super::record::{forward, wait};
+use crate::options::work::INTERRUPTED;
 
 /// How long the ranks of a node may take to start, and the recorder to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 const STEP: Duration = Duration::from_millis(10);
+
+const WITHOUT: &str = "detour: recording MPI calls only; the noise of the node is not recorded";
 
 /// What is run, and where its traces go.
 pub struct Noise<'a> {
@@ -80,42 +83,57 @@ impl Noise<'_> {
         let mut recorder = self.recorder(&target)?;
         recorder.envs(self.settings.iter().map(|(key, value)| (key, value)));
         let status = wait(recorder.spawn().context("cannot start the recorder")?)?;
-        if fs::remove_file(&mark).is_ok() {
+        // Interrupted, it is not to run without the recorder either.
+        if fs::remove_file(&mark).is_ok() || status.code() == Some(i32::from(INTERRUPTED)) {
             return Ok(status);
         }
-        tell!("detour: recording the program without the noise of the node");
+        tell!("{WITHOUT}");
         wait(self.spawn(&self.program(None, None)?)?)
     }
 
     /// One rank of a node.
     fn beside(&self) -> Result<ExitStatus> {
-        let node = self.directory.join(format!(".starting-{}", recorder::machine::host()));
-        fs::create_dir_all(&node)?;
+        // All ranks of a node are started by one process, and no other job on this node is.
+        let launcher = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+        let host = recorder::machine::host();
+        let node = self.directory.join(format!(".starting-{host}-{launcher}"));
+        fs::create_dir_all(&node).context("cannot prepare the start of the ranks")?;
         let go = node.join("go");
-        let child = self.spawn(&self.program(Some(&go), None)?)?;
-        fs::write(node.join(child.id().to_string()), "")?;
-        if self.task.local_rank.unwrap_or(0) != 0 {
-            return wait(child);
+        let mut child = self.spawn(&self.program(Some(&go), None)?)?;
+        forward(&child)?;
+        let own = node.join(child.id().to_string());
+        // Without it, only the noise of this rank is missing.
+        let _ = fs::write(&own, "");
+        let is_first = File::create_new(node.join("first")).is_ok();
+        let recorder = if is_first { self.begin(&node, &mut child) } else { None };
+        if is_first {
+            // Everyone goes, with or without; they also go if this file cannot be created and the directory
+            // is removed.
+            let _ = fs::write(&go, "");
         }
-        let recorder = self.begin(&node);
-        // Everyone goes, with or without.
-        let gone = fs::write(&go, "");
-        let status = wait(child)?;
-        gone.context("cannot let the ranks start")?;
+        let status = child.wait()?;
         if let Some(recorder) = recorder {
             end(recorder);
         }
-        // Ranks that start late still need it; nothing but a few empty files would be left.
-        let _ = fs::remove_dir_all(&node);
+        let _ = fs::remove_file(&own);
+        if pids(&node).is_empty() {
+            let _ = fs::remove_dir_all(&node);
+        }
         Ok(status)
     }
 
     /// Starts the recorder once all ranks of the node are known.
-    fn begin(&self, node: &Path) -> Option<Child> {
+    fn begin(&self, node: &Path, own: &mut Child) -> Option<Child> {
+        if self.recording().exists() {
+            tell!("detour: refusing to overwrite the recording {}", self.recording().display());
+            tell!("{WITHOUT}");
+            return None;
+        }
         let wanted = self.task.local_size.unwrap_or(1) as usize;
         let begin = Instant::now();
+        let mut ended = || own.try_wait().is_ok_and(|status| status.is_some());
         let mut pids = pids(node);
-        while pids.len() < wanted && begin.elapsed() < PATIENCE {
+        while pids.len() < wanted && begin.elapsed() < PATIENCE && !ended() {
             std::thread::sleep(STEP);
             pids = self::pids(node);
         }
@@ -128,13 +146,13 @@ impl Noise<'_> {
         let target = ["--pid".into(), pids.join(",").into()];
         let mut recorder = self.recorder(&target).ok()?;
         let mut child = recorder.stdin(Stdio::null()).spawn().ok()?;
-        while begin.elapsed() < 2 * PATIENCE {
+        while begin.elapsed() < 2 * PATIENCE && !ended() {
             if child.try_wait().is_ok_and(|status| status.is_some()) {
                 // It has said why.
-                tell!("detour: recording the program without the noise of the node");
+                tell!("{WITHOUT}");
                 return None;
             }
-            if recording_has_begun(&self.recording()) {
+            if self.recording().metadata().is_ok_and(|facts| facts.len() > 0) {
                 break;
             }
             std::thread::sleep(STEP);
@@ -147,17 +165,6 @@ fn pids(node: &Path) -> Vec<String> {
     let entries = fs::read_dir(node).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.parse::<u32>().is_ok()).collect()
-}
-
-/// The recorder writes the header when everything is attached.
-fn recording_has_begun(path: &Path) -> bool {
-    let beside = path.parent().and_then(|directory| fs::read_dir(directory).ok());
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let written = |entry: fs::DirEntry| {
-        let own = entry.file_name().to_string_lossy().contains(&name);
-        own && entry.metadata().is_ok_and(|facts| facts.len() > 0)
-    };
-    beside.is_some_and(|mut entries| entries.any(|entry| entry.is_ok_and(&written)))
 }
 
 /// The recorder ends with the last rank of the node; it is told to if it does not.

@@ -3,7 +3,8 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::{Child, ExitCode, ExitStatus},
 };
@@ -29,7 +30,7 @@ pub struct Options {
     /// Directory for the traces, one file per rank; all ranks need the same
     #[arg(short, long, value_name = "DIR", default_value = "detour-mpi")]
     output: PathBuf,
-    /// Also record what the kernel takes from the ranks, once per node (node-HOST.detour); needs privileges
+    /// Also record the noise that the ranks see, one file per node (node-HOST.detour); needs privileges
     #[arg(long)]
     noise: bool,
     /// Record only calls of MPI_ functions: calls of PMPI_ functions, as of Fortran programs with Open MPI,
@@ -89,7 +90,9 @@ fn prepare(output: &Path, task: Task) -> Result<PathBuf> {
     fs::create_dir_all(output).with_context(cannot)?;
     let directory = output.canonicalize().with_context(cannot)?;
     // Before the program has run for hours.
-    let attempt = directory.join(format!(".detour-attempt-{}", std::process::id()));
+    // Other hosts may have processes of this number.
+    let (host, pid) = (recorder::machine::host(), std::process::id());
+    let attempt = directory.join(format!(".detour-attempt-{host}-{pid}"));
     fs::write(&attempt, "x").and_then(|()| fs::remove_file(&attempt)).with_context(cannot)?;
     // Under a launcher, other ranks may have begun already.
     let old = match task.rank {
@@ -131,7 +134,16 @@ fn say(directory: &Path, task: Task) {
 
 /// Waits for the program; signals to this process are passed on to it.
 pub fn wait(mut child: Child) -> Result<ExitStatus> {
-    let pid = rustix::process::Pid::from_child(&child);
+    forward(&child)?;
+    Ok(child.wait()?)
+}
+
+/// Passes signals to this process on to the program. On a terminal, Ctrl-C and the like reach it anyway, and a
+/// launcher would take a second one for impatience.
+pub fn forward(child: &Child) -> Result<()> {
+    let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+    let from_terminal = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::hangup()];
+    let pid = rustix::process::Pid::from_child(child);
     let kinds = [
         SignalKind::interrupt(),
         SignalKind::terminate(),
@@ -141,12 +153,14 @@ pub fn wait(mut child: Child) -> Result<ExitStatus> {
         SignalKind::user_defined2(),
     ];
     signals::handle(&kinds, move |kind| {
+        if on_terminal && from_terminal.contains(&kind) {
+            return;
+        }
         if let Some(signal) = rustix::process::Signal::from_named_raw(kind.as_raw_value()) {
             // It may have ended.
             let _ = rustix::process::kill_process(pid, signal);
         }
-    })?;
-    Ok(child.wait()?)
+    })
 }
 
 /// The status that a shell would have.

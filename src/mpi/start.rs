@@ -33,10 +33,16 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    // Nobody else would end it while it waits.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let begin = Instant::now();
-    while options.after.as_ref().is_some_and(|file| !file.exists()) && begin.elapsed() < LONGEST {
+    // If the directory is gone, the job has ended already.
+    let waits = |file: &PathBuf| !file.exists() && file.parent().is_some_and(|node| node.exists());
+    while options.after.as_ref().is_some_and(waits) && begin.elapsed() < LONGEST {
         std::thread::sleep(STEP);
     }
+    let _ = set_parent_process_death_signal(None);
     if let Some(mark) = &options.mark {
         fs::write(mark, "")?;
     }

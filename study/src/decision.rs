@@ -160,7 +160,7 @@ fn too_large(reader: &AnyReader) -> Option<String> {
     let last_ns = reader.block_infos().map(|block| block.last_ns).max().unwrap_or(0);
     let dense = detours as f64 > DENSEST_PER_S * reader.lanes().len() as f64 * last_ns as f64 / 1e9;
     if dense && detours > 1 << 16 {
-        return Some(format!("{detours} detours in so short a time leave no time for a job"));
+        return Some(format!("{detours} detours are too many per second to simulate a job"));
     }
     (detours > Size::MOST_DETOURS || events > Size::MOST_EVENTS)
         .then(|| format!("{events} events are too many to simulate here: use `detour whatif`"))

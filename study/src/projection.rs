@@ -305,7 +305,7 @@ impl Simulation<'_> {
         variants
     }
 
-    /// The job of the decision at every fourth power of two, and at its own rank count.
+    /// The job of the decision at every second power of two, and at its own rank count.
     fn job_curve(&self, noise: &Noise) -> Result<Option<JobCurve>> {
         let (Some(job), JobKind::Collectives { job: shape, size, .. }) =
             (&self.decision.job, &self.request.workload.kind)

@@ -51,8 +51,8 @@ impl Support {
     pub fn remark(&self, ranks: u64) -> Option<String> {
         (ranks > self.ranks).then(|| {
             format!(
-                "the recording supports {} ranks; for {} it needs {} on so many CPUs, since rarer \
-                 detours are missing",
+                "the recording supports {} ranks; for {} it needs {} on the same number of CPUs, \
+                 because rarer detours are missing",
                 words::count(self.ranks),
                 words::count(ranks),
                 words::time(self.needed_s(ranks) * 1e9)

@@ -108,6 +108,10 @@ fn of_the_job() -> Result<()> {
         // The epilog starts no program.
         settings.retain(|(key, _)| name == "prolog.sh" || *key != "DETOUR");
         settings.extend(more);
+        if name == "prolog.sh" {
+            // Whatever goes wrong, it ends.
+            settings.push(("DETOUR_LONGEST", "60s"));
+        }
         let copy = script(&scratch, name, &settings)?;
         let mut sh = Command::new("sh");
         sh.arg(&copy).env("SLURM_JOB_ID", "4711").env("SLURM_JOB_COMMENT", "detour");
@@ -134,6 +138,11 @@ fn of_the_job() -> Result<()> {
     drop(task);
     fs::remove_dir(&job)?;
     let path = recording().context("the recording is gone")?;
+    // The epilog does not wait long for the end of the file.
+    let begin = Instant::now();
+    while trace::Reader::open(&path)?.trailer().is_none() && begin.elapsed() < patience() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
     let reader = trace::Reader::open(&path)?;
     ensure!(reader.manifest().mode == trace::Mode::Program, "{:?}", reader.manifest().mode);
     ensure!(reader.trailer().is_some(), "the epilog did not end the recording");

@@ -23,7 +23,7 @@ struct PageCase {
 }
 
 const FIGURES: &[&str] = &["scatter", "pdf", "cdf", "tail", "spectrum", "heat"];
-const PROJECTED: &[&str] = &["slowdown", "without", "idle", "idle-tail"];
+const PROJECTED: &[&str] = &["job", "slowdown", "without", "idle", "idle-tail"];
 const EVERYTHING: Wanted = Wanted { figures: FIGURES, projected: PROJECTED, series: true };
 const QUICK: &[&str] = &["--ranks", "2..4096", "--runs", "10"];
 
