@@ -51,6 +51,21 @@ fn fortran_with_use_mpi_f08_is_recorded_whole(mpi: Mpi) -> Ended {
     fortran(mpi, "-DUSE_F08")
 }
 
+fn duplicates_of_communicators_in_fortran_are_known(mpi: Mpi) -> Ended {
+    let Some(program) = mpi.compile("idup.F90", &[]) else {
+        return Ended::Skipped(format!("mpif90.{} is not installed", mpi.name));
+    };
+    let trace_dir = fresh("trace");
+    run(mpi.recorded(2, &trace_dir).arg(&program));
+    for rank in 0..2 {
+        let trace = read_trace(&trace_dir.join(format!("rank-{rank}.mpi")));
+        let calls = counts(&trace.threads[&0]);
+        assert_eq!((calls["MPI_Comm_idup"], calls["MPI_Barrier"]), (20, 20), "{}", mpi.name);
+        assert!(trace.finalized && trace.lost == mpi_abi::Lost::default());
+    }
+    Ended::Done
+}
+
 fn python_with_mpi4py_is_recorded_whole(mpi: Mpi) -> Ended {
     let python = "/usr/bin/python3";
     let name = Command::new(python)
@@ -69,6 +84,10 @@ const TESTS: &[Test] = &[
     ("fortran_with_mpif_h_is_recorded_whole", fortran_with_mpif_h_is_recorded_whole),
     ("fortran_with_use_mpi_is_recorded_whole", fortran_with_use_mpi_is_recorded_whole),
     ("fortran_with_use_mpi_f08_is_recorded_whole", fortran_with_use_mpi_f08_is_recorded_whole),
+    (
+        "duplicates_of_communicators_in_fortran_are_known",
+        duplicates_of_communicators_in_fortran_are_known,
+    ),
     ("python_with_mpi4py_is_recorded_whole", python_with_mpi4py_is_recorded_whole),
 ];
 

@@ -97,10 +97,7 @@ pub fn diff_html(
     let rows = first.into_iter().chain(rest).take(ROWS);
     let actions = compared.actions.as_ref();
     let said = limited(&headline(comparison));
-    let (verdict, counts) = match said.find(". ") {
-        Some(at) => (&said[..=at], &said[at + 2..]),
-        None => (said.as_str(), ""),
-    };
+    let (verdict, counts) = parted(&said);
     let page = Page {
         style: STYLE,
         script: SCRIPT,
@@ -110,7 +107,7 @@ pub fn diff_html(
             host => cut(&safe(host), NAME),
         },
         headline: micro(verdict),
-        counts: micro(counts),
+        counts: micro(&counts),
         projected: micro(&limited(&projection_said(compared))),
         actions: actions.map(|actions| actions.iter().map(actions::shown).collect()),
         keys,
@@ -123,6 +120,14 @@ pub fn diff_html(
         notes: notes(comparison).iter().take(LINES).map(|line| micro(&limited(line))).collect(),
     };
     page.render().map_err(|_| std::fmt::Error)
+}
+
+/// The verdict, and everything else: what was compared comes before it, how many rows changed after it.
+fn parted(said: &str) -> (&str, String) {
+    let begin = said.find("Noise took").unwrap_or(0);
+    let end = said[begin..].find(". ").map_or(said.len(), |at| begin + at + 1);
+    let rest = [said[..begin].trim(), said[end..].trim()];
+    (&said[begin..end], rest.join(" ").trim().to_owned())
 }
 
 fn row(change: &Change, widest: f64) -> Row {
@@ -170,6 +175,15 @@ fn bar(interval: &Interval, widest: f64) -> String {
 mod tests {
     use super::*;
     use analysis::{By, Comparison, Recording, Scope, SharesOf, Side, Verdict};
+
+    #[test]
+    fn the_verdict_is_the_heading_whatever_comes_before_it() {
+        let said = "Compared: only CPU 1. Noise took 1 % (0.5 % to 2 %) before and 2 % after: more. 3 rows.";
+        let (verdict, rest) = parted(said);
+        assert_eq!(verdict, "Noise took 1 % (0.5 % to 2 %) before and 2 % after: more.");
+        assert_eq!(rest, "Compared: only CPU 1. 3 rows.");
+        assert_eq!(parted("no sentence"), ("no sentence", String::new()));
+    }
 
     #[test]
     fn a_page_stays_small_whatever_the_recordings_say() {
