@@ -89,9 +89,9 @@ fn linked(start: &[u8]) -> Linked {
     if start.get(..4) != Some(b"\x7fELF") {
         return Linked::Unknown;
     }
-    let half = |at: usize| Some(u16::from_le_bytes(start.get(at..at + 2)?.try_into().ok()?));
-    let word = |at: usize| Some(u32::from_le_bytes(start.get(at..at + 4)?.try_into().ok()?));
-    let long = |at: usize| Some(u64::from_le_bytes(start.get(at..at + 8)?.try_into().ok()?));
+    let half = |at: usize| Some(u16::from_le_bytes(*start.get(at..)?.first_chunk()?));
+    let word = |at: usize| Some(u32::from_le_bytes(*start.get(at..)?.first_chunk()?));
+    let long = |at: usize| Some(u64::from_le_bytes(*start.get(at..)?.first_chunk()?));
     if start.get(4..6) != Some(&[CLASS_64, LITTLE]) || half(18) != Some(MACHINE) {
         return Linked::Foreign;
     }
