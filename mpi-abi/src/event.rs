@@ -296,6 +296,27 @@ pub struct Entry<'a> {
     pub got: &'a [u64],
 }
 
+impl Entry<'_> {
+    /// A call that succeeded, with nothing but its signature and times.
+    #[must_use]
+    pub const fn plain(signature: Signature, begin: u64, end: u64) -> Self {
+        Entry {
+            signature,
+            bytes: 0,
+            received: 0,
+            begin,
+            end,
+            error: 0,
+            begun: 0,
+            actual: Actual::AS_POSTED,
+            found: true,
+            requests: &[],
+            sent: &[],
+            got: &[],
+        }
+    }
+}
+
 /// A call as decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {

@@ -359,20 +359,7 @@ fn the_same_list_again_takes_one_byte() {
     let mut signature = Signature::of(Call::Alltoallv);
     signature.shape = shape::SENT;
     let sent: Vec<u64> = (0..100).map(|index| index * index).collect();
-    let entry = Entry {
-        signature,
-        bytes: 0,
-        received: 0,
-        begin: 0,
-        end: 0,
-        error: 0,
-        begun: 0,
-        actual: Actual::AS_POSTED,
-        found: true,
-        requests: &[],
-        sent: &sent,
-        got: &[],
-    };
+    let entry = Entry { sent: &sent, ..Entry::plain(signature, 0, 0) };
     encoder.event(&mut payload, &entry).unwrap();
     let first = encoder.used();
     encoder.event(&mut payload, &entry).unwrap();

@@ -8,8 +8,7 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use mpi_abi::{
-    Actual, Anchor, Call, Clock, ClockOffset, Entry, FileHeader, Lost, Signature, at, crc32,
-    file_flag,
+    Anchor, Call, Clock, ClockOffset, Entry, FileHeader, Lost, Signature, at, crc32, file_flag,
 };
 
 static LIBRARY: AtomicPtr<Library> = AtomicPtr::new(null_mut());
@@ -360,20 +359,7 @@ fn store(header: &FileHeader) {
 
 /// An event of a call without arguments of interest.
 pub fn plain(call: Call, begin: u64, end: u64) -> Entry<'static> {
-    Entry {
-        signature: Signature::of(call),
-        bytes: 0,
-        received: 0,
-        begin,
-        end,
-        error: 0,
-        begun: 0,
-        actual: Actual::AS_POSTED,
-        found: true,
-        requests: &[],
-        sent: &[],
-        got: &[],
-    }
+    Entry::plain(Signature::of(call), begin, end)
 }
 
 /// Groups the ranks by host: those with the same boot id share a clock.

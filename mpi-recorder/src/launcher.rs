@@ -18,7 +18,7 @@ const LOCAL_RANKS: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"];
 const LOCAL_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"];
 
-/// Steps of Slurm that are no programs: external, batch script, interactive shell.
+/// Slurm steps that run no tasks of the program: external, batch script, interactive shell.
 const NO_STEPS: [u32; 3] = [u32::MAX - 3, u32::MAX - 4, u32::MAX - 5];
 
 impl Task {

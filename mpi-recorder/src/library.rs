@@ -59,8 +59,7 @@ fn in_memory() -> io::Result<Placed> {
     let file = memfd_create("detour-mpi", MemfdFlags::CLOEXEC)?;
     let mut writer = fs::File::from(file.try_clone()?);
     writer.write_all(LIBRARY)?;
-    // By the number of this process, so that the processes it starts find it, too. A colon would separate
-    // libraries.
+    // The path contains the PID, so that child processes can open it.
     let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
     // A process with capabilities of its own cannot be inspected by those it starts.
     if rustix::process::dumpable_behavior()? != rustix::process::DumpableBehavior::Dumpable {
@@ -71,7 +70,7 @@ fn in_memory() -> io::Result<Placed> {
 }
 
 fn in_file(directory: &Path) -> io::Result<Placed> {
-    // Other hosts may have processes of this number.
+    // A process on another host may have the same PID.
     let host = rustix::system::uname().nodename().to_string_lossy().replace(['/', ':', ' '], "-");
     let path = directory.join(format!(".detour-mpi-{host}-{}.so", std::process::id()));
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b':' | b' ')) {

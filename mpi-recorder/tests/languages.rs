@@ -30,7 +30,7 @@ fn lines(output: &Output) -> Vec<String> {
 }
 
 fn fortran(mpi: Mpi, binding: &str) -> Ended {
-    // Without interfaces, gfortran wants the same types in all calls of a subroutine.
+    // Without interfaces, gfortran expects the same types in every call of a subroutine.
     let options = [binding, "-fallow-argument-mismatch"];
     let Some(program) = mpi.compile("fortran.F90", &options) else {
         return Ended::Skipped(format!("mpif90.{} is not installed", mpi.name));

@@ -80,20 +80,7 @@ fn write(dir: &Path, rank: i32, ranks: &Ranks) -> io::Result<u64> {
     };
     writer.communicator(0, 1_000_000, &world, &(0..n).collect::<Vec<_>>())?;
     writer.region_name(0, 1_000_000, 1, "step")?;
-    let blank = Entry {
-        signature: Signature::of(Call::Barrier),
-        bytes: 0,
-        received: 0,
-        begin: 0,
-        end: 0,
-        error: 0,
-        begun: 0,
-        actual: Actual::AS_POSTED,
-        found: true,
-        requests: &[],
-        sent: &[],
-        got: &[],
-    };
+    let blank = Entry::plain(Signature::of(Call::Barrier), 0, 0);
     let message = |call: Call, peer: i32, tag: i32, extra: u8| Signature {
         present: present::OBJECT | present::PEER | present::TAG | present::BYTES,
         shape: extra,

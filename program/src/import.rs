@@ -484,20 +484,7 @@ impl RankImport<'_> {
                 signature.present |= present::TAG;
             }
         }
-        let mut entry = Entry {
-            signature,
-            bytes: 0,
-            received: 0,
-            begin,
-            end,
-            error: 0,
-            begun: 0,
-            actual: Actual::AS_POSTED,
-            found: true,
-            requests: &[],
-            sent: &[],
-            got: &[],
-        };
+        let mut entry = Entry::plain(signature, begin, end);
         let source = if exchange { signature.source } else { signature.peer };
         let label = if exchange { signature.source_tag } else { signature.tag };
         let mut sender = None;

@@ -600,30 +600,18 @@ impl RankState {
             root: false,
         };
         match meaning.kind {
-            Kind::Send => {
-                if let Some((channel, sequence)) = self.post_send(context, comm, peer, label, bytes)
-                {
-                    out.half(self.half(
-                        channel,
-                        sequence,
-                        moment.begin,
-                        blocked,
-                        bytes,
-                        number,
-                        true,
-                    ));
-                }
-                self.add_bytes(number, signature.large, bytes);
-            }
             Kind::Receive => {
                 let got =
                     self.receive_now(context, &request(Role::Receive), &call.actual, blocked, out);
                 self.add_bytes(number, signature.large, got);
             }
-            Kind::Exchange => {
-                // A call with two halves waits for the later one.
-                self.groups = self.groups.wrapping_add(1).max(1);
-                blocked.group = self.groups;
+            Kind::Send | Kind::Exchange => {
+                let exchange = meaning.kind == Kind::Exchange;
+                if exchange {
+                    // A call with two halves waits for the later one.
+                    self.groups = self.groups.wrapping_add(1).max(1);
+                    blocked.group = self.groups;
+                }
                 if let Some((channel, sequence)) = self.post_send(context, comm, peer, label, bytes)
                 {
                     out.half(self.half(
@@ -636,14 +624,18 @@ impl RankState {
                         true,
                     ));
                 }
-                let receive = Request {
-                    peer: signature.source,
-                    tag: signature.source_tag,
-                    bytes: call.received.unwrap_or(bytes),
-                    ..request(Role::Receive)
-                };
-                let got = self.receive_now(context, &receive, &call.actual, blocked, out);
-                self.add_bytes(number, signature.large, bytes.saturating_add(got));
+                let mut moved = bytes;
+                if exchange {
+                    let receive = Request {
+                        peer: signature.source,
+                        tag: signature.source_tag,
+                        bytes: call.received.unwrap_or(bytes),
+                        ..request(Role::Receive)
+                    };
+                    let got = self.receive_now(context, &receive, &call.actual, blocked, out);
+                    moved = bytes.saturating_add(got);
+                }
+                self.add_bytes(number, signature.large, moved);
             }
             Kind::SendRequest => {
                 self.add_bytes(number, signature.large, bytes);

@@ -167,7 +167,7 @@ fn pids(node: &Path) -> Vec<String> {
     names.filter(|name| name.parse::<u32>().is_ok()).collect()
 }
 
-/// The recorder ends with the last rank of the node; it is told to if it does not.
+/// The recorder exits with the last rank of the node; otherwise it is terminated.
 fn end(mut recorder: Child) {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {

@@ -89,8 +89,8 @@ fn prepare(output: &Path, task: Task) -> Result<PathBuf> {
     let cannot = || format!("cannot write to the directory {}", output.display());
     fs::create_dir_all(output).with_context(cannot)?;
     let directory = output.canonicalize().with_context(cannot)?;
-    // Before the program has run for hours.
-    // Other hosts may have processes of this number.
+    // Fail before the program has run for hours. The host is in the name because a process on another host may
+    // have the same PID.
     let (host, pid) = (recorder::machine::host(), std::process::id());
     let attempt = directory.join(format!(".detour-attempt-{host}-{pid}"));
     fs::write(&attempt, "x").and_then(|()| fs::remove_file(&attempt)).with_context(cannot)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
-use crate::output;
+use crate::{options::work, output};
 
 #[derive(Args)]
 pub struct Options {
@@ -27,10 +27,6 @@ pub fn run(options: &Options) -> Result<()> {
         true => program::open_partial(&options.directory)?,
         false => program::open(&options.directory)?,
     };
-    let threads = match options.threads {
-        Some(threads) => threads as usize,
-        None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
-    };
-    let profile = program::profile(&program, threads)?;
+    let profile = program::profile(&program, work::threads(options.threads))?;
     output::print(&profile, options.json, |profile, layout| program::text(profile, layout.width))
 }

@@ -52,11 +52,15 @@ impl Options {
     }
 
     fn watched_by<'a>(&self, watch: &'a dyn Watch) -> Work<'a> {
-        let threads = match self.threads {
-            Some(threads) => threads as usize,
-            None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
-        };
-        Work { seed: self.seed, threads, memory, watch }
+        Work { seed: self.seed, threads: threads(self.threads), memory, watch }
+    }
+}
+
+/// As many as asked for, or as there are CPUs for this process.
+pub fn threads(asked: Option<u32>) -> usize {
+    match asked {
+        Some(threads) => threads as usize,
+        None => std::thread::available_parallelism().map_or(1, |threads| threads.get()),
     }
 }
 

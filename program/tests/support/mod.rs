@@ -68,20 +68,7 @@ fn local(clock: HostClock, true_ns: u64) -> u64 {
     (true_ns as i64 + clock.offset_ns + drift.round() as i64) as u64
 }
 
-pub const BLANK: Entry = Entry {
-    signature: Signature::of(Call::Barrier),
-    bytes: 0,
-    received: 0,
-    begin: 0,
-    end: 0,
-    error: 0,
-    begun: 0,
-    actual: Actual::AS_POSTED,
-    found: true,
-    requests: &[],
-    sent: &[],
-    got: &[],
-};
+pub const BLANK: Entry = Entry::plain(Signature::of(Call::Barrier), 0, 0);
 
 pub fn message(call: Call, peer: i32, tag: i32) -> Signature {
     Signature {
