@@ -55,11 +55,14 @@ static void killed(int after) {
     }
 }
 
-/* One communicator a thread; the tag says which thread. */
+/* One communicator a thread; the tag says which thread. None ends before all have begun: a thread that
+   has ended leaves its number to the next one. */
 static MPI_Comm comms[4];
+static pthread_barrier_t all_there;
 static void *thread(void *argument) {
     int tag = (int)(long)argument, other = (rank + 1) % size, from = (rank + size - 1) % size;
     int in[4], out[4];
+    pthread_barrier_wait(&all_there);
     for (int i = 0; i < 1000; i++) {
         MPI_Request q[2];
         MPI_Irecv(in, 4, MPI_INT, from, tag, comms[tag], &q[0]);
@@ -67,6 +70,7 @@ static void *thread(void *argument) {
         MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
         MPI_Send(out, tag, MPI_INT, MPI_PROC_NULL, tag, comms[tag]);
     }
+    pthread_barrier_wait(&all_there);
     return NULL;
 }
 
@@ -126,6 +130,7 @@ int main(int argc, char **argv) {
         if (status) return 8;
     } else if (!strcmp(mode, "threads")) {
         pthread_t threads[4];
+        pthread_barrier_init(&all_there, NULL, 4);
         for (long i = 0; i < 4; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
         for (long i = 0; i < 4; i++) pthread_create(&threads[i], NULL, thread, (void *)i);
         for (long i = 0; i < 4; i++) pthread_join(threads[i], NULL);
