@@ -33,7 +33,6 @@ fn a_rank_killed_at_any_moment_leaves_every_call_that_returned(mpi: Mpi) -> Ende
         assert!(!output.status.success());
         for rank in 0..2 {
             let (events, finalized) = count_events(&trace_dir.join(format!("rank-{rank}.mpi")));
-            // The other rank may be killed by mpirun before it has begun to count.
             let finished = count_of(&log_dir, rank) + 1;
             assert!(
                 (finished..=finished + 1).contains(&events),
@@ -50,9 +49,14 @@ fn a_rank_killed_at_any_moment_leaves_every_call_that_returned(mpi: Mpi) -> Ende
 
 fn an_aborted_run_is_recorded_up_to_the_abort(mpi: Mpi) -> Ended {
     let program = mpi.compile("endings.c", &["-pthread"]).unwrap();
-    let trace_dir = fresh("trace");
-    let output =
-        mpi.recorded(2, &trace_dir).arg(&program).args(["abort", "1000"]).output().unwrap();
+    let (trace_dir, log_dir) = (fresh("trace"), fresh("log"));
+    let output = mpi
+        .recorded(2, &trace_dir)
+        .arg(format!("LOG_DIR={}", log_dir.display()))
+        .arg(&program)
+        .args(["abort", "1000"])
+        .output()
+        .unwrap();
     assert!(!output.status.success());
     for rank in 0..2 {
         let trace = read_trace(&trace_dir.join(format!("rank-{rank}.mpi")));
@@ -67,8 +71,14 @@ fn an_aborted_run_is_recorded_up_to_the_abort(mpi: Mpi) -> Ended {
 
 fn exit_without_finalize_loses_nothing(mpi: Mpi) -> Ended {
     let program = mpi.compile("endings.c", &["-pthread"]).unwrap();
-    let trace_dir = fresh("trace");
-    let _ = mpi.recorded(2, &trace_dir).arg(&program).args(["exit", "20000"]).output().unwrap();
+    let (trace_dir, log_dir) = (fresh("trace"), fresh("log"));
+    let _ = mpi
+        .recorded(2, &trace_dir)
+        .arg(format!("LOG_DIR={}", log_dir.display()))
+        .arg(&program)
+        .args(["exit", "20000"])
+        .output()
+        .unwrap();
     for rank in 0..2 {
         let trace = read_trace(&trace_dir.join(format!("rank-{rank}.mpi")));
         assert_eq!(trace.events, 20_000 + 2);

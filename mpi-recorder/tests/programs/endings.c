@@ -26,6 +26,18 @@ static atomic_long *counter(void) {
     return mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 }
 
+/* All ranks have come this far. Outside of MPI: a rank is still inside of a barrier when another has left it,
+   and mpirun kills it there if the other ends. */
+static void meet(void) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/there-%d", directory, rank);
+    close(open(path, O_CREAT | O_WRONLY, 0644));
+    for (int other = 0; other < size; other++) {
+        snprintf(path, sizeof path, "%s/there-%d", directory, other);
+        while (access(path, F_OK)) usleep(1000);
+    }
+}
+
 static void nothing(int calls) {
     for (int i = 0; i < calls; i++) MPI_Send(buffer, i % 7, MPI_INT, MPI_PROC_NULL, i % 5, MPI_COMM_WORLD);
 }
@@ -38,6 +50,7 @@ static void die(int signal) {
 /* Rank 1 is killed after so many microseconds; both count their finished calls. */
 static void killed(int after) {
     atomic_long *count = counter();
+    meet();
     if (rank == 1) {
         struct itimerval timer = {.it_value = {.tv_sec = after / 1000000, .tv_usec = after % 1000000 + 1}};
         signal(SIGALRM, die);
@@ -111,11 +124,13 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "abort")) {
         nothing(argument);
         MPI_Barrier(MPI_COMM_WORLD);
+        meet();
         if (rank == 1) MPI_Abort(MPI_COMM_WORLD, 3);
         sleep(20);
     } else if (!strcmp(mode, "exit")) {
         nothing(argument);
         MPI_Barrier(MPI_COMM_WORLD);
+        meet();
         _exit(0);
     } else if (!strcmp(mode, "fork")) {
         nothing(argument);
