@@ -304,10 +304,10 @@ pub struct Report {
     /// Vector or block size in bytes
     #[arg(long, default_value = study::workload::SIZE, value_parser = units::size)]
     pub size: u64,
-    /// Simulated runs per point of the HTML report (fewer beyond 32 Ki ranks), or per recording with
-    /// --baseline
-    #[arg(long, default_value_t = projection::RUNS, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub runs: u64,
+    /// Simulated runs of the job; on the page, per point of its figures (fewer beyond 32 Ki ranks)
+    /// [default: 12; 40 with --html and --baseline]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub runs: Option<u64>,
     /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
     #[arg(long, default_value = projection::NET, value_parser = network::parse)]
     pub net: Params,

@@ -7,6 +7,7 @@ use std::{
     process::ExitCode,
 };
 
+use analysis::Part;
 use anyhow::Result;
 use study::{
     advice::Advice,
@@ -62,6 +63,7 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
     let rendezvous = options.rendezvous.into();
     let job = decision::Request {
         workload: workload::Request { rendezvous, ..workload::Request::usual()? },
+        part: Part::default(),
         placement: placement::Request::default(),
         runs: decision::RUNS,
         exclude: Vec::new(),

@@ -6,6 +6,7 @@ use std::{
     process::ExitCode,
 };
 
+use analysis::Part;
 use anyhow::{Context, Result, bail};
 use study::{
     advice::Advice,
@@ -15,7 +16,7 @@ use study::{
     longest::longest,
     open,
     open::AnyReader,
-    projection::Request,
+    projection::{self, Request},
     summary::summarise,
     work::Work,
     workload::{self, JobKind},
@@ -106,8 +107,9 @@ fn judge(
     }
     let request = decision::Request {
         workload: workload(options)?,
+        part: Part::default(),
         placement: options.placement.request(),
-        runs: decision::RUNS,
+        runs: options.runs.unwrap_or(decision::RUNS),
         exclude: options.exclude.clone(),
     };
     decide(reader, summary, &request, &Advice::built_in()?, work)
@@ -130,7 +132,7 @@ fn workload(options: &cli::Report) -> Result<workload::Request> {
 /// Every trace against a good node.
 fn check(baseline: &Path, options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
     let request = compare::Request {
-        runs: options.runs,
+        runs: options.runs.unwrap_or(projection::RUNS),
         repeat: true,
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
@@ -157,7 +159,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
     let workload = workload(options)?;
     let request = (!options.no_projection).then(|| Request {
         ranks: options.ranks.clone().unwrap_or(usual.ranks),
-        runs: options.runs,
+        runs: options.runs.unwrap_or(projection::RUNS),
         workload,
         placement: options.placement.request(),
         exclude: options.exclude.clone(),

@@ -3,6 +3,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use analysis::Part;
 use anyhow::Result;
 use clap::Args;
 use study::{
@@ -66,6 +67,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         quantise: options.quantise,
         top: if options.all { usize::MAX - 1 } else { options.top },
         repeat: options.workload.repeat_trace,
+        part: Part::default(),
         placement: options.workload.placement(),
         exclude: options.workload.exclude(),
         further: Further::By(options.by.into()),

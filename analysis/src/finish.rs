@@ -98,6 +98,7 @@ fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
         outside_kernel: outside(pass, contents, &durations),
         outside_evidence: OutsideEvidence::of(manifest, trailer),
         entry_exit_ns_total: pass.entry_exit_ns,
+        cgroups: trailer.map(|t| t.cgroups.clone()).unwrap_or_default(),
         lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
         entries: trailer.and_then(|t| t.entries.clone()),
         closure_error: trailer.and_then(|t| t.closure_error),

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace::{Class, Entries, MissingHook, Mode, OutsideEvidence, ProcessKey, RowKey, Wait};
+use trace::{
+    CgroupTotals, Class, Entries, MissingHook, Mode, OutsideEvidence, ProcessKey, RowKey, Wait,
+};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -67,6 +69,9 @@ pub struct Summary {
     pub outside_evidence: OutsideEvidence,
     /// Cost of detours beyond the net time of their records: entry and exit.
     pub entry_exit_ns_total: u64,
+    /// Cgroups that were throttled or waited for a CPU, by the kernel's counters; longest time first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<CgroupTotals>,
     pub lost: Losses,
     /// Null when unknown.
     pub entries: Option<Entries>,

@@ -31,6 +31,7 @@ use crate::{
         symbols::Hidden,
     },
     node::{
+        cgroup_counters::CgroupCounters,
         choice,
         hypervisor::{Steal, Stolen},
         incidents::Incidents,
@@ -133,6 +134,7 @@ struct Running {
     threads: Threads,
     before: Counters,
     steal: Steal,
+    cgroups: CgroupCounters,
     switcher: Option<Switcher>,
     /// When a program's recording ended, by the monotonic clock.
     ended: Arc<AtomicU64>,
@@ -282,6 +284,7 @@ impl Session {
         }
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let cgroups = CgroupCounters::start();
         let before = self.counters(self.skipped_runs());
         let steal = Steal::start();
         self.manifest.started_monotonic_ns = before.at_ns;
@@ -299,7 +302,7 @@ impl Session {
         for probe in &self.probes {
             probe.release();
         }
-        Ok(Running { threads, before, steal, switcher, ended })
+        Ok(Running { threads, before, steal, cgroups, switcher, ended })
     }
 
     fn names(&mut self, options: &Options) -> Names {
@@ -387,7 +390,7 @@ impl Session {
 
     /// Stops everything and closes the file.
     fn end(mut self, options: &Options, running: Running) -> Result<RecordResult, RecordError> {
-        let Running { threads, before, steal, switcher, ended } = running;
+        let Running { threads, before, steal, cgroups, switcher, ended } = running;
         let finished = self.stop_probes();
         // What the final switches do to a program's threads is not part of its recording.
         ended.store(monotonic_ns(), Ordering::Release);
@@ -402,6 +405,7 @@ impl Session {
         if let Some(bpf) = &self.bpf {
             bpf.watch_nothing();
         }
+        let cgroups = cgroups.stop();
         let stopped = threads.stop().ok_or(RecordError::WriterBroke)?;
         let incidents = self.incidents.said();
         self.remarks.extend_from_slice(&incidents);
@@ -414,7 +418,7 @@ impl Session {
         };
         let totals = self.totals(options, finished, times, &stopped, &counted, stolen);
         let overhead = counted.overhead(&self.measured, stopped.assembled.own_ns, stopped.cpu_ns);
-        let mut trailer = Trailer { overhead, ..totals };
+        let mut trailer = Trailer { overhead, cgroups, ..totals };
         trailer.remarks.extend(incidents);
         if options.program.is_some() {
             self.remark_on_threads(&stopped.assembled, &mut trailer);

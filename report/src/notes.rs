@@ -2,10 +2,16 @@
 //! and what it could not see.
 
 use analysis::{Attributed, Summary};
-use trace::Mode;
+use trace::{CgroupTotals, Mode};
 
 use crate::Options;
 use crate::words::{count, percent_said, plural, safe, time, wrap};
+
+/// Cgroups listed that were throttled or waited.
+const CGROUPS: usize = 5;
+
+/// Cgroups that waited for a CPU for less than this share of the recording are not listed.
+const WAITED_PCT: f64 = 1.0;
 
 /// CPUs listed with their steal time, largest first.
 const STEAL_CPUS: usize = 4;
@@ -30,6 +36,7 @@ pub(crate) fn lines(summary: &Summary) -> Vec<String> {
         };
         lines.push(format!("Balance: net times sum to the wall time {how}."));
     }
+    lines.extend(cgroups(summary));
     lines.extend(steal(summary));
     lines.extend(overhead(summary));
     if summary.cpus.iter().any(|c| !c.window_known)
@@ -70,6 +77,48 @@ fn explained(summary: &Summary) -> Vec<String> {
     );
     let parts: Vec<String> = [Some(all), long, Some(entry)].into_iter().flatten().collect();
     vec![format!("{}.", parts.join("; "))]
+}
+
+/// What quotas and full CPUs did to cgroups, by the kernel's counters.
+fn cgroups(summary: &Summary) -> Vec<String> {
+    let of = |cgroup: &CgroupTotals| {
+        let host = cgroup.host.as_deref().map(|host| format!("{}: ", safe(host)));
+        let named = format!("{}{}", host.unwrap_or_default(), safe(&cgroup.cgroup));
+        let mut parts = Vec::new();
+        if cgroup.throttled_periods > 0 {
+            let quota = match (cgroup.quota_us, cgroup.period_us) {
+                (Some(quota), Some(period)) => {
+                    let [quota, period] = [quota, period].map(|us| time(us as f64 * 1e3));
+                    format!(" (quota {quota} per {period})")
+                }
+                _ => String::new(),
+            };
+            parts.push(format!(
+                "throttled in {} of {}{quota}, {} in total",
+                count(cgroup.throttled_periods),
+                plural(cgroup.periods, "period"),
+                time(cgroup.throttled_ns as f64)
+            ));
+        }
+        let waited_pct = |ns: u64| 100.0 * ns as f64 / (summary.duration_s * 1e9);
+        if let Some(pct) = cgroup.waited_ns.map(waited_pct).filter(|&pct| pct >= WAITED_PCT) {
+            parts.push(format!("waited for a CPU {} of the time", percent_said(pct.min(100.0))));
+        }
+        (!parts.is_empty()).then(|| format!("Cgroup {named}: {}.", parts.join("; ")))
+    };
+    let mut lines: Vec<String> = summary.cgroups.iter().filter_map(of).collect();
+    if lines.len() > CGROUPS {
+        let more = plural((lines.len() - CGROUPS) as u64, "more cgroup");
+        lines.truncate(CGROUPS);
+        lines.push(format!("{more} throttled or waiting (see cgroups in --json)."));
+    }
+    if let (false, Some(first)) = (lines.is_empty(), summary.cgroups.first()) {
+        lines.push(format!(
+            "detour record --cgroup {} shows every wait, and who ran instead.",
+            safe(&first.cgroup)
+        ));
+    }
+    lines
 }
 
 /// Also shown for programs, which have no table of time outside the kernel.

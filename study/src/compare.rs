@@ -110,7 +110,7 @@ pub fn compare(
     };
     let actions = match (&projected, advice) {
         (Some(projection), Some(advice)) => {
-            actions(&after, workload, request, projection.ranks, advice, work)?
+            actions(sides[1], workload, request, projection.ranks, advice, work)?
         }
         _ => None,
     };
@@ -119,7 +119,7 @@ pub fn compare(
 
 /// What to do about the noise of a recording; None if its detours have no sources.
 fn actions(
-    reader: &AnyReader,
+    (reader, part): (&AnyReader, &Part),
     workload: &workload::Request,
     request: &Request,
     ranks: u64,
@@ -135,8 +135,8 @@ fn actions(
     if let JobKind::Collectives { ranks: of_job, .. } = &mut workload.kind {
         *of_job = Some(ranks);
     }
-    let placement = request.placement;
-    let asked = decision::Request { workload, placement, runs: decision::RUNS, exclude };
+    let (placement, part) = (request.placement, part.clone());
+    let asked = decision::Request { workload, part, placement, runs: decision::RUNS, exclude };
     match decision::ask(reader, &asked, advice, work) {
         Err(error) if error::was_stopped(&error) => Err(error),
         asked => Ok(asked.ok().map(|asked| asked.actions)),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use analysis::{ProcessRow, Summary};
+use analysis::{Part, ProcessRow, Summary};
 use anyhow::Result;
 use serde::Serialize;
 use trace::{Class, Mode};
@@ -32,6 +32,8 @@ const DENSEST_PER_S: f64 = 1e6;
 #[derive(Clone, Debug)]
 pub struct Request {
     pub workload: workload::Request,
+    /// The CPUs that count.
+    pub part: Part,
     pub placement: placement::Request,
     pub runs: u64,
     /// Processes to ignore: names, units or classes.
@@ -180,6 +182,7 @@ pub(crate) fn ask(
         quantise: false,
         top: TOP,
         repeat: true,
+        part: request.part.clone(),
         placement: request.placement,
         exclude: request.exclude.clone(),
         further: whatif::Further::Nothing,

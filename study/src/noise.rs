@@ -114,6 +114,14 @@ impl Request {
             names.push(spec.to_string_lossy().into_owned());
         }
         wishes.without.check()?;
+        // Superposed layers mix the CPUs of different nodes.
+        if layers.len() > 1 && layers.iter().any(|layer| layer.nodes.is_some()) {
+            if let Some(ranks) = self.placement.ranks_per_node {
+                bail!("--ranks-per-node {ranks} requires a single --noise");
+            }
+            let remark = "noise is superposed: every rank is on a random CPU of each recording";
+            wishes.remarks.push(remark.to_owned());
+        }
         let Wishes { sources, remarks, .. } = wishes;
         let sources = sources.unwrap_or_default();
         remarks.iter().for_each(|remark| work.watch.remark(remark));
@@ -134,7 +142,6 @@ impl Request {
             Some(window) => Offsets::Within(window),
             None => Offsets::Random,
         };
-        // Superposed layers mix the CPUs of different nodes.
         let nodes = match &layers[..] {
             [layer] => {
                 let place = |(counts, ranks): &(Vec<usize>, u64)| {

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeSet, HashMap},
 };
 
-use analysis::By;
+use analysis::{By, Part, words};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use simulate::{
@@ -47,6 +47,8 @@ pub struct Request {
     /// Repeat the recording if a run is longer than it.
     pub repeat: bool,
     /// Which CPU each rank is on.
+    /// The CPUs that count.
+    pub part: Part,
     pub placement: placement::Request,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
@@ -330,7 +332,8 @@ pub fn ask(
     check(reader)?;
     let recorded = Recorded::new(reader);
     let excluded = recorded.excluded(&request.exclude)?;
-    let places = Places::new(reader, &recorded, &request.placement, |_| true)?;
+    let places =
+        Places::new(reader, &recorded, &request.placement, |lane| request.part.has(lane as u32))?;
     let Lanes { lanes, names, cpus, rows, processes, busiest, detours, detour_ns } =
         lanes(reader, &recorded, &places, &excluded)?;
     let support = support::of(&lanes, workload)?;
@@ -393,7 +396,15 @@ pub fn ask(
     let median = Sample::new(answers.as_recorded)?.estimate(0.5);
     let processes = results.processes();
     let unsupported = support.and_then(|support| support.remark(workload.ranks()));
-    let remarks = [unsupported, open::remark_if_not_whole(reader)].into_iter().flatten();
+    let fewer_cpus = (1..names.len()).contains(&cpus.len()).then(|| {
+        format!(
+            "only the {} with the most noise of {} simulated (increase --top)",
+            words::plural(cpus.len() as u64, "CPU"),
+            names.len()
+        )
+    });
+    let remarks =
+        [unsupported, fewer_cpus, open::remark_if_not_whole(reader)].into_iter().flatten();
     Ok(WhatIf {
         host: reader.manifest().host.clone(),
         ranks: workload.ranks(),

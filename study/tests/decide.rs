@@ -6,7 +6,7 @@ mod made;
 
 use std::path::Path;
 
-use analysis::By;
+use analysis::{By, Part};
 use made::{DAEMON, Habit, MS, TICK, US, recording, scratch};
 use study::{
     advice::Advice,
@@ -42,8 +42,13 @@ fn usual(ranks: Option<u64>) -> workload::Request {
 fn decided(trace: &str, ranks: Option<u64>, placement: placement::Request) -> Report {
     let reader = open::open(Path::new(trace)).expect("a recording");
     let summary = summarise(&reader).0;
-    let request =
-        decision::Request { workload: usual(ranks), placement, runs: 40, exclude: Vec::new() };
+    let request = decision::Request {
+        workload: usual(ranks),
+        part: Part::default(),
+        placement,
+        runs: 40,
+        exclude: Vec::new(),
+    };
     let advice = Advice::built_in().expect("advice");
     decide(&reader, summary, &request, &advice, &WORK).expect("a decision")
 }
@@ -222,14 +227,15 @@ fn a_production_job_recorded_without_the_probe_can_be_asked_about() {
 fn rows_of_classes_and_cpus_have_gains_of_their_own() {
     let trace = recording("decide-by.detour", Mode::Attributed, 2, 10, &[TENTH, TICK]);
     let reader = open::open(Path::new(&trace)).expect("a recording");
-    let answers = |by: By| {
+    let answers = |by: By, top: usize| {
         let request = whatif::Request {
             runs: 20,
             remove: Vec::new(),
             shift: None,
             quantise: false,
-            top: 20,
+            top,
             repeat: true,
+            part: Part::default(),
             placement: placement::Request::default(),
             exclude: Vec::new(),
             further: Further::By(by),
@@ -237,7 +243,7 @@ fn rows_of_classes_and_cpus_have_gains_of_their_own() {
         let advice = Advice::built_in().expect("advice");
         ask(&reader, &usual(Some(2)), &request, &advice, &WORK).expect("answers")
     };
-    let (classes, cpus) = (answers(By::Class), answers(By::Cpu));
+    let (classes, cpus) = (answers(By::Class, 20), answers(By::Cpu, 20));
     assert!(classes.cpus.is_empty() && cpus.classes.is_empty());
     let names = |groups: &[whatif::Group]| -> Vec<String> {
         groups.iter().map(|group| group.names.concat()).collect()
@@ -252,6 +258,27 @@ fn rows_of_classes_and_cpus_have_gains_of_their_own() {
     assert!((silent - daemon.answer.removed.gain_pct).abs() < 0.3, "{silent}");
     assert!(cpus.cpus[1].answer.removed.gain_pct < 0.3);
     assert_eq!((cpus.cpus[0].source_count, cpus.cpus[1].source_count), (2, 1));
+    let one = answers(By::Cpu, 1);
+    assert_eq!(names(&one.cpus), ["CPU 1"]);
+    assert!(
+        one.remarks.iter().any(|remark| remark.starts_with("only the 1 CPU")),
+        "{:?}",
+        one.remarks
+    );
+}
+
+/// What to do is about the CPUs that are compared: the daemon on CPU 1 is none of their business.
+#[test]
+fn actions_of_a_comparison_are_for_the_cpus_in_it() {
+    let before = recording("decide-cpu-0.detour", Mode::Attributed, 1, 10, &[TICK]);
+    let after = recording("decide-cpu-0-1.detour", Mode::Attributed, 2, 10, &[TENTH, TICK]);
+    let request = compare::Request { runs: 5, repeat: true, ..compare::Request::default() };
+    let (before, after) = (Path::new(&before), Path::new(&after));
+    let advice = Advice::built_in().expect("advice");
+    let compared = compare(before, after, &usual(Some(2)), &request, Some(&advice), &WORK);
+    let compared = compared.expect("compared");
+    assert_eq!(compared.comparison.compared.only_cpus.as_deref(), Some("0"));
+    assert_eq!(compared.actions.as_deref(), Some(&[][..]));
 }
 
 /// Whatever the rows, they are all of the noise.
@@ -319,6 +346,7 @@ fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_actio
     let reader = open::open(Path::new(&trace)).expect("a recording");
     let request = decision::Request {
         workload: usual(Some(64)),
+        part: Part::default(),
         placement: placement::Request::default(),
         runs: decision::RUNS,
         exclude: Vec::new(),

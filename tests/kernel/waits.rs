@@ -49,6 +49,11 @@ pub const TESTS: &[Test] = &[
     ("the_cgroup_whose_quota_is_used_up_is_named", Needs::RootAndQuotas, || {
         undisturbed(|| complete(the_cgroup_whose_quota_is_used_up_is_named))
     }),
+    (
+        "a_node_recording_names_throttled_cgroups",
+        Needs::RootAndQuotas,
+        a_node_recording_names_throttled_cgroups,
+    ),
     ("a_wait_is_recorded_to_the_end_of_the_recording", Needs::RootAndTwoCpus, || {
         undisturbed(|| complete(a_wait_is_recorded_to_the_end_of_the_recording))
     }),
@@ -314,10 +319,18 @@ impl Limited {
     }
 
     fn throttled_ns(&self) -> Result<u64> {
-        let stat = fs::read_to_string(self.directory.join("cpu.stat"))?;
         let (key, unit) = if self.v2 { ("throttled_usec ", 1000) } else { ("throttled_time ", 1) };
+        Ok(self.counter(key)? * unit)
+    }
+
+    fn throttled_periods(&self) -> Result<u64> {
+        self.counter("nr_throttled ")
+    }
+
+    fn counter(&self, key: &str) -> Result<u64> {
+        let stat = fs::read_to_string(self.directory.join("cpu.stat"))?;
         let value = stat.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
-        Ok(value.trim().parse::<u64>()? * unit)
+        Ok(value.trim().parse()?)
     }
 }
 
@@ -330,6 +343,50 @@ impl Drop for Limited {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// A node recording names the cgroup whose quota did not last, as often as the kernel says; one whose quota
+/// lasts is not throttled there either.
+fn a_node_recording_names_throttled_cgroups() -> Result<()> {
+    let scratch = Scratch::new("throttled-node")?;
+    let limited = Limited::new(20_000, 100_000).context("cannot create a cgroup with a quota")?;
+    let (root, v2) = Limited::root();
+    let name = format!("detour-enough-{}", std::process::id());
+    let enough = Limited::below(&root.join(name), v2, 100_000, 100_000)
+        .context("cannot create a cgroup with a quota")?;
+    let inside = |limited: &Limited, work: &str| {
+        let script = format!("echo $$ > \"$0/cgroup.procs\"; {work}");
+        Command::new("sh").args(["-c", &script]).arg(&limited.directory).spawn().map(Load)
+    };
+    let loads = (
+        inside(&limited, "while :; do :; done")?,
+        inside(&enough, "while :; do sleep 0.01; done")?,
+    );
+    let before = limited.throttled_periods()?;
+    let recording = Recording::start(&scratch.file("node.detour"), &["--no-probe"])?;
+    std::thread::sleep(Duration::from_millis(1500));
+    let report = recording.stop()?.report()?;
+    let after = limited.throttled_periods()?;
+    drop(loads);
+    let row = |limited: &Limited| {
+        let name = limited.directory.file_name()?.to_str()?;
+        let rows = report["cgroups"].as_array()?;
+        rows.iter().find(|row| row["cgroup"].as_str().is_some_and(|c| c.ends_with(name)))
+    };
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap_or(0);
+    let found = row(&limited).with_context(|| format!("not named: {}", report["cgroups"]))?;
+    ensure!(
+        number(found, "quota_us") == 20_000 && number(found, "period_us") == 100_000,
+        "{found}"
+    );
+    // Loading takes time before, and reading after the recording.
+    let throttled = number(found, "throttled_periods");
+    ensure!((8..=after - before).contains(&throttled), "{found}, {before} to {after}");
+    ensure!(number(found, "periods") >= throttled, "{found}");
+    ensure!(number(found, "throttled_ns") > 200_000_000, "{found}");
+    let silent = row(&enough).is_none_or(|row| number(row, "throttled_periods") == 0);
+    ensure!(silent, "{}", report["cgroups"]);
+    Ok(())
 }
 
 /// Whether cgroups can have a CPU quota here.

@@ -212,6 +212,9 @@ pub struct Trailer {
     /// among the counters of its lane. None if it was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_ns: Option<u64>,
+    /// Cgroups that were throttled or waited for a CPU meanwhile, by the kernel's counters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<CgroupTotals>,
     pub overhead: Overhead,
     /// Everything that went wrong while recording, as text.
     pub remarks: Vec<String>,
@@ -219,6 +222,48 @@ pub struct Trailer {
     /// events. None if everything was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_off: Option<String>,
+}
+
+/// What the kernel counted for one cgroup while a node was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CgroupTotals {
+    /// In a merged trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Path from the root of the hierarchy.
+    pub cgroup: String,
+    /// CPU time per period. None without a quota of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_us: Option<u64>,
+    /// Periods in which it ran, and those in which its quota did not last.
+    pub periods: u64,
+    pub throttled_periods: u64,
+    /// Throttled time, summed over CPUs.
+    pub throttled_ns: u64,
+    /// Time in which at least one of its tasks waited for a CPU (`cpu.pressure`). None if the kernel
+    /// does not count it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_ns: Option<u64>,
+}
+
+impl CgroupTotals {
+    /// Time throttled or waiting.
+    pub fn delayed_ns(&self) -> u64 {
+        self.throttled_ns.saturating_add(self.waited_ns.unwrap_or(0))
+    }
+
+    /// At most so many, the longest delayed first.
+    pub fn longest(mut all: Vec<CgroupTotals>, most: usize) -> Vec<CgroupTotals> {
+        let order = |one: &CgroupTotals| {
+            (std::cmp::Reverse(one.delayed_ns()), one.host.clone(), one.cgroup.clone())
+        };
+        all.sort_by_cached_key(order);
+        all.truncate(most);
+        all
+    }
 }
 
 /// Name of the counter of a CPU's steal time, ns.

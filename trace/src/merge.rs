@@ -11,7 +11,8 @@ use thiserror::Error;
 
 use crate::error::TraceError;
 use crate::manifest::{
-    CpuSettings, Entries, Isolation, LaneTotals, Lost, Manifest, Mode, Node, Overhead, Trailer,
+    CgroupTotals, CpuSettings, Entries, Isolation, LaneTotals, Lost, Manifest, Mode, Node,
+    Overhead, Trailer,
 };
 use crate::merge_check::{self, NodeFacts, NodesError};
 use crate::model::{Lane, LaneId, Source, SourceId};
@@ -368,6 +369,7 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
         entries,
         closure_error: trailers().filter_map(|trailer| trailer.closure_error).reduce(f64::max),
         steal_ns: trailers().filter_map(|trailer| trailer.steal_ns).reduce(u64::saturating_add),
+        cgroups: CgroupTotals::longest(parts.iter().flat_map(cgroups).collect(), MAX_CGROUPS),
         overhead: Overhead {
             events: sum(|overhead| overhead.events),
             bpf_ns_total: runs.map(|runs| runs.into_iter().fold(0, u64::saturating_add)),
@@ -380,6 +382,18 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
             Some(format!("{}: {why}", part.manifest.host))
         }),
     }
+}
+
+/// Cgroups of a merged trace: the trailer of 2,000 nodes has to fit into a block.
+const MAX_CGROUPS: usize = 1_000;
+
+/// The cgroups of a node, with its name.
+fn cgroups(part: &Part) -> impl Iterator<Item = CgroupTotals> {
+    let all = part.trailer.iter().flat_map(|trailer| &trailer.cgroups);
+    all.map(|cgroup| {
+        let host = cgroup.host.clone().unwrap_or_else(|| part.manifest.host.clone());
+        CgroupTotals { host: Some(host), ..cgroup.clone() }
+    })
 }
 
 /// What happened while recording, and what is missing from the file.

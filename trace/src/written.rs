@@ -41,6 +41,7 @@ impl Written {
             }
         }
         trailer.steal_ns = None;
+        trailer.cgroups.clear();
         trailer.cut_off = Some(why);
     }
 }

@@ -76,7 +76,7 @@ impl Quotas {
 
     fn likely(&self, directories: &[PathBuf]) -> Option<PathBuf> {
         let (_, v2) = self.mount.as_ref()?;
-        let limited = directories.iter().filter(|directory| has_quota(directory, *v2));
+        let limited = directories.iter().filter(|directory| quota(directory, *v2).is_some());
         limited.max_by_key(|d| (throttled(d), d.as_os_str().len())).cloned()
     }
 
@@ -100,7 +100,7 @@ fn id(directory: &Path) -> Option<u32> {
 }
 
 /// The mount point of the CPU controller, from the text of /proc/self/mountinfo.
-fn mount(mountinfo: &str) -> Option<(PathBuf, bool)> {
+pub fn mount(mountinfo: &str) -> Option<(PathBuf, bool)> {
     let mut unified = None;
     for line in mountinfo.lines() {
         let Some((mount, filesystem)) = line.split_once(" - ") else { continue };
@@ -132,12 +132,16 @@ fn path(text: &str, v2: bool) -> Option<String> {
     })
 }
 
-fn has_quota(directory: &Path, v2: bool) -> bool {
-    let text = |file| fs::read_to_string(directory.join(file)).unwrap_or_default();
-    match v2 {
-        true => text("cpu.max").split(' ').next().is_some_and(|max| max.parse::<u64>().is_ok()),
-        false => text("cpu.cfs_quota_us").trim().parse::<u64>().is_ok(),
+/// CPU time per period and the period, both in us. None without a quota of its own.
+pub fn quota(directory: &Path, v2: bool) -> Option<(u64, u64)> {
+    let text = |file| fs::read_to_string(directory.join(file)).ok();
+    if v2 {
+        let max = text("cpu.max")?;
+        let (quota, period) = max.trim().split_once(' ')?;
+        return Some((quota.parse().ok()?, period.parse().ok()?));
     }
+    let number = |file| text(file)?.trim().parse().ok();
+    Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?))
 }
 
 /// How often a cgroup was throttled.

@@ -1,5 +1,6 @@
 //! The node: its CPUs, memory and hypervisor, what this process may do on it, and what recording costs it.
 
+pub(crate) mod cgroup_counters;
 pub(crate) mod choice;
 pub mod doctor;
 pub mod files;

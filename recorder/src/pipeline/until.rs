@@ -34,12 +34,15 @@ pub struct Kept {
     writer: Box<Writer<File>>,
     condition: Condition,
     keep_ns: u64,
+    most_events: usize,
     /// Whether each source is the one to wait for.
     matches: Vec<bool>,
     blocks: VecDeque<Block>,
     events: usize,
     /// Everything before this time may have been dropped.
     dropped_to_ns: u64,
+    /// The end of what was dropped for lack of memory, though it was to be kept.
+    full_to_ns: u64,
     newest_ns: u64,
     met: Option<Met>,
     /// Set when it happens.
@@ -57,10 +60,12 @@ impl Kept {
             writer,
             condition,
             keep_ns,
+            most_events: MOST_EVENTS,
             matches: Vec::new(),
             blocks: VecDeque::new(),
             events: 0,
             dropped_to_ns: 0,
+            full_to_ns: 0,
             newest_ns: 0,
             met: None,
             happened,
@@ -97,11 +102,14 @@ impl Kept {
         let old = self.met.map_or(self.newest_ns, |met| met.start_ns).saturating_sub(self.keep_ns);
         while let Some(first) = self.blocks.front() {
             let last = last_ns(first);
-            if last >= old && self.events <= MOST_EVENTS {
+            if last >= old && self.events <= self.most_events {
                 break;
             }
             self.events -= events(first);
             self.dropped_to_ns = self.dropped_to_ns.max(last);
+            if last >= old {
+                self.full_to_ns = self.full_to_ns.max(last);
+            }
             self.blocks.pop_front();
         }
     }
@@ -139,7 +147,16 @@ impl Kept {
         let end_ns = trailer.lanes.iter().map(|lane| lane.to_ns).max().unwrap_or(self.newest_ns);
         // Counted back from what happened: the end comes a little later.
         let happened_ns = self.met.map_or(end_ns, |met| met.start_ns.min(end_ns));
-        let from_ns = happened_ns.saturating_sub(self.keep_ns).max(self.dropped_to_ns);
+        let wanted_ns = happened_ns.saturating_sub(self.keep_ns);
+        let from_ns = wanted_ns.max(self.dropped_to_ns);
+        if self.full_to_ns > wanted_ns {
+            trailer.remarks.push(format!(
+                "only the last {:.3} s were kept instead of {:.3} s (more than {} events)",
+                happened_ns.saturating_sub(from_ns) as f64 / 1e9,
+                self.keep_ns as f64 / 1e9,
+                self.most_events,
+            ));
+        }
         for block in &self.blocks {
             let block = since(block, from_ns);
             if events(&block) > 0 {
@@ -210,7 +227,11 @@ mod tests {
 
     /// A detour of 4 us every millisecond, with one of 700 us after 3 s; what is left of it, and what ended
     /// it.
-    fn recorded(condition: &str, name: &str) -> (Option<Met>, Vec<u64>, bool) {
+    fn recorded(
+        condition: &str,
+        name: &str,
+        most_events: usize,
+    ) -> (Option<Met>, Vec<u64>, bool, Vec<String>) {
         let path = std::env::temp_dir().join(format!("detour-until-{name}-{}", std::process::id()));
         let manifest = Manifest {
             mode: Mode::Attributed,
@@ -221,6 +242,7 @@ mod tests {
         let happened = Arc::new(AtomicBool::new(false));
         let condition = condition.parse().unwrap();
         let mut kept = Kept::new(Box::new(writer), condition, 1_000 * MS, Arc::clone(&happened));
+        kept.most_events = most_events;
         for (id, name) in [(0, "tick"), (1, "fakemond")] {
             let (detail, unit, policy, cause) = (None, None, None, None);
             let (class, name, pids) = (Class::Thread, name.to_owned(), Vec::new());
@@ -253,27 +275,39 @@ mod tests {
         let totals = reader.totals(LaneId(0)).unwrap();
         let whole = totals.from_ns == starts[0] * MS && totals.to_ns == ended_ns;
         std::fs::remove_file(&path).unwrap();
-        (met, starts, whole)
+        (met, starts, whole, reader.trailer().unwrap().remarks.clone())
     }
 
     #[test]
     fn the_last_second_before_it_happened_is_kept() {
         let met = Met { lane: LaneId(0), start_ns: 3_000 * MS, len_ns: 700_000 };
         for condition in ["detour>500us", "source=fakemond>0.1ms", "process=fakemond>699us"] {
-            let (ended, starts, whole) = recorded(condition, "met");
+            let (ended, starts, whole, remarks) = recorded(condition, "met", MOST_EVENTS);
             assert_eq!(ended, Some(met), "{condition}");
             assert_eq!(starts, (2_000..3_100).collect::<Vec<_>>(), "{condition}");
-            assert!(whole, "{condition}");
+            assert!(whole && remarks.is_empty(), "{condition}: {remarks:?}");
         }
     }
 
     #[test]
     fn what_does_not_happen_ends_nothing() {
         for condition in ["detour>700us", "source=tick>100us", "process=nobody>0us"] {
-            let (ended, starts, whole) = recorded(condition, "unmet");
+            let (ended, starts, whole, _) = recorded(condition, "unmet", MOST_EVENTS);
             assert_eq!((ended, starts.len(), whole), (None, 1_000, true), "{condition}");
             assert_eq!(starts[0], 4_000);
         }
+    }
+
+    #[test]
+    fn fewer_seconds_than_asked_for_are_reported() {
+        // A block has 200 events.
+        let (_, starts, _, remarks) = recorded("detour>500us", "full", 1_000);
+        assert_eq!(starts, (2_600..3_100).collect::<Vec<_>>());
+        let [remark] = &remarks[..] else { panic!("{remarks:?}") };
+        assert!(
+            remark.starts_with("only the last 0.401 s were kept instead of 1.000 s"),
+            "{remark}"
+        );
     }
 
     #[test]
