@@ -11,6 +11,7 @@ use assert_cmd::Command;
 use trace::{Block, Class, Lane, LaneId, LaneTotals, Manifest, Source, SourceId, Trailer, Writer};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+const STENCIL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/mpi/stencil");
 const MARKUP: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>";
 
 fn scratch(name: &str) -> PathBuf {
@@ -170,4 +171,75 @@ fn a_page_is_about_one_trace() {
     command.args(["report", DEMO, DEMO, "--html"]).arg(scratch("two.html"));
     let error = command.assert().failure().get_output().stderr.clone();
     assert!(String::from_utf8_lossy(&error).contains("single trace"));
+}
+
+/// The page of a recorded MPI program.
+fn mpi_page(directory: &Path, name: &str, options: &[&str]) -> String {
+    let file = scratch(name);
+    let mut command = Command::cargo_bin("detour").expect("the binary is built");
+    command.args(["-q", "mpi", "report"]).arg(directory).arg("--html").arg(&file).args(options);
+    command.assert().success();
+    fs::read_to_string(file).expect("a page")
+}
+
+#[test]
+fn the_page_of_a_program_holds_every_figure_and_needs_nothing_else() {
+    let html = mpi_page(Path::new(STENCIL), "stencil.html", &[]);
+    for id in ["waits", "bytes", "messages", "pattern", "timeline"] {
+        assert!(html.contains(&format!(r#"id="{id}""#)), "{id}");
+    }
+    let html = html.replace("http://www.w3.org/2000/svg", "");
+    for foreign in ["http://", "https://", "src=", "@import", "url(h"] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    assert!(html.contains("default-src 'none'") && html.trim_end().ends_with("</html>"));
+    assert!(html.len() < 2_000_000, "{} bytes", html.len());
+    let three = mpi_page(Path::new(STENCIL), "stencil.html", &["-j", "3"]);
+    assert!(three == mpi_page(Path::new(STENCIL), "stencil.html", &["-j", "1"]));
+}
+
+/// A ring of ranks as liballprof would have written it: each sends 8 bytes to the next, `times` times, and a
+/// rank is a microsecond late for each rank before it.
+fn ring(name: &str, ranks: u32, times: u64) -> PathBuf {
+    let (text, traces) = (scratch(&format!("{name}-text")), scratch(&format!("{name}-traces")));
+    for directory in [&text, &traces] {
+        let _ = fs::remove_dir_all(directory);
+    }
+    fs::create_dir_all(&text).expect("a directory");
+    for rank in 0..ranks {
+        let world = format!("0,{rank},{ranks}");
+        let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+        let mut lines = String::from("# htor liballprof v0.9\nMPI_Init:-:0:0:1000\n");
+        for step in 0..times {
+            let at = 2_000 + step * 1_000 + u64::from(rank % 7);
+            lines.push_str(&format!("MPI_Send:{at}:0:8:1,1,1:{next}:0:{world}:{}\n", at + 2));
+            lines.push_str(&format!(
+                "MPI_Recv:{}:0:8:1,1,1:{last}:0:{world}:1:{}\n",
+                at + 3,
+                at + 20
+            ));
+        }
+        let end = 3_000 + times * 1_000;
+        lines.push_str(&format!("MPI_Finalize:{end}:{}\n", end + 100));
+        fs::write(text.join(format!("pmpi-trace-rank-{rank}.txt")), lines).expect("written");
+    }
+    let mut command = Command::cargo_bin("detour").expect("the binary is built");
+    command.args(["-q", "mpi", "import"]).arg(&text).arg("-o").arg(&traces).assert().success();
+    traces
+}
+
+#[test]
+fn a_matrix_of_many_ranks_is_drawn_in_blocks_and_the_page_says_so() {
+    let html = mpi_page(&ring("many", 130, 3), "many-ranks.html", &[]);
+    assert!(html.contains("130 ranks in 64 blocks"), "no blocks");
+    // Rank r is in block r * 64 / 130.
+    assert!(html.contains(r#"data-names="0-2 3-4 5-6 "#), "other blocks");
+    assert!(html.contains("a timeline is drawn for up to 32 ranks, and this run has 130"));
+    assert!(!html.contains(r#"id="timeline""#) && html.len() < 2_000_000);
+}
+
+#[test]
+fn the_page_of_a_long_run_is_no_larger() {
+    let html = mpi_page(&ring("long", 4, 30_000), "long-run.html", &[]);
+    assert!(html.len() < 2_000_000, "{} bytes", html.len());
 }

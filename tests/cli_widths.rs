@@ -3,6 +3,8 @@
 use assert_cmd::Command;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
+/// Four ranks of `fixtures/mpi/stencil.c`.
+const STENCIL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/mpi/stencil");
 const WIDTHS: [usize; 3] = [80, 100, 200];
 
 fn at_widths(name: &str, args: &[&str]) {
@@ -55,4 +57,9 @@ fn simulations() {
     at_widths("alltoall", &[&pairs[..], &noise].concat());
     let exchange = ["simulate", "exchange", "--exchange", "150us", "--samples", "1000"];
     at_widths("exchange", &[&exchange[..], &noise].concat());
+}
+
+#[test]
+fn mpi_report() {
+    at_widths("mpi_report", &["mpi", "report", STENCIL]);
 }

@@ -4,12 +4,13 @@
 //! parallel; then the tables are joined, in parallel. No rank runs ahead of the others by more than a
 //! part, so what waits for its other half is bounded by what is really under way.
 
-use crate::chunks::Damage;
+use crate::chunks::{Damage, What};
 use crate::clock::{Clocks, Slack};
 use crate::matching::{Groups, SHARDS, Shard, Unjoined, Waits};
 use crate::open::Program;
 use crate::rank::{BINS, Context, Out, RankState};
 use crate::reader::{RankReader, Scratch};
+use crate::timeline::{Parts, Strip, Timeline, Waiting};
 use rayon::prelude::*;
 use std::io;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use std::path::PathBuf;
 struct Lane {
     reader: RankReader,
     state: RankState,
+    /// What it did over time, if that is wanted.
+    strip: Option<Strip>,
     host: u32,
     /// Begin of the last two parts on the common clock.
     begins: [i64; 2],
@@ -49,6 +52,7 @@ pub(crate) struct Joined {
     pub unjoined: Unjoined,
     pub slack: Option<Slack>,
     pub matched: u64,
+    pub timeline: Option<Timeline>,
 }
 
 /// A file could not be read to its end.
@@ -61,19 +65,32 @@ pub struct ReadError {
     pub source: io::Error,
 }
 
+/// What is made of the calls, apart from joining them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Nothing,
+    /// The sums of the ranks.
+    Sums,
+    /// And a timeline, unless there are too many ranks.
+    Timeline,
+}
+
 /// Reads the whole program; to be called inside of a thread pool. `slack` collects bounds for the clocks;
-/// `matching_only` leaves out the sums of the ranks.
+/// `wanted` says what else.
 pub(crate) fn run(
     program: &Program,
     clocks: &Clocks,
     slack: Option<&Slack>,
-    matching_only: bool,
+    wanted: Wanted,
 ) -> Result<Joined, ReadError> {
     let ranks = program.ranks.len();
     let hosts: Vec<u32> = program.ranks.iter().map(|rank| rank.host).collect();
     let (begin, end) = clocks.span;
     let bins_per_ns = BINS as f64 / (end - begin).max(1) as f64;
+    let matching_only = wanted == Wanted::Nothing;
     let context = Context { program, span: clocks.span, bins_per_ns, matching_only };
+    let parts = Parts::of(program, clocks.span).filter(|_| wanted == Wanted::Timeline);
+    let mut waiting = parts.map(|parts| Waiting::new(parts, ranks));
     let mut lanes: Vec<Lane> = program
         .ranks
         .par_iter()
@@ -82,6 +99,7 @@ pub(crate) fn run(
             let reader = RankReader::new(rank, slices(ranks));
             Lane {
                 state: RankState::new(slot, &context),
+                strip: parts.map(Parts::strip),
                 host: rank.host,
                 begins: [i64::MIN; 2],
                 complete: i64::MIN,
@@ -95,6 +113,9 @@ pub(crate) fn run(
     let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::new(slack.cloned(), ranks)).collect();
     let mut groups: Vec<(Groups, Waits)> =
         (0..SHARDS).map(|_| (Groups::new(), Waits::new(ranks))).collect();
+    let spans = || waiting.is_some().then(Vec::new);
+    shards.iter_mut().for_each(|shard| shard.waits.spans = spans());
+    groups.iter_mut().for_each(|(_, waits)| waits.spans = spans());
     loop {
         let mut chosen = choose(&mut lanes, clocks);
         if chosen.is_empty() {
@@ -120,13 +141,17 @@ pub(crate) fn run(
         });
         let complete = lanes.iter().map(|lane| lane.complete).min().unwrap_or(i64::MAX);
         settle(&mut groups, &shards, complete);
+        place(waiting.as_mut(), &mut shards, &mut groups);
     }
     shards.par_iter_mut().for_each(|shard| {
         shard.candidates.iter_mut().for_each(Vec::clear);
         shard.finish(&hosts);
     });
     settle(&mut groups, &shards, i64::MAX);
+    place(waiting.as_mut(), &mut shards, &mut groups);
+    let strips: Vec<Strip> = lanes.iter_mut().filter_map(|lane| lane.strip.take()).collect();
     let mut joined = Joined {
+        timeline: waiting.map(|waiting| waiting.timeline(program, &strips)),
         damage: lanes.iter().map(|lane| lane.reader.damage()).collect(),
         states: lanes.into_iter().map(|lane| lane.state).collect(),
         waits: Waits::new(ranks),
@@ -186,6 +211,15 @@ fn settle(groups: &mut [(Groups, Waits)], shards: &[Shard], complete: i64) {
     });
 }
 
+/// Puts the waits that were found onto the timeline.
+fn place(waiting: Option<&mut Waiting>, shards: &mut [Shard], groups: &mut [(Groups, Waits)]) {
+    let Some(waiting) = waiting else { return };
+    let found = shards.iter_mut().map(|shard| &mut shard.waits);
+    for waits in found.chain(groups.iter_mut().map(|(_, waits)| waits)) {
+        waits.spans.iter_mut().for_each(|spans| waiting.take(spans));
+    }
+}
+
 impl Lane {
     fn state_slot(&self) -> usize {
         self.state.slot()
@@ -196,9 +230,13 @@ impl Lane {
         out.clear();
         let clock = clocks.host(self.host);
         let begin = clock.common(self.reader.next.0);
-        let state = &mut self.state;
-        self.reader
-            .step(scratch, clock, |moment, arena| state.take(context, moment, arena, out))?;
+        let (state, strip) = (&mut self.state, &mut self.strip);
+        self.reader.step(scratch, clock, |moment, arena| {
+            if let (Some(strip), What::Call(call)) = (strip.as_mut(), &moment.what) {
+                strip.add(call.signature.call.number(), moment.begin, moment.end);
+            }
+            state.take(context, moment, arena, out);
+        })?;
         if self.reader.done {
             self.finished = true;
             self.complete = i64::MAX;

@@ -75,6 +75,12 @@ pub(crate) fn meanings() -> &'static [Meaning] {
     &MEANINGS
 }
 
+/// Name of the class of a call.
+pub(crate) fn class_of(call: Call) -> &'static str {
+    let meaning = meanings().get(usize::from(call.number()));
+    meaning.and_then(|meaning| CLASSES.get(usize::from(meaning.class))).copied().unwrap_or("other")
+}
+
 /// Whether waiting for the call is waiting at a collective.
 pub(crate) fn is_collective(call: Call) -> bool {
     let kind = meanings().get(usize::from(call.number())).map(|meaning| meaning.kind);

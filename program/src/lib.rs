@@ -2,7 +2,7 @@
 //!
 //! In: a directory with one `rank-N.mpi` for each rank, written by the collector or by [`import`]; out: a
 //! [`Program`] ([`open`]), the calls of its ranks on one clock ([`stream`]), and a [`Profile`]
-//! ([`profile`]) with its [`text`].
+//! ([`profile`]).
 //!
 //! Whatever the files contain, nothing panics, and memory is bounded by limits of this crate and not by
 //! sizes that the files claim.
@@ -20,7 +20,7 @@ mod open;
 mod profile;
 mod rank;
 mod reader;
-mod text;
+mod timeline;
 pub mod write;
 
 pub use chunks::{Arena, CallMoment, Damage, Moment, Span, What};
@@ -31,7 +31,7 @@ pub use matching::LATE_RECEIVER_BYTES;
 pub use open::{Host, OpenError, Program, Rank, open, open_partial};
 pub use profile::{
     CallRow, CollectiveWait, Collector, CommunicatorRow, LostSums, Matrix, Pair, Pattern, Profile,
-    RankRow, RegionRow, SizeRow, WaitSums, clocks, profile,
+    RankRow, RegionRow, SizeRow, WaitSums, clocks, profile, profile_over_time,
 };
 pub use reader::stream;
-pub use text::text;
+pub use timeline::{TIMELINE_RANKS, Timeline, TimelineLane};

@@ -96,7 +96,17 @@ pub(crate) struct Candidate {
     pub class: Wait,
     pub call: u16,
     pub kind: u16,
+    pub begin: i64,
     pub end: i64,
+}
+
+/// Waiting of a rank in a call, from the call's beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitSpan {
+    pub slot: u32,
+    pub call: u16,
+    pub begin: i64,
+    pub ns: u64,
 }
 
 /// Sums of waiting.
@@ -114,6 +124,8 @@ pub(crate) struct Waits {
     /// By waiting rank and by late rank, and class.
     pub waiting: Vec<[u64; 3]>,
     pub late: Vec<[u64; 3]>,
+    /// What was added since the last time that it was taken, if that is wanted.
+    pub spans: Option<Vec<WaitSpan>>,
 }
 
 impl Waits {
@@ -126,6 +138,7 @@ impl Waits {
             by_kind: vec![0; Call::ALL.len()],
             waiting: vec![[0; 3]; ranks],
             late: vec![[0; 3]; ranks],
+            spans: None,
         }
     }
 
@@ -141,6 +154,9 @@ impl Waits {
         add(self.by_kind.get_mut(usize::from(wait.kind)));
         add(self.waiting.get_mut(slot as usize).and_then(|row| row.get_mut(class)));
         add(self.late.get_mut(wait.late as usize).and_then(|row| row.get_mut(class)));
+        if let Some(spans) = &mut self.spans {
+            spans.push(WaitSpan { slot, call: wait.call, begin: wait.begin, ns: wait.ns });
+        }
         *self.pairs.entry((slot, wait.late, wait.class as u8)).or_insert(0) += wait.ns;
         if self.pairs.len() > MAX_PAIRS {
             self.prune();
@@ -337,7 +353,8 @@ impl Shard {
     }
 
     fn wait(&mut self, slot: u32, blocked: &Blocked, late: u32, ns: u64, class: Wait, kind: u16) {
-        let candidate = Candidate { ns, late, class, call: blocked.call, kind, end: blocked.end };
+        let Blocked { begin, end, call, .. } = *blocked;
+        let candidate = Candidate { ns, late, class, call, kind, begin, end };
         if blocked.group == 0 {
             self.waits.add(slot, &candidate);
         } else if let Some(list) = self.candidates.get_mut(slot as usize % SHARDS) {

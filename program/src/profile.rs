@@ -5,11 +5,12 @@
 
 use crate::chunks::Damage;
 use crate::clock::{Clocks, HostCorrection, Slack};
-use crate::engine::{Joined, ReadError, run};
-use crate::kinds::CLASSES;
+use crate::engine::{Joined, ReadError, Wanted, run};
+use crate::kinds::{CLASSES, class_of};
 use crate::matching::{LATE_RECEIVER_BYTES, Wait};
 use crate::open::Program;
 use crate::rank::{BINS, MATRIX, RankState};
+use crate::timeline::Timeline;
 use mpi_abi::Call;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -73,6 +74,8 @@ pub struct Profile {
 pub struct CallRow {
     /// Name of the function.
     pub name: String,
+    /// Its class, as in `pattern.classes`.
+    pub class: &'static str,
     /// Calls of all ranks.
     pub count: u64,
     /// Bytes sent by sends and collectives, received by receives; those of an exchange both. Bytes of
@@ -124,6 +127,11 @@ pub struct WaitSums {
     pub pairs: Vec<Pair>,
     /// Waiting of all other pairs, in ns.
     pub other_pairs_ns: u64,
+    /// Who waits for whom, all classes together: a row a waiting rank, a column a late one. Cells stand
+    /// for the same ranks as those of `matrix`.
+    pub matrix_ns: Vec<Vec<u64>>,
+    /// What is missing in `matrix_ns`: pairs that were too many to keep apart.
+    pub matrix_other_ns: u64,
 }
 
 /// Waiting at one collective function.
@@ -312,7 +320,7 @@ pub fn clocks(program: &Program, threads: usize) -> Result<Clocks, ReadError> {
 
 fn correct(program: &Program) -> Result<Clocks, ReadError> {
     if program.hosts.len() > 1 {
-        Ok(settle(program, true)?.0)
+        Ok(settle(program, Wanted::Nothing)?.0)
     } else {
         Ok(Clocks::measured(program))
     }
@@ -322,13 +330,13 @@ fn correct(program: &Program) -> Result<Clocks, ReadError> {
 const PASSES: usize = 4;
 
 /// Reads the trace until no message arrives before it was sent.
-fn settle(program: &Program, matching_only: bool) -> Result<(Clocks, Joined), ReadError> {
+fn settle(program: &Program, wanted: Wanted) -> Result<(Clocks, Joined), ReadError> {
     let mut clocks = Clocks::measured(program);
     let several = program.hosts.len() > 1;
     let mut pass = 1;
     loop {
         let slack = several.then(|| Slack::new(&clocks));
-        let joined = run(program, &clocks, slack.as_ref(), matching_only)?;
+        let joined = run(program, &clocks, slack.as_ref(), wanted)?;
         let changed = match &joined.slack {
             Some(slack) if pass < PASSES => clocks.correct(program, slack),
             _ => false,
@@ -352,8 +360,21 @@ fn pool<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
 /// number.
 pub fn profile(program: &Program, threads: usize) -> Result<Profile, ReadError> {
     pool(threads, || {
-        let (clocks, joined) = settle(program, false)?;
+        let (clocks, joined) = settle(program, Wanted::Sums)?;
         Ok(Build { program, clocks: &clocks, joined: &joined }.profile())
+    })
+}
+
+/// The profile with a timeline, which runs of more than [`crate::TIMELINE_RANKS`] ranks do not have. As
+/// [`profile`] in everything else.
+pub fn profile_over_time(
+    program: &Program,
+    threads: usize,
+) -> Result<(Profile, Option<Timeline>), ReadError> {
+    pool(threads, || {
+        let (clocks, mut joined) = settle(program, Wanted::Timeline)?;
+        let timeline = joined.timeline.take();
+        Ok((Build { program, clocks: &clocks, joined: &joined }.profile(), timeline))
     })
 }
 
@@ -457,6 +478,7 @@ impl Build<'_> {
             let name = if number % 2 == 0 { Some(call.name()) } else { call.large_name() };
             rows.push(CallRow {
                 name: name.unwrap_or(call.name()).to_owned(),
+                class: class_of(call),
                 count: used.iter().map(|sum| sum.count).sum(),
                 bytes: used.iter().fold(0, |all, sum| all.saturating_add(sum.bytes)),
                 time_s: seconds(ns),
@@ -481,6 +503,14 @@ impl Build<'_> {
         let rank = |slot: u32| self.program.ranks.get(slot as usize).map_or(0, |rank| rank.rank);
         let mut pairs: Vec<_> = waits.pairs.iter().map(|(pair, ns)| (*ns, *pair)).collect();
         pairs.sort_unstable_by_key(|(ns, pair)| (std::cmp::Reverse(*ns), *pair));
+        let size = self.program.size.min(MATRIX) as usize;
+        let mut matrix_ns = vec![vec![0u64; size]; size];
+        for (ns, (waiting, late, _)) in &pairs {
+            let (row, column) = (self.cell(rank(*waiting)), self.cell(rank(*late)));
+            if let Some(sum) = matrix_ns.get_mut(row).and_then(|row| row.get_mut(column)) {
+                *sum += ns;
+            }
+        }
         let rest: u64 = pairs.iter().skip(TOP_PAIRS).map(|(ns, _)| ns).sum();
         pairs.truncate(TOP_PAIRS);
         let mut collectives: Vec<CollectiveWait> = waits
@@ -518,6 +548,8 @@ impl Build<'_> {
                 })
                 .collect(),
             other_pairs_ns: rest + waits.others.iter().sum::<u64>(),
+            matrix_ns,
+            matrix_other_ns: waits.others.iter().sum(),
         }
     }
 
@@ -581,15 +613,20 @@ impl Build<'_> {
         (0..65).map(bucket).filter(|row| row.count > 0).collect()
     }
 
+    /// Row or column of a rank in a matrix.
+    fn cell(&self, world: u32) -> usize {
+        match self.program.size {
+            size if size <= MATRIX => world as usize,
+            size => (u64::from(world) * u64::from(MATRIX) / u64::from(size)) as usize,
+        }
+    }
+
     fn matrix(&self) -> Matrix {
         let size = self.program.size.min(MATRIX);
         let cells = vec![vec![0u64; size as usize]; size as usize];
         let (mut bytes, mut messages) = (cells.clone(), cells);
         for (rank, (_, state)) in self.program.ranks.iter().zip(self.states()) {
-            let binned =
-                u64::from(rank.rank) * u64::from(MATRIX) / u64::from(self.program.size.max(1));
-            let row =
-                if self.program.size <= MATRIX { rank.rank as usize } else { binned as usize };
+            let row = self.cell(rank.rank);
             let (Some(bytes), Some(messages)) = (bytes.get_mut(row), messages.get_mut(row)) else {
                 continue;
             };

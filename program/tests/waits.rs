@@ -3,7 +3,7 @@
 mod support;
 
 use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, rank, shape};
-use program::{Profile, open, profile};
+use program::{Profile, open, profile, profile_over_time};
 use support::{BLANK, Made, completed, message};
 use tempfile::TempDir;
 
@@ -13,6 +13,8 @@ fn of(dir: &TempDir) -> Profile {
     let waits = &profile.waits;
     assert_eq!(pairs + waits.other_pairs_ns, waits.total_ns, "pairs make up the total");
     assert_eq!(waits.late_sender_ns + waits.late_receiver_ns + waits.collective_ns, waits.total_ns);
+    let cells: u64 = waits.matrix_ns.iter().flatten().sum();
+    assert_eq!(cells + waits.matrix_other_ns, waits.total_ns, "cells make up the total");
     profile
 }
 
@@ -339,24 +341,7 @@ fn threads_of_a_rank_are_merged_by_time() {
 #[test]
 fn the_profile_does_not_depend_on_the_number_of_threads() {
     let dir = TempDir::new().unwrap();
-    for rank in 0..4u32 {
-        let mut made = Made::new(dir.path(), rank, 4);
-        for step in 0..4_000u64 {
-            let base = step * 10_000 + u64::from(rank) * 37 % 13 * 100;
-            let left = (rank as i32 + 3) % 4;
-            let right = (rank as i32 + 1) % 4;
-            let a = made.begin(Call::Irecv, base, base + 10, left, 0, 4096);
-            let b = made.begin(Call::Isend, base + 20, base + 30, right, 0, 4096);
-            made.wait(base + 40, step * 10_000 + 5_000, &[a, b]);
-            made.collective(
-                Call::Allreduce,
-                step * 10_000 + 5_100 + base % 777,
-                step * 10_000 + 9_000,
-                0,
-            );
-        }
-        made.finish(4_000 * 10_000);
-    }
+    exchanges(dir.path(), 4, 4_000);
     let program = open(dir.path()).unwrap();
     let json = |threads| serde_json::to_string(&profile(&program, threads).unwrap()).unwrap();
     let one = json(1);
@@ -365,10 +350,89 @@ fn the_profile_does_not_depend_on_the_number_of_threads() {
     let profile = of(&dir);
     assert_eq!(profile.events, 4 * 4_000 * 4);
     assert_eq!(profile.lost, program::LostSums::default());
-    for width in [20, 40, 80, 132] {
-        let text = program::text(&profile, width);
-        for line in text.lines() {
-            assert!(line.chars().count() <= width, "{} > {width}: {line}", line.len());
+}
+
+#[test]
+fn a_timeline_has_what_happened_where_it_happened() {
+    let dir = TempDir::new().unwrap();
+    let (mut a, mut b) = (Made::new(dir.path(), 0, 2), Made::new(dir.path(), 1, 2));
+    a.send(500_000, 600_000, 1, 100);
+    b.recv(100_000, 700_000, 0, 100);
+    a.collective(Call::Barrier, 800_000, 900_000, 0);
+    b.collective(Call::Barrier, 800_000, 900_000, 0);
+    a.finish(1_000_000);
+    b.finish(1_000_000);
+    let (_, timeline) = profile_over_time(&open(dir.path()).unwrap(), 2).unwrap();
+    let timeline = timeline.unwrap();
+    let within = |cells: &[u64], from: u64, to: u64| -> u64 {
+        let begin = |part: usize| part as u64 * timeline.part_ns;
+        let inside = |part: usize| begin(part) >= from && begin(part + 1) <= to;
+        cells.iter().enumerate().filter(|(part, _)| inside(*part)).map(|(_, ns)| ns).sum()
+    };
+    let [sender, receiver] = &timeline.lanes[..] else { panic!("{timeline:?}") };
+    // The receiver waits until the send begins, and then receives.
+    assert_eq!(receiver.waiting_ns.iter().sum::<u64>(), 400_000);
+    assert_eq!(within(&receiver.waiting_ns, 100_000 - 2_000, 500_000 + 2_000), 400_000);
+    assert_eq!(receiver.point_to_point_ns.iter().sum::<u64>(), 200_000);
+    assert_eq!(within(&receiver.point_to_point_ns, 500_000 - 2_000, 700_000 + 2_000), 200_000);
+    assert_eq!(receiver.collective_ns.iter().sum::<u64>(), 100_000);
+    assert_eq!(sender.waiting_ns.iter().sum::<u64>(), 0);
+    assert_eq!(sender.point_to_point_ns.iter().sum::<u64>(), 100_000);
+    assert_eq!(sender.other_ns.iter().sum::<u64>(), 0);
+}
+
+/// Nonblocking exchanges and reductions of several ranks.
+fn exchanges(dir: &std::path::Path, ranks: u32, steps: u64) {
+    for rank in 0..ranks {
+        let mut made = Made::new(dir, rank, ranks);
+        for step in 0..steps {
+            let begin = step * 10_000 + u64::from(rank * 37 % 13) * 100;
+            let (left, right) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
+            let a = made.begin(Call::Irecv, begin, begin + 10, left as i32, 0, 4096);
+            let b = made.begin(Call::Isend, begin + 20, begin + 30, right as i32, 0, 4096);
+            made.wait(begin + 40, step * 10_000 + 5_000, &[a, b]);
+            let enter = step * 10_000 + 5_100 + begin % 777;
+            made.collective(Call::Allreduce, enter, step * 10_000 + 9_000, 0);
+        }
+        made.finish(steps * 10_000);
+    }
+}
+
+#[test]
+fn a_timeline_adds_up_to_the_profile_and_does_not_depend_on_threads() {
+    let dir = TempDir::new().unwrap();
+    exchanges(dir.path(), 5, 2_000);
+    let program = open(dir.path()).unwrap();
+    let (with, timeline) = profile_over_time(&program, 2).unwrap();
+    let json = |profile: &Profile| serde_json::to_string(profile).unwrap();
+    assert_eq!(json(&with), json(&profile(&program, 3).unwrap()));
+    let timeline = timeline.unwrap();
+    let again = profile_over_time(&program, 5).unwrap().1.unwrap();
+    assert_eq!(serde_json::to_string(&timeline).unwrap(), serde_json::to_string(&again).unwrap());
+    let sum = |cells: &[u64]| cells.iter().sum::<u64>();
+    let waiting: u64 = timeline.lanes.iter().map(|lane| sum(&lane.waiting_ns)).sum();
+    assert_eq!(waiting, with.waits.total_ns);
+    let calls: u64 = timeline
+        .lanes
+        .iter()
+        .map(|lane| sum(&lane.point_to_point_ns) + sum(&lane.collective_ns) + sum(&lane.other_ns))
+        .sum();
+    let time_s: f64 = with.calls.iter().map(|call| call.time_s).sum();
+    assert_eq!(calls + waiting, (time_s * 1e9).round() as u64);
+    // No part holds more than its length.
+    for lane in &timeline.lanes {
+        for part in 0..lane.waiting_ns.len() {
+            let cells =
+                [&lane.point_to_point_ns, &lane.collective_ns, &lane.other_ns, &lane.waiting_ns];
+            assert!(cells.iter().map(|cells| cells[part]).sum::<u64>() <= timeline.part_ns);
         }
     }
+}
+
+#[test]
+fn a_run_of_many_ranks_has_no_timeline() {
+    let dir = TempDir::new().unwrap();
+    exchanges(dir.path(), program::TIMELINE_RANKS as u32 + 1, 3);
+    let (profile, timeline) = profile_over_time(&open(dir.path()).unwrap(), 2).unwrap();
+    assert!(timeline.is_none() && profile.events > 0);
 }

@@ -1,7 +1,7 @@
 //! Views of results: text for a terminal, JSON for scripts, metrics for monitoring, pages with figures
 //! ([`html`]), diagrams of simulated runs.
 //!
-//! In: an [`analysis::Summary`] or a result of [`study`]. Out: strings; nothing here computes results or
+//! In: an [`analysis::Summary`], a result of [`study`] or the profile of a program. Out: strings; nothing here computes results or
 //! writes anywhere.
 //! Names come from the recorded node, where any process may choose any name: control characters never
 //! reach the terminal, and markup never reaches the page.
@@ -26,6 +26,7 @@ mod nodes;
 mod notes;
 mod openmetrics;
 mod processes;
+mod profile;
 mod schedule;
 mod schedule_stats;
 mod slowdown;
@@ -47,10 +48,12 @@ pub use diff::{diff, headline as diff_headline};
 pub use exchange::exchange;
 pub use fleet::fleet;
 pub use html::diff::{Side, diff_html};
+pub use html::profile::profile_html;
 pub use isolation::isolation;
 pub use longest::longest;
 pub use losses::losses;
 pub use openmetrics::{Bounds, openmetrics};
+pub use profile::profile;
 pub use schedule::schedule;
 pub use schedule_stats::schedule_stats;
 pub use slowdown::{SweepRows, slowdown, slowdown_findings};

@@ -74,15 +74,18 @@
     return [at.x, at.y];
   };
 
-  // Plots: tooltip for the nearest mark; dragging a rectangle zooms in.
+  // Plots: tooltip for the nearest mark; dragging a rectangle zooms in, dragging with the shift key pans.
   for (const svg of document.querySelectorAll("svg.plot")) {
     const [left, top, width, height] = svg.dataset.box.split(" ").map(Number);
     const [sx, sy] = [scale(svg.dataset.x), scale(svg.dataset.y)];
     const marks = svg.querySelector(".marks");
     const full = [0, 1, 0, 1];
+    // Lanes have no vertical axis.
+    const flat = svg.dataset.zoom === "x";
     let view = full;
     let points = null;
     let from = null;
+    let held = null;
     let band = null;
     const reset = document.createElement("button");
     reset.className = "reset";
@@ -118,6 +121,7 @@
         grid.append(make("path", { d: `M${x} ${top}V${top + height}` }));
         labels.append(make("text", { class: "tx", x, y: top + height + 20 }, write[sx.unit](v)));
       }
+      if (flat) return;
       for (const v of ticks(sy, value(sy, 1 - view[3]), value(sy, 1 - view[2]), Math.max(3, Math.floor(height / 40)))) {
         const y = shown(0, top + (1 - place(sy, v)) * height)[1];
         grid.append(make("path", { d: `M${left} ${y}H${left + width}` }));
@@ -130,11 +134,19 @@
       const at = within(svg, event);
       if (event.button !== 0 || event.pointerType === "touch" || !inside(at)) return;
       event.preventDefault();
-      from = at;
+      if (event.shiftKey) held = [at, view];
+      else from = at;
       svg.setPointerCapture(event.pointerId);
     });
     svg.addEventListener("pointermove", (event) => {
       const [x, y] = within(svg, event);
+      if (held) {
+        const moved = (low, high, part) => Math.max(-low, Math.min(part * (high - low), 1 - high));
+        const [[hx, hy], [a, b, c, d]] = held;
+        const [mx, my] = [moved(a, b, (hx - x) / width), moved(c, d, (hy - y) / height)];
+        if (view !== full) { view = [a + mx, b + mx, c + my, d + my]; draw(); }
+        return;
+      }
       if (from) {
         const [bx, by] = [Math.max(left, Math.min(x, left + width)), Math.max(top, Math.min(y, top + height))];
         if (!band) svg.append((band = make("rect", { class: "band" })));
@@ -146,7 +158,10 @@
         return;
       }
       const boxed = event.target.closest("[data-tip]");
-      if (boxed) return say(event, boxed.dataset.tip);
+      if (boxed) {
+        const at = value(sx, view[0] + ((x - left) / width) * (view[1] - view[0]));
+        return say(event, flat ? `${boxed.dataset.tip}; here ${write[sx.unit](at)}` : boxed.dataset.tip);
+      }
       if (!inside([x, y])) return hush();
       if (!points) collect();
       let best = null;
@@ -164,6 +179,7 @@
       say(event, `${best[2].dataset.label}: ${write[sx.unit](at[0])}, ${write[sy.unit](at[1])}`);
     });
     svg.addEventListener("pointerup", (event) => {
+      held = null;
       if (!from) return;
       const [x, y] = within(svg, event);
       const span = (a, b, start, size, low, high) => {
@@ -171,7 +187,8 @@
         // A rectangle without height (or width) zooms along the other axis only.
         return (q - p) * size < 8 ? [low, high] : [low + p * (high - low), low + q * (high - low)];
       };
-      const next = [...span(from[0], x, left, width, view[0], view[1]), ...span(from[1], y, top, height, view[2], view[3])];
+      const across = flat ? [view[2], view[3]] : span(from[1], y, top, height, view[2], view[3]);
+      const next = [...span(from[0], x, left, width, view[0], view[1]), ...across];
       from = null;
       band?.remove();
       band = null;
@@ -183,7 +200,7 @@
     svg.addEventListener("dblclick", back);
     reset.addEventListener("click", back);
     svg.addEventListener("pointerleave", hush);
-    svg.addEventListener("pointercancel", () => { from = null; band?.remove(); band = null; });
+    svg.addEventListener("pointercancel", () => { from = held = null; band?.remove(); band = null; });
   }
 
   // Heat map: tooltip for the cell under the pointer.
@@ -191,11 +208,13 @@
     const [left, top, width, height] = svg.dataset.box.split(" ").map(Number);
     const rows = [...svg.querySelectorAll("desc.row")].map((row) => [row.dataset.label, row.dataset.v.split(" ")]);
     const [columns, seconds] = [Number(svg.dataset.columns), Number(svg.dataset.columnS)];
+    const names = svg.dataset.names?.split(" ");
     svg.addEventListener("pointermove", (event) => {
       const [x, y] = within(svg, event);
       const column = Math.floor(((x - left) / width) * columns);
       const row = rows[Math.floor(((y - top) / height) * rows.length)];
       if (!row || column < 0 || column >= columns) return hush();
+      if (names) return say(event, `${row[0]} ${svg.dataset.verb} ${names[column]}: ${row[1][column]}`);
       say(event, `${row[0]}, from ${short(column * seconds)} s: lost ${row[1][column]} %`);
     });
     svg.addEventListener("pointerleave", hush);

@@ -181,6 +181,7 @@ const MORE: &[More] = &[
         command: "mpi report",
         examples: &[
             ("mpi report run", "calls, waits, who waited for whom"),
+            ("mpi report run --html run.html", "with figures: matrices of ranks, a timeline"),
             ("mpi report run --partial", "although files of some ranks are missing"),
         ],
         statuses: &[],

@@ -1,9 +1,10 @@
 //! `detour mpi report`: the profile of a recorded program.
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 use anyhow::Result;
 use clap::Args;
+use study::files;
 
 use crate::{options::work, output};
 
@@ -14,19 +15,40 @@ pub struct Options {
     /// Also read runs with missing ranks
     #[arg(long)]
     partial: bool,
+    /// Show every row of every table, at full width
+    #[arg(short, long)]
+    all: bool,
     /// Number of threads [default: all CPUs this process may use]
     #[arg(short = 'j', long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
+    /// Write an HTML report to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    files::check([&options.html])?;
     let program = match options.partial {
         true => program::open_partial(&options.directory)?,
         false => program::open(&options.directory)?,
     };
-    let profile = program::profile(&program, work::threads(options.threads))?;
-    output::print(&profile, options.json, |profile, layout| program::text(profile, layout.width))
+    let threads = work::threads(options.threads);
+    let profile = match &options.html {
+        None => program::profile(&program, threads)?,
+        Some(path) => {
+            let (profile, timeline) = program::profile_over_time(&program, threads)?;
+            let page = report::profile_html(&profile, timeline.as_ref(), &options.directory, path)?;
+            output::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
+            if trace::is_stdout(path) {
+                return Ok(());
+            }
+            profile
+        }
+    };
+    output::print(&profile, options.json, |profile, layout| {
+        report::profile(profile, report::Options { all: options.all, ..layout })
+    })
 }

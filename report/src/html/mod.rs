@@ -9,10 +9,13 @@ mod actions;
 mod commands;
 pub(crate) mod diff;
 mod heat;
+mod lanes;
 mod legend;
+mod matrix;
 mod nodes;
 mod plot;
 mod processes;
+pub(crate) mod profile;
 mod projection;
 mod scale;
 mod scatter;
@@ -32,7 +35,7 @@ use legend::Key;
 const STYLE: &str = include_str!("../../templates/report.css");
 const SCRIPT: &str = include_str!("../../templates/report.js");
 /// Hash of [`SCRIPT`]; a test reports the new value if it changes.
-const SCRIPT_SHA256: &str = "rvvGOtpKMlrW0LFcsDbQOsJW+S6UdeEMpaae70kwqx0=";
+const SCRIPT_SHA256: &str = "qZF2ecS1I6qUJk4sEGFu+R0J8dhkCKSuMUumofv10IY=";
 
 /// Everything the page shows.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,179 @@
+//! The timeline of a small run: a lane for each rank, in each part of which colours take the share of the
+//! time that they stand for.
+
+use std::fmt::Write;
+
+use program::{Timeline, TimelineLane};
+
+use super::plot::{WIDE, coordinate};
+use super::scale::{Scale, Unit, time};
+
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 22.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 44.0;
+/// Steps in which a share is drawn.
+const STEPS: u64 = 20;
+
+/// Colours, from the bottom of a lane.
+const KINDS: [(&str, &str); 4] =
+    [("t0", "waiting"), ("t1", "point-to-point"), ("t2", "collective"), ("t3", "other MPI")];
+
+fn sums(lane: &TimelineLane) -> [&[u64]; 4] {
+    [&lane.waiting_ns, &lane.point_to_point_ns, &lane.collective_ns, &lane.other_ns]
+}
+
+/// The outlines of one lane, in parts across and steps down, one for each kind.
+fn outlines(lane: &TimelineLane, part_ns: u64) -> [String; 4] {
+    let whole = part_ns.saturating_mul(u64::from(lane.threads)).max(1);
+    let sums = sums(lane);
+    let parts = lane.waiting_ns.len();
+    // The steps at which a kind begins and ends in a part.
+    let steps = |kind: usize, part: usize| {
+        let below = |kinds: usize| {
+            let sum = sums.iter().take(kinds).filter_map(|sum| sum.get(part));
+            let sum = sum.fold(0u64, |all, ns| all.saturating_add(*ns)).min(whole);
+            (sum as f64 / whole as f64 * STEPS as f64).round() as u64
+        };
+        (below(kind), below(kind + 1))
+    };
+    std::array::from_fn(|kind| {
+        let mut path = String::new();
+        let mut part = 0;
+        while part < parts {
+            let (from, to) = steps(kind, part);
+            let mut end = part + 1;
+            while end < parts && steps(kind, end) == (from, to) {
+                end += 1;
+            }
+            if to > from {
+                let (wide, high) = (end - part, to - from);
+                let _ = write!(path, "M{part} {}h{wide}v-{high}h-{wide}z", STEPS - from);
+            }
+            part = end;
+        }
+        path
+    })
+}
+
+pub(super) fn draw(timeline: &Timeline) -> String {
+    let lanes = &timeline.lanes;
+    let parts = lanes.iter().map(|lane| lane.waiting_ns.len()).max().unwrap_or(1).max(1);
+    let high = (400.0 / lanes.len().max(1) as f64).clamp(14.0, 44.0);
+    let (width, height) = (WIDE - LEFT - RIGHT, high * lanes.len() as f64);
+    let (right, bottom) = (LEFT + width, TOP + height);
+    let seconds = parts as f64 * timeline.part_ns as f64 / 1e9;
+    let x = Scale::linear(0.0, seconds, Unit::Seconds);
+    let (mut grid, mut ticks, mut marks, mut labels) =
+        (String::new(), String::new(), String::new(), String::new());
+    for tick in x.ticks((width / 62.0) as usize) {
+        let at = coordinate(LEFT + x.place(tick) * width);
+        let _ = write!(grid, r#"<path d="M{at} {TOP}V{bottom}"/>"#);
+        let text = Unit::Seconds.write(tick);
+        let _ = write!(ticks, r#"<text class="tx" x="{at}" y="{}">{text}</text>"#, bottom + 20.0);
+    }
+    for (index, lane) in lanes.iter().enumerate() {
+        let y = TOP + index as f64 * high;
+        let _ = write!(
+            labels,
+            r#"<text class="ty" x="{}" y="{}">rank {}</text>"#,
+            LEFT - 8.0,
+            coordinate(y + high / 2.0 + 4.0),
+            lane.rank
+        );
+        let whole = seconds * 1e9 * f64::from(lane.threads);
+        let said = |name: &str, ns: f64| {
+            let share = Unit::Share.write(ns / whole.max(1.0));
+            format!("rank {}, {name}: {} in total, {share}", lane.rank, time(ns))
+        };
+        let sums = sums(lane).map(|sum| sum.iter().map(|ns| *ns as f64).sum::<f64>());
+        let outside = (whole - sums.iter().sum::<f64>()).max(0.0);
+        let _ = write!(
+            marks,
+            concat!(
+                r#"<g transform="translate({left} {y}) scale({across:e} {down:e})">"#,
+                r#"<path class="lane" data-tip="{tip}" d="M0 0h{parts}v{steps}h-{parts}z"/>"#
+            ),
+            left = LEFT,
+            y = coordinate(y + 1.0),
+            across = width / parts as f64,
+            down = (high - 2.0) / STEPS as f64,
+            tip = said("outside of MPI", outside),
+            parts = parts,
+            steps = STEPS,
+        );
+        let paths = outlines(lane, timeline.part_ns);
+        for (((class, name), path), sum) in KINDS.iter().zip(&paths).zip(sums) {
+            if !path.is_empty() {
+                let tip = said(name, sum);
+                let _ = write!(marks, r#"<path class="{class}" data-tip="{tip}" d="{path}"/>"#);
+            }
+        }
+        marks.push_str("</g>");
+    }
+    format!(
+        concat!(
+            r#"<svg class="plot" id="timeline" viewBox="0 0 {w} {h}" role="img" "#,
+            r#"aria-label="What each rank did over time" data-x="{dx}" data-y="lin 0 1 plain" "#,
+            r#"data-box="{left} {top} {width} {height}" data-zoom="x"><clipPath id="timeline-clip">"#,
+            r#"<rect x="{left}" y="{top}" width="{width}" height="{height}"/></clipPath>"#,
+            r#"<g class="grid">{grid}</g><g class="ticks">{ticks}</g>{labels}"#,
+            r#"<text class="title tx" x="{middle}" y="{below}">time since the start of the run</text>"#,
+            r#"<g clip-path="url(#timeline-clip)"><g class="marks">{marks}</g></g>"#,
+            r#"<path class="frame" d="M{left} {top}V{bottom}H{right}"/></svg>"#
+        ),
+        w = WIDE,
+        h = coordinate(bottom + BOTTOM),
+        dx = x.data(),
+        left = LEFT,
+        top = TOP,
+        width = width,
+        height = coordinate(height),
+        grid = grid,
+        ticks = ticks,
+        labels = labels,
+        middle = coordinate(LEFT + width / 2.0),
+        below = coordinate(bottom + BOTTOM - 8.0),
+        marks = marks,
+        bottom = coordinate(bottom),
+        right = right,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_filled_by_what_was_done_in_it() {
+        let lane = TimelineLane {
+            rank: 0,
+            threads: 1,
+            point_to_point_ns: vec![50, 0, 0],
+            collective_ns: vec![0, 0, 0],
+            other_ns: vec![0, 100, 100],
+            waiting_ns: vec![25, 0, 0],
+        };
+        let [waiting, point, collective, other] = outlines(&lane, 100);
+        // A quarter from the bottom, then a half; two equal parts are one outline.
+        assert_eq!(waiting, "M0 20h1v-5h-1z");
+        assert_eq!(point, "M0 15h1v-10h-1z");
+        assert_eq!(collective, "");
+        assert_eq!(other, "M1 20h2v-20h-2z");
+    }
+
+    #[test]
+    fn a_page_of_the_longest_timeline_stays_small() {
+        let alternating = |on: u64| (0..4096u64).map(|part| part % 2 * on).collect::<Vec<u64>>();
+        let lane = |rank| TimelineLane {
+            rank,
+            threads: 1,
+            point_to_point_ns: alternating(300),
+            collective_ns: alternating(200),
+            other_ns: alternating(100),
+            waiting_ns: alternating(400),
+        };
+        let svg = draw(&Timeline { part_ns: 1000, lanes: (0..4).map(lane).collect() });
+        assert!(svg.len() < 1_500_000, "{}", svg.len());
+    }
+}
