@@ -149,9 +149,19 @@ impl Browser {
         Ok((at(0)?, at(1)?))
     }
 
-    pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64)) -> Result<()> {
+    pub fn mouse(&mut self, kind: &str, at: (f64, f64)) -> Result<()> {
+        self.pointer(kind, at, 0)
+    }
+
+    /// With the shift key held.
+    pub fn shifted(&mut self, kind: &str, at: (f64, f64)) -> Result<()> {
+        self.pointer(kind, at, 8)
+    }
+
+    fn pointer(&mut self, kind: &str, (x, y): (f64, f64), modifiers: u8) -> Result<()> {
         let (button, clicks) = if kind == "mouseMoved" { ("none", 0) } else { ("left", 1) };
-        let event = json!({"type": kind, "x": x, "y": y, "button": button, "clickCount": clicks});
+        let event = json!({"type": kind, "x": x, "y": y, "button": button, "clickCount": clicks,
+                           "modifiers": modifiers});
         self.call("Input.dispatchMouseEvent", event)?;
         Ok(())
     }

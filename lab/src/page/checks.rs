@@ -88,7 +88,11 @@ pub fn all(
     harmless(browser, &mut faults)?;
     if wanted.figures.contains(&"scatter") {
         tooltip(browser, &mut faults)?;
-        zoom(browser, &mut faults)?;
+        zoom(browser, "scatter", &mut faults)?;
+    }
+    if wanted.figures.contains(&"timeline") {
+        over_a_cell(browser, &mut faults)?;
+        zoom(browser, "timeline", &mut faults)?;
     }
     if wanted.series {
         switched(browser, &mut faults)?;
@@ -211,21 +215,49 @@ fn tooltip(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
     expect(browser, said, "tooltip over a dot", faults)
 }
 
-/// A rectangle zooms in, and a button resets.
-fn zoom(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
-    let (x, y) = browser.middle("#scatter")?;
+/// Hovering over a cell of a matrix, and over a lane, shows a tooltip.
+fn over_a_cell(browser: &mut Browser, faults: &mut Vec<String>) -> Result<()> {
+    let said = |text: &str| {
+        format!(
+            "!document.getElementById('tip').hidden && \
+             /{text}/.test(document.getElementById('tip').textContent)"
+        )
+    };
+    let at = browser.middle("#waits > path")?;
+    browser.mouse("mouseMoved", at)?;
+    let text = said("^rank \\d+ waits for rank \\d+: ");
+    expect(browser, &text, "tooltip over a cell", faults)?;
+    let at = browser.middle("#timeline .lane")?;
+    browser.mouse("mouseMoved", at)?;
+    expect(browser, &said("^rank \\d+, .+; here .+ s$"), "tooltip over a lane", faults)
+}
+
+/// A rectangle zooms in, dragging with the shift key pans, and a button resets.
+fn zoom(browser: &mut Browser, id: &str, faults: &mut Vec<String>) -> Result<()> {
+    let (x, y) = browser.middle(&format!("#{id}"))?;
     browser.mouse("mouseMoved", (x - 60.0, y - 40.0))?;
     browser.mouse("mousePressed", (x - 60.0, y - 40.0))?;
     browser.mouse("mouseMoved", (x + 60.0, y + 40.0))?;
     browser.mouse("mouseReleased", (x + 60.0, y + 40.0))?;
-    let zoomed = "/matrix\\([2-9]/.test(document.querySelector('#scatter .marks')\
-                  .getAttribute('transform')) && document.querySelectorAll('#scatter .ticks text')\
-                  .length > 4";
-    expect(browser, zoomed, "a rectangle zooms in", faults)?;
-    browser.click("#scatter ~ .reset")?;
-    let back = "document.querySelector('#scatter .marks').getAttribute('transform')\
-                .startsWith('matrix(1 0 0 1')";
-    expect(browser, back, "the button resets the zoom", faults)
+    let matrix = format!("document.querySelector('#{id} .marks').getAttribute('transform')");
+    let zoomed = format!(
+        "/matrix\\([2-9]/.test({matrix}) && \
+         document.querySelectorAll('#{id} .ticks text').length > 2"
+    );
+    expect(browser, &zoomed, "a rectangle zooms in", faults)?;
+    let before = browser.ask(&matrix)?;
+    browser.shifted("mousePressed", (x, y))?;
+    browser.shifted("mouseMoved", (x + 30.0, y))?;
+    browser.shifted("mouseReleased", (x + 30.0, y))?;
+    let panned = browser.ask(&matrix)?;
+    let scale =
+        |matrix: &Value| matrix.as_str().and_then(|text| text.split(' ').next()).map(str::to_owned);
+    if panned == before || scale(&panned) != scale(&before) {
+        faults.push(format!("failed: shift pans {id}: {before} became {panned}"));
+    }
+    browser.click(&format!("#{id} ~ .reset"))?;
+    let back = format!("{matrix}.startsWith('matrix(1 0 0 1')");
+    expect(browser, &back, "the button resets the zoom", faults)
 }
 
 /// A click on a name hides its series in every figure, another click shows it.

@@ -1,5 +1,5 @@
-//! `cargo xtask page`: the report's page in a real browser. Recordings of every shape are turned into
-//! pages; a headless Chromium opens them and checks that all figures are drawn, that the script works,
+//! `cargo xtask page`: the report's page in a real browser. Recordings of every shape and an MPI program are
+//! turned into pages; a headless Chromium opens them and checks that all figures are drawn, that the script works,
 //! and that there are no errors and no network requests.
 
 mod browser;
@@ -60,6 +60,13 @@ const CASES: [PageCase; 10] = [
     },
 ];
 
+/// The page of a recorded MPI program, `fixtures/mpi/stencil.c`.
+const PROGRAM: Wanted = Wanted {
+    figures: &["waits", "bytes", "messages", "pattern", "timeline"],
+    projected: &[],
+    series: false,
+};
+
 /// True if all checks pass, or if no browser is installed. Prints lines like a test binary. `pictures`
 /// is the directory for screenshots.
 pub fn run(
@@ -88,11 +95,15 @@ pub fn run(
 
     let mut browser = Browser::start(&program, &directory.join("profile"))?;
     let (mut passed, mut failed) = (0, 0);
+    let mut pages = Vec::new();
     for case in &CASES {
-        let page = make(workspace, &directory, case)?;
-        let result = checks::all(&mut browser, &page, &case.wanted, pictures);
+        pages.push((make(workspace, &directory, case)?, case.file, &case.wanted));
+    }
+    pages.push((make_of_program(workspace, &directory)?, "mpi", &PROGRAM));
+    for (page, file, wanted) in pages {
+        let result = checks::all(&mut browser, &page, wanted, pictures);
         let faults = result.unwrap_or_else(|error| vec![format!("{error:#}")]);
-        let name = format!("page_{}", case.file.replace('-', "_"));
+        let name = format!("page_{}", file.replace('-', "_"));
         if faults.is_empty() {
             passed += 1;
             say(&format!("test {name} ... ok"));
@@ -114,5 +125,13 @@ fn make(workspace: &Workspace, directory: &Path, case: &PageCase) -> Result<Path
     let mut command = exec::command(workspace.binary("detour"), directory);
     command.args(["report", "-q"]).arg(format!("{}.detour", case.file));
     exec::run(command.arg("--html").arg(&page).args(case.options))?;
+    Ok(page)
+}
+
+fn make_of_program(workspace: &Workspace, directory: &Path) -> Result<PathBuf> {
+    let page = directory.join("mpi.html");
+    let mut command = exec::command(workspace.binary("detour"), directory);
+    command.args(["-q", "mpi", "report"]).arg(workspace.root.join("fixtures/mpi/stencil"));
+    exec::run(command.arg("--html").arg(&page))?;
     Ok(page)
 }

@@ -26,8 +26,8 @@ const fn documented(args: &'static str, file: &'static str, name: &'static str) 
     Documented { args, file, name }
 }
 
-/// `DEMO` is the bundled recording; the other files are made by [`PREPARATION`].
-const COMMANDS: [Documented; 16] = [
+/// `DEMO` is the bundled recording and `stencil` a recorded MPI program; the other files are made by [`PREPARATION`].
+const COMMANDS: [Documented; 17] = [
     documented("report DEMO --ranks 64 --json", "decision.rs", "Report"),
     documented("report --baseline DEMO DEMO --ranks 64 --json", "fleet.rs", "Fleet"),
     documented("whatif DEMO --ranks 64 --runs 40 --top 2 --json", "whatif.rs", "WhatIf"),
@@ -57,6 +57,7 @@ const COMMANDS: [Documented; 16] = [
     documented("goal stats ring.goal --json", "goal.rs", "Statistics"),
     documented("import netgauge.txt --json", "import.rs", "Imported"),
     documented("merge a.detour b.detour --force -o job.detour --json", "merge.rs", "Merged"),
+    documented("mpi report ./stencil --json", "profile.rs", "Profile"),
     documented("record --no-bpf -d 200ms -o a.detour --json", "record.rs", "RecordResult"),
     documented("doctor --json", "doctor.rs", "Checks"),
     documented("doctor --isolation -c 1 -d 200ms --json", "isolation.rs", "Audit"),
@@ -89,6 +90,12 @@ pub fn write(workspace: &Workspace) -> Result<()> {
     let directory = workspace.target.join("tmp/json-docs");
     fs::create_dir_all(&directory)?;
     fs::copy(workspace.root.join("fixtures/demo.detour"), directory.join("demo.detour"))?;
+    let stencil = directory.join("stencil");
+    fs::create_dir_all(&stencil)?;
+    for entry in fs::read_dir(workspace.root.join("fixtures/mpi/stencil"))? {
+        let file = entry?;
+        fs::copy(file.path(), stencil.join(file.file_name()))?;
+    }
     for line in PREPARATION {
         run(workspace, &directory, line)?;
     }
@@ -209,7 +216,7 @@ fn keys(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
 /// With shorter lists.
 fn shortened(value: &Value) -> Value {
     match value {
-        Value::Array(list) if list.iter().any(Value::is_object) => {
+        Value::Array(list) if list.iter().any(|one| one.is_object() || one.is_array()) => {
             list.iter().take(SHOWN).map(shortened).collect()
         }
         Value::Array(list) => list.iter().take(8).cloned().collect(),

@@ -6,8 +6,15 @@ use std::{collections::BTreeMap, fs, path::Path};
 use anyhow::{Context, Result};
 
 /// Where results are defined.
-const FOLDERS: [&str; 6] =
-    ["study/src", "analysis/src", "trace/src", "simulate/src", "recorder/src/node", "src"];
+const FOLDERS: [&str; 7] = [
+    "study/src",
+    "analysis/src",
+    "trace/src",
+    "simulate/src",
+    "recorder/src/node",
+    "src",
+    "program/src",
+];
 
 #[derive(Clone, Debug)]
 pub struct Field {
