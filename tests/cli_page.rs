@@ -209,7 +209,7 @@ fn ring(name: &str, ranks: u32, times: u64) -> PathBuf {
     for rank in 0..ranks {
         let world = format!("0,{rank},{ranks}");
         let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
-        let mut lines = String::from("# htor liballprof v0.9\nMPI_Init:-:0:0:1000\n");
+        let mut lines = format!("MPI_Init:-:0:0:1000\nMPI_Comm_rank:1001:{world}:0:1002\n");
         for step in 0..times {
             let at = 2_000 + step * 1_000 + u64::from(rank % 7);
             lines.push_str(&format!("MPI_Send:{at}:0:8:1,1,1:{next}:0:{world}:{}\n", at + 2));
