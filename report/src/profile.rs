@@ -163,18 +163,17 @@ pub(crate) fn waiting(profile: &Profile) -> String {
         text.push_str(&format!("; {} is in {}", percent_said(share), call.name));
     }
     text.push('.');
-    let late = profile.by_rank.iter().max_by(|a, b| a.late_s.total_cmp(&b.late_s));
-    if let Some(late) = late.filter(|late| late.late_s > 0.0) {
-        let share = 100.0 * late.late_s * 1e9 / total;
-        // Half as much again as every rank would cause if all were alike.
-        let even = 100.0 / profile.by_rank.len().max(1) as f64;
-        text.push_str(&match share >= (1.5 * even).min(90.0) {
-            true => format!(" {} of the waiting is for rank {}.", percent_said(share), late.rank),
-            false => format!(
-                " No rank stands out: the most is for rank {} ({}).",
-                late.rank,
-                percent_said(share)
-            ),
+    let mut late: Vec<(f64, u32)> =
+        profile.by_rank.iter().map(|row| (100.0 * row.late_s * 1e9 / total, row.rank)).collect();
+    late.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    if let Some(&(share, rank)) = late.first().filter(|(share, _)| *share > 0.0) {
+        // More than if all ranks were alike, and more than the next.
+        let even = 100.0 / late.len() as f64;
+        let next = late.get(1).map_or(0.0, |(share, _)| *share);
+        let share_said = percent_said(share);
+        text.push_str(&match share >= (1.5 * even).min(75.0) && share >= 1.2 * next {
+            true => format!(" {share_said} of the waiting is for rank {rank}."),
+            false => format!(" No rank stands out: the most is for rank {rank} ({share_said})."),
         });
     }
     text

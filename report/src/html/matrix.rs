@@ -4,13 +4,17 @@ use std::fmt::Write;
 
 use super::plot::{HALF, coordinate, escape};
 
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 14.0;
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 26.0;
 const TOP: f64 = 30.0;
 /// Room for the colour key.
 const KEY: f64 = 360.0;
-/// Colours for values above 0.
-const LEVELS: usize = 9;
+/// Colours for values above 0. The first of the heat map's is too close to that of nothing for single cells.
+const LEVELS: usize = 8;
+
+fn class(level: usize) -> usize {
+    if level == 0 { 0 } else { level + 1 }
+}
 
 pub(super) struct Matrix<'a> {
     pub(super) id: &'static str,
@@ -48,19 +52,21 @@ pub(super) fn draw(matrix: &Matrix<'_>) -> Option<String> {
     let gap = if cell > 9.0 { 1.0 } else { 0.0 };
     let mut paths = vec![String::new(); LEVELS + 1];
     let (mut labels, mut data) = (String::new(), String::new());
-    let longest = matrix.names.iter().map(String::len).max().unwrap_or(1) as f64;
+    // A block of ranks is labelled by its first.
+    let first = |name: &str| name.split('-').next().unwrap_or_default().to_owned();
+    let longest = matrix.names.iter().map(|name| first(name).len()).max().unwrap_or(1) as f64;
     // As many labels as fit: 7 units for a character.
     let every_row = (13.0 / cell).ceil().max(1.0) as usize;
     let every_column = ((7.0 * longest + 8.0) / cell).ceil().max(1.0) as usize;
     for (index, (name, row)) in matrix.names.iter().zip(matrix.cells).enumerate() {
-        let (name, at) = (escape(name), index as f64 * cell);
+        let (label, name, at) = (escape(&first(name)), escape(name), index as f64 * cell);
         if index.is_multiple_of(every_row) {
             let y = coordinate(TOP + at + cell / 2.0 + 4.0);
-            let _ = write!(labels, r#"<text class="ty" x="{}" y="{y}">{name}</text>"#, LEFT - 6.0);
+            let _ = write!(labels, r#"<text class="ty" x="{}" y="{y}">{label}</text>"#, LEFT - 6.0);
         }
         if index.is_multiple_of(every_column) {
             let (x, y) = (coordinate(LEFT + at + cell / 2.0), coordinate(bottom + 16.0));
-            let _ = write!(labels, r#"<text class="tx" x="{x}" y="{y}">{name}</text>"#);
+            let _ = write!(labels, r#"<text class="tx" x="{x}" y="{y}">{label}</text>"#);
         }
         let mut values = String::new();
         for (column, &value) in row.iter().enumerate() {
@@ -98,7 +104,7 @@ pub(super) fn draw(matrix: &Matrix<'_>) -> Option<String> {
     );
     svg.push_str(&key(ends, matrix.write));
     for (level, path) in paths.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
-        let _ = write!(svg, r#"<path class="h{level}" d="{path}"/>"#);
+        let _ = write!(svg, r#"<path class="h{}" d="{path}"/>"#, class(level));
     }
     let (columns, rows) = matrix.titles;
     let _ = write!(
@@ -134,7 +140,8 @@ fn key((least, most): (u64, u64), write: fn(u64) -> String) -> String {
     }
     for (place, level) in swatches.iter().enumerate() {
         let x = begin + 14.0 * place as f64;
-        let _ = write!(out, r#"<rect class="h{level}" x="{x}" y="2" width="14" height="12"/>"#);
+        let class = class(*level);
+        let _ = write!(out, r#"<rect class="h{class}" x="{x}" y="2" width="14" height="12"/>"#);
     }
     out
 }
@@ -145,10 +152,10 @@ mod tests {
 
     #[test]
     fn colours_are_logarithmic_from_the_least_to_the_most() {
-        let ends = (1, 1_000_000_000);
+        let ends = (1, 100_000_000);
         assert_eq!(level(0, ends), 0);
         assert_eq!(level(1, ends), 1);
-        assert_eq!(level(1_000_000_000, ends), LEVELS);
+        assert_eq!(level(100_000_000, ends), LEVELS);
         // A decade each.
         assert_eq!(level(5_000, ends), 4);
         assert_eq!(level(7, (7, 7)), LEVELS);
