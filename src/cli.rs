@@ -73,10 +73,12 @@ pub enum Command {
     Whatif(Box<crate::whatif::Options>),
     /// Record MPI programs and show where their time goes
     Mpi(crate::mpi::Mpi),
-    /// Merge the shards of a simulation, or the traces of a job's nodes
+    /// Merge the shards of a simulation, the traces of a job's nodes, or the directories of an MPI run
     ///
     /// Shards, as written by `detour simulate --shard`, merge exactly: the output is identical to that
     /// of a single machine. Traces are merged into one trace file, whose report also lists the nodes.
+    /// Directories that `detour mpi record` has written on nodes without a common file system are merged
+    /// into one; ranks that are still missing are named.
     Merge(Merge),
     /// Record this machine for 10 s, print a report and write report.html with projections
     Demo(Demo),
@@ -457,13 +459,14 @@ pub enum Format {
 
 #[derive(Args)]
 pub struct Merge {
-    /// All shards of one simulation, or the traces of one job's nodes
+    /// All shards of one simulation, the traces of one job's nodes, or directories of one MPI run
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// Traces: trace file to write; %j expands to the job
+    /// Traces: trace file to write; %j expands to the job. MPI run: new directory
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// Traces: merge even if they do not overlap in time, or if two contain the same CPU or thread
+    /// Traces: merge even if they do not overlap in time, or if two contain the same CPU or thread. MPI run:
+    /// replace the output directory
     #[arg(long)]
     pub force: bool,
     /// Machine-readable output

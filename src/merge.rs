@@ -1,5 +1,5 @@
-//! `detour merge`: merges shards of a simulation into one result, or traces of a job's nodes into one
-//! trace.
+//! `detour merge`: merges shards of a simulation into one result, traces of a job's nodes into one trace, or
+//! the directories of an MPI run's nodes into one directory.
 
 use std::{
     io::Write,
@@ -15,6 +15,16 @@ use trace::{Manifest, Merge, Reader, Writer};
 use crate::{Verbosity, cli, simulate};
 
 pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
+    let (runs, files): (Vec<_>, Vec<_>) = options.files.iter().partition(|path| path.is_dir());
+    match (runs.first(), files.first()) {
+        (Some(run), Some(file)) => bail!(
+            "{} is a directory, {} is a file: merge either the directories of an MPI run, or files",
+            run.display(),
+            file.display()
+        ),
+        (Some(_), None) => return mpi_runs(options, verbosity),
+        _ => {}
+    }
     let mut shares: Vec<&PathBuf> = Vec::new();
     let mut others: Vec<&PathBuf> = Vec::new();
     for path in &options.files {
@@ -31,6 +41,32 @@ pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
         }
         (Some(_), None) => simulate::print(&shards::merge(&options.files)?, options.json)?,
         _ => traces(options, verbosity)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Merges the directories that an MPI run has written on its nodes.
+fn mpi_runs(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
+    let Some(output) = &options.output else {
+        bail!("requires a directory to merge into: add -o DIR");
+    };
+    let merged = program::merge(&options.files, output, options.force)?;
+    let missing = merged.ranks - merged.ranks_present;
+    if options.json {
+        writeln!(std::io::stdout(), "{}", report::json_text(&merged)?)?;
+    } else if !verbosity.quiet {
+        let partial = if missing > 0 { " --partial" } else { "" };
+        tell!(
+            "wrote {}: {} of {} ranks on {} hosts; view with: detour mpi report{partial} {}",
+            merged.output,
+            merged.ranks_present,
+            merged.ranks,
+            merged.hosts.len(),
+            merged.output
+        );
+    }
+    if missing > 0 && !verbosity.quiet {
+        tell!("ranks still missing: {}", merged.missing);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `detour mpi record` with real MPIs: under a launcher and around one, and everything that can be wrong
+//! `detour mpi record` and what follows it with real MPIs: under a launcher and around one, and everything that can be wrong
 //! before the program runs.
 
 use std::{
@@ -15,6 +15,7 @@ const TESTS: &[(&str, Test)] = &[
     ("every_rank_of_a_job_writes_its_trace", every_rank),
     ("a_launcher_can_be_inside", a_launcher_inside),
     ("the_report_has_the_calls_of_the_program", the_report),
+    ("directories_of_nodes_are_merged_into_the_whole_run", merged),
     ("the_status_is_that_of_the_program", the_status),
     ("a_directory_with_traces_is_refused_before_the_program_runs", refused),
 ];
@@ -152,6 +153,39 @@ fn the_report(mpi: &Mpi) -> Result<(), Failed> {
     check(!refused.status.success() && said(&refused).contains("rank"), said(&refused))?;
     let partial = mpi.run(&[detour(), "mpi", "report", "reported", "--partial"])?;
     check(partial.status.success(), said(&partial))
+}
+
+fn merged(mpi: &Mpi) -> Result<(), Failed> {
+    let output = mpi.inside(&["-o", "whole"], &[mpi.program()])?;
+    check(output.status.success(), said(&output))?;
+    // As two nodes would have left it that share no file system.
+    for (rank, node) in [(0, "node-a"), (1, "node-b")] {
+        fs::create_dir_all(mpi.home.join(node))?;
+        let name = format!("rank-{rank}.mpi");
+        fs::copy(mpi.home.join("whole").join(&name), mpi.home.join(node).join(&name))?;
+    }
+    let report = |directory: &str| mpi.run(&[detour(), "mpi", "report", directory, "--json"]);
+    let output = mpi.run(&[detour(), "merge", "node-a", "node-b", "-o", "merged"])?;
+    check(output.status.success(), said(&output))?;
+    check(said(&output).contains("2 of 2 ranks"), said(&output))?;
+    check(mpi.traces("merged") == ["rank-0.mpi", "rank-1.mpi"], said(&output))?;
+    check(report("whole")?.stdout == report("merged")?.stdout, "another report")?;
+    // One directory alone lacks a rank, which is said.
+    let output = mpi.run(&[detour(), "merge", "node-b", "-o", "half", "--json"])?;
+    check(output.status.success() && said(&output).contains("missing: 0"), said(&output))?;
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    check(json["ranks"] == 2 && json["ranks_present"] == 1, json.to_string())?;
+    check(json["missing"] == "0", json.to_string())?;
+    for (line, why) in [
+        (vec!["node-a", "node-b", "-o", "merged"], "refusing to overwrite merged"),
+        (vec!["node-a", "whole", "-o", "twice-0"], "rank 0 is in node-a and in whole"),
+        (vec!["node-a", "whole/rank-1.mpi", "-o", "mixed"], "merge either the directories"),
+        (vec!["node-a", "node-b"], "-o DIR"),
+    ] {
+        let output = mpi.run(&[&[detour(), "merge"], line.as_slice()].concat())?;
+        check(output.status.code() == Some(1) && said(&output).contains(why), said(&output))?;
+    }
+    Ok(())
 }
 
 fn the_status(mpi: &Mpi) -> Result<(), Failed> {

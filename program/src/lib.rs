@@ -2,7 +2,7 @@
 //!
 //! In: a directory with one `rank-N.mpi` for each rank, written by the collector or by [`import`]; out: a
 //! [`Program`] ([`open`]), the calls of its ranks on one clock ([`stream`]), and a [`Profile`]
-//! ([`profile`]).
+//! ([`profile`]). [`merge`] joins the directories of nodes that share no file system.
 //!
 //! Whatever the files contain, nothing panics, and memory is bounded by limits of this crate and not by
 //! sizes that the files claim.
@@ -16,6 +16,7 @@ mod hash;
 mod import;
 mod kinds;
 mod matching;
+mod merge;
 mod open;
 mod profile;
 mod rank;
@@ -28,6 +29,7 @@ pub use clock::{Clocks, HostClock, HostCorrection};
 pub use engine::ReadError;
 pub use import::{Import, ImportError, import};
 pub use matching::LATE_RECEIVER_BYTES;
+pub use merge::{MergeError, MergedRun, merge};
 pub use open::{Host, OpenError, Program, Rank, open, open_partial};
 pub use profile::{
     CallRow, CollectiveWait, Collector, CommunicatorRow, LostSums, Matrix, Pair, Pattern, Profile,

@@ -45,7 +45,7 @@ pub enum OpenError {
     Duplicate { rank: u32, first: PathBuf, second: PathBuf },
     #[error(
         "{} of {size} ranks are missing from {} ({ranks}): copy their files from the nodes that they ran \
-         on, or merge the directories", .count, .dir.display()
+         on, or merge the directories with `detour merge DIR… -o DIR`", .count, .dir.display()
     )]
     Missing { dir: PathBuf, count: u32, size: u32, ranks: String },
 }
@@ -341,7 +341,7 @@ fn assemble(dir: &Path, mut parsed: Vec<Parsed>) -> Result<Program, OpenError> {
 }
 
 /// `3, 7-9, …`: at most ten ranges, without a list as long as the claimed size.
-fn missing_ranks(program: &Program) -> String {
+pub(crate) fn missing_ranks(program: &Program) -> String {
     let mut ranges = Vec::new();
     let mut next = 0u32;
     let ends = program.ranks.iter().map(|rank| rank.rank).chain([program.size]);

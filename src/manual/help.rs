@@ -211,6 +211,10 @@ const MORE: &[More] = &[
         examples: &[
             ("merge node*.detour -o job.detour", "the nodes of a job"),
             ("merge shard-*.json", "the shards of a simulation"),
+            (
+                "merge node1/run node2/run -o run",
+                "an MPI run on nodes without a common file system",
+            ),
         ],
         statuses: &[],
         see_also: &["record", "simulate"],

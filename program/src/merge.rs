@@ -1,0 +1,240 @@
+//! Joins the directories of one run whose nodes share no file system.
+//!
+//! In: directories with `rank-N.mpi` and, if noise was recorded, `node-HOST.detour`; out: one directory with
+//! all of them. It is written beside its place and renamed, so that it is complete or absent.
+
+use crate::open::{OpenError, Program, missing_ranks, open_partial};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why directories cannot be merged.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum MergeError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(
+        "{} and {} are of different runs: merge only directories that the same run has written",
+        .first.display(), .second.display()
+    )]
+    OtherRun { first: PathBuf, second: PathBuf },
+    #[error(
+        "{} is of a program with {first_size} ranks, {} of one with {second_size}: merge only directories \
+         that the same run has written", .first.display(), .second.display()
+    )]
+    WorldSize { first: PathBuf, first_size: u32, second: PathBuf, second_size: u32 },
+    #[error(
+        "rank {rank} is in {} and in {}: leave out one of the directories, or remove one of the files",
+        .first.display(), .second.display()
+    )]
+    Duplicate { rank: u32, first: PathBuf, second: PathBuf },
+    #[error(
+        "{} and {} are recordings of the same node: remove one of them",
+        .first.display(), .second.display()
+    )]
+    SameNode { first: PathBuf, second: PathBuf },
+    #[error("refusing to overwrite the input {}: choose another directory with -o", .0.display())]
+    OverInput(PathBuf),
+    #[error("refusing to overwrite {}: choose another directory with -o, or use --force", .0.display())]
+    Exists(PathBuf),
+    #[error(
+        "refusing to replace {}: it holds more than an MPI run ({}); choose another directory with -o",
+        .path.display(), .found.display()
+    )]
+    NotARun { path: PathBuf, found: PathBuf },
+    #[error("cannot read {}: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {source}", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// A merged run.
+#[derive(Clone, Debug, Serialize)]
+pub struct MergedRun {
+    /// The directory that was written.
+    pub output: String,
+    /// Size of `MPI_COMM_WORLD`.
+    pub ranks: u32,
+    /// Ranks whose files are in the directory.
+    pub ranks_present: u32,
+    /// Ranks that are still missing, as ranges; empty if all are there.
+    pub missing: String,
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
+    /// Recordings of the noise of nodes.
+    pub recordings: u32,
+}
+
+/// Merges the directories of one run into `output`. An existing directory with traces is only replaced if
+/// `force` is set, anything else never.
+pub fn merge(dirs: &[PathBuf], output: &Path, force: bool) -> Result<MergedRun, MergeError> {
+    let programs =
+        dirs.iter().map(|dir| open_partial(dir)).collect::<Result<Vec<_>, OpenError>>()?;
+    let files = plan(&programs)?;
+    let replaced = check_output(dirs, output, force)?;
+    let new = NewDirectory::create(output)?;
+    for (name, from) in &files {
+        copy(from, &new.path.join(name))?;
+    }
+    // Read back as one run: what is renamed into place can be opened.
+    let merged = open_partial(&new.path)?;
+    let run = MergedRun {
+        output: output.display().to_string(),
+        ranks: merged.size,
+        ranks_present: merged.ranks.len() as u32,
+        missing: missing_ranks(&merged),
+        hosts: merged.hosts.iter().map(|host| host.name.clone()).collect(),
+        recordings: files.keys().filter(|name| is_recording(name)).count() as u32,
+    };
+    new.commit(output, replaced)?;
+    Ok(run)
+}
+
+/// The files of the merged directory, by name.
+fn plan(programs: &[Program]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
+    let mut files = BTreeMap::new();
+    let mut ranks: BTreeMap<u32, &Path> = BTreeMap::new();
+    let Some(first) = programs.first() else { return Ok(files) };
+    for program in programs {
+        if program.run != first.run {
+            return Err(MergeError::OtherRun {
+                first: first.dir.clone(),
+                second: program.dir.clone(),
+            });
+        }
+        if program.size != first.size {
+            return Err(MergeError::WorldSize {
+                first: first.dir.clone(),
+                first_size: first.size,
+                second: program.dir.clone(),
+                second_size: program.size,
+            });
+        }
+        for rank in &program.ranks {
+            if let Some(other) = ranks.insert(rank.rank, &program.dir) {
+                return Err(MergeError::Duplicate {
+                    rank: rank.rank,
+                    first: other.to_owned(),
+                    second: program.dir.clone(),
+                });
+            }
+            files.insert(format!("rank-{}.mpi", rank.rank), rank.path.clone());
+        }
+        for name in names(&program.dir)?.into_iter().filter(|name| is_recording(name)) {
+            let path = program.dir.join(&name);
+            if let Some(first) = files.insert(name, path.clone()) {
+                return Err(MergeError::SameNode { first, second: path });
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Names of the files in a directory, sorted. One that is not UTF-8 is none of ours, but is there.
+fn names(dir: &Path) -> Result<Vec<String>, MergeError> {
+    let error = |source| MergeError::Read { path: dir.to_owned(), source };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(error)? {
+        names.push(entry.map_err(error)?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn is_recording(name: &str) -> bool {
+    name.starts_with("node-") && name.ends_with(".detour")
+}
+
+/// Whether a file is one that recording, merging or reading a run has written.
+fn is_of_a_run(name: &str) -> bool {
+    is_recording(name) || (name.starts_with("rank-") && name.ends_with(".mpi"))
+}
+
+/// Refuses to overwrite anything of value; says whether there is a directory to be replaced.
+fn check_output(dirs: &[PathBuf], output: &Path, force: bool) -> Result<bool, MergeError> {
+    let Ok(facts) = fs::symlink_metadata(output) else { return Ok(false) };
+    let real = fs::canonicalize(output).ok();
+    let input = dirs.iter().find(|dir| real.is_some() && fs::canonicalize(dir).ok() == real);
+    if let Some(input) = input {
+        return Err(MergeError::OverInput(input.clone()));
+    }
+    if !facts.is_dir() {
+        return Err(MergeError::Exists(output.to_owned()));
+    }
+    let names = names(output)?;
+    if names.is_empty() {
+        return Ok(true);
+    }
+    if !force {
+        return Err(MergeError::Exists(output.to_owned()));
+    }
+    match names.iter().find(|name| !is_of_a_run(name)) {
+        Some(found) => {
+            Err(MergeError::NotARun { path: output.to_owned(), found: output.join(found) })
+        }
+        None => Ok(true),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), MergeError> {
+    let mut source =
+        File::open(from).map_err(|source| MergeError::Read { path: from.to_owned(), source })?;
+    let error = |source| MergeError::Write { path: to.to_owned(), source };
+    let mut target = File::create_new(to).map_err(error)?;
+    io::copy(&mut source, &mut target).map_err(error)?;
+    // The name must not appear before the contents.
+    target.sync_data().map_err(error)
+}
+
+/// A directory beside its later place, removed again unless it gets there.
+struct NewDirectory {
+    path: PathBuf,
+    kept: bool,
+}
+
+fn beside(output: &Path, what: &str) -> PathBuf {
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    output.with_file_name(format!(".{name}.{what}-{}", std::process::id()))
+}
+
+impl NewDirectory {
+    fn create(output: &Path) -> Result<NewDirectory, MergeError> {
+        let path = beside(output, "new");
+        match fs::create_dir(&path) {
+            Ok(()) => Ok(NewDirectory { path, kept: false }),
+            Err(source) => Err(MergeError::Write { path: output.to_owned(), source }),
+        }
+    }
+
+    fn commit(mut self, output: &Path, replaced: bool) -> Result<(), MergeError> {
+        let error = |source| MergeError::Write { path: output.to_owned(), source };
+        let old = beside(output, "old");
+        if replaced {
+            fs::rename(output, &old).map_err(error)?;
+        }
+        if let Err(source) = fs::rename(&self.path, output) {
+            if replaced {
+                // The old one goes back to its place.
+                let _ = fs::rename(&old, output);
+            }
+            return Err(error(source));
+        }
+        self.kept = true;
+        if replaced {
+            fs::remove_dir_all(&old)
+                .map_err(|source| MergeError::Write { path: old.clone(), source })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NewDirectory {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
