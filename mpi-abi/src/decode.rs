@@ -99,7 +99,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The outer `None` is damage, the inner one the end.
-    #[inline]
+    #[inline(always)]
     fn record(&mut self) -> Option<Option<Record<'a>>> {
         let mut head = self.reader.number()?;
         let mut error = 0;
@@ -222,10 +222,9 @@ impl<'a> Decoder<'a> {
         Some(number)
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, number: usize, error: i32) -> Option<Event<'a>> {
-        let known = *self.known.get(number)?;
-        let signature = known.signature;
+        let &Known { signature, bytes, received, .. } = self.known.get(number)?;
         let begin = self.last.checked_add(self.reader.number()?)?;
         let end = begin.checked_add(self.reader.number()?)?;
         self.last = end;
@@ -246,20 +245,22 @@ impl<'a> Decoder<'a> {
             if part(shape::REQUESTS) { self.requests()? } else { Requests::none(self.next_done) };
         let (mut sent, mut got) = (None, None);
         if part(shape::SENT) {
-            sent = read_sizes(&mut self.reader, known.sent)?;
-            self.known.get_mut(number)?.sent = sent.or(known.sent);
+            let known = &mut self.known.get_mut(number)?.sent;
+            sent = read_sizes(&mut self.reader, *known)?;
+            *known = sent.or(*known);
         }
         if part(shape::RECEIVED) {
-            got = read_sizes(&mut self.reader, known.got)?;
-            self.known.get_mut(number)?.got = got.or(known.got);
+            let known = &mut self.known.get_mut(number)?.got;
+            got = read_sizes(&mut self.reader, *known)?;
+            *known = got.or(*known);
         }
         Some(Event {
             signature,
             begin,
             end,
             error,
-            bytes: (signature.present & present::BYTES != 0).then_some(known.bytes),
-            received: (signature.present & present::RECEIVED != 0).then_some(known.received),
+            bytes: (signature.present & present::BYTES != 0).then_some(bytes),
+            received: (signature.present & present::RECEIVED != 0).then_some(received),
             begun,
             actual,
             found,

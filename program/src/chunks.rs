@@ -128,6 +128,13 @@ struct Scale {
 /// Times stay in a range whose differences fit 64 bits, whatever a file says.
 pub(crate) const FAR: i64 = 1 << 61;
 
+/// The nearest whole number. `f64::round` is a function call on processors of the baseline, and this is done
+/// several times an event.
+#[inline]
+pub(crate) fn nearest(value: f64) -> i64 {
+    (value + 0.5f64.copysign(value)) as i64
+}
+
 impl Scale {
     fn new(header: &ChunkHeader, rank_rate: f64) -> Scale {
         let Anchor { ticks, ns } = header.opened;
@@ -138,8 +145,7 @@ impl Scale {
     #[inline]
     fn ns(&self, ticks: u64) -> i64 {
         let passed = ticks.wrapping_sub(self.ticks) as i64;
-        let passed =
-            if self.rate == 1.0 { passed } else { (passed as f64 * self.rate).round() as i64 };
+        let passed = if self.rate == 1.0 { passed } else { nearest(passed as f64 * self.rate) };
         self.ns.saturating_add(passed).clamp(0, FAR)
     }
 }

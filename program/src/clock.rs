@@ -9,10 +9,14 @@
 //! corrections; the corrections that satisfy all bounds form a band, of which the middle is taken. Half of
 //! its width is the residual: how far the clock can still be off. Clocks with which no message arrives too
 //! early are not touched. The bounds hold for whole parts of the run, so a drift that is large within a part
-//! can leave no band; then the least error is allowed, which takes out most of the drift, and the messages
-//! are looked at again with the corrected clocks.
+//! can leave no band; then the least error is allowed, which takes out most of the drift, the parts are
+//! halved, and the messages are looked at again with the corrected clocks.
+//!
+//! The correction comes from a sample of the messages, of which the tightest are kept with their times, so
+//! that they can be looked at again without reading the trace. Then all messages are checked with the
+//! corrected clocks, and the residual follows from all of them.
 
-use crate::chunks::FAR;
+use crate::chunks::{FAR, nearest};
 use crate::hash::{FastMap, fast_map};
 use crate::open::{Program, Rank};
 use serde::Serialize;
@@ -60,7 +64,7 @@ impl HostClock {
             return ns;
         }
         let offset = self.offset + self.slope * ns.saturating_sub(self.at) as f64;
-        ns.saturating_sub(offset.round() as i64).clamp(-FAR, FAR)
+        ns.saturating_sub(nearest(offset)).clamp(-FAR, FAR)
     }
 
     /// Correction at a time of the measured clock.
@@ -75,7 +79,7 @@ impl HostClock {
             return *last;
         };
         let part = place - window as f64;
-        left + ((right - left) as f64 * part).round() as i64
+        left + nearest((right - left) as f64 * part)
     }
 
     /// Nanoseconds on this host's `CLOCK_MONOTONIC` as nanoseconds on the common clock.
@@ -122,6 +126,8 @@ pub struct Clocks {
     /// Begin of the parts of the run over which corrections are linear, their number, and how many there
     /// are in a nanosecond. The same for all corrections of a run, so that they add up.
     grid: (i64, usize, f64),
+    /// Parts into which the run can be divided at most: the first ones, halved several times.
+    cells: usize,
     /// By which power of two the measured uncertainty had to be exceeded. What the messages have refuted
     /// does not bound the residual either.
     power: u32,
@@ -169,11 +175,15 @@ impl Clocks {
             contradiction_ns: 0,
             span: (0, 1),
             grid: (0, 1, 0.0),
+            cells: 1,
             power: 0,
         };
         clocks.find_span(program);
         let count = clocks.hosts.len().max(1);
-        let windows = ((1 << 21) / count.saturating_mul(count)).clamp(1, MAX_WINDOWS);
+        let most = MAX_PAIRS / count.saturating_mul(count);
+        let windows = most.clamp(1, MAX_WINDOWS);
+        let halvings = (most / windows).clamp(1, MAX_PARTS).ilog2();
+        clocks.cells = windows << halvings;
         let (start, end) = clocks.span;
         clocks.grid = (start, windows, windows as f64 / (end - start).max(1) as f64);
         clocks
@@ -214,6 +224,30 @@ impl Clocks {
         self.hosts.get(host as usize).unwrap_or(&SAME)
     }
 
+    /// Corrects the clocks by messages that were seen with the measured clocks.
+    pub(crate) fn correct_measured(&mut self, program: &Program, slack: &Slack) {
+        for _ in 0..ROUNDS {
+            let seen = slack.seen_with(self);
+            if !self.correct(program, &seen) {
+                return;
+            }
+        }
+    }
+
+    /// Divides the parts of the run over which corrections are linear; the corrections stay what they are.
+    fn halve_parts(&mut self) {
+        let (start, windows, per_ns) = self.grid;
+        self.grid = (start, windows * 2, per_ns * 2.0);
+        for clock in &mut self.hosts {
+            clock.per_ns = self.grid.2;
+            let Some(&last) = clock.knots.last() else { continue };
+            let pairs = clock.knots.iter().zip(clock.knots.iter().skip(1));
+            clock.knots =
+                pairs.flat_map(|(left, right)| [*left, left + (right - left) / 2]).collect();
+            clock.knots.push(last);
+        }
+    }
+
     /// Corrects the clocks by the messages that were seen with them. Returns whether they have changed:
     /// clocks with which no message arrives too early are left as they are.
     pub(crate) fn correct(&mut self, program: &Program, slack: &Slack) -> bool {
@@ -248,6 +282,9 @@ impl Clocks {
             }
         }
         self.find_span(program);
+        if self.contradiction_ns > 0 && self.grid.1 * 2 <= self.cells {
+            self.halve_parts();
+        }
         violated
     }
 }
@@ -257,24 +294,54 @@ impl Clocks {
 pub(crate) struct Slack {
     start: i64,
     per_ns: f64,
+    /// Parts of the run over which corrections are linear.
     windows: usize,
-    shortest: FastMap<u64, i64>,
+    /// Parts for which the shortest transfer is kept, a multiple of `windows`: clocks that drift within a
+    /// window make another one the shortest once they are corrected.
+    cells: usize,
+    shortest: FastMap<u64, Transfer>,
 }
 
+/// How long something was under way, and when it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Transfer {
+    slack: i64,
+    sent: i64,
+}
+
+/// How often clocks are corrected by one sample at most.
+const ROUNDS: usize = 8;
 /// Parts of the run at most.
 const MAX_WINDOWS: usize = 128;
+/// Parts of such a part at most: numbers of cells have eleven bits in a key.
+const MAX_PARTS: usize = 16;
+const CELL: u32 = 11;
+const CELLS: u64 = (1 << CELL) - 1;
 /// Entries of the table; with more pairs of hosts, those seen first are used.
 const MAX_PAIRS: usize = 1 << 21;
 
 impl Slack {
+    /// For messages that are seen with final clocks, or so they seem.
     pub fn new(clocks: &Clocks) -> Slack {
         let (start, windows, per_ns) = clocks.grid;
-        Slack { start, per_ns, windows, shortest: fast_map() }
+        Slack { start, per_ns, windows, cells: windows, shortest: fast_map() }
     }
 
-    fn window(&self, at: i64) -> u64 {
-        let place = at.saturating_sub(self.start) as f64 * self.per_ns;
-        (place.max(0.0) as u64).min(self.windows as u64 - 1)
+    /// For messages that are looked at again with corrected clocks.
+    pub fn of_sample(clocks: &Clocks) -> Slack {
+        let slack = Slack::new(clocks);
+        Slack { cells: clocks.cells, ..slack }
+    }
+
+    /// Cells in a window.
+    fn parts(&self) -> u64 {
+        (self.cells / self.windows) as u64
+    }
+
+    #[inline]
+    fn cell(&self, at: i64) -> u64 {
+        let place = at.saturating_sub(self.start) as f64 * self.per_ns * self.parts() as f64;
+        (place.max(0.0) as u64).min(self.cells as u64 - 1)
     }
 
     /// Something left host `from` at `sent` and had an effect on host `to` by `arrived`.
@@ -284,40 +351,67 @@ impl Slack {
             return;
         }
         let slack = arrived.saturating_sub(sent);
-        let (first, second) = (self.window(sent), self.window(arrived));
-        if first.abs_diff(second) > 1 && slack > 0 {
+        let (first, second) = (self.cell(sent), self.cell(arrived));
+        if first.abs_diff(second) > self.parts() && slack > 0 {
             // So long on its way that it says nothing about the clocks.
             return;
         }
-        let key = u64::from(from) << 34 | u64::from(to) << 14 | first << 7 | second;
+        let hosts = u64::from(from) << 20 | u64::from(to);
+        let key = hosts << (2 * CELL) | first << CELL | second;
+        let transfer = Transfer { slack, sent };
         if let Some(shortest) = self.shortest.get_mut(&key) {
-            *shortest = slack.min(*shortest);
+            *shortest = transfer.min(*shortest);
         } else if self.shortest.len() < MAX_PAIRS {
-            self.shortest.insert(key, slack);
+            self.shortest.insert(key, transfer);
         }
     }
 
     /// Whether something arrived before it was sent.
     pub fn is_violated(&self) -> bool {
-        self.shortest.values().any(|slack| *slack < 0)
+        self.shortest.values().any(|transfer| transfer.slack < 0)
     }
 
     pub fn merge(&mut self, other: Slack) {
-        for (key, slack) in other.shortest {
-            let shortest = self.shortest.entry(key).or_insert(slack);
-            *shortest = slack.min(*shortest);
+        for (key, transfer) in other.shortest {
+            let shortest = self.shortest.entry(key).or_insert(transfer);
+            *shortest = transfer.min(*shortest);
         }
+    }
+
+    /// Transfers that were seen with the measured clocks as they are with corrected ones. The parts of the
+    /// run stay those of the measured clocks, on which the corrections are defined.
+    fn seen_with(&self, clocks: &Clocks) -> Slack {
+        let (_, windows, per_ns) = clocks.grid;
+        let mut seen = Slack { windows, per_ns, ..self.clone() };
+        for (key, transfer) in &mut seen.shortest {
+            let correction = |host: u64, at| clocks.host(host as u32).correction(at);
+            let arrived = transfer.sent.saturating_add(transfer.slack);
+            let more = correction(key >> (2 * CELL) & 0xf_ffff, arrived);
+            let less = correction(key >> (2 * CELL + 20), transfer.sent);
+            transfer.slack = transfer.slack.saturating_add(more).saturating_sub(less);
+        }
+        seen
     }
 
     /// Bounds `value[to] - value[from] >= least` on knots that are linear in between.
     fn bounds(&self) -> Vec<Bound> {
         let knots = self.windows + 1;
-        let mut keys: Vec<_> = self.shortest.iter().map(|(key, slack)| (*key, *slack)).collect();
-        keys.sort_unstable();
-        let mut bounds = Vec::with_capacity(keys.len() * 4);
-        for (key, slack) in keys {
-            let from = (key >> 34) as usize * knots + (key >> 7 & 127) as usize;
-            let to = (key >> 14 & 0xf_ffff) as usize * knots + (key & 127) as usize;
+        let parts = self.parts();
+        let window = |cell: u64| ((cell & CELLS) / parts) as usize;
+        let mut nodes: Vec<_> = self
+            .shortest
+            .iter()
+            .map(|(key, transfer)| {
+                let from = (key >> (2 * CELL + 20)) as usize * knots + window(key >> CELL);
+                let to = (key >> (2 * CELL) & 0xf_ffff) as usize * knots + window(*key);
+                (from, to, transfer.slack)
+            })
+            .collect();
+        nodes.sort_unstable();
+        // Of all cells of a window the shortest.
+        nodes.dedup_by_key(|(from, to, _)| (*from, *to));
+        let mut bounds = Vec::with_capacity(nodes.len() * 4);
+        for (from, to, slack) in nodes {
             // Interpolated values are rounded twice.
             let least = slack.saturating_neg().saturating_add(2);
             for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {

@@ -8,7 +8,7 @@ use crate::chunks::{Damage, What};
 use crate::clock::{Clocks, Slack};
 use crate::matching::{Groups, SHARDS, Shard, Unjoined, Waits};
 use crate::open::Program;
-use crate::rank::{BINS, Context, Out, RankState};
+use crate::rank::{BINS, Context, Out, Pass, RankState};
 use crate::reader::{RankReader, Scratch};
 use crate::timeline::{Parts, Strip, Timeline, Waiting};
 use rayon::prelude::*;
@@ -65,31 +65,19 @@ pub struct ReadError {
     pub source: io::Error,
 }
 
-/// What is made of the calls, apart from joining them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    Nothing,
-    /// The sums of the ranks.
-    Sums,
-    /// And a timeline, unless there are too many ranks.
-    Timeline,
-}
-
-/// Reads the whole program; to be called inside of a thread pool. `slack` collects bounds for the clocks;
-/// `wanted` says what else.
+/// Reads the whole program; to be called inside of a thread pool. `slack` collects bounds for the clocks.
 pub(crate) fn run(
     program: &Program,
     clocks: &Clocks,
     slack: Option<&Slack>,
-    wanted: Wanted,
+    pass: Pass,
 ) -> Result<Joined, ReadError> {
     let ranks = program.ranks.len();
     let hosts: Vec<u32> = program.ranks.iter().map(|rank| rank.host).collect();
     let (begin, end) = clocks.span;
     let bins_per_ns = BINS as f64 / (end - begin).max(1) as f64;
-    let matching_only = wanted == Wanted::Nothing;
-    let context = Context { program, span: clocks.span, bins_per_ns, matching_only };
-    let parts = Parts::of(program, clocks.span).filter(|_| wanted == Wanted::Timeline);
+    let context = Context { program, span: clocks.span, bins_per_ns, pass };
+    let parts = Parts::of(program, clocks.span).filter(|_| pass == Pass::Timeline);
     let mut waiting = parts.map(|parts| Waiting::new(parts, ranks));
     let mut lanes: Vec<Lane> = program
         .ranks
@@ -110,7 +98,8 @@ pub(crate) fn run(
         .collect();
     let mut works: Vec<Work> = Vec::new();
     works.resize_with(ranks.min(LANES), Work::default);
-    let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::new(slack.cloned(), ranks)).collect();
+    let mut shards: Vec<Shard> =
+        (0..SHARDS).map(|_| Shard::new(slack.cloned(), ranks, pass)).collect();
     let mut groups: Vec<(Groups, Waits)> =
         (0..SHARDS).map(|_| (Groups::new(), Waits::new(ranks))).collect();
     let spans = || waiting.is_some().then(Vec::new);

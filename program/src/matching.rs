@@ -7,6 +7,7 @@
 use crate::clock::Slack;
 use crate::hash::{FastMap, fast_map};
 use crate::kinds::{Kind, Shape, meanings};
+use crate::rank::Pass;
 use mpi_abi::Call;
 
 /// Sends of fewer bytes are taken to be buffered: they never wait for the receiver. Open MPI sends 4 KiB
@@ -228,11 +229,14 @@ pub(crate) struct Shard {
     /// What calls with several requests may have waited for, by shard of the rank.
     pub candidates: [Vec<((u32, u32), Candidate)>; SHARDS],
     pub matched: u64,
+    /// Whether waiting is wanted, or only bounds for the clocks.
+    waiting: bool,
 }
 
 impl Shard {
-    pub fn new(slack: Option<Slack>, ranks: usize) -> Shard {
+    pub fn new(slack: Option<Slack>, ranks: usize, pass: Pass) -> Shard {
         Shard {
+            waiting: pass.makes_sums(),
             halves: fast_map(),
             collectives: fast_map(),
             arrivals: 0,
@@ -326,6 +330,9 @@ impl Shard {
             let host = |slot: u32| hosts.get(slot as usize).copied().unwrap_or(0);
             slack.add(host(send.slot), host(receive.slot), send.at, receive.blocked.end);
         }
+        if !self.waiting {
+            return;
+        }
         // The collector does not know what MPI_Isendrecv received: its size is that of the buffer.
         let receiver = meanings().get(usize::from(receive.call)).map(|meaning| meaning.kind);
         let known = !send.collective && receiver != Some(Kind::ExchangeRequest);
@@ -375,6 +382,7 @@ impl Shard {
         };
         self.bound(&members, shape, hosts);
         match shape {
+            _ if !self.waiting => {}
             Shape::All | Shape::Neighbours => {
                 let last = latest(members.iter());
                 for member in &members {

@@ -5,11 +5,11 @@
 
 use crate::chunks::Damage;
 use crate::clock::{Clocks, HostCorrection, Slack};
-use crate::engine::{Joined, ReadError, Wanted, run};
+use crate::engine::{Joined, ReadError, run};
 use crate::kinds::{CLASSES, class_of};
 use crate::matching::{LATE_RECEIVER_BYTES, Wait};
 use crate::open::Program;
-use crate::rank::{BINS, MATRIX, RankState};
+use crate::rank::{BINS, MATRIX, Pass, RankState};
 use crate::timeline::Timeline;
 use mpi_abi::Call;
 use serde::Serialize;
@@ -320,31 +320,38 @@ pub fn clocks(program: &Program, threads: usize) -> Result<Clocks, ReadError> {
 
 fn correct(program: &Program) -> Result<Clocks, ReadError> {
     if program.hosts.len() > 1 {
-        Ok(settle(program, Wanted::Nothing)?.0)
+        Ok(settle(program, Pass::Messages)?.0)
     } else {
         Ok(Clocks::measured(program))
     }
 }
 
-/// Times that the trace is read to correct the clocks. Most are good enough at once.
+/// Times that the whole trace is read until the clocks are good. With clocks that a sample has corrected, it
+/// is hardly ever more than once.
 const PASSES: usize = 4;
 
 /// Reads the trace until no message arrives before it was sent.
-fn settle(program: &Program, wanted: Wanted) -> Result<(Clocks, Joined), ReadError> {
+fn settle(program: &Program, pass: Pass) -> Result<(Clocks, Joined), ReadError> {
     let mut clocks = Clocks::measured(program);
     let several = program.hosts.len() > 1;
-    let mut pass = 1;
+    if several {
+        let slack = Slack::of_sample(&clocks);
+        if let Some(sample) = run(program, &clocks, Some(&slack), Pass::Sample)?.slack {
+            clocks.correct_measured(program, &sample);
+        }
+    }
+    let mut passes = 1;
     loop {
         let slack = several.then(|| Slack::new(&clocks));
-        let joined = run(program, &clocks, slack.as_ref(), wanted)?;
+        let joined = run(program, &clocks, slack.as_ref(), pass)?;
         let changed = match &joined.slack {
-            Some(slack) if pass < PASSES => clocks.correct(program, slack),
+            Some(slack) if passes < PASSES => clocks.correct(program, slack),
             _ => false,
         };
         if !changed {
             return Ok((clocks, joined));
         }
-        pass += 1;
+        passes += 1;
     }
 }
 
@@ -360,7 +367,7 @@ fn pool<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
 /// number.
 pub fn profile(program: &Program, threads: usize) -> Result<Profile, ReadError> {
     pool(threads, || {
-        let (clocks, joined) = settle(program, Wanted::Sums)?;
+        let (clocks, joined) = settle(program, Pass::Profile)?;
         Ok(Build { program, clocks: &clocks, joined: &joined }.profile())
     })
 }
@@ -372,7 +379,7 @@ pub fn profile_over_time(
     threads: usize,
 ) -> Result<(Profile, Option<Timeline>), ReadError> {
     pool(threads, || {
-        let (clocks, mut joined) = settle(program, Wanted::Timeline)?;
+        let (clocks, mut joined) = settle(program, Pass::Timeline)?;
         let timeline = joined.timeline.take();
         Ok((Build { program, clocks: &clocks, joined: &joined }.profile(), timeline))
     })

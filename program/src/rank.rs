@@ -241,11 +241,47 @@ pub(crate) struct Context<'a> {
     pub span: (i64, i64),
     /// Bins of the call pattern in a nanosecond.
     pub bins_per_ns: f64,
-    /// Only matching, no sums.
-    pub matching_only: bool,
+    pub pass: Pass,
 }
 
+/// What the trace is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// A first correction of the clocks: a sample of the messages, no sums.
+    Sample,
+    /// Clocks: all messages, no sums.
+    Messages,
+    /// The sums of the ranks.
+    Profile,
+    /// And a timeline, unless there are too many ranks.
+    Timeline,
+}
+
+impl Pass {
+    pub fn makes_sums(self) -> bool {
+        matches!(self, Pass::Profile | Pass::Timeline)
+    }
+}
+
+/// Messages of a channel that are all in the sample; later ones are by chance, one in [`SAMPLED`]. So rare
+/// messages are there, and the many do not take the time of a whole pass.
+const ALL_OF_CHANNEL: u32 = 4096;
+const SAMPLED: u64 = 8;
+
 impl Context<'_> {
+    fn sums(&self) -> bool {
+        self.pass.makes_sums()
+    }
+
+    /// Whether a message is joined in this pass; both sides decide alike.
+    #[inline]
+    fn takes(&self, channel: u64, sequence: u32) -> bool {
+        self.pass != Pass::Sample
+            || sequence < ALL_OF_CHANNEL
+            // The lowest bits of a mixed key depend on the channel only.
+            || (mix(channel, u64::from(sequence)) >> 32).is_multiple_of(SAMPLED)
+    }
+
     fn bin(&self, world: u32) -> usize {
         let size = self.program.size;
         if size <= MATRIX {
@@ -314,7 +350,7 @@ impl RankState {
         };
         let mut numbers = fast_map();
         numbers.insert(0, 0);
-        let sums = !context.matching_only;
+        let sums = context.sums();
         RankState {
             slot: slot as u32,
             world,
@@ -557,7 +593,7 @@ impl RankState {
         self.events += 1;
         self.first = self.first.min(moment.begin);
         self.last = self.last.max(moment.end);
-        if !context.matching_only {
+        if context.sums() {
             self.count(context, moment, call, meaning);
         }
         let mut blocked = Blocked { begin: moment.begin, end: moment.end, call: number, group: 0 };
@@ -569,7 +605,7 @@ impl RankState {
             None
         };
         let bytes = call.bytes.unwrap_or(0);
-        if !context.matching_only
+        if context.sums()
             && let Some(comm) = comm.and_then(|at| self.comms.get_mut(at))
         {
             comm.calls += 1;
@@ -612,7 +648,9 @@ impl RankState {
                     self.groups = self.groups.wrapping_add(1).max(1);
                     blocked.group = self.groups;
                 }
-                if let Some((channel, sequence)) = self.post_send(context, comm, peer, label, bytes)
+                let sent = self.post_send(context, comm, peer, label, bytes);
+                if let Some((channel, sequence)) = sent
+                    && context.takes(channel, sequence)
                 {
                     out.half(self.half(
                         channel,
@@ -642,6 +680,7 @@ impl RankState {
                 let sent = self.post_send(context, comm, peer, label, bytes);
                 let mut request = request(Role::Send);
                 match sent {
+                    Some((channel, sequence)) if !context.takes(channel, sequence) => return,
                     Some((channel, sequence)) => {
                         (request.channel, request.sequence) = (channel, sequence);
                     }
@@ -652,6 +691,10 @@ impl RankState {
             Kind::ReceiveRequest => {
                 let mut request = request(Role::Receive);
                 self.post_receive(context, &mut request);
+                let ordered = !request.deferred && !request.emitted;
+                if ordered && !context.takes(request.channel, request.sequence) {
+                    return;
+                }
                 self.begin(call.begun, request, out);
             }
             Kind::ExchangeRequest => {
@@ -807,7 +850,7 @@ impl RankState {
             return None;
         }
         let world = comm.and_then(|at| self.comms.get(at)).and_then(|comm| comm.world(peer));
-        if !context.matching_only {
+        if context.sums() {
             self.sent = self.sent.saturating_add(bytes);
             self.messages += 1;
             let bucket = (64 - bytes.leading_zeros()) as usize;
@@ -919,7 +962,10 @@ impl RankState {
         }
         if !request.deferred {
             let (channel, sequence) = (request.channel, request.sequence);
-            out.half(self.half(channel, sequence, request.at, blocked, bytes, request.call, false));
+            if context.takes(channel, sequence) {
+                let Request { at, call, .. } = *request;
+                out.half(self.half(channel, sequence, at, blocked, bytes, call, false));
+            }
             return bytes;
         }
         self.wild.retain(|wild| wild.order != request.order);
@@ -1055,7 +1101,11 @@ impl RankState {
                 self.requests.insert(id, request);
             }
             Outcome::Cancelled => {
-                let Some(request) = self.requests.get(&id).copied() else { return };
+                let Some(request) = self.requests.get(&id).copied() else {
+                    // One that is not in the sample: those behind it can no longer be numbered.
+                    self.broken |= context.pass == Pass::Sample;
+                    return;
+                };
                 self.cancel(&request, out);
                 match self.requests.get_mut(&id) {
                     Some(request) if request.persistent => request.active = false,

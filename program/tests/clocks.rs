@@ -138,3 +138,49 @@ fn ranks_that_were_killed_keep_the_offset_of_the_start() {
     assert_eq!(profile.waits.late_sender_ns, 4_000);
     assert_eq!(profile.hosts[1].offset_end_ns, None);
 }
+
+/// Frequent messages, of which the first correction sees a sample only, between hosts whose clocks drift
+/// unevenly: a wave that no measurement at the ends can see.
+#[test]
+fn a_sample_corrects_clocks_and_all_messages_are_checked() {
+    const MANY: u64 = 40_000;
+    const STEP: u64 = 20_000;
+    let dir = TempDir::new().unwrap();
+    let wave = |step: u64| ((step as f64 / MANY as f64 * 9.0).sin() * 60_000.0) as i64;
+    let mut a = Made::new(dir.path(), 0, 2);
+    let clock = HostClock { host: 1, ..HostClock::default() };
+    let mut b = Made::on(dir.path(), 1, 2, clock);
+    for step in 0..MANY {
+        // Within 1 ms of the start there would be no room for an earlier clock.
+        let base = 1_000_000 + step * STEP;
+        let on_b = |at: u64| at.saturating_add_signed(wave(step));
+        let more = step * 7 % 5 * 1_000;
+        a.send(base, base + 10, 1, 8);
+        b.recv(on_b(base + 100), on_b(base + LATENCY + more), 0, 8);
+        b.send(on_b(base + 8_000), on_b(base + 8_010), 0, 8);
+        a.recv(base + 8_100, base + 8_000 + LATENCY + more, 1, 8);
+    }
+    a.finish(2_000_000 + MANY * STEP);
+    b.finish(2_000_000 + MANY * STEP);
+    let program = open(dir.path()).unwrap();
+    let found = profile(&program, 2).unwrap();
+    assert_eq!((found.lost.reversed_messages, found.clock_contradiction_ns), (0, 0));
+    let host = &found.hosts[1];
+    // The clock of b is ahead by the wave, so it is set back by it.
+    assert!((host.correction_min_ns + 60_000).abs() < LATENCY as i64, "{host:?}");
+    assert!((host.correction_max_ns - 60_000).abs() < LATENCY as i64, "{host:?}");
+    assert!(host.residual_ns.unwrap() <= 2 * LATENCY as i64, "{host:?}");
+    let clocks = program::clocks(&program, 1).unwrap();
+    assert_eq!(clocks.corrections, found.hosts, "the same clocks without a profile");
+    let mut step = 0;
+    program::stream(&program, 1, &clocks, |moment, _| {
+        let program::What::Call(call) = &moment.what else { return };
+        if call.signature.call == mpi_abi::Call::Send {
+            let truth = (START + 1_000_000 + step * STEP + 8_000) as i64;
+            assert!((moment.begin - truth).abs() <= host.residual_ns.unwrap(), "step {step}");
+            step += 1;
+        }
+    })
+    .unwrap();
+    assert_eq!(step, MANY);
+}
