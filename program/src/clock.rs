@@ -19,13 +19,13 @@
 use crate::chunks::{FAR, nearest};
 use crate::hash::{FastMap, fast_map};
 use crate::open::{Program, Rank};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Largest drift between two hosts that is believed.
 const MAX_DRIFT: f64 = 0.01;
 
 /// The clock of one host.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostClock {
     /// Offset to the common clock: `offset + slope * (ns - at)`.
     at: i64,
@@ -92,7 +92,7 @@ impl HostClock {
 }
 
 /// What was done to the clock of a host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostCorrection {
     /// Host name.
     pub name: String,
@@ -114,7 +114,7 @@ pub struct HostCorrection {
 }
 
 /// The clocks of all hosts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Clocks {
     hosts: Vec<HostClock>,
     /// One row a host.
@@ -187,6 +187,18 @@ impl Clocks {
         let (start, end) = clocks.span;
         clocks.grid = (start, windows, windows as f64 / (end - start).max(1) as f64);
         clocks
+    }
+
+    /// Whether clocks from a file can be those of a program: whatever they say, times stay in range.
+    pub(crate) fn are_possible(&self, program: &Program) -> bool {
+        let in_range = |ns: i64| (-FAR / 4..=FAR / 4).contains(&ns);
+        let (begin, end) = self.span;
+        self.hosts.len() == program.hosts.len()
+            && self.corrections.len() == program.hosts.len()
+            && in_range(begin)
+            && in_range(end)
+            && begin < end
+            && self.hosts.iter().all(|clock| clock.knots.iter().all(|knot| in_range(*knot)))
     }
 
     fn find_span(&mut self, program: &Program) {

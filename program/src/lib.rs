@@ -21,6 +21,7 @@ mod open;
 mod profile;
 mod rank;
 mod reader;
+mod stored;
 mod timeline;
 pub mod write;
 

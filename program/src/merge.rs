@@ -4,6 +4,7 @@
 //! all of them. It is written beside its place and renamed, so that it is complete or absent.
 
 use crate::open::{OpenError, Program, missing_ranks, open_partial};
+use crate::stored;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -150,7 +151,9 @@ fn is_recording(name: &str) -> bool {
 
 /// Whether a file is one that recording, merging or reading a run has written.
 fn is_of_a_run(name: &str) -> bool {
-    is_recording(name) || (name.starts_with("rank-") && name.ends_with(".mpi"))
+    name == stored::NAME
+        || is_recording(name)
+        || (name.starts_with("rank-") && name.ends_with(".mpi"))
 }
 
 /// Refuses to overwrite anything of value; says whether there is a directory to be replaced.

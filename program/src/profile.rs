@@ -10,6 +10,7 @@ use crate::kinds::{CLASSES, class_of};
 use crate::matching::{LATE_RECEIVER_BYTES, Wait};
 use crate::open::Program;
 use crate::rank::{BINS, MATRIX, Pass, RankState};
+use crate::stored;
 use crate::timeline::Timeline;
 use mpi_abi::Call;
 use serde::Serialize;
@@ -313,16 +314,15 @@ fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
 
-/// Clocks of a run, corrected by its messages. Reads the whole trace if it has several hosts.
+/// Clocks of a run, corrected by its messages. Reads the whole trace if it has several hosts, unless they are
+/// stored in its directory.
 pub fn clocks(program: &Program, threads: usize) -> Result<Clocks, ReadError> {
-    pool(threads, || correct(program))
-}
-
-fn correct(program: &Program) -> Result<Clocks, ReadError> {
-    if program.hosts.len() > 1 {
-        Ok(settle(program, Pass::Messages)?.0)
-    } else {
-        Ok(Clocks::measured(program))
+    if program.hosts.len() < 2 {
+        return Ok(Clocks::measured(program));
+    }
+    match stored::read(program) {
+        Some(clocks) => Ok(clocks),
+        None => pool(threads, || Ok(settle(program, Pass::Messages)?.0)),
     }
 }
 
@@ -332,6 +332,10 @@ const PASSES: usize = 4;
 
 /// Reads the trace until no message arrives before it was sent.
 fn settle(program: &Program, pass: Pass) -> Result<(Clocks, Joined), ReadError> {
+    if let Some(clocks) = stored::read(program) {
+        let joined = run(program, &clocks, None, pass)?;
+        return Ok((clocks, joined));
+    }
     let mut clocks = Clocks::measured(program);
     let several = program.hosts.len() > 1;
     if several {
@@ -349,6 +353,7 @@ fn settle(program: &Program, pass: Pass) -> Result<(Clocks, Joined), ReadError> 
             _ => false,
         };
         if !changed {
+            stored::write(program, &clocks);
             return Ok((clocks, joined));
         }
         passes += 1;

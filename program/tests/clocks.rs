@@ -184,3 +184,67 @@ fn a_sample_corrects_clocks_and_all_messages_are_checked() {
     .unwrap();
     assert_eq!(step, MANY);
 }
+
+/// Two hosts whose clocks need a correction.
+fn skewed() -> TempDir {
+    let measured = Some((40_000, -25_000));
+    exchange(&[HostClock::default(), HostClock { host: 1, measured, ..HostClock::default() }])
+}
+
+fn json(dir: &TempDir) -> String {
+    serde_json::to_string(&profile(&open(dir.path()).unwrap(), 2).unwrap()).unwrap()
+}
+
+#[test]
+fn stored_clocks_give_the_same_bytes() {
+    let dir = skewed();
+    let path = dir.path().join("clocks.json");
+    let computed = json(&dir);
+    assert!(path.exists());
+    assert_eq!(json(&dir), computed);
+    // Clocks alone store the same.
+    let first = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    program::clocks(&open(dir.path()).unwrap(), 1).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), first);
+    // It is really used: what it says is what is reported.
+    let mut stored: serde_json::Value = serde_json::from_slice(&first).unwrap();
+    stored["clocks"]["corrections"][1]["residual_ns"] = 123_456.into();
+    std::fs::write(&path, stored.to_string()).unwrap();
+    assert!(json(&dir).contains("123456"));
+    // Nothing else was left behind.
+    let names = std::fs::read_dir(dir.path()).unwrap();
+    assert_eq!(names.count(), 3);
+}
+
+#[test]
+fn stored_clocks_of_other_data_are_not_used() {
+    let dir = skewed();
+    let path = dir.path().join("clocks.json");
+    let computed = json(&dir);
+    let good: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let spoil = |keys: &[&str], value: serde_json::Value| {
+        let mut stored = good.clone();
+        stored["clocks"]["corrections"][1]["residual_ns"] = 123_456.into();
+        let mut place = &mut stored;
+        for key in keys {
+            place = match key.parse::<usize>() {
+                Ok(index) => &mut place[index],
+                Err(_) => &mut place[*key],
+            };
+        }
+        *place = value;
+        std::fs::write(&path, stored.to_string()).unwrap();
+        assert_eq!(json(&dir), computed, "{keys:?}");
+    };
+    spoil(&["version"], 0.into());
+    spoil(&["run"], "2b".into());
+    spoil(&["size"], 3.into());
+    spoil(&["files", "0", "bytes"], 1.into());
+    spoil(&["files", "1", "events"], 1.into());
+    spoil(&["clocks", "hosts"], serde_json::json!([]));
+    spoil(&["clocks", "hosts", "1", "knots", "0"], i64::MAX.into());
+    spoil(&["clocks", "span"], serde_json::json!([5, 5]));
+    std::fs::write(&path, "not JSON").unwrap();
+    assert_eq!(json(&dir), computed);
+}

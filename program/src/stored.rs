@@ -1,0 +1,90 @@
+//! `clocks.json`: the corrected clocks of a run, kept beside its ranks so that only the first command has to
+//! compute them.
+//!
+//! The file is a cache: it names the run and the files that it was computed from, and is only used for
+//! exactly these. Without it, or if it cannot be written, every result is the same.
+
+use crate::clock::Clocks;
+use crate::open::Program;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Its name in the directory of the run.
+pub(crate) const NAME: &str = "clocks.json";
+/// Changes whenever the same messages give other clocks.
+const VERSION: u32 = 1;
+/// Longer files are not read.
+const MAX_BYTES: u64 = 1 << 28;
+
+/// The contents of `clocks.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    /// Number of the run, as hexadecimal digits.
+    run: String,
+    /// Size of `MPI_COMM_WORLD`.
+    size: u32,
+    /// The files that were read.
+    files: Vec<RankFile>,
+    clocks: Clocks,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct RankFile {
+    rank: u32,
+    bytes: u64,
+    events: u64,
+}
+
+fn files(program: &Program) -> Vec<RankFile> {
+    let file =
+        |rank: &crate::Rank| RankFile { rank: rank.rank, bytes: rank.length, events: rank.events };
+    program.ranks.iter().map(file).collect()
+}
+
+/// Whether clocks of the program can be stored: a rank that has not finalized may still be running.
+fn is_complete(program: &Program) -> bool {
+    program.hosts.len() > 1 && program.ranks.iter().all(|rank| rank.finalized)
+}
+
+/// The clocks that were stored for these files.
+pub(crate) fn read(program: &Program) -> Option<Clocks> {
+    if !is_complete(program) {
+        return None;
+    }
+    let mut text = Vec::new();
+    let file = File::open(program.dir.join(NAME)).ok()?;
+    file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
+    let stored: Stored = serde_json::from_slice(&text).ok()?;
+    let same = stored.version == VERSION
+        && stored.run == format!("{:x}", program.run)
+        && stored.size == program.size
+        && stored.files == files(program);
+    (same && stored.clocks.are_possible(program)).then_some(stored.clocks)
+}
+
+/// Stores clocks. A directory that cannot be written to is not an error: they are computed again.
+pub(crate) fn write(program: &Program, clocks: &Clocks) {
+    if !is_complete(program) {
+        return;
+    }
+    let stored = Stored {
+        version: VERSION,
+        run: format!("{:x}", program.run),
+        size: program.size,
+        files: files(program),
+        clocks: clocks.clone(),
+    };
+    let new = program.dir.join(format!(".{NAME}.new-{}", std::process::id()));
+    if create(&new, &stored).is_none() || fs::rename(&new, program.dir.join(NAME)).is_err() {
+        let _ = fs::remove_file(&new);
+    }
+}
+
+fn create(path: &Path, stored: &Stored) -> Option<()> {
+    let text = serde_json::to_vec(stored).ok()?;
+    let mut file = File::create_new(path).ok()?;
+    file.write_all(&text).ok()
+}
