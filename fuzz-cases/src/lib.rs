@@ -5,6 +5,7 @@ pub mod advice;
 pub mod btf;
 pub mod goal;
 pub mod import;
+pub mod program;
 pub mod schedule;
 pub mod traces;
 
@@ -12,12 +13,13 @@ pub mod traces;
 pub type Case = fn(&[u8]);
 
 /// A target of the same name in `fuzz/` for each, and seeds.
-pub const CASES: [(&str, Case); 8] = [
+pub const CASES: [(&str, Case); 9] = [
     ("advice", advice::run),
     ("btf", btf::run),
     ("goal_binary", goal::binary),
     ("goal_text", goal::text),
     ("import", import::run),
+    ("program", program::run),
     ("schedule", schedule::run),
     ("trace_file", traces::file),
     ("trace_frames", traces::frames),
