@@ -333,11 +333,11 @@ fn write_list(thread: &mut Thread, communicator: u32, kind: ListKind, values: &[
 
 /// The topology's number and its lists: sources, destinations, extents, periods.
 fn topology(library: &Library, handle: usize, comm: &mut Comm) -> (u8, [(ListKind, List); 4]) {
-    // MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH.
+    // MPI_GRAPH, MPI_CART, MPI_DIST_GRAPH.
     let [graph, cart, dist] = match library.abi {
         Abi::Mpich => [1, 2, 3],
         Abi::OpenMpi => [2, 1, 3],
-        Abi::Standard => [201, 202, 203],
+        Abi::Standard => [212, 211, 213],
     };
     let mut sources = List::new(0);
     let mut destinations = List::new(0);

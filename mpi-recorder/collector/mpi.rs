@@ -15,6 +15,9 @@ pub static REAL: [AtomicUsize; FUNCTIONS] = [const { AtomicUsize::new(0) }; FUNC
 /// Handle of the library that provides `PMPI_Send`; null until it has been found.
 static PROVIDER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
+/// How the name of a library with the standard ABI begins.
+const STANDARD: &[u8] = b"libmpi_abi";
+
 /// Stands for a function that the library does not have: it fails as MPI functions do.
 extern "C" fn missing() -> usize {
     sys::complain(b"detour: the program calls a function that its MPI library does not have\n");
@@ -99,7 +102,8 @@ fn file_of(address: *mut c_void) -> *const c_char {
     }
 }
 
-/// Programs that open MPI privately (mpi4py, Julia) hide it from RTLD_NEXT.
+/// Programs that open MPI privately (mpi4py, Julia) hide it from RTLD_NEXT. A library of the standard ABI may
+/// have loaded another one that it translates to, so it comes first.
 fn find_in_maps() -> *mut c_void {
     const SIZE: usize = 4 << 20;
     let memory = sys::map_memory(SIZE);
@@ -130,8 +134,13 @@ fn find_in_maps() -> *mut c_void {
         let handle = unsafe { sys::dlopen(path.as_ptr().cast(), sys::RTLD_NOW_NOLOAD) };
         // SAFETY: a handle of dlopen and a name that ends with NUL.
         if !handle.is_null() && unsafe { !sys::dlsym(handle, c"PMPI_Send".as_ptr()).is_null() } {
-            found = handle;
-            break;
+            if file.starts_with(STANDARD) {
+                found = handle;
+                break;
+            }
+            if found.is_null() {
+                found = handle;
+            }
         }
     }
     // SAFETY: no reference into the mapping is used any more.
@@ -257,7 +266,7 @@ impl Library {
         };
         let file = file.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or(&[]);
         let functions = Functions::find();
-        Some(if file.starts_with(b"libmpi_abi") {
+        Some(if file.starts_with(STANDARD) {
             Library::standard(functions)
         } else if !symbol(c"ompi_mpi_comm_world".to_bytes_with_nul()).is_null() {
             Library::open_mpi(functions)

@@ -1,18 +1,21 @@
 //! Programs that call every wrapped function and write down what they did: the trace says exactly the same,
-//! with Open MPI and MPICH, and the programs compute what they compute without the collector.
+//! with Open MPI, MPICH and a library with the ABI of MPI 5.0, and the programs compute what they compute without
+//! the collector.
 
 mod support;
 
-use mpi_abi::{Call, Class};
+use mpi_abi::{Abi, Call, Class};
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use support::standard::Standard;
 use support::*;
 
 /// Runs `every_call.c` and compares all ranks.
-fn every_call(mpi: Mpi, arguments: &[&str], init: &str) {
-    let program = mpi.compile("every_call.c", &[]).unwrap();
+fn every_call(mpi: Mpi, program: &Path, abi: Abi, arguments: &[&str], init: &str) {
     let (trace_dir, log_dir) = (fresh("trace"), fresh("log"));
     let mut command = mpi.recorded(4, &trace_dir);
-    run(command.arg(format!("LOG_DIR={}", log_dir.display())).arg(&program).args(arguments));
+    run(command.arg(format!("LOG_DIR={}", log_dir.display())).arg(program).args(arguments));
     let mut names = BTreeSet::new();
     let mut runs = BTreeSet::new();
     let mut keys = std::collections::HashMap::new();
@@ -26,6 +29,7 @@ fn every_call(mpi: Mpi, arguments: &[&str], init: &str) {
         assert_eq!(trace.header_events, log.len() as u64);
         assert_eq!(trace.lost, mpi_abi::Lost::default());
         assert_eq!(trace.world, (rank, 4));
+        assert_eq!(trace.abi, Some(abi));
         assert_eq!(trace.regions, ["begin a region", "end a region"]);
         runs.insert(trace.run);
         // A communicator has one key, in all of its members and in no other communicator.
@@ -68,13 +72,44 @@ fn assert_complete(mpi: Mpi, names: &BTreeSet<String>) {
     }
 }
 
+fn own_abi(mpi: Mpi) -> Abi {
+    if mpi.name == "openmpi" { Abi::OpenMpi } else { Abi::Mpich }
+}
+
 fn the_trace_has_every_call_as_the_program_made_it(mpi: Mpi) -> Ended {
-    every_call(mpi, &[], "MPI_Init");
+    let program = mpi.compile("every_call.c", &[]).unwrap();
+    every_call(mpi, &program, own_abi(mpi), &[], "MPI_Init");
     Ended::Done
 }
 
 fn the_same_with_locks_for_several_threads(mpi: Mpi) -> Ended {
-    every_call(mpi, &["threads"], "MPI_Init_thread");
+    let program = mpi.compile("every_call.c", &[]).unwrap();
+    every_call(mpi, &program, own_abi(mpi), &["threads"], "MPI_Init_thread");
+    Ended::Done
+}
+
+fn the_same_with_the_abi_of_mpi_5(mpi: Mpi) -> Ended {
+    if mpi.name != "mpich" {
+        return Ended::Skipped("the library with this ABI translates to MPICH".to_owned());
+    }
+    let program = Standard::new(mpi).compile("every_call.c", &[]);
+    every_call(mpi, &program, Abi::Standard, &[], "MPI_Init");
+    every_call(mpi, &program, Abi::Standard, &["threads"], "MPI_Init_thread");
+    Ended::Done
+}
+
+/// As Python and Julia load it: nothing but the extension finds the library, and the one that it translates to
+/// is loaded beside it.
+fn the_same_with_the_abi_of_mpi_5_loaded_by_an_extension(mpi: Mpi) -> Ended {
+    if mpi.name != "mpich" {
+        return Ended::Skipped("the library with this ABI translates to MPICH".to_owned());
+    }
+    let standard = Standard::new(mpi);
+    let extension = standard.compile("every_call.c", &["-shared", "-fPIC", "-Dmain=extension"]);
+    let program = fresh("program").join("opens");
+    let name = format!("-DEXTENSION=\"{}\"", extension.display());
+    run(Command::new("cc").arg(name).arg(source("opens.c")).arg("-o").arg(&program));
+    every_call(mpi, &program, Abi::Standard, &[], "MPI_Init");
     Ended::Done
 }
 
@@ -84,6 +119,11 @@ const TESTS: &[Test] = &[
         the_trace_has_every_call_as_the_program_made_it,
     ),
     ("the_same_with_locks_for_several_threads", the_same_with_locks_for_several_threads),
+    ("the_same_with_the_abi_of_mpi_5", the_same_with_the_abi_of_mpi_5),
+    (
+        "the_same_with_the_abi_of_mpi_5_loaded_by_an_extension",
+        the_same_with_the_abi_of_mpi_5_loaded_by_an_extension,
+    ),
 ];
 
 fn main() {

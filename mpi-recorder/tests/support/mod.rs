@@ -3,6 +3,8 @@
 
 #![allow(dead_code)]
 
+pub mod standard;
+
 use libtest_mimic::{Arguments, Completion, Trial};
 use mpi_abi::{
     Actual, Decoder, Event, FileHeader, ListKind, Outcome, Record, Requests, Role, Sizes, chunks,
@@ -205,6 +207,7 @@ pub struct Trace {
     pub finalized: bool,
     pub aborted: bool,
     pub run: u64,
+    pub abi: Option<mpi_abi::Abi>,
     pub lost: mpi_abi::Lost,
     pub world: (u32, u32),
     pub header_events: u64,
@@ -327,6 +330,7 @@ pub fn read_trace(path: &Path) -> Trace {
         finalized: header.is_finalized(),
         aborted: header.flags & mpi_abi::file_flag::ABORTED != 0,
         run: header.run,
+        abi: Some(header.abi),
         lost: header.lost,
         world: (header.world_rank, header.world_size),
         header_events: header.events,
