@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
-    let abi = root.join("../mpi-abi/src");
-    let collector = root.join("collector");
+    let abi = workspace().join("mpi-abi/src");
+    let collector = workspace().join("mpi-recorder/collector");
     for path in [&abi, &collector] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
@@ -20,8 +19,8 @@ fn main() {
         "--crate-type=cdylib",
         "--extern",
         &external,
+        // Understood by compilers that link and by linkers themselves, such as rust-lld.
         "-Clink-arg=-nostdlib",
-        "-Clink-arg=-Wl,-z,now,--gc-sections,--no-undefined-version",
         "-Cstrip=symbols",
     ];
     if variable("CARGO_CFG_TARGET_ENV") == "musl" {
@@ -29,6 +28,11 @@ fn main() {
         options.extend(["-Ctarget-feature=-crt-static", "-Clink-self-contained=no"]);
     }
     compile(&collector.join("lib.rs"), "detour_mpi", &out.join("collector.so"), &options);
+}
+
+fn workspace() -> PathBuf {
+    let own = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    own.parent().map_or(own.clone(), Path::to_owned)
 }
 
 fn variable(name: &str) -> String {
@@ -40,6 +44,8 @@ fn compile(source: &Path, name: &str, output: &Path, options: &[&str]) {
     command
         .arg(source)
         .args(["--edition=2024", "--crate-name", name, "--target", &variable("TARGET")])
+        // The bytes depend on the sources only, not on where they are.
+        .arg(format!("--remap-path-prefix={}=/_detour", workspace().display()))
         .args(["-Cpanic=abort", "-Copt-level=3", "-Ccodegen-units=1", "-Crelocation-model=pic"])
         .args(options)
         .arg("-o")

@@ -76,7 +76,7 @@ pub fn source(name: &str) -> PathBuf {
 
 impl Mpi {
     /// Which of its commands is not installed.
-    fn missing(self) -> Option<String> {
+    pub fn missing(self) -> Option<String> {
         let there = |command: &String| {
             Command::new(command).arg("--version").output().is_ok_and(|out| out.status.success())
         };
