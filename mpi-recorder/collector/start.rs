@@ -123,7 +123,8 @@ where
     let result = unsafe { wrap::Invoke::invoke(args, real) };
     let end = ticks();
     if result as i32 == 0 {
-        let call = Call::ALL.get(function / 2).copied().unwrap_or(Call::Init);
+        let number = (function & (wrap::PROFILING_NAME - 1)) / 2;
+        let call = Call::ALL.get(number).copied().unwrap_or(Call::Init);
         let errno = sys::errno();
         begin(call, directory, clock, load, end);
         sys::set_errno(errno);

@@ -10,7 +10,10 @@ static struct count *first;
 #define COUNTED(NAME, PARAMETERS, ...) \
     int MPI_##NAME PARAMETERS { \
         static struct count count = {"MPI_" #NAME, 0, NULL}; \
-        if (!count.calls++) { count.next = first; first = &count; } \
+        if (!__atomic_fetch_add(&count.calls, 1, __ATOMIC_RELAXED)) { \
+            count.next = __atomic_load_n(&first, __ATOMIC_RELAXED); \
+            while (!__atomic_compare_exchange_n(&first, &count.next, &count, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)); \
+        } \
         return PMPI_##NAME(__VA_ARGS__); \
     }
 #define S const void *a, int n, MPI_Datatype t, int to, int tag, MPI_Comm c
@@ -28,6 +31,8 @@ COUNTED(Isend, (S, Q), a, n, t, to, tag, c, q)
 COUNTED(Issend, (S, Q), a, n, t, to, tag, c, q)
 COUNTED(Irsend, (S, Q), a, n, t, to, tag, c, q)
 COUNTED(Irecv, (R, Q), a, n, t, from, tag, c, q)
+COUNTED(Recv_init, (R, Q), a, n, t, from, tag, c, q)
+COUNTED(Startall, (int n, MPI_Request q[]), n, q)
 COUNTED(Sendrecv, (const void *a, int n, MPI_Datatype t, int to, int tag, void *b, int m, MPI_Datatype u, int from,
     int v, MPI_Comm c, MPI_Status *s), a, n, t, to, tag, b, m, u, from, v, c, s)
 COUNTED(Probe, (int f, int t, MPI_Comm c, MPI_Status *s), f, t, c, s)
