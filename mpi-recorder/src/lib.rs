@@ -3,7 +3,7 @@
 //! The collector itself (`collector/`) is a shared library without dependencies that the build script
 //! compiles; here it is [`LIBRARY`], a sequence of bytes to be placed where a program can load it
 //! ([`library`]). It is loaded with `LD_PRELOAD` and records into the directory of [`DIRECTORY`], one file
-//! per rank. [`HEADER`] is the C header with which a program names its regions.
+//! per rank. With the files in `include/`, programs name their regions.
 
 #![forbid(unsafe_code)]
 
@@ -15,9 +15,6 @@ use std::path::{Path, PathBuf};
 
 /// The shared library, for the target that this crate was built for.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/collector.so"));
-
-/// `detour.h`.
-pub const HEADER: &str = include_str!("../include/detour.h");
 
 /// Environment variable with the absolute path of the output directory. Without it the library passes all
 /// calls on.

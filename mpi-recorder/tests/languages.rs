@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::{Command, Output};
 use support::*;
 
@@ -66,17 +67,55 @@ fn duplicates_of_communicators_in_fortran_are_known(mpi: Mpi) -> Ended {
     Ended::Done
 }
 
-fn python_with_mpi4py_is_recorded_whole(mpi: Mpi) -> Ended {
-    let python = "/usr/bin/python3";
-    let name = Command::new(python)
+/// Two steps with a region inside of each, recorded in order; and nothing happens without the collector.
+fn assert_regions(mpi: Mpi, program: &[&str]) {
+    let trace_dir = fresh("trace");
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let modules = format!("PYTHONPATH={}", modules.display());
+    run(mpi.recorded(2, &trace_dir).arg(&modules).args(program));
+    for rank in 0..2 {
+        let trace = read_trace(&trace_dir.join(format!("rank-{rank}.mpi")));
+        let step = ["begin step", "begin solve", "end ", "end "];
+        assert_eq!(trace.regions, [step, step].concat(), "{}", mpi.name);
+        assert_eq!(counts(&trace.threads[&0])["MPI_Barrier"], 4);
+    }
+    run(mpi.mpirun(2).args(["env", &modules]).args(program));
+}
+
+fn regions_of_fortran_programs_can_be_inside_of_each_other(mpi: Mpi) -> Ended {
+    let Some(program) = mpi.compile("regions.F90", &[]) else {
+        return Ended::Skipped(format!("mpif90.{} is not installed", mpi.name));
+    };
+    assert_regions(mpi, &[program.to_str().unwrap()]);
+    Ended::Done
+}
+
+fn regions_of_python_programs_can_be_inside_of_each_other(mpi: Mpi) -> Ended {
+    if let Some(why) = no_mpi4py(mpi) {
+        return why;
+    }
+    assert_regions(mpi, &[PYTHON, source("regions.py").to_str().unwrap()]);
+    Ended::Done
+}
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Why a test with mpi4py cannot run.
+fn no_mpi4py(mpi: Mpi) -> Option<Ended> {
+    let name = Command::new(PYTHON)
         .args(["-c", "from mpi4py import MPI; print(MPI.Get_library_version())"])
         .output();
     let wanted = if mpi.name == "openmpi" { "Open MPI" } else { "MPICH" };
-    if !name.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).starts_with(wanted)) {
-        return Ended::Skipped(format!("there is no mpi4py for {}", mpi.name));
+    let there = name.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).starts_with(wanted));
+    (!there).then(|| Ended::Skipped(format!("there is no mpi4py for {}", mpi.name)))
+}
+
+fn python_with_mpi4py_is_recorded_whole(mpi: Mpi) -> Ended {
+    if let Some(why) = no_mpi4py(mpi) {
+        return why;
     }
     let program = source("python.py");
-    compare(mpi.name, mpi, &[python, program.to_str().unwrap()]);
+    compare(mpi.name, mpi, &[PYTHON, program.to_str().unwrap()]);
     Ended::Done
 }
 
@@ -89,6 +128,14 @@ const TESTS: &[Test] = &[
         duplicates_of_communicators_in_fortran_are_known,
     ),
     ("python_with_mpi4py_is_recorded_whole", python_with_mpi4py_is_recorded_whole),
+    (
+        "regions_of_fortran_programs_can_be_inside_of_each_other",
+        regions_of_fortran_programs_can_be_inside_of_each_other,
+    ),
+    (
+        "regions_of_python_programs_can_be_inside_of_each_other",
+        regions_of_python_programs_can_be_inside_of_each_other,
+    ),
 ];
 
 fn main() {
