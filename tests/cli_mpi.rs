@@ -18,6 +18,7 @@ const TESTS: &[(&str, Test)] = &[
     ("directories_of_nodes_are_merged_into_the_whole_run", merged),
     ("the_status_is_that_of_the_program", the_status),
     ("a_directory_with_traces_is_refused_before_the_program_runs", refused),
+    ("what_is_wrong_for_all_ranks_is_said_once", not_found),
 ];
 
 struct Mpi {
@@ -204,11 +205,20 @@ fn refused(mpi: &Mpi) -> Result<(), Failed> {
             fs::write(mpi.home.join("twice/rank-1.mpi"), "precious")?;
             continue;
         }
-        check(said(&output).contains("refusing to overwrite the trace"), said(&output))?;
+        // Said once, though every rank finds its trace.
+        let refusals = said(&output).matches("refusing to overwrite the trace").count();
+        check(refusals == 1, said(&output))?;
         let kept = fs::read_to_string(mpi.home.join("twice/rank-1.mpi"))?;
         return check(kept == "precious", "the first trace was overwritten");
     }
     Err("the second run was not refused".into())
+}
+
+fn not_found(mpi: &Mpi) -> Result<(), Failed> {
+    let output = mpi.inside(&["-o", "not-found"], &["no-such-program"])?;
+    check(output.status.code() == Some(127), format!("{:?}", output.status))?;
+    // Said once, though no rank finds it.
+    check(said(&output).matches("command not found").count() == 1, said(&output))
 }
 
 /// Without any MPI.
@@ -238,6 +248,31 @@ fn wrong() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
+/// The job itself, in place of a launcher, says that the signal came, and exits.
+const TRAP: &str = "trap 'exit 7' USR1; touch ready; for i in $(seq 1000); do sleep 0.05; done";
+
+/// With privileges, a recorder is between this command and the job; without them, there is none.
+fn signals_of_batch_systems() -> Result<Completion, Failed> {
+    for options in [&[][..], &["--noise"]] {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi-signals");
+        let _ = fs::remove_dir_all(&home);
+        fs::create_dir_all(&home)?;
+        let mut line = Command::new(detour());
+        line.args(["mpi", "record"]).args(options);
+        line.args(["-o", "run", "--", "sh", "-c", TRAP]).current_dir(&home);
+        let mut child = line.spawn()?;
+        while !home.join("ready").exists() {
+            let ended = child.try_wait()?;
+            check(ended.is_none(), format!("{options:?}: ended with {ended:?}"))?;
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Command::new("kill").args(["-USR1", &child.id().to_string()]).status()?;
+        let status = child.wait()?;
+        check(status.code() == Some(7), format!("{options:?}: {status}"))?;
+    }
+    Ok(Completion::Completed)
+}
+
 /// A program that nothing can be preloaded into.
 fn linked_statically() -> Result<Completion, Failed> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi-static");
@@ -264,6 +299,7 @@ fn main() {
     let mut trials = vec![
         Trial::ignorable_test("what_is_wrong_is_said_before_the_program_runs", wrong),
         Trial::ignorable_test("a_statically_linked_program_is_refused", linked_statically),
+        Trial::ignorable_test("signals_of_batch_systems_reach_the_job", signals_of_batch_systems),
     ];
     for name in ["openmpi", "mpich"] {
         let mpi = std::sync::Arc::new(Mpi::new(name));

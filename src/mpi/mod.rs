@@ -4,6 +4,8 @@ mod import;
 #[cfg(target_os = "linux")]
 mod noise;
 #[cfg(target_os = "linux")]
+mod once;
+#[cfg(target_os = "linux")]
 mod record;
 mod report;
 #[cfg(target_os = "linux")]

@@ -43,7 +43,7 @@ pub fn run(noise: &Noise<'_>) -> Result<ExitStatus> {
 }
 
 impl Noise<'_> {
-    /// The program, which waits for `after` and creates `mark`.
+    /// The program, which waits for `after` and writes its PID to `mark`.
     fn program(&self, after: Option<&Path>, mark: Option<&Path>) -> Result<Vec<OsString>> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut line: Vec<OsString> = vec![own.into(), "mpi".into(), "start".into()];
@@ -82,7 +82,9 @@ impl Noise<'_> {
         target.extend(self.program(None, Some(&mark))?);
         let mut recorder = self.recorder(&target)?;
         recorder.envs(self.settings.iter().map(|(key, value)| (key, value)));
-        let status = wait(recorder.spawn().context("cannot start the recorder")?)?;
+        let mut child = recorder.spawn().context("cannot start the recorder")?;
+        forward(&child, Some(mark.clone()))?;
+        let status = child.wait()?;
         // Interrupted, it is not to run without the recorder either.
         if fs::remove_file(&mark).is_ok() || status.code() == Some(i32::from(INTERRUPTED)) {
             return Ok(status);
@@ -100,7 +102,7 @@ impl Noise<'_> {
         fs::create_dir_all(&node).context("cannot prepare the start of the ranks")?;
         let go = node.join("go");
         let mut child = self.spawn(&self.program(Some(&go), None)?)?;
-        forward(&child)?;
+        forward(&child, None)?;
         let own = node.join(child.id().to_string());
         // Without it, only the noise of this rank is missing.
         let _ = fs::write(&own, "");

@@ -9,6 +9,7 @@ use std::{
     process::{Child, ExitCode, ExitStatus},
 };
 
+use ::report::message_safe;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use mpi_recorder::{
@@ -17,11 +18,13 @@ use mpi_recorder::{
     launcher::Task,
     library::Placed,
 };
+use rustix::process::{Pid, Signal, kill_process};
+use study::error::in_words;
 use tokio::signal::unix::SignalKind;
 
 use super::{
     noise::{self, Noise},
-    start,
+    once, start,
 };
 use crate::{Verbosity, signals};
 
@@ -44,14 +47,18 @@ pub struct Options {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let task = Task::of_environment();
-    let directory = prepare(&options.output, task)?;
-    let Some(program) = find(&options.command[0]) else {
-        tell!("detour: {}: command not found", options.command[0].display());
-        return Ok(ExitCode::from(127));
+    let (directory, placed) = match ready(options, task) {
+        Ok(Some(ready)) => ready,
+        Ok(None) => {
+            let name = options.command[0].display();
+            once::say(&format!("detour: {name}: command not found"), task);
+            return Ok(ExitCode::from(127));
+        }
+        Err(error) => {
+            once::say(&format!("detour: {}", message_safe(&in_words(&error))), task);
+            return Ok(ExitCode::FAILURE);
+        }
     };
-    check(&program)?;
-    let placed = Placed::new(&directory)
-        .with_context(|| format!("cannot place the collector in {}", directory.display()))?;
     let preload = placed.path().as_os_str().to_owned();
     let settings: Vec<(&str, OsString)> = [(DIRECTORY, directory.clone().into_os_string())]
         .into_iter()
@@ -78,10 +85,26 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         }
     };
     drop(placed);
+    if status.code() == Some(127) && is_privileged() {
+        tell!(
+            "detour: LD_LIBRARY_PATH does not reach programs that a command with capabilities starts; if the \
+             program needs it: detour mpi record -- env LD_LIBRARY_PATH=... COMMAND"
+        );
+    }
     if !verbosity.quiet {
         say(&directory, task);
     }
     Ok(ExitCode::from(code(status)))
+}
+
+/// The directory and the collector in its place; None if there is no such program.
+fn ready(options: &Options, task: Task) -> Result<Option<(PathBuf, Placed)>> {
+    let directory = prepare(&options.output, task)?;
+    let Some(program) = find(&options.command[0]) else { return Ok(None) };
+    check(&program)?;
+    let placed = Placed::new(&directory)
+        .with_context(|| format!("cannot place the collector in {}", directory.display()))?;
+    Ok(Some((directory, placed)))
 }
 
 /// Creates the directory, and refuses one that has traces already.
@@ -134,16 +157,18 @@ fn say(directory: &Path, task: Task) {
 
 /// Waits for the program; signals to this process are passed on to it.
 pub fn wait(mut child: Child) -> Result<ExitStatus> {
-    forward(&child)?;
+    forward(&child, None)?;
     Ok(child.wait()?)
 }
 
 /// Passes signals to this process on to the program. On a terminal, Ctrl-C and the like reach it anyway, and a
-/// launcher would take a second one for impatience.
-pub fn forward(child: &Child) -> Result<()> {
+/// launcher would take a second one for impatience. If the child is a recorder that has started the program, `mark`
+/// is the file with the program's PID: the recorder itself ignores the signals of batch systems.
+pub fn forward(child: &Child, mark: Option<PathBuf>) -> Result<()> {
     let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
     let from_terminal = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::hangup()];
-    let pid = rustix::process::Pid::from_child(child);
+    let of_batch_systems = [SignalKind::user_defined1(), SignalKind::user_defined2()];
+    let child = Pid::from_child(child);
     let kinds = [
         SignalKind::interrupt(),
         SignalKind::terminate(),
@@ -156,11 +181,31 @@ pub fn forward(child: &Child) -> Result<()> {
         if on_terminal && from_terminal.contains(&kind) {
             return;
         }
-        if let Some(signal) = rustix::process::Signal::from_named_raw(kind.as_raw_value()) {
+        let to = match &mark {
+            Some(mark) if of_batch_systems.contains(&kind) => started(mark, child),
+            _ => Some(child),
+        };
+        if let (Some(to), Some(signal)) = (to, Signal::from_named_raw(kind.as_raw_value())) {
             // It may have ended.
-            let _ = rustix::process::kill_process(pid, signal);
+            let _ = kill_process(to, signal);
         }
     })
+}
+
+/// The program that the recorder has started, if it runs: its PID could belong to another process by now.
+fn started(mark: &Path, recorder: Pid) -> Option<Pid> {
+    let text = fs::read_to_string(mark).ok()?;
+    let status = fs::read_to_string(format!("/proc/{}/status", text.trim())).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    let is_child = parent.trim().parse() == Ok(recorder.as_raw_nonzero().get());
+    is_child.then(|| Pid::from_raw(text.trim().parse().ok()?)).flatten()
+}
+
+/// Whether this command has capabilities of its own: the dynamic linker then removes its variables from the
+/// environment.
+fn is_privileged() -> bool {
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+    dumpable_behavior().is_ok_and(|behavior| behavior != DumpableBehavior::Dumpable)
 }
 
 /// The status that a shell would have.

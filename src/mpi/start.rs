@@ -22,7 +22,7 @@ pub struct Options {
     /// Wait until this file exists
     #[arg(long, value_name = "FILE")]
     after: Option<PathBuf>,
-    /// Create this file before the program starts
+    /// Write the PID to this file before the program starts
     #[arg(long, value_name = "FILE")]
     mark: Option<PathBuf>,
     /// Library to preload
@@ -44,7 +44,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let _ = set_parent_process_death_signal(None);
     if let Some(mark) = &options.mark {
-        fs::write(mark, "")?;
+        fs::write(mark, std::process::id().to_string())?;
     }
     let error = command(&options.command, &options.preload).exec();
     tell!("detour: cannot run {}: {error}", options.command[0].display());
