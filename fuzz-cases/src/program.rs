@@ -27,7 +27,8 @@ pub fn run(data: &[u8]) {
     let profiles: Vec<String> = [1, 2]
         .map(|threads| program::profile(&program, threads).expect("files that can be read"))
         .map(|profile| {
-            assert!(!program::text(&profile, 80).is_empty());
+            let text = report::profile(&profile, report::Options::default());
+            assert!(!text.is_empty());
             report::json_text(&profile).expect("JSON")
         })
         .into();
