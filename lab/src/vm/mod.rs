@@ -79,6 +79,10 @@ pub fn run(
     let place = workspace.target.join("vm");
     let mut built = HashMap::new();
     let mut fates = Vec::new();
+    // Everything is built before the first boot: a build that fails later would waste the tests before it.
+    for kernel in &kernels {
+        let _missing = prepare(workspace, &place, kernel, &mut built)?;
+    }
     for kernel in kernels {
         println!("\n=== Linux {}", kernel.name);
         let guest = Guest {
