@@ -42,7 +42,8 @@ pub fn run(options: &Options) -> Result<()> {
             let (profile, timeline) = program::profile_over_time(&program, threads)?;
             let page = report::profile_html(&profile, timeline.as_ref(), &options.directory, path)?;
             output::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
-            if trace::is_stdout(path) {
+            // As `detour report`: the page is the report.
+            if !options.json || trace::is_stdout(path) {
                 return Ok(());
             }
             profile
