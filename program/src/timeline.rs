@@ -171,11 +171,11 @@ mod tests {
         for (begin, end) in
             [(1_000, 1_070), (1_003, 1_003), (1_006, 1_007), (900, 1_200), (1_069, 1_069)]
         {
-            let mut cells = vec![0; 10];
+            let mut cells = [0; 10];
             parts.spread(begin, end, |part, ns| cells[part] += ns);
             assert_eq!(cells.iter().sum::<u64>(), (end - begin) as u64, "{begin} to {end}");
         }
-        let mut cells = vec![0; 10];
+        let mut cells = [0; 10];
         parts.spread(1_005, 1_016, |part, ns| cells[part] += ns);
         assert_eq!(cells[..4], [2, 7, 2, 0]);
     }
