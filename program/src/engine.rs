@@ -98,6 +98,7 @@ pub(crate) fn run(
         .collect();
     let mut works: Vec<Work> = Vec::new();
     works.resize_with(ranks.min(LANES), Work::default);
+    works.iter_mut().for_each(|work| work.out.sample = pass == Pass::Sample);
     let mut shards: Vec<Shard> =
         (0..SHARDS).map(|_| Shard::new(slack.cloned(), ranks, pass)).collect();
     let mut groups: Vec<(Groups, Waits)> =

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     WindowCollective,
     /// `MPI_Finalize`.
     Finalize,
+    /// Waits for a message without receiving it.
+    Probe,
     /// Completes, starts, frees or looks at requests.
     Requests,
     Other,
@@ -116,7 +118,8 @@ fn collective_shape(call: Call) -> Shape {
 fn meaning(call: Call) -> Meaning {
     use Call::*;
     let kind = match (call.class(), call) {
-        (Class::PointToPoint, Probe | Iprobe | Mprobe | Improbe) => Kind::Other,
+        (Class::PointToPoint, Probe | Mprobe) => Kind::Probe,
+        (Class::PointToPoint, Iprobe | Improbe) => Kind::Other,
         (Class::PointToPoint, Sendrecv | Sendrecv_replace) => Kind::Exchange,
         (Class::PointToPoint, Isendrecv | Isendrecv_replace) => Kind::ExchangeRequest,
         (Class::PointToPoint, _) if call.is_persistent() => {

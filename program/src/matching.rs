@@ -147,7 +147,7 @@ impl Waits {
         let class = wait.class as usize;
         let add = |place: Option<&mut u64>| {
             if let Some(place) = place {
-                *place += wait.ns;
+                *place = place.saturating_add(wait.ns);
             }
         };
         add(self.total.get_mut(class));
@@ -158,7 +158,8 @@ impl Waits {
         if let Some(spans) = &mut self.spans {
             spans.push(WaitSpan { slot, call: wait.call, begin: wait.begin, ns: wait.ns });
         }
-        *self.pairs.entry((slot, wait.late, wait.class as u8)).or_insert(0) += wait.ns;
+        let pair = self.pairs.entry((slot, wait.late, wait.class as u8)).or_insert(0);
+        *pair = pair.saturating_add(wait.ns);
         if self.pairs.len() > MAX_PAIRS {
             self.prune();
         }
@@ -174,7 +175,7 @@ impl Waits {
         self.pairs.retain(|(_, _, class), ns| {
             let keep = *ns > limit;
             if !keep && let Some(sum) = others.get_mut(usize::from(*class)) {
-                *sum += *ns;
+                *sum = sum.saturating_add(*ns);
             }
             keep
         });
@@ -188,7 +189,7 @@ impl Waits {
         }
         fn sums(to: &mut [u64], from: &[u64]) {
             for (to, from) in to.iter_mut().zip(from) {
-                *to += from;
+                *to = to.saturating_add(*from);
             }
         }
         sums(&mut self.total, &other.total);
@@ -198,7 +199,8 @@ impl Waits {
         rows(&mut self.waiting, &other.waiting);
         rows(&mut self.late, &other.late);
         for (pair, ns) in other.pairs {
-            *self.pairs.entry(pair).or_insert(0) += ns;
+            let sum = self.pairs.entry(pair).or_insert(0);
+            *sum = sum.saturating_add(ns);
         }
     }
 }

@@ -39,6 +39,8 @@ const MAX_NAME: usize = 256;
 /// What a step of a rank yields for the tables, by shard.
 #[derive(Default)]
 pub(crate) struct Out {
+    /// Only halves of messages in the sample are wanted.
+    pub sample: bool,
     pub halves: [Vec<Half>; SHARDS],
     pub arrivals: [Vec<Arrival>; SHARDS],
 }
@@ -49,8 +51,13 @@ impl Out {
         self.arrivals.iter_mut().for_each(Vec::clear);
     }
 
+    /// A half of the message with this number in its channel. Both halves of a message are kept or none:
+    /// one alone would wait for the other to the end.
     #[inline]
-    fn half(&mut self, half: Half) {
+    fn half(&mut self, sequence: u32, half: Half) {
+        if self.sample && !is_sampled(sequence, half.key) {
+            return;
+        }
         if let Some(list) = self.halves.get_mut((half.key >> 59) as usize % SHARDS) {
             list.push(half);
         }
@@ -153,6 +160,8 @@ enum Role {
 struct Request {
     role: Role,
     call: u16,
+    /// The call was a large-count variant.
+    large: bool,
     persistent: bool,
     active: bool,
     /// Handed to the tables.
@@ -235,6 +244,21 @@ struct Thread {
     broken: bool,
 }
 
+/// A message that a blocking probe has waited for; the receive that follows it does not wait any more.
+struct Probed {
+    source: i32,
+    tag: i32,
+    blocked: Blocked,
+}
+
+impl Probed {
+    fn is(&self, request: &Request, actual: &Actual) -> bool {
+        let source = actual.source.unwrap_or(request.peer);
+        let label = actual.tag.unwrap_or(request.tag);
+        (source, label) == (self.source, self.tag)
+    }
+}
+
 /// What is needed of the program by all ranks.
 pub(crate) struct Context<'a> {
     pub program: &'a Program,
@@ -268,18 +292,22 @@ impl Pass {
 const ALL_OF_CHANNEL: u32 = 4096;
 const SAMPLED: u64 = 8;
 
+/// Whether a message is in the sample. `key` mixes its channel and number; its lowest bit depends on the
+/// channel only.
+#[inline]
+fn is_sampled(sequence: u32, key: u64) -> bool {
+    sequence < ALL_OF_CHANNEL || (key >> 32).is_multiple_of(SAMPLED)
+}
+
 impl Context<'_> {
     fn sums(&self) -> bool {
         self.pass.makes_sums()
     }
 
-    /// Whether a message is joined in this pass; both sides decide alike.
+    /// Whether a message is joined in this pass.
     #[inline]
     fn takes(&self, channel: u64, sequence: u32) -> bool {
-        self.pass != Pass::Sample
-            || sequence < ALL_OF_CHANNEL
-            // The lowest bits of a mixed key depend on the channel only.
-            || (mix(channel, u64::from(sequence)) >> 32).is_multiple_of(SAMPLED)
+        self.pass != Pass::Sample || is_sampled(sequence, mix(channel, u64::from(sequence)))
     }
 
     fn bin(&self, world: u32) -> usize {
@@ -308,6 +336,8 @@ pub(crate) struct RankState {
     order: u64,
     groups: u32,
     threads: FastMap<u16, Thread>,
+    /// By thread.
+    probed: FastMap<u16, Probed>,
     broken: bool,
     steps: u64,
 
@@ -366,6 +396,7 @@ impl RankState {
             order: 0,
             groups: 0,
             threads: fast_map(),
+            probed: fast_map(),
             broken: false,
             steps: 0,
             calls: if sums { vec![CallSum::default(); Call::ALL.len() * 2] } else { Vec::new() },
@@ -518,7 +549,7 @@ impl RankState {
         while let Some((node, begin)) = stack.pop() {
             let Some(sum) = self.regions.get_mut(node) else { return };
             sum.count += 1;
-            sum.ns += at.saturating_sub(begin).max(0) as u64;
+            sum.ns = sum.ns.saturating_add(at.saturating_sub(begin).max(0) as u64);
             if region == 0 || sum.region == region {
                 return;
             }
@@ -533,11 +564,11 @@ impl RankState {
         let row = usize::from(number) * 2 + usize::from(call.signature.large);
         if let Some(sum) = self.calls.get_mut(row) {
             sum.count += 1;
-            sum.ns += ns;
+            sum.ns = sum.ns.saturating_add(ns);
             sum.longest = sum.longest.max(ns);
             sum.errors += u64::from(call.error != 0);
         }
-        self.mpi_ns += ns;
+        self.mpi_ns = self.mpi_ns.saturating_add(ns);
         if ns > self.slowest.0 {
             self.slowest = (ns, number);
         }
@@ -551,7 +582,7 @@ impl RankState {
         let (first, last) = (bin(moment.begin), bin(moment.end));
         if first == last {
             if let Some(sum) = self.pattern.get_mut(first).and_then(|bin| bin.get_mut(class)) {
-                *sum += ns;
+                *sum = sum.saturating_add(ns);
             }
         } else {
             for place in first..=last {
@@ -559,7 +590,7 @@ impl RankState {
                 let from = if place == first { moment.begin } else { edge(place) };
                 let to = if place == last { moment.end } else { edge(place + 1) };
                 if let Some(sum) = self.pattern.get_mut(place).and_then(|bin| bin.get_mut(class)) {
-                    *sum += to.saturating_sub(from).max(0) as u64;
+                    *sum = sum.saturating_add(to.saturating_sub(from).max(0) as u64);
                 }
             }
         }
@@ -568,7 +599,7 @@ impl RankState {
         {
             for (node, _) in &thread.stack {
                 if let Some(sum) = self.regions.get_mut(*node) {
-                    sum.mpi_ns += ns;
+                    sum.mpi_ns = sum.mpi_ns.saturating_add(ns);
                 }
             }
         }
@@ -610,16 +641,21 @@ impl RankState {
         {
             comm.calls += 1;
             comm.bytes = comm.bytes.saturating_add(bytes);
-            comm.ns += (moment.end - moment.begin).max(0) as u64;
+            let ns = moment.end.saturating_sub(moment.begin).max(0) as u64;
+            comm.ns = comm.ns.saturating_add(ns);
         }
         // A call that failed has communicated nothing that could be relied on.
         if call.error != 0 {
+            if let Some(thread) = self.threads.get_mut(&moment.thread) {
+                thread.last = None;
+            }
             return;
         }
         let (peer, label) = (signature.peer, signature.tag);
         let request = |role: Role| Request {
             role,
             call: number,
+            large: signature.large,
             persistent: false,
             active: true,
             emitted: false,
@@ -637,30 +673,26 @@ impl RankState {
         };
         match meaning.kind {
             Kind::Receive => {
-                let got =
-                    self.receive_now(context, &request(Role::Receive), &call.actual, blocked, out);
+                let request = request(Role::Receive);
+                if !self.probed.is_empty()
+                    && let Some(probed) = self.probed.remove(&moment.thread)
+                    && probed.is(&request, &call.actual)
+                {
+                    blocked = probed.blocked;
+                }
+                let got = self.receive_now(context, &request, &call.actual, blocked, out);
                 self.add_bytes(number, signature.large, got);
             }
             Kind::Send | Kind::Exchange => {
                 let exchange = meaning.kind == Kind::Exchange;
                 if exchange {
-                    // A call with two halves waits for the later one.
-                    self.groups = self.groups.wrapping_add(1).max(1);
-                    blocked.group = self.groups;
+                    blocked.group = self.next_group();
                 }
                 let sent = self.post_send(context, comm, peer, label, bytes);
-                if let Some((channel, sequence)) = sent
-                    && context.takes(channel, sequence)
-                {
-                    out.half(self.half(
-                        channel,
-                        sequence,
-                        moment.begin,
-                        blocked,
-                        bytes,
-                        number,
-                        true,
-                    ));
+                if let Some((channel, sequence)) = sent {
+                    let at = moment.begin;
+                    let half = self.half(channel, sequence, at, blocked, bytes, number, true);
+                    out.half(sequence, half);
                 }
                 let mut moved = bytes;
                 if exchange {
@@ -761,13 +793,19 @@ impl RankState {
                 let completing = |run: &&RequestRun| run.outcome == Outcome::Completed;
                 let done: u64 =
                     requests.iter().filter(completing).map(|run| u64::from(run.count)).sum();
-                if done > 1 {
-                    self.groups = self.groups.wrapping_add(1).max(1);
-                    blocked.group = self.groups;
+                let all: u64 = requests.iter().map(|run| u64::from(run.count)).sum();
+                // More can follow a full record.
+                if done > 1 || all >= mpi_abi::MAX_REQUESTS as u64 {
+                    blocked.group = self.next_group();
                 }
                 let thread = self.threads.entry(moment.thread).or_default();
                 thread.last = Some(blocked);
                 self.outcomes(context, &blocked, requests, out);
+            }
+            Kind::Probe => {
+                let source = call.actual.source.unwrap_or(peer);
+                let label = call.actual.tag.unwrap_or(label);
+                self.probed.insert(moment.thread, Probed { source, tag: label, blocked });
             }
             Kind::Other => {
                 self.add_bytes(number, signature.large, bytes);
@@ -776,6 +814,12 @@ impl RankState {
                 }
             }
         }
+    }
+
+    /// A number for the halves that one call waits for: it waits for the latest of them, not for their sum.
+    fn next_group(&mut self) -> u32 {
+        self.groups = self.groups.wrapping_add(1).max(1);
+        self.groups
     }
 
     /// Bytes that a rank contributes to a collective.
@@ -962,10 +1006,8 @@ impl RankState {
         }
         if !request.deferred {
             let (channel, sequence) = (request.channel, request.sequence);
-            if context.takes(channel, sequence) {
-                let Request { at, call, .. } = *request;
-                out.half(self.half(channel, sequence, at, blocked, bytes, call, false));
-            }
+            let Request { at, call, .. } = *request;
+            out.half(sequence, self.half(channel, sequence, at, blocked, bytes, call, false));
             return bytes;
         }
         self.wild.retain(|wild| wild.order != request.order);
@@ -1008,7 +1050,7 @@ impl RankState {
             match Self::next(&mut self.receives, one.channel) {
                 Some(sequence) => {
                     one.half.key = mix(one.channel, u64::from(sequence));
-                    out.half(one.half);
+                    out.half(sequence, one.half);
                 }
                 None => self.unjoined += 1,
             }
@@ -1034,9 +1076,10 @@ impl RankState {
         }
         if request.role == Role::Send {
             let Request { channel, sequence, at, bytes, call, .. } = *request;
-            out.half(self.half(channel, sequence, at, blocked, bytes, call, true));
+            out.half(sequence, self.half(channel, sequence, at, blocked, bytes, call, true));
         } else if let Some((channel, sequence, bytes)) = request.with_send {
-            out.half(self.half(channel, sequence, request.at, blocked, bytes, request.call, true));
+            let half = self.half(channel, sequence, request.at, blocked, bytes, request.call, true);
+            out.half(sequence, half);
         }
     }
 
@@ -1166,15 +1209,22 @@ impl RankState {
         match request.role {
             Role::Send if !request.emitted => {
                 let Request { channel, sequence, at, bytes, call, .. } = *request;
-                out.half(self.half(channel, sequence, at, blocked, bytes, call, true));
+                out.half(sequence, self.half(channel, sequence, at, blocked, bytes, call, true));
             }
             Role::Receive => {
+                let mut blocked = blocked;
                 if let Some((channel, sequence, bytes)) = request.with_send {
+                    if blocked.group == 0 {
+                        blocked.group = self.next_group();
+                    }
                     let Request { at, call, .. } = *request;
-                    out.half(self.half(channel, sequence, at, blocked, bytes, call, true));
+                    out.half(
+                        sequence,
+                        self.half(channel, sequence, at, blocked, bytes, call, true),
+                    );
                 }
                 let bytes = self.complete_receive(context, request, actual, blocked, out);
-                self.add_bytes(request.call, false, bytes);
+                self.add_bytes(request.call, request.large, bytes);
             }
             Role::Collective(_) if !request.emitted => {
                 self.emit_collective(context, request, blocked, out);
@@ -1261,16 +1311,9 @@ impl RankState {
                 *again += 1;
                 let (from, to) = if sends { (self.world, world) } else { (world, self.world) };
                 let pair = u64::from(from) << 32 | u64::from(to);
-                out.half(Half {
-                    key: mix(mix(request.channel, pair), *again),
-                    at,
-                    blocked,
-                    slot,
-                    bytes: 0,
-                    call,
-                    sends,
-                    collective: true,
-                });
+                let key = mix(mix(request.channel, pair), *again);
+                let (bytes, collective) = (0, true);
+                out.half(0, Half { key, at, blocked, slot, bytes, call, sends, collective });
             }
         }
     }

@@ -50,7 +50,7 @@ const SHAPES: [Shape; 7] = [
         wait: wait(COLLECTIVE, 1, Call::Win_fence, Call::Win_fence),
     },
     Shape { name: "many", messages: 5 * 64, wait: wait(SENDER, 0, Call::Isend, Call::Waitany) },
-    Shape { name: "probes", messages: 3, wait: None },
+    Shape { name: "probes", messages: 3, wait: wait(SENDER, 0, Call::Send, Call::Mprobe) },
     Shape { name: "cancelled", messages: 2, wait: wait(SENDER, 0, Call::Send, Call::Wait) },
 ];
 

@@ -128,6 +128,54 @@ fn an_exchange_waits_for_its_later_half() {
 }
 
 #[test]
+fn a_call_that_completes_few_of_very_many_requests_waits_for_the_last_only() {
+    let profile = two(|a, b| {
+        a.send(4_000, 4_100, 1, 10);
+        a.send(5_000, 5_100, 1, 10);
+        let all: Vec<u64> =
+            (0..600).map(|n| b.begin(Call::Irecv, 10 + n, 11 + n, 0, 0, 10)).collect();
+        // Those that complete are beyond the first record of the call.
+        let mut items: Vec<RequestItem> = all.iter().map(|id| completed(*id)).collect();
+        items.rotate_left(2);
+        let first = items.len() - 2;
+        items[..first].iter_mut().for_each(|item| item.outcome = Outcome::Pending);
+        b.complete(1_000, 6_000, &items);
+    });
+    assert_eq!(waits(&profile), [4_000, 0, 0]);
+}
+
+#[test]
+fn a_nonblocking_exchange_waits_for_its_later_half_only() {
+    use mpi_abi::present;
+    let dir = TempDir::new().unwrap();
+    let mut ranks: Vec<Made> = (0..3).map(|rank| Made::new(dir.path(), rank, 3)).collect();
+    let mut signature = message(Call::Isendrecv, 1, 0);
+    signature.present |= present::SOURCE | present::SOURCE_TAG | present::RECEIVED;
+    (signature.source, signature.shape) = (2, shape::BEGUN);
+    let (bytes, received) = (1 << 20, 1 << 20);
+    ranks[0].call(100, 200, Entry { signature, bytes, received, begun: 7, ..BLANK });
+    ranks[0].wait(1_000, 9_000, &[7]);
+    ranks[1].recv(7_000, 9_000, 0, 1 << 20);
+    ranks[2].send(8_000, 9_000, 0, 1 << 20);
+    ranks.into_iter().for_each(|rank| rank.finish(1_000_000));
+    assert_eq!(waits(&of(&dir)), [7_000, 0, 0]);
+}
+
+#[test]
+fn a_probe_waits_for_the_sender_of_the_message_received_next() {
+    let profile = two(|a, b| {
+        a.send(5_000, 6_000, 1, 100);
+        a.send(7_000, 7_100, 1, 100);
+        b.call(1_000, 5_500, Entry { signature: message(Call::Probe, 0, 0), ..BLANK });
+        b.recv(5_600, 5_700, 0, 100);
+        b.recv(6_000, 7_200, 0, 100);
+    });
+    assert_eq!(waits(&profile), [4_000 + 1_000, 0, 0]);
+    let probe = profile.calls.iter().find(|call| call.name == "MPI_Probe").unwrap();
+    assert!((probe.wait_s - 4e-6).abs() < 1e-12, "{}", probe.wait_s);
+}
+
+#[test]
 fn messages_meet_in_the_order_in_which_receives_were_posted() {
     // Completed in the other order; a mix-up would show as messages of different sizes.
     let profile = two(|a, b| {

@@ -278,13 +278,13 @@ impl Session {
             start::wait(align, 2 * WARM_UP, watch.stop);
         }
         let mut threads = self.start_threads()?;
+        let cgroups = CgroupCounters::start();
         self.warm_up();
         if watch.stop.load(Ordering::Relaxed) {
             return Err(RecordError::Stopped);
         }
         self.manifest.started_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
-        let cgroups = CgroupCounters::start();
         let before = self.counters(self.skipped_runs());
         let steal = Steal::start();
         self.manifest.started_monotonic_ns = before.at_ns;

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result};
 use mpi_recorder::launcher::Task;
 
-use super::record::{forward, wait};
+use super::record::Forward;
 use crate::options::work::INTERRUPTED;
 
 /// How long the ranks of a node may take to start, and the recorder to begin.
@@ -27,6 +27,7 @@ const WITHOUT: &str = "detour: recording MPI calls only; the noise of the node i
 
 /// What is run, and where its traces go.
 pub struct Noise<'a> {
+    pub forward: &'a Forward,
     pub directory: &'a Path,
     pub task: Task,
     /// Environment of the program.
@@ -83,14 +84,13 @@ impl Noise<'_> {
         let mut recorder = self.recorder(&target)?;
         recorder.envs(self.settings.iter().map(|(key, value)| (key, value)));
         let mut child = recorder.spawn().context("cannot start the recorder")?;
-        forward(&child, Some(mark.clone()))?;
-        let status = child.wait()?;
+        let status = self.forward.wait(&mut child, Some(mark.clone()))?;
         // Interrupted, it is not to run without the recorder either.
         if fs::remove_file(&mark).is_ok() || status.code() == Some(i32::from(INTERRUPTED)) {
             return Ok(status);
         }
         tell!("{WITHOUT}");
-        wait(self.spawn(&self.program(None, None)?)?)
+        self.forward.wait(&mut self.spawn(&self.program(None, None)?)?, None)
     }
 
     /// One rank of a node.
@@ -102,7 +102,7 @@ impl Noise<'_> {
         fs::create_dir_all(&node).context("cannot prepare the start of the ranks")?;
         let go = node.join("go");
         let mut child = self.spawn(&self.program(Some(&go), None)?)?;
-        forward(&child, None)?;
+        self.forward.to(&child, None);
         let own = node.join(child.id().to_string());
         // Without it, only the noise of this rank is missing.
         let _ = fs::write(&own, "");

@@ -5,12 +5,12 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    io::ErrorKind,
+    io::{ErrorKind, Read},
     os::{
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener},
+        unix::net::{SocketAddr, UnixListener, UnixStream},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use mpi_recorder::launcher::Task;
@@ -20,27 +20,44 @@ const WHILE: Duration = Duration::from_secs(3);
 
 /// Says an error of this rank, unless another rank of the node has said the same.
 pub fn say(message: &str, task: Task) {
-    if task.rank.is_none() {
+    let address = task.rank.and_then(|_| address(message));
+    let Some(address) = address else {
         tell!("{message}");
         return;
-    }
-    let held = hold(message);
-    if held.as_ref().is_err_and(|error| *error == ErrorKind::AddrInUse) {
-        return;
-    }
-    tell!("{message}");
-    if held.is_ok() {
-        std::thread::sleep(WHILE);
+    };
+    match UnixListener::bind_addr(&address) {
+        Ok(held) => {
+            tell!("{message}");
+            answer(&held);
+        }
+        // The launcher ends all ranks when the first one fails: not before it was said.
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            if let Ok(mut other) = UnixStream::connect_addr(&address) {
+                let _ = other.read(&mut [0]);
+            }
+        }
+        Err(_) => tell!("{message}"),
     }
 }
 
-fn hold(message: &str) -> Result<UnixListener, ErrorKind> {
+/// Lets the other ranks go on, since it was said.
+fn answer(held: &UnixListener) {
+    let start = Instant::now();
+    if held.set_nonblocking(true).is_err() {
+        return;
+    }
+    while start.elapsed() < WHILE {
+        while held.accept().is_ok() {}
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn address(message: &str) -> Option<SocketAddr> {
     let mut hasher = DefaultHasher::new();
     // Ranks have traces and processes with different numbers.
     message.chars().filter(|letter| !letter.is_ascii_digit()).for_each(|c| c.hash(&mut hasher));
     // All ranks of a node are started by one process, and no other job on this node is.
     let launcher = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let name = format!("detour-said-{launcher}-{:x}", hasher.finish());
-    let address = SocketAddr::from_abstract_name(name).map_err(|error| error.kind())?;
-    UnixListener::bind_addr(&address).map_err(|error| error.kind())
+    SocketAddr::from_abstract_name(name).ok()
 }

@@ -3,10 +3,11 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File},
     io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::{Child, ExitCode, ExitStatus},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use ::report::message_safe;
@@ -18,7 +19,10 @@ use mpi_recorder::{
     launcher::Task,
     library::Placed,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, Signal, kill_process},
+};
 use study::error::in_words;
 use tokio::signal::unix::SignalKind;
 
@@ -47,7 +51,7 @@ pub struct Options {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let task = Task::of_environment();
-    let (directory, placed) = match ready(options, task) {
+    let (directory, claim, placed) = match ready(options, task) {
         Ok(Some(ready)) => ready,
         Ok(None) => {
             let name = options.command[0].display();
@@ -64,8 +68,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         .into_iter()
         .chain(options.mpi_names_only.then(|| (ONLY, "mpi".into())))
         .collect();
+    let forward = Forward::new()?;
     let status = match options.noise {
         true => noise::run(&Noise {
+            forward: &forward,
             directory: &directory,
             task,
             settings: &settings,
@@ -76,7 +82,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             let mut command = start::command(&options.command, &preload);
             command.envs(settings);
             match command.spawn() {
-                Ok(child) => wait(child)?,
+                Ok(mut child) => forward.wait(&mut child, None)?,
                 Err(error) => {
                     tell!("detour: cannot run {}: {error}", options.command[0].display());
                     return Ok(ExitCode::from(cannot_run(&error)));
@@ -84,12 +90,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
             }
         }
     };
-    drop(placed);
+    drop((placed, claim));
     if status.code() == Some(127) && is_privileged() {
-        tell!(
-            "detour: LD_LIBRARY_PATH does not reach programs that a command with capabilities starts; if the \
-             program needs it: detour mpi record -- env LD_LIBRARY_PATH=... COMMAND"
-        );
+        let message = "detour: LD_LIBRARY_PATH does not reach programs that a command with capabilities starts; if the \
+             program needs it: detour mpi record -- env LD_LIBRARY_PATH=... COMMAND";
+        once::say(message, task);
     }
     if !verbosity.quiet {
         say(&directory, task);
@@ -98,13 +103,44 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
 }
 
 /// The directory and the collector in its place; None if there is no such program.
-fn ready(options: &Options, task: Task) -> Result<Option<(PathBuf, Placed)>> {
+fn ready(options: &Options, task: Task) -> Result<Option<(PathBuf, Claim, Placed)>> {
     let directory = prepare(&options.output, task)?;
+    let claim = Claim::new(&directory, task)?;
     let Some(program) = find(&options.command[0]) else { return Ok(None) };
     check(&program)?;
     let placed = Placed::new(&directory)
         .with_context(|| format!("cannot place the collector in {}", directory.display()))?;
-    Ok(Some((directory, placed)))
+    Ok(Some((directory, claim, placed)))
+}
+
+/// The right to record this rank, or a job, into a directory: two runs that start at the same time would both
+/// find it empty.
+struct Claim {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Claim {
+    fn new(directory: &Path, task: Task) -> Result<Claim> {
+        let whose = task.rank.map_or_else(|| "job".to_owned(), |rank| rank.to_string());
+        let path = directory.join(format!(".recording-{whose}"));
+        let file =
+            File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => bail!(
+                "another run is being recorded into {}: choose another directory with -o",
+                directory.display()
+            ),
+            // Some file systems have no locks.
+            _ => Ok(Claim { path, _locked: file }),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// Creates the directory, and refuses one that has traces already.
@@ -155,41 +191,75 @@ fn say(directory: &Path, task: Task) {
     }
 }
 
-/// Waits for the program; signals to this process are passed on to it.
-pub fn wait(mut child: Child) -> Result<ExitStatus> {
-    forward(&child, None)?;
-    Ok(child.wait()?)
+/// Whom signals to this process are passed on to. They are handled from the beginning: one that comes before the
+/// program has started waits for it.
+#[derive(Clone, Default)]
+pub struct Forward(Arc<(Mutex<Option<To>>, Condvar)>);
+
+struct To {
+    child: Pid,
+    /// If the child is a recorder that has started the program: the file with the program's PID. The recorder
+    /// itself ignores the signals of batch systems.
+    mark: Option<PathBuf>,
 }
 
-/// Passes signals to this process on to the program. On a terminal, Ctrl-C and the like reach it anyway, and a
-/// launcher would take a second one for impatience. If the child is a recorder that has started the program, `mark`
-/// is the file with the program's PID: the recorder itself ignores the signals of batch systems.
-pub fn forward(child: &Child, mark: Option<PathBuf>) -> Result<()> {
-    let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
-    let from_terminal = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::hangup()];
-    let of_batch_systems = [SignalKind::user_defined1(), SignalKind::user_defined2()];
-    let child = Pid::from_child(child);
-    let kinds = [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-        SignalKind::quit(),
-        SignalKind::user_defined1(),
-        SignalKind::user_defined2(),
-    ];
-    signals::handle(&kinds, move |kind| {
-        if on_terminal && from_terminal.contains(&kind) {
-            return;
-        }
-        let to = match &mark {
-            Some(mark) if of_batch_systems.contains(&kind) => started(mark, child),
-            _ => Some(child),
+impl Forward {
+    pub fn new() -> Result<Forward> {
+        let forward = Forward::default();
+        let kinds = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+        ];
+        // On a terminal, Ctrl-C and the like reach the program anyway, and a launcher would take a second one
+        // for impatience.
+        let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+        let from_terminal = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::hangup()];
+        let handler = forward.clone();
+        signals::handle(&kinds, move |kind| {
+            if !(on_terminal && from_terminal.contains(&kind)) {
+                handler.pass(kind);
+            }
+        })?;
+        Ok(forward)
+    }
+
+    /// Waits for the program; signals are passed on to it until then.
+    pub fn wait(&self, child: &mut Child, mark: Option<PathBuf>) -> Result<ExitStatus> {
+        self.to(child, mark);
+        let status = child.wait()?;
+        // Its PID may belong to another process from now on.
+        *self.target() = None;
+        Ok(status)
+    }
+
+    pub fn to(&self, child: &Child, mark: Option<PathBuf>) {
+        *self.target() = Some(To { child: Pid::from_child(child), mark });
+        self.0.1.notify_all();
+    }
+
+    fn target(&self) -> MutexGuard<'_, Option<To>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self, kind: SignalKind) {
+        let of_batch_systems = [SignalKind::user_defined1(), SignalKind::user_defined2()];
+        let none = |target: &mut Option<To>| target.is_none();
+        let target = self.0.1.wait_while(self.target(), none);
+        let target = target.unwrap_or_else(PoisonError::into_inner);
+        let Some(To { child, mark }) = &*target else { return };
+        let to = match mark {
+            Some(mark) if of_batch_systems.contains(&kind) => started(mark, *child),
+            _ => Some(*child),
         };
         if let (Some(to), Some(signal)) = (to, Signal::from_named_raw(kind.as_raw_value())) {
             // It may have ended.
             let _ = kill_process(to, signal);
         }
-    })
+    }
 }
 
 /// The program that the recorder has started, if it runs: its PID could belong to another process by now.
@@ -202,10 +272,11 @@ fn started(mark: &Path, recorder: Pid) -> Option<Pid> {
 }
 
 /// Whether this command has capabilities of its own: the dynamic linker then removes its variables from the
-/// environment.
+/// environment. A static command has none.
 fn is_privileged() -> bool {
     use rustix::process::{DumpableBehavior, dumpable_behavior};
-    dumpable_behavior().is_ok_and(|behavior| behavior != DumpableBehavior::Dumpable)
+    !cfg!(target_feature = "crt-static")
+        && dumpable_behavior().is_ok_and(|behavior| behavior != DumpableBehavior::Dumpable)
 }
 
 /// The status that a shell would have.

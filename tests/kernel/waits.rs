@@ -9,7 +9,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -19,7 +19,7 @@ use trace::{Class, Detour, Lane, LaneId, LaneTotals, Reader, Wait};
 use crate::{
     namespaces,
     support::{
-        Load, Needs, Recording, Scratch, Test, cpus, detour, in_vm, load, loadgen, text,
+        Load, Needs, Recording, Scratch, Test, cpus, detour, in_vm, load, loadgen, patience, text,
         undisturbed,
     },
 };
@@ -364,7 +364,13 @@ fn a_node_recording_names_throttled_cgroups() -> Result<()> {
     );
     let before = limited.throttled_periods()?;
     let recording = Recording::start(&scratch.file("node.detour"), &["--no-probe"])?;
-    std::thread::sleep(Duration::from_millis(1500));
+    let begun = limited.throttled_periods()?;
+    let start = Instant::now();
+    while limited.throttled_periods()? < begun + 5 {
+        ensure!(start.elapsed() < patience(), "a spinning shell is not throttled");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = limited.throttled_periods()?;
     let report = recording.stop()?.report()?;
     let after = limited.throttled_periods()?;
     drop(loads);
@@ -381,9 +387,10 @@ fn a_node_recording_names_throttled_cgroups() -> Result<()> {
     );
     // Loading takes time before, and reading after the recording.
     let throttled = number(found, "throttled_periods");
-    ensure!((8..=after - before).contains(&throttled), "{found}, {before} to {after}");
+    let possible = ended - begun..=after - before;
+    ensure!(possible.contains(&throttled), "{found}: {possible:?} periods are possible");
     ensure!(number(found, "periods") >= throttled, "{found}");
-    ensure!(number(found, "throttled_ns") > 200_000_000, "{found}");
+    ensure!(number(found, "throttled_ns") > 0, "{found}");
     let silent = row(&enough).is_none_or(|row| number(row, "throttled_periods") == 0);
     ensure!(silent, "{}", report["cgroups"]);
     Ok(())

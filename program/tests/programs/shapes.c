@@ -125,6 +125,7 @@ static void probes(void) {
     MPI_Message message;
     MPI_Status status;
     MPI_Request request;
+    apart(0);
     if (rank == 0) {
         for (int i = 1; i <= 3; i++)
             MPI_Send(data, i, MPI_INT, 1, i, MPI_COMM_WORLD);
