@@ -31,7 +31,8 @@ pub fn run(data: &[u8]) {
     };
     let first = profile(1);
     assert_eq!(profile(1), first, "with the stored clocks");
-    fs::remove_file(directory.path().join("clocks.json")).expect("stored clocks");
+    // Clocks of damaged files are not stored.
+    let _ = fs::remove_file(directory.path().join("clocks.json"));
     assert_eq!(profile(2), first, "with two threads");
 }
 

@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 
 /// Largest drift between two hosts that is believed.
 const MAX_DRIFT: f64 = 0.01;
+/// Largest correction: differences of two, and times with one, stay in range.
+const MAX_CORRECTION: i64 = FAR / 4;
 
 /// The clock of one host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -75,11 +77,20 @@ impl HostClock {
             return *first;
         }
         let window = place as usize;
-        let (Some(left), Some(right)) = (self.knots.get(window), self.knots.get(window + 1)) else {
+        // A window can be any number: times are those of the file, and parts of a run can be short.
+        let (Some(left), Some(right)) =
+            (self.knots.get(window), self.knots.get(window.saturating_add(1)))
+        else {
             return *last;
         };
         let part = place - window as f64;
         left + nearest((right - left) as f64 * part)
+    }
+
+    /// Whether both were measured alike, so that corrections of one are corrections of the other.
+    fn has_base_of(&self, other: &HostClock) -> bool {
+        (self.at, self.offset, self.slope, self.uncertain)
+            == (other.at, other.offset, other.slope, other.uncertain)
     }
 
     /// Nanoseconds on this host's `CLOCK_MONOTONIC` as nanoseconds on the common clock.
@@ -178,7 +189,7 @@ impl Clocks {
             cells: 1,
             power: 0,
         };
-        clocks.find_span(program);
+        clocks.span = clocks.found_span(program);
         let count = clocks.hosts.len().max(1);
         let most = MAX_PAIRS / count.saturating_mul(count);
         let windows = most.clamp(1, MAX_WINDOWS);
@@ -189,19 +200,46 @@ impl Clocks {
         clocks
     }
 
-    /// Whether clocks from a file can be those of a program: whatever they say, times stay in range.
-    pub(crate) fn are_possible(&self, program: &Program) -> bool {
-        let in_range = |ns: i64| (-FAR / 4..=FAR / 4).contains(&ns);
-        let (begin, end) = self.span;
-        self.hosts.len() == program.hosts.len()
-            && self.corrections.len() == program.hosts.len()
-            && in_range(begin)
-            && in_range(end)
-            && begin < end
-            && self.hosts.iter().all(|clock| clock.knots.iter().all(|knot| in_range(*knot)))
+    /// Knots of a host at most.
+    pub(crate) fn max_knots(&self) -> usize {
+        self.cells + 1
     }
 
-    fn find_span(&mut self, program: &Program) {
+    /// Whether clocks from a file can be corrections of the measured clocks of a program. What follows from
+    /// the program has to be there exactly; whatever else they say, times stay in range.
+    pub(crate) fn can_correct(&self, measured: &Clocks, program: &Program) -> bool {
+        let (start, windows, per_ns) = self.grid;
+        let (first_start, first_windows, first_per_ns) = measured.grid;
+        // The parts are those of the measured clocks, halved several times.
+        let halved = windows / first_windows;
+        let is_grid = halved.is_power_of_two()
+            && windows <= measured.cells
+            && (start, windows, per_ns)
+                == (first_start, first_windows * halved, first_per_ns * halved as f64);
+        let can_be = |clock: &HostClock| {
+            let in_range = |knot: &i64| (-MAX_CORRECTION..=MAX_CORRECTION).contains(knot);
+            clock.knots.is_empty()
+                || ((clock.start, clock.knots.len(), clock.per_ns) == (start, windows + 1, per_ns)
+                    && clock.knots.iter().all(in_range))
+        };
+        let is_row_of = |row: &HostCorrection, measured: &HostCorrection| {
+            let &HostCorrection { correction_max_ns, correction_min_ns, residual_ns, .. } = row;
+            let measured = measured.clone();
+            *row == HostCorrection { correction_max_ns, correction_min_ns, residual_ns, ..measured }
+        };
+        let mut hosts = self.hosts.iter().zip(&measured.hosts);
+        let mut rows = self.corrections.iter().zip(&measured.corrections);
+        self.hosts.len() == measured.hosts.len()
+            && self.corrections.len() == measured.corrections.len()
+            && self.cells == measured.cells
+            && is_grid
+            && hosts.all(|(clock, measured)| clock.has_base_of(measured) && can_be(clock))
+            && rows.all(|(row, measured)| is_row_of(row, measured))
+            && self.span == self.found_span(program)
+    }
+
+    /// Begin and end of all ranks on the common clock.
+    fn found_span(&self, program: &Program) -> (i64, i64) {
         let (mut begin, mut end) = (i64::MAX, i64::MIN);
         for rank in &program.ranks {
             let (first, last) = self.rank_span(rank);
@@ -211,7 +249,7 @@ impl Clocks {
         if begin > end {
             (begin, end) = (0, 1);
         }
-        self.span = (begin, end.max(begin + 1));
+        (begin, end.max(begin + 1))
     }
 
     /// Begin and end of a rank on the common clock.
@@ -283,7 +321,7 @@ impl Clocks {
                 clock.per_ns = slack.per_ns;
                 clock.knots.resize(knots, 0);
                 for (knot, more) in clock.knots.iter_mut().zip(values) {
-                    *knot = knot.saturating_add(*more);
+                    *knot = knot.saturating_add(*more).clamp(-MAX_CORRECTION, MAX_CORRECTION);
                 }
             }
             if let Some(row) = self.corrections.get_mut(host) {
@@ -293,10 +331,11 @@ impl Clocks {
                 row.residual_ns = residual.filter(|_| host > 0);
             }
         }
-        self.find_span(program);
         if self.contradiction_ns > 0 && self.grid.1 * 2 <= self.cells {
             self.halve_parts();
         }
+        // After all that moves times, be it by rounding.
+        self.span = self.found_span(program);
         violated
     }
 }

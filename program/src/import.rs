@@ -146,19 +146,17 @@ pub fn import(path: &Path, out_dir: &Path) -> Result<Import, ImportError> {
         return Err(ImportError::Missing { dir: path.to_owned(), rank, found: files.len() });
     }
     std::fs::create_dir_all(out_dir).map_err(write)?;
-    let run = files.values().fold(u64::from(size), |run, file| {
-        let length = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
-        mix(run, length)
-    });
-    let parts: Vec<Senders> = files
+    let parts: Vec<(Senders, u64)> = files
         .par_iter()
         .map(|(rank, file)| {
             let read = |source| ImportError::Read { path: file.clone(), source };
             senders(*rank, file).map_err(read)
         })
         .collect::<Result<_, _>>()?;
+    // Another number for other contents: what was computed from a run is known by its number.
+    let run = parts.iter().fold(u64::from(size), |run, (_, contents)| mix(run, *contents));
     let mut known = Senders::new();
-    for (message, sent) in parts.into_iter().flatten() {
+    for (message, sent) in parts.into_iter().flat_map(|(senders, _)| senders) {
         known.entry(message).or_default().extend(sent);
     }
     for sent in known.values_mut() {
@@ -181,15 +179,17 @@ type Senders = HashMap<(i32, i32), Vec<(i64, u32)>>;
 /// Sends of a rank that are looked at; with more, wildcards remain.
 const MAX_SENDS: usize = 1 << 23;
 
-/// Who gets messages from a rank, and with which tags.
-fn senders(rank: u32, path: &Path) -> io::Result<Senders> {
+/// Who gets messages from a rank, and with which tags; and a number for the contents of the file.
+fn senders(rank: u32, path: &Path) -> io::Result<(Senders, u64)> {
     let mut senders = Senders::new();
     let preamble = Preamble::read(path)?;
     let world = preamble.world;
     let here = (preamble.difference.unwrap_or(0.0) * 1000.0) as i64;
     let mut sends = 0;
+    let mut contents = 0;
     let mut lines = Lines::open(path)?;
     while let Some((_, line, _)) = lines.next()? {
+        contents = text_number(contents, line);
         let mut parts: Vec<&str> = line.split(':').collect();
         parts.pop();
         let is_send = |call: &&Call| Some(&call.name()) == parts.first() && call.has(Role::Dest);
@@ -206,18 +206,28 @@ fn senders(rank: u32, path: &Path) -> io::Result<Senders> {
             senders.entry((to, tag)).or_default().push((at.saturating_add(here), rank));
         }
     }
-    Ok(senders)
+    Ok((senders, contents))
+}
+
+/// Mixes a line into a number.
+fn text_number(number: u64, line: &str) -> u64 {
+    let words = line
+        .as_bytes()
+        .chunks(8)
+        .map(|bytes| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    words.fold(mix(number, line.len() as u64), mix)
 }
 
 /// Microseconds with or without a fraction as nanoseconds.
 fn nanoseconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(3);
-    let mut ns = whole.parse::<u64>().ok()?.checked_mul(1000)?;
+    let us = whole.parse::<u64>().ok().filter(|us| *us < (1 << 61) / 1000)?;
+    let mut ns = us * 1000;
     for (digit, place) in digits.zip([100, 10, 1]) {
         ns += u64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * place;
     }
-    Some(ns).filter(|ns| *ns < 1 << 61)
+    Some(ns)
 }
 
 /// A number as the tracer prints it: also an `int` as an unsigned 64-bit number.
@@ -637,7 +647,7 @@ fn sizes(
         if !scatters || root {
             sent = fields.list(Role::Counts, Role::Type).unwrap_or_default();
         }
-        entry.bytes = sent.iter().sum();
+        entry.bytes = sent.iter().copied().fold(0, u64::saturating_add);
         signature.present |= present::BYTES;
         signature.shape |= shape::SENT;
     }
@@ -650,7 +660,7 @@ fn sizes(
             let datatype = if call.has(Role::ReceiveType) { Role::ReceiveType } else { Role::Type };
             got = fields.list(Role::ReceiveCounts, datatype).unwrap_or_default();
         }
-        entry.received = got.iter().sum();
+        entry.received = got.iter().copied().fold(0, u64::saturating_add);
         signature.present |= present::RECEIVED;
         signature.shape |= shape::RECEIVED;
     }

@@ -310,6 +310,11 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
+/// A sum of numbers from files, which can say anything.
+fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
 fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
@@ -353,11 +358,21 @@ fn settle(program: &Program, pass: Pass) -> Result<(Clocks, Joined), ReadError> 
             _ => false,
         };
         if !changed {
-            stored::write(program, &clocks);
+            if is_whole(program, &joined) {
+                stored::write(program, &clocks);
+            }
             return Ok((clocks, joined));
         }
         passes += 1;
     }
+}
+
+/// Whether the files have been read without finding damage. The end of a file that is gone shows only in the
+/// number of events.
+fn is_whole(program: &Program, joined: &Joined) -> bool {
+    let counted = program.ranks.iter().zip(&joined.states);
+    joined.damage.iter().all(|damage| *damage == Damage::default())
+        && counted.into_iter().all(|(rank, state)| state.events >= rank.events)
 }
 
 /// Runs in a pool of its own, or in the global one if that cannot be made.
@@ -404,8 +419,8 @@ impl Build<'_> {
         let thread_s: f64 =
             by_rank.iter().map(|row| row.wall_s * f64::from(row.threads.max(1))).sum();
         let states = &joined.states;
-        let mpi_ns: u64 = states.iter().map(|state| state.mpi_ns).sum();
-        let events: u64 = states.iter().map(|state| state.events).sum();
+        let mpi_ns = total(states.iter().map(|state| state.mpi_ns));
+        let events = total(states.iter().map(|state| state.events));
         let (begin, end) = clocks.span;
         Profile {
             ranks: program.size,
@@ -418,11 +433,11 @@ impl Build<'_> {
                 .collect(),
             command: program.command.clone(),
             library: program.library.clone(),
-            wall_s: seconds((end - begin).max(0) as u64),
+            wall_s: seconds(end.saturating_sub(begin).max(0) as u64),
             mpi_pct: percent(seconds(mpi_ns), thread_s),
             events,
-            messages: states.iter().map(|state| state.messages).sum(),
-            message_bytes: states.iter().fold(0, |sum, state| sum.saturating_add(state.sent)),
+            messages: total(states.iter().map(|state| state.messages)),
+            message_bytes: total(states.iter().map(|state| state.sent)),
             calls: self.calls(thread_s),
             waits: self.waits(mpi_ns),
             collector: self.collector(events, thread_s),
@@ -450,7 +465,7 @@ impl Build<'_> {
             let end = end.max(state.last);
             let wall_s = seconds(end.saturating_sub(begin).max(0) as u64);
             let threads = rank.threads.max(1);
-            let sum = |rows: &[[u64; 3]]| rows.get(slot).map_or(0, |row| row.iter().sum());
+            let sum = |rows: &[[u64; 3]]| rows.get(slot).map_or(0, |row| total(*row));
             RankRow {
                 rank: rank.rank,
                 host: rank.host,
@@ -486,13 +501,13 @@ impl Build<'_> {
             if used.is_empty() {
                 continue;
             }
-            let ns: u64 = used.iter().map(|sum| sum.ns).sum();
+            let ns = total(used.iter().map(|sum| sum.ns));
             let name = if number % 2 == 0 { Some(call.name()) } else { call.large_name() };
             rows.push(CallRow {
                 name: name.unwrap_or(call.name()).to_owned(),
                 class: class_of(call),
-                count: used.iter().map(|sum| sum.count).sum(),
-                bytes: used.iter().fold(0, |all, sum| all.saturating_add(sum.bytes)),
+                count: total(used.iter().map(|sum| sum.count)),
+                bytes: total(used.iter().map(|sum| sum.bytes)),
                 time_s: seconds(ns),
                 share_pct: percent(seconds(ns), thread_s),
                 // The two variants of a function wait together.
@@ -501,7 +516,7 @@ impl Build<'_> {
                 ranks: used.len() as u32,
                 rank_min_s: seconds(used.iter().map(|sum| sum.ns).min().unwrap_or(0)),
                 rank_max_s: seconds(used.iter().map(|sum| sum.ns).max().unwrap_or(0)),
-                errors: used.iter().map(|sum| sum.errors).sum(),
+                errors: total(used.iter().map(|sum| sum.errors)),
             });
         }
         rows.sort_by(|a, b| b.time_s.total_cmp(&a.time_s).then_with(|| a.name.cmp(&b.name)));
@@ -511,7 +526,7 @@ impl Build<'_> {
     fn waits(&self, mpi_ns: u64) -> WaitSums {
         let waits = &self.joined.waits;
         let [late_sender_ns, late_receiver_ns, collective_ns] = waits.total;
-        let total_ns = late_sender_ns + late_receiver_ns + collective_ns;
+        let total_ns = total(waits.total);
         let rank = |slot: u32| self.program.ranks.get(slot as usize).map_or(0, |rank| rank.rank);
         let mut pairs: Vec<_> = waits.pairs.iter().map(|(pair, ns)| (*ns, *pair)).collect();
         pairs.sort_unstable_by_key(|(ns, pair)| (std::cmp::Reverse(*ns), *pair));
@@ -520,10 +535,11 @@ impl Build<'_> {
         for (ns, (waiting, late, _)) in &pairs {
             let (row, column) = (self.cell(rank(*waiting)), self.cell(rank(*late)));
             if let Some(sum) = matrix_ns.get_mut(row).and_then(|row| row.get_mut(column)) {
-                *sum += ns;
+                *sum = sum.saturating_add(*ns);
             }
         }
-        let rest: u64 = pairs.iter().skip(TOP_PAIRS).map(|(ns, _)| ns).sum();
+        let others = total(waits.others.iter().copied());
+        let rest = total(pairs.iter().skip(TOP_PAIRS).map(|(ns, _)| *ns));
         pairs.truncate(TOP_PAIRS);
         let mut collectives: Vec<CollectiveWait> = waits
             .by_kind
@@ -559,9 +575,9 @@ impl Build<'_> {
                     wait_ns: ns,
                 })
                 .collect(),
-            other_pairs_ns: rest + waits.others.iter().sum::<u64>(),
+            other_pairs_ns: rest.saturating_add(others),
             matrix_ns,
-            matrix_other_ns: waits.others.iter().sum(),
+            matrix_other_ns: others,
         }
     }
 
@@ -593,16 +609,15 @@ impl Build<'_> {
         let rows = self.program.ranks.iter().zip(&self.joined.states).zip(&self.joined.damage);
         for ((rank, state), damage) in rows {
             let Damage { chunks, events, cut } = *damage;
-            lost.chunks += chunks;
-            lost.cut_chunks += cut;
+            lost.chunks = lost.chunks.saturating_add(chunks);
+            lost.cut_chunks = lost.cut_chunks.saturating_add(cut);
             // What the header counts and was not read is lost even if its chunk is gone.
             let missing = rank.events.saturating_sub(state.events).min(rank.length);
-            lost.events += events.max(missing);
-            lost.events = lost.events.saturating_add(rank.lost.no_space);
+            lost.events = total([lost.events, events.max(missing), rank.lost.no_space]);
             lost.table_full = lost.table_full.saturating_add(rank.lost.table_full);
             lost.unreadable = lost.unreadable.saturating_add(rank.lost.unreadable);
             lost.lists = lost.lists.saturating_add(rank.lost.lists);
-            lost.unmatched_messages += state.unjoined;
+            lost.unmatched_messages = lost.unmatched_messages.saturating_add(state.unjoined);
         }
         lost
     }
@@ -617,7 +632,7 @@ impl Build<'_> {
             };
             for (_, state) in self.states() {
                 let (count, bytes) = state.sizes.get(number).copied().unwrap_or_default();
-                row.count += count;
+                row.count = row.count.saturating_add(count);
                 row.bytes = row.bytes.saturating_add(bytes);
             }
             row
@@ -646,7 +661,7 @@ impl Build<'_> {
                 state.row.iter().zip(bytes.iter_mut().zip(messages.iter_mut()))
             {
                 *to = to.saturating_add(*sum);
-                *all += count;
+                *all = all.saturating_add(*count);
             }
         }
         Matrix { size, binned: self.program.size > MATRIX, bytes, messages }
@@ -656,12 +671,12 @@ impl Build<'_> {
         let (begin, end) = self.clocks.span;
         let threads: f64 =
             self.program.ranks.iter().map(|rank| f64::from(rank.threads.max(1))).sum();
-        let whole = (end - begin) as f64 / BINS as f64 * threads;
+        let whole = end.saturating_sub(begin) as f64 / BINS as f64 * threads;
         let share = |class: usize, bin: usize| {
             let ns = |state: &RankState| {
                 state.pattern.get(bin).and_then(|bin| bin.get(class)).copied().unwrap_or(0)
             };
-            percent(self.states().map(|(_, state)| ns(state)).sum::<u64>() as f64, whole)
+            percent(total(self.states().map(|(_, state)| ns(state))) as f64, whole)
         };
         Pattern {
             classes: CLASSES.to_vec(),
@@ -686,9 +701,9 @@ impl Build<'_> {
                 path.reverse();
                 if let Some(sum) = state.regions.get(node) {
                     let row = own.entry(path).or_default();
-                    row.0 += sum.count;
-                    row.1 += sum.ns;
-                    row.2 += sum.mpi_ns;
+                    row.0 = row.0.saturating_add(sum.count);
+                    row.1 = row.1.saturating_add(sum.ns);
+                    row.2 = row.2.saturating_add(sum.mpi_ns);
                 }
             }
             if rows.len() < 1 << 14 {
@@ -701,9 +716,9 @@ impl Build<'_> {
             .into_iter()
             .map(|(path, ranks)| RegionRow {
                 path,
-                count: ranks.iter().map(|sums| sums.0).sum(),
-                time_s: seconds(ranks.iter().map(|sums| sums.1).sum()),
-                mpi_s: seconds(ranks.iter().map(|sums| sums.2).sum()),
+                count: total(ranks.iter().map(|sums| sums.0)),
+                time_s: seconds(total(ranks.iter().map(|sums| sums.1))),
+                mpi_s: seconds(total(ranks.iter().map(|sums| sums.2))),
                 ranks: ranks.len() as u32,
                 rank_min_s: seconds(ranks.iter().map(|sums| sums.1).min().unwrap_or(0)),
                 rank_max_s: seconds(ranks.iter().map(|sums| sums.1).max().unwrap_or(0)),
@@ -749,7 +764,7 @@ impl Build<'_> {
                         time_s: 0.0,
                     })
                 };
-                row.calls += comm.calls;
+                row.calls = row.calls.saturating_add(comm.calls);
                 row.bytes = row.bytes.saturating_add(comm.bytes);
                 row.time_s += seconds(comm.ns);
             }

@@ -2,7 +2,9 @@
 //! compute them.
 //!
 //! The file is a cache: it names the run and the files that it was computed from, and is only used for
-//! exactly these. Without it, or if it cannot be written, every result is the same.
+//! exactly these. Without it, or if it cannot be written, every result is the same. A file that is damaged
+//! has the length and the header of its good copy: clocks that were computed from it are not stored, since
+//! the good copy would be read with them.
 
 use crate::clock::Clocks;
 use crate::open::Program;
@@ -14,14 +16,15 @@ use std::path::Path;
 /// Its name in the directory of the run.
 pub(crate) const NAME: &str = "clocks.json";
 /// Changes whenever the same messages give other clocks.
-const VERSION: u32 = 1;
-/// Longer files are not read.
-const MAX_BYTES: u64 = 1 << 28;
+const VERSION: u32 = 2;
+/// Changes with every release, also if the version above was forgotten.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The contents of `clocks.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
     version: u32,
+    release: String,
     /// Number of the run, as hexadecimal digits.
     run: String,
     /// Size of `MPI_COMM_WORLD`.
@@ -49,20 +52,34 @@ fn is_complete(program: &Program) -> bool {
     program.hosts.len() > 1 && program.ranks.iter().all(|rank| rank.finalized)
 }
 
+/// Length of the longest file that can be one of the program; longer ones are not read. An entry of a rank
+/// takes less than 128 bytes, a knot less than 24.
+fn max_bytes(program: &Program, measured: &Clocks) -> u64 {
+    let host = measured.max_knots().saturating_mul(24).saturating_add(4096);
+    let ranks = program.ranks.len().saturating_mul(128);
+    program.hosts.len().saturating_mul(host).saturating_add(ranks).saturating_add(4096) as u64
+}
+
 /// The clocks that were stored for these files.
 pub(crate) fn read(program: &Program) -> Option<Clocks> {
     if !is_complete(program) {
         return None;
     }
+    let path = program.dir.join(NAME);
+    // Opening a pipe would wait for its other end.
+    if !fs::metadata(&path).ok()?.is_file() {
+        return None;
+    }
+    let measured = Clocks::measured(program);
     let mut text = Vec::new();
-    let file = File::open(program.dir.join(NAME)).ok()?;
-    file.take(MAX_BYTES).read_to_end(&mut text).ok()?;
+    File::open(path).ok()?.take(max_bytes(program, &measured)).read_to_end(&mut text).ok()?;
     let stored: Stored = serde_json::from_slice(&text).ok()?;
     let same = stored.version == VERSION
+        && stored.release == RELEASE
         && stored.run == format!("{:x}", program.run)
         && stored.size == program.size
         && stored.files == files(program);
-    (same && stored.clocks.are_possible(program)).then_some(stored.clocks)
+    (same && stored.clocks.can_correct(&measured, program)).then_some(stored.clocks)
 }
 
 /// Stores clocks. A directory that cannot be written to is not an error: they are computed again.
@@ -72,6 +89,7 @@ pub(crate) fn write(program: &Program, clocks: &Clocks) {
     }
     let stored = Stored {
         version: VERSION,
+        release: RELEASE.to_owned(),
         run: format!("{:x}", program.run),
         size: program.size,
         files: files(program),

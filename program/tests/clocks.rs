@@ -189,7 +189,12 @@ fn a_sample_corrects_clocks_and_all_messages_are_checked() {
 
 /// Two hosts whose clocks need a correction.
 fn skewed() -> TempDir {
-    let measured = Some((40_000, -25_000));
+    measured_as(40_000, -25_000)
+}
+
+/// The same messages with other measurements at init and finalize.
+fn measured_as(start: i64, end: i64) -> TempDir {
+    let measured = Some((start, end));
     exchange(&[HostClock::default(), HostClock { host: 1, measured, ..HostClock::default() }])
 }
 
@@ -240,13 +245,98 @@ fn stored_clocks_of_other_data_are_not_used() {
         assert_eq!(json(&dir), computed, "{keys:?}");
     };
     spoil(&["version"], 0.into());
+    spoil(&["release"], "0.0.0".into());
     spoil(&["run"], "2b".into());
     spoil(&["size"], 3.into());
     spoil(&["files", "0", "bytes"], 1.into());
     spoil(&["files", "1", "events"], 1.into());
     spoil(&["clocks", "hosts"], serde_json::json!([]));
     spoil(&["clocks", "hosts", "1", "knots", "0"], i64::MAX.into());
-    spoil(&["clocks", "span"], serde_json::json!([5, 5]));
+    spoil(&["clocks", "hosts", "1", "knots"], vec![0; 1 << 12].into());
+    spoil(&["clocks", "hosts", "1", "per_ns"], 1e300.into());
+    spoil(&["clocks", "hosts", "1", "start"], 1.into());
+    for base in ["at", "offset", "slope", "uncertain"] {
+        spoil(&["clocks", "hosts", "1", base], 1.into());
+    }
+    spoil(&["clocks", "corrections", "1", "offset_start_ns"], 1.into());
+    spoil(&["clocks", "grid", "1"], (1 << 20).into());
+    spoil(&["clocks", "cells"], 0.into());
+    let end = good["clocks"]["span"][1].as_i64().unwrap();
+    spoil(&["clocks", "span", "1"], (end + 1).into());
     std::fs::write(&path, "not JSON").unwrap();
     assert_eq!(json(&dir), computed);
+    // Longer than that of any two hosts.
+    let mut stored = good.clone();
+    stored["clocks"]["corrections"][1]["residual_ns"] = 123_456.into();
+    std::fs::write(&path, " ".repeat(1 << 20) + &stored.to_string()).unwrap();
+    assert_eq!(json(&dir), computed);
+    // Opening it would wait for a writer.
+    std::fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert_eq!(json(&dir), computed);
+}
+
+#[test]
+fn stored_clocks_are_used_with_the_measurements_that_they_correct() {
+    let (first, second) = (skewed(), measured_as(41_000, -25_000));
+    let computed = json(&second);
+    json(&first);
+    // Numbers of the run, its files and their events are the same.
+    let path = |dir: &TempDir| dir.path().join("clocks.json");
+    let files = |dir: &TempDir| {
+        let text = std::fs::read(path(dir)).unwrap();
+        let stored: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        (stored["run"].clone(), stored["files"].clone())
+    };
+    assert_eq!(files(&first), files(&second));
+    std::fs::copy(path(&first), path(&second)).unwrap();
+    assert_eq!(json(&second), computed);
+}
+
+#[test]
+fn clocks_of_damaged_files_are_not_stored() {
+    let dir = skewed();
+    let rank = dir.path().join("rank-1.mpi");
+    let path = dir.path().join("clocks.json");
+    let good = std::fs::read(&rank).unwrap();
+    // A chunk with a wrong byte, and one that is gone, which only the number of events shows.
+    let mut wrong = good.clone();
+    wrong[mpi_abi::HEADER + mpi_abi::CHUNK_HEADER + 500] ^= 0x55;
+    let mut gone = good.clone();
+    gone[mpi_abi::HEADER..].fill(0);
+    for damaged in [wrong, gone] {
+        std::fs::write(&rank, damaged).unwrap();
+        let found = profile(&open(dir.path()).unwrap(), 1).unwrap();
+        assert!(found.lost.events > 0);
+        assert!(!path.exists());
+    }
+    std::fs::write(&rank, good).unwrap();
+    assert_eq!(json(&dir), json(&skewed()));
+    assert!(path.exists());
+}
+
+#[test]
+fn an_import_with_another_clock_difference_is_another_run() {
+    let dir = TempDir::new().unwrap();
+    let (text, out) = (dir.path().join("text"), dir.path().join("out"));
+    std::fs::create_dir(&text).unwrap();
+    let offset = |us: u32| {
+        for rank in 0..2 {
+            let lines = format!(
+                "# host: n{rank}\n# clockdiff: {}\nMPI_Init:-:0:0:1000\n\
+                 MPI_Barrier:1003:91,{rank},2:1004\nMPI_Finalize:1010:-\n",
+                us * rank
+            );
+            std::fs::write(text.join(format!("trace-{rank}.txt")), lines).unwrap();
+            let _ = std::fs::remove_file(out.join(format!("rank-{rank}.mpi")));
+        }
+        program::import(&text, &out).unwrap();
+        let program = open(&out).unwrap();
+        let profile = profile(&program, 1).unwrap();
+        assert!(out.join("clocks.json").exists());
+        (program.run, profile.hosts[1].offset_start_ns)
+    };
+    let (first, second, third) = (offset(10), offset(90), offset(10));
+    assert_eq!((first.1, second.1), (-10_000, -90_000));
+    assert!(first == third && first.0 != second.0);
 }
