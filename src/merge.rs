@@ -5,14 +5,19 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use study::{files, shards};
+use tokio::signal::unix::SignalKind;
 use trace::{Manifest, Merge, Reader, Writer};
 
-use crate::{Verbosity, cli, simulate};
+use crate::{Verbosity, cli, options::work::INTERRUPTED, signals, simulate};
 
 pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     let (runs, files): (Vec<_>, Vec<_>) = options.files.iter().partition(|path| path.is_dir());
@@ -50,7 +55,31 @@ fn mpi_runs(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     let Some(output) = &options.output else {
         bail!("requires a directory to merge into: add -o DIR");
     };
-    let merged = program::merge(&options.files, output, options.force)?;
+    if !verbosity.quiet {
+        for left in program::leftovers(output) {
+            tell!(
+                "found {}: a merge was killed, or is still running; if none is, delete it (old: what was \
+                 there before the merge, new: an incomplete copy)",
+                report::message_safe(&left.display().to_string())
+            );
+        }
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    signals::handle(&[SignalKind::interrupt(), SignalKind::terminate()], move |_| {
+        // The second Ctrl-C waits for nothing.
+        if asked.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
+        }
+    })?;
+    let stopped = || stop.load(Ordering::Relaxed);
+    let merged = match program::merge(&options.files, output, options.force, &stopped) {
+        Err(error @ program::MergeError::Stopped) => {
+            tell!("detour: {error}");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        merged => merged?,
+    };
     let missing = merged.ranks - merged.ranks_present;
     if options.json {
         writeln!(std::io::stdout(), "{}", report::json_text(&merged)?)?;

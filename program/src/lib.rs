@@ -30,7 +30,7 @@ pub use clock::{Clocks, HostClock, HostCorrection};
 pub use engine::ReadError;
 pub use import::{Import, ImportError, import};
 pub use matching::LATE_RECEIVER_BYTES;
-pub use merge::{MergeError, MergedRun, merge};
+pub use merge::{MergeError, MergedRun, leftovers, merge};
 pub use open::{Host, OpenError, Program, Rank, open, open_partial};
 pub use profile::{
     CallRow, CollectiveWait, Collector, CommunicatorRow, LostSums, Matrix, Pair, Pattern, Profile,

@@ -1,14 +1,15 @@
 //! Joins the directories of one run whose nodes share no file system.
 //!
 //! In: directories with `rank-N.mpi` and, if noise was recorded, `node-HOST.detour`; out: one directory with
-//! all of them. It is written beside its place and renamed, so that it is complete or absent.
+//! all of them. It is written beside its place and renamed, so that it is complete or absent. Nothing is
+//! deleted that was not there, and known to be of a run, before the copying began.
 
 use crate::open::{OpenError, Program, missing_ranks, open_partial};
 use crate::stored;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Why directories cannot be merged.
@@ -33,7 +34,8 @@ pub enum MergeError {
     )]
     Duplicate { rank: u32, first: PathBuf, second: PathBuf },
     #[error(
-        "{} and {} are recordings of the same node: remove one of them",
+        "{} and {} have the same name: leave out one of them if both are of one node; if two nodes have the \
+         same host name, rename one of them (node-NAME.detour), so that both are kept",
         .first.display(), .second.display()
     )]
     SameNode { first: PathBuf, second: PathBuf },
@@ -46,6 +48,17 @@ pub enum MergeError {
         .path.display(), .found.display()
     )]
     NotARun { path: PathBuf, found: PathBuf },
+    #[error(
+        "refusing to replace {}: {} appeared while the files were copied; merge again, or choose another \
+         directory with -o", .path.display(), .found.display()
+    )]
+    Appeared { path: PathBuf, found: PathBuf },
+    #[error(
+        "{} was there before, and cannot be put back ({source}): it is {} now", .path.display(), .old.display()
+    )]
+    NotBack { path: PathBuf, old: PathBuf, source: io::Error },
+    #[error("interrupted: nothing was merged")]
+    Stopped,
     #[error("cannot read {}: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write {}: {source}", .path.display())]
@@ -70,15 +83,21 @@ pub struct MergedRun {
 }
 
 /// Merges the directories of one run into `output`. An existing directory with traces is only replaced if
-/// `force` is set, anything else never.
-pub fn merge(dirs: &[PathBuf], output: &Path, force: bool) -> Result<MergedRun, MergeError> {
+/// `force` is set, anything else never. While files are copied, `stopped` is asked again and again; if it says
+/// so, what was copied is removed.
+pub fn merge(
+    dirs: &[PathBuf],
+    output: &Path,
+    force: bool,
+    stopped: &dyn Fn() -> bool,
+) -> Result<MergedRun, MergeError> {
     let programs =
         dirs.iter().map(|dir| open_partial(dir)).collect::<Result<Vec<_>, OpenError>>()?;
     let files = plan(&programs)?;
     let replaced = check_output(dirs, output, force)?;
     let new = NewDirectory::create(output)?;
     for (name, from) in &files {
-        copy(from, &new.path.join(name))?;
+        copy(from, &new.path.join(name), stopped)?;
     }
     // Read back as one run: what is renamed into place can be opened.
     let merged = open_partial(&new.path)?;
@@ -90,7 +109,7 @@ pub fn merge(dirs: &[PathBuf], output: &Path, force: bool) -> Result<MergedRun, 
         hosts: merged.hosts.iter().map(|host| host.name.clone()).collect(),
         recordings: files.keys().filter(|name| is_recording(name)).count() as u32,
     };
-    new.commit(output, replaced)?;
+    new.commit(output, &replaced)?;
     Ok(run)
 }
 
@@ -156,9 +175,9 @@ fn is_of_a_run(name: &str) -> bool {
         || (name.starts_with("rank-") && name.ends_with(".mpi"))
 }
 
-/// Refuses to overwrite anything of value; says whether there is a directory to be replaced.
-fn check_output(dirs: &[PathBuf], output: &Path, force: bool) -> Result<bool, MergeError> {
-    let Ok(facts) = fs::symlink_metadata(output) else { return Ok(false) };
+/// Refuses to overwrite anything of value; gives the files that are to be replaced.
+fn check_output(dirs: &[PathBuf], output: &Path, force: bool) -> Result<Vec<String>, MergeError> {
+    let Ok(facts) = fs::symlink_metadata(output) else { return Ok(Vec::new()) };
     let real = fs::canonicalize(output).ok();
     let input = dirs.iter().find(|dir| real.is_some() && fs::canonicalize(dir).ok() == real);
     if let Some(input) = input {
@@ -168,26 +187,36 @@ fn check_output(dirs: &[PathBuf], output: &Path, force: bool) -> Result<bool, Me
         return Err(MergeError::Exists(output.to_owned()));
     }
     let names = names(output)?;
-    if names.is_empty() {
-        return Ok(true);
-    }
-    if !force {
+    if !names.is_empty() && !force {
         return Err(MergeError::Exists(output.to_owned()));
     }
-    match names.iter().find(|name| !is_of_a_run(name)) {
+    // A directory is none of ours whatever its name, nor is a name that is not UTF-8, which is not found.
+    let is_file =
+        |name: &str| fs::symlink_metadata(output.join(name)).is_ok_and(|facts| !facts.is_dir());
+    match names.iter().find(|name| !is_of_a_run(name) || !is_file(name)) {
         Some(found) => {
             Err(MergeError::NotARun { path: output.to_owned(), found: output.join(found) })
         }
-        None => Ok(true),
+        None => Ok(names),
     }
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), MergeError> {
-    let mut source =
+/// Bytes that are copied before asking whether to stop.
+const BLOCK: u64 = 16 << 20;
+
+fn copy(from: &Path, to: &Path, stopped: &dyn Fn() -> bool) -> Result<(), MergeError> {
+    let source =
         File::open(from).map_err(|source| MergeError::Read { path: from.to_owned(), source })?;
     let error = |source| MergeError::Write { path: to.to_owned(), source };
     let mut target = File::create_new(to).map_err(error)?;
-    io::copy(&mut source, &mut target).map_err(error)?;
+    loop {
+        if stopped() {
+            return Err(MergeError::Stopped);
+        }
+        if io::copy(&mut (&source).take(BLOCK), &mut target).map_err(error)? == 0 {
+            break;
+        }
+    }
     // The name must not appear before the contents.
     target.sync_data().map_err(error)
 }
@@ -198,39 +227,87 @@ struct NewDirectory {
     kept: bool,
 }
 
+/// Of the directories beside an output, the one that is to take its place, and the one that had it.
+const NEW: &str = "new";
+const OLD: &str = "old";
+
 fn beside(output: &Path, what: &str) -> PathBuf {
+    output.with_file_name(format!("{}{}", prefix(output, what), std::process::id()))
+}
+
+fn prefix(output: &Path, what: &str) -> String {
     let name = output.file_name().unwrap_or_default().to_string_lossy();
-    output.with_file_name(format!(".{name}.{what}-{}", std::process::id()))
+    format!(".{name}.{what}-")
+}
+
+/// What merges into `output` have left beside it that were killed, or are still running: directories that are
+/// incomplete, and directories that were there before.
+#[must_use]
+pub fn leftovers(output: &Path) -> Vec<PathBuf> {
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let names = names(parent.unwrap_or(Path::new("."))).unwrap_or_default();
+    let is_left = |name: &&String| {
+        [NEW, OLD].into_iter().any(|what| {
+            let process = name.strip_prefix(&prefix(output, what));
+            process.is_some_and(|process| process.parse::<u32>().is_ok())
+        })
+    };
+    names.iter().filter(is_left).map(|name| output.with_file_name(name)).collect()
 }
 
 impl NewDirectory {
     fn create(output: &Path) -> Result<NewDirectory, MergeError> {
-        let path = beside(output, "new");
+        let path = beside(output, NEW);
         match fs::create_dir(&path) {
             Ok(()) => Ok(NewDirectory { path, kept: false }),
+            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+                Err(MergeError::Write { path, source })
+            }
             Err(source) => Err(MergeError::Write { path: output.to_owned(), source }),
         }
     }
 
-    fn commit(mut self, output: &Path, replaced: bool) -> Result<(), MergeError> {
+    /// Takes the place of `output`, which holds the files `replaced` or is empty or absent.
+    fn commit(mut self, output: &Path, replaced: &[String]) -> Result<(), MergeError> {
         let error = |source| MergeError::Write { path: output.to_owned(), source };
-        let old = beside(output, "old");
-        if replaced {
-            fs::rename(output, &old).map_err(error)?;
+        if replaced.is_empty() {
+            // Replaces an empty directory, and no other one.
+            fs::rename(&self.path, output).map_err(|source| match source.kind() {
+                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => {
+                    MergeError::Exists(output.to_owned())
+                }
+                _ => error(source),
+            })?;
+            self.kept = true;
+            return Ok(());
         }
-        if let Err(source) = fs::rename(&self.path, output) {
-            if replaced {
-                // The old one goes back to its place.
-                let _ = fs::rename(&old, output);
+        let old = beside(output, OLD);
+        fs::rename(output, &old).map_err(error)?;
+        let put = || {
+            // Under its old name it could have been written to until now.
+            let names = names(&old)?;
+            match names.iter().find(|name| replaced.binary_search(name).is_err()) {
+                Some(found) => {
+                    Err(MergeError::Appeared { path: output.to_owned(), found: output.join(found) })
+                }
+                None => fs::rename(&self.path, output).map_err(error),
             }
-            return Err(error(source));
+        };
+        if let Err(why) = put() {
+            return Err(match fs::rename(&old, output) {
+                Ok(()) => why,
+                Err(source) => MergeError::NotBack { path: output.to_owned(), old, source },
+            });
         }
         self.kept = true;
-        if replaced {
-            fs::remove_dir_all(&old)
-                .map_err(|source| MergeError::Write { path: old.clone(), source })?;
-        }
-        Ok(())
+        // Only what was there: a process inside of the directory can still write to it.
+        let removed = replaced.iter().try_for_each(|name| match fs::remove_file(old.join(name)) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(source),
+            _ => Ok(()),
+        });
+        removed
+            .and_then(|()| fs::remove_dir(&old))
+            .map_err(|source| MergeError::Write { path: old.clone(), source })
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use program::{MergeError, merge, open, open_partial, profile};
+use program::{MergeError, leftovers, merge, open, open_partial, profile};
 use std::path::{Path, PathBuf};
 use support::{HostClock, Made, header};
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ fn entries(dir: &Path) -> Vec<String> {
 /// What is refused leaves no trace of the attempt.
 fn refused(home: &Path, dirs: &[PathBuf], output: &str, force: bool) -> MergeError {
     let before = entries(home);
-    let error = merge(dirs, &home.join(output), force).unwrap_err();
+    let error = merge(dirs, &home.join(output), force, &|| false).unwrap_err();
     assert_eq!(entries(home), before, "{error}");
     error
 }
@@ -52,7 +52,7 @@ fn directories_of_a_run_become_one_with_every_file_unchanged() {
     let home = TempDir::new().unwrap();
     let dirs = nodes(home.path());
     let output = home.path().join("all");
-    let merged = merge(&dirs, &output, false).unwrap();
+    let merged = merge(&dirs, &output, false, &|| false).unwrap();
     assert_eq!((merged.ranks, merged.ranks_present, merged.recordings), (SIZE, SIZE, 2));
     assert_eq!((merged.missing.as_str(), merged.hosts), ("", vec!["node0".into(), "node1".into()]));
     assert_eq!(entries(home.path()), ["a", "all", "b"]);
@@ -73,7 +73,7 @@ fn ranks_that_are_still_missing_are_named_and_can_be_merged_later() {
     let dirs = nodes(home.path());
     std::fs::remove_file(dirs[0].join("rank-1.mpi")).unwrap();
     let output = home.path().join("most");
-    let merged = merge(&dirs, &output, false).unwrap();
+    let merged = merge(&dirs, &output, false, &|| false).unwrap();
     assert_eq!((merged.ranks_present, merged.missing.as_str()), (3, "1"));
     let text = open(&output).unwrap_err().to_string();
     assert!(text.contains("detour merge"), "{text}");
@@ -81,7 +81,7 @@ fn ranks_that_are_still_missing_are_named_and_can_be_merged_later() {
     let late = home.path().join("late");
     rank(&late, 1, SIZE, 42);
     let all = home.path().join("all");
-    assert_eq!(merge(&[output, late], &all, false).unwrap().missing, "");
+    assert_eq!(merge(&[output, late], &all, false, &|| false).unwrap().missing, "");
     open(&all).unwrap();
 }
 
@@ -118,10 +118,10 @@ fn only_a_run_is_replaced_and_only_if_that_is_wanted() {
     let output = home.path().join("all");
     // An empty directory may be filled.
     std::fs::create_dir(&output).unwrap();
-    merge(&dirs, &output, false).unwrap();
+    merge(&dirs, &output, false, &|| false).unwrap();
     let error = refused(home.path(), &dirs, "all", false);
     assert!(matches!(error, MergeError::Exists(_)), "{error}");
-    assert_eq!(merge(&dirs[..1], &output, true).unwrap().ranks_present, 2);
+    assert_eq!(merge(&dirs[..1], &output, true, &|| false).unwrap().ranks_present, 2);
     assert_eq!(entries(&output), ["node-0.detour", "rank-0.mpi", "rank-1.mpi"]);
     assert_eq!(entries(home.path()), ["a", "all", "b"]);
     std::fs::write(output.join("notes"), "precious").unwrap();
@@ -132,4 +132,70 @@ fn only_a_run_is_replaced_and_only_if_that_is_wanted() {
     std::fs::write(home.path().join("file"), "").unwrap();
     let error = refused(home.path(), &dirs, "file", true);
     assert!(matches!(error, MergeError::Exists(_)), "{error}");
+}
+
+#[test]
+fn what_appears_while_files_are_copied_is_kept() {
+    let home = TempDir::new().unwrap();
+    let dirs = nodes(home.path());
+    let output = home.path().join("all");
+    let note = output.join("rank-9.mpi");
+    // Asked during the copying, another process writes into the output.
+    let writes = || {
+        std::fs::create_dir_all(&output).unwrap();
+        std::fs::write(&note, "precious").unwrap();
+        false
+    };
+    let kept = || {
+        assert_eq!(std::fs::read_to_string(&note).unwrap(), "precious");
+        assert_eq!(entries(home.path()), ["a", "all", "b"]);
+        std::fs::remove_file(&note).unwrap();
+    };
+    // Where nothing was, and where an empty directory was.
+    for force in [false, true, false, true] {
+        let error = merge(&dirs, &output, force, &writes).unwrap_err();
+        assert!(matches!(error, MergeError::Exists(_)), "{error}");
+        kept();
+        if force {
+            std::fs::remove_dir(&output).unwrap();
+        }
+    }
+    // Where a run was that was to be replaced.
+    merge(&dirs, &output, false, &|| false).unwrap();
+    let before = entries(&output);
+    let error = merge(&dirs[..1], &output, true, &writes).unwrap_err();
+    assert!(matches!(error, MergeError::Appeared { .. }), "{error}");
+    assert!(error.to_string().contains("rank-9.mpi"), "{error}");
+    kept();
+    assert_eq!(entries(&output), before);
+    // What disappears by itself is no reason to refuse.
+    let removes = || {
+        let _ = std::fs::remove_file(output.join("rank-3.mpi"));
+        false
+    };
+    merge(&dirs[..1], &output, true, &removes).unwrap();
+    assert_eq!(entries(&output), ["node-0.detour", "rank-0.mpi", "rank-1.mpi"]);
+    assert_eq!(entries(home.path()), ["a", "all", "b"]);
+    // A directory is not a file of a run, whatever its name.
+    std::fs::create_dir(&note).unwrap();
+    let error = refused(home.path(), &dirs, "all", true);
+    assert!(matches!(error, MergeError::NotARun { .. }), "{error}");
+}
+
+#[test]
+fn a_merge_that_is_stopped_leaves_nothing_and_one_that_was_killed_is_found() {
+    let home = TempDir::new().unwrap();
+    let dirs = nodes(home.path());
+    let output = home.path().join("all");
+    let copied = std::cell::Cell::new(0);
+    let third = || copied.replace(copied.get() + 1) == 2;
+    let error = merge(&dirs, &output, false, &third).unwrap_err();
+    assert!(matches!(error, MergeError::Stopped), "{error}");
+    assert_eq!(entries(home.path()), ["a", "b"]);
+    assert_eq!(leftovers(&output), Vec::<PathBuf>::new());
+    for name in [".all.new-1", ".all.old-1", ".all.new-x", ".other.new-1", "all.new-1"] {
+        std::fs::create_dir(home.path().join(name)).unwrap();
+    }
+    let left = [".all.new-1", ".all.old-1"].map(|name| home.path().join(name));
+    assert_eq!(leftovers(&output), left);
 }
