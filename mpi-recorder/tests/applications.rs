@@ -18,7 +18,7 @@ fn counter(mpi: Mpi) -> PathBuf {
     library
 }
 
-/// Runs a program in a directory, counted and recorded. Returns how often rank 0 made each call.
+/// Runs a program in a directory, counted and recorded. Returns how often the ranks made each call.
 fn compare(
     what: &str,
     mpi: Mpi,
@@ -34,7 +34,7 @@ fn compare(
     command.arg(format!("COUNT_DIR={}", count_dir.display()));
     command.arg(format!("{}={}", mpi_recorder::DIRECTORY, trace_dir.display()));
     run(command.args(program).current_dir(directory));
-    let mut first = BTreeMap::new();
+    let mut all = BTreeMap::new();
     for rank in 0..ranks {
         let trace = read_trace(&trace_dir.join(format!("rank-{rank}.mpi")));
         let text = std::fs::read_to_string(count_dir.join(format!("rank-{rank}.count"))).unwrap();
@@ -50,11 +50,11 @@ fn compare(
         eprintln!("{what} rank {rank}: {} events of {size:.2} bytes", trace.events);
         // A file has a page for its header.
         assert!(trace.events < 1000 || size <= 12.0, "{what}: {size} bytes an event");
-        if rank == 0 {
-            first = expected.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        for (name, count) in expected {
+            *all.entry(name.to_owned()).or_default() += count;
         }
     }
-    first
+    all
 }
 
 /// Why a test of a program that Debian builds for Open MPI only cannot run.
@@ -122,7 +122,7 @@ fn a_scalapack_tester_in_fortran_is_traced_whole(mpi: Mpi) -> Ended {
     Ended::Done
 }
 
-/// Orders the vertices of a graph: datatypes and reductions of its own, `MPI_Waitany`, 8 ranks.
+/// Orders the vertices of a graph: datatypes and reductions of its own, `MPI_Waitany`.
 fn a_graph_partitioner_is_traced_whole(mpi: Mpi) -> Ended {
     if let Some(why) = unavailable(mpi, &["/usr/bin/dgord"]) {
         return why;
@@ -130,8 +130,9 @@ fn a_graph_partitioner_is_traced_whole(mpi: Mpi) -> Ended {
     let work = fresh("work");
     std::fs::write(work.join("grid.grf"), grid(60)).unwrap();
     let program = ["dgord", "grid.grf", "/dev/null"];
-    let calls = compare("PT-Scotch", mpi, 8, &work, &program);
-    assert!(calls["MPI_Waitany"] > 0 && calls["MPI_Init_thread"] == 1, "{calls:?}");
+    let calls = compare("PT-Scotch", mpi, 4, &work, &program);
+    assert!(calls.contains_key("MPI_Waitany"), "{calls:?}");
+    assert_eq!(calls.get("MPI_Init_thread"), Some(&4), "{calls:?}");
     Ended::Done
 }
 
@@ -161,7 +162,8 @@ fn a_ping_pong_benchmark_is_traced_whole(mpi: Mpi) -> Ended {
     }
     let options = [program, "-u", "64", "-n", "20", "-o", "/dev/null"];
     let calls = compare("NetPIPE", mpi, 2, &fresh("work"), &options);
-    assert!(calls["MPI_Send"] > 100 && calls["MPI_Recv"] > 100, "{calls:?}");
+    let count = |name: &str| calls.get(name).copied().unwrap_or(0);
+    assert!(count("MPI_Send") > 200 && count("MPI_Recv") > 200, "{calls:?}");
     Ended::Done
 }
 

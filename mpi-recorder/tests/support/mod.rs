@@ -115,7 +115,7 @@ impl Mpi {
     /// `mpirun` for so many ranks, without a program.
     pub fn mpirun(self, ranks: u32) -> Command {
         let mut command = Command::new("timeout");
-        command.arg("120").arg(format!("mpirun.{}", self.name));
+        command.arg("600").arg(format!("mpirun.{}", self.name));
         if self.name == "openmpi" {
             command.args(["--allow-run-as-root", "--oversubscribe"]);
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
