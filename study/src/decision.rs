@@ -34,6 +34,7 @@ pub struct Request {
     pub workload: workload::Request,
     /// The CPUs that count.
     pub part: Part,
+    /// Which CPU each rank is on.
     pub placement: placement::Request,
     pub runs: u64,
     /// Processes to ignore: names, units or classes.

@@ -46,9 +46,9 @@ pub struct Request {
     pub top: usize,
     /// Repeat the recording if a run is longer than it.
     pub repeat: bool,
-    /// Which CPU each rank is on.
     /// The CPUs that count.
     pub part: Part,
+    /// Which CPU each rank is on.
     pub placement: placement::Request,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
@@ -398,7 +398,7 @@ pub fn ask(
     let unsupported = support.and_then(|support| support.remark(workload.ranks()));
     let fewer_cpus = (1..names.len()).contains(&cpus.len()).then(|| {
         format!(
-            "only the {} with the most noise of {} simulated (increase --top)",
+            "simulated only the {} of {} with the most noise (increase --top)",
             words::plural(cpus.len() as u64, "CPU"),
             names.len()
         )

@@ -261,7 +261,7 @@ fn rows_of_classes_and_cpus_have_gains_of_their_own() {
     let one = answers(By::Cpu, 1);
     assert_eq!(names(&one.cpus), ["CPU 1"]);
     assert!(
-        one.remarks.iter().any(|remark| remark.starts_with("only the 1 CPU")),
+        one.remarks.iter().any(|remark| remark.starts_with("simulated only the 1 CPU of ")),
         "{:?}",
         one.remarks
     );
