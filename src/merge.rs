@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use report::words::plural;
 use serde::Serialize;
 use study::{files, shards};
 use tokio::signal::unix::SignalKind;
@@ -86,11 +87,11 @@ fn mpi_runs(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     } else if !verbosity.quiet {
         let partial = if missing > 0 { " --partial" } else { "" };
         tell!(
-            "wrote {}: {} of {} ranks on {} hosts; view with: detour mpi report{partial} {}",
+            "wrote {}: {} of {} on {}; view with: detour mpi report{partial} {}",
             merged.output,
             merged.ranks_present,
-            merged.ranks,
-            merged.hosts.len(),
+            plural(merged.ranks.into(), "rank"),
+            plural(merged.hosts.len() as u64, "host"),
             merged.output
         );
     }
