@@ -7,7 +7,7 @@
 use crate::chunks::{Damage, What};
 use crate::clock::{Clocks, Slack};
 use crate::matching::{Groups, SHARDS, Shard, Unjoined, Waits};
-use crate::open::Program;
+use crate::open::{Program, Rank};
 use crate::rank::{BINS, Context, Out, Pass, RankState};
 use crate::reader::{RankReader, Scratch};
 use crate::timeline::{Parts, Strip, Timeline, Waiting};
@@ -63,6 +63,12 @@ pub struct ReadError {
     pub path: PathBuf,
     /// Why.
     pub source: io::Error,
+}
+
+/// Begin and end of a rank on the common clock, all that was read of it included: a killed rank has left no end.
+pub(crate) fn rank_span(clocks: &Clocks, rank: &Rank, state: &RankState) -> (i64, i64) {
+    let (begin, end) = clocks.rank_span(rank);
+    (begin.min(state.first), end.max(state.last))
 }
 
 /// Reads the whole program; to be called inside of a thread pool. `slack` collects bounds for the clocks.
@@ -140,8 +146,10 @@ pub(crate) fn run(
     settle(&mut groups, &shards, i64::MAX);
     place(waiting.as_mut(), &mut shards, &mut groups);
     let strips: Vec<Strip> = lanes.iter_mut().filter_map(|lane| lane.strip.take()).collect();
+    let rows = program.ranks.iter().zip(&lanes);
+    let spans: Vec<_> = rows.map(|(rank, lane)| rank_span(clocks, rank, &lane.state)).collect();
     let mut joined = Joined {
-        timeline: waiting.map(|waiting| waiting.timeline(program, &strips)),
+        timeline: waiting.map(|waiting| waiting.timeline(program, &strips, &spans)),
         damage: lanes.iter().map(|lane| lane.reader.damage()).collect(),
         states: lanes.into_iter().map(|lane| lane.state).collect(),
         waits: Waits::new(ranks),

@@ -5,7 +5,7 @@
 
 use crate::chunks::Damage;
 use crate::clock::{Clocks, HostCorrection, Slack};
-use crate::engine::{Joined, ReadError, run};
+use crate::engine::{Joined, ReadError, rank_span, run};
 use crate::kinds::{CLASSES, class_of};
 use crate::matching::{LATE_RECEIVER_BYTES, Wait};
 use crate::open::Program;
@@ -28,7 +28,7 @@ pub struct Profile {
     pub ranks: u32,
     /// Ranks whose files were read; fewer than `ranks` if some are missing.
     pub ranks_read: u32,
-    /// Ranks that did not finalize: killed, crashed or aborted.
+    /// Ranks that have not finalized: killed, crashed, aborted or still running.
     pub unfinished_ranks: Vec<u32>,
     /// Command line of rank 0.
     pub command: Vec<String>,
@@ -66,8 +66,12 @@ pub struct Profile {
     pub pattern: Pattern,
     /// Regions that the program marked.
     pub regions: Vec<RegionRow>,
+    /// How many more regions there are: those with the least time are not kept.
+    pub other_regions: u64,
     /// Communicators, the most time first.
     pub communicators: Vec<CommunicatorRow>,
+    /// How many more communicators there are: those with the least time are not kept.
+    pub other_communicators: u64,
 }
 
 /// One MPI function.
@@ -422,6 +426,8 @@ impl Build<'_> {
         let mpi_ns = total(states.iter().map(|state| state.mpi_ns));
         let events = total(states.iter().map(|state| state.events));
         let (begin, end) = clocks.span;
+        let (regions, other_regions) = self.regions();
+        let (communicators, other_communicators) = self.communicators();
         Profile {
             ranks: program.size,
             ranks_read: program.ranks.len() as u32,
@@ -448,8 +454,10 @@ impl Build<'_> {
             sizes: self.sizes(),
             matrix: self.matrix(),
             pattern: self.pattern(),
-            regions: self.regions(),
-            communicators: self.communicators(),
+            regions,
+            other_regions,
+            communicators,
+            other_communicators,
         }
     }
 
@@ -460,9 +468,7 @@ impl Build<'_> {
     fn by_rank(&self) -> Vec<RankRow> {
         let rows = self.program.ranks.iter().zip(&self.joined.states).enumerate();
         rows.map(|(slot, (rank, state))| {
-            let (begin, end) = self.clocks.rank_span(rank);
-            let begin = begin.min(state.first);
-            let end = end.max(state.last);
+            let (begin, end) = rank_span(self.clocks, rank, state);
             let wall_s = seconds(end.saturating_sub(begin).max(0) as u64);
             let threads = rank.threads.max(1);
             let sum = |rows: &[[u64; 3]]| rows.get(slot).map_or(0, |row| total(*row));
@@ -686,7 +692,8 @@ impl Build<'_> {
         }
     }
 
-    fn regions(&self) -> Vec<RegionRow> {
+    /// Those with the most time, and how many more there are.
+    fn regions(&self) -> (Vec<RegionRow>, u64) {
         let mut rows: BTreeMap<Vec<String>, Vec<(u64, u64, u64)>> = BTreeMap::new();
         for (_, state) in self.states() {
             let mut own: BTreeMap<Vec<String>, (u64, u64, u64)> = BTreeMap::new();
@@ -725,13 +732,15 @@ impl Build<'_> {
             })
             .collect();
         rows.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
+        let others = rows.len().saturating_sub(TOP_ROWS) as u64;
         rows.truncate(TOP_ROWS);
         // Outer regions stand before inner ones.
         rows.sort_by(|a, b| a.path.cmp(&b.path));
-        rows
+        (rows, others)
     }
 
-    fn communicators(&self) -> Vec<CommunicatorRow> {
+    /// Those with the most time, and how many more there are.
+    fn communicators(&self) -> (Vec<CommunicatorRow>, u64) {
         let mut rows: BTreeMap<u64, CommunicatorRow> = BTreeMap::new();
         let mut own = CommunicatorRow {
             key: String::new(),
@@ -772,7 +781,8 @@ impl Build<'_> {
         let mut rows: Vec<_> =
             rows.into_values().chain([own]).filter(|row| row.calls > 0).collect();
         rows.sort_by(|a, b| b.time_s.total_cmp(&a.time_s).then_with(|| a.key.cmp(&b.key)));
+        let others = rows.len().saturating_sub(TOP_ROWS) as u64;
         rows.truncate(TOP_ROWS);
-        rows
+        (rows, others)
     }
 }

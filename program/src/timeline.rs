@@ -13,8 +13,8 @@ pub const TIMELINE_RANKS: usize = 32;
 /// Parts of all ranks together, and of one rank, at most.
 const CELLS: usize = 1 << 14;
 const PARTS: usize = 1 << 12;
-/// Point-to-point, collectives, other calls.
-const KINDS: usize = 3;
+/// Point-to-point, completing requests, collectives, other calls.
+const KINDS: usize = 4;
 
 /// Sums of time by kind of call.
 type Cell = [u64; KINDS];
@@ -28,15 +28,22 @@ pub struct Timeline {
     pub lanes: Vec<TimelineLane>,
 }
 
-/// What one rank did: for each part, the time in it. What is left of a part was spent outside of MPI.
+/// What one rank did: for each part, the time in it. What is left of a part between begin and end was spent
+/// outside of MPI.
 #[derive(Clone, Debug, Serialize)]
 pub struct TimelineLane {
     /// World rank.
     pub rank: u32,
     /// Threads that called MPI; their times add up.
     pub threads: u32,
+    /// First moment of the rank, since the begin of the first part.
+    pub begin_ns: u64,
+    /// Its last moment; that of a killed rank is the end of its last call.
+    pub end_ns: u64,
     /// In point-to-point calls, without waiting.
     pub point_to_point_ns: Vec<u64>,
+    /// In calls that complete requests, test or probe, without waiting: of messages or of collectives.
+    pub completing_ns: Vec<u64>,
     /// In collectives, without waiting.
     pub collective_ns: Vec<u64>,
     /// In other calls, without waiting.
@@ -48,9 +55,10 @@ pub struct TimelineLane {
 /// Position of a call among the kinds.
 fn kind(call: u16) -> usize {
     match meanings().get(usize::from(call)).map(|meaning| meaning.class) {
-        Some(0..=3) => 0,
-        Some(4) => 1,
-        _ => 2,
+        Some(0..=1) => 0,
+        Some(2..=3) => 1,
+        Some(4) => 2,
+        _ => 3,
     }
 }
 
@@ -137,9 +145,12 @@ impl Waiting {
         }
     }
 
-    /// Puts calls and waiting together; the strips of calls are in the order of the ranks.
-    pub fn timeline(&self, program: &Program, calls: &[Strip]) -> Timeline {
-        let lane = |((rank, calls), waits): ((&crate::open::Rank, &Strip), &Strip)| {
+    /// Puts calls and waiting together; the strips of calls, and the begins and ends, are in the order of the
+    /// ranks.
+    pub fn timeline(&self, program: &Program, calls: &[Strip], spans: &[(i64, i64)]) -> Timeline {
+        let rows = program.ranks.iter().zip(calls).zip(&self.strips).zip(spans);
+        let lanes = rows.map(|(((rank, calls), waits), (begin, end))| {
+            let since = |at: &i64| at.saturating_sub(calls.parts.start).max(0) as u64;
             // Waiting is part of a call, divided in the same way.
             let net = |kind: usize| {
                 let of = |cell: &Cell| cell.get(kind).copied().unwrap_or(0);
@@ -149,15 +160,17 @@ impl Waiting {
             TimelineLane {
                 rank: rank.rank,
                 threads: rank.threads.max(1),
+                begin_ns: since(begin),
+                end_ns: since(end),
                 point_to_point_ns: net(0),
-                collective_ns: net(1),
-                other_ns: net(2),
+                completing_ns: net(1),
+                collective_ns: net(2),
+                other_ns: net(3),
                 waiting_ns: waits.cells.iter().map(|cell| cell.iter().sum()).collect(),
             }
-        };
+        });
         let part_ns = self.strips.first().map_or(1, |strip| strip.parts.length);
-        let rows = program.ranks.iter().zip(calls).zip(&self.strips);
-        Timeline { part_ns, lanes: rows.map(lane).collect() }
+        Timeline { part_ns, lanes: lanes.collect() }
     }
 }
 

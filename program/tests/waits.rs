@@ -429,6 +429,37 @@ fn a_timeline_has_what_happened_where_it_happened() {
     assert_eq!(sender.other_ns.iter().sum::<u64>(), 0);
 }
 
+#[test]
+fn completing_a_collective_is_not_point_to_point() {
+    let dir = TempDir::new().unwrap();
+    for rank in 0..2 {
+        let mut made = Made::new(dir.path(), rank, 2);
+        let request = made.begin(Call::Ibarrier, 100_000, 110_000, 0, 0, 0);
+        made.wait(200_000, 300_000, &[request]);
+        made.finish(1_000_000);
+    }
+    let (_, timeline) = profile_over_time(&open(dir.path()).unwrap(), 1).unwrap();
+    for lane in timeline.unwrap().lanes {
+        let sum = |cells: &[u64]| cells.iter().sum::<u64>();
+        assert_eq!(sum(&lane.point_to_point_ns), 0);
+        assert_eq!([&lane.completing_ns, &lane.collective_ns].map(|c| sum(c)), [100_000, 10_000]);
+    }
+}
+
+#[test]
+fn a_lane_of_a_timeline_ends_with_its_rank() {
+    let dir = TempDir::new().unwrap();
+    let (mut a, mut b) = (Made::new(dir.path(), 0, 2), Made::new(dir.path(), 1, 2));
+    a.send(100_000, 200_000, 1, 100);
+    b.recv(150_000, 300_000, 0, 100);
+    a.finish(1_000_000);
+    b.kill();
+    let (profile, timeline) = profile_over_time(&open(dir.path()).unwrap(), 1).unwrap();
+    let ends: Vec<u64> = timeline.unwrap().lanes.iter().map(|lane| lane.end_ns).collect();
+    assert_eq!(ends, [1_000_000, 300_000]);
+    assert_eq!(profile.by_rank[1].wall_s, 300e-6);
+}
+
 /// Nonblocking exchanges and reductions of several ranks.
 fn exchanges(dir: &std::path::Path, ranks: u32, steps: u64) {
     for rank in 0..ranks {
@@ -463,15 +494,23 @@ fn a_timeline_adds_up_to_the_profile_and_does_not_depend_on_threads() {
     let calls: u64 = timeline
         .lanes
         .iter()
-        .map(|lane| sum(&lane.point_to_point_ns) + sum(&lane.collective_ns) + sum(&lane.other_ns))
+        .flat_map(|lane| {
+            [&lane.point_to_point_ns, &lane.completing_ns, &lane.collective_ns, &lane.other_ns]
+        })
+        .map(|cells| sum(cells))
         .sum();
     let time_s: f64 = with.calls.iter().map(|call| call.time_s).sum();
     assert_eq!(calls + waiting, (time_s * 1e9).round() as u64);
     // No part holds more than its length.
     for lane in &timeline.lanes {
         for part in 0..lane.waiting_ns.len() {
-            let cells =
-                [&lane.point_to_point_ns, &lane.collective_ns, &lane.other_ns, &lane.waiting_ns];
+            let cells = [
+                &lane.point_to_point_ns,
+                &lane.completing_ns,
+                &lane.collective_ns,
+                &lane.other_ns,
+                &lane.waiting_ns,
+            ];
             assert!(cells.iter().map(|cells| cells[part]).sum::<u64>() <= timeline.part_ns);
         }
     }
