@@ -239,6 +239,26 @@ fn a_matrix_of_many_ranks_is_drawn_in_blocks_and_the_page_says_so() {
 }
 
 #[test]
+fn a_page_without_some_ranks_says_so_and_how_to_make_it_again() {
+    let traces = ring("partial", 4, 3);
+    let mut both = Command::cargo_bin("detour").expect("the binary is built");
+    both.args(["mpi", "report"]).arg(&traces).args(["--html", "-", "--json"]);
+    let error = both.assert().failure().get_output().stderr.clone();
+    assert!(String::from_utf8_lossy(&error).contains("would go to stdout"));
+    // Neighbours of the two that are left are gone: no message has both halves.
+    for rank in [1, 3] {
+        fs::remove_file(traces.join(format!("rank-{rank}.mpi"))).expect("removed");
+    }
+    let html = mpi_page(&traces, "partial.html", &["--partial"]);
+    assert!(html.contains("The traces of 2 ranks are missing"));
+    assert!(html.contains("No waiting was found; what is missing can hide it."));
+    assert!(!html.contains("No rank waited for another."));
+    assert!(
+        html.contains("partial-traces --partial --html ") && html.contains(" --partial --json")
+    );
+}
+
+#[test]
 fn the_page_of_a_long_run_is_no_larger() {
     let html = mpi_page(&ring("long", 4, 30_000), "long-run.html", &[]);
     assert!(html.len() < 2_000_000, "{} bytes", html.len());

@@ -1,7 +1,7 @@
 //! Notes on the recording itself: how much of the detours is attributed, what was lost, its overhead,
 //! and what it could not see.
 
-use analysis::{Attributed, Summary};
+use analysis::{Attributed, Summary, words::shell_quoted};
 use trace::{CgroupTotals, Mode};
 
 use crate::Options;
@@ -106,16 +106,19 @@ fn cgroups(summary: &Summary) -> Vec<String> {
         }
         (!parts.is_empty()).then(|| format!("Cgroup {named}: {}.", parts.join("; ")))
     };
-    let mut lines: Vec<String> = summary.cgroups.iter().filter_map(of).collect();
+    let (listed, mut lines): (Vec<&CgroupTotals>, Vec<String>) =
+        summary.cgroups.iter().filter_map(|cgroup| Some((cgroup, of(cgroup)?))).unzip();
     if lines.len() > CGROUPS {
         let more = plural((lines.len() - CGROUPS) as u64, "more cgroup");
         lines.truncate(CGROUPS);
         lines.push(format!("{more} throttled or waiting (see cgroups in --json)."));
     }
-    if let (false, Some(first)) = (lines.is_empty(), summary.cgroups.first()) {
+    if let Some(first) = listed.first() {
+        let host = first.host.as_deref().map(|host| format!("on {}: ", safe(host)));
         lines.push(format!(
-            "detour record --cgroup {} shows every wait, and who ran instead.",
-            safe(&first.cgroup)
+            "{}detour record --cgroup {} shows every wait, and who ran instead.",
+            host.unwrap_or_default(),
+            safe(&shell_quoted(&first.cgroup))
         ));
     }
     lines

@@ -103,7 +103,9 @@ pub(crate) fn library(profile: &Profile) -> String {
 fn family(name: &str, class: &str) -> &'static str {
     match (name, class) {
         ("MPI_Init" | "MPI_Init_thread" | "MPI_Finalize", _) => "MPI_Init and MPI_Finalize",
-        (_, "send" | "receive" | "wait" | "test and probe") => "point-to-point",
+        (_, "send" | "receive") => "point-to-point",
+        // Of messages or of nonblocking collectives: the call does not tell.
+        (_, "wait" | "test and probe") => "completing requests",
         (_, "collective") => "collectives",
         (_, "communicator") => "communicators",
         (_, "one-sided") => "one-sided",
@@ -143,7 +145,11 @@ pub(crate) fn communication(profile: &Profile) -> String {
 pub(crate) fn waiting(profile: &Profile) -> String {
     let waits = &profile.waits;
     if waits.total_ns == 0 {
-        return "No rank waited for another.".to_owned();
+        let said = match warning(profile) {
+            None => "No rank waited for another.",
+            Some(_) => "No waiting was found; what is missing can hide it.",
+        };
+        return said.to_owned();
     }
     let total = waits.total_ns as f64;
     let classes = [
@@ -183,8 +189,10 @@ pub(crate) fn waiting(profile: &Profile) -> String {
 pub(crate) fn warning(profile: &Profile) -> Option<String> {
     let mut parts = Vec::new();
     if profile.ranks_read < profile.ranks {
-        let missing = u64::from(profile.ranks - profile.ranks_read);
-        parts.push(format!("{} missing", plural(missing, "trace") + " of ranks"));
+        parts.push(match profile.ranks - profile.ranks_read {
+            1 => "the trace of 1 rank is missing".to_owned(),
+            missing => format!("the traces of {} ranks are missing", count(missing.into())),
+        });
     }
     match profile.unfinished_ranks.as_slice() {
         [] => {}
@@ -283,7 +291,9 @@ fn waits(profile: &Profile, options: Options) -> Option<String> {
     for collective in waits.collectives.iter().take(shown) {
         row(&format!("  {}", safe(&collective.name)), collective.wait_ns);
     }
-    Some(titled(options.style(), "Waiting", &grid))
+    let mut text = titled(options.style(), "Waiting", &grid);
+    rest(&mut text, waits.collectives.len() - shown, "more collective");
+    Some(text)
 }
 
 fn pairs(profile: &Profile, options: Options) -> Option<String> {
@@ -380,6 +390,10 @@ fn regions(profile: &Profile, options: Options) -> Option<String> {
     }
     let mut text = titled(options.style(), "Regions", &grid);
     rest(&mut text, profile.regions.len() - shown, "more region");
+    if profile.other_regions > 0 {
+        let others = plural(profile.other_regions, "region");
+        text.push_str(&format!("\nand {others} with less time, not kept apart"));
+    }
     Some(text)
 }
 
@@ -424,7 +438,7 @@ fn ranks(profile: &Profile, options: Options) -> String {
     }
     let mut text = titled(options.style(), "Ranks", &grid);
     if !profile.unfinished_ranks.is_empty() {
-        text.push_str("\n* did not call MPI_Finalize: killed, crashed or aborted");
+        text.push_str("\n* has not finalized: killed, crashed, aborted or still running");
     }
     if shown < order.len() {
         let more = plural((order.len() - shown) as u64, "more rank");
@@ -470,11 +484,16 @@ pub(crate) fn notes(profile: &Profile) -> Vec<String> {
         });
         let residual = profile.hosts.iter().filter_map(|host| host.residual_ns).max().unwrap_or(0);
         let corrected = match corrections.max().unwrap_or(0) {
+            0 if profile.lost.reversed_messages > 0 => "not corrected".to_owned(),
             0 => "no message arrives before it was sent".to_owned(),
             ns => format!("corrected by the messages by up to {}", time(ns as f64)),
         };
+        let contradiction = match profile.clock_contradiction_ns {
+            ..=0 => String::new(),
+            ns => format!("; messages can still arrive up to {} too early", time(ns as f64)),
+        };
         lines.push(format!(
-            "Clocks of {}: {corrected}; still uncertain by {}.",
+            "Clocks of {}: {corrected}; still uncertain by {}{contradiction}.",
             plural(profile.hosts.len() as u64, "host"),
             time(residual as f64),
         ));
@@ -500,4 +519,57 @@ fn about(profile: &Profile, style: Style) -> String {
     let lines: Vec<String> =
         std::iter::once(style.title("About this trace")).chain(lines).collect();
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recorded run, to be altered.
+    fn stencil() -> Profile {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/mpi/stencil");
+        program::profile(&program::open(directory.as_ref()).unwrap(), 1).unwrap()
+    }
+
+    #[test]
+    fn that_nobody_waited_is_said_only_if_nothing_is_missing() {
+        let mut profile = stencil();
+        assert_eq!(warning(&profile), None);
+        profile.waits.total_ns = 0;
+        assert_eq!(waiting(&profile), "No rank waited for another.");
+        profile.ranks_read = 3;
+        assert_eq!(warning(&profile).unwrap(), "The trace of 1 rank is missing.");
+        assert!(waiting(&profile).starts_with("No waiting was found"));
+        profile.ranks_read = 4;
+        profile.lost.events = 1;
+        assert!(waiting(&profile).starts_with("No waiting was found"));
+    }
+
+    #[test]
+    fn clocks_that_contradict_each_other_are_not_said_to_agree() {
+        let mut profile = stencil();
+        profile.hosts.push(profile.hosts[0].clone());
+        let said = |profile: &Profile| {
+            notes(profile).into_iter().find(|line| line.starts_with("Clocks")).unwrap()
+        };
+        assert!(said(&profile).contains("no message arrives before it was sent"));
+        profile.lost.reversed_messages = 1;
+        profile.clock_contradiction_ns = 2_000;
+        let said = said(&profile);
+        assert!(!said.contains("no message arrives"), "{said}");
+        assert!(said.ends_with("; messages can still arrive up to 2 us too early."), "{said}");
+    }
+
+    #[test]
+    fn rows_that_are_left_out_are_counted() {
+        let mut profile = stencil();
+        let one = profile.waits.collectives[0].clone();
+        profile.waits.collectives = vec![one; 40];
+        let few = waits(&profile, Options::default()).unwrap();
+        let shown = Options::default().shown(40);
+        assert!(few.ends_with(&format!("and {} more collectives (--all shows them)", 40 - shown)));
+        profile.other_regions = 3;
+        let text = regions(&profile, Options::default()).unwrap();
+        assert!(text.ends_with("and 3 regions with less time, not kept apart"), "{text}");
+    }
 }

@@ -8,8 +8,8 @@ use analysis::By;
 use analysis::{Contents, Summary, summarise};
 use report::{Options, json_text, text};
 use trace::{
-    Block, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Lost, Manifest, MissingHook, Mode,
-    Overhead, Record, RecordFlags, Source, SourceId, Trailer,
+    Block, CgroupTotals, Class, CpuSettings, Detour, Lane, LaneId, LaneTotals, Lost, Manifest,
+    MissingHook, Mode, Overhead, Record, RecordFlags, Source, SourceId, Trailer,
 };
 
 fn source(class: Class, name: &str, unit: Option<&str>, detail: Option<&str>) -> Source {
@@ -207,6 +207,24 @@ fn an_attributed_recording() {
     let text = text(&attributed(), Options::default());
     fits(&text, 100);
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_cgroup_to_record_is_one_that_is_listed_as_a_shell_takes_it() {
+    let quiet = CgroupTotals { cgroup: "/quiet".into(), ..CgroupTotals::default() };
+    let throttled = CgroupTotals {
+        host: Some("n1".into()),
+        cgroup: "/a b/it's".into(),
+        periods: 10,
+        throttled_periods: 4,
+        throttled_ns: 1_000_000,
+        ..CgroupTotals::default()
+    };
+    let mut summary = attributed();
+    summary.cgroups = vec![quiet, throttled];
+    let text = text(&summary, Options { width: 400, ..Options::default() });
+    let hint = r"on n1: detour record --cgroup '/a b/it'\''s' shows every wait";
+    assert!(text.contains(hint) && !text.contains("/quiet"), "{text}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use study::files;
 
@@ -31,6 +31,9 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     files::check([&options.html])?;
+    if options.json && options.html.as_ref().is_some_and(|path| trace::is_stdout(path)) {
+        bail!("both the page and --json would go to stdout: specify a file with --html");
+    }
     let program = match options.partial {
         true => program::open_partial(&options.directory)?,
         false => program::open(&options.directory)?,
@@ -43,7 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
             let page = report::profile_html(&profile, timeline.as_ref(), &options.directory, path)?;
             output::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
             // As `detour report`: the page is the report.
-            if !options.json || trace::is_stdout(path) {
+            if !options.json {
                 return Ok(());
             }
             profile

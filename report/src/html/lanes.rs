@@ -16,15 +16,33 @@ const BOTTOM: f64 = 44.0;
 const STEPS: u64 = 20;
 
 /// Colours, from the bottom of a lane.
-const KINDS: [(&str, &str); 4] =
-    [("t0", "waiting"), ("t1", "point-to-point"), ("t2", "collective"), ("t3", "other MPI")];
+const KINDS: [(&str, &str); 5] = [
+    ("t0", "waiting"),
+    ("t1", "point-to-point"),
+    ("t2", "completing requests"),
+    ("t3", "collective"),
+    ("t4", "other MPI"),
+];
 
-fn sums(lane: &TimelineLane) -> [&[u64]; 4] {
-    [&lane.waiting_ns, &lane.point_to_point_ns, &lane.collective_ns, &lane.other_ns]
+fn sums(lane: &TimelineLane) -> [&[u64]; 5] {
+    [
+        &lane.waiting_ns,
+        &lane.point_to_point_ns,
+        &lane.completing_ns,
+        &lane.collective_ns,
+        &lane.other_ns,
+    ]
+}
+
+/// The parts in which a rank ran: before it began and after it ended there is nothing.
+fn extent(lane: &TimelineLane, part_ns: u64) -> (u64, u64) {
+    let parts = lane.waiting_ns.len() as u64;
+    let begin = (lane.begin_ns / part_ns.max(1)).min(parts.saturating_sub(1));
+    (begin, lane.end_ns.div_ceil(part_ns.max(1)).clamp(begin, parts))
 }
 
 /// The outlines of one lane, in parts across and steps down, one for each kind.
-fn outlines(lane: &TimelineLane, part_ns: u64) -> [String; 4] {
+fn outlines(lane: &TimelineLane, part_ns: u64) -> [String; 5] {
     let whole = part_ns.saturating_mul(u64::from(lane.threads)).max(1);
     let sums = sums(lane);
     let parts = lane.waiting_ns.len();
@@ -81,25 +99,27 @@ pub(super) fn draw(timeline: &Timeline) -> String {
             coordinate(y + high / 2.0 + 4.0),
             lane.rank
         );
-        let whole = seconds * 1e9 * f64::from(lane.threads);
+        let whole = lane.end_ns.saturating_sub(lane.begin_ns) as f64 * f64::from(lane.threads);
         let said = |name: &str, ns: f64| {
             let share = Unit::Share.write(ns / whole.max(1.0));
             format!("rank {}, {name}: {} in total, {share}", lane.rank, time(ns))
         };
         let sums = sums(lane).map(|sum| sum.iter().map(|ns| *ns as f64).sum::<f64>());
         let outside = (whole - sums.iter().sum::<f64>()).max(0.0);
+        let (begin, end) = extent(lane, timeline.part_ns);
         let _ = write!(
             marks,
             concat!(
                 r#"<g transform="translate({left} {y}) scale({across:e} {down:e})">"#,
-                r#"<path class="lane" data-tip="{tip}" d="M0 0h{parts}v{steps}h-{parts}z"/>"#
+                r#"<path class="lane" data-tip="{tip}" d="M{begin} 0h{long}v{steps}h-{long}z"/>"#
             ),
             left = LEFT,
             y = coordinate(y + 1.0),
             across = width / parts as f64,
             down = (high - 2.0) / STEPS as f64,
             tip = said("outside of MPI", outside),
-            parts = parts,
+            begin = begin,
+            long = end - begin,
             steps = STEPS,
         );
         let paths = outlines(lane, timeline.part_ns);
@@ -149,17 +169,43 @@ mod tests {
         let lane = TimelineLane {
             rank: 0,
             threads: 1,
+            begin_ns: 0,
+            end_ns: 300,
             point_to_point_ns: vec![50, 0, 0],
+            completing_ns: vec![0, 0, 30],
             collective_ns: vec![0, 0, 0],
-            other_ns: vec![0, 100, 100],
+            other_ns: vec![0, 70, 70],
             waiting_ns: vec![25, 0, 0],
         };
-        let [waiting, point, collective, other] = outlines(&lane, 100);
+        let [waiting, point, completing, collective, other] = outlines(&lane, 100);
         // A quarter from the bottom, then a half; two equal parts are one outline.
         assert_eq!(waiting, "M0 20h1v-5h-1z");
         assert_eq!(point, "M0 15h1v-10h-1z");
         assert_eq!(collective, "");
-        assert_eq!(other, "M1 20h2v-20h-2z");
+        assert_eq!(completing, "M2 20h1v-6h-1z");
+        assert_eq!(other, "M1 20h1v-14h-1zM2 14h1v-14h-1z");
+    }
+
+    #[test]
+    fn a_rank_has_a_lane_only_while_it_ran() {
+        let lane = |rank, begin_ns, end_ns| TimelineLane {
+            rank,
+            threads: 1,
+            begin_ns,
+            end_ns,
+            point_to_point_ns: vec![0; 10],
+            completing_ns: vec![0; 10],
+            collective_ns: vec![0; 10],
+            other_ns: vec![0; 10],
+            waiting_ns: vec![0, 0, 0, 50, 0, 0, 0, 0, 0, 0],
+        };
+        let lanes =
+            vec![lane(0, 0, 1_000), lane(1, 250, 450), lane(2, 0, 0), lane(3, 5_000, 5_100)];
+        let svg = draw(&Timeline { part_ns: 100, lanes });
+        assert!(svg.contains(r#"d="M0 0h10v20h-10z""#) && svg.contains(r#"d="M2 0h3v20h-3z""#));
+        // Half of a part is a twentieth of the run, and a quarter of what the killed rank has of it.
+        assert!(svg.contains("rank 0, waiting: 50 ns in total, 5 %"), "{svg}");
+        assert!(svg.contains("rank 1, waiting: 50 ns in total, 25 %"), "{svg}");
     }
 
     #[test]
@@ -168,7 +214,10 @@ mod tests {
         let lane = |rank| TimelineLane {
             rank,
             threads: 1,
+            begin_ns: 0,
+            end_ns: 4_096_000,
             point_to_point_ns: alternating(300),
+            completing_ns: alternating(0),
             collective_ns: alternating(200),
             other_ns: alternating(100),
             waiting_ns: alternating(400),

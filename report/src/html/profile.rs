@@ -55,9 +55,11 @@ struct Page {
     timeline: Result<String, String>,
     part: String,
     regions: Vec<Vec<String>>,
+    more_regions: Option<String>,
     ranks: Vec<Vec<String>>,
     more_ranks: usize,
     communicators: Vec<Vec<String>>,
+    more_communicators: Option<String>,
     notes: Vec<String>,
     commands: Vec<Command>,
 }
@@ -143,11 +145,18 @@ pub fn profile_html(
         },
         part: timeline.map_or_else(String::new, |timeline| time(timeline.part_ns as f64)),
         regions: regions(profile),
+        more_regions: more(profile.regions.len(), profile.other_regions, "region", "--all"),
         ranks: rank_rows(profile),
         more_ranks: profile.by_rank.len().saturating_sub(ROWS),
         communicators: communicators(profile),
+        more_communicators: more(
+            profile.communicators.len(),
+            profile.other_communicators,
+            "communicator",
+            "--json",
+        ),
         notes: notes(profile).iter().take(LINES).map(|line| micro(&limited(line))).collect(),
-        commands: commands(directory, page),
+        commands: commands(profile, directory, page),
     };
     page.render().map_err(|_| std::fmt::Error)
 }
@@ -210,7 +219,7 @@ fn classes(profile: &Profile) -> Vec<Vec<String>> {
         row("late receiver", waits.late_receiver_ns),
         row("collective", waits.collective_ns),
     ];
-    let collectives = waits.collectives.iter().take(ROWS);
+    let collectives = waits.collectives.iter();
     rows.extend(
         collectives.map(|one| row(&format!("\u{a0}\u{a0}{}", safe(&one.name)), one.wait_ns)),
     );
@@ -407,11 +416,24 @@ fn communicators(profile: &Profile) -> Vec<Vec<String>> {
     profile.communicators.iter().take(ROWS).map(row).collect()
 }
 
-fn commands(directory: &Path, page: &Path) -> Vec<Command> {
+/// The rows that are not on the page, and what shows them: of those that are `kept`, and of `others`, which
+/// are nowhere.
+fn more(kept: usize, others: u64, what: &str, option: &str) -> Option<String> {
+    let left = kept.saturating_sub(ROWS) as u64 + others;
+    let shown = match others {
+        0 => "them".to_owned(),
+        _ => format!("the {kept} with the most time"),
+    };
+    let more = plural(left, &format!("more {what}"));
+    (left > 0).then(|| format!("{more}: detour mpi report {option} lists {shown}."))
+}
+
+fn commands(profile: &Profile, directory: &Path, page: &Path) -> Vec<Command> {
     let [directory, page] = [directory, page].map(|path| shell_quoted(&path.display().to_string()));
-    let command = |what: &str, line: String| Command { what: what.to_owned(), line }.limited();
-    vec![
-        command("This page", format!("detour mpi report {directory} --html {page}")),
-        command("Everything on it as JSON", format!("detour mpi report {directory} --json")),
-    ]
+    let partial = if profile.ranks_read < profile.ranks { " --partial" } else { "" };
+    let command = |what: &str, options: &str| {
+        let line = format!("detour mpi report {directory}{partial} {options}");
+        Command { what: what.to_owned(), line }.limited()
+    };
+    vec![command("This page", &format!("--html {page}")), command("The tables as JSON", "--json")]
 }
