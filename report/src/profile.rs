@@ -557,7 +557,7 @@ mod tests {
         profile.clock_contradiction_ns = 2_000;
         let said = said(&profile);
         assert!(!said.contains("no message arrives"), "{said}");
-        assert!(said.ends_with("; messages can still arrive up to 2 us too early."), "{said}");
+        assert!(said.ends_with("; messages can still arrive up to 2.00 us too early."), "{said}");
     }
 
     #[test]

@@ -201,7 +201,7 @@ mod tests {
         };
         let lanes =
             vec![lane(0, 0, 1_000), lane(1, 250, 450), lane(2, 0, 0), lane(3, 5_000, 5_100)];
-        let svg = draw(&Timeline { part_ns: 100, lanes });
+        let svg = draw(&Timeline { part_ns: 100, lanes }).replace('\u{a0}', " ");
         assert!(svg.contains(r#"d="M0 0h10v20h-10z""#) && svg.contains(r#"d="M2 0h3v20h-3z""#));
         // Half of a part is a twentieth of the run, and a quarter of what the killed rank has of it.
         assert!(svg.contains("rank 0, waiting: 50 ns in total, 5 %"), "{svg}");
