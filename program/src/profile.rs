@@ -694,7 +694,10 @@ impl Build<'_> {
 
     /// Those with the most time, and how many more there are.
     fn regions(&self) -> (Vec<RegionRow>, u64) {
+        /// Paths of regions that are told apart.
+        const MAX_REGIONS: usize = 1 << 14;
         let mut rows: BTreeMap<Vec<String>, Vec<(u64, u64, u64)>> = BTreeMap::new();
+        let mut more = 0;
         for (_, state) in self.states() {
             let mut own: BTreeMap<Vec<String>, (u64, u64, u64)> = BTreeMap::new();
             for node in 1..state.regions.len() {
@@ -713,9 +716,13 @@ impl Build<'_> {
                     row.2 = row.2.saturating_add(sum.mpi_ns);
                 }
             }
-            if rows.len() < 1 << 14 {
-                for (path, sums) in own {
+            for (path, sums) in own {
+                // Ranks with regions of their own must not take memory without bounds; what is known stays
+                // complete.
+                if rows.len() < MAX_REGIONS || rows.contains_key(&path) {
                     rows.entry(path).or_default().push(sums);
+                } else {
+                    more += 1;
                 }
             }
         }
@@ -732,7 +739,7 @@ impl Build<'_> {
             })
             .collect();
         rows.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
-        let others = rows.len().saturating_sub(TOP_ROWS) as u64;
+        let others = more + rows.len().saturating_sub(TOP_ROWS) as u64;
         rows.truncate(TOP_ROWS);
         // Outer regions stand before inner ones.
         rows.sort_by(|a, b| a.path.cmp(&b.path));

@@ -751,7 +751,7 @@ impl RankState {
                 self.begin(call.begun, request, out);
             }
             Kind::Collective(shape) => {
-                let total = self.contribution(comm, meaning, bytes, call.received.unwrap_or(0));
+                let total = self.contribution(comm, meaning, bytes);
                 self.add_bytes(number, signature.large, total);
                 let mut request = request(Role::Collective(shape));
                 if self.enter_collective(shape, &mut request, has(present::PEER)) {
@@ -759,7 +759,7 @@ impl RankState {
                 }
             }
             Kind::CollectiveRequest(shape) => {
-                let total = self.contribution(comm, meaning, bytes, call.received.unwrap_or(0));
+                let total = self.contribution(comm, meaning, bytes);
                 self.add_bytes(number, signature.large, total);
                 let mut request = request(Role::Collective(shape));
                 if !self.enter_collective(shape, &mut request, has(present::PEER)) {
@@ -823,13 +823,7 @@ impl RankState {
     }
 
     /// Bytes that a rank contributes to a collective.
-    fn contribution(
-        &self,
-        comm: Option<usize>,
-        meaning: &Meaning,
-        bytes: u64,
-        _received: u64,
-    ) -> u64 {
+    fn contribution(&self, comm: Option<usize>, meaning: &Meaning, bytes: u64) -> u64 {
         let peers = comm
             .and_then(|at| self.comms.get(at))
             .map_or(1, |comm| if comm.remote_size > 0 { comm.remote_size } else { comm.size });
