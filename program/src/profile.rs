@@ -9,7 +9,7 @@ use crate::engine::{Joined, ReadError, rank_span, run};
 use crate::kinds::{CLASSES, class_of};
 use crate::matching::{LATE_RECEIVER_BYTES, Wait};
 use crate::open::Program;
-use crate::rank::{BINS, MATRIX, Pass, RankState};
+use crate::rank::{BINS, MATRIX, Pass, RankState, matrix_cell};
 use crate::stored;
 use crate::timeline::Timeline;
 use mpi_abi::Call;
@@ -144,7 +144,7 @@ pub struct WaitSums {
 pub struct CollectiveWait {
     /// The function.
     pub name: String,
-    /// Waiting in all ranks.
+    /// Waiting time summed over all ranks.
     pub wait_s: f64,
     /// In ns.
     pub wait_ns: u64,
@@ -646,12 +646,8 @@ impl Build<'_> {
         (0..65).map(bucket).filter(|row| row.count > 0).collect()
     }
 
-    /// Row or column of a rank in a matrix.
     fn cell(&self, world: u32) -> usize {
-        match self.program.size {
-            size if size <= MATRIX => world as usize,
-            size => (u64::from(world) * u64::from(MATRIX) / u64::from(size)) as usize,
-        }
+        matrix_cell(world, self.program.size)
     }
 
     fn matrix(&self) -> Matrix {
@@ -694,7 +690,7 @@ impl Build<'_> {
 
     /// Those with the most time, and how many more there are.
     fn regions(&self) -> (Vec<RegionRow>, u64) {
-        /// Paths of regions that are told apart.
+        /// Distinct region paths kept; the rest are only counted.
         const MAX_REGIONS: usize = 1 << 14;
         let mut rows: BTreeMap<Vec<String>, Vec<(u64, u64, u64)>> = BTreeMap::new();
         let mut more = 0;

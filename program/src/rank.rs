@@ -309,14 +309,14 @@ impl Context<'_> {
     fn takes(&self, channel: u64, sequence: u32) -> bool {
         self.pass != Pass::Sample || is_sampled(sequence, mix(channel, u64::from(sequence)))
     }
+}
 
-    fn bin(&self, world: u32) -> usize {
-        let size = self.program.size;
-        if size <= MATRIX {
-            world as usize
-        } else {
-            (u64::from(world) * u64::from(MATRIX) / u64::from(size)) as usize
-        }
+/// Row or column of a rank in the matrices of a program with so many ranks.
+pub(crate) fn matrix_cell(world: u32, size: u32) -> usize {
+    if size <= MATRIX {
+        world as usize
+    } else {
+        (u64::from(world) * u64::from(MATRIX) / u64::from(size)) as usize
     }
 }
 
@@ -896,7 +896,8 @@ impl RankState {
                 *count += 1;
                 *sum = sum.saturating_add(bytes);
             }
-            if let Some((sum, count)) = world.and_then(|world| self.row.get_mut(context.bin(world)))
+            if let Some((sum, count)) =
+                world.and_then(|world| self.row.get_mut(matrix_cell(world, context.program.size)))
             {
                 *sum = sum.saturating_add(bytes);
                 *count += 1;

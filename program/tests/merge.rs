@@ -168,7 +168,7 @@ fn what_appears_while_files_are_copied_is_kept() {
     assert!(error.to_string().contains("rank-9.mpi"), "{error}");
     kept();
     assert_eq!(entries(&output), before);
-    // What disappears by itself is no reason to refuse.
+    // A file that vanishes meanwhile does not make the merge fail.
     let removes = || {
         let _ = std::fs::remove_file(output.join("rank-3.mpi"));
         false

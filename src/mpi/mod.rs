@@ -18,6 +18,12 @@ use clap::{Args, Subcommand};
 
 use crate::Verbosity;
 
+/// PID of the process that started this rank. It starts all ranks of the node, and those of no other job.
+#[cfg(target_os = "linux")]
+fn launcher() -> i32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
+}
+
 #[derive(Args)]
 pub struct Mpi {
     #[command(subcommand)]

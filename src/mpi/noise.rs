@@ -95,8 +95,7 @@ impl Noise<'_> {
 
     /// One rank of a node.
     fn beside(&self) -> Result<ExitStatus> {
-        // All ranks of a node are started by one process, and no other job on this node is.
-        let launcher = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+        let launcher = super::launcher();
         let host = recorder::machine::host();
         let node = self.directory.join(format!(".starting-{host}-{launcher}"));
         fs::create_dir_all(&node).context("cannot prepare the start of the ranks")?;

@@ -56,8 +56,7 @@ fn address(message: &str) -> Option<SocketAddr> {
     let mut hasher = DefaultHasher::new();
     // Ranks have traces and processes with different numbers.
     message.chars().filter(|letter| !letter.is_ascii_digit()).for_each(|c| c.hash(&mut hasher));
-    // All ranks of a node are started by one process, and no other job on this node is.
-    let launcher = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let launcher = super::launcher();
     let name = format!("detour-said-{launcher}-{:x}", hasher.finish());
     SocketAddr::from_abstract_name(name).ok()
 }
