@@ -1,5 +1,6 @@
-//! Compiles the collector, which is a shared library without dependencies, with the compiler that builds this
-//! crate: Cargo cannot embed a `cdylib` of the same workspace. The result is `collector.so` in `OUT_DIR`.
+//! Compiles the collector and the worker, shared libraries without dependencies, with the compiler that builds
+//! this crate: Cargo cannot embed a `cdylib` of the same workspace. The results are `collector.so` and
+//! `worker.so` in `OUT_DIR`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));
     let abi = workspace().join("mpi-abi/src");
     let collector = workspace().join("mpi-recorder/collector");
-    for path in [&abi, &collector] {
+    let worker = workspace().join("mpi-recorder/worker");
+    for path in [&abi, &collector, &worker] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     let rlib = out.join("libmpi_abi.rlib");
@@ -28,6 +30,7 @@ fn main() {
         options.extend(["-Ctarget-feature=-crt-static", "-Clink-self-contained=no"]);
     }
     compile(&collector.join("lib.rs"), "detour_mpi", &out.join("collector.so"), &options);
+    compile(&worker.join("lib.rs"), "detour_mpi_worker", &out.join("worker.so"), &options);
 }
 
 fn workspace() -> PathBuf {

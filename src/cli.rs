@@ -9,7 +9,7 @@ use study::projection;
 use crate::{
     manual::help,
     options::{
-        job, job_file,
+        job, job_file, latency,
         network::{self, RendezvousName},
         placement, work,
     },
@@ -67,12 +67,31 @@ pub enum Command {
     Simulate(crate::simulate::Simulate),
     /// Generate, convert and check GOAL schedules for `simulate goal`
     Goal(crate::goal::Goal),
+    /// Predict the longest detours in more time than was recorded
+    ///
+    /// A recording of seconds does not have the detours that a job on thousands of ranks meets. What is
+    /// periodic and bounded is capped, what is heavy has a fitted tail (peaks over a threshold, with 95 %
+    /// intervals), and of what occurred a few times or never, the rate is bounded.
+    Tail(crate::tail::Options),
     /// Compare two recordings source by source, for example before and after tuning
     Diff(Box<crate::diff::Options>),
+    /// Show distributions of any samples side by side: figures, modes, fits, tails, shifts
+    Dist(Box<crate::dist::Options>),
     /// Simulate what removing each source of noise would gain at scale
     Whatif(Box<crate::whatif::Options>),
-    /// Record MPI programs and show where their time goes
+    /// Record MPI programs and show where their time goes; measure the network by MPI
     Mpi(crate::mpi::Mpi),
+    /// Show whose fault the waiting of a recorded MPI run was: its critical path and its waits, by cause
+    ///
+    /// Follows every wait back, through the waits of the late rank, to the computation, the communication or the
+    /// source of noise that made it late; measured, not simulated. Noise is what `detour mpi record --noise` has
+    /// recorded beside the traces.
+    Blame(crate::blame::Options),
+    /// Measure the network between two hosts without MPI: L, os, or, g, G, O and S for --net
+    ///
+    /// One host waits, `detour net --tcp --listen`; the other connects, `detour net --tcp HOST -o net.toml`.
+    /// The waiting end serves one measurement. Both poll, as MPI libraries do.
+    Net(crate::net::Options),
     /// Merge the shards of a simulation, the traces of a job's nodes, or the directories of an MPI run
     ///
     /// Shards, as written by `detour simulate --shard`, merge exactly: the output is identical to that
@@ -113,6 +132,17 @@ pub struct Record {
     /// How long to record (10s, 5m, 1h) [default: 10s; with a program, until it exits]
     #[arg(short, long, value_parser = units::duration)]
     pub duration: Option<Duration>,
+    /// Record for as long as a projection to this many ranks needs (64Ki), and print how long that is
+    #[arg(
+        long,
+        value_name = "RANKS",
+        value_parser = units::rank_count,
+        conflicts_with_all = ["duration", "until", "pid", "cgroup", "command"]
+    )]
+    pub for_ranks: Option<u64>,
+    /// Time between two synchronisations of the job [default: that of the job of `detour report`, 1 ms]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "for_ranks")]
+    pub interval: Option<Duration>,
     /// CPUs to measure, or to run the command on (1,3-5) [default: all this process may use]
     #[arg(short, long, value_parser = units::cpus)]
     pub cpus: Option<recorder::CpuSet>,
@@ -310,18 +340,28 @@ pub struct Report {
     /// [default: 12; 40 with --html and --baseline]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub runs: Option<u64>,
-    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..
+    /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
     #[arg(long, default_value = projection::NET, value_parser = network::parse)]
     pub net: Params,
+    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
+    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
+    pub net_local: Option<Params>,
     /// Rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t)]
     pub rendezvous: RendezvousName,
+    #[command(flatten)]
+    pub latency: latency::Options,
     #[command(flatten)]
     pub placement: placement::Options,
     /// Ignore this process or source in simulations, as if it had not run: a name, unit or class; may be
     /// repeated
     #[arg(long, value_name = "PROCESS")]
     pub exclude: Vec<String>,
+    /// In the projections of the HTML report, extend the recording by fitted tails: what is longer than
+    /// recorded is drawn from them (`detour tail` shows them)
+    #[arg(long, requires = "html", conflicts_with = "no_projection")]
+    pub tail: bool,
     /// Skip the simulations: no gains, no actions, no projection
     #[arg(long)]
     pub no_projection: bool,
@@ -362,8 +402,13 @@ impl From<By> for analysis::By {
 pub fn command() -> clap::Command {
     let usual = |command: clap::Command| {
         command
-            .mut_arg("iterations", |arg| arg.default_value(study::workload::ITERATIONS))
-            .mut_arg("compute", |arg| arg.default_value(study::workload::COMPUTE))
+            .mut_arg("iterations", |arg| {
+                arg.help("Number of iterations").default_value(study::workload::ITERATIONS)
+            })
+            .mut_arg("compute", |arg| {
+                let help = "Compute time before each collective";
+                arg.help(help).default_value(study::workload::COMPUTE)
+            })
     };
     let command = ["whatif", "diff", "report"]
         .into_iter()

@@ -73,7 +73,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         exclude: options.workload.exclude(),
         by: options.by.into(),
     };
-    let workload = options.workload.request();
+    let workload = options.workload.request()?;
     let compared = options.work.run(verbosity.quiet, |work| {
         let advice = Advice::built_in()?;
         compare(&options.before, &options.after, &workload, &request, Some(&advice), work)

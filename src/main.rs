@@ -11,9 +11,11 @@ macro_rules! tell {
     }};
 }
 
+mod blame;
 mod cli;
 mod demo;
 mod diff;
+mod dist;
 mod doctor;
 mod export;
 mod goal;
@@ -23,6 +25,7 @@ mod isolation;
 mod manual;
 mod merge;
 mod mpi;
+mod net;
 mod options;
 mod output;
 mod page;
@@ -30,6 +33,7 @@ mod record;
 mod report;
 mod signals;
 mod simulate;
+mod tail;
 mod top;
 mod units;
 mod whatif;
@@ -53,9 +57,13 @@ fn main() -> ExitCode {
         Command::Export(options) => export::run(&options),
         Command::Simulate(options) => simulate::run(&options, verbosity),
         Command::Goal(options) => goal::run(&options),
+        Command::Tail(options) => tail::run(&options),
         Command::Diff(options) => diff::run(&options, verbosity),
+        Command::Blame(options) => blame::run(&options),
+        Command::Dist(options) => dist::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Whatif(options) => whatif::run(&options, verbosity),
         Command::Mpi(options) => mpi::run(&options, verbosity),
+        Command::Net(options) => net::run(&options, verbosity),
         Command::Merge(options) => merge::run(&options, verbosity),
         Command::Demo(options) => demo::run(&options, verbosity),
         Command::Man(options) => manual::man(&options),

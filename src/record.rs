@@ -16,7 +16,7 @@ use {
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use study::longest::longest;
+use study::{longest::longest, support::Needed};
 
 use crate::{Verbosity, cli, output};
 
@@ -26,14 +26,22 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
     let json = options.json;
     let quiet = verbosity.quiet;
     let command = options.run.clone();
-    let options = to_options(options);
+    let needed = needed(&options)?;
+    if let Some(needed) = needed.filter(|_| !quiet) {
+        tell!("{}; recording for {} s", needed.words(), needed.recorded_s);
+    }
+    let mut options = to_options(options);
+    if let Some(needed) = needed {
+        options.duration = Some(std::time::Duration::from_secs(needed.recorded_s));
+    }
     if json && trace::is_stdout(&options.output) {
         anyhow::bail!("both the recording and --json would go to stdout: specify a file with -o");
     }
-    let outcome = match perform(&options, verbosity) {
+    let mut outcome = match perform(&options, verbosity) {
         Ok(outcome) => outcome,
         Err(error) => return cannot(error),
     };
+    outcome.for_ranks = needed;
     for remark in &outcome.remarks {
         tell!("detour: {remark}");
     }
@@ -61,6 +69,30 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
         None => ExitCode::SUCCESS,
     })
+}
+
+/// How long to record for `--for-ranks`: the longest recording is that of a year.
+#[cfg(target_os = "linux")]
+fn needed(options: &cli::Record) -> Result<Option<Needed>> {
+    const MOST_S: u64 = 366 * 86_400;
+    let Some(ranks) = options.for_ranks else { return Ok(None) };
+    let usable = recorder::machine::allowed();
+    let own = options.housekeeping.clone().unwrap_or_default();
+    let cpus = options.cpus.as_ref().map_or_else(|| usable.difference(&own).count(), |c| c.len());
+    let needed = Needed::new(ranks, cpus, options.interval)?;
+    if needed.recorded_s > MOST_S {
+        anyhow::bail!(
+            "{}, more than a year: record more CPUs, merge the recordings of several nodes \
+             (`detour merge`), or let `detour tail` predict what is rarer",
+            needed.words()
+        );
+    }
+    Ok(Some(needed))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn needed(_options: &cli::Record) -> Result<Option<Needed>> {
+    Ok(None)
 }
 
 /// Shows what ended the recording, and runs the command.
@@ -143,6 +175,8 @@ pub struct RecordResult {
     pub write_error: Option<String>,
     /// Whether what ends the recording happened. Null without `--until`.
     pub until: Option<Until>,
+    /// How long a projection to these ranks needs. Null without `--for-ranks`.
+    pub for_ranks: Option<Needed>,
     #[serde(skip)]
     pub manifest: trace::Manifest,
 }
@@ -186,6 +220,7 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Reco
             at_s: outcome.met.map(|met| met.start_ns as f64 / 1e9),
             length_ns: outcome.met.map(|met| met.len_ns),
         }),
+        for_ranks: None,
         manifest: outcome.manifest,
     })
 }

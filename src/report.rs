@@ -14,7 +14,7 @@ use study::{
     decision::{self, Decision, Report, decide},
     files, fleet,
     longest::longest,
-    open,
+    network, open,
     open::AnyReader,
     projection::{self, Request},
     summary::summarise,
@@ -119,12 +119,14 @@ fn judge(
 fn workload(options: &cli::Report) -> Result<workload::Request> {
     Ok(workload::Request {
         kind: JobKind::Collectives {
-            job: options.collectives.request(),
+            job: options.collectives.request()?,
             ranks: options.ranks.as_ref().and_then(|ranks| ranks.iter().max().copied()),
             size: options.size,
         },
         net: options.net,
+        local: network::local(options.net_local, &options.placement.request())?,
         rendezvous: options.rendezvous.into(),
+        latency: options.latency.request(),
         ..workload::Request::usual()?
     })
 }
@@ -163,6 +165,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         workload,
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
+        tail: options.tail,
     });
     let report = options.work.run(verbosity.quiet, |work| {
         let report = judge(options, &reader, summary, work)?;

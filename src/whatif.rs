@@ -59,7 +59,7 @@ pub struct Options {
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let advice = Advice::with_tables(&options.advice)?;
     let reader = open_attributed(&options.trace)?;
-    let workload = options.workload.request();
+    let workload = options.workload.request()?;
     let request = Request {
         runs: options.runs,
         remove: options.remove.clone(),

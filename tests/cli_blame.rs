@@ -1,4 +1,4 @@
-//! `--blame` and `--timeline` as used by scripts and people: the parts add up, and viewers can read
+//! `blame`, `--blame` and `--timeline` as used by scripts and people: the parts add up, and viewers can read
 //! the files. Runs anywhere, without privileges.
 
 mod command;
@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
 };
 
-use command::{detour, stdout};
+use command::{detour, refused, stdout};
 use serde_json::Value;
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo.detour");
@@ -304,4 +304,51 @@ fn pictures_that_nobody_could_read_are_refused_with_what_to_do_instead() {
     assert!(error.contains("limited to 64 ranks") && error.contains("blame-large.json"), "{error}");
     let error = refused("blame-large.png");
     assert!(error.contains(".svg") && error.contains(".json"), "{error}");
+}
+
+const STENCIL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/mpi/stencil");
+
+#[test]
+fn the_path_of_a_real_run_adds_up_to_its_time_and_the_causes_to_its_waiting() {
+    let (blame, profile) = (json(&["blame", STENCIL]), json(&["mpi", "report", STENCIL]));
+    let ns = |value: &Value| value.as_u64().expect("a number");
+    let parts = ["compute_ns", "communication_ns", "noise_ns"].map(|key| ns(&blame["path"][key]));
+    assert_eq!(parts.iter().sum::<u64>(), ns(&blame["wall_ns"]));
+    // The end of the last call and that in the header are converted from ticks separately.
+    assert!((number(&blame, "wall_s") - number(&profile, "wall_s")).abs() < 1e-6);
+    assert_eq!(blame["waiting_ns"], profile["waits"]["total_ns"]);
+    let rows = blame["waits"].as_array().expect("a list");
+    let sum: u64 = rows.iter().map(|row| ns(&row["ns"])).sum();
+    assert_eq!(sum + ns(&blame["other_waits_ns"]), ns(&blame["waiting_ns"]));
+    // The fixture computes most on rank 2, in the region `step`.
+    assert_eq!(rows[0]["class"], "late sender");
+    assert_eq!(rows[0]["cause"]["rank"], 2);
+    assert_eq!(rows[0]["cause"]["region"], "step");
+    assert_eq!(rows[0]["cause"]["source"], Value::Null);
+    assert_eq!(blame["unexplained_pct"], 0.0);
+    assert_eq!(blame["noise"]["missing_ranks"], serde_json::json!([0, 1, 2, 3]));
+    let text = stdout(&["blame", STENCIL]);
+    assert!(text.contains("noise was not recorded") && text.contains("Waiting by cause"), "{text}");
+}
+
+#[test]
+fn the_page_of_a_blame_needs_nothing_else() {
+    let page = path("blame.html");
+    detour(&["blame", STENCIL, "--html", &page, "-q"]).assert().success().stdout("");
+    let html = fs::read_to_string(&page).expect("a page");
+    let html = html.replace("http://www.w3.org/2000/svg", "");
+    for foreign in ["http://", "https://", "src=", "@import", "url(h"] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    assert!(html.contains(r#"class="crit""#) && html.contains("MPI_Finalize"));
+}
+
+#[test]
+fn blame_refuses_what_is_not_of_the_run() {
+    refused(&["blame", STENCIL, DEMO], &["record both together with `detour mpi record --noise`"]);
+    refused(&["blame", "/nonexistent"], &["/nonexistent"]);
+    refused(
+        &["blame", STENCIL, "--json", "--html", "/dev/stdout"],
+        &["specify a file with --html"],
+    );
 }

@@ -411,3 +411,122 @@ fn a_sweep_says_where_noise_takes_over() {
     let text = said("2,1024,65536");
     assert!(text.contains("noise takes over between 2 and 1024 ranks: at 1024"), "{text}");
 }
+
+/// Every simulation as a page and as a file of figures: one figure of each kind, no markup of its own, and
+/// nothing that is not a number.
+#[test]
+fn every_simulation_has_figures() {
+    let goal = absent("figures.goal");
+    let mut generate = Command::cargo_bin("detour").expect("the binary is built");
+    generate.args(["-q", "goal", "gen", "--ranks", "8", "--compute", "1ms", "-o", &goal]);
+    generate.assert().success();
+    let noise = "periodic:1kHz|100Hz,20us|90us";
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["collective", "--noise", noise, "--ranks", "2..64", "--runs", "20"], &["f0"]),
+        (&["collective", "--ranks", "1", "--runs", "1"], &[]),
+        (&["cycle", "--ranks", "2..64", "--cycles", "1-3"], &["cycles-ranks", "cycles-overhead"]),
+        (&["exchange", "--noise", DEMO, "--samples", "2000"], &["density", "tail"]),
+        (
+            &["alltoall", "--noise", DEMO, "--ranks", "2..8", "--samples", "200"],
+            &["density", "tail", "idle-ranks"],
+        ),
+        (
+            &["goal", &goal, "--noise", "periodic:1kHz,50us", "--runs", "20"],
+            &["density", "tail", "ends"],
+        ),
+    ];
+    for (arguments, figures) in cases {
+        let (page, svg) = (absent("figures-<b>.html"), absent("figures.svg"));
+        let with = [arguments, &["--html", &page, "--svg", &svg, "--json"]].concat();
+        // JSON as without figures.
+        let _: Value = serde_json::from_str(&stdout(&with)).expect("JSON and nothing else");
+        let (page, svg) = (fs::read_to_string(page).unwrap(), fs::read_to_string(svg).unwrap());
+        for text in [&page, &svg] {
+            for id in figures {
+                assert_eq!(
+                    text.matches(&format!(r#" id="{id}""#)).count(),
+                    1,
+                    "{arguments:?}: {id}"
+                );
+            }
+            assert_eq!(text.matches(r#"class="plot""#).count(), figures.len(), "{arguments:?}");
+            assert!(!text.contains("NaN") && !text.contains("inf "), "{arguments:?}");
+        }
+        assert!(page.contains("Content-Security-Policy") && !page.contains("<b>.html"));
+        assert_eq!(page.matches("<script").count(), 1);
+        assert!(page.contains("Commands that reproduce this page"));
+        assert!(page.contains(&format!("detour simulate {}", arguments[0])));
+        assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"));
+        assert!(!svg.contains("var(--") && !svg.contains("<script"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_box_plot_has_every_outlier() {
+    let arguments = [
+        "collective",
+        "--noise",
+        "periodic:100Hz,100us",
+        "--ranks",
+        "8",
+        "--runs",
+        "300",
+        "--seed",
+        "3",
+    ];
+    let svg = stdout(&[&arguments[..], &["--svg", "-"]].concat());
+    let sweep = json(&arguments);
+    let point = &points(&sweep)[0];
+    let outliers = point["outliers_us"].as_array().expect("a list").len();
+    assert_eq!(outliers, point["outliers"].as_u64().expect("a number").min(100) as usize);
+    assert!(outliers > 0);
+    let (_, after) = svg.split_once(r#"class="outliers s0" d=""#).expect("outliers");
+    let (path, _) = after.split_once('"').expect("a path");
+    assert_eq!(path.matches('M').count(), outliers);
+    // Only one thing can go to stdout.
+    simulate(&[&arguments[..], &["--svg", "-", "--json"]].concat()).assert().failure();
+}
+
+#[test]
+fn lists_are_series_in_every_output() {
+    let csv = absent("series.csv");
+    let times = absent("series-times.csv");
+    let arguments = [
+        "collective",
+        "--op",
+        "allreduce|barrier",
+        "--net",
+        "cnl|xt4",
+        "--noise",
+        "poisson:1kHz|100Hz,50us",
+        "--ranks",
+        "16",
+        "--runs",
+        "4",
+        "--csv",
+        &csv,
+        "--times",
+        &times,
+    ];
+    let sweep = json(&arguments);
+    assert_eq!(points(&sweep).len(), 8);
+    let last = &points(&sweep)[7];
+    assert_eq!((last["op"].as_str(), last["net"].as_str()), (Some("barrier"), Some("xt4")));
+    assert_eq!(last["noise"].as_str(), Some("poisson:100Hz,50us"));
+    assert!(last.get("algorithm").is_none());
+    assert_eq!(sweep["op"].as_str(), Some("allreduce|barrier"));
+    let csv = fs::read_to_string(csv).unwrap();
+    assert!(csv.lines().next().unwrap().ends_with(",outliers,op,net,noise"), "{csv}");
+    let last = csv.lines().last().unwrap();
+    assert!(last.ends_with(r#","barrier","xt4","poisson:100Hz,50us""#), "{csv}");
+    let times = fs::read_to_string(times).unwrap();
+    assert_eq!(times.lines().count(), 1 + 8 * 4);
+    assert!(times.lines().next().unwrap().ends_with("run,time_us,op,net,noise"), "{times}");
+    // Other commands simulate one job under one noise.
+    simulate(&["exchange", "--noise", "poisson:1kHz|100Hz,50us"]).assert().failure();
+    let mut generate = Command::cargo_bin("detour").expect("the binary is built");
+    let refused =
+        generate.args(["goal", "gen", "--ranks", "8", "--op", "allreduce|barrier"]).assert();
+    let said = String::from_utf8(refused.failure().get_output().stderr.clone()).unwrap();
+    assert!(said.contains("specify one operation"), "{said}");
+}

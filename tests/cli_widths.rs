@@ -60,6 +60,11 @@ fn simulations() {
 }
 
 #[test]
+fn tail() {
+    at_widths("tail", &["tail", DEMO, "--check"]);
+}
+
+#[test]
 fn mpi_report() {
     at_widths("mpi_report", &["mpi", "report", STENCIL]);
 }

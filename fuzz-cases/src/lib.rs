@@ -6,6 +6,7 @@ pub mod btf;
 pub mod goal;
 pub mod import;
 pub mod program;
+pub mod samples;
 pub mod schedule;
 pub mod traces;
 
@@ -13,13 +14,14 @@ pub mod traces;
 pub type Case = fn(&[u8]);
 
 /// A target of the same name in `fuzz/` for each, and seeds.
-pub const CASES: [(&str, Case); 9] = [
+pub const CASES: [(&str, Case); 10] = [
     ("advice", advice::run),
     ("btf", btf::run),
     ("goal_binary", goal::binary),
     ("goal_text", goal::text),
     ("import", import::run),
     ("program", program::run),
+    ("samples", samples::run),
     ("schedule", schedule::run),
     ("trace_file", traces::file),
     ("trace_frames", traces::frames),

@@ -48,6 +48,7 @@ struct Case {
     operations: Vec<Operation>,
     latency: u16,
     overhead: u8,
+    recv_overhead: u8,
     gap: u8,
     per_byte: (u8, u8),
     eager_limit: u16,
@@ -124,7 +125,8 @@ pub fn run(data: &[u8]) {
     let Some(schedule) = schedule(&case) else { return };
     let params = Params {
         latency: case.latency.into(),
-        overhead: case.overhead.into(),
+        send_overhead: case.overhead.into(),
+        recv_overhead: case.recv_overhead.into(),
         gap: case.gap.into(),
         gap_per_byte_fs: i64::from(case.per_byte.0) * 100,
         overhead_per_byte_fs: i64::from(case.per_byte.1) * 100,
@@ -143,7 +145,7 @@ pub fn run(data: &[u8]) {
     for model in Rules::ALL {
         for rendezvous in [Rendezvous::ClosedForm, Rendezvous::Handshake] {
             for noise in &noises {
-                let options = Options { model, rendezvous };
+                let options = Options { model, rendezvous, local: None };
                 let once = event::run(&schedule, &params, &options, &noise.run(1, 2));
                 let twice = event::run(&schedule, &params, &options, &noise.run(1, 2));
                 assert_eq!(once, twice);

@@ -11,6 +11,7 @@
 
 #![no_std]
 
+mod clock;
 mod comms;
 mod layout;
 mod lock;

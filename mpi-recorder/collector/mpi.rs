@@ -68,6 +68,12 @@ fn variable(name: &CStr) -> usize {
     if address.is_null() { symbol(name.to_bytes_with_nul()) as usize } else { address as usize }
 }
 
+/// For the worker: uses this handle of dlopen instead of looking for the library of the process.
+#[allow(dead_code)]
+pub fn provide(handle: *mut c_void) {
+    PROVIDER.store(handle, Ordering::Release);
+}
+
 fn provider() -> *mut c_void {
     let known = PROVIDER.load(Ordering::Acquire);
     if !known.is_null() {
@@ -150,7 +156,7 @@ fn find_in_maps() -> *mut c_void {
 
 macro_rules! functions {
     ($($name:ident($($argument:ident),*);)*) => {
-        /// Functions that the collector itself calls. The arguments are words.
+        /// Functions that the collector and the worker call themselves. The arguments are words.
         #[allow(non_snake_case)]
         #[derive(Clone, Copy)]
         struct Functions { $($name: usize,)* }
@@ -170,8 +176,8 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 /// The arguments are what MPI asks for.
-                // As many as the C function has.
-                #[allow(clippy::too_many_arguments)]
+                // As many as the C function has; the collector and the worker each use a part.
+                #[allow(clippy::too_many_arguments, dead_code)]
                 pub unsafe fn $name(&self, $($argument: usize),*) -> i32 {
                     if self.functions.$name == 0 {
                         return 1;
@@ -219,6 +225,11 @@ functions! {
     Get_library_version(text, length);
     Get_count_c(status, datatype, count);
     Test_cancelled(status, flag);
+    Init(count, words);
+    Finalize();
+    Barrier(comm);
+    Iprobe(from, label, comm, flag, status);
+    Sendrecv(out, outs, out_type, to, out_label, buffer, count, datatype, from, label, comm, status);
 }
 
 /// Constants, layouts and functions of the process's MPI.

@@ -3,7 +3,7 @@
 use crate::lock::{Locked, SEVERAL_THREADS};
 use crate::mpi::{Library, UNDEFINED};
 use crate::thread::{self, Thread};
-use crate::{comms, output, sys, wrap};
+use crate::{clock, comms, output, sys, wrap};
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -11,10 +11,11 @@ use mpi_abi::{
     Anchor, Call, Clock, ClockOffset, Entry, FileHeader, Lost, Signature, at, crc32, file_flag,
 };
 
+pub use crate::clock::{anchor, ticks};
+
 static LIBRARY: AtomicPtr<Library> = AtomicPtr::new(null_mut());
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static LOADED: AtomicU64 = AtomicU64::new(0);
-static COUNTER: AtomicBool = AtomicBool::new(false);
 /// Round trips of a clock measurement.
 const ROUNDS: usize = 20;
 /// Tag of our messages, on our own communicators.
@@ -43,57 +44,9 @@ pub fn is_child() -> bool {
     sys::process_id() != PROCESS.load(Ordering::Relaxed)
 }
 
-/// Now, in ticks.
-#[inline(always)]
-pub fn ticks() -> u64 {
-    if COUNTER.load(Ordering::Relaxed) { sys::counter() } else { sys::monotonic_ns() }
-}
-
 /// When `MPI_Init` was called, in ticks.
 pub fn loaded() -> u64 {
     LOADED.load(Ordering::Relaxed)
-}
-
-/// Now, on both clocks.
-pub fn anchor() -> Anchor {
-    if COUNTER.load(Ordering::Relaxed) {
-        sys::anchor(sys::counter)
-    } else {
-        let ns = sys::monotonic_ns();
-        Anchor { ticks: ns, ns }
-    }
-}
-
-/// Uses the processor's counter if it runs evenly: the kernel itself keeps time with it, or the processor
-/// says that it neither changes its rate nor stops.
-fn choose_clock() -> Clock {
-    let mut text = [0u8; 16];
-    let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    let length = sys::read_file(path, &mut text);
-    let source = text.get(..length).unwrap_or(&[]).trim_ascii_end();
-    let even = if cfg!(target_arch = "aarch64") {
-        source == b"arch_sys_counter"
-    } else if cfg!(target_arch = "x86_64") {
-        source == b"tsc" || (source != b"hpet" && source != b"acpi_pm" && has_even_tsc())
-    } else {
-        false
-    };
-    COUNTER.store(even, Ordering::Relaxed);
-    match even {
-        false => Clock::Monotonic,
-        true if cfg!(target_arch = "x86_64") => Clock::Tsc,
-        true => Clock::Cntvct,
-    }
-}
-
-/// hpet and acpi_pm are what the kernel falls back to when it has found the counter unstable, so the flags
-/// only count with other clock sources (those of hypervisors).
-fn has_even_tsc() -> bool {
-    let mut text = [0u8; 4096];
-    let length = sys::read_file(c"/proc/cpuinfo", &mut text);
-    let text = text.get(..length).unwrap_or(&[]);
-    let has = |word: &[u8]| text.split(u8::is_ascii_whitespace).any(|found| found == word);
-    has(b"constant_tsc") && has(b"nonstop_tsc")
 }
 
 /// `MPI_Init` and `MPI_Init_thread`.
@@ -112,7 +65,7 @@ where
         // SAFETY: the caller's arguments.
         return unsafe { wrap::Invoke::invoke(args, real) };
     };
-    let clock = choose_clock();
+    let clock = clock::choose();
     wrap::ONLY_MPI.store(
         sys::environment(c"DETOUR_MPI_ONLY").is_some_and(|only| only == c"mpi"),
         Ordering::Relaxed,

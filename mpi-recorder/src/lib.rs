@@ -4,12 +4,16 @@
 //! compiles; here it is [`LIBRARY`], a sequence of bytes to be placed where a program can load it
 //! ([`library`]). It is loaded with `LD_PRELOAD` and records into the directory of [`DIRECTORY`], one file
 //! per rank. With the files in `include/`, programs name their regions.
+//!
+//! The worker (`worker/`) is a second library of this kind. It turns a process into a rank that measures on behalf
+//! of its parent ([`worker`]).
 
 #![forbid(unsafe_code)]
 
 pub mod executable;
 pub mod launcher;
 pub mod library;
+pub mod worker;
 
 use std::path::{Path, PathBuf};
 

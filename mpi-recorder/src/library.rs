@@ -1,5 +1,5 @@
-//! The collector where a program can load it: in memory if the kernel allows it, otherwise in a private
-//! file. Neither is left behind.
+//! The collector or the worker where a program can load it: in memory if the kernel allows it, otherwise in a
+//! private file. Neither is left behind.
 
 use std::{
     fs::{self, OpenOptions},
@@ -30,12 +30,20 @@ enum Kind {
 }
 
 impl Placed {
-    /// In memory, or below `directory`.
+    /// The collector in memory, or below `directory`.
     ///
     /// # Errors
     /// If neither is possible.
     pub fn new(directory: &Path) -> io::Result<Placed> {
-        in_memory().or_else(|_| in_file(directory))
+        Placed::of(LIBRARY, directory)
+    }
+
+    /// Another library.
+    ///
+    /// # Errors
+    /// As [`Placed::new`].
+    pub fn of(library: &[u8], directory: &Path) -> io::Result<Placed> {
+        in_memory(library).or_else(|_| in_file(library, directory))
     }
 
     /// For `LD_PRELOAD`.
@@ -54,11 +62,11 @@ impl Drop for Placed {
     }
 }
 
-fn in_memory() -> io::Result<Placed> {
+fn in_memory(library: &[u8]) -> io::Result<Placed> {
     use rustix::fs::{MemfdFlags, memfd_create};
     let file = memfd_create("detour-mpi", MemfdFlags::CLOEXEC)?;
     let mut writer = fs::File::from(file.try_clone()?);
-    writer.write_all(LIBRARY)?;
+    writer.write_all(library)?;
     // The path contains the PID, so that child processes can open it.
     let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
     // A process with capabilities of its own cannot be inspected by those it starts.
@@ -69,7 +77,7 @@ fn in_memory() -> io::Result<Placed> {
     Ok(Placed { path, kind: Kind::Memory { _file: file } })
 }
 
-fn in_file(directory: &Path) -> io::Result<Placed> {
+fn in_file(library: &[u8], directory: &Path) -> io::Result<Placed> {
     // A process on another host may have the same PID.
     let host = rustix::system::uname().nodename().to_string_lossy().replace(['/', ':', ' '], "-");
     let path = directory.join(format!(".detour-mpi-{host}-{}.so", std::process::id()));
@@ -79,7 +87,7 @@ fn in_file(directory: &Path) -> io::Result<Placed> {
     }
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o700).open(&path)?;
-    file.write_all(LIBRARY)?;
+    file.write_all(library)?;
     Ok(Placed { path, kind: Kind::File })
 }
 
@@ -92,7 +100,7 @@ mod tests {
         let placed = Placed::new(&std::env::temp_dir()).expect("a place");
         assert_eq!(fs::read(placed.path()).expect("readable"), LIBRARY);
         let directory = std::env::temp_dir();
-        let file = in_file(&directory).expect("a file");
+        let file = in_file(LIBRARY, &directory).expect("a file");
         let path = file.path().to_owned();
         assert_eq!(fs::read(&path).expect("readable"), LIBRARY);
         drop(file);

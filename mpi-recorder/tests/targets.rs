@@ -1,10 +1,11 @@
-//! The collector for every target that packages are built for: the build script makes it with the linkers that
-//! `cargo xtask dist` uses, it exports the same functions everywhere and needs no library, so that the one inside
-//! a statically linked command works in programs with any C library.
+//! The collector and the worker for every target that packages are built for: the build script makes them with the
+//! linkers that `cargo xtask dist` uses, they export the same functions everywhere and need no library, so that those
+//! inside a statically linked command work in programs with any C library.
 
 mod support;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use mpi_recorder::worker::{Request, WORKER, Worker};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ const TARGETS: [(&str, &str, Option<&str>); 3] = [
     ("aarch64-unknown-linux-gnu", "gnu", Some("aarch64-linux-gnu-gcc")),
 ];
 
-/// Runs the build script for a target, as Cargo does. `Err` says what is missing.
+/// Runs the build script for a target, as Cargo does; the directory with both libraries. `Err` says what is missing.
 fn build(target: &str, environment: &str, linker: Option<&str>) -> Result<PathBuf, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let library = run(Command::new(&rustc).args(["--print", "target-libdir", "--target", target]));
@@ -45,7 +46,7 @@ fn build(target: &str, environment: &str, linker: Option<&str>) -> Result<PathBu
         None => command.env_remove("RUSTC_LINKER"),
     };
     run(&mut command);
-    Ok(directory.join("collector.so"))
+    Ok(directory)
 }
 
 /// Exported functions, and libraries that the file names as needed.
@@ -87,31 +88,51 @@ fn record(mpi: Mpi, library: &Path) {
     }
 }
 
+/// A job of one rank under the control of this process.
+fn control(mpi: Mpi, worker: &[u8]) {
+    let library = if mpi.name == "openmpi" { "libmpi.so.40" } else { "libmpich.so.12" };
+    let mut worker = Worker::of(worker, Some(library.as_ref())).unwrap();
+    assert_eq!((worker.rank, worker.size), (0, 1), "{}", worker.version);
+    worker.ask(Request::Barrier).unwrap();
+    // Every answer has as many times as were asked for.
+    assert_eq!(worker.ask(Request::Timer { repeats: 100 }).unwrap().len(), 100);
+    worker.finish().unwrap();
+}
+
 fn test(target: &'static str, environment: &str, linker: Option<&str>) -> Completion {
     if Command::new("readelf").arg("--version").output().is_err() {
         return Completion::ignored_with("readelf is not installed");
     }
-    let library = match build(target, environment, linker) {
-        Ok(library) => library,
+    let directory = match build(target, environment, linker) {
+        Ok(directory) => directory,
         Err(why) => return Completion::ignored_with(why),
     };
+    let (library, worker) = (directory.join("collector.so"), directory.join("worker.so"));
     let own = fresh("own").join("collector.so");
     std::fs::write(&own, mpi_recorder::LIBRARY).unwrap();
     let (functions, needed) = symbols(&library);
     assert!(functions.contains("PMPI_Send") && functions.contains("detour_region_begin"));
     assert_eq!(functions, symbols(&own).0, "{target}");
     assert_eq!(needed, [""; 0], "{target}");
+    let (functions, needed) = symbols(&worker);
+    assert_eq!(functions.into_iter().collect::<Vec<_>>(), ["__libc_start_main"], "{target}");
+    assert_eq!(needed, [""; 0], "{target}");
+    let worker = std::fs::read(&worker).unwrap();
     // Packages name no path of the machine that built them.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for bytes in [std::fs::read(&library).unwrap(), mpi_recorder::LIBRARY.to_vec()] {
-        assert!(!has(&bytes, &root.display().to_string()), "{target} has a path of this machine");
+    let collector = std::fs::read(&library).unwrap();
+    for bytes in [&collector, mpi_recorder::LIBRARY, &worker, WORKER] {
+        assert!(!has(bytes, &root.display().to_string()), "{target} has a path of this machine");
     }
     // What can run here does.
     if target.starts_with(std::env::consts::ARCH) {
         for name in ["openmpi", "mpich"] {
             let mpi = Mpi { name };
             match mpi.missing() {
-                None => record(mpi, &library),
+                None => {
+                    record(mpi, &library);
+                    control(mpi, &worker);
+                }
                 Some(why) => eprintln!("{target}: not run with {name}: {why}"),
             }
         }
@@ -124,7 +145,7 @@ fn main() {
     // Each is a compiler.
     arguments.test_threads = Some(1);
     let trials = TARGETS.map(|(target, environment, linker)| {
-        let name = format!("the_collector_for_{target}_is_the_same_and_needs_no_library");
+        let name = format!("the_libraries_for_{target}_are_the_same_and_need_no_other");
         Trial::ignorable_test(name, move || Ok::<_, Failed>(test(target, environment, linker)))
     });
     libtest_mimic::run(&arguments, trials.into()).exit();

@@ -124,8 +124,8 @@ pub struct HostCorrection {
     pub residual_ns: Option<i64>,
 }
 
-/// The clocks of all hosts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The clocks of all hosts. By default, times stay those of the hosts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Clocks {
     hosts: Vec<HostClock>,
     /// One row a host.

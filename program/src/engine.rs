@@ -6,7 +6,7 @@
 
 use crate::chunks::{Damage, What};
 use crate::clock::{Clocks, Slack};
-use crate::matching::{Groups, SHARDS, Shard, Unjoined, Waits};
+use crate::matching::{Groups, SHARDS, Shard, Tie, Unjoined, WaitSpan, Waits};
 use crate::open::{Program, Rank};
 use crate::rank::{BINS, Context, Out, Pass, RankState};
 use crate::reader::{RankReader, Scratch};
@@ -53,6 +53,10 @@ pub(crate) struct Joined {
     pub slack: Option<Slack>,
     pub matched: u64,
     pub timeline: Option<Timeline>,
+    /// Every wait, if that is wanted.
+    pub spans: Vec<WaitSpan>,
+    /// Messages that took long, if they are wanted.
+    pub ties: Vec<Tie>,
 }
 
 /// A file could not be read to its end.
@@ -83,8 +87,9 @@ pub(crate) fn run(
     let (begin, end) = clocks.span;
     let bins_per_ns = BINS as f64 / (end - begin).max(1) as f64;
     let context = Context { program, span: clocks.span, bins_per_ns, pass };
-    let parts = Parts::of(program, clocks.span).filter(|_| pass == Pass::Timeline);
+    let parts = Parts::of(program, clocks.span).filter(|_| pass.makes_timeline());
     let mut waiting = parts.map(|parts| Waiting::new(parts, ranks));
+    let mut kept = (pass == Pass::Waits).then(Vec::new);
     let mut lanes: Vec<Lane> = program
         .ranks
         .par_iter()
@@ -109,7 +114,8 @@ pub(crate) fn run(
         (0..SHARDS).map(|_| Shard::new(slack.cloned(), ranks, pass)).collect();
     let mut groups: Vec<(Groups, Waits)> =
         (0..SHARDS).map(|_| (Groups::new(), Waits::new(ranks))).collect();
-    let spans = || waiting.is_some().then(Vec::new);
+    let wanted = waiting.is_some() || kept.is_some();
+    let spans = || wanted.then(Vec::new);
     shards.iter_mut().for_each(|shard| shard.waits.spans = spans());
     groups.iter_mut().for_each(|(_, waits)| waits.spans = spans());
     loop {
@@ -137,14 +143,14 @@ pub(crate) fn run(
         });
         let complete = lanes.iter().map(|lane| lane.complete).min().unwrap_or(i64::MAX);
         settle(&mut groups, &shards, complete);
-        place(waiting.as_mut(), &mut shards, &mut groups);
+        place((waiting.as_mut(), kept.as_mut()), &mut shards, &mut groups);
     }
     shards.par_iter_mut().for_each(|shard| {
         shard.candidates.iter_mut().for_each(Vec::clear);
         shard.finish(&hosts);
     });
     settle(&mut groups, &shards, i64::MAX);
-    place(waiting.as_mut(), &mut shards, &mut groups);
+    place((waiting.as_mut(), kept.as_mut()), &mut shards, &mut groups);
     let strips: Vec<Strip> = lanes.iter_mut().filter_map(|lane| lane.strip.take()).collect();
     let rows = program.ranks.iter().zip(&lanes);
     let spans: Vec<_> = rows.map(|(rank, lane)| rank_span(clocks, rank, &lane.state)).collect();
@@ -156,6 +162,8 @@ pub(crate) fn run(
         unjoined: Unjoined::default(),
         slack: None,
         matched: 0,
+        spans: kept.unwrap_or_default(),
+        ties: Vec::new(),
     };
     for shard in shards {
         joined.waits.merge(shard.waits);
@@ -164,6 +172,7 @@ pub(crate) fn run(
         joined.unjoined.collectives += shard.unjoined.collectives;
         joined.unjoined.reversed += shard.unjoined.reversed;
         joined.matched += shard.matched;
+        joined.ties.extend(shard.ties.into_iter().flatten());
         if let Some(slack) = shard.slack {
             match &mut joined.slack {
                 Some(sum) => sum.merge(slack),
@@ -209,12 +218,22 @@ fn settle(groups: &mut [(Groups, Waits)], shards: &[Shard], complete: i64) {
     });
 }
 
-/// Puts the waits that were found onto the timeline.
-fn place(waiting: Option<&mut Waiting>, shards: &mut [Shard], groups: &mut [(Groups, Waits)]) {
-    let Some(waiting) = waiting else { return };
+/// Puts the waits that were found onto the timeline, and keeps them if that is wanted.
+fn place(
+    (mut waiting, mut kept): (Option<&mut Waiting>, Option<&mut Vec<WaitSpan>>),
+    shards: &mut [Shard],
+    groups: &mut [(Groups, Waits)],
+) {
     let found = shards.iter_mut().map(|shard| &mut shard.waits);
     for waits in found.chain(groups.iter_mut().map(|(_, waits)| waits)) {
-        waits.spans.iter_mut().for_each(|spans| waiting.take(spans));
+        let Some(spans) = &mut waits.spans else { continue };
+        if let Some(waiting) = &mut waiting {
+            waiting.take(spans);
+        }
+        match &mut kept {
+            Some(kept) => kept.append(spans),
+            None => spans.clear(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A hasher for integers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fast(u64);
+pub struct Fast(u64);
 
 impl Hasher for Fast {
     fn finish(&self) -> u64 {
@@ -33,9 +33,11 @@ impl Hasher for Fast {
     }
 }
 
-pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
+/// A table with it.
+pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Fast>>;
 
-pub(crate) fn fast_map<K, V>() -> FastMap<K, V> {
+/// An empty one.
+pub fn fast_map<K, V>() -> FastMap<K, V> {
     HashMap::default()
 }
 

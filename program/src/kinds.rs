@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 /// Who waits for whom in a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Everyone for the last one.
     All,
     /// Everyone for the root.
@@ -20,7 +20,8 @@ pub(crate) enum Shape {
 
 /// How a call takes part in communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[allow(missing_docs)]
+pub enum Kind {
     Send,
     Receive,
     Exchange,
@@ -56,10 +57,12 @@ pub(crate) const CLASSES: [&str; 9] = [
     "other",
 ];
 
+/// What a call means.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meaning {
+pub struct Meaning {
+    /// How it takes part.
     pub kind: Kind,
-    /// Position in [`CLASSES`].
+    /// Position in the rows of the call pattern.
     pub class: u8,
     /// A send that does not return before the receive was posted, whatever its size.
     pub synchronous: bool,
@@ -73,7 +76,7 @@ static MEANINGS: LazyLock<Vec<Meaning>> =
     LazyLock::new(|| Call::ALL.iter().map(|call| meaning(*call)).collect());
 
 /// The meanings of all calls, by number.
-pub(crate) fn meanings() -> &'static [Meaning] {
+pub fn meanings() -> &'static [Meaning] {
     &MEANINGS
 }
 
@@ -98,15 +101,17 @@ pub(crate) fn is_collective(call: Call) -> bool {
     )
 }
 
-fn collective_shape(call: Call) -> Shape {
+/// The operation of a collective: `allreduce` for `MPI_Iallreduce` and `MPI_Allreduce_init`.
+#[must_use]
+pub fn operation_name(call: Call) -> String {
     let name = call.name().trim_start_matches("MPI_").to_ascii_lowercase();
     let name = name.trim_end_matches("_init");
-    let name = if call.has(Role::Request) && !call.is_persistent() {
-        name.strip_prefix('i').unwrap_or(name)
-    } else {
-        name
-    };
-    match name {
+    let starts = call.has(Role::Request) && !call.is_persistent();
+    name.strip_prefix('i').filter(|_| starts).unwrap_or(name).to_owned()
+}
+
+fn collective_shape(call: Call) -> Shape {
+    match operation_name(call).as_str() {
         _ if call.is_neighborhood() => Shape::Neighbours,
         "bcast" | "scatter" | "scatterv" => Shape::FromRoot,
         "gather" | "gatherv" | "reduce" => Shape::ToRoot,

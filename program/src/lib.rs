@@ -1,8 +1,8 @@
 //! Traces of MPI programs.
 //!
 //! In: a directory with one `rank-N.mpi` for each rank, written by the collector or by [`import`]; out: a
-//! [`Program`] ([`open`]), the calls of its ranks on one clock ([`stream`]), and a [`Profile`]
-//! ([`profile`]). [`merge`] joins the directories of nodes that share no file system.
+//! [`Program`] ([`open`]), the calls of its ranks on one clock ([`stream`]), a [`Profile`] ([`profile`]),
+//! and every wait with the rank that it was for ([`dependencies`]). [`merge`] joins the directories of nodes that share no file system.
 //!
 //! Whatever the files contain, nothing panics, and memory is bounded by limits of this crate and not by
 //! sizes that the files claim.
@@ -23,18 +23,22 @@ mod rank;
 mod reader;
 mod stored;
 mod timeline;
+mod waited;
 pub mod write;
 
 pub use chunks::{Arena, CallMoment, Damage, Moment, Span, What};
 pub use clock::{Clocks, HostClock, HostCorrection};
 pub use engine::ReadError;
+pub use hash::{FastMap, fast_map};
 pub use import::{Import, ImportError, import};
-pub use matching::LATE_RECEIVER_BYTES;
+pub use kinds::{Kind, Meaning, Shape, meanings, operation_name};
+pub use matching::{LATE_RECEIVER_BYTES, Tie};
 pub use merge::{MergeError, MergedRun, leftovers, merge};
 pub use open::{Host, OpenError, Program, Rank, open, open_partial};
 pub use profile::{
     CallRow, CollectiveWait, Collector, CommunicatorRow, LostSums, Matrix, Pair, Pattern, Profile,
-    RankRow, RegionRow, SizeRow, WaitSums, clocks, profile, profile_over_time,
+    RankRow, RegionRow, SizeRow, WaitSums, clocks, dependencies, profile, profile_over_time,
 };
 pub use reader::stream;
 pub use timeline::{TIMELINE_RANKS, Timeline, TimelineLane};
+pub use waited::{Dependencies, WaitClass, Waited, call_name};

@@ -54,6 +54,12 @@ impl Blocked {
     fn before(&self, moment: i64) -> u64 {
         moment.min(self.end).saturating_sub(self.begin).max(0) as u64
     }
+
+    /// When a rank that arrived at a moment left the call with which it arrived; that moment if it is completed by
+    /// another call, and not known.
+    fn left(&self, moment: i64) -> i64 {
+        if self.begin <= moment { self.end.max(moment) } else { moment }
+    }
 }
 
 /// One side of a message.
@@ -99,15 +105,30 @@ pub(crate) struct Candidate {
     pub kind: u16,
     pub begin: i64,
     pub end: i64,
+    /// When the late rank left the call with which it arrived.
+    pub late_end: i64,
 }
 
-/// Waiting of a rank in a call, from the call's beginning.
+/// What a rank waited for, from the beginning of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitSpan {
     pub slot: u32,
-    pub call: u16,
-    pub begin: i64,
-    pub ns: u64,
+    pub wait: Candidate,
+}
+
+/// A message whose call went on for this long after both sides had posted it is worth a [`Tie`]: in less, nothing
+/// happens that matters.
+const TIE_NS: i64 = 10_000;
+
+/// Both sides of a message that was not complete at once: the sender first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tie {
+    /// When both sides had posted it.
+    pub from: i64,
+    /// Positions of the ranks in [`crate::Program::ranks`].
+    pub slots: [u32; 2],
+    /// Begin and end of the calls that completed it.
+    pub calls: [(i64, i64); 2],
 }
 
 /// Sums of waiting.
@@ -156,7 +177,7 @@ impl Waits {
         add(self.waiting.get_mut(slot as usize).and_then(|row| row.get_mut(class)));
         add(self.late.get_mut(wait.late as usize).and_then(|row| row.get_mut(class)));
         if let Some(spans) = &mut self.spans {
-            spans.push(WaitSpan { slot, call: wait.call, begin: wait.begin, ns: wait.ns });
+            spans.push(WaitSpan { slot, wait: *wait });
         }
         let pair = self.pairs.entry((slot, wait.late, wait.class as u8)).or_insert(0);
         *pair = pair.saturating_add(wait.ns);
@@ -231,6 +252,8 @@ pub(crate) struct Shard {
     /// What calls with several requests may have waited for, by shard of the rank.
     pub candidates: [Vec<((u32, u32), Candidate)>; SHARDS],
     pub matched: u64,
+    /// Messages that took long, if they are wanted.
+    pub ties: Option<Vec<Tie>>,
     /// Whether waiting is wanted, or only bounds for the clocks.
     waiting: bool,
 }
@@ -239,6 +262,7 @@ impl Shard {
     pub fn new(slack: Option<Slack>, ranks: usize, pass: Pass) -> Shard {
         Shard {
             waiting: pass.makes_sums(),
+            ties: (pass == Pass::Waits).then(Vec::new),
             halves: fast_map(),
             collectives: fast_map(),
             arrivals: 0,
@@ -340,10 +364,18 @@ impl Shard {
         let known = !send.collective && receiver != Some(Kind::ExchangeRequest);
         self.unjoined.sizes += u64::from(known && send.bytes != receive.bytes);
         self.unjoined.reversed += u64::from(receive.blocked.end < send.at);
+        if let Some(ties) = self.ties.as_mut().filter(|_| !send.collective) {
+            let from = send.at.max(receive.at);
+            let calls = [send.blocked, receive.blocked].map(|call| (call.begin, call.end));
+            if calls.iter().any(|(begin, end)| end.saturating_sub(from.max(*begin)) >= TIE_NS) {
+                ties.push(Tie { from, slots: [send.slot, receive.slot], calls });
+            }
+        }
         let late = receive.blocked.before(send.at);
         if late > 0 {
             let class = if receive.collective { Wait::Collective } else { Wait::LateSender };
-            self.wait(receive.slot, &receive.blocked, send.slot, late, class, receive.call);
+            let sender = (send.slot, send.blocked.left(send.at));
+            self.wait(receive.slot, &receive.blocked, sender, late, class, receive.call);
             return;
         }
         let meaning = meanings().get(usize::from(send.call));
@@ -356,14 +388,25 @@ impl Shard {
             let late = send.blocked.before(receive.at);
             if late > 0 {
                 let class = Wait::LateReceiver;
-                self.wait(send.slot, &send.blocked, receive.slot, late, class, send.call);
+                let receiver = (receive.slot, receive.blocked.left(receive.at));
+                self.wait(send.slot, &send.blocked, receiver, late, class, send.call);
             }
         }
     }
 
-    fn wait(&mut self, slot: u32, blocked: &Blocked, late: u32, ns: u64, class: Wait, kind: u16) {
+    /// `late` is the rank that was waited for, and when it left the call with which it arrived.
+    fn wait(
+        &mut self,
+        slot: u32,
+        blocked: &Blocked,
+        late: (u32, i64),
+        ns: u64,
+        class: Wait,
+        kind: u16,
+    ) {
         let Blocked { begin, end, call, .. } = *blocked;
-        let candidate = Candidate { ns, late, class, call, kind, begin, end };
+        let (late, late_end) = late;
+        let candidate = Candidate { ns, late, class, call, kind, begin, end, late_end };
         if blocked.group == 0 {
             self.waits.add(slot, &candidate);
         } else if let Some(list) = self.candidates.get_mut(slot as usize % SHARDS) {
@@ -425,7 +468,8 @@ impl Shard {
         let late = member.blocked.before(last.at);
         if late > 0 {
             let class = Wait::Collective;
-            self.wait(member.slot, &member.blocked, last.slot, late, class, member.call);
+            let last = (last.slot, last.blocked.left(last.at));
+            self.wait(member.slot, &member.blocked, last, late, class, member.call);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::open::Program;
 use crate::rank::{BINS, MATRIX, Pass, RankState, matrix_cell};
 use crate::stored;
 use crate::timeline::Timeline;
+use crate::waited::{Dependencies, waited};
 use mpi_abi::Call;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -406,6 +407,23 @@ pub fn profile_over_time(
         let (clocks, mut joined) = settle(program, Pass::Timeline)?;
         let timeline = joined.timeline.take();
         Ok((Build { program, clocks: &clocks, joined: &joined }.profile(), timeline))
+    })
+}
+
+/// Everything that is needed to follow waiting back to its causes: the profile with its timeline, the clocks, begin
+/// and end of each rank, and every wait. As [`profile_over_time`] in everything else, except that memory grows
+/// with the number of waits.
+pub fn dependencies(program: &Program, threads: usize) -> Result<Dependencies, ReadError> {
+    pool(threads, || {
+        let (clocks, mut joined) = settle(program, Pass::Waits)?;
+        let timeline = joined.timeline.take();
+        let waits = waited(std::mem::take(&mut joined.spans));
+        let mut ties = std::mem::take(&mut joined.ties);
+        ties.sort_unstable();
+        let rows = program.ranks.iter().zip(&joined.states);
+        let spans = rows.map(|(rank, state)| rank_span(&clocks, rank, state)).collect();
+        let profile = Build { program, clocks: &clocks, joined: &joined }.profile();
+        Ok(Dependencies { profile, timeline, clocks, spans, waits, ties })
     })
 }
 

@@ -279,11 +279,17 @@ pub(crate) enum Pass {
     Profile,
     /// And a timeline, unless there are too many ranks.
     Timeline,
+    /// And every single wait.
+    Waits,
 }
 
 impl Pass {
     pub fn makes_sums(self) -> bool {
-        matches!(self, Pass::Profile | Pass::Timeline)
+        matches!(self, Pass::Profile | Pass::Timeline | Pass::Waits)
+    }
+
+    pub fn makes_timeline(self) -> bool {
+        matches!(self, Pass::Timeline | Pass::Waits)
     }
 }
 

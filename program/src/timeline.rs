@@ -137,10 +137,10 @@ impl Waiting {
         Waiting { strips: vec![parts.strip(); ranks] }
     }
 
-    pub fn take(&mut self, spans: &mut Vec<WaitSpan>) {
-        for span in spans.drain(..) {
-            if let Some(strip) = self.strips.get_mut(span.slot as usize) {
-                strip.add(span.call, span.begin, span.begin.saturating_add_unsigned(span.ns));
+    pub fn take(&mut self, spans: &[WaitSpan]) {
+        for WaitSpan { slot, wait } in spans {
+            if let Some(strip) = self.strips.get_mut(*slot as usize) {
+                strip.add(wait.call, wait.begin, wait.begin.saturating_add_unsigned(wait.ns));
             }
         }
     }

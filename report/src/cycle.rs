@@ -12,27 +12,37 @@ use crate::{
 #[must_use]
 pub fn cycle(results: &Cycles, options: Options) -> String {
     let us = |us: f64| time(us * 1e3);
-    let mut grid = Grid::new(vec![
-        Column::number("ranks"),
+    let several = results.points.iter().any(|row| row.cycles != results.about.cycles);
+    let mut columns = vec![Column::number("ranks")];
+    if several {
+        columns.push(Column::number("cycles"));
+    }
+    columns.extend([
         Column::number("noiseless"),
         Column::number("conventional"),
         Column::number("redundant"),
+        Column::number("overhead").expendable(2),
+        Column::number("with redundancy").expendable(3),
         Column::number("recovery"),
         Column::number("95 % interval").expendable(1),
     ]);
+    let mut grid = Grid::new(columns);
     for row in &results.points {
-        grid.row(
-            Tone::Plain,
-            vec![
-                count(row.ranks),
-                us(row.noiseless_us),
-                us(row.conventional_us),
-                us(row.redundant_us),
-                row.recovery.map_or("-".to_owned(), |recovery| format!("{recovery:.3}")),
-                row.recovery_ci95
-                    .map_or("-".to_owned(), |[low, high]| format!("{low:.3} to {high:.3}")),
-            ],
-        );
+        let mut cells = vec![count(row.ranks)];
+        if several {
+            cells.push(count(u64::from(row.cycles)));
+        }
+        cells.extend([
+            us(row.noiseless_us),
+            us(row.conventional_us),
+            us(row.redundant_us),
+            us(row.conventional_overhead_us),
+            us(row.redundant_overhead_us),
+            row.recovery.map_or("-".to_owned(), |recovery| format!("{recovery:.3}")),
+            row.recovery_ci95
+                .map_or("-".to_owned(), |[low, high]| format!("{low:.3} to {high:.3}")),
+        ]);
+        grid.row(Tone::Plain, cells);
     }
     grid.render(options.style()) + "\n"
 }

@@ -11,17 +11,21 @@
 mod actions;
 mod advice;
 mod alltoall;
+mod app;
 mod blame;
 mod cycle;
 mod diff;
+mod dist;
 mod exchange;
 mod fleet;
 mod grid;
 mod headline;
 pub mod html;
 mod isolation;
+mod latency;
 mod longest;
 mod losses;
+mod network;
 mod nodes;
 mod notes;
 mod openmetrics;
@@ -29,10 +33,13 @@ mod processes;
 mod profile;
 mod schedule;
 mod schedule_stats;
+mod skeleton;
 mod slowdown;
 mod sources;
 mod tables;
+mod tail;
 mod timeline;
+mod traced;
 mod whatif;
 
 use analysis::{By, Summary};
@@ -42,22 +49,36 @@ use study::{decision::Report, json::Document, shards::Whole};
 pub use advice::advice;
 pub use alltoall::alltoall;
 pub use analysis::words::{self, json_safe, message_safe};
+pub use app::app;
 pub use blame::{blame, blame_sweep};
 pub use cycle::cycle;
 pub use diff::{diff, headline as diff_headline};
+pub use dist::{dist, verdict as dist_verdict};
 pub use exchange::exchange;
 pub use fleet::fleet;
 pub use html::diff::{Side, diff_html};
+pub use html::dist::dist_html;
+pub use html::latency::latency_html;
 pub use html::profile::profile_html;
+pub use html::simulated::{
+    Pictures, alltoall_pictures, app_pictures, cycle_pictures, exchange_pictures, goal_pictures,
+    sweep_pictures,
+};
+pub use html::traced::traced_html;
 pub use isolation::isolation;
+pub use latency::latency;
 pub use longest::longest;
 pub use losses::losses;
+pub use network::{network, network_toml};
 pub use openmetrics::{Bounds, openmetrics};
 pub use profile::profile;
 pub use schedule::schedule;
 pub use schedule_stats::schedule_stats;
+pub use skeleton::{skeleton, skeleton_findings};
 pub use slowdown::{SweepRows, slowdown, slowdown_findings};
+pub use tail::tails;
 pub use timeline::{diagram, trace_events};
+pub use traced::traced;
 pub use whatif::whatif;
 
 use grid::Style;
@@ -154,5 +175,6 @@ pub fn simulation(result: &Whole, options: Options) -> String {
         Whole::Alltoall(alltoalls) => alltoall(alltoalls, options),
         Whole::Cycle(cycles) => cycle(cycles, options),
         Whole::Goal(finishes) => schedule(finishes, options),
+        Whole::App(sweep) => app(sweep, options),
     }
 }

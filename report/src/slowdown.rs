@@ -114,9 +114,18 @@ pub fn slowdown(sweep: &Sweep, options: Options) -> String {
 /// What follows the table: the knee of each series, and the breakdown of the critical path, if any.
 #[must_use]
 pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
-    let several = sweep.knees.len() > 1;
+    let text = findings(&sweep.knees, sweep.is_noisy(), options);
+    match blame_sweep(sweep, options) {
+        Some(blame) => format!("{text}\n{blame}"),
+        None => text,
+    }
+}
+
+/// The knee of each series.
+pub(crate) fn findings(knees: &[SeriesKnee], noisy: bool, options: Options) -> String {
+    let several = knees.len() > 1;
     let mut text = String::new();
-    for SeriesKnee { series, knee } in sweep.knees.iter().filter(|_| sweep.is_noisy()) {
+    for SeriesKnee { series, knee } in knees.iter().filter(|_| noisy) {
         let which = if several { format!("{}: ", series.label()) } else { String::new() };
         let said = match &knee.knee {
             Some(knee) => knee_sentence(knee, |n| n.to_string()),
@@ -124,8 +133,5 @@ pub fn slowdown_findings(sweep: &Sweep, options: Options) -> String {
         };
         text += &format!("\n{}\n", wrap(&format!("{which}{said}"), options.style().width, ""));
     }
-    match blame_sweep(sweep, options) {
-        Some(blame) => format!("{text}\n{blame}"),
-        None => text,
-    }
+    text
 }

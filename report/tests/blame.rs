@@ -71,8 +71,9 @@ fn one_run_and_many_are_told_like_this() {
 }
 
 fn sweep(ranks: &[u64]) -> Sweep {
-    let series = Series { size: 1, net_scale: 1.0, coscheduled: false };
+    let series = Series { size: 1, net_scale: 1.0, ..Series::default() };
     let point = |&ranks: &u64| {
+        let series = series.clone();
         let runs =
             Runs { series, ranks, messages: 1, noiseless_ps: 1, times_ps: vec![1], took_s: 1.0 };
         Point { blame: Some(figures(100)), ..Point::of(&runs).unwrap() }

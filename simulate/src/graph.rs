@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use thiserror::Error;
 
 use crate::{
+    collectives::{Collective, Span},
     event::{BuildError, OpId, Schedule, ScheduleBuilder},
-    job::{Job, Priced},
+    job::{Job, Progress},
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum GraphError {
          in-order, which needs no schedule"
     )]
     TooLarge { operations: u64 },
+    #[error("nonblocking collectives require --graph in-order: LogGOPSim's generator has none")]
+    Nonblocking,
     #[error(transparent)]
     Build(#[from] BuildError),
 }
@@ -58,11 +61,12 @@ const NOBODY: u32 = u32::MAX;
 const NOTHING: Part = Part { to: NOBODY, from: NOBODY, send: 0, recv: 0 };
 
 /// A round, rank by rank: which of its spans each rank sends and receives in.
-struct Round {
+pub(crate) struct Round {
     compute: i64,
     /// A rank computes on received data before it forwards it, even if for zero time.
     combines: bool,
-    spans: Vec<Priced>,
+    /// Bytes, and CPU time the receiver takes to combine them, ps.
+    spans: Vec<(u64, i64)>,
     parts: Parts,
 }
 
@@ -100,18 +104,21 @@ impl Parts {
 }
 
 /// Largest schedule: operations are counted in 32 bits.
-const MOST_OPERATIONS: u64 = 1 << 31;
+pub(crate) const MOST_OPERATIONS: u64 = 1 << 31;
 
 pub fn schedule(job: &Job, graph: Graph) -> Result<Schedule, GraphError> {
     let per_message = if graph == Graph::LogGopSim { 3 } else { 2 };
     let operations = job.messages().saturating_mul(per_message);
     let ranks = u32::try_from(job.ranks()).ok().filter(|_| operations <= MOST_OPERATIONS);
     let ranks = ranks.ok_or(GraphError::TooLarge { operations })?;
+    if graph == Graph::LogGopSim && job.overlap().is_some() {
+        return Err(GraphError::Nonblocking);
+    }
     let rounds = rounds(job, ranks);
     let mut builder = ScheduleBuilder::new(ranks);
     for rank in 0..ranks {
         builder.begin_rank();
-        let mut program = RankOps::new(&mut builder, graph);
+        let mut program = RankOps::new(&mut builder, graph, job.overlap());
         if ranks == 1 && job.lonely_compute() > 0 {
             program.compute(job.lonely_compute());
         }
@@ -136,11 +143,45 @@ fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
         });
         std::iter::repeat_n(collective.algorithm() == COMBINING, count)
     });
-    let mut parts = vec![NOTHING; ranks as usize];
-    let mut touched = Vec::new();
+    let mut collector = Collector::new(ranks);
     let _ = job.rounds(&mut |compute, spans| {
-        for (index, priced) in (0..).zip(spans) {
-            for (src, dst) in priced.span.edges(u64::from(ranks)) {
+        let combines = combines.next().unwrap_or(false);
+        let spans: Vec<(Span, i64)> =
+            spans.iter().map(|priced| (priced.span, priced.reduce)).collect();
+        rounds.push(collector.round(compute, combines, &spans));
+        ControlFlow::Continue(())
+    });
+    rounds
+}
+
+/// The rounds of a collective over at most 2^32 - 1 ranks whose reductions take no time.
+pub(crate) fn rounds_of(collective: &Collective) -> Vec<Round> {
+    let mut rounds = Vec::new();
+    let mut collector = Collector::new(collective.ranks() as u32);
+    let _ = collective.rounds(&mut |spans| {
+        let spans: Vec<(Span, i64)> = spans.iter().map(|&span| (span, 0)).collect();
+        rounds.push(collector.round(0, false, &spans));
+        ControlFlow::Continue(())
+    });
+    rounds
+}
+
+/// Turns rounds of messages into what each rank does.
+struct Collector {
+    /// Blank between rounds.
+    parts: Vec<Part>,
+    touched: Vec<u32>,
+}
+
+impl Collector {
+    fn new(ranks: u32) -> Collector {
+        Collector { parts: vec![NOTHING; ranks as usize], touched: Vec::new() }
+    }
+
+    fn round(&mut self, compute: i64, combines: bool, spans: &[(Span, i64)]) -> Round {
+        let Collector { parts, touched } = self;
+        for (index, (span, _)) in (0..).zip(spans) {
+            for (src, dst) in span.edges(parts.len() as u64) {
                 let sender = &mut parts[src as usize];
                 (sender.to, sender.send) = (dst as u32, index);
                 let receiver = &mut parts[dst as usize];
@@ -148,33 +189,52 @@ fn rounds(job: &Job, ranks: u32) -> Vec<Round> {
                 touched.extend([src as u32, dst as u32]);
             }
         }
-        let combines = combines.next().unwrap_or(false);
-        let parts = Parts::take(&mut parts, &mut touched);
-        rounds.push(Round { compute, combines, spans: spans.to_vec(), parts });
-        ControlFlow::Continue(())
-    });
-    rounds
+        let spans = spans.iter().map(|(span, reduce)| (span.bytes, *reduce)).collect();
+        Round { compute, combines, spans, parts: Parts::take(parts, touched) }
+    }
 }
 
 /// The only algorithm for which LogGOPSim's generator writes calcs.
 const COMBINING: &str = "dissemination";
 
 /// The operations of one rank, as they are added.
-struct RankOps<'a> {
-    builder: &'a mut ScheduleBuilder,
+pub(crate) struct RankOps<'a> {
+    pub builder: &'a mut ScheduleBuilder,
     graph: Graph,
     /// Operations that must end before the next one begins: in order, those of the previous round; in
     /// LogGOPSim's graph, all so far, for compute to wait for.
-    before: Vec<OpId>,
+    pub before: Vec<OpId>,
     /// The last operation that received, combined or computed.
     got: Option<OpId>,
     /// It was a receive, with no computation since.
     raw: bool,
+    /// How collectives progress during compute.
+    overlap: Option<Progress>,
+    /// Compute that the rank has not waited for yet.
+    computing: Option<OpId>,
 }
 
+/// The CPU that computes while the other one progresses a collective.
+const OTHER_CPU: u8 = 1;
+
 impl<'a> RankOps<'a> {
-    fn new(builder: &'a mut ScheduleBuilder, graph: Graph) -> RankOps<'a> {
-        RankOps { builder, graph, before: Vec::new(), got: None, raw: false }
+    pub fn new(
+        builder: &'a mut ScheduleBuilder,
+        graph: Graph,
+        overlap: Option<Progress>,
+    ) -> RankOps<'a> {
+        let before = Vec::new();
+        RankOps { builder, graph, before, got: None, raw: false, overlap, computing: None }
+    }
+
+    /// Computes while the collective that begins now progresses.
+    fn compute_meanwhile(&mut self, ps: i64) {
+        self.before.extend(self.computing.take());
+        let calc = self.builder.calc(ps, OTHER_CPU);
+        for &on in &self.before {
+            self.builder.requires(calc, on);
+        }
+        self.computing = Some(calc);
     }
 
     /// Computes on received data before it is forwarded.
@@ -188,7 +248,7 @@ impl<'a> RankOps<'a> {
         }
     }
 
-    fn compute(&mut self, ps: i64) {
+    pub fn compute(&mut self, ps: i64) {
         let calc = self.builder.calc(ps, 0);
         for on in self.before.drain(..) {
             self.builder.requires(calc, on);
@@ -198,10 +258,19 @@ impl<'a> RankOps<'a> {
         self.raw = false;
     }
 
-    fn round(&mut self, round: &Round, rank: u32, tag: u32) {
-        if round.compute > 0 {
-            self.compute(round.compute);
-        }
+    pub fn round(&mut self, round: &Round, rank: u32, tag: u32) {
+        let during = match self.overlap {
+            _ if round.compute == 0 => None,
+            None => {
+                self.compute(round.compute);
+                None
+            }
+            Some(Progress::InCalls) => Some(round.compute),
+            Some(Progress::Always) => {
+                self.compute_meanwhile(round.compute);
+                None
+            }
+        };
         let part = round.parts.of(rank);
         let mut now = Vec::new();
         let mut issued = None;
@@ -209,15 +278,23 @@ impl<'a> RankOps<'a> {
             if round.combines && self.graph == Graph::LogGopSim {
                 self.combine();
             }
-            let bytes = round.spans[part.send as usize].span.bytes;
+            let (bytes, _) = round.spans[part.send as usize];
             let send = self.builder.send(bytes, part.to, tag, 0, 0);
             self.wait(send, true);
             now.push(send);
             issued = Some(send);
         }
+        if let Some(ps) = during {
+            let calc = self.builder.calc(ps, 0);
+            match issued {
+                Some(send) => self.builder.requires(calc, send),
+                None => self.wait(calc, false),
+            }
+            now.push(calc);
+        }
         if part.from != NOBODY {
-            let priced = &round.spans[part.recv as usize];
-            let recv = self.builder.recv(priced.span.bytes, part.from, tag, 0, 0);
+            let (bytes, reduce) = round.spans[part.recv as usize];
+            let recv = self.builder.recv(bytes, part.from, tag, 0, 0);
             self.wait(recv, false);
             if let (Graph::InOrder, Some(send)) = (self.graph, issued) {
                 self.builder.irequires(recv, send);
@@ -225,8 +302,8 @@ impl<'a> RankOps<'a> {
             now.push(recv);
             self.got = Some(recv);
             self.raw = true;
-            if priced.reduce > 0 {
-                let calc = self.builder.calc(priced.reduce, 0);
+            if reduce > 0 {
+                let calc = self.builder.calc(reduce, 0);
                 match self.graph {
                     Graph::InOrder => {
                         for on in now.drain(..) {

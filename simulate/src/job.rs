@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use thiserror::Error;
 
 use crate::{
-    collectives::{Collective, Span},
+    collectives::{Collective, Op, Shape, Span},
     event::Rendezvous,
-    loggops::{MessageCost, Params, ParamsError},
+    loggops::{Local, MessageCost, Params, ParamsError},
 };
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -23,9 +23,36 @@ pub enum JobError {
     DifferentRanks(u64, u64),
     #[error("a job needs at least one collective")]
     NoCollectives,
+    #[error(
+        "a nonblocking collective requires messages that do not wait for their receivers: use a network with \
+         a larger S, or smaller messages"
+    )]
+    NonblockingRendezvous,
 }
 
 const MAX_TIME: i64 = 100 * 3_600_000_000_000_000;
+
+/// A nonblocking collective: it is started, the compute that otherwise precedes it follows, and then the
+/// rank waits for it. When does it progress meanwhile?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Progress {
+    /// Only inside calls: what was started goes on, but further rounds begin in the wait.
+    InCalls,
+    /// Always, on a CPU or NIC of its own: compute takes no time of the collective.
+    Always,
+}
+
+impl Progress {
+    pub const ALL: [Progress; 2] = [Progress::InCalls, Progress::Always];
+
+    /// The name used in the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Progress::InCalls => "calls",
+            Progress::Always => "always",
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -36,6 +63,9 @@ pub struct Job {
     compute: i64,
     iterations: u64,
     rendezvous: Rendezvous,
+    after_barrier: bool,
+    local: Option<Local>,
+    nonblocking: Option<Progress>,
 }
 
 /// A span with its cost.
@@ -43,8 +73,27 @@ pub struct Job {
 pub struct Priced {
     pub span: Span,
     pub cost: MessageCost,
+    /// Between ranks of one node, if that is another network.
+    local: Option<(Local, MessageCost)>,
     /// CPU time the receiver takes to combine, ps.
     pub reduce: i64,
+}
+
+impl Priced {
+    /// The cost of a message between these ranks, and whether they are on one node with a network of its
+    /// own.
+    #[inline]
+    pub fn between(&self, src: u64, dst: u64) -> (&MessageCost, bool) {
+        match &self.local {
+            Some((local, cost)) if local.is_between(src, dst) => (cost, true),
+            _ => (&self.cost, false),
+        }
+    }
+
+    /// Whether some of its messages wait for their receivers.
+    pub fn may_wait(&self) -> bool {
+        self.cost.rendezvous || self.local.is_some_and(|(_, cost)| cost.rendezvous)
+    }
 }
 
 impl Job {
@@ -67,6 +116,9 @@ impl Job {
             compute: 0,
             iterations: 1,
             rendezvous: Rendezvous::default(),
+            after_barrier: false,
+            local: None,
+            nonblocking: None,
         };
         job.check_sizes()?;
         Ok(job)
@@ -101,14 +153,68 @@ impl Job {
         if iterations == 0 {
             return Err(JobError::NoIterations);
         }
-        Ok(Job { iterations, compute, ..self })
+        let job = Job { iterations, compute, ..self };
+        job.check_sizes()?;
+        Ok(job)
+    }
+
+    /// Ranks of one node use another network.
+    pub fn with_local(self, local: Option<Local>) -> Result<Job, JobError> {
+        if let Some(local) = &local {
+            local.params.check()?;
+        }
+        let local =
+            local.map(|local| Local { ranks_per_node: local.ranks_per_node.max(1), ..local });
+        let job = Job { local, ..self };
+        job.check_sizes()?;
+        Ok(job)
+    }
+
+    /// Compute overlaps the collectives, if there is any.
+    pub fn nonblocking(self, progress: Option<Progress>) -> Result<Job, JobError> {
+        let job = Job { nonblocking: progress, ..self };
+        job.check_sizes()?;
+        Ok(job)
+    }
+
+    /// How the collectives progress during compute, if there is any and they do.
+    pub fn overlap(&self) -> Option<Progress> {
+        self.nonblocking.filter(|_| self.compute > 0)
+    }
+
+    pub fn local(&self) -> Option<Local> {
+        self.local
+    }
+
+    /// Ranks start as a barrier leaves them, and the time of each counts from its own start, as in
+    /// measurements.
+    #[must_use]
+    pub fn after_barrier(self, after_barrier: bool) -> Job {
+        Job { after_barrier, ..self }
+    }
+
+    /// The barrier before the job: a dissemination of empty messages.
+    pub fn barrier(&self) -> Option<Job> {
+        let shape =
+            Shape { op: Op::Barrier, ranks: self.ranks(), bytes: 0, arity: 2, segment: None };
+        let barrier = || {
+            let collective = Collective::new(None, shape).ok()?;
+            Job::new(collective, self.params).ok()?.with_local(self.local).ok()
+        };
+        if self.after_barrier { barrier() } else { None }
     }
 
     fn check_sizes(&self) -> Result<(), JobError> {
         let mut wrong = Ok(());
         for collective in &self.body {
             let _ = collective.rounds(&mut |round| {
-                wrong = round.iter().try_for_each(|span| self.price(*span).map(|_| ()));
+                wrong = round.iter().try_for_each(|span| {
+                    let priced = self.price(*span)?;
+                    match self.overlap() {
+                        Some(_) if priced.may_wait() => Err(JobError::NonblockingRendezvous),
+                        _ => Ok(()),
+                    }
+                });
                 if wrong.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             wrong.clone()?;
@@ -123,7 +229,11 @@ impl Job {
         if reduce > MAX_TIME {
             return Err(JobError::OutOfRange { what: "a reduction", ps: reduce });
         }
-        Ok(Priced { span, cost, reduce })
+        let local = match self.local {
+            Some(local) => Some((local, local.params.message(span.bytes)?)),
+            None => None,
+        };
+        Ok(Priced { span, cost, local, reduce })
     }
 
     /// The rounds of one iteration with their costs, each with the compute before it. Sizes have been
@@ -170,7 +280,7 @@ impl Job {
     /// Whether any message needs a handshake with its receiver.
     pub fn has_handshakes(&self) -> bool {
         let any = || {
-            self.rounds(&mut |_, round| match round.iter().any(|priced| priced.cost.rendezvous) {
+            self.rounds(&mut |_, round| match round.iter().any(Priced::may_wait) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             })

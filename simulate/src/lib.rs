@@ -20,6 +20,8 @@ pub mod resample;
 pub mod rounds;
 mod runs;
 mod simd;
+pub mod skeleton;
 pub mod stats;
 pub mod sweep;
+pub mod waits;
 pub mod whatif;

@@ -15,13 +15,14 @@ pub enum ParamsError {
     BadScale(String),
 }
 
-/// L, o, g, G, O and S.
+/// L, o (at either end), g, G, O and S.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// Latency, ps.
     pub latency: i64,
-    /// CPU overhead per message at either end (o), ps.
-    pub overhead: i64,
+    /// CPU overhead per message at the sender (o_s) and at the receiver (o_r), ps.
+    pub send_overhead: i64,
+    pub recv_overhead: i64,
     /// Gap between messages of one NIC (g), ps.
     pub gap: i64,
     /// Gap per byte (G), fs.
@@ -32,13 +33,31 @@ pub struct Params {
     pub eager_limit: u64,
 }
 
+/// The network between ranks of one node. Consecutive ranks share a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    pub params: Params,
+    /// At least 1.
+    pub ranks_per_node: u64,
+}
+
+impl Local {
+    #[inline]
+    pub fn is_between(&self, one: u64, other: u64) -> bool {
+        one / self.ranks_per_node == other / self.ranks_per_node
+    }
+}
+
 const HOUR: i64 = 3_600_000_000_000_000;
 
 /// The cost of one message of a given size, ps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageCost {
-    /// CPU time at either end: o + (k-1) O.
-    pub cpu: i64,
+    /// CPU time at the sender and at the receiver: o_s + (k-1) O, o_r + (k-1) O.
+    pub send_cpu: i64,
+    pub recv_cpu: i64,
+    /// The part of both that grows with the size: (k-1) O.
+    pub cpu_per_byte: i64,
     pub latency: i64,
     /// From the first byte to the last: (k-1) G.
     pub transfer: i64,
@@ -52,7 +71,8 @@ impl Params {
     /// A network that costs nothing.
     pub const FREE: Params = Params {
         latency: 0,
-        overhead: 0,
+        send_overhead: 0,
+        recv_overhead: 0,
         gap: 0,
         gap_per_byte_fs: 0,
         overhead_per_byte_fs: 0,
@@ -77,7 +97,8 @@ impl Params {
         let &(_, latency, overhead, gap, gap_per_byte_fs, eager_limit) = row;
         Some(Params {
             latency: latency * 1_000,
-            overhead: overhead * 1_000,
+            send_overhead: overhead * 1_000,
+            recv_overhead: overhead * 1_000,
             gap: gap * 1_000,
             gap_per_byte_fs,
             overhead_per_byte_fs: 0,
@@ -92,7 +113,8 @@ impl Params {
     pub fn check(&self) -> Result<(), ParamsError> {
         let times = [
             ("L", self.latency),
-            ("o", self.overhead),
+            ("o_s", self.send_overhead),
+            ("o_r", self.recv_overhead),
             ("g", self.gap),
             ("G", self.gap_per_byte_fs / 1_000),
             ("O", self.overhead_per_byte_fs / 1_000),
@@ -133,8 +155,11 @@ impl Params {
             i64::try_from(ps).ok().filter(|&ps| ps <= 24 * HOUR).ok_or_else(too_long)
         };
         let transfer = per_byte(self.gap_per_byte_fs)?;
+        let cpu_per_byte = per_byte(self.overhead_per_byte_fs)?;
         Ok(MessageCost {
-            cpu: self.overhead + per_byte(self.overhead_per_byte_fs)?,
+            send_cpu: self.send_overhead + cpu_per_byte,
+            recv_cpu: self.recv_overhead + cpu_per_byte,
+            cpu_per_byte,
             latency: self.latency,
             transfer,
             gap: self.gap + transfer,
@@ -144,9 +169,15 @@ impl Params {
 }
 
 impl MessageCost {
+    /// o of the sender, without O.
+    #[inline]
+    pub fn send_overhead(&self) -> i64 {
+        self.send_cpu - self.cpu_per_byte
+    }
+
     /// N of the model: from the start of the send to the end of the receive.
     pub fn end_to_end(&self) -> i64 {
-        self.cpu + self.latency + self.transfer + self.cpu
+        self.send_cpu + self.latency + self.transfer + self.recv_cpu
     }
 }
 
@@ -170,7 +201,7 @@ mod tests {
     #[test]
     fn a_faster_network_leaves_the_cpu_as_it_is() {
         let fast = Params::named("xt4").unwrap().scaled(10.0).unwrap();
-        assert_eq!((fast.latency, fast.overhead, fast.gap), (990_000, 1_750_000, 340_000));
+        assert_eq!((fast.latency, fast.send_overhead, fast.gap), (990_000, 1_750_000, 340_000));
         assert!(fast.scaled(0.0).is_err() && fast.scaled(f64::NAN).is_err());
     }
 

@@ -85,15 +85,32 @@ impl Sample {
         }
     }
 
-    pub fn boxplot(&self) -> Boxplot {
+    /// The runs within 1.5 times the interquartile range of the quartiles.
+    fn within(&self) -> std::ops::Range<usize> {
         let (q25, q75) = (self.quantile(0.25), self.quantile(0.75));
         let reach = 1.5 * (q75 - q25);
         let from = self.sorted.partition_point(|&time| (time as f64) < q25 - reach);
         let to = self.sorted.partition_point(|&time| time as f64 <= q75 + reach);
+        from..to
+    }
+
+    /// The others, ascending. Of more than `most`, evenly many from the shortest to the longest.
+    pub fn outliers(&self, most: usize) -> Vec<i64> {
+        let within = self.within();
+        let (below, above) = (&self.sorted[..within.start], &self.sorted[within.end..]);
+        let all: Vec<i64> = below.iter().chain(above).copied().collect();
+        if all.len() <= most || most < 2 {
+            return all.into_iter().take(most).collect();
+        }
+        (0..most).map(|index| all[index * (all.len() - 1) / (most - 1)]).collect()
+    }
+
+    pub fn boxplot(&self) -> Boxplot {
+        let std::ops::Range { start: from, end: to } = self.within();
         Boxplot {
-            q25,
+            q25: self.quantile(0.25),
             median: self.quantile(0.5),
-            q75,
+            q75: self.quantile(0.75),
             whisker_low: self.sorted[from],
             whisker_high: self.sorted[to - 1],
             outliers: self.sorted.len() - (to - from),
@@ -176,6 +193,18 @@ pub fn knee(points: &[(u64, i64, Estimate)]) -> Option<Knee> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outliers_are_the_runs_beyond_the_whiskers() {
+        let times: Vec<i64> = (100..200).chain([1, 2, 900, 901, 902, 903]).collect();
+        let sample = Sample::new(times).unwrap();
+        assert_eq!(sample.outliers(100), [1, 2, 900, 901, 902, 903]);
+        assert_eq!(sample.outliers(100).len(), sample.boxplot().outliers);
+        // The extremes are always among them.
+        assert_eq!(sample.outliers(3), [1, 900, 903]);
+        assert_eq!((sample.outliers(1), sample.outliers(0)), (vec![1], vec![]));
+        assert!(Sample::new(vec![5; 10]).unwrap().outliers(10).is_empty());
+    }
 
     #[test]
     fn quantiles_interpolate_and_their_intervals_hold_them() {

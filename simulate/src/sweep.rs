@@ -42,6 +42,12 @@ pub struct Plan<'a> {
 enum Engine {
     Rounds,
     Events(Box<Schedule>, event::Options),
+    /// A barrier first, which may need another engine than the job.
+    After {
+        barrier: Box<Job>,
+        before: Box<Engine>,
+        engine: Box<Engine>,
+    },
 }
 
 /// Memory of a run, reused by the thread's next one.
@@ -56,12 +62,21 @@ struct Scratch {
 pub fn rules(job: &Job, graph: Graph, noise: Model) -> event::Options {
     let peer = graph == Graph::LogGopSim && noise == Model::LogGopSim;
     let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
-    event::Options { model, rendezvous: job.rendezvous() }
+    event::Options { model, rendezvous: job.rendezvous(), local: job.local() }
 }
 
 impl Engine {
     /// The in-order graph needs no schedule if the round engine supports the job.
     fn new(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
+        if let Some(barrier) = job.barrier() {
+            let before = Box::new(Engine::new(&barrier, noise, graph)?);
+            let engine = Box::new(Engine::of(job, noise, graph)?);
+            return Ok(Engine::After { barrier: Box::new(barrier), before, engine });
+        }
+        Engine::of(job, noise, graph)
+    }
+
+    fn of(job: &Job, noise: &Noise, graph: Graph) -> Result<Engine, GraphError> {
         if graph == Graph::InOrder && rounds::can(job, &noise.run(0, 0)) {
             return Ok(Engine::Rounds);
         }
@@ -73,6 +88,9 @@ impl Engine {
         match self {
             Engine::Rounds => rounds::memory(job, noise),
             Engine::Events(schedule, options) => event::run_memory(schedule, options.model),
+            Engine::After { engine, .. } => {
+                engine.memory(job, noise).saturating_add(job.ranks().saturating_mul(16))
+            }
         }
     }
 
@@ -88,6 +106,37 @@ impl Engine {
                 let events = &mut scratch.events;
                 Ok(event::run_with(events, schedule, job.params(), options, noise)?.max())
             }
+            Engine::After { barrier, before, engine } => {
+                scratch.rounds.keep_ends();
+                let starts = before.ends(barrier, noise, &[], scratch)?;
+                // Every rank sends as many messages in the barrier.
+                let sent = barrier.messages() / job.ranks().max(1);
+                let ends = engine.ends(job, &noise.after_messages(sent), &starts, scratch)?;
+                let times = ends.iter().zip(&starts).map(|(end, start)| end - start);
+                Ok(times.max().unwrap_or(0))
+            }
+        }
+    }
+
+    /// When each rank finishes.
+    fn ends(
+        &self,
+        job: &Job,
+        noise: &RunNoise<'_>,
+        starts: &[i64],
+        scratch: &mut Scratch,
+    ) -> Result<Vec<i64>, SweepError> {
+        match self {
+            Engine::Rounds => {
+                rounds::run_from(job, noise, starts, &mut scratch.rounds)?;
+                Ok(scratch.rounds.ends().to_vec())
+            }
+            Engine::Events(schedule, options) => {
+                let events = &mut scratch.events;
+                let params = job.params();
+                Ok(event::run_from(events, schedule, params, options, noise, starts)?.ends)
+            }
+            Engine::After { engine, .. } => engine.ends(job, noise, starts, scratch),
         }
     }
 }
@@ -166,7 +215,8 @@ pub fn traced(
     let seed = point_seed(plan, job);
     let first = noise.run(seed, 0);
     let per_run = rounds::memory(job, &first).saturating_add(rounds::path::memory(job)).max(1);
-    let exact = graph == Graph::InOrder && rounds::says_its_path(job, &first);
+    let exact =
+        graph == Graph::InOrder && job.barrier().is_none() && rounds::says_its_path(job, &first);
     if !exact || per_run > plan.memory.min(MOST_FOR_A_PATH) {
         return Ok(None);
     }

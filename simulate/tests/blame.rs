@@ -7,7 +7,7 @@ use simulate::{
         Log, Options, Part, Rendezvous, Rules, Schedule, ScheduleBuilder, Scratch, run_logged,
     },
     graph::{self, Graph},
-    job::Job,
+    job::{Job, Progress},
     loggops::Params,
     noise::{Model, Noise, Offsets, Shares, Timeline, UNKNOWN},
     replay,
@@ -16,7 +16,8 @@ use simulate::{
 
 const PARAMS: Params = Params {
     latency: 1_000,
-    overhead: 100,
+    send_overhead: 100,
+    recv_overhead: 100,
     gap: 300,
     gap_per_byte_fs: 2_000,
     overhead_per_byte_fs: 1_000,
@@ -235,4 +236,33 @@ fn without_noise_none_is_on_the_path_and_its_sign_is_that_of_nothing() {
     let (on_path, absorbed) = blames.noise();
     // -0 equals 0, but prints differently.
     assert_eq!([on_path, absorbed].map(f64::to_bits), [0.0f64.to_bits(); 2]);
+}
+
+/// With progress always, the path of a nonblocking collective is compute or the messages, whichever takes
+/// longer; with progress in calls, it begins with a send or with another rank's message. It always sums to
+/// the finish, also under noise.
+#[test]
+fn the_path_of_a_nonblocking_collective_is_compute_or_its_messages() {
+    let job = |compute: i64, progress: Progress| {
+        let shape = Shape { op: Op::Barrier, ranks: 16, bytes: 1, arity: 2, segment: None };
+        let collective = Collective::new(Some("dissemination"), shape).unwrap();
+        let job = Job::new(collective, PARAMS).unwrap().repeated(1, compute).unwrap();
+        graph::schedule(&job.nonblocking(Some(progress)).unwrap(), Graph::InOrder).unwrap()
+    };
+    // Four rounds of o + L + o.
+    let short = exact(&job(500, Progress::Always), &Noise::none());
+    assert_eq!((short.finish, path(&short)), (4_800, vec![("o", 800), ("L", 4_000)]));
+    let long = exact(&job(9_000, Progress::Always), &Noise::none());
+    assert_eq!((long.finish, path(&long)), (9_000, vec![("compute", 9_000)]));
+    let long = exact(&job(9_000, Progress::InCalls), &Noise::none());
+    assert_eq!(long.finish, 100 + 9_000 + 3 * 1_200);
+    assert_eq!(path(&long), [("compute", 9_000), ("o", 700), ("L", 3_000)]);
+    for progress in Progress::ALL {
+        for at in (0..12_000).step_by(700) {
+            let offsets = (0..16).map(|rank| rank * 350).collect();
+            let blame = exact(&job(3_000, progress), &detour(at, 400, offsets));
+            let sum: i64 = path(&blame).iter().map(|(_, ps)| ps).sum();
+            assert_eq!(sum, blame.finish, "{progress:?} at {at}");
+        }
+    }
 }

@@ -5,8 +5,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use proptest::prelude::*;
-use simulate::cycle::{Case, Config, end_of_case, every_round_but_the_first, phase, run};
-use simulate::noise::{Local, Timeline};
+use simulate::cycle::{
+    Case, Config, CycleError, Times, end_of_case, ends_under, every_round_but_the_first, phase,
+    run, share, share_by_cycle,
+};
+use simulate::noise::{Local, Model, Noise, Offsets, Timeline};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -161,8 +164,19 @@ impl Simulation<'_> {
 /// When each rank ends.
 fn reference(config: &Config, number: u64, set: u64, charge_all: bool) -> Vec<i64> {
     let timeline = Timeline::periodic(config.period, config.duration).unwrap();
+    let local = |rank| Local::new(&timeline, phase(config, number, rank).unwrap(), true);
+    reference_under(config, local, set, charge_all)
+}
+
+/// The same, each rank under its own noise.
+fn reference_under<'a>(
+    config: &Config,
+    noise: impl Fn(u64) -> Local<'a>,
+    set: u64,
+    charge_all: bool,
+) -> Vec<i64> {
     let ranks = (0..config.ranks).map(|rank| Rank {
-        noise: Local::new(&timeline, phase(config, number, rank).unwrap(), true),
+        noise: noise(rank),
         cycle: 0,
         level: 0,
         busy: 0,
@@ -223,6 +237,48 @@ proptest! {
     }
 
     #[test]
+    fn recorded_noise_gives_every_rank_the_reference_time(
+        config in configs(), gaps in prop::collection::vec((0i64..400, 1i64..200), 1..12),
+        offsets in prop::sample::select(vec![Offsets::Random, Offsets::Shared, Offsets::Within(70)]),
+    ) {
+        let mut at = 0;
+        let detours: Vec<_> = gaps.iter().map(|&(gap, length)| {
+            let start = at + gap;
+            at = start + length;
+            (start, length)
+        }).collect();
+        let lanes = vec![
+            Timeline::new(detours.clone(), at + 50).unwrap(),
+            Timeline::new(detours, at + 900).unwrap(),
+        ];
+        let noise = Noise::new(lanes, Model::Preempt, offsets).unwrap().repeating(true);
+        let set = config.redundant_rounds.unwrap();
+        for (case, set) in [(Case::Conventional, 0), (Case::Redundant, set)] {
+            let fast = ends_under(&config, &noise, 2, case).unwrap();
+            let run = noise.run(config.seed, 2);
+            prop_assert_eq!(fast, reference_under(&config, |rank| run.local(rank), set, false));
+        }
+    }
+
+    /// The first cycles of a run are a run of fewer cycles.
+    #[test]
+    fn a_run_is_known_after_each_of_its_cycles(config in configs(), recorded in any::<bool>()) {
+        let config = Config { cycles: 4, runs: 2, ..config };
+        let lane = Timeline::new([(40, 30), (200, 90)], 1000).unwrap();
+        let noise = Noise::new(vec![lane], Model::Preempt, Offsets::Random).unwrap().repeating(true);
+        let noise = recorded.then_some(&noise);
+        let all = share_by_cycle(&config, noise, &[1, 2, 4], 0..2, None).unwrap();
+        for (cycles, found) in [1, 2, 4].into_iter().zip(all) {
+            let few = Config { cycles, ..config.clone() };
+            let alone = share_by_cycle(&few, noise, &[cycles], 0..2, None).unwrap();
+            prop_assert_eq!(&alone, std::slice::from_ref(&found));
+            if noise.is_none() {
+                prop_assert_eq!(share(&few, 0..2, None).unwrap(), found);
+            }
+        }
+    }
+
+    #[test]
     fn without_noise_or_work_the_conventional_butterfly_takes_its_closed_form(config in configs()) {
         let quiet = Config { duration: 0, work: 0, ..config };
         let transfer = (quiet.bytes as i64 - 1) * 7;
@@ -233,6 +289,19 @@ proptest! {
             prop_assert!(ends.iter().all(|&rank| rank == end));
         }
     }
+}
+
+#[test]
+fn a_recording_that_is_too_short_is_refused() {
+    let config = Config { work: 2_000_000_000, ..Config::paper(64) };
+    let lane = Timeline::new([(1_000_000, 1_000_000)], 5_000_000_000).unwrap();
+    let noise = Noise::new(vec![lane], Model::Preempt, Offsets::Random).unwrap();
+    let refused = share_by_cycle(&config, Some(&noise), &[10], 0..2, None);
+    assert!(matches!(refused, Err(CycleError::Noise(_))), "{refused:?}");
+    let repeated =
+        share_by_cycle(&config, Some(&noise.repeating(true)), &[10], 0..2, None).unwrap();
+    let took = |times: &Times| times.conventional >= 10 * config.work;
+    assert!(repeated[0].runs.iter().all(took));
 }
 
 #[test]

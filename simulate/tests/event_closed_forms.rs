@@ -9,14 +9,17 @@ use simulate::{
 };
 
 fn params() -> impl Strategy<Value = Params> {
-    (0i64..9_000, 0i64..3_000, 0i64..3_000, 0i64..3_000, 0i64..2_000).prop_map(
-        |(latency, overhead, gap, gap_per_byte_fs, overhead_per_byte_fs)| Params {
-            latency,
-            overhead,
-            gap,
-            gap_per_byte_fs,
-            overhead_per_byte_fs,
-            eager_limit: 1_000,
+    (0i64..9_000, (0i64..3_000, 0i64..3_000), 0i64..3_000, 0i64..3_000, 0i64..2_000).prop_map(
+        |(latency, (send_overhead, recv_overhead), gap, gap_per_byte_fs, overhead_per_byte_fs)| {
+            Params {
+                latency,
+                send_overhead,
+                recv_overhead,
+                gap,
+                gap_per_byte_fs,
+                overhead_per_byte_fs,
+                eager_limit: 1_000,
+            }
         },
     )
 }
@@ -54,7 +57,7 @@ proptest! {
         let cost = params.message(bytes).unwrap();
         let outcome = silent(&blocking(sender, receiver, bytes), &params);
         let end = (sender + cost.end_to_end()).max(receiver);
-        prop_assert_eq!(outcome.ends, vec![sender + cost.cpu, end]);
+        prop_assert_eq!(outcome.ends, vec![sender + cost.send_cpu, end]);
     }
 
     #[test]
@@ -90,13 +93,13 @@ proptest! {
         let schedule = blocking(sender, receiver, bytes);
         let outcome = run(&schedule, &params, &Options::default(), &noise.run(0, 0)).unwrap();
         // The closed form only holds if the reception itself does not meet the detour.
-        prop_assume!(sender + cost.end_to_end() - cost.cpu > detour);
+        prop_assume!(sender + cost.end_to_end() - cost.recv_cpu > detour);
         if cost.rendezvous {
             // X_s = max(T_r + sigma_r - N - T_s, 0), in addition to the message itself.
             let wait = (receiver + detour - cost.end_to_end() - sender).max(0);
             prop_assert_eq!(outcome.ends[0], sender + cost.end_to_end() + wait);
         } else {
-            prop_assert_eq!(outcome.ends[0], sender + cost.cpu);
+            prop_assert_eq!(outcome.ends[0], sender + cost.send_cpu);
         }
     }
 
@@ -130,9 +133,9 @@ proptest! {
         let options = Options { rendezvous: Rendezvous::Handshake, ..Options::default() };
         let schedule = blocking(sender, receiver, bytes);
         let outcome = run(&schedule, &params, &options, &Noise::none().run(0, 0)).unwrap();
-        let asked = sender + params.overhead + params.latency;
+        let asked = sender + params.send_overhead + params.latency;
         let granted = asked.max(receiver) + params.latency;
-        let sent = granted + cost.cpu + cost.transfer;
+        let sent = granted + cost.send_cpu + cost.transfer;
         prop_assert_eq!(outcome.ends, vec![sent, granted + cost.end_to_end()]);
     }
 }
@@ -164,7 +167,8 @@ fn binomial_broadcast(ranks: u32) -> Schedule {
 #[test]
 fn the_longest_paths_of_a_binomial_broadcast_end_where_figure_3_has_them() {
     // The number of hops is decisive: paths (0,1,3,7) (0,2,6,14) (0,1,5,13) (0,1,3,11).
-    let params = Params { overhead: 0, gap: 0, ..Params::named("cnl").unwrap() };
+    let params =
+        Params { send_overhead: 0, recv_overhead: 0, gap: 0, ..Params::named("cnl").unwrap() };
     let ends = silent(&binomial_broadcast(15), &params).ends;
     let latest: Vec<usize> = (0..15).filter(|&rank| ends[rank] == 3 * params.latency).collect();
     assert_eq!(latest, [7, 11, 13, 14]);

@@ -102,13 +102,14 @@ proptest! {
     #[test]
     fn what_ends_ends_as_by_the_plain_rules(
         messages in prop::collection::vec(message(), 1..12),
-        (latency, overhead, gap) in (1i64..4, 0i64..3, 0i64..3),
+        (latency, (sends, receives), gap) in (1i64..4, (0i64..3, 0i64..3), 0i64..3),
         eager_limit in prop_oneof![Just(u64::MAX), 0u64..4],
         (noisy, seed) in (any::<bool>(), any::<u64>()),
     ) {
         let params = Params {
             latency: latency * UNIT,
-            overhead: overhead * UNIT,
+            send_overhead: sends * UNIT,
+            recv_overhead: receives * UNIT,
             gap: gap * UNIT,
             gap_per_byte_fs: 0,
             overhead_per_byte_fs: 0,

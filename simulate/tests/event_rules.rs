@@ -14,7 +14,8 @@ use simulate::{
 
 const PARAMS: Params = Params {
     latency: 1_000,
-    overhead: 100,
+    send_overhead: 100,
+    recv_overhead: 100,
     gap: 300,
     gap_per_byte_fs: 2_000,
     overhead_per_byte_fs: 0,

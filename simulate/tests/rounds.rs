@@ -5,7 +5,7 @@ mod reference;
 use proptest::prelude::*;
 use simulate::{
     collectives::{ALGORITHMS, Collective, Op, Shape},
-    job::Job,
+    job::{Job, JobError, Progress},
     loggops::Params,
     noise::{Model, Noise, Offsets, Timeline},
     rounds::{Scratch, run, run_general},
@@ -26,10 +26,11 @@ fn job(algorithm: &str, op: Op, ranks: u64, bytes: u64, params: Params) -> Job {
 }
 
 fn params() -> impl Strategy<Value = Params> {
-    (0i64..50, 0i64..20, 0i64..40, 0i64..3000, 0i64..3000, 0u64..30).prop_map(
-        |(latency, overhead, gap, gap_per_byte_fs, overhead_per_byte_fs, eager_limit)| Params {
+    (0i64..50, (0i64..20, 0i64..20), 0i64..40, 0i64..3000, 0i64..3000, 0u64..30).prop_map(
+        |(latency, overheads, gap, gap_per_byte_fs, overhead_per_byte_fs, eager_limit)| Params {
             latency,
-            overhead,
+            send_overhead: overheads.0,
+            recv_overhead: overheads.1,
             gap,
             gap_per_byte_fs,
             overhead_per_byte_fs,
@@ -202,12 +203,13 @@ fn without_noise_each_algorithm_takes_its_closed_form() {
         assert_eq!(time("dissemination", Op::Barrier), rounds(ranks) * n);
         assert_eq!(time("ring", Op::Allgather), (p - 1) * n);
         assert_eq!(time("linear", Op::Alltoall), (p - 1) * n);
+        assert_eq!(time("pairwise", Op::Alltoall), (p - 1) * n);
         assert_eq!(time("chain", Op::Bcast), (p - 1) * n);
         assert_eq!(time("chain", Op::Scan), (p - 1) * n);
-        assert_eq!(time("linear", Op::Bcast), (p - 2) * cost.cpu + n);
+        assert_eq!(time("linear", Op::Bcast), (p - 2) * cost.send_cpu + n);
         // Messages that arrive together are received one after the other.
-        assert_eq!(time("linear", Op::Gather), n + (p - 2) * cost.cpu.max(cost.gap));
-        assert_eq!(time("binomial", Op::Bcast), binomial(ranks, n, cost.cpu));
+        assert_eq!(time("linear", Op::Gather), n + (p - 2) * cost.recv_cpu.max(cost.gap));
+        assert_eq!(time("binomial", Op::Bcast), binomial(ranks, n, cost.send_cpu));
         let down = time("nary", Op::Bcast);
         assert!(down >= n * i64::from(ranks.ilog2()) && down <= 2 * n * rounds(ranks));
         if ranks.is_power_of_two() {
@@ -287,4 +289,39 @@ fn runs_that_are_longer_than_the_trace_or_than_time_itself_are_refused() {
     let tree = job("binomial", Op::Bcast, 64, 1, cnl);
     let eternal = tree.repeated(1000, 90 * 3_600_000_000_000_000).unwrap();
     assert!(run(&eternal, &Noise::none().run(1, 1), &mut Scratch::keeping_ends()).is_err());
+}
+
+/// Closed forms without noise: blocking, compute and collective add up; with progress only in calls, the
+/// first message travels during compute; with progress always, the longer of the two counts.
+#[test]
+fn nonblocking_collectives_hide_compute() {
+    let net = Params::named("cnl").unwrap();
+    let mut scratch = Scratch::keeping_ends();
+    for (ranks, compute) in [(2, 1_000), (64, 1_000), (64, 20_000_000), (1000, 500_000_000)] {
+        let cost = net.message(1).unwrap();
+        let n = cost.end_to_end();
+        let mut time = |progress, iterations| {
+            let job = job("dissemination", Op::Barrier, ranks, 1, net);
+            let job = job.repeated(iterations, compute).unwrap().nonblocking(progress).unwrap();
+            run(&job, &Noise::none().run(0, 0), &mut scratch).unwrap()
+        };
+        for iterations in [1, 5] {
+            let each = |once: i64| iterations as i64 * once;
+            let all = rounds(ranks) * n;
+            assert_eq!(time(None, iterations), each(compute + all));
+            let first = n.max(cost.send_cpu + compute);
+            assert_eq!(time(Some(Progress::InCalls), iterations), each(first + all - n));
+            assert_eq!(time(Some(Progress::Always), iterations), each(compute.max(all)));
+        }
+    }
+}
+
+#[test]
+fn messages_that_wait_for_their_receiver_cannot_overlap_compute() {
+    let net = Params { eager_limit: 0, ..Params::named("cnl").unwrap() };
+    let job = job("dissemination", Op::Barrier, 8, 1, net);
+    let overlapped = job.clone().repeated(1, 1_000).unwrap().nonblocking(Some(Progress::InCalls));
+    assert_eq!(overlapped.unwrap_err(), JobError::NonblockingRendezvous);
+    // Without compute there is nothing to overlap.
+    assert!(job.nonblocking(Some(Progress::Always)).is_ok());
 }

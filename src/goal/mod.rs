@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod from;
 mod generate;
 mod stats;
 
@@ -19,8 +20,10 @@ pub struct Goal {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Generate a schedule from a collective operation or a loop of them
-    Gen(generate::Options),
+    /// Generate a schedule from collective operations, or from a model of a program
+    Gen(Box<generate::Options>),
+    /// Write the schedule of a traced MPI program
+    From(from::Options),
     /// Convert between text and binary
     Convert(convert::Options),
     /// Check a schedule for syntax errors and deadlocks
@@ -48,6 +51,7 @@ impl From<FormName> for Form {
 pub fn run(options: &Goal) -> Result<ExitCode> {
     match &options.command {
         Command::Gen(options) => generate::run(options),
+        Command::From(options) => from::run(options),
         Command::Convert(options) => convert::run(options),
         Command::Check(options) => check::run(options),
         Command::Stats(options) => stats::run(options),

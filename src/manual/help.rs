@@ -31,6 +31,7 @@ const MORE: &[More] = &[
         examples: &[
             ("record", "this node for 10 s"),
             ("record -d 60s -c 2-63 -o node.detour", "some of its CPUs for a minute"),
+            ("record --for-ranks 64Ki", "for as long as a projection to 65,536 ranks needs"),
             ("record -- mpirun -n 4 ./app", "what the kernel takes from a program"),
             ("record --cgroup /sys/fs/cgroup/system.slice/slurmstepd.scope/job_42", "from a job"),
             ("record --until 'detour>500us' --run 'logger detour'", "until something happens"),
@@ -78,7 +79,7 @@ const MORE: &[More] = &[
         command: "simulate",
         examples: &[("simulate collective --noise node.detour --ranks 2..1Mi", "at any scale")],
         statuses: &[],
-        see_also: &["simulate collective", "simulate goal", "whatif", "merge"],
+        see_also: &["simulate collective", "simulate skeleton", "simulate goal", "whatif", "merge"],
     },
     More {
         command: "simulate collective",
@@ -91,9 +92,41 @@ const MORE: &[More] = &[
                 "simulate collective --noise periodic:1000Hz,25us --compute 1ms --iterations 100 --ranks 64",
                 "synthetic noise, and a job that computes",
             ),
+            (
+                "simulate collective --noise 'periodic:1kHz|10Hz,16us|100us' --ranks 2..64Ki --html sweep.html",
+                "a sweep over rates and lengths, with figures",
+            ),
         ],
         statuses: &[],
         see_also: &["simulate goal", "whatif"],
+    },
+    More {
+        command: "simulate app",
+        examples: &[
+            ("simulate app detour-mpi", "does the simulation take what the trace took?"),
+            (
+                "simulate app detour-mpi --noise node.detour --ranks 64,4096,64Ki",
+                "what a node's noise costs this program",
+            ),
+            (
+                "simulate app detour-mpi --noise node.detour --without fakemond",
+                "and without a daemon",
+            ),
+        ],
+        statuses: &[],
+        see_also: &["mpi record", "mpi net", "goal from"],
+    },
+    More {
+        command: "simulate skeleton",
+        examples: &[
+            (
+                "simulate skeleton pop --ranks 128,1Ki,32Ki --noise node.detour --with-coscheduled",
+                "an ocean model under noise",
+            ),
+            ("simulate skeleton halo:8x8x8 --noise node.detour --only p2p", "without collectives"),
+        ],
+        statuses: &[],
+        see_also: &["goal gen", "simulate collective"],
     },
     More {
         command: "simulate goal",
@@ -115,7 +148,13 @@ const MORE: &[More] = &[
     },
     More {
         command: "simulate cycle",
-        examples: &[("simulate cycle --ranks 2..1Ki", "redundancy against periodic noise")],
+        examples: &[
+            ("simulate cycle --ranks 2..1Ki", "redundancy against periodic noise"),
+            (
+                "simulate cycle --noise node.detour --repeat-trace --ranks 64Ki --cycles 1-10 --svg cycles.svg",
+                "recorded noise, and the overhead by cycle",
+            ),
+        ],
         statuses: &[],
         see_also: &["simulate collective"],
     },
@@ -127,9 +166,18 @@ const MORE: &[More] = &[
     },
     More {
         command: "goal gen",
-        examples: &[("goal gen --op allreduce --ranks 64 -o allreduce.goal", "a schedule as text")],
+        examples: &[
+            ("goal gen --op allreduce --ranks 64 -o allreduce.goal", "a schedule as text"),
+            ("goal gen --pattern wavefront:4x4 -o sweep.goal", "a model of a program"),
+        ],
         statuses: &[],
         see_also: &["simulate goal", "goal check"],
+    },
+    More {
+        command: "goal from",
+        examples: &[("goal from detour-mpi -o app.goal", "a program for other simulators")],
+        statuses: &[],
+        see_also: &["mpi record", "simulate app", "goal check"],
     },
     More {
         command: "goal convert",
@@ -150,6 +198,16 @@ const MORE: &[More] = &[
         see_also: &["goal check"],
     },
     More {
+        command: "tail",
+        examples: &[
+            ("tail node.detour", "the longest detour in ten times the recorded time"),
+            ("tail node.detour --for 1h --ranks 64Ki", "in an hour of a job"),
+            ("tail node.detour --check", "does the first tenth predict the rest?"),
+        ],
+        statuses: &[],
+        see_also: &["report", "record", "simulate collective"],
+    },
+    More {
         command: "diff",
         examples: &[
             ("diff before.detour after.detour", "did it help?"),
@@ -157,6 +215,18 @@ const MORE: &[More] = &[
         ],
         statuses: &["1  with --fail-if-worse, the job got worse by more than that"],
         see_also: &["report", "whatif"],
+    },
+    More {
+        command: "dist",
+        examples: &[
+            ("dist latencies.txt", "figures, modes, fits and the tail of numbers in us"),
+            ("dist before.txt after.txt --html dist.html", "what changed, on one page"),
+            ("dist node.detour --by source", "what each source of noise takes"),
+            ("dist latencies.txt --bins log:50ns --json", "counts of logarithmic bins"),
+            ("dist - --unit ns", "numbers on standard input"),
+        ],
+        statuses: &[],
+        see_also: &["diff", "report", "simulate"],
     },
     More {
         command: "whatif",
@@ -169,13 +239,23 @@ const MORE: &[More] = &[
         see_also: &["report", "diff"],
     },
     More {
+        command: "blame",
+        examples: &[
+            ("blame run", "after mpirun -n 4 detour mpi record --noise -o run -- ./app"),
+            ("blame run --html blame.html", "with a timeline of the ranks"),
+            ("blame run more/node7.detour --json", "with a recording from elsewhere"),
+        ],
+        statuses: &[],
+        see_also: &["mpi record", "mpi report", "whatif"],
+    },
+    More {
         command: "mpi",
         examples: &[
             ("mpi record -o run -- mpirun -n 4 ./app", "record the MPI calls of a program"),
             ("mpi report run", "where its time went"),
         ],
         statuses: &[],
-        see_also: &["mpi record", "mpi report", "record"],
+        see_also: &["mpi record", "mpi report", "mpi net", "mpi latency", "record"],
     },
     More {
         command: "mpi report",
@@ -185,7 +265,7 @@ const MORE: &[More] = &[
             ("mpi report run --partial", "although files of some ranks are missing"),
         ],
         statuses: &[],
-        see_also: &["mpi record", "mpi import"],
+        see_also: &["mpi record", "mpi import", "blame"],
     },
     More {
         command: "mpi import",
@@ -204,7 +284,38 @@ const MORE: &[More] = &[
             ("mpi record -o run -- ./app", "one rank, as mpirun, mpiexec or srun starts it"),
         ],
         statuses: &["126, 127  the program cannot be run, or was not found", "N  of the program"],
-        see_also: &["mpi report", "record"],
+        see_also: &["mpi report", "blame", "record"],
+    },
+    More {
+        command: "mpi net",
+        examples: &[(
+            "mpi net -o net.toml",
+            "started by mpirun -n 2: the network between two ranks, for --net net.toml",
+        )],
+        statuses: &[],
+        see_also: &["net", "simulate collective"],
+    },
+    More {
+        command: "mpi latency",
+        examples: &[
+            (
+                "mpi latency -o latencies.json",
+                "started by mpirun: exchanges between all pairs, for --latency latencies.json",
+            ),
+            ("mpi latency --duration 1h -o latencies.json", "for an hour, in bounded memory"),
+            ("mpi latency --from latencies.json --html latencies.html", "as a page"),
+        ],
+        statuses: &[],
+        see_also: &["mpi net", "simulate exchange"],
+    },
+    More {
+        command: "net",
+        examples: &[
+            ("net --tcp --listen", "on one host"),
+            ("net --tcp node1 -o net.toml", "on the other: the network between them"),
+        ],
+        statuses: &[],
+        see_also: &["mpi net", "simulate collective"],
     },
     More {
         command: "merge",

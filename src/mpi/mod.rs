@@ -1,6 +1,10 @@
-//! `detour mpi`: traces of MPI programs.
+//! `detour mpi`: traces of MPI programs, and measurements of the network by MPI.
 
 mod import;
+#[cfg(target_os = "linux")]
+mod latency;
+#[cfg(target_os = "linux")]
+mod net;
 #[cfg(target_os = "linux")]
 mod noise;
 #[cfg(target_os = "linux")]
@@ -39,6 +43,20 @@ enum Command {
     Report(report::Options),
     /// Convert traces of liballprof
     Import(import::Options),
+    /// Measure the network between two ranks: L, os, or, g, G, O and S for --net
+    ///
+    /// Started by a launcher with two ranks, on one node or on two: mpirun -n 2 detour mpi net -o net.toml
+    #[cfg(target_os = "linux")]
+    Net(net::Options),
+    /// Time exchanges between all pairs of ranks
+    ///
+    /// Started by a launcher with any number of ranks: mpirun -n 8 detour mpi latency -o latencies.json
+    ///
+    /// In each round of a cycle all ranks are paired, and all pairs exchange messages at the same time; after a
+    /// cycle every rank has met every other. The minima of cycles show the hardware, all exchanges also what
+    /// disturbs it.
+    #[cfg(target_os = "linux")]
+    Latency(Box<latency::Options>),
     /// Start a program once a file exists
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -54,6 +72,10 @@ pub fn run(options: &Mpi, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Record(options) => record::run(options, verbosity),
         Command::Report(options) => report::run(options).map(|()| ExitCode::SUCCESS),
         Command::Import(options) => import::run(options).map(|()| ExitCode::SUCCESS),
+        #[cfg(target_os = "linux")]
+        Command::Net(options) => net::run(options, verbosity),
+        #[cfg(target_os = "linux")]
+        Command::Latency(options) => latency::run(options, verbosity),
         #[cfg(target_os = "linux")]
         Command::Start(options) => start::run(options),
     }

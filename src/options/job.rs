@@ -1,8 +1,9 @@
 //! The options of a job of collectives; `detour simulate collective` simulates it, `detour goal gen`
 //! writes it as a schedule.
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use simulate::{collectives::Op, graph::Graph};
+use simulate::{collectives::Op, graph::Graph, job::Progress};
 use study::job::{Request, parse_mapping, parse_op};
 
 use crate::units;
@@ -10,22 +11,23 @@ use crate::units;
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Collective operation, or a comma-separated list to run in sequence
-    #[arg(long, value_delimiter = ',', default_value = "allreduce", value_parser = parse_op)]
-    op: Vec<Op>,
-    /// Algorithm: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, linear
-    /// [default: depends on the operation]
-    #[arg(long)]
-    algorithm: Option<String>,
+    /// Collective operation, or a comma-separated list to run in sequence; alternatives
+    /// ('allreduce|barrier') are series of `detour simulate collective`
+    #[arg(long, value_delimiter = ',', default_value = "allreduce", value_parser = parse_ops)]
+    op: Vec<Alternatives>,
+    /// Algorithm: dissemination, binomial, nary, chain, pipelined, recursive-doubling, ring, pairwise, linear;
+    /// or alternatives ('ring|linear') as for --op [default: depends on the operation]
+    #[arg(long, value_delimiter = '|')]
+    algorithm: Vec<String>,
     /// Algorithm for one operation (bcast=chain); may be repeated
     #[arg(long, value_name = "OP=ALGORITHM", value_parser = parse_mapping)]
     map: Vec<(Op, String)>,
-    /// Number of iterations
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    iterations: u64,
-    /// Compute time before each collective
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
-    compute: i64,
+    /// Number of iterations [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: Option<u64>,
+    /// Compute time before each collective [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = units::picoseconds)]
+    pub compute: Option<i64>,
     /// CPU time to reduce one byte
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::femtoseconds)]
     reduction: i64,
@@ -35,9 +37,30 @@ pub struct Options {
     /// Segment size for tree algorithms
     #[arg(long, value_parser = units::size)]
     segment: Option<u64>,
+    /// Nonblocking collectives: started before the compute time instead of after it, and awaited after it
+    #[arg(long, value_enum, value_name = "PROGRESS")]
+    nonblocking: Option<ProgressName>,
     /// Dependencies between operations
     #[arg(long, value_enum, default_value_t)]
     graph: GraphName,
+}
+
+/// When a nonblocking collective progresses.
+#[derive(Clone, Copy, ValueEnum)]
+enum ProgressName {
+    /// Only inside MPI calls: during compute only the messages of the first round travel
+    Calls,
+    /// Always, on a CPU or NIC of its own
+    Always,
+}
+
+impl From<ProgressName> for Progress {
+    fn from(name: ProgressName) -> Progress {
+        match name {
+            ProgressName::Calls => Progress::InCalls,
+            ProgressName::Always => Progress::Always,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -51,17 +74,60 @@ enum GraphName {
     LogGopSim,
 }
 
+/// What one place of the sequence may be.
+#[derive(Clone)]
+struct Alternatives(Vec<Op>);
+
+/// `allreduce|barrier`.
+fn parse_ops(text: &str) -> Result<Alternatives, String> {
+    Ok(Alternatives(text.split('|').map(parse_op).collect::<Result<_, _>>()?))
+}
+
 impl Options {
-    pub fn request(&self) -> Request {
+    /// The only job.
+    pub fn request(&self) -> Result<Request> {
+        match &mut self.requests()[..] {
+            [only] => Ok(only.clone()),
+            all => bail!(
+                "--op and --algorithm list {} jobs, which requires `detour simulate collective`: specify \
+                 one operation and one algorithm",
+                all.len()
+            ),
+        }
+    }
+
+    /// Every combination of the alternatives.
+    pub fn requests(&self) -> Vec<Request> {
+        let mut sequences: Vec<Vec<Op>> = vec![Vec::new()];
+        for Alternatives(ops) in &self.op {
+            let with = |before: &Vec<Op>| {
+                let before = before.clone();
+                ops.iter().map(move |&op| before.iter().copied().chain([op]).collect())
+            };
+            sequences = sequences.iter().flat_map(with).collect();
+        }
+        let algorithms: Vec<Option<&String>> = match &self.algorithm[..] {
+            [] => vec![None],
+            all => all.iter().map(Some).collect(),
+        };
+        let of = |ops: &Vec<Op>| {
+            let ops = ops.clone();
+            algorithms.iter().map(move |algorithm| self.one(ops.clone(), algorithm.cloned()))
+        };
+        sequences.iter().flat_map(of).collect()
+    }
+
+    fn one(&self, ops: Vec<Op>, algorithm: Option<String>) -> Request {
         Request {
-            ops: self.op.clone(),
-            algorithm: self.algorithm.clone(),
+            ops,
+            algorithm,
             map: self.map.clone(),
-            iterations: self.iterations,
-            compute: self.compute,
+            iterations: self.iterations.unwrap_or(1),
+            compute: self.compute.unwrap_or(0),
             reduction: self.reduction,
             arity: self.arity,
             segment: self.segment,
+            nonblocking: self.nonblocking.map(Progress::from),
             graph: match self.graph {
                 GraphName::InOrder => Graph::InOrder,
                 GraphName::LogGopSim => Graph::LogGopSim,

@@ -13,7 +13,7 @@ use toml::{Table, Value};
 const COMMANDS: [&str; 3] = ["report", "whatif", "diff"];
 
 /// The options that a file may have.
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 23] = [
     "op",
     "algorithm",
     "map",
@@ -23,13 +23,18 @@ const OPTIONS: [&str; 18] = [
     "arity",
     "segment",
     "graph",
+    "nonblocking",
     "size",
     "ranks",
     "ranks-per-node",
     "placement",
     "net",
+    "net-local",
     "net-scale",
     "rendezvous",
+    "latency",
+    "latency-rule",
+    "latency-order",
     "goal",
     "calc-unit",
 ];

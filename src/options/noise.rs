@@ -11,7 +11,9 @@ use crate::units;
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Noise: none, a trace (or several: A,B), or periodic:1000Hz,200us; may be repeated to superpose
+    /// Noise: none, a trace (or several: A,B), periodic:1000Hz,200us, or poisson:1000Hz,200us for random
+    /// arrivals; may be repeated to superpose. Lists of rates and lengths (periodic:1kHz|10Hz,16us|50us) are
+    /// series of `detour simulate collective`
     #[arg(long, value_name = "NOISE", default_value = "none")]
     noise: Vec<OsString>,
     /// How detours delay work [default: preempt; loggopsim with --model loggopsim]
@@ -33,6 +35,10 @@ pub struct Options {
     /// must be below 1
     #[arg(long, value_name = "RATE", value_parser = units::period)]
     noise_rate: Option<i64>,
+    /// Extend the recording by fitted tails: what is longer or rarer than recorded is drawn from them
+    /// (`detour tail` shows them)
+    #[arg(long)]
+    tail: bool,
     #[command(flatten)]
     placement: super::placement::Options,
 }
@@ -58,6 +64,13 @@ impl From<ModelName> for Model {
 }
 
 impl Options {
+    /// If the network also depends on the nodes.
+    pub fn request_on(&self, nodes: bool) -> Request {
+        let mut request = self.request();
+        request.placement.for_network = nodes;
+        request
+    }
+
     pub fn request(&self) -> Request {
         Request {
             noise: self.noise.clone(),
@@ -68,6 +81,7 @@ impl Options {
             repeat_trace: self.repeat_trace,
             period: self.noise_rate,
             placement: self.placement.request(),
+            tail: self.tail,
         }
     }
 }

@@ -29,6 +29,6 @@ impl Options {
             PlacementName::Node => Placement::Node,
             PlacementName::Random => Placement::Random,
         };
-        Request { placement, ranks_per_node: self.ranks_per_node }
+        Request { placement, ranks_per_node: self.ranks_per_node, for_network: false }
     }
 }

@@ -66,13 +66,13 @@ pub fn threads(asked: Option<u32>) -> usize {
 
 /// Available memory of the machine and of the job's cgroup, without swapping, less 10 %.
 #[cfg(target_os = "linux")]
-fn memory() -> u64 {
+pub fn memory() -> u64 {
     recorder::machine::available_memory() / 10 * 9
 }
 
 /// Unknown on this platform.
 #[cfg(not(target_os = "linux"))]
-fn memory() -> u64 {
+pub fn memory() -> u64 {
     u64::MAX
 }
 

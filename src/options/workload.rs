@@ -1,17 +1,21 @@
-//! The job to simulate: a collective, a loop of them, or a GOAL schedule. For commands that evaluate what
-//! a recording costs it.
+//! The job to simulate: a collective, a loop of them, a traced program, or a GOAL schedule. For commands that
+//! evaluate what a recording costs it.
 
 use std::path::PathBuf;
 
+use anyhow::Result;
 use clap::Args;
-use simulate::{goal::CalcUnit, loggops::Params};
+use simulate::{
+    goal::CalcUnit,
+    loggops::{Local, Params},
+};
 use study::{
-    goal,
+    app, goal,
     workload::{JobKind, Request},
 };
 
 use super::{
-    job,
+    job, latency,
     network::{self, RendezvousName},
     noise::ModelName,
     placement,
@@ -21,7 +25,7 @@ use crate::units;
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Number of ranks [default: 4Ki, or fewer if the recording is too short]
+    /// Number of ranks [default: 4Ki, or fewer if the recording is too short; with --app as traced]
     #[arg(long, value_parser = parse_ranks, conflicts_with = "goal")]
     ranks: Option<u64>,
     /// Read the options of the job from this TOML file (op = "allreduce", compute = "1ms", ...); options on
@@ -37,21 +41,34 @@ pub struct Options {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "size"]
+        conflicts_with_all = ["op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "nonblocking", "size"]
     )]
     goal: Option<PathBuf>,
+    /// Simulate a traced MPI program, a directory written by `detour mpi record`, instead of a collective
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["goal", "op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "size"]
+    )]
+    app: Option<PathBuf>,
     /// Time unit of calcs in the schedule
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = goal::calc_unit)]
     calc_unit: CalcUnit,
-    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
+    /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
     #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
     net: Params,
+    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
+    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
+    net_local: Option<Params>,
     /// Rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t)]
     rendezvous: RendezvousName,
     /// Speed up the network by this factor (scales L, g and G, not o)
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     net_scale: f64,
+    #[command(flatten)]
+    latency: latency::Options,
     /// How detours delay work
     #[arg(long, value_enum, default_value = "preempt")]
     noise_model: ModelName,
@@ -81,21 +98,30 @@ impl Options {
         self.exclude.clone()
     }
 
-    pub fn request(&self) -> Request {
-        let kind = match &self.goal {
-            Some(file) => JobKind::Goal { file: file.clone(), unit: self.calc_unit },
-            None => JobKind::Collectives {
-                job: self.collectives.request(),
+    pub fn request(&self) -> Result<Request> {
+        let kind = match (&self.goal, &self.app) {
+            (Some(file), _) => JobKind::Goal { file: file.clone(), unit: self.calc_unit },
+            (None, Some(dir)) => {
+                JobKind::App { source: app::Source::of(dir.clone()), ranks: self.ranks }
+            }
+            (None, None) => JobKind::Collectives {
+                job: self.collectives.request()?,
                 ranks: self.ranks,
                 size: self.size,
             },
         };
-        Request {
+        let local = |params| {
+            let ranks_per_node = self.placement.request().ranks_per_node?;
+            Some(Local { params, ranks_per_node })
+        };
+        Ok(Request {
             kind,
+            local: self.net_local.and_then(local),
             net: self.net,
             rendezvous: self.rendezvous.into(),
             net_scale: self.net_scale,
+            latency: self.latency.request(),
             model: self.noise_model.into(),
-        }
+        })
     }
 }

@@ -16,7 +16,7 @@ use study::{
 use super::samples;
 use crate::{
     Verbosity,
-    options::{noise, shard, work},
+    options::{figures, noise, shard, work},
     output, units,
 };
 
@@ -56,6 +56,8 @@ pub struct Options {
     /// Write idle and total times of every point as an HdrHistogram log
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hlog: Option<PathBuf>,
+    #[command(flatten)]
+    figures: figures::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -78,7 +80,9 @@ fn at_least_two(text: &str) -> Result<Vec<u64>, String> {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
-    files::check([&options.hlog, &options.share.output])?;
+    let figures = &options.figures;
+    files::check([&options.hlog, &options.share.output, &figures.svg, &figures.html])?;
+    figures.check(options.json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
         let (partial, settings) = options.work.run(verbosity.quiet, |work| {
@@ -92,7 +96,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         let named: Vec<_> = named.iter().map(|(name, all)| (name.as_str(), *all)).collect();
         output::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
     }
-    output::print(&alltoalls, options.json, report::alltoall)
+    figures.write(|| report::alltoall_pictures(&alltoalls))?;
+    match figures.to_stdout() {
+        true => Ok(()),
+        false => output::print(&alltoalls, options.json, report::alltoall),
+    }
 }
 
 impl Options {

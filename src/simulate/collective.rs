@@ -17,7 +17,7 @@ use study::{
 use crate::{
     Verbosity,
     options::{
-        job,
+        figures, job, latency,
         network::{self, RendezvousName},
         noise, shard, work,
     },
@@ -38,15 +38,25 @@ pub struct Options {
     /// Vector or block sizes in bytes; one series per size
     #[arg(long, value_name = "LIST", default_value = "1", value_parser = units::sizes)]
     size: std::vec::Vec<u64>,
-    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
-    #[arg(long, default_value = "cnl", value_parser = network::parse)]
-    net: Params,
+    /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver); one series per
+    /// network of a list ('cnl|xt4')
+    #[arg(long, value_delimiter = '|', default_value = "cnl", value_parser = network::parse)]
+    net: Vec<Params>,
+    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
+    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
+    net_local: Option<Params>,
     /// Rendezvous protocol for messages larger than S bytes
     #[arg(long, value_enum, default_value_t)]
     rendezvous: RendezvousName,
     /// Speed up the network by these factors (scales L, g and G, not o); one series per factor
     #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
     net_scale: Vec<f64>,
+    #[command(flatten)]
+    latency: latency::Options,
+    /// Start ranks as a barrier leaves them, and measure each from its own start
+    #[arg(long)]
+    after_barrier: bool,
     /// Repeat each series with co-scheduled noise: all ranks see the same detours at the same time
     #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
     with_coscheduled: bool,
@@ -68,13 +78,17 @@ pub struct Options {
     /// Write CSV with the time of every run to this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "shard"])]
     times: Option<PathBuf>,
+    #[command(flatten)]
+    figures: figures::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
-    files::check([&options.csv, &options.times, &options.share.output])?;
+    let Options { csv, times, share, figures, json, .. } = options;
+    files::check([csv, times, &share.output, &figures.svg, &figures.html])?;
+    figures.check(*json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
         let (partial, settings) = options.work.run(verbosity.quiet, |work| {
@@ -83,7 +97,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         return options.share.write(shard, settings, Partial::Collective(partial));
     }
     let to_stdout = |path: &PathBuf| trace::is_stdout(path);
-    let rows = !options.json && !options.csv.iter().chain(&options.times).any(to_stdout);
+    let rows = !options.json
+        && !figures.to_stdout()
+        && !options.csv.iter().chain(&options.times).any(to_stdout);
     let sweep = options.work.run(verbosity.quiet, |work| match rows {
         true => print_rows(&request, work),
         false => simulate(&request, work),
@@ -95,6 +111,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     if let Some(path) = &options.csv {
         output::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
     }
+    figures.write(|| report::sweep_pictures(&sweep))?;
     match rows {
         true => output::page(&report::slowdown_findings(&sweep, output::layout(false))),
         false if options.json => output::print(&sweep, true, report::slowdown),
@@ -119,16 +136,19 @@ fn print_rows(request: &Request, work: &Work<'_>) -> Result<Sweep> {
 impl Options {
     fn request(&self) -> Request {
         Request {
-            job: self.job.request(),
+            jobs: self.job.requests(),
             ranks: self.ranks.clone(),
             runs: self.runs,
             sizes: self.size.clone(),
-            net: self.net,
+            nets: self.net.clone(),
+            net_local: self.net_local,
             rendezvous: self.rendezvous.into(),
+            latency: self.latency.request(),
+            after_barrier: self.after_barrier,
             net_scales: self.net_scale.clone(),
             with_coscheduled: self.with_coscheduled,
             blame: self.blame,
-            noise: self.noise.request(),
+            noise: self.noise.request_on(self.net_local.is_some()),
             resume: self.resume.clone(),
             times: self.times.clone(),
         }

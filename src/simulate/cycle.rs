@@ -1,18 +1,20 @@
-//! `detour simulate cycle`: repeated compute and butterfly allreduce under periodic noise, and how much
+//! `detour simulate cycle`: repeated compute and butterfly allreduce under noise, and how much
 //! of the lost time redundant exchanges recover.
+
+use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::Args;
 use simulate::loggops::Params;
 use study::{
-    cycle::{Request, Rounds, parse_rounds, powers_of_two, simulate, simulate_shard},
-    files,
+    cycle::{Request, Rounds, parse_cycles, parse_rounds, powers_of_two, simulate, simulate_shard},
+    files, noise,
     shards::Partial,
 };
 
 use crate::{
     Verbosity,
-    options::{network, shard, work},
+    options::{figures, network, shard, work},
     output, units,
 };
 
@@ -28,12 +30,25 @@ pub struct Options {
     /// Length of a detour
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::picoseconds)]
     duration: i64,
+    /// Noise instead of --period and --duration: a trace (or several: A,B), periodic:1000Hz,200us, or
+    /// poisson:1000Hz,200us for random arrivals; may be repeated to superpose
+    #[arg(long, value_name = "NOISE", conflicts_with_all = ["period", "duration"])]
+    noise: Vec<OsString>,
+    /// Omit this source of a recording: a name, unit or class; may be repeated
+    #[arg(long, value_name = "SOURCE", requires = "noise")]
+    without: Vec<String>,
+    /// Co-schedule noise: all ranks see the same detours at the same time
+    #[arg(long, requires = "noise")]
+    coscheduled: bool,
+    /// Repeat the trace if a run is longer than it
+    #[arg(long, requires = "noise")]
+    repeat_trace: bool,
     /// Compute time per cycle
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::picoseconds)]
     work: i64,
-    /// Number of cycles of compute and allreduce
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    cycles: u32,
+    /// Numbers of cycles of compute and allreduce, as 10, 1,2,5 or 1-10; one row each
+    #[arg(long, value_name = "LIST", default_value = "10", value_parser = parse_cycles)]
+    cycles: std::vec::Vec<u32>,
     /// Runs per point; confidence intervals need at least 2
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     runs: u64,
@@ -50,13 +65,17 @@ pub struct Options {
     run: work::Options,
     #[command(flatten)]
     share: shard::Options,
+    #[command(flatten)]
+    figures: figures::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
-    files::check([&options.share.output])?;
+    let figures = &options.figures;
+    files::check([&options.share.output, &figures.svg, &figures.html])?;
+    figures.check(options.json)?;
     let request = options.request();
     if !verbosity.quiet {
         output::remark(&request.remarks());
@@ -68,7 +87,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         return options.share.write(shard, settings, Partial::Cycle(partial));
     }
     let cycles = options.run.run(verbosity.quiet, |work| simulate(&request, work))?;
-    output::print(&cycles, options.json, report::cycle)
+    figures.write(|| report::cycle_pictures(&cycles))?;
+    match figures.to_stdout() {
+        true => Ok(()),
+        false => output::print(&cycles, options.json, report::cycle),
+    }
 }
 
 impl Options {
@@ -77,8 +100,15 @@ impl Options {
             ranks: self.ranks.clone(),
             period: self.period,
             duration: self.duration,
+            noise: (!self.noise.is_empty()).then(|| noise::Request {
+                noise: self.noise.clone(),
+                without: self.without.clone(),
+                coscheduled: self.coscheduled,
+                repeat_trace: self.repeat_trace,
+                ..noise::Request::default()
+            }),
             compute: self.work,
-            cycles: self.cycles,
+            cycles: self.cycles.clone(),
             runs: self.runs,
             size: self.size,
             net: self.net,

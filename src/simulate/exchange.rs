@@ -19,7 +19,7 @@ use study::{
 use super::samples;
 use crate::{
     Verbosity,
-    options::{noise, shard, work},
+    options::{figures, noise, shard, work},
     output,
 };
 
@@ -62,6 +62,8 @@ pub struct Options {
     /// Write the distribution as CSV, one line per bin
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    figures: figures::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -77,7 +79,9 @@ enum OrderName {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
-    files::check([&options.hlog, &options.hgrm, &options.csv, &options.share.output])?;
+    let Options { hlog, hgrm, csv, share, figures, json, .. } = options;
+    files::check([hlog, hgrm, csv, &share.output, &figures.svg, &figures.html])?;
+    figures.check(*json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
         let (partial, settings) = options.work.run(verbosity.quiet, |work| {
@@ -87,7 +91,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     }
     let exchanges = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
     options.write_files(&exchanges.distribution)?;
-    output::print(&exchanges, options.json, report::exchange)
+    figures.write(|| report::exchange_pictures(&exchanges))?;
+    match figures.to_stdout() {
+        true => Ok(()),
+        false => output::print(&exchanges, *json, report::exchange),
+    }
 }
 
 impl Options {

@@ -16,6 +16,7 @@ use study::{
 use crate::{
     Verbosity,
     options::{
+        figures, latency,
         network::{self, RendezvousName},
         noise, shard, work,
     },
@@ -43,12 +44,18 @@ pub struct Options {
     /// LogGOPSim's]
     #[arg(long, value_enum)]
     rendezvous: Option<RendezvousName>,
-    /// Network name (chic, altix, cnl, zeptoos, xt4, alps, daint) or L=..,o=..,g=..,G=..,O=..,S=..
+    /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
     #[arg(long, default_value = "cnl", value_parser = network::parse)]
     net: Params,
+    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
+    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
+    net_local: Option<Params>,
     /// Speed up the network by this factor (scales L, g and G, not o)
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     net_scale: f64,
+    #[command(flatten)]
+    latency: latency::Options,
     /// Number of runs, each with different noise; the first is reported rank by rank
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     runs: u64,
@@ -64,6 +71,8 @@ pub struct Options {
     work: work::Options,
     #[command(flatten)]
     share: shard::Options,
+    #[command(flatten)]
+    figures: figures::Options,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -86,7 +95,9 @@ enum UnitName {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
-    files::check([&options.timeline, &options.share.output])?;
+    let figures = &options.figures;
+    files::check([&options.timeline, &options.share.output, &figures.svg, &figures.html])?;
+    figures.check(options.json)?;
     let request = options.request();
     let quiet = verbosity.quiet || options.runs == 1;
     if let Some(shard) = options.share.shard {
@@ -96,7 +107,10 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         return options.share.write(shard, settings, Partial::Goal(partial));
     }
     let finishes = options.work.run(quiet, |work| simulate(&request, work))?;
-    print(&finishes, options.json)?;
+    figures.write(|| report::goal_pictures(&finishes))?;
+    if !figures.to_stdout() {
+        print(&finishes, options.json)?;
+    }
     if verbosity.verbose {
         let rate = finishes.messages_per_s;
         tell!("detour: simulated {rate:.0} messages per second of wall time");
@@ -139,10 +153,12 @@ impl Options {
             rendezvous: self.rendezvous.map(Into::into),
             net: self.net,
             net_scale: self.net_scale,
+            net_local: self.net_local,
+            latency: self.latency.request(),
             runs: self.runs,
             blame: self.blame,
             picture: self.timeline.clone(),
-            noise: self.noise.request(),
+            noise: self.noise.request_on(self.net_local.is_some()),
         }
     }
 

@@ -1,10 +1,12 @@
 //! `detour simulate`: the offline simulator. One module per subcommand.
 
 mod alltoall;
+mod app;
 mod collective;
 mod cycle;
 mod exchange;
 mod goal;
+mod skeleton;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,10 @@ enum Command {
     Alltoall(alltoall::Options),
     /// Simulate cycles of compute and butterfly allreduce, with and without redundant exchanges
     Cycle(cycle::Options),
+    /// Simulate an MPI program from its trace, at its own size and extrapolated
+    App(app::Options),
+    /// Simulate a model of a program: its compute, messages between neighbours and collectives
+    Skeleton(skeleton::Options),
     /// Simulate a GOAL schedule of sends, receives and computation
     Goal(goal::Options),
 }
@@ -40,6 +46,8 @@ pub fn run(options: &Simulate, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Exchange(options) => exchange::run(options, verbosity)?,
         Command::Alltoall(options) => alltoall::run(options, verbosity)?,
         Command::Cycle(options) => cycle::run(options, verbosity)?,
+        Command::App(options) => app::run(options, verbosity)?,
+        Command::Skeleton(options) => skeleton::run(options, verbosity)?,
         Command::Goal(options) => goal::run(options, verbosity)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,16 +1,17 @@
-//! Cycles of compute and butterfly allreduce under periodic noise, and how much of the lost time
-//! redundant exchanges recover.
+//! Cycles of compute and butterfly allreduce under noise, and how much of the lost time redundant exchanges
+//! recover.
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use simulate::{
     cycle::{self, Config, CycleResult, Estimate},
     loggops::Params,
-    noise::draw,
+    noise::{Model, draw},
 };
 
 use crate::{
     network,
+    noise::{self, Loaded},
     shard::{self, Settings, Shard},
     units,
     work::Work,
@@ -20,12 +21,15 @@ use crate::{
 pub struct Request {
     /// Powers of two.
     pub ranks: Vec<u64>,
-    /// Period and length of the detours on each rank, ps.
+    /// Period and length of the detours on each rank, ps; unless there is other noise.
     pub period: i64,
     pub duration: i64,
+    /// Instead of periodic detours.
+    pub noise: Option<noise::Request>,
     /// Compute time per cycle, ps.
     pub compute: i64,
-    pub cycles: u32,
+    /// Numbers of cycles, ascending: one point for each.
+    pub cycles: Vec<u32>,
     /// Runs per point.
     pub runs: u64,
     /// Vector size, bytes.
@@ -71,6 +75,27 @@ pub fn parse_rounds(text: &str) -> Result<Rounds, String> {
     Ok(Rounds { words, set, open: false })
 }
 
+/// `10`, `1,2,5` or `1-10`: ascending, each once.
+pub fn parse_cycles(text: &str) -> Result<Vec<u32>, String> {
+    /// Enough for a curve.
+    const MOST: usize = 10_000;
+    let wrong = || format!("'{text}' is not a list of numbers of cycles (e.g. 10, 1,2,5 or 1-10)");
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&cycles| cycles > 0);
+    let mut all = std::collections::BTreeSet::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (Some(from), Some(to)) = (number(from), number(to)) else { return Err(wrong()) };
+        if from > to {
+            return Err(wrong());
+        }
+        all.extend((from..=to).take(MOST + 1));
+        if all.len() > MOST {
+            return Err(format!("'{text}' lists more than {MOST} numbers of cycles"));
+        }
+    }
+    Ok(all.into_iter().collect())
+}
+
 /// Rank counts of a butterfly.
 pub fn powers_of_two(text: &str) -> Result<Vec<u64>, String> {
     let ranks = units::ranks(text)?;
@@ -94,21 +119,27 @@ pub struct Cycles {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
     pub seed: u64,
-    pub period_us: f64,
-    pub duration_us: f64,
+    /// Of the detours; null with other noise.
+    pub period_us: Option<f64>,
+    pub duration_us: Option<f64>,
+    /// The noise, if it is not that of period and duration.
+    #[serde(default)]
+    pub noise: Option<String>,
     pub work_us: f64,
+    /// The largest number of cycles.
     pub cycles: u32,
     pub size: u64,
     pub net: String,
     pub redundant_rounds: String,
-    /// About the network.
+    /// About the network and the noise.
     pub remarks: Vec<String>,
 }
 
-/// One rank count: means and their 95 % confidence intervals, which need at least two runs.
+/// One rank count and number of cycles: means and their 95 % confidence intervals, which need at least two runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     pub ranks: u64,
+    pub cycles: u32,
     pub runs: usize,
     pub noiseless_us: f64,
     pub noiseless_ci95_us: Option<[f64; 2]>,
@@ -116,6 +147,9 @@ pub struct Point {
     pub conventional_ci95_us: Option<[f64; 2]>,
     pub redundant_us: f64,
     pub redundant_ci95_us: Option<[f64; 2]>,
+    /// How much longer than noiseless the exchanges take, and with redundant exchanges.
+    pub conventional_overhead_us: f64,
+    pub redundant_overhead_us: f64,
     /// Fraction of the lost time that redundant exchanges recover; null if noise costs nothing.
     pub recovery: Option<f64>,
     pub recovery_ci95: Option<[f64; 2]>,
@@ -134,6 +168,7 @@ impl Point {
         let recovery = outcome.recovery();
         Point {
             ranks: outcome.ranks,
+            cycles: outcome.cycles,
             runs: outcome.runs.len(),
             noiseless_us: noiseless.value / 1e6,
             noiseless_ci95_us: interval(noiseless, 1e6),
@@ -141,6 +176,8 @@ impl Point {
             conventional_ci95_us: interval(conventional, 1e6),
             redundant_us: redundant.value / 1e6,
             redundant_ci95_us: interval(redundant, 1e6),
+            conventional_overhead_us: (conventional.value - noiseless.value) / 1e6,
+            redundant_overhead_us: (redundant.value - noiseless.value) / 1e6,
             recovery: recovery.map(|estimate| estimate.value),
             recovery_ci95: recovery.and_then(|estimate| interval(estimate, 1.0)),
         }
@@ -156,9 +193,11 @@ pub struct Partial {
 
 impl Partial {
     pub fn join(&mut self, next: Partial) -> Result<()> {
-        let ranks = |part: &Partial| part.points.iter().map(|p| p.ranks).collect::<Vec<_>>();
+        let what = |part: &Partial| {
+            part.points.iter().map(|point| (point.ranks, point.cycles)).collect::<Vec<_>>()
+        };
         shard::agree(&self.about, &next.about)?;
-        shard::agree(&ranks(self), &ranks(&next))?;
+        shard::agree(&what(self), &what(&next))?;
         for (all, next) in self.points.iter_mut().zip(next.points) {
             all.runs.extend(next.runs);
         }
@@ -178,6 +217,11 @@ pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Cycles> {
 
 /// Simulates one shard of the runs.
 pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
+    let loaded = request.noise.as_ref().map(|noise| noise.load(work)).transpose()?;
+    let noise = loaded.as_ref().map(|loaded| &loaded.noise);
+    if loaded.as_ref().is_some_and(|loaded| loaded.model != Model::Preempt) {
+        bail!("cycles require the preempt noise model");
+    }
     let configs = request.configs(work)?;
     if request.size > request.net.eager_limit {
         bail!(
@@ -189,7 +233,7 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     }
     let steps = |config: &Config| config.ranks * u64::from(config.rounds());
     let runs = shard.range(request.runs);
-    let cycles = 3 * (runs.end - runs.start) * u64::from(request.cycles);
+    let cycles = 3 * (runs.end - runs.start) * u64::from(request.most_cycles());
     let total = configs.iter().map(|config| steps(config).saturating_mul(cycles));
     work.watch.expect(total.fold(0, u64::saturating_add));
     let mut points = Vec::new();
@@ -197,12 +241,18 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
         work.watch.now(&format!("{} ranks", config.ranks));
         let counting = work.counting(steps(config));
         let runs = runs.clone();
-        points.push(work.in_pool(|| cycle::share(config, runs, Some(&counting)))??);
+        points.extend(work.in_pool(|| {
+            cycle::share_by_cycle(config, noise, &request.cycles, runs, Some(&counting))
+        })??);
     }
-    Ok(Partial { about: request.about(work), points })
+    Ok(Partial { about: request.about(work, loaded.as_ref()), points })
 }
 
 impl Request {
+    fn most_cycles(&self) -> u32 {
+        self.cycles.last().copied().unwrap_or(0)
+    }
+
     /// One per rank count, all validated.
     fn configs(&self, work: &Work<'_>) -> Result<Vec<Config>> {
         let most = self.ranks.iter().map(|ranks| ranks.trailing_zeros()).max().unwrap_or(1);
@@ -220,11 +270,12 @@ impl Request {
             let config = Config {
                 ranks,
                 period: self.period,
-                duration: self.duration,
+                // Other noise takes the place of these detours.
+                duration: if self.noise.is_some() { 0 } else { self.duration },
                 work: self.compute,
-                cycles: self.cycles,
+                cycles: self.most_cycles(),
                 latency: self.net.latency,
-                overhead: self.net.overhead,
+                overhead: self.net.send_overhead,
                 gap_per_byte_fs: self.net.gap_per_byte_fs,
                 bytes: self.size,
                 redundant_rounds: Some(rounds.set & ((1 << here.min(63)) - 1)),
@@ -234,7 +285,8 @@ impl Request {
             };
             // A cheap call that validates the configuration.
             cycle::phase(&config, 0, 0)?;
-            let bytes = ranks.saturating_mul(bytes_per_rank(rounds.set, here));
+            let bytes =
+                ranks.saturating_mul(bytes_per_rank(rounds.set, here, self.noise.is_some()));
             if bytes > work.memory() {
                 bail!("{ranks} ranks need {bytes} bytes of memory: simulate fewer ranks");
             }
@@ -247,43 +299,58 @@ impl Request {
     pub fn remarks(&self) -> Vec<String> {
         let ignored = (self.net.gap, self.net.overhead_per_byte_fs) != (0, 0);
         let remark = "this model has no g and O; those of the network are ignored";
-        ignored.then(|| remark.to_owned()).into_iter().collect()
+        let apart = self.net.send_overhead != self.net.recv_overhead;
+        let one = "this model has one o for sender and receiver: that of the sender is used";
+        let remarks = [(ignored, remark), (apart, one)];
+        remarks
+            .into_iter()
+            .filter(|(applies, _)| *applies)
+            .map(|(_, text)| text.to_owned())
+            .collect()
     }
 
-    fn about(&self, work: &Work<'_>) -> About {
+    fn about(&self, work: &Work<'_>, loaded: Option<&Loaded>) -> About {
         let us = |ps: i64| ps as f64 / 1e6;
+        let periodic = |ps: i64| self.noise.is_none().then_some(us(ps));
+        let of_noise = loaded.map_or(&[][..], |loaded| &loaded.remarks);
         let net = Params { gap: 0, overhead_per_byte_fs: 0, eager_limit: u64::MAX, ..self.net };
         About {
             seed: work.seed,
-            period_us: us(self.period),
-            duration_us: us(self.duration),
+            period_us: periodic(self.period),
+            duration_us: periodic(self.duration),
+            noise: loaded.map(|loaded| loaded.words.clone()),
             work_us: us(self.compute),
-            cycles: self.cycles,
+            cycles: self.most_cycles(),
             size: self.size,
             net: network::describe(&net),
             redundant_rounds: self.redundant_rounds.words.clone(),
-            remarks: self.remarks(),
+            remarks: self.remarks().iter().chain(of_noise).cloned().collect(),
         }
     }
 
     /// Everything that determines the results.
     pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
-        let about = serde_json::to_value(self.about(work))?;
+        let about = serde_json::to_value(self.about(work, None))?;
         let mut settings = about.as_object().cloned().unwrap_or_default();
-        // They follow from g and O, which are ignored.
+        // They follow from g and O, which are ignored, and from the noise.
         settings.remove("remarks");
+        settings.insert("cycles".to_owned(), self.cycles.clone().into());
+        if let Some(noise) = &self.noise {
+            settings.extend(noise.settings()?);
+        }
         settings.insert("ranks".to_owned(), self.ranks.clone().into());
         settings.insert("runs".to_owned(), self.runs.into());
         Ok(settings)
     }
 }
 
-/// Time and next detour of each rank. If a level outside the set is below one inside it, the simulation
-/// keeps six more numbers.
-fn bytes_per_rank(set: u64, rounds: u32) -> u64 {
+/// Time and next detour of each rank, and its number if its noise is looked up. If a level outside the set
+/// is below one inside it, the simulation keeps that twice more, and two times.
+fn bytes_per_rank(set: u64, rounds: u32, looked_up: bool) -> u64 {
     let from_two = (set & ((1 << rounds.min(63)) - 1)) >> 2;
     let gapless = from_two & (from_two + 1) == 0;
-    if gapless { 16 } else { 64 }
+    let state = if looked_up { 24 } else { 16 };
+    if gapless { state } else { 3 * state + 16 }
 }
 
 #[cfg(test)]
@@ -311,9 +378,19 @@ mod tests {
 
     #[test]
     fn a_set_with_a_gap_needs_more_memory() {
-        assert_eq!(bytes_per_rank(ALL & !1, 10), 16);
-        assert_eq!(bytes_per_rank(0, 10), 16);
-        assert_eq!(bytes_per_rank(0b1110, 10), 16);
-        assert_eq!(bytes_per_rank(0b10_1110, 10), 64);
+        assert_eq!(bytes_per_rank(ALL & !1, 10, false), 16);
+        assert_eq!(bytes_per_rank(0, 10, true), 24);
+        assert_eq!(bytes_per_rank(0b1110, 10, false), 16);
+        assert_eq!(bytes_per_rank(0b10_1110, 10, false), 64);
+        assert_eq!(bytes_per_rank(0b10_1110, 10, true), 88);
+    }
+
+    #[test]
+    fn numbers_of_cycles_are_a_list() {
+        assert_eq!(parse_cycles("10"), Ok(vec![10]));
+        assert_eq!(parse_cycles("5,1-3,2"), Ok(vec![1, 2, 3, 5]));
+        for bad in ["", "0", "3-1", "x", "1-", "-1", "1-4000000000", "99999999999"] {
+            assert!(parse_cycles(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use simulate::{
     collectives::{Collective, Op, Shape},
     graph::Graph,
-    job::Job,
+    job::{Job, Progress},
     loggops::Params,
 };
 
@@ -27,6 +27,8 @@ pub struct Request {
     /// Segment size for tree algorithms, bytes.
     pub segment: Option<u64>,
     pub graph: Graph,
+    /// Compute overlaps the collectives, which progress like this; None if they block.
+    pub nonblocking: Option<Progress>,
 }
 
 impl Default for Request {
@@ -41,6 +43,7 @@ impl Default for Request {
             arity: 2,
             segment: None,
             graph: Graph::InOrder,
+            nonblocking: None,
         }
     }
 }
@@ -67,19 +70,30 @@ impl Request {
         }
         let mut body = Vec::new();
         for &op in &self.ops {
-            let mapped = self.map.iter().rev().find(|(mapped, _)| *mapped == op);
-            let algorithm = self.algorithm.as_deref().or(mapped.map(|(_, name)| name.as_str()));
             let shape = Shape { op, ranks, bytes, arity: self.arity, segment: self.segment };
-            body.push(Collective::new(algorithm, shape)?);
+            body.push(Collective::new(self.algorithm_of(op), shape)?);
         }
         Ok(Job::of(body, params)?
             .with_reduction(self.reduction)?
-            .repeated(self.iterations, self.compute)?)
+            .repeated(self.iterations, self.compute)?
+            .nonblocking(self.nonblocking)?)
     }
 
     /// `allreduce,barrier`.
     pub fn operations(&self) -> String {
         self.ops.iter().map(|op| op.name()).collect::<Vec<_>>().join(",")
+    }
+
+    /// The algorithm of each operation, as chosen.
+    pub fn algorithms(&self) -> String {
+        let all = self.ops.iter().map(|&op| self.algorithm_of(op).unwrap_or(op.usual_algorithm()));
+        all.collect::<Vec<_>>().join(",")
+    }
+
+    /// None for the default one.
+    fn algorithm_of(&self, op: Op) -> Option<&str> {
+        let mapped = self.map.iter().rev().find(|(mapped, _)| *mapped == op);
+        self.algorithm.as_deref().or(mapped.map(|(_, name)| name.as_str()))
     }
 
     /// The options that differ from those of another job, each after a space.
@@ -104,13 +118,17 @@ impl Request {
         let segment = self.segment.map(|bytes| bytes.to_string()).unwrap_or_default();
         option(self.segment.is_some(), "segment", segment);
         option(self.graph.name() != usual.graph.name(), "graph", self.graph.name().to_owned());
+        let progress = self.nonblocking.map_or("", Progress::name).to_owned();
+        option(self.nonblocking.is_some(), "nonblocking", progress);
         text
     }
 
     /// Everything that determines the job, as text.
     pub fn describe(&self) -> String {
+        let nonblocking =
+            self.nonblocking.map_or_else(String::new, |how| format!(" {}", how.name()));
         format!(
-            "{} {:?} {:?} {} {} {} {} {:?} {}",
+            "{} {:?} {:?} {} {} {} {} {:?} {}{nonblocking}",
             self.operations(),
             self.algorithm,
             self.map.iter().map(|(op, name)| (op.name(), name)).collect::<Vec<_>>(),

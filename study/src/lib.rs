@@ -5,10 +5,11 @@
 //! messages, although errors name the options that help: a caller passes a [`Work`](work::Work) with seed,
 //! threads and memory, and watches the progress through [`Watch`](work::Watch).
 //!
+//! - Measured networks: [`latency`], [`loggops`].
 //! - Input: [`open`], [`recorded`], [`noise`], [`samples`], [`network`], [`goal`], [`units`].
-//! - Studies: [`collective`], [`schedule`], [`exchange`], [`alltoall`], [`cycle`], [`projection`],
-//!   [`whatif`], [`compare`].
-//! - Explanations of simulated runs: [`blame`], [`picture`]. Remedies: [`advice`].
+//! - Studies: [`collective`], [`app`], [`skeleton`], [`schedule`], [`exchange`], [`alltoall`], [`cycle`], [`projection`],
+//!   [`whatif`], [`compare`], [`tail`]. Distributions of any samples: [`dist`].
+//! - Explanations of simulated runs: [`blame`], [`picture`]; of real ones: [`traced`]. Remedies: [`advice`].
 //! - Other tools' files: [`mod@import`], [`export`].
 //! - Long simulations: [`shard`] and [`shards`] divide them, [`resume`] continues them.
 
@@ -17,22 +18,28 @@
 pub mod action;
 pub mod advice;
 pub mod alltoall;
+pub mod app;
 pub mod blame;
 pub mod collective;
 pub mod compare;
 pub mod cycle;
 pub mod decision;
 pub mod derived;
+pub mod dist;
 pub mod error;
 pub mod exchange;
 pub mod export;
 pub mod files;
 pub mod fleet;
+mod generated;
 pub mod goal;
+pub mod hypotheses;
 pub mod import;
 pub mod isolation;
 pub mod job;
 pub mod json;
+pub mod latency;
+pub mod loggops;
 pub mod longest;
 pub mod network;
 pub mod noise;
@@ -46,12 +53,17 @@ pub mod recorded;
 pub mod resume;
 pub mod samples;
 pub mod schedule;
+pub mod sensitivity;
 pub mod shard;
 pub mod shards;
+pub mod skeleton;
 pub mod sources;
 pub mod summary;
 pub mod support;
+pub mod tail;
+pub mod traced;
 pub mod units;
+pub mod variation;
 pub mod whatif;
 pub mod work;
 pub mod workload;

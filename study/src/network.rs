@@ -1,9 +1,16 @@
 //! Networks: a known system by name, or individual LogGOPS parameters; and the protocol for large
 //! messages.
 
-use simulate::{event::Rendezvous, loggops::Params};
+use std::path::Path;
 
-use crate::units;
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use simulate::{
+    event::Rendezvous,
+    loggops::{Local, Params},
+};
+
+use crate::{placement, units};
 
 /// The default protocol for messages larger than S bytes: closer to measurements than the other
 /// (docs/decisions/0009-large-messages-shake-hands.md).
@@ -17,17 +24,22 @@ pub fn rendezvous_option(rendezvous: Rendezvous) -> String {
     format!(" --rendezvous {}", rendezvous.name())
 }
 
-/// `cnl`, or `L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB`. Omitted parameters are 0; an omitted S is
-/// unlimited.
-pub fn parse(text: &str) -> Result<Params, String> {
+/// `cnl`, a file that `detour mpi net` wrote, or `L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB`. Omitted
+/// parameters are 0; an omitted S is unlimited. `os` and `or` are the overheads of sender and receiver, `o`
+/// is both.
+pub fn parse(text: &str) -> std::result::Result<Params, String> {
     if let Some(params) = Params::named(text) {
         return Ok(params);
+    }
+    let path = Path::new(text);
+    if path.is_file() {
+        return read(path).map_err(|error| format!("{error:#}"));
     }
     if !text.contains('=') {
         let known: Vec<_> = Params::names().collect();
         return Err(format!(
-            "unknown network '{text}' (expected {}, or parameters such as \
-             L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB)",
+            "unknown network '{text}' (expected {}, a file written by `detour mpi net`, or parameters such \
+             as L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB)",
             known.join(", ")
         ));
     }
@@ -36,14 +48,19 @@ pub fn parse(text: &str) -> Result<Params, String> {
         let (name, value) = part.split_once('=').ok_or(format!("'{part}' has no value"))?;
         match name.trim() {
             "L" => params.latency = units::picoseconds(value)?,
-            "o" => params.overhead = units::picoseconds(value)?,
+            "o" => {
+                params.send_overhead = units::picoseconds(value)?;
+                params.recv_overhead = params.send_overhead;
+            }
+            "os" => params.send_overhead = units::picoseconds(value)?,
+            "or" => params.recv_overhead = units::picoseconds(value)?,
             "g" => params.gap = units::picoseconds(value)?,
             "G" => params.gap_per_byte_fs = units::femtoseconds(value)?,
             "O" => params.overhead_per_byte_fs = units::femtoseconds(value)?,
             "S" => params.eager_limit = units::size(value)?,
             other => {
                 return Err(format!(
-                    "unknown LogGOPS parameter '{other}' (expected L, o, g, G, O or S)"
+                    "unknown LogGOPS parameter '{other}' (expected L, o, os, or, g, G, O or S)"
                 ));
             }
         }
@@ -52,14 +69,67 @@ pub fn parse(text: &str) -> Result<Params, String> {
     Ok(params)
 }
 
+/// The parameters that a measurement has in its file; all else there is about the measurement.
+#[derive(Deserialize)]
+#[allow(non_snake_case)]
+struct Measured {
+    L_us: f64,
+    os_us: f64,
+    or_us: f64,
+    #[serde(default)]
+    g_us: f64,
+    #[serde(default)]
+    G_ns_per_B: f64,
+    #[serde(default)]
+    O_ns_per_B: f64,
+    /// Absent if no message waits for its receiver.
+    S_B: Option<u64>,
+}
+
+fn read(path: &Path) -> Result<Params> {
+    let named = || format!("cannot read a network from {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(named)?;
+    let measured: Measured = toml::from_str(&text).with_context(named)?;
+    // Beyond what fits, `check` refuses it.
+    let ps = |us: f64| (us * 1e6).round() as i64;
+    let fs = |ns: f64| (ns * 1e6).round() as i64;
+    let params = Params {
+        latency: ps(measured.L_us),
+        send_overhead: ps(measured.os_us),
+        recv_overhead: ps(measured.or_us),
+        gap: ps(measured.g_us),
+        gap_per_byte_fs: fs(measured.G_ns_per_B),
+        overhead_per_byte_fs: fs(measured.O_ns_per_B),
+        eager_limit: measured.S_B.unwrap_or(u64::MAX),
+    };
+    params.check().with_context(named)?;
+    Ok(params)
+}
+
+/// The network between ranks of one node, if it is another one.
+pub fn local(params: Option<Params>, placement: &placement::Request) -> Result<Option<Local>> {
+    let Some(params) = params else { return Ok(None) };
+    match placement.ranks_per_node {
+        Some(ranks_per_node) => Ok(Some(Local { params, ranks_per_node })),
+        None => bail!("--net-local requires --ranks-per-node: which ranks share a node"),
+    }
+}
+
+/// A known system by its name, anything else in the syntax of [`parse`].
+pub fn name(params: &Params) -> String {
+    let known = Params::names().find(|name| Params::named(name).as_ref() == Some(params));
+    known.map_or_else(|| describe(params), str::to_owned)
+}
+
 /// The parameters in the syntax of [`parse`].
 pub fn describe(params: &Params) -> String {
     let us = |ps: i64| ps as f64 / 1e6;
     let ns = |fs: i64| fs as f64 / 1e6;
+    let (send, recv) = (us(params.send_overhead), us(params.recv_overhead));
+    let o = if send == recv { format!("o={send}us") } else { format!("os={send}us,or={recv}us") };
     let mut text = format!(
-        "L={}us,o={}us,g={}us,G={}ns,O={}ns",
+        "L={}us,{o},g={}us,G={}ns,O={}ns",
         us(params.latency),
-        us(params.overhead),
         us(params.gap),
         ns(params.gap_per_byte_fs),
         ns(params.overhead_per_byte_fs)
@@ -82,10 +152,31 @@ mod tests {
             let params = parse(name).unwrap();
             assert_eq!(parse(&describe(&params)).unwrap(), params);
         }
+        let apart = parse("L=1us,os=0.2us,or=0.7us").unwrap();
+        assert_eq!((apart.send_overhead, apart.recv_overhead), (200_000, 700_000));
+        assert_eq!(parse(&describe(&apart)).unwrap(), apart);
         let free = parse("L=1us").unwrap();
         assert_eq!(parse(&describe(&free)).unwrap(), free);
         for bad in ["nowhere", "L", "L=", "Q=1us", "L=-1us", "L=1us,o", "L=9999999s"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_measured_network_is_read_from_its_file() {
+        let file = std::env::temp_dir().join(format!("detour-net-{}.toml", std::process::id()));
+        let name = file.to_str().unwrap();
+        let text = "L_us = 1.25\nL_us_ci95 = [1.2, 1.3]\nos_us = 0.3\nor_us = 0.45\ng_us = 0.1\n\
+                    G_ns_per_B = 0.08\nO_ns_per_B = 0.01\nS_B = 4096\nresidual_pct = 1.5\n";
+        std::fs::write(&file, text).unwrap();
+        let given = parse("L=1.25us,os=300ns,or=450ns,g=100ns,G=0.08ns,O=0.01ns,S=4096").unwrap();
+        assert_eq!(parse(name), Ok(given));
+        for bad in ["", "L_us = -1\nos_us = 0\nor_us = 0\n", "L_us = 1e300\nos_us = 0\nor_us = 0\n"]
+        {
+            std::fs::write(&file, bad).unwrap();
+            let error = parse(name).unwrap_err();
+            assert!(error.contains(name), "{error}");
+        }
+        std::fs::remove_file(&file).unwrap();
     }
 }

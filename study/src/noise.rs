@@ -1,4 +1,4 @@
-//! Noise from traces, other tools' files and periodic detours: which detours hit the ranks, and how they
+//! Noise from traces, other tools' files and by its parameters: which detours hit the ranks, and how they
 //! delay work.
 
 use std::{
@@ -9,28 +9,25 @@ use std::{
 use analysis::words;
 use anyhow::{Context, Result, anyhow, bail};
 use formats::import;
-use rand::{
-    RngExt,
-    distr::{Distribution, weighted::WeightedIndex},
-};
-use random::Stream;
 use serde_json::json;
-use simulate::noise::{Model, Nodes, Noise, Offsets, Timeline};
+use simulate::noise::{Composed, Model, Nodes, Noise, Offsets, Timeline, draw};
 
 use crate::{
+    generated::{Generated, from_distribution, variants},
     open::{self, AnyReader, Opened},
     placement::{self, Places},
     recorded::{Recorded, Source, lane_words, no_source},
     shard::{self, Settings},
     sources::Sources,
-    units,
+    tail::{self, Fitted},
     work::Work,
 };
 
 /// Which noise to load.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// `none`, a trace (or several: `A,B`), or `periodic:1000Hz,200us`; several are superposed.
+    /// `none`, a trace (or several: `A,B`), `periodic:1000Hz,200us` or `poisson:1000Hz,200us`; several are
+    /// superposed.
     pub noise: Vec<OsString>,
     /// None for the usual model of the simulation.
     pub model: Option<Model>,
@@ -46,6 +43,8 @@ pub struct Request {
     pub period: Option<i64>,
     /// Which CPU of a recorded node each rank is on.
     pub placement: placement::Request,
+    /// Extend recordings by fitted tails.
+    pub tail: bool,
 }
 
 /// The error for an option that is meaningless without noise.
@@ -62,6 +61,8 @@ pub struct Loaded {
     pub sources: Sources,
     /// About recordings that are incomplete or not used as a whole.
     pub remarks: Vec<String>,
+    /// How far each file was extended by fitted tails.
+    pub tails: Vec<tail::Extended>,
 }
 
 /// The timelines of one `--noise` argument.
@@ -93,6 +94,9 @@ struct Wishes<'a> {
     /// None if sources are not needed.
     sources: Option<Sources>,
     remarks: Vec<String>,
+    /// The seed of the tails to draw; None to use recordings as they are.
+    tail: Option<u64>,
+    tails: Vec<tail::Extended>,
 }
 
 impl Request {
@@ -108,21 +112,30 @@ impl Request {
         let found = vec![false; self.without.len()];
         let without = Wanted { without: &self.without, found, recordings: 0 };
         let sources = attributed.then(Sources::default);
-        let mut wishes = Wishes { without, sources, remarks: Vec::new() };
+        let tail = self.tail.then_some(work.seed);
+        let mut wishes = Wishes { without, sources, remarks: Vec::new(), tail, tails: Vec::new() };
         for spec in self.noise.iter().filter(|spec| *spec != "none") {
-            layers.push(self.layer(spec, work.seed, &mut wishes)?);
+            // Sources of random noise on one node are independent of each other.
+            let seed =
+                if layers.is_empty() { work.seed } else { draw(work.seed, layers.len() as u64) };
+            layers.push(self.layer(spec, seed, &mut wishes)?);
             names.push(spec.to_string_lossy().into_owned());
         }
         wishes.without.check()?;
         // Superposed layers mix the CPUs of different nodes.
         if layers.len() > 1 && layers.iter().any(|layer| layer.nodes.is_some()) {
-            if let Some(ranks) = self.placement.ranks_per_node {
+            let per_node = self.placement.ranks_per_node.filter(|_| !self.placement.for_network);
+            if let Some(ranks) = per_node {
                 bail!("--ranks-per-node {ranks} requires a single --noise");
             }
             let remark = "noise is superposed: every rank is on a random CPU of each recording";
             wishes.remarks.push(remark.to_owned());
         }
-        let Wishes { sources, remarks, .. } = wishes;
+        if self.tail && wishes.tails.is_empty() {
+            bail!("--tail requires a recording: specify one with --noise, or omit --tail");
+        }
+        wishes.remarks.extend(wishes.tails.iter().map(tail::Extended::words));
+        let Wishes { sources, remarks, tails, .. } = wishes;
         let sources = sources.unwrap_or_default();
         remarks.iter().for_each(|remark| work.watch.remark(remark));
         if layers.is_empty() {
@@ -132,7 +145,7 @@ impl Request {
             }
             // The model still determines the rules of the peer graph.
             let noise = Noise::none().with_model(model);
-            return Ok(Loaded { noise, words: "none".to_owned(), model, sources, remarks });
+            return Ok(Loaded { noise, words: "none".to_owned(), model, sources, remarks, tails });
         }
         if self.coscheduled {
             names.push("coscheduled".to_owned());
@@ -167,7 +180,33 @@ impl Request {
         if !self.without.is_empty() {
             described += &format!(" without {}", self.without.join(", "));
         }
-        Ok(Loaded { noise, words: described, model, sources, remarks })
+        if self.tail {
+            described += " with fitted tails";
+        }
+        Ok(Loaded { noise, words: described, model, sources, remarks, tails })
+    }
+
+    /// One request for each combination of rates and lengths, where `--noise` lists several.
+    pub fn variants(&self) -> Vec<Request> {
+        let mut all: Vec<Vec<OsString>> = vec![Vec::new()];
+        for spec in &self.noise {
+            let with = |so_far: &Vec<OsString>| {
+                let so_far = so_far.clone();
+                variants(spec).into_iter().map(move |one| {
+                    let mut noise = so_far.clone();
+                    noise.push(one);
+                    noise
+                })
+            };
+            all = all.iter().flat_map(with).collect();
+        }
+        all.into_iter().map(|noise| Request { noise, ..self.clone() }).collect()
+    }
+
+    /// The arguments of `--noise`.
+    pub fn specs(&self) -> String {
+        let specs = self.noise.iter().map(|spec| spec.to_string_lossy());
+        specs.collect::<Vec<_>>().join(" + ")
     }
 
     /// Everything that determines the noise, including the content of its files.
@@ -183,20 +222,22 @@ impl Request {
             "noise_period_ps": self.period,
             "placement": self.placement.placement.name(),
             "ranks_per_node": self.placement.ranks_per_node,
+            "tail": self.tail,
         });
         Ok(value.as_object().cloned().unwrap_or_default())
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let specs = self.noise.iter().filter(|s| *s != "none" && periodic(s).is_none());
+        let specs = self.noise.iter().filter(|s| *s != "none" && Generated::of(s).is_none());
         let paths = specs.flat_map(|spec| open::split_list(spec));
         paths.map(|path| open::split_run(&path).0).collect()
     }
 
     /// One `--noise` argument: one timeline per node.
     fn layer(&self, spec: &OsStr, seed: u64, wishes: &mut Wishes<'_>) -> Result<Layer> {
-        if let Some(periodic) = periodic(spec) {
-            let timeline = wishes.named(parse_periodic(periodic)?, &spec.to_string_lossy());
+        if let Some(generated) = Generated::of(spec) {
+            let timeline = generated.timeline(seed)?;
+            let timeline = wishes.named(timeline, &spec.to_string_lossy());
             return Ok(Layer { timelines: vec![timeline], nodes: None });
         }
         let mut layer = Layer::default();
@@ -214,6 +255,14 @@ impl Request {
         match open::open_as_it_is(path)? {
             Opened::Trace(reader) => lanes(&reader, wishes, &self.placement),
             Opened::Runs(runs) => {
+                if let Some(seed) = wishes.tail {
+                    let timelines = extended(&runs, seed, wishes)?;
+                    let named = |timeline| wishes.named(timeline, &name);
+                    return Ok(Layer {
+                        timelines: timelines.into_iter().map(named).collect(),
+                        nodes: None,
+                    });
+                }
                 let run = |run| Ok(wishes.named(self.run(run, seed)?, &name));
                 let timelines = runs.iter().map(run).collect::<Result<_>>()?;
                 Ok(Layer { timelines, nodes: None })
@@ -243,11 +292,6 @@ impl Request {
         });
         Ok(Timeline::new(detours.collect::<Vec<_>>(), ps(run.span_ns))?)
     }
-}
-
-/// The part after `periodic:`; None for a file. File names need not be UTF-8.
-fn periodic(spec: &OsStr) -> Option<&str> {
-    spec.to_str()?.strip_prefix("periodic:")
 }
 
 impl Wishes<'_> {
@@ -306,6 +350,8 @@ fn lanes(
     let dropped: Vec<bool> = recorded.sources.iter().map(|source| without.drops(source)).collect();
     let numbers = wishes.sources.as_mut().map(|sources| sources.of_recording(&recorded.sources));
     let mut timelines = Vec::new();
+    let mut kept = Vec::new();
+    let mut nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
     // One lane at a time: its records take more memory than the noise.
     for (index, lane) in reader.lanes().iter().enumerate() {
         if !places.has(index) {
@@ -314,11 +360,27 @@ fn lanes(
         let composed = places.cut(index, recorded.lane(reader, index)?);
         // The recording was truncated before the first event of this lane.
         let Some(composed) = composed.filter(|lane| lane.span_ns() > 0) else { continue };
+        if wishes.tail.is_some() {
+            kept.push(composed.lacking(&dropped));
+            continue;
+        }
         let timeline = match &numbers {
             Some(numbers) => composed.shared_without(&dropped, numbers),
             None => composed.without(&dropped),
         };
         timelines.push(timeline.with_context(|| format!("detours of {}", lane_words(lane)))?);
+    }
+    if let Some(seed) = wishes.tail {
+        let (copies, extended) = Fitted::of(reader, &recorded, &kept).extend(&kept, seed);
+        for lane in copies.iter().flatten() {
+            timelines.push(match &numbers {
+                Some(numbers) => lane.shared_without(&[], numbers)?,
+                None => lane.timeline()?,
+            });
+        }
+        // Each copy has the nodes of the recording.
+        nodes = nodes.map(|(counts, ranks)| (counts.repeat(copies.len()), ranks));
+        wishes.tails.push(extended);
     }
     if timelines.is_empty() && reader.truncated().is_some() {
         bail!("{}", open::watched_nothing(reader));
@@ -331,56 +393,36 @@ fn lanes(
     let remarks = remarks.map(|words| format!("{}: {words}", reader.name()));
     let remarks = remarks.chain(open::remark_if_not_whole(reader));
     wishes.remarks.extend(remarks);
-    let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
     Ok(Layer { timelines, nodes })
 }
 
-/// Detours with lengths from the distribution, at random times, on average one per `period`.
-///
-/// The gaps between detours are exponential and fill the rest of the span, so that the rate is exact
-/// regardless of the lengths.
-fn from_distribution(lengths: &[(f64, u64)], period: i64, seed: u64) -> Result<Timeline> {
-    /// Enough detours to sample the tail, few enough to stay in the cache.
-    const DETOURS: u64 = 100_000;
-    if lengths.iter().all(|(_, count)| *count == 0) {
-        bail!("the distribution is empty");
-    }
-    let weights = WeightedIndex::new(lengths.iter().map(|(_, count)| *count))
-        .context("the counts of the distribution are too large")?;
-    let total = weights.total_weight() as f64;
-    let sum: f64 = lengths.iter().map(|&(length, count)| length * 1e3 * count as f64).sum();
-    let (mean, rate) = (sum / total, 1e12 / period as f64);
-    let no_time_left = || {
-        anyhow!(
-            "{rate} detours per second with a mean length of {} take all of the time: use a \
-             --noise-rate below {:.3}Hz",
-            words::time(mean / 1e3),
-            1e12 / mean
-        )
+/// Another tool's runs, extended by a fitted tail. Its times become whole nanoseconds.
+fn extended(
+    runs: &[import::ImportedRun],
+    seed: u64,
+    wishes: &mut Wishes<'_>,
+) -> Result<Vec<Timeline>> {
+    let lane = |run: &import::ImportedRun| {
+        if run.detours.is_empty() && !run.distribution.is_empty() {
+            bail!(
+                "--tail requires the times of detours, and the file has only their lengths: omit --tail"
+            );
+        }
+        let mut lane = Composed::new(0, run.span_ns.max(0.0).round() as u64);
+        let mut end = 0;
+        for &(start, length) in &run.detours {
+            // Rounding must not make neighbours overlap.
+            let start = ((start - run.from_ns).max(0.0).round() as u64).max(end);
+            let length = length.max(0.0).round() as u64;
+            end = start.saturating_add(length);
+            lane.push(start, length, [(0, length)])?;
+        }
+        Ok(lane)
     };
-    if mean >= period as f64 {
-        return Err(no_time_left());
-    }
-    let mut stream = Stream::new(seed);
-    let drawn: Vec<(i64, f64)> = (0..DETOURS)
-        .map(|_| {
-            let length = lengths[weights.sample(&mut stream)].0;
-            // Exponential gaps: detours are independent of each other.
-            let gap = -(1.0 - stream.random::<f64>()).ln();
-            ((length * 1e3).round() as i64, gap)
-        })
-        .collect();
-    let span = period.saturating_mul(DETOURS as i64);
-    let busy = drawn.iter().map(|(length, _)| *length).fold(0, i64::saturating_add);
-    let gaps: f64 = drawn.iter().map(|(_, gap)| gap).sum();
-    let free = span.checked_sub(busy).filter(|&free| free > 0).ok_or_else(no_time_left)?;
-    let (mut gone, mut taken, mut detours) = (0.0, 0i64, Vec::new());
-    for (length, gap) in drawn {
-        gone += gap;
-        detours.push((taken + (free as f64 * (gone / gaps)) as i64, length));
-        taken += length;
-    }
-    Ok(Timeline::new(detours, span)?)
+    let lanes = runs.iter().map(lane).collect::<Result<Vec<_>>>()?;
+    let (copies, extended) = Fitted::new(&lanes, &[0], &[None]).extend(&lanes, seed);
+    wishes.tails.push(extended);
+    Ok(copies.iter().flatten().map(Composed::timeline).collect::<Result<_, _>>()?)
 }
 
 /// Superposes the layers of noise for every node; a layer with several nodes keeps them apart.
@@ -398,45 +440,4 @@ fn superposed(layers: Vec<Vec<Timeline>>) -> Result<Vec<Timeline>> {
         together.push(Timeline::superposed(&parts)?);
     }
     Ok(together)
-}
-
-fn parse_periodic(text: &str) -> Result<Timeline> {
-    let wrong = || format!("'periodic:{text}' is not periodic noise (e.g. periodic:1000Hz,200us)");
-    let (rate, length) = text.split_once(',').with_context(wrong)?;
-    let period = units::period(rate).map_err(anyhow::Error::msg).with_context(wrong)?;
-    let length = units::picoseconds(length).map_err(anyhow::Error::msg).with_context(wrong)?;
-    Ok(Timeline::periodic(period, length)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: i64 = 1_000_000_000;
-
-    /// Closed form: a rate r and a length l take r * l of the time.
-    #[test]
-    fn a_rate_is_the_rate_of_detours_and_not_of_the_gaps_between_them() {
-        for (per_s, length_us, busy) in
-            [(1_000, 500.0, 0.5), (1_000, 999.0, 0.999), (100, 1.0, 1e-4)]
-        {
-            let period = 1_000 * MS / per_s;
-            let timeline = from_distribution(&[(length_us * 1e3, 7)], period, 3).unwrap();
-            let rate = timeline.len() as f64 / (timeline.span() as f64 / 1e12);
-            assert!((rate / per_s as f64 - 1.0).abs() < 1e-9, "{rate}");
-            assert!((timeline.share() / busy - 1.0).abs() < 1e-9, "{}", timeline.share());
-        }
-        // Lengths of 100 and 900 us, one in four long: 300 us on average.
-        let mixed = from_distribution(&[(100e3, 3), (900e3, 1)], MS, 3).unwrap();
-        assert!((mixed.share() / 0.3 - 1.0).abs() < 0.02, "{}", mixed.share());
-    }
-
-    #[test]
-    fn a_rate_that_leaves_no_time_is_refused() {
-        for length_us in [1_000.0, 5_000.0] {
-            let error = from_distribution(&[(length_us * 1e3, 1)], MS, 1).unwrap_err().to_string();
-            assert!(error.contains("1000 detours per second"), "{error}");
-            assert!(error.contains("--noise-rate"), "{error}");
-        }
-    }
 }

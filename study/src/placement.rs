@@ -37,6 +37,8 @@ pub struct Request {
     pub placement: Placement,
     /// None for as many as CPUs were recorded.
     pub ranks_per_node: Option<u64>,
+    /// The network also depends on the nodes: noise need not be of a node.
+    pub for_network: bool,
 }
 
 /// The lanes of a recording as ranks meet them.
@@ -77,7 +79,7 @@ impl Places {
         };
         let of_cpus = !matches!(reader.manifest().mode, Mode::Program | Mode::Imported);
         if request.placement == Placement::Random || !of_cpus {
-            if let Some(ranks) = request.ranks_per_node {
+            if let Some(ranks) = request.ranks_per_node.filter(|_| !request.for_network) {
                 bail!(
                     "--ranks-per-node {ranks} requires a recording of the CPUs of a node and \
                      --placement node"

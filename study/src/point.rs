@@ -13,27 +13,49 @@ use trace::NewFile;
 use crate::{blame::Blame, files, shard};
 
 /// The parameters of a series of points.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Vector or block size, bytes.
+    /// Vector or block size, bytes; 0 for a program, whose messages have sizes of their own.
     pub size: u64,
     /// Factor by which the network is faster.
     pub net_scale: f64,
     /// All ranks see the same detours at the same time.
     pub coscheduled: bool,
+    /// The operation, if the sweep has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
+    /// The algorithm, if the sweep has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// The network, if the sweep has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<String>,
+    /// The noise, if the sweep has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<String>,
 }
 
 impl Series {
+    /// What the sweep has several of, by name.
+    fn chosen(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let Series { op, algorithm, net, noise, .. } = self;
+        let all = [("op", op), ("algorithm", algorithm), ("net", net), ("noise", noise)];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)))
+    }
+
     /// Distinguishes it from the other series of a sweep.
     pub fn label(&self) -> String {
-        let mut words = vec![format!("{} B", self.size)];
+        let mut words: Vec<String> = self.chosen().map(|(_, value)| value.to_owned()).collect();
+        if self.size > 0 {
+            words.push(format!("{} B", self.size));
+        }
         if self.net_scale != 1.0 {
             words.push(format!("net x{}", self.net_scale));
         }
         if self.coscheduled {
             words.push("coscheduled".to_owned());
         }
-        words.join(", ")
+        if words.is_empty() { "as traced".to_owned() } else { words.join(", ") }
     }
 }
 
@@ -53,13 +75,17 @@ pub struct Runs {
 impl Runs {
     /// Appends the runs of the next shard.
     pub fn join(&mut self, next: Runs) -> Result<()> {
-        let what = |runs: &Runs| (runs.series, runs.ranks, runs.messages, runs.noiseless_ps);
+        let what =
+            |runs: &Runs| (runs.series.clone(), runs.ranks, runs.messages, runs.noiseless_ps);
         shard::agree(&what(self), &what(&next))?;
         self.times_ps.extend(next.times_ps);
         self.took_s += next.took_s;
         Ok(())
     }
 }
+
+/// Enough for a figure.
+const MOST_OUTLIERS: usize = 100;
 
 /// Statistics of the runs of one job. Intervals are 95 % confidence intervals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,9 +117,17 @@ pub struct Point {
     pub whiskers_us: [f64; 2],
     /// Runs beyond the whiskers.
     pub outliers: usize,
+    /// Their times; of more than 100, evenly many from the shortest to the longest.
+    #[serde(default)]
+    pub outliers_us: Vec<f64>,
     /// Median and maximum as multiples of the noiseless time.
     pub slowdown_median: f64,
     pub slowdown_max: f64,
+    /// Of a skeleton without noise: share of communication in the time of a rank, and that of collectives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub communication_pct: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collectives_pct: Option<f64>,
     /// If requested.
     #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub blame: Option<Blame>,
@@ -121,7 +155,7 @@ impl Point {
             ranks: runs.ranks,
             runs: count,
             messages: runs.messages,
-            series: runs.series,
+            series: runs.series.clone(),
             noiseless_us,
             min_us: us(sample.min()),
             q25_us,
@@ -138,9 +172,12 @@ impl Point {
             mean_us: sample.mean() / 1e6,
             whiskers_us: [us(plot.whisker_low), us(plot.whisker_high)],
             outliers: plot.outliers,
+            outliers_us: sample.outliers(MOST_OUTLIERS).into_iter().map(us).collect(),
             slowdown_median: ratio(median_us),
             slowdown_max: ratio(max_us),
             messages_per_s: runs.messages.saturating_mul(count) as f64 / runs.took_s.max(1e-9),
+            communication_pct: None,
+            collectives_pct: None,
             blame: None,
         })
     }
@@ -154,14 +191,26 @@ impl Point {
     }
 }
 
+/// Names of the further columns: what the sweep has several of.
+fn further_columns(series: &Series) -> String {
+    series.chosen().map(|(name, _)| format!(",{name}")).collect()
+}
+
+/// Their values. Noise and networks are written with commas.
+fn further_values(series: &Series) -> String {
+    series.chosen().map(|(_, value)| format!(",\"{}\"", value.replace('"', "\"\""))).collect()
+}
+
 /// The points as CSV.
 pub fn csv(points: &[Point]) -> String {
     let mut text = "ranks,size,net_scale,coscheduled,runs,messages,noiseless_us,min_us,q25_us,\
                     median_us,q75_us,p99_us,max_us,mean_us,slowdown_median,slowdown_max,\
-                    median_low_us,median_high_us,messages_per_s,outliers\n"
+                    median_low_us,median_high_us,messages_per_s,outliers"
         .to_owned();
+    text += &points.first().map_or_else(String::new, |point| further_columns(&point.series));
+    text.push('\n');
     for p in points {
-        let Series { size, net_scale, coscheduled } = p.series;
+        let Series { size, net_scale, coscheduled, .. } = &p.series;
         let first =
             format!("{},{size},{net_scale},{coscheduled},{},{}", p.ranks, p.runs, p.messages);
         let figures = [
@@ -180,34 +229,43 @@ pub fn csv(points: &[Point]) -> String {
             p.messages_per_s,
         ];
         let figures = figures.map(|figure| figure.to_string()).join(",");
-        text += &format!("{first},{figures},{}\n", p.outliers);
+        text += &format!("{first},{figures},{}{}\n", p.outliers, further_values(&p.series));
     }
     text
 }
 
 /// A CSV file with the time of every run.
-pub struct Times(BufWriter<NewFile>);
+pub struct Times {
+    file: BufWriter<NewFile>,
+    has_header: bool,
+}
 
 impl Times {
     pub fn create(path: &Path) -> Result<Times> {
-        let cannot = || format!("cannot write {}", path.display());
-        let mut file = files::create(path)?;
-        writeln!(file, "ranks,size,net_scale,coscheduled,run,time_us").with_context(cannot)?;
-        Ok(Times(file))
+        Ok(Times { file: files::create(path)?, has_header: false })
     }
 
     pub fn write(&mut self, runs: &Runs) -> Result<()> {
-        let Series { size, net_scale, coscheduled } = runs.series;
+        let Series { size, net_scale, coscheduled, .. } = &runs.series;
+        if !std::mem::replace(&mut self.has_header, true) {
+            let further = further_columns(&runs.series);
+            writeln!(self.file, "ranks,size,net_scale,coscheduled,run,time_us{further}")?;
+        }
+        let further = further_values(&runs.series);
         for (run, ps) in runs.times_ps.iter().enumerate() {
             let us = *ps as f64 / 1e6;
-            writeln!(self.0, "{},{size},{net_scale},{coscheduled},{run},{us}", runs.ranks)?;
+            writeln!(
+                self.file,
+                "{},{size},{net_scale},{coscheduled},{run},{us}{further}",
+                runs.ranks
+            )?;
         }
         Ok(())
     }
 
     /// Completes the file.
     pub fn finish(self) -> Result<()> {
-        files::finish(self.0).context("cannot write the run times")
+        files::finish(self.file).context("cannot write the run times")
     }
 }
 
@@ -216,7 +274,7 @@ mod tests {
     use super::*;
 
     fn point() -> Point {
-        let series = Series { size: 8, net_scale: 2.5, coscheduled: true };
+        let series = Series { size: 8, net_scale: 2.5, coscheduled: true, ..Series::default() };
         let times_ps = (0..40).map(|run| 1_000_003 * (run + 1)).collect();
         let runs =
             Runs { series, ranks: 4, messages: 8, noiseless_ps: 900_001, times_ps, took_s: 0.1 };
@@ -228,6 +286,20 @@ mod tests {
     fn a_point_comes_back_to_the_last_bit() {
         let text = serde_json::to_string(&point()).unwrap();
         assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point());
+    }
+
+    #[test]
+    fn what_a_sweep_has_several_of_is_in_the_label_and_in_further_columns() {
+        let series = Series {
+            op: Some("bcast,barrier".to_owned()),
+            noise: Some("poisson:1kHz,\"x\"".to_owned()),
+            ..point().series
+        };
+        assert_eq!(series.label(), "bcast,barrier, poisson:1kHz,\"x\", 8 B, net x2.5, coscheduled");
+        let text = csv(&[Point { series, ..point() }]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with(",outliers,op,noise"), "{text}");
+        assert!(lines[1].ends_with(",\"bcast,barrier\",\"poisson:1kHz,\"\"x\"\"\""), "{text}");
     }
 
     #[test]

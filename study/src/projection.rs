@@ -28,6 +28,8 @@ use crate::{
     placement::{self, Places},
     point::{Point, Runs, Series},
     recorded::{Recorded, Source},
+    tail::{Extended, Fitted},
+    variation::{self, Variation},
     work::Work,
     workload::{self, JobKind},
 };
@@ -61,6 +63,8 @@ pub struct Request {
     pub placement: placement::Request,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
+    /// Extend the recording by fitted tails.
+    pub tail: bool,
 }
 
 /// Results of simulations with a recording.
@@ -125,6 +129,7 @@ impl Request {
             workload: workload::Request::usual()?,
             placement: placement::Request::default(),
             exclude: Vec::new(),
+            tail: false,
         })
     }
 
@@ -137,7 +142,7 @@ impl Request {
     fn job(&self, ranks: u64) -> Result<Job> {
         let shape = Shape { op: Op::Allreduce, ranks, bytes: 1, arity: 2, segment: None };
         let job = Job::new(Collective::new(None, shape)?, self.workload.net)?;
-        Ok(job.with_rendezvous(self.workload.rendezvous))
+        Ok(job.with_rendezvous(self.workload.rendezvous).with_local(self.workload.local)?)
     }
 
     /// Validates the rank counts.
@@ -175,9 +180,11 @@ pub fn project(
         )));
     }
     let recorded = Recorded::new(reader);
-    let projected = placed(reader, &recorded, request).and_then(|(lanes, places)| {
-        let (recorded, places) = (&recorded, &places);
-        Simulation { request, work, lanes: &lanes, places, recorded, summary, decision }.run()
+    let projected = placed(reader, &recorded, request, work.seed).and_then(|placed| {
+        let recorded = &recorded;
+        let variation = request.workload.latency.as_ref();
+        let variation = variation.map(variation::Request::load).transpose()?;
+        Simulation { request, work, placed, recorded, summary, decision, variation }.run()
     });
     match projected {
         Err(error) if error::was_stopped(&error) => Err(error),
@@ -188,25 +195,40 @@ pub fn project(
 }
 
 /// The lanes that ranks are on.
-fn placed(
-    reader: &AnyReader,
-    recorded: &Recorded,
-    request: &Request,
-) -> Result<(Vec<Composed>, Places)> {
+struct Placed {
+    lanes: Vec<Composed>,
+    /// The numbers of lanes of each node, and the ranks that share one.
+    nodes: Option<(Vec<usize>, u64)>,
+    /// With fitted tails.
+    extended: Option<Extended>,
+}
+
+fn placed(reader: &AnyReader, recorded: &Recorded, request: &Request, seed: u64) -> Result<Placed> {
     let places = Places::new(reader, recorded, &request.placement, |_| true)?;
     let excluded = recorded.excluded(&request.exclude)?;
-    let lanes = recorded.lanes_of(reader, &Part::default())?;
-    Ok((places.lanes(lanes, &excluded), places))
+    let lanes = places.lanes(recorded.lanes_of(reader, &Part::default())?, &excluded);
+    let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
+    if !request.tail {
+        return Ok(Placed { lanes, nodes, extended: None });
+    }
+    let fitted = Fitted::of(reader, recorded, &lanes);
+    let (copies, extended) = fitted.extend(&lanes, seed);
+    Ok(Placed {
+        // Each copy has the nodes of the recording.
+        nodes: nodes.map(|(counts, ranks)| (counts.repeat(copies.len()), ranks)),
+        lanes: copies.into_iter().flatten().collect(),
+        extended: Some(extended),
+    })
 }
 
 struct Simulation<'a> {
     request: &'a Request,
     work: &'a Work<'a>,
-    lanes: &'a [Composed],
-    places: &'a Places,
+    placed: Placed,
     recorded: &'a Recorded,
     summary: &'a Summary,
     decision: &'a Decision,
+    variation: Option<Variation>,
 }
 
 /// A source to omit.
@@ -262,10 +284,10 @@ impl Simulation<'_> {
     fn noise(&self, removed: &[bool]) -> Result<Noise> {
         let node = Node {
             on_one_clock: None,
-            lanes: self.lanes,
+            lanes: &self.placed.lanes,
             model: Model::Preempt,
             offsets: Offsets::Random,
-            nodes: self.places.nodes(),
+            nodes: self.placed.nodes.as_ref().map(|(counts, ranks)| (&counts[..], *ranks)),
             repeat: true,
         };
         Ok(node.without(removed)?)
@@ -320,6 +342,7 @@ impl Simulation<'_> {
         ranks.push(job.ranks);
         let one = |ranks: u64| {
             let job = shape.job(ranks, *size, params)?.with_rendezvous(workload.rendezvous);
+            let job = job.with_local(workload.local)?;
             Ok((job, decision::RUNS))
         };
         let total = ranks.iter().map(|&ranks| Ok(one(ranks)?.0.messages()));
@@ -350,16 +373,18 @@ impl Simulation<'_> {
         what: &str,
         job: &dyn Fn(u64) -> Result<(Job, u64)>,
     ) -> Result<Vec<Point>> {
-        let series = Series { size: 1, net_scale: 1.0, coscheduled: false };
+        let series = Series { size: 1, net_scale: 1.0, ..Series::default() };
         let advance = |messages| self.work.watch.advance(messages);
         let mut points = Vec::new();
         for &ranks in ranks {
             self.work.watch.now(&format!("{ranks} ranks {what}"));
             let (job, runs) = job(ranks)?;
             let plan = self.work.plan(runs, &advance);
+            let latencies = self.variation.as_ref().map(|all| all.of(job.params())).transpose()?;
+            let noise = &noise.clone().with_latencies(latencies);
             let begin = Instant::now();
             let runs = Runs {
-                series,
+                series: series.clone(),
                 ranks,
                 messages: job.messages(),
                 times_ps: sweep::times(&job, Graph::InOrder, noise, &plan)?,
@@ -398,17 +423,18 @@ impl Simulation<'_> {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let longest = self.lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
+        let longest = self.placed.lanes.iter().map(Composed::span_ns).max().unwrap_or(0);
         let what = match self.summary.threads.is_empty() {
             true => "CPU",
             false => "thread",
         };
-        let whose = match self.lanes.len() {
+        let copies = self.placed.extended.map_or(1, |extended| extended.copies as usize);
+        let whose = match self.placed.lanes.len() / copies {
             1 => format!("the single {what}"),
             several => format!("one of {several} {what}s"),
         };
-        let starts = match self.places.nodes() {
-            Some((_, ranks)) if ranks > 1 => format!(
+        let starts = match &self.placed.nodes {
+            Some((_, ranks)) if *ranks > 1 => format!(
                 "Every node has {ranks} ranks, each on its own CPU, all at the same random position in \
                  the recording"
             ),
@@ -421,6 +447,7 @@ impl Simulation<'_> {
         )];
         let recorded = self.recorded.remarks();
         remarks.extend(recorded.iter().map(|remark| format!("{}.", words::capital(remark))));
+        remarks.extend(self.placed.extended.map(|extended| format!("{}.", extended.words())));
         remarks
     }
 }

@@ -1,4 +1,5 @@
-//! Exchange times: a constant, or a file of measured times.
+//! Exchange times: a constant, or a file of measured times; as a distribution ([`Times`]) or in the order of
+//! the measurement ([`Series`]).
 
 use std::path::{Path, PathBuf};
 
@@ -82,16 +83,15 @@ impl Times {
         let name = file.display().to_string();
         let packed = import::read_file(&file)?;
         let bytes = import::unpacked(&name, &packed)?;
-        if let Some(times) = lines(&String::from_utf8_lossy(&bytes))? {
-            return Ok(times);
+        match Series::of_bytes(&bytes, run)? {
+            Some(series) => Ok(Times(series.values_ps.into_iter().map(|time| (time, 1)).collect())),
+            None => Self::of_imported(&name, &bytes, run),
         }
-        if let Some(times) = json_list(&bytes)? {
-            return Ok(times);
-        }
-        if let Some(sizes) = import::round_trips(&bytes) {
-            return of_round_trips(&sizes, run);
-        }
-        let imported = import::import_bytes(&name, &bytes, &ImportOptions::default());
+    }
+
+    /// The distribution, or the detours, in a file of another tool.
+    pub fn of_imported(name: &str, bytes: &[u8], run: Option<usize>) -> Result<Times> {
+        let imported = import::import_bytes(name, bytes, &ImportOptions::default());
         let runs = match imported {
             Ok(imported) => imported.runs,
             Err(import::ImportError::AlreadyATrace { .. }) => {
@@ -102,10 +102,10 @@ impl Times {
             }
         };
         let runs = match run {
-            Some(number) => vec![open::pick(&runs, number, &name)?],
+            Some(number) => vec![open::pick(&runs, number, name)?],
             None => runs,
         };
-        let unit = unit_ps(&runs, &bytes)?;
+        let unit = unit_ps(&runs, bytes)?;
         let mut counts = Vec::new();
         for run in &runs {
             counts.extend(run.distribution.iter().map(|&(value, count)| (value, count, unit)));
@@ -116,6 +116,11 @@ impl Times {
             .map(|(value, count, unit)| Ok((whole_ps(value * unit)?, count)))
             .collect::<Result<Vec<_>>>()
             .map(Times)
+    }
+
+    /// Times and counts.
+    pub fn counts(&self) -> &[(i64, u64)] {
+        &self.0
     }
 
     pub fn sampler(&self) -> Result<Sampler> {
@@ -136,8 +141,58 @@ impl Times {
     }
 }
 
+/// Measured times in the order of the measurement, for everything that depends on what follows what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    pub values_ps: Vec<i64>,
+    /// Number of consecutive samples that belong together; the next block was measured at another time. The
+    /// last block may be shorter.
+    pub block: usize,
+}
+
+impl Series {
+    /// Reads one time per line in us, a JSON array of times, an object with `half_round_trip_us` and
+    /// perhaps `block`, or netgauge's round trips. What does not state its blocks is a single block.
+    pub fn read(path: &Path) -> Result<Series> {
+        let read = || {
+            let (file, run) = open::split_run(path);
+            let name = file.display().to_string();
+            let packed = import::read_file(&file)?;
+            let bytes = import::unpacked(&name, &packed)?;
+            Self::of_bytes(&bytes, run)?.context(
+                "not a list of times in us in the order of their measurement (one per line, a JSON array, \
+                 or a file of `detour mpi latency` or netgauge)",
+            )
+        };
+        read().with_context(|| format!("cannot read latencies from {}", path.display()))
+    }
+
+    /// None if the content is none of these; `picked` selects one of several message sizes.
+    pub fn of_bytes(bytes: &[u8], picked: Option<usize>) -> Result<Option<Series>> {
+        if let Some(series) = lines(&String::from_utf8_lossy(bytes))? {
+            return Ok(Some(series));
+        }
+        if let Some(series) = json_list(bytes)? {
+            return Ok(Some(series));
+        }
+        import::round_trips(bytes).map(|sizes| of_round_trips(&sizes, picked)).transpose()
+    }
+
+    /// A single block; the times are in us.
+    fn of_us(times: impl IntoIterator<Item = f64>) -> Result<Series> {
+        let values_ps =
+            times.into_iter().map(|us| whole_ps(us * 1e6)).collect::<Result<Vec<_>>>()?;
+        Ok(Series { block: values_ps.len(), values_ps })
+    }
+
+    /// The blocks, in order.
+    pub fn blocks(&self) -> impl Iterator<Item = &[i64]> {
+        self.values_ps.chunks(self.block.max(1))
+    }
+}
+
 /// netgauge's round trips of one message size: the only one, or the one selected with `FILE#2`.
-fn of_round_trips(sizes: &[import::RoundTrips], picked: Option<usize>) -> Result<Times> {
+fn of_round_trips(sizes: &[import::RoundTrips], picked: Option<usize>) -> Result<Series> {
     let known = || sizes.iter().map(|size| size.bytes.to_string()).collect::<Vec<_>>().join(", ");
     let size = match (sizes, picked) {
         ([only], None) => only,
@@ -151,11 +206,11 @@ fn of_round_trips(sizes: &[import::RoundTrips], picked: Option<usize>) -> Result
             .and_then(|at| sizes.get(at))
             .with_context(|| format!("round trips of {} bytes only; no #{number}", known()))?,
     };
-    size.half_us.iter().map(|&us| Ok((whole_ps(us * 1e6)?, 1))).collect::<Result<_>>().map(Times)
+    Series::of_us(size.half_us.iter().copied())
 }
 
 /// `[2.1, 2.3]` in us, alone or as `half_round_trip_us` of an object; None for anything else.
-fn json_list(bytes: &[u8]) -> Result<Option<Times>> {
+fn json_list(bytes: &[u8]) -> Result<Option<Series>> {
     if !bytes.trim_ascii_start().starts_with(b"[") && !bytes.trim_ascii_start().starts_with(b"{") {
         return Ok(None);
     }
@@ -163,16 +218,18 @@ fn json_list(bytes: &[u8]) -> Result<Option<Times>> {
     let list = value.get("half_round_trip_us").unwrap_or(&value).as_array();
     let numbers: Option<Vec<f64>> = list.and_then(|list| list.iter().map(Value::as_f64).collect());
     let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else { return Ok(None) };
-    numbers
-        .into_iter()
-        .map(|us| Ok((whole_ps(us * 1e6)?, 1)))
-        .collect::<Result<_>>()
-        .map(Times)
-        .map(Some)
+    let mut series = Series::of_us(numbers)?;
+    if let Some(block) = value.get("block") {
+        let block = block.as_u64().and_then(|block| usize::try_from(block).ok());
+        let block = block.filter(|&block| block > 0);
+        let block = block.context("block: expected a number of samples")?;
+        series.block = block.min(series.values_ps.len());
+    }
+    Ok(Some(series))
 }
 
 /// None if the first line is not a single number.
-fn lines(text: &str) -> Result<Option<Times>> {
+fn lines(text: &str) -> Result<Option<Series>> {
     let rows = || {
         let rows = (1u64..).zip(text.lines()).map(|(number, row)| (number, row.trim()));
         rows.filter(|(_, row)| !row.is_empty() && !row.starts_with('#'))
@@ -181,13 +238,13 @@ fn lines(text: &str) -> Result<Option<Times>> {
     if first.is_none_or(|(_, row)| row.parse::<f64>().is_err()) {
         return Ok(None);
     }
-    let mut times = Vec::new();
+    let mut values_ps = Vec::new();
     for (number, row) in rows() {
         let time = row.parse::<f64>().map_err(|_| anyhow!("'{row}' is not a number"));
         let time = time.and_then(|us| whole_ps(us * 1e6));
-        times.push((time.with_context(|| format!("line {number}: expected one time in us"))?, 1));
+        values_ps.push(time.with_context(|| format!("line {number}: expected one time in us"))?);
     }
-    Ok(Some(Times(times)))
+    Ok(Some(Series { block: values_ps.len(), values_ps }))
 }
 
 fn whole_ps(ps: f64) -> Result<i64> {
@@ -228,13 +285,31 @@ mod tests {
     #[test]
     fn lines_of_one_number_are_microseconds() {
         let times = lines("# measured\n150\n\n 150.5 \n150\n").unwrap().unwrap();
-        assert_eq!(times.list(), [150_000_000, 150_500_000, 150_000_000]);
+        assert_eq!(times.values_ps, [150_000_000, 150_500_000, 150_000_000]);
+        assert_eq!(times.block, 3);
         assert_eq!(lines("start_ns,length_ns\n1,2\n").unwrap(), None);
         assert_eq!(lines("").unwrap(), None);
         for bad in ["1\n-2\n", "1\ntwo\n", "1\nnan\n", "1\n1e30\n"] {
             let error = lines(bad).unwrap_err();
             assert!(format!("{error:#}").contains("line 2"), "{error:#}");
         }
+    }
+
+    #[test]
+    fn a_series_keeps_the_order_and_the_blocks() {
+        let read = |text: &str| Series::of_bytes(text.as_bytes(), None);
+        let stated =
+            read(r#"{"system": "x", "block": 2, "half_round_trip_us": [3, 1, 2]}"#).unwrap();
+        let stated = stated.unwrap();
+        assert_eq!(stated, Series { values_ps: vec![3_000_000, 1_000_000, 2_000_000], block: 2 });
+        assert_eq!(stated.blocks().map(<[i64]>::len).collect::<Vec<_>>(), [2, 1]);
+        for whole in ["3\n1\n2\n", "[3, 1, 2]", "16 3\n16 1\n16 2\n"] {
+            let series = read(whole).unwrap().unwrap();
+            assert_eq!(series, Series { block: 3, ..stated.clone() }, "{whole}");
+        }
+        assert!(read(r#"{"half_round_trip_us": [1], "block": 0}"#).is_err());
+        assert!(read(r#"{"half_round_trip_us": [-1]}"#).is_err());
+        assert_eq!(read("time,length\n").unwrap(), None);
     }
 
     #[test]

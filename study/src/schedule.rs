@@ -25,6 +25,7 @@ use crate::{
     noise::{self, Loaded},
     picture::{self, Picture},
     shard::{self, Settings, Shard},
+    variation,
     work::Work,
 };
 
@@ -43,6 +44,10 @@ pub struct Request {
     pub rendezvous: Option<Rendezvous>,
     pub net: Params,
     pub net_scale: f64,
+    /// Between ranks of one node; None if that is the same network.
+    pub net_local: Option<Params>,
+    /// None if every message takes L.
+    pub latency: Option<variation::Request>,
     pub runs: u64,
     /// Break down the critical path.
     pub blame: bool,
@@ -136,6 +141,12 @@ pub struct About {
     pub rendezvous: String,
     pub net: String,
     pub net_scale: f64,
+    /// The network between ranks of one node; null if it is the same.
+    #[serde(default)]
+    pub net_local: Option<String>,
+    /// File of the latencies of messages, and how they are drawn; null if every message takes L.
+    #[serde(default)]
+    pub latency: Option<String>,
     pub noise: String,
     pub noise_model: String,
     pub seed: u64,
@@ -245,7 +256,11 @@ impl<'a> Simulation<'a> {
         if request.blame {
             blame::check(&schedule, rules.model, work.memory())?;
         }
-        let loaded = request.loaded(&rules, &schedule, work)?;
+        let mut loaded = request.loaded(&rules, &schedule, work)?;
+        if let Some(latency) = &request.latency {
+            let latencies = latency.load()?.of(&params)?;
+            loaded.noise = loaded.noise.with_latencies(Some(latencies));
+        }
         Ok(Simulation { request, work, schedule, params, rules, loaded })
     }
 
@@ -277,7 +292,7 @@ impl<'a> Simulation<'a> {
 
     fn noiseless(&self, plan: &Plan<'_>) -> Result<Option<i64>, SweepError> {
         let noise = &self.loaded.noise;
-        if noise.is_none() {
+        if noise.is_silent() {
             return Ok(None);
         }
         let silent = Noise::none().with_model(noise.model());
@@ -317,6 +332,8 @@ impl<'a> Simulation<'a> {
             rendezvous: rendezvous(rules).to_owned(),
             net: network::describe(&request.net),
             net_scale: request.net_scale,
+            net_local: request.net_local.as_ref().map(network::describe),
+            latency: request.latency.as_ref().map(variation::Request::words),
             noise: loaded.words.clone(),
             noise_model: loaded.model.name().to_owned(),
             seed: work.seed,
@@ -334,7 +351,11 @@ impl Request {
             bail!("--rendezvous does not apply to --model loggopsim: omit one of them");
         }
         let rendezvous = self.rendezvous.unwrap_or(network::RENDEZVOUS);
-        Ok(event::Options { model: self.rules, rendezvous })
+        Ok(event::Options {
+            model: self.rules,
+            rendezvous,
+            local: network::local(self.net_local, &self.noise.placement)?,
+        })
     }
 
     /// The noise, with the requested rules and offsets.
@@ -372,6 +393,12 @@ impl Request {
         settings.insert("offsets".to_owned(), offsets.into());
         settings.insert("net".to_owned(), format!("{:?}", self.net).into());
         settings.insert("net_scale".to_owned(), self.net_scale.into());
+        if let Some(local) = &self.net_local {
+            settings.insert("net_local".to_owned(), format!("{local:?}").into());
+        }
+        if let Some(latency) = &self.latency {
+            settings.insert("latency".to_owned(), latency.settings()?);
+        }
         settings.insert("runs".to_owned(), self.runs.into());
         settings.insert("unit".to_owned(), self.unit.unwrap_or_default().name().into());
         settings.insert("seed".to_owned(), work.seed.into());

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    alltoall, collective, cycle, exchange, files, schedule,
+    alltoall, app, collective, cycle, exchange, files, schedule,
     shard::{Settings, Shard},
 };
 
@@ -57,6 +57,7 @@ pub enum Partial {
     Alltoall(alltoall::Partial),
     Cycle(cycle::Partial),
     Goal(schedule::Partial),
+    App(app::Partial),
 }
 
 /// The result of all runs.
@@ -68,6 +69,7 @@ pub enum Whole {
     Alltoall(alltoall::Alltoalls),
     Cycle(cycle::Cycles),
     Goal(Box<schedule::Finishes>),
+    App(app::Sweep),
 }
 
 impl Whole {
@@ -79,6 +81,7 @@ impl Whole {
             Whole::Alltoall(alltoalls) => &alltoalls.about.remarks,
             Whole::Cycle(cycles) => &cycles.about.remarks,
             Whole::Goal(finishes) => &finishes.about.remarks,
+            Whole::App(sweep) => &sweep.about.remarks,
         }
     }
 }
@@ -91,6 +94,7 @@ impl Partial {
             Partial::Alltoall(_) => "alltoall",
             Partial::Cycle(_) => "cycle",
             Partial::Goal(_) => "goal",
+            Partial::App(_) => "app",
         }
     }
 
@@ -102,6 +106,7 @@ impl Partial {
             (Partial::Alltoall(all), Partial::Alltoall(next)) => all.join(next),
             (Partial::Cycle(all), Partial::Cycle(next)) => all.join(next),
             (Partial::Goal(all), Partial::Goal(next)) => all.join(next),
+            (Partial::App(all), Partial::App(next)) => all.join(next),
             (all, next) => {
                 bail!("results of `simulate {}`, not `simulate {}`", next.command(), all.command())
             }
@@ -115,6 +120,7 @@ impl Partial {
             Partial::Alltoall(all) => Whole::Alltoall(all.finish()?),
             Partial::Cycle(all) => Whole::Cycle(all.finish()?),
             Partial::Goal(all) => Whole::Goal(Box::new(all.finish()?)),
+            Partial::App(all) => Whole::App(all.finish()?),
         })
     }
 }

@@ -49,6 +49,11 @@ impl Sources {
         sources.iter().map(|source| self.number(named(source))).collect()
     }
 
+    /// All of them.
+    pub fn all(&self) -> &[Name] {
+        &self.names
+    }
+
     pub fn name(&self, source: u32) -> Name {
         let unknown = || Name { name: "unknown".to_owned(), ..Name::default() };
         self.names.get(source as usize).cloned().unwrap_or_else(unknown)

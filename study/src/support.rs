@@ -5,8 +5,11 @@
 //! what is rarer is missing, and the projection flattens out. So a recording supports as many ranks as it
 //! has intervals, on all CPUs together.
 
+use std::time::Duration;
+
 use analysis::words;
 use anyhow::Result;
+use serde::Serialize;
 use simulate::noise::Composed;
 
 use crate::workload;
@@ -27,6 +30,51 @@ pub fn of(lanes: &[Composed], workload: &workload::Request) -> Result<Option<Sup
     let Some(interval_ps) = workload.interval()? else { return Ok(None) };
     let watched_ns = lanes.iter().map(Composed::span_ns).fold(0, u64::saturating_add);
     Ok(Some(Support::new(watched_ns, lanes.len(), interval_ps as f64 / 1e3)))
+}
+
+/// How long to record for a number of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Needed {
+    pub ranks: u64,
+    /// On how many CPUs.
+    pub cpus: u64,
+    /// Time between two synchronisations of the job.
+    pub interval_us: f64,
+    /// Until there are as many intervals as ranks.
+    pub needed_s: f64,
+    /// Whole seconds, and one more: CPUs start and stop one after another.
+    pub recorded_s: u64,
+}
+
+impl Needed {
+    /// For the usual job, or one that synchronises this often.
+    pub fn new(ranks: u64, cpus: usize, interval: Option<Duration>) -> Result<Needed> {
+        let usual_ps =
+            || Ok::<_, anyhow::Error>(workload::Request::usual()?.interval()?.unwrap_or(0));
+        let interval_ns = match interval {
+            Some(interval) => interval.as_nanos() as f64,
+            None => usual_ps()? as f64 / 1e3,
+        };
+        let needed_s = Support::new(0, cpus, interval_ns).needed_s(ranks);
+        let recorded_s = needed_s.ceil() as u64 + 1;
+        Ok(Needed {
+            ranks,
+            cpus: cpus as u64,
+            interval_us: interval_ns / 1e3,
+            needed_s,
+            recorded_s,
+        })
+    }
+
+    pub fn words(&self) -> String {
+        format!(
+            "{} ranks that synchronise every {} need {} on {}",
+            words::count(self.ranks),
+            words::time(self.interval_us * 1e3),
+            words::time(self.needed_s * 1e9),
+            words::plural(self.cpus, "CPU")
+        )
+    }
 }
 
 /// Whether a job that noise makes longer than the recording may meet it again from its start: if it would
@@ -64,6 +112,25 @@ impl Support {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is recorded supports the ranks it was recorded for.
+    #[test]
+    fn a_recording_of_the_needed_length_is_long_enough() {
+        for (ranks, cpus) in [(1 << 20, 2), (64, 128), (1000, 1), (1 << 30, 256)] {
+            for interval in [None, Some(Duration::from_micros(50)), Some(Duration::from_millis(7))]
+            {
+                let needed = Needed::new(ranks, cpus, interval).unwrap();
+                let watched_ns = needed.recorded_s * 1_000_000_000 * cpus as u64;
+                let support = Support::new(watched_ns, cpus, needed.interval_us * 1e3);
+                assert!(2 * support.ranks > ranks, "{needed:?} {support:?}");
+                assert_eq!(support.remark(ranks.next_power_of_two() / 2), None);
+                assert!(needed.recorded_s as f64 >= needed.needed_s + 1.0);
+            }
+        }
+        let usual = Needed::new(1 << 20, 2, None).unwrap();
+        assert!((usual.interval_us - 1000.0).abs() < 20.0, "{usual:?}");
+        assert!(usual.words().contains("on 2 CPUs"), "{}", usual.words());
+    }
 
     #[test]
     fn a_recording_supports_as_many_ranks_as_it_has_intervals() {

@@ -1,4 +1,4 @@
-//! The job to simulate: a collective, a loop of them, or a GOAL schedule. For studies of what a recording
+//! The job to simulate: a collective, a loop of them, a traced program, or a GOAL schedule. For studies of what a recording
 //! costs it.
 
 use std::path::PathBuf;
@@ -10,23 +10,28 @@ use simulate::{
     event::{self, Rendezvous, Rules, Schedule},
     goal::CalcUnit,
     graph::Graph,
-    loggops::Params,
-    noise::{Model, Noise},
+    job::Progress,
+    loggops::{Local, Params},
+    noise::{Latencies, Model, Noise},
     replay,
     sweep::{self, Plan, SweepError, Traced},
     whatif::Runs,
 };
 
-use crate::{goal, job, network, units};
+use crate::{app, goal, job, network, units, variation};
 
 /// Which job to simulate.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub kind: JobKind,
     pub net: Params,
+    /// Between ranks of one node; None if that is the same network.
+    pub local: Option<Local>,
     pub rendezvous: Rendezvous,
     /// Factor by which the network is faster.
     pub net_scale: f64,
+    /// None if every message takes L.
+    pub latency: Option<variation::Request>,
     /// How detours delay work.
     pub model: Model,
 }
@@ -43,6 +48,8 @@ pub enum JobKind {
     },
     /// A GOAL file.
     Goal { file: PathBuf, unit: CalcUnit },
+    /// A traced program; at its own size if `ranks` is None.
+    App { source: app::Source, ranks: Option<u64> },
 }
 
 /// The default job of every projection: collectives on a current network with computation between them,
@@ -77,6 +84,7 @@ pub struct Workload {
     kind: Kind,
     params: Params,
     net: String,
+    latencies: Option<Latencies>,
     pub model: Model,
     /// `allreduce (dissemination) of 1 B`.
     pub words: String,
@@ -99,8 +107,10 @@ impl Request {
         Ok(Request {
             kind: JobKind::Collectives { job, ranks: None, size: units::size(SIZE).map_err(text)? },
             net: network::parse(NET).map_err(text)?,
+            local: None,
             rendezvous: network::RENDEZVOUS,
             net_scale: 1.0,
+            latency: None,
             model: Model::default(),
         })
     }
@@ -109,8 +119,16 @@ impl Request {
     pub fn interval(&self) -> Result<Option<i64>> {
         let JobKind::Collectives { job, size, .. } = &self.kind else { return Ok(None) };
         let kind = JobKind::Collectives { job: job.clone(), ranks: Some(2), size: *size };
-        let pair = Request { kind, ..self.clone() }.workload(None)?;
+        // Without noise, every message takes L.
+        let pair = Request { kind, latency: None, ..self.clone() }.workload(None)?;
         Ok(Some(pair.noiseless()? / i64::try_from(job.iterations.max(1))?))
+    }
+
+    /// Of a schedule. The loggopsim noise model implies LogGOPSim's rules, as for a collective.
+    fn rules(&self) -> event::Options {
+        let peer = self.model == Model::LogGopSim;
+        let model = if peer { Rules::Loggopsim } else { Rules::Loggops };
+        event::Options { model, rendezvous: self.rendezvous, local: self.local }
     }
 
     /// The workload with the number of ranks that was asked for, or that is supported.
@@ -119,17 +137,26 @@ impl Request {
         let (kind, words) = match &self.kind {
             JobKind::Goal { file, unit } => {
                 let schedule = goal::read(file, *unit)?;
-                // The loggopsim noise model implies LogGOPSim's rules, as for a collective.
-                let peer = self.model == Model::LogGopSim;
-                let rules = if peer { Rules::Loggopsim } else { Rules::Loggops };
-                let options = event::Options { model: rules, rendezvous: self.rendezvous };
                 let words = format!("the schedule {}", file.display());
-                (Kind::Schedule(Box::new(schedule), options), words)
+                (Kind::Schedule(Box::new(schedule), self.rules()), words)
+            }
+            JobKind::App { source, ranks } => {
+                let program = source.load(1)?;
+                let own = program.application.ranks().into();
+                let schedule = source.schedule(
+                    &program.application,
+                    ranks.unwrap_or(own),
+                    Some(&params),
+                    false,
+                )?;
+                let words = format!("the program {}", program.about.command.join(" "));
+                (Kind::Schedule(Box::new(schedule), self.rules()), words)
             }
             JobKind::Collectives { job, ranks, size } => {
                 let graph = job.graph;
                 let ranks = ranks.unwrap_or_else(|| RANKS.min(supported.unwrap_or(RANKS)));
                 let job = job.job(ranks, *size, params)?.with_rendezvous(self.rendezvous);
+                let job = job.with_local(self.local)?;
                 let words = words(&job, *size);
                 (Kind::Collectives(job, graph, *size), words)
             }
@@ -138,7 +165,12 @@ impl Request {
         if self.net_scale != 1.0 {
             net += &format!(" / {}", self.net_scale);
         }
-        Ok(Workload { kind, params, net, model: self.model, words })
+        if let Some(local) = &self.local {
+            net += &format!(", within a node {}", network::describe(&local.params));
+        }
+        let variation = self.latency.as_ref().map(variation::Request::load).transpose()?;
+        let latencies = variation.map(|all| all.of(&params)).transpose()?;
+        Ok(Workload { kind, params, net, latencies, model: self.model, words })
     }
 }
 
@@ -149,8 +181,14 @@ fn words(job: &simulate::job::Job, size: u64) -> String {
     if job.iterations() > 1 {
         words = format!("{} times {words}", job.iterations());
     }
-    if job.compute() > 0 {
-        words += &format!(" after {} of compute", time(job.compute() as f64 / 1e3));
+    let compute = time(job.compute() as f64 / 1e3);
+    match job.overlap() {
+        Some(Progress::InCalls) => {
+            words += &format!(" during {compute} of compute, with progress in calls");
+        }
+        Some(Progress::Always) => words += &format!(" during {compute} of compute"),
+        None if job.compute() > 0 => words += &format!(" after {compute} of compute"),
+        None => {}
     }
     words
 }
@@ -196,8 +234,17 @@ impl Workload {
         &self.net
     }
 
+    /// This noise on a network that varies, if it does.
+    fn varied(&self, noise: &Noise) -> Noise {
+        noise.clone().with_latencies(self.latencies.clone())
+    }
+
     /// The time of each run under this noise, ps.
     pub fn times(&self, noise: &Noise, plan: &Plan<'_>) -> Result<Vec<i64>, SweepError> {
+        self.times_as_is(&self.varied(noise), plan)
+    }
+
+    fn times_as_is(&self, noise: &Noise, plan: &Plan<'_>) -> Result<Vec<i64>, SweepError> {
         match &self.kind {
             Kind::Collectives(job, graph, _) => sweep::times(job, *graph, noise, plan),
             Kind::Schedule(schedule, options) => {
@@ -215,7 +262,7 @@ impl Workload {
     pub fn noiseless(&self) -> Result<i64> {
         let silent = Noise::none().with_model(self.model);
         let plan = Plan { runs: 1, seed: 0, threads: 1, memory: u64::MAX, progress: &|_| true };
-        let times = self.times(&silent, &plan).context("cannot simulate the job")?;
+        let times = self.times_as_is(&silent, &plan).context("cannot simulate the job")?;
         Ok(times.first().copied().unwrap_or(0))
     }
 }
@@ -233,7 +280,7 @@ impl Runs for Paired<'_> {
     fn times(&self, noise: &Noise, runs: &[u64]) -> Result<Vec<i64>, SweepError> {
         match &self.workload.kind {
             Kind::Collectives(job, graph, _) => {
-                sweep::times_of(job, *graph, noise, self.plan, runs)
+                sweep::times_of(job, *graph, &self.workload.varied(noise), self.plan, runs)
             }
             // The critical path of a schedule is not known here, so all runs are simulated.
             Kind::Schedule(..) => self.workload.times(noise, self.plan),
@@ -242,7 +289,9 @@ impl Runs for Paired<'_> {
 
     fn traced(&self, noise: &Noise) -> Result<Option<Vec<Traced>>, SweepError> {
         match &self.workload.kind {
-            Kind::Collectives(job, graph, _) => sweep::traced(job, *graph, noise, self.plan),
+            Kind::Collectives(job, graph, _) => {
+                sweep::traced(job, *graph, &self.workload.varied(noise), self.plan)
+            }
             Kind::Schedule(..) => Ok(None),
         }
     }

@@ -81,11 +81,14 @@ fn two_ranks_of_a_node_lose_what_its_daemon_takes_from_one_of_them() {
         let JobKind::Collectives { job, .. } = usual(Some(2)).kind else { panic!("a collective") };
         let noise = vec![trace.clone().into()];
         let request = collective::Request {
-            job,
+            net_local: None,
+            latency: None,
+            after_barrier: false,
+            jobs: vec![job],
             ranks: vec![2],
             runs: 40,
             sizes: vec![8],
-            net: usual(None).net,
+            nets: vec![usual(None).net],
             rendezvous: network::RENDEZVOUS,
             net_scales: vec![1.0],
             with_coscheduled: false,
@@ -98,7 +101,7 @@ fn two_ranks_of_a_node_lose_what_its_daemon_takes_from_one_of_them() {
         point.min_us / point.noiseless_us
     };
     let alone = placement::Request { ranks_per_node: Some(1), ..placement::Request::default() };
-    let random = placement::Request { placement: Placement::Random, ranks_per_node: None };
+    let random = placement::Request { placement: Placement::Random, ..Default::default() };
     assert!(fastest(placement::Request::default()) > 1.08);
     assert!(fastest(alone) < 1.001 && fastest(random) < 1.001);
 }

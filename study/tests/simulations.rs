@@ -13,6 +13,7 @@ use simulate::{
 };
 use study::{
     alltoall, collective, cycle, error, exchange, goal, job, network, noise,
+    point::Point,
     samples::Spec,
     schedule,
     shard::Shard,
@@ -45,11 +46,14 @@ fn without(sources: &[&str]) -> noise::Request {
 /// An allreduce of one byte.
 fn request(ranks: &[u64], runs: u64, noise: noise::Request) -> collective::Request {
     collective::Request {
-        job: job::Request::default(),
+        net_local: None,
+        latency: None,
+        after_barrier: false,
+        jobs: vec![job::Request::default()],
         ranks: ranks.to_vec(),
         runs,
         sizes: vec![1],
-        net: net("cnl"),
+        nets: vec![net("cnl")],
         rendezvous: network::RENDEZVOUS,
         net_scales: vec![1.0],
         with_coscheduled: false,
@@ -72,8 +76,10 @@ fn barriers(iterations: u64, compute: &str) -> job::Request {
 #[test]
 fn a_source_that_is_left_out_costs_nothing_any_more() {
     let median = |sources: &[&str]| {
-        let request =
-            collective::Request { net: net("alps"), ..request(&[64], 200, without(sources)) };
+        let request = collective::Request {
+            nets: vec![net("alps")],
+            ..request(&[64], 200, without(sources))
+        };
         collective::simulate(&request, &WORK).unwrap().points[0].median_us
     };
     let all = median(&[]);
@@ -123,9 +129,9 @@ fn the_peers_rules_are_the_peers_without_noise_too() {
         let noise = noise::Request { model: Some(model), ..of("none") };
         let job = job::Request { graph: Graph::LogGopSim, ..job::Request::default() };
         let request = collective::Request {
-            job,
+            jobs: vec![job],
             sizes: vec![100_000],
-            net: net("L=1us,o=1us,g=3us,G=1ns,O=1ns"),
+            nets: vec![net("L=1us,o=1us,g=3us,G=1ns,O=1ns")],
             ..request(&[64], 1, noise)
         };
         let sweep = collective::simulate(&request, &WORK).unwrap();
@@ -182,8 +188,8 @@ fn coscheduled_ranks_lose_what_one_rank_loses() {
         ..noise::Request::default()
     };
     let request = collective::Request {
-        job: barriers(50, "1ms"),
-        net: net("L=0"),
+        jobs: vec![barriers(50, "1ms")],
+        nets: vec![net("L=0")],
         with_coscheduled: true,
         ..request(&[256], 40, noise)
     };
@@ -234,7 +240,8 @@ fn a_noise_rate_is_that_of_the_detours() {
             period: Some(units::period(rate).unwrap()),
             ..noise::Request::default()
         };
-        let request = collective::Request { job: barriers(1, "500s"), ..request(&[1], 10, noise) };
+        let request =
+            collective::Request { jobs: vec![barriers(1, "500s")], ..request(&[1], 10, noise) };
         collective::simulate(&request, &WORK)
     };
     let slowdown = simulate("1000Hz").unwrap().points[0].slowdown_median;
@@ -249,9 +256,9 @@ fn large_messages_wait_for_a_handshake_as_collective_and_as_schedule() {
     let params = net("L=2us,o=1us,g=0,G=1ns,O=0,S=4096");
     let noiseless = |size: u64, rendezvous| {
         let request = collective::Request {
-            job: barriers(1, "0"),
+            jobs: vec![barriers(1, "0")],
             sizes: vec![size],
-            net: params,
+            nets: vec![params],
             rendezvous,
             ..request(&[2], 1, of("none"))
         };
@@ -273,6 +280,8 @@ fn large_messages_wait_for_a_handshake_as_collective_and_as_schedule() {
     goal::write(Some(&file), Form::Text, &written, CalcUnit::default()).unwrap();
     for rendezvous in [Rendezvous::Handshake, Rendezvous::ClosedForm] {
         let request = schedule::Request {
+            net_local: None,
+            latency: None,
             file: file.clone(),
             rules: Rules::Loggops,
             unit: Some(schedule::Unit::Ns),
@@ -294,8 +303,9 @@ fn large_messages_wait_for_a_handshake_as_collective_and_as_schedule() {
         ranks: vec![2],
         period: 1_000_000_000,
         duration: 0,
+        noise: None,
         compute: 0,
-        cycles: 1,
+        cycles: vec![1],
         runs: 1,
         size: 16 << 10,
         net: params,
@@ -375,4 +385,212 @@ fn a_simulation_that_is_stopped_says_so() {
     let work = Work { watch: &Stop, ..WORK };
     let error = collective::simulate(&request(&[64], 100, of(DEMO)), &work).unwrap_err();
     assert!(error::was_stopped(&error), "{error:#}");
+}
+
+/// Every other rank meets a detour of 1 us plus an exponential time with a mean of 10 us; the slowest of n decides.
+/// The median of the largest of n is known: the recording has it up to its own size, and a fitted tail beyond.
+#[test]
+fn a_tail_reaches_where_the_recording_ends() {
+    use rand::RngExt;
+    const WORK_PS: i64 = 500_000_000;
+    let (detours, ranks, runs) = (20_000, 1 << 19, 9);
+    let mut stream = random::Stream::new(11);
+    let lengths: Vec<f64> =
+        (0..detours).map(|_| 1_000.0 - 10_000.0 * (1.0 - stream.random::<f64>()).ln()).collect();
+    let rows: String =
+        (0u64..).zip(&lengths).map(|(at, ns)| format!("{}.0\t{ns:.1}\n", at * 1_000_000)).collect();
+    let file = scratch("exponential.txt");
+    let period = detours as f64 / 1e3;
+    fs::write(&file, format!("# Selfish Benchmark\n{rows}# Measurement period: {period}\n"))
+        .unwrap();
+    let noise = noise::Request { repeat_trace: true, ..of(&file.display().to_string()) };
+    // The median of the time that the slowest rank loses in half a period, us. None meets two.
+    let slowest = |noise: noise::Request| {
+        let loaded = noise.load(&WORK).expect("noise");
+        let lost = |run: u64| {
+            let run = loaded.noise.run(1, run);
+            let lost =
+                (0..ranks).map(|rank| run.local(rank).preempt(0, WORK_PS).unwrap() - WORK_PS);
+            lost.max().unwrap() as f64 / 1e6
+        };
+        let mut lost: Vec<f64> = (0..runs).map(lost).collect();
+        lost.sort_unstable_by(f64::total_cmp);
+        (lost[lost.len() / 2], loaded.tails)
+    };
+    let longest = lengths.iter().copied().fold(0.0, f64::max) / 1e3;
+    let exact = 1.0 - 10.0 * (-(0.5f64.ln() / (0.5 * ranks as f64)).exp_m1()).ln();
+    let (plain, none) = slowest(noise.clone());
+    assert!(plain < 1.001 * longest && none.is_empty(), "{plain} {longest}");
+    let (tailed, tails) = slowest(noise::Request { tail: true, ..noise });
+    assert!(tails[0].tail_pct > 0.0 && tails[0].copies == 104, "{tails:?}");
+    assert!(tailed > 1.1 * longest, "{tailed} is not longer than {longest}");
+    // The shape is known to 0.03 from 2,000 peaks. From fewer, the prior makes tails longer than exponential ones:
+    // of 2,000 detours, the slowest rank would lose 1.6 times as much.
+    assert!((0.85..1.25).contains(&(tailed / exact)), "{tailed} instead of {exact}");
+}
+
+#[test]
+fn a_tail_needs_a_recording() {
+    let noise = noise::Request { tail: true, ..of("periodic:1000Hz,25us") };
+    let error = collective::simulate(&request(&[2], 1, noise), &WORK).unwrap_err();
+    assert!(error.to_string().contains("--tail requires a recording"), "{error:#}");
+}
+
+#[test]
+fn the_tails_of_a_recording_keep_its_nodes() {
+    let plain = collective::simulate(&request(&[64], 20, of(DEMO)), &WORK).unwrap();
+    let request = request(&[64], 20, noise::Request { tail: true, ..of(DEMO) });
+    let tailed = collective::simulate(&request, &WORK).unwrap();
+    assert!(tailed.about.noise.ends_with("with fitted tails"), "{}", tailed.about.noise);
+    assert!(tailed.about.remarks.len() == plain.about.remarks.len() + 1);
+    assert!(tailed.points[0].median_us > 0.0);
+    // The same bits with any number of threads.
+    let one = Work { threads: 1, ..WORK };
+    let again = collective::simulate(&request, &one).unwrap();
+    let times = |sweep: &collective::Sweep| {
+        let point = &sweep.points[0];
+        (point.min_us, point.median_us, point.mean_us, point.max_us, sweep.about.tails.clone())
+    };
+    assert_eq!(times(&again), times(&tailed));
+}
+
+/// Every combination of the lists is a series with the points that it has on its own.
+#[test]
+fn lists_of_operations_networks_and_noise_are_series() {
+    let barrier = job::Request { ops: vec![Op::Barrier], ..job::Request::default() };
+    let ring = job::Request { algorithm: Some("ring".to_owned()), ..job::Request::default() };
+    let resume = scratch("study-series.resume");
+    let _ = fs::remove_file(&resume);
+    let lists = collective::Request {
+        jobs: vec![job::Request::default(), ring, barrier],
+        nets: vec![net("cnl"), net("xt4")],
+        resume: Some(resume),
+        ..request(&[8, 64], 5, of("poisson:1kHz|100Hz,20us|90us"))
+    };
+    let sweep = collective::simulate(&lists, &WORK).unwrap();
+    let series = lists.series();
+    assert_eq!((series.len(), sweep.points.len(), sweep.knees.len()), (24, 48, 24));
+    let labels: std::collections::BTreeSet<_> = series.iter().map(|one| one.label()).collect();
+    assert_eq!(labels.len(), 24);
+    assert_eq!(series[4].label(), "allreduce, dissemination, xt4, poisson:1kHz,20us, 1 B");
+    assert_eq!(sweep.about.op, "allreduce|barrier");
+    assert_eq!(sweep.about.algorithm, "dissemination|ring");
+    assert_eq!(sweep.about.noise.split('|').count(), 4);
+
+    let times = |point: &Point| (point.ranks, point.noiseless_us, point.median_us, point.max_us);
+    let mut expected = Vec::new();
+    for job in &lists.jobs {
+        for net in &lists.nets {
+            for noise in ["1kHz,20us", "1kHz,90us", "100Hz,20us", "100Hz,90us"] {
+                let one = collective::Request {
+                    jobs: vec![job.clone()],
+                    nets: vec![*net],
+                    ..request(&[8, 64], 5, of(&format!("poisson:{noise}")))
+                };
+                let alone = collective::simulate(&one, &WORK).unwrap();
+                assert_eq!(one.series()[0].label(), "1 B");
+                expected.extend(alone.points.iter().map(times));
+            }
+        }
+    }
+    assert_eq!(sweep.points.iter().map(times).collect::<Vec<_>>(), expected);
+
+    // As two shards, and from the file of finished points.
+    let shard =
+        |number| collective::simulate_shard(&lists, &WORK, Shard { number, of: 2 }).unwrap();
+    let mut both = shard(1);
+    both.join(shard(2)).unwrap();
+    assert_eq!(both.finish().unwrap().points.iter().map(times).collect::<Vec<_>>(), expected);
+    assert_eq!(collective::simulate(&lists, &WORK).unwrap(), sweep);
+}
+
+/// Two sources of random noise on a node take the sum of their shares. A run may be longer than the sample.
+#[test]
+fn superposed_random_arrivals_add_up_and_are_endless() {
+    let noise = noise::Request {
+        noise: vec!["poisson:1kHz,200us".into(), "poisson:1kHz,200us".into()],
+        ..noise::Request::default()
+    };
+    let loaded = noise.load(&WORK).unwrap();
+    let [lane] = loaded.noise.timelines() else { panic!("one lane") };
+    assert!((lane.share() - 0.4).abs() < 1e-3, "{}", lane.share());
+    assert_eq!(loaded.words, "poisson:1kHz,200us + poisson:1kHz,200us");
+    let request = collective::Request {
+        jobs: vec![barriers(1, "1000s")],
+        ..request(&[1], 3, of("poisson:1kHz,200us"))
+    };
+    let point = &collective::simulate(&request, &WORK).unwrap().points[0];
+    assert!((point.median_us / 1.25e9 - 1.0).abs() < 0.005, "{}", point.median_us);
+}
+
+fn cycles(noise: Option<noise::Request>, cycles: &[u32]) -> cycle::Request {
+    cycle::Request {
+        ranks: vec![16, 1024],
+        period: 10_000_000_000,
+        duration: 100_000_000,
+        noise,
+        compute: 500_000_000,
+        cycles: cycles.to_vec(),
+        runs: 60,
+        size: 1,
+        net: net("L=1us,o=1ns,G=1ns"),
+        redundant_rounds: cycle::parse_rounds("all-but-first").unwrap(),
+    }
+}
+
+/// The same noise in two ways: detours of 100 us every 10 ms by arithmetic, and as any other noise.
+#[test]
+fn cycles_under_periodic_noise_and_under_the_same_noise_looked_up_agree() {
+    let arithmetic = cycle::simulate(&cycles(None, &[3, 10]), &WORK).unwrap();
+    let request = cycles(Some(of("periodic:100Hz,100us")), &[3, 10]);
+    let looked_up = cycle::simulate(&request, &WORK).unwrap();
+    assert_eq!(looked_up.about.noise.as_deref(), Some("periodic:100Hz,100us"));
+    assert_eq!((looked_up.about.period_us, arithmetic.about.period_us), (None, Some(10_000.0)));
+    // The phases of the ranks are others.
+    for (one, other) in arithmetic.points.iter().zip(&looked_up.points) {
+        assert_eq!((one.ranks, one.cycles), (other.ranks, other.cycles));
+        let within = |[low, high]: [f64; 2], [from, to]: [f64; 2]| low <= to && from <= high;
+        assert!(within(one.conventional_ci95_us.unwrap(), other.conventional_ci95_us.unwrap()));
+        assert!(within(one.redundant_ci95_us.unwrap(), other.redundant_ci95_us.unwrap()));
+        let overhead = one.conventional_us - one.noiseless_us;
+        assert!((one.conventional_overhead_us - overhead).abs() < 1e-6);
+        assert!(one.redundant_overhead_us < one.conventional_overhead_us);
+    }
+    // Shards of it are the same runs.
+    let shard = |number| cycle::simulate_shard(&request, &WORK, Shard { number, of: 3 }).unwrap();
+    let mut all = shard(1);
+    all.join(shard(2)).unwrap();
+    all.join(shard(3)).unwrap();
+    assert_eq!(all.finish().unwrap(), looked_up);
+}
+
+/// Co-scheduled detours of 20 us every 50 us leave 30 us of each 50 us: compute is stretched to 5/3, and
+/// all ranks lose the same.
+#[test]
+fn coscheduled_cycles_lose_what_one_rank_loses() {
+    let noise = noise::Request { coscheduled: true, ..of("periodic:20kHz,20us") };
+    let result = cycle::simulate(&cycles(Some(noise), &[10]), &WORK).unwrap();
+    for point in &result.points {
+        let compute = 10.0 * 500.0 * 5.0 / 3.0;
+        let rounds = 10.0 * f64::from(point.ranks.ilog2()) * 1.003 * 5.0 / 3.0;
+        let took = point.conventional_us;
+        assert!((took - compute - rounds).abs() < 100.0, "{took} {compute} {rounds}");
+    }
+}
+
+/// Figure 9 of the paper: the overhead grows linearly with the cycles, but for the first.
+#[test]
+fn the_overhead_of_each_further_cycle_is_the_same() {
+    let request =
+        cycle::Request { ranks: vec![1 << 14], compute: 0, ..cycles(None, &[1, 2, 6, 11]) };
+    let result = cycle::simulate(&request, &WORK).unwrap();
+    let [first, second, sixth, eleventh] = &result.points[..] else { panic!("four points") };
+    let slope = |from: &cycle::Point, to: &cycle::Point| {
+        (to.conventional_overhead_us - from.conventional_overhead_us)
+            / f64::from(to.cycles - from.cycles)
+    };
+    assert!(first.conventional_overhead_us > slope(second, sixth));
+    assert!((slope(second, sixth) / slope(sixth, eleventh) - 1.0).abs() < 0.15);
+    let recovery = eleventh.recovery.unwrap();
+    assert!((0.25..0.5).contains(&recovery), "{recovery}");
 }

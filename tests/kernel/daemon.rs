@@ -29,6 +29,8 @@ pub const TESTS: &[Test] = &[
 ];
 
 const DATED_NS: u64 = 5_000;
+/// The unit of the kernel's steal time.
+const TICK_NS: u64 = 10_000_000;
 
 /// Of the first of the two tests, for the second.
 static RECORDED: Mutex<Option<Account>> = Mutex::new(None);
@@ -99,7 +101,8 @@ fn record_daemon() -> Result<Account> {
         })
         .collect();
     // Slices after an unseen switch begin where the kernel's run time puts them, some microseconds
-    // off.
+    // off; more if a hypervisor stole time, which the kernel does not count as run time.
+    let stolen_ns = (stolen_ticks(cpu)? - ticks) * TICK_NS;
     let dated: Vec<u64> = trace
         .records()
         .filter(|(source, record)| {
@@ -107,7 +110,7 @@ fn record_daemon() -> Result<Account> {
         })
         .map(|(_, record)| trace.span(record).1)
         .collect();
-    let off = |start: u64| if dated.contains(&start) { DATED_NS } else { 0 };
+    let off = |start: u64| if dated.contains(&start) { DATED_NS + stolen_ns } else { 0 };
     let bursts = bursts(&log)?;
     ensure!(bursts.len() as u64 == counted["wakes"].as_u64().unwrap_or(0));
     // Time on the CPU beyond what the kernel charges was stolen by a hypervisor, which the kernel

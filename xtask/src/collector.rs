@@ -1,13 +1,18 @@
-//! The MPI collector is compiled by a build script, so that `cargo fmt` and `cargo clippy` do not see it.
+//! The MPI collector and the MPI worker are compiled by a build script, so that `cargo fmt` and `cargo clippy` do
+//! not see them.
 
 use std::{fs, process::Command};
 
 use anyhow::{Context, Result};
 use lab::{exec, workspace::Workspace};
 
-/// Checks its format and lints it as the rest of the workspace.
+/// Checks their format and lints them as the rest of the workspace.
 pub fn lint(workspace: &Workspace) -> Result<()> {
-    let source = workspace.root.join("mpi-recorder/collector/lib.rs");
+    ["collector", "worker"].into_iter().try_for_each(|library| lint_one(workspace, library))
+}
+
+fn lint_one(workspace: &Workspace, library: &str) -> Result<()> {
+    let source = workspace.root.join("mpi-recorder").join(library).join("lib.rs");
     exec::run(Command::new("rustfmt").args(["--edition=2024", "--check"]).arg(&source))?;
     let target = workspace.target.join("collector");
     fs::create_dir_all(&target).context("cannot create the target directory")?;
@@ -23,6 +28,7 @@ pub fn lint(workspace: &Workspace) -> Result<()> {
     clippy.arg(&source).args(usual);
     clippy.args(["--crate-name", "detour_mpi", "--crate-type=cdylib", "--emit=metadata"]);
     clippy.args(["-Dwarnings", "-Dclippy::undocumented_unsafe_blocks", "--extern"]);
-    clippy.arg(format!("mpi_abi={}", abi.display())).arg("-o").arg(target.join("collector.rmeta"));
+    clippy.arg(format!("mpi_abi={}", abi.display())).arg("-o");
+    clippy.arg(target.join(format!("{library}.rmeta")));
     exec::run(&mut clippy)
 }

@@ -108,6 +108,9 @@ struct Dist {
 
 #[derive(Args)]
 struct Validate {
+    /// Instead, compare predictions with collectives measured on real systems, and write docs/truth.md
+    #[arg(long)]
+    measured: bool,
     /// A tenth of the runs; the table is printed but not published in docs/
     #[arg(long)]
     quick: bool,
@@ -163,6 +166,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Docs => docs::run(&workspace)?,
         Command::Dist(options) => dist::run(&workspace, options.check, |line| println!("{line}"))?,
         Command::Slurm => slurm::run(&workspace, |line| println!("{line}"))?,
+        Command::Validate(options) if options.measured => {
+            validate::measured::run(&workspace, options.quick)?
+        }
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),
         Command::Vm(Vm { accuracy: true, .. }) => {

@@ -8,6 +8,7 @@ mod cpus;
 mod file;
 mod node;
 pub mod page;
+mod samples;
 mod schedules;
 mod simulator;
 mod view;
@@ -138,7 +139,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 17] = [
+    let measurements: [(&'static str, Measure); 19] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
@@ -152,10 +153,12 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
         ("a whole figure", simulator::figure_five),
         ("the redundant butterfly", simulator::cycles),
         ("all-to-all", simulator::all_to_all),
+        ("the largest program of the noise study", simulator::largest_program),
         ("what-if", simulator::what_if),
         ("memory of a simulation", simulator::memory),
         ("schedules", schedules::speed),
         ("memory of schedules", schedules::memory),
+        ("distributions", samples::speed),
     ];
     let wanted = |what: &str| only.is_none_or(|only| what.contains(only));
     for (what, measure) in measurements.into_iter().filter(|(what, _)| wanted(what)) {

@@ -116,6 +116,23 @@ pub fn cycles(bench: &Bench) -> Result<Vec<Figure>> {
     )])
 }
 
+/// The study's largest simulation, as a model: one run with noise, and one without to compare it with, on
+/// two cores.
+pub fn largest_program(bench: &Bench) -> Result<Vec<Figure>> {
+    let (ranks, limit) = if bench.extent.repeats > 1 { ("32Ki", 90.0) } else { ("4Ki", 10.0) };
+    let args = ["simulate", "skeleton", "pop", "--ranks", ranks, "--runs", "1", "-j", "2"];
+    let noise = ["--noise", "periodic:10Hz,100us", "--net", "chic", "--json"];
+    let begin = Instant::now();
+    let peak = exec::peak_memory(bench.detour().args(args).args(noise))?;
+    let took = begin.elapsed().as_secs_f64();
+    Ok(vec![Figure::judged(
+        "largest run of the noise study: POP as a model, 32,768 ranks, 626 million messages",
+        "< 90 s and < 8 GB",
+        format!("{took:.0} s and {:.2} GB for {ranks} ranks", peak as f64 / 1e9),
+        took < limit && peak < 8_000_000_000,
+    )])
+}
+
 pub fn all_to_all(bench: &Bench) -> Result<Vec<Figure>> {
     // As in the paper: whole exchange times are drawn from a set.
     let exchange = ["--mode", "resample", "--exchange", "150us", "--noise", "periodic:10ms,100us"];

@@ -1,5 +1,5 @@
-//! `cargo xtask page`: the report's page in a real browser. Recordings of every shape and an MPI program are
-//! turned into pages; a headless Chromium opens them and checks that all figures are drawn, that the script works,
+//! `cargo xtask page`: the report's page in a real browser. Recordings of every shape, an MPI program,
+//! measured latencies, distributions and simulations are turned into pages; a headless Chromium opens them and checks that all figures are drawn, that the script works,
 //! and that there are no errors and no network requests.
 
 mod browser;
@@ -67,6 +67,50 @@ const PROGRAM: Wanted = Wanted {
     series: false,
 };
 
+/// The page of exchanges between all pairs of ranks, `fixtures/mpi/latencies.json`.
+const LATENCIES: Wanted =
+    Wanted { figures: &["cdf", "tail", "minima", "medians"], projected: &[], series: false };
+/// The page of the distributions of a recording's sources.
+const DISTRIBUTIONS: Wanted =
+    Wanted { figures: &["pdf", "cdf", "tail"], projected: &[], series: true };
+
+/// The pages of simulations.
+const SIMULATIONS: [(&str, &[&str], Wanted); 5] = [
+    (
+        "collective",
+        &[
+            "collective",
+            "--noise",
+            "periodic:1kHz|100Hz,20us|90us",
+            "--ranks",
+            "2..4Ki",
+            "--runs",
+            "40",
+        ],
+        Wanted { figures: &["f0"], projected: &[], series: true },
+    ),
+    (
+        "cycle",
+        &["cycle", "--ranks", "2..1Ki", "--cycles", "1-5"],
+        Wanted { figures: &["cycles-ranks", "cycles-overhead"], projected: &[], series: true },
+    ),
+    (
+        "exchange",
+        &["exchange", "--noise", "demo.detour"],
+        Wanted { figures: &["density", "tail"], projected: &[], series: false },
+    ),
+    (
+        "alltoall",
+        &["alltoall", "--noise", "demo.detour", "--ranks", "2..32"],
+        Wanted { figures: &["density", "tail", "idle-ranks"], projected: &[], series: true },
+    ),
+    (
+        "goal",
+        &["goal", "small.goal", "--noise", "periodic:1kHz,50us", "--runs", "50"],
+        Wanted { figures: &["density", "tail", "ends"], projected: &[], series: false },
+    ),
+];
+
 /// True if all checks pass, or if no browser is installed. Prints lines like a test binary. `pictures`
 /// is the directory for screenshots.
 pub fn run(
@@ -100,6 +144,11 @@ pub fn run(
         pages.push((make(workspace, &directory, case)?, case.file, &case.wanted));
     }
     pages.push((make_of_program(workspace, &directory)?, "mpi", &PROGRAM));
+    pages.push((make_of_latencies(workspace, &directory)?, "latencies", &LATENCIES));
+    pages.push((make_of_samples(workspace, &directory)?, "dist", &DISTRIBUTIONS));
+    for (name, options, wanted) in &SIMULATIONS {
+        pages.push((make_of_simulation(workspace, &directory, name, options)?, *name, wanted));
+    }
     for (page, file, wanted) in pages {
         let result = checks::all(&mut browser, &page, wanted, pictures);
         let faults = result.unwrap_or_else(|error| vec![format!("{error:#}")]);
@@ -133,5 +182,41 @@ fn make_of_program(workspace: &Workspace, directory: &Path) -> Result<PathBuf> {
     let mut command = exec::command(workspace.binary("detour"), directory);
     command.args(["-q", "mpi", "report"]).arg(workspace.root.join("fixtures/mpi/stencil"));
     exec::run(command.arg("--html").arg(&page))?;
+    Ok(page)
+}
+
+fn make_of_latencies(workspace: &Workspace, directory: &Path) -> Result<PathBuf> {
+    let page = directory.join("latencies.html");
+    let mut command = exec::command(workspace.binary("detour"), directory);
+    command.args(["-q", "mpi", "latency", "--from"]);
+    command.arg(workspace.root.join("fixtures/mpi/latencies.json"));
+    exec::run(command.arg("--html").arg(&page))?;
+    Ok(page)
+}
+
+fn make_of_samples(workspace: &Workspace, directory: &Path) -> Result<PathBuf> {
+    let page = directory.join("dist.html");
+    let mut command = exec::command(workspace.binary("detour"), directory);
+    command.args(["-q", "dist", "demo.detour", "--by", "source"]);
+    exec::run(command.arg("--html").arg(&page))?;
+    Ok(page)
+}
+
+fn make_of_simulation(
+    workspace: &Workspace,
+    directory: &Path,
+    name: &str,
+    options: &[&str],
+) -> Result<PathBuf> {
+    let page = directory.join(format!("simulate-{name}.html"));
+    if name == "goal" {
+        let mut command = exec::command(workspace.binary("detour"), directory);
+        command.args(["-q", "goal", "gen", "--ranks", "16", "--iterations", "20"]);
+        exec::run(command.args(["--compute", "1ms", "-o", "small.goal"]))?;
+    }
+    let mut command = exec::command(workspace.binary("detour"), directory);
+    command.args(["-q", "simulate"]).args(options).arg("--html").arg(&page);
+    // The table is not of interest here.
+    exec::json(command.arg("--json"))?;
     Ok(page)
 }

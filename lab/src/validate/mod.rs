@@ -3,14 +3,21 @@
 //! Everything runs through the command, as a user would run it. Real noise traces are found through
 //! `DETOUR_DATA` ([`data`]); without it, claims that need them are "data absent".
 
+mod applications;
 mod claims;
+pub mod measured;
 mod noise_study;
 mod page;
 mod published;
 mod redundant;
 mod sp2;
+mod tails;
 
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -29,6 +36,13 @@ impl Validate<'_> {
     /// The number of runs; a tenth with `--quick`.
     fn runs(&self, full: u64) -> u64 {
         if self.quick { (full / 10).max(10) } else { full }
+    }
+
+    /// `detour tail FILE --check --json`: the lanes predicted from their first tenth.
+    fn tails(&self, file: &str) -> Result<Value> {
+        let mut command = exec::command(self.workspace.binary("detour"), &self.scratch);
+        command.args(["--quiet", "tail", file, "--check", "--json"]);
+        Ok(exec::json(&mut command)?["check"].take())
     }
 
     /// `detour simulate ARGS --json`, and how long it took.
@@ -56,6 +70,15 @@ impl Validate<'_> {
     }
 }
 
+/// The times of runs that `--times` wrote, sorted, us.
+fn times(path: &Path) -> Result<Vec<f64>> {
+    let text = fs::read_to_string(path).context("cannot read simulated times")?;
+    let time = |line: &str| line.rsplit(',').next()?.parse().ok();
+    let mut times: Vec<f64> = text.lines().skip(1).filter_map(time).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(times)
+}
+
 /// A numeric field of a point.
 fn number(point: &Value, key: &str) -> Result<f64> {
     point[key].as_f64().with_context(|| format!("no {key} in the simulator's output"))
@@ -69,7 +92,7 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
     let scratch = workspace.target.join("validate");
     fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
     let validate = Validate { workspace, scratch, quick };
-    let checks: [(&'static str, Check); 11] = [
+    let checks: [(&'static str, Check); 16] = [
         ("closed forms", noise_study::closed_forms),
         ("fixed noise at 32,768 ranks", noise_study::fixed_noise),
         ("growth with the detour and with the ranks", noise_study::growth),
@@ -77,10 +100,15 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
         ("large messages", noise_study::large_messages),
         ("network speed and co-scheduling", noise_study::network_and_coscheduling),
         ("real traces at a million ranks", noise_study::real_traces),
+        ("models of applications: communication", applications::shares),
+        ("models of applications under noise", applications::study),
         ("published systems", published::check),
+        ("published network noise", published::network_noise),
         ("redundant butterfly", redundant::check),
         ("redundant butterfly at 8 Mi ranks", redundant::largest),
         ("all-to-all by resampling", sp2::check),
+        ("tails of made recordings", tails::made),
+        ("tails of recorded noise", tails::recorded),
     ];
     let mut claims = Vec::new();
     for (what, check) in checks {

@@ -48,8 +48,10 @@ pub fn write(workspace: &Workspace, claims: &[Claim]) -> Result<()> {
          start together and only the last remains. Without this rounding, daint is 3 to 10 % slower \
          than published.\n\n\
          Not reproduced: the slowdowns at one million ranks of the 2010 study's own systems and its \
-         application results, whose traces were never published; the rows on real traces show the same \
-         trends.\n",
+         application results, whose traces were never published. The rows on real traces show the same \
+         trends. Sweep3D, AMG2006 and POP are models here (`detour simulate skeleton`): the calls of \
+         collectives, the messages of the largest simulations and the share of communication are the \
+         study's, the order of calls, the sizes of messages and the imbalance are assumed.\n",
     );
     fs::write(workspace.root.join(PAGE), text).with_context(|| format!("cannot write {PAGE}"))?;
     println!("wrote {PAGE}");

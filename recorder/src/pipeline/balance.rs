@@ -25,6 +25,9 @@ impl Balance {
     pub fn add(&mut self, record: &Record) {
         let end = record.start + record.gross;
         if record.kind() != kind::THREAD {
+            if self.span.is_some_and(|(from, _)| record.start < from) {
+                return;
+            }
             if self.waiting.len() == MAX_WAITING {
                 self.fold();
             }
@@ -45,14 +48,16 @@ impl Balance {
     }
 
     /// Joins the older half in pairs. The newer half may belong to a thread that is still to come; the
-    /// older half is almost certainly inside the running one.
+    /// older half is almost certainly inside the running one. Until the first thread's start is known, the
+    /// oldest ones stay apart: some of them may precede it.
     fn fold(&mut self) {
+        self.waiting.sort_unstable();
+        let apart = if self.span.is_none() { MAX_WAITING / 4 } else { 0 };
         let newer = self.waiting.split_off(MAX_WAITING / 2);
-        let pairs = self.waiting.chunks(2);
-        let joined = pairs.map(|pair| (pair[0].0, pair.iter().map(|(_, net)| net).sum()));
-        let mut kept: Vec<(u64, u64)> = joined.collect();
-        kept.extend(newer);
-        self.waiting = kept;
+        let older = self.waiting.split_off(apart);
+        let joined = older.chunks(2).map(|pair| (pair[0].0, pair.iter().map(|(_, net)| net).sum()));
+        self.waiting.extend(joined);
+        self.waiting.extend(newer);
     }
 
     /// |net - wall| / wall. None if fewer than two switches were seen.
@@ -114,6 +119,28 @@ mod tests {
         let ticks = (STAYED_NS / TICK_NS - 1) * 2_000;
         let stayed = STAYED_NS - 1_000;
         balance.add(&record(kind::THREAD, 1_000, stayed, stayed - ticks));
+        assert_eq!(balance.error(), Some(0.0));
+    }
+
+    #[test]
+    fn interrupts_before_the_first_thread_take_none_of_its_own_along() {
+        let mut balance = Balance::default();
+        for i in 0..51 {
+            balance.add(&record(kind::VECTOR, 100 * i, 10, 10));
+        }
+        const STORM: u64 = 20_000;
+        for i in 0..STORM {
+            balance.add(&record(kind::VECTOR, 10_000 + 100 * i, 10, 10));
+        }
+        // It began before the first thread.
+        balance.add(&record(kind::FAULT_USER, 5_050, 2_000_000, 10));
+        balance.add(&record(kind::THREAD, 10_000, 100 * STORM, 90 * STORM));
+        assert_eq!(balance.error(), Some(0.0));
+        balance.add(&record(kind::FAULT_USER, 5_060, 2_000_000, 10));
+        for i in STORM..2 * STORM {
+            balance.add(&record(kind::VECTOR, 10_000 + 100 * i, 10, 10));
+        }
+        balance.add(&record(kind::THREAD, 10_000 + 100 * STORM, 100 * STORM, 90 * STORM));
         assert_eq!(balance.error(), Some(0.0));
     }
 

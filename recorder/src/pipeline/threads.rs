@@ -1,7 +1,8 @@
 //! The recorder's own threads, on the housekeeping CPUs: one reads; the other names, merges and writes.
-//! Without housekeeping CPUs one thread does both, since every wakeup disturbs the measurement; it shows
-//! up as a source under its name. When recording a program there are always two: explaining the waits of
-//! hundreds of threads takes long.
+//! Without housekeeping CPUs the reader does both as long as little happens, since every wakeup disturbs the
+//! measurement; it shows up as a source under its name. Once much happens, the writer takes over: naming and
+//! compressing a full ring takes longer than filling it. When recording a program there are always two:
+//! explaining the waits of hundreds of threads takes long.
 
 use std::{
     io,
@@ -31,6 +32,8 @@ const BATCHES: usize = 4;
 const WORTHWHILE: usize = 1 << 12;
 /// Maximum number of entries in a batch: 32 MiB.
 const MAX_BATCH: usize = 1 << 19;
+/// Entries of one pass that a reader which also writes leaves to the writer, from then on.
+const TOO_MANY: usize = 1 << 11;
 /// After watching has stopped, an entry that is still not committed never will be.
 const LAST_LOOKS: u32 = 200;
 
@@ -76,16 +79,22 @@ impl Threads {
         let sleeping = Arc::clone(&sleep);
         let (assembler, assemblers) = sync_channel(1);
         let pace = Pace::new(LONGEST_PAUSE);
+        let (out, batches) = sync_channel(BATCHES);
+        let (give_back, used) = sync_channel(BATCHES);
+        let outbox = Outbox { out, used, batch: Batch::default(), sent: Instant::now() };
+        let urgent = machine::go_before_all;
         let threads = if cpus.is_empty() && !busy {
-            let both = move || read_and_write(drain, pace, &sleeping, &assemblers);
-            vec![spawn("detour-read", cpus, machine::go_first, both)?]
+            let (hand_over, handed) = sync_channel(1);
+            let write = move || write(&handed, &batches, &give_back);
+            let writer = spawn("detour-write", cpus, machine::go_first, write)?;
+            let read =
+                move || read_and_write(drain, pace, &sleeping, &assemblers, hand_over, outbox);
+            vec![spawn("detour-read", cpus, urgent, read)?, writer]
         } else {
-            let (out, batches) = sync_channel(BATCHES);
-            let (give_back, used) = sync_channel(BATCHES);
             let write = move || write(&assemblers, &batches, &give_back);
             let writer = spawn("detour-write", cpus, machine::go_first, write)?;
-            let read = move || read(drain, pace, &sleeping, &out, &used);
-            vec![spawn("detour-read", cpus, machine::go_before_all, read)?, writer]
+            let read = move || read(drain, pace, &sleeping, outbox);
+            vec![spawn("detour-read", cpus, urgent, read)?, writer]
         };
         Ok(Threads { sleep, assembler: Some(assembler), threads })
     }
@@ -118,34 +127,44 @@ impl Drop for Threads {
     }
 }
 
-/// The reader. If the writer falls far behind, this blocks, the ring buffers fill, and the kernel side
-/// counts what it drops.
-fn read(
-    mut drain: Drain,
-    pace: Pace,
-    sleep: &Sleep,
-    out: &SyncSender<Batch>,
-    used: &Receiver<Batch>,
-) -> Option<Done> {
-    let mut sent = Instant::now();
-    let mut batch = Batch::default();
-    look_until_over(pace, sleep, |last| {
-        let look = drain.look(last, &mut batch);
+/// The reader's side of the way to the writer. If the writer falls far behind, sending blocks, the ring
+/// buffers fill, and the kernel side counts what it drops.
+struct Outbox {
+    out: SyncSender<Batch>,
+    used: Receiver<Batch>,
+    /// The one that is being filled.
+    batch: Batch,
+    sent: Instant,
+}
+
+impl Outbox {
+    /// Sends the batch if that is worthwhile. None if the writer has ended.
+    fn send_if_due(&mut self) -> Option<()> {
+        let batch = &mut self.batch;
         let full = batch.entries.len() >= MAX_BATCH || batch.jumps.len() >= MAX_BATCH;
         // An empty batch still carries the progress, and the last one says that nothing follows.
-        let due = batch.entries.len() >= WORTHWHILE || sent.elapsed() >= SEND_EVERY;
+        let due = batch.entries.len() >= WORTHWHILE || self.sent.elapsed() >= SEND_EVERY;
         if batch.last || full {
-            out.send(std::mem::take(&mut batch)).ok()?;
+            self.out.send(std::mem::take(batch)).ok()?;
         } else if due {
-            match out.try_send(std::mem::take(&mut batch)) {
+            match self.out.try_send(std::mem::take(batch)) {
                 Ok(()) => {
-                    batch = used.try_recv().unwrap_or_default();
-                    sent = Instant::now();
+                    *batch = self.used.try_recv().unwrap_or_default();
+                    self.sent = Instant::now();
                 }
-                Err(TrySendError::Full(unsent)) => batch = unsent,
+                Err(TrySendError::Full(unsent)) => *batch = unsent,
                 Err(TrySendError::Disconnected(_)) => return None,
             }
         }
+        Some(())
+    }
+}
+
+/// The reader.
+fn read(mut drain: Drain, pace: Pace, sleep: &Sleep, mut outbox: Outbox) -> Option<Done> {
+    look_until_over(pace, sleep, |last| {
+        let look = drain.look(last, &mut outbox.batch);
+        outbox.send_if_due()?;
         Some(look)
     })?;
     let read = Some(drain.read());
@@ -158,7 +177,10 @@ fn write(
     batches: &Receiver<Batch>,
     give_back: &SyncSender<Batch>,
 ) -> Option<Done> {
-    let mut assembler = assemblers.recv().ok()?;
+    let Ok(mut assembler) = assemblers.recv() else {
+        // The reader has written everything itself.
+        return Some(Done { cpu_ns: machine::thread_cpu_ns(), ..Done::default() });
+    };
     while let Ok(mut batch) = batches.recv() {
         assembler.accept(&batch);
         if batch.last {
@@ -172,29 +194,46 @@ fn write(
     Some(Done { cpu_ns: machine::thread_cpu_ns(), read: None, assembled })
 }
 
-/// Reader and writer in one thread.
+/// A reader that writes as well, until there is too much of it.
 fn read_and_write(
     mut drain: Drain,
     pace: Pace,
     sleep: &Sleep,
     assemblers: &Receiver<Assembler>,
+    hand_over: SyncSender<Assembler>,
+    mut outbox: Outbox,
 ) -> Option<Done> {
-    let mut assembler = None;
-    let mut batch = Batch::default();
+    let (mut assembler, mut handed_over) = (None, false);
     look_until_over(pace, sleep, |last| {
-        let look = drain.look(last, &mut batch);
+        let look = drain.look(last, &mut outbox.batch);
+        if handed_over {
+            outbox.send_if_due()?;
+            return Some(look);
+        }
         if assembler.is_none() {
-            assembler = match last || batch.entries.len() >= MAX_BATCH {
+            let entries = outbox.batch.entries.len();
+            assembler = match last || entries >= MAX_BATCH {
                 true => Some(assemblers.recv().ok()?),
                 false => assemblers.try_recv().ok(),
             };
         }
-        if let Some(assembler) = &mut assembler {
-            assembler.accept(&batch);
-            batch.clear();
+        match assembler.take() {
+            Some(given) if outbox.batch.entries.len() >= TOO_MANY => {
+                hand_over.send(given).ok()?;
+                handed_over = true;
+                outbox.send_if_due()?;
+            }
+            Some(mut kept) => {
+                kept.accept(&outbox.batch);
+                outbox.batch.clear();
+                assembler = Some(kept);
+            }
+            None => {}
         }
         Some(look)
     })?;
+    // The writer ends.
+    drop((hand_over, outbox));
     let (read, assembled) = (Some(drain.read()), assembler.map(Assembler::finish));
     Some(Done { cpu_ns: machine::thread_cpu_ns(), read, assembled })
 }

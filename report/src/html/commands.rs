@@ -21,7 +21,7 @@ pub struct Command {
 }
 
 impl Command {
-    fn new(what: &str, line: String) -> Command {
+    pub(super) fn new(what: &str, line: String) -> Command {
         Command { what: what.to_owned(), line }
     }
 
@@ -80,13 +80,26 @@ fn options(request: &Request, seed: u64) -> String {
     let per_node = request.placement.ranks_per_node;
     let per_node = per_node.map_or_else(String::new, |n| format!(" --ranks-per-node {n}"));
     let exclude = request.exclude.iter().map(|name| format!(" --exclude {}", shell_quoted(name)));
-    let placed = placement + &per_node + &exclude.collect::<String>();
+    let placed = placement + &per_node + &exclude.collect::<String>() + tail(request);
     format!(
         "{ranks} --runs {} --net {}{}{placed} --seed {seed}",
         request.runs,
         network::describe(&request.workload.net),
         network::rendezvous_option(request.workload.rendezvous),
-    ) + &job_options(&request.workload)
+    ) + &network_options(&request.workload)
+        + &job_options(&request.workload)
+}
+
+/// The network within nodes and how the network varies, if they are not the usual ones.
+fn network_options(workload: &workload::Request) -> String {
+    let local =
+        workload.local.map(|local| format!(" --net-local {}", network::describe(&local.params)));
+    let latency = workload.latency.as_ref().map(|latency| latency.options());
+    local.unwrap_or_default() + &latency.unwrap_or_default()
+}
+
+fn tail(request: &Request) -> &'static str {
+    if request.tail { " --tail" } else { "" }
 }
 
 /// The options of the job that differ from the usual one.
@@ -107,7 +120,10 @@ fn job_options(workload: &workload::Request) -> String {
 /// The commands of the figures.
 fn simulations(request: &Request, seed: u64, trace: &str) -> Vec<Command> {
     let option = network::rendezvous_option(request.workload.rendezvous);
-    let net = network::describe(&request.workload.net) + &option;
+    let net =
+        network::describe(&request.workload.net) + &option + &network_options(&request.workload);
+    let nodes = request.workload.local.map(|local| local.ranks_per_node);
+    let net = net + &nodes.map_or_else(String::new, |ranks| format!(" --ranks-per-node {ranks}"));
     let mut commands: Vec<Command> = Vec::new();
     let mut ranks = request.ranks.clone();
     ranks.sort_unstable();
@@ -117,14 +133,16 @@ fn simulations(request: &Request, seed: u64, trace: &str) -> Vec<Command> {
         commands.push(Command {
             what: format!("Allreduce, {runs} runs per point"),
             line: format!(
-                "detour simulate collective --op allreduce --noise {trace} --repeat-trace --ranks \
-                 {list} --runs {runs} --net {net} --seed {seed}"
+                "detour simulate collective --op allreduce --noise {trace} --repeat-trace{} --ranks \
+                 {list} --runs {runs} --net {net} --seed {seed}",
+                tail(request)
             ),
         });
     }
     let line = format!(
-        "detour simulate alltoall --noise {trace} --repeat-trace --exchange {EXCHANGE_US}us \
+        "detour simulate alltoall --noise {trace} --repeat-trace{} --exchange {EXCHANGE_US}us \
          --ranks {} --samples {SAMPLES} --seed {seed}",
+        tail(request),
         PROCESSORS.map(|p| p.to_string()).join(",")
     );
     commands.push(Command::new("All-to-all idle times (omit a source with --without NAME)", line));

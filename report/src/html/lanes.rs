@@ -4,9 +4,11 @@
 use std::fmt::Write;
 
 use program::{Timeline, TimelineLane};
+use study::traced::{DrawnHit, DrawnSegment};
 
-use super::plot::{WIDE, coordinate};
+use super::plot::{WIDE, coordinate, escape};
 use super::scale::{Scale, Unit, time};
+use crate::traced::source_on;
 
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 22.0;
@@ -74,7 +76,65 @@ fn outlines(lane: &TimelineLane, part_ns: u64) -> [String; 5] {
     })
 }
 
-pub(super) fn draw(timeline: &Timeline) -> String {
+/// What is marked on the lanes.
+pub(super) struct Marks<'a> {
+    pub(super) path: &'a [DrawnSegment],
+    pub(super) hits: &'a [DrawnHit],
+}
+
+/// Steps that the critical path takes at the top of a lane.
+const PATH: u64 = 3;
+
+impl Marks<'_> {
+    /// The critical path as a bar, and hits over the whole height, in parts across and steps down.
+    fn on(&self, lane: &TimelineLane, part_ns: u64) -> String {
+        let parts = lane.waiting_ns.len();
+        let part_ns = part_ns.max(1);
+        let mut covered = vec![false; parts];
+        for segment in self.path.iter().filter(|segment| segment.rank == lane.rank) {
+            let first = (segment.from_ns / part_ns) as usize;
+            let end = (segment.to_ns.div_ceil(part_ns) as usize).min(parts);
+            covered.get_mut(first..end).unwrap_or_default().fill(true);
+        }
+        let mut outline = String::new();
+        let mut part = 0;
+        for run in covered.chunk_by(|a, b| a == b) {
+            if run.first() == Some(&true) {
+                let wide = run.len();
+                let _ = write!(outline, "M{part} 0h{wide}v{PATH}h-{wide}z");
+            }
+            part += run.len();
+        }
+        let mut marks = match outline.is_empty() {
+            true => String::new(),
+            false => format!(
+                r#"<path class="crit" data-tip="rank {}: on the critical path" d="{outline}"/>"#,
+                lane.rank
+            ),
+        };
+        for hit in self.hits.iter().filter(|hit| hit.rank == lane.rank) {
+            let place = |ns: u64| ns as f64 / part_ns as f64;
+            let long = hit.to_ns.saturating_sub(hit.from_ns);
+            let tip = escape(&format!(
+                "rank {}: {}, {} at {}",
+                hit.rank,
+                source_on(&hit.source),
+                time(long as f64),
+                time(hit.from_ns as f64)
+            ));
+            let _ = write!(
+                marks,
+                r#"<rect class="late" data-tip="{tip}" x="{:.2}" y="0" width="{:.2}" height="{STEPS}"/>"#,
+                place(hit.from_ns),
+                // Wide enough to be seen.
+                place(long).max(1.0)
+            );
+        }
+        marks
+    }
+}
+
+pub(super) fn draw(timeline: &Timeline, marked: Option<&Marks<'_>>) -> String {
     let lanes = &timeline.lanes;
     let parts = lanes.iter().map(|lane| lane.waiting_ns.len()).max().unwrap_or(1).max(1);
     let high = (400.0 / lanes.len().max(1) as f64).clamp(14.0, 44.0);
@@ -128,6 +188,9 @@ pub(super) fn draw(timeline: &Timeline) -> String {
                 let tip = said(name, sum);
                 let _ = write!(marks, r#"<path class="{class}" data-tip="{tip}" d="{path}"/>"#);
             }
+        }
+        if let Some(marked) = marked {
+            marks.push_str(&marked.on(lane, timeline.part_ns));
         }
         marks.push_str("</g>");
     }
@@ -201,7 +264,7 @@ mod tests {
         };
         let lanes =
             vec![lane(0, 0, 1_000), lane(1, 250, 450), lane(2, 0, 0), lane(3, 5_000, 5_100)];
-        let svg = draw(&Timeline { part_ns: 100, lanes }).replace('\u{a0}', " ");
+        let svg = draw(&Timeline { part_ns: 100, lanes }, None).replace('\u{a0}', " ");
         assert!(svg.contains(r#"d="M0 0h10v20h-10z""#) && svg.contains(r#"d="M2 0h3v20h-3z""#));
         // Half of a part is a twentieth of the run, and a quarter of what the killed rank has of it.
         assert!(svg.contains("rank 0, waiting: 50 ns in total, 5 %"), "{svg}");
@@ -222,7 +285,7 @@ mod tests {
             other_ns: alternating(100),
             waiting_ns: alternating(400),
         };
-        let svg = draw(&Timeline { part_ns: 1000, lanes: (0..4).map(lane).collect() });
+        let svg = draw(&Timeline { part_ns: 1000, lanes: (0..4).map(lane).collect() }, None);
         assert!(svg.len() < 1_500_000, "{}", svg.len());
     }
 }

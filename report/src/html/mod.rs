@@ -8,8 +8,10 @@
 mod actions;
 mod commands;
 pub(crate) mod diff;
+pub(crate) mod dist;
 mod heat;
 mod lanes;
+pub mod latency;
 mod legend;
 mod matrix;
 mod nodes;
@@ -20,8 +22,10 @@ mod projection;
 mod scale;
 mod scatter;
 mod shapes;
+pub(crate) mod simulated;
 mod spectrum;
 mod tables;
+pub(crate) mod traced;
 
 use analysis::{Costs, Summary, views::Views};
 use askama::Template;

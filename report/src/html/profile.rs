@@ -136,7 +136,7 @@ pub fn profile_html(
         keys,
         pattern,
         timeline: match timeline {
-            Some(timeline) => Ok(lanes::draw(timeline)),
+            Some(timeline) => Ok(lanes::draw(timeline, None)),
             None => Err(format!(
                 "Left out: a timeline is drawn for up to {} ranks, and this run has {}.",
                 program::TIMELINE_RANKS,

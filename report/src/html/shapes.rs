@@ -13,7 +13,7 @@ const PER_DECADE: f64 = 10.0;
 const HEIGHT: f64 = 300.0;
 
 /// (length in ns, share).
-type Curve = Vec<(f64, f64)>;
+pub(super) type Curve = Vec<(f64, f64)>;
 
 pub(super) struct Shapes {
     pub(super) density: String,
@@ -116,7 +116,7 @@ fn steps(bins: &[Bin]) -> (Curve, Curve) {
 }
 
 /// Drops points too close to the previous one; keeps the last.
-fn thinned(plot: &Plot, points: Curve) -> Curve {
+pub(super) fn thinned(plot: &Plot, points: Curve) -> Curve {
     let mut kept = Curve::new();
     let far = |a: (f64, f64), b: (f64, f64)| {
         (plot.at_x(a.0) - plot.at_x(b.0)).abs() + (plot.at_y(a.1) - plot.at_y(b.1)).abs() >= 0.7

@@ -46,7 +46,8 @@ fn share_out(split: &mut Split, step: &Step, time: i64, params: &Params) {
         split.add(Part::Compute, work);
         return;
     }
-    let overhead = work.min(params.overhead);
+    let o = if step.what == What::Receive { params.recv_overhead } else { params.send_overhead };
+    let overhead = work.min(o);
     split.add(Part::Overhead, overhead);
     split.add(step.beyond, work - overhead);
 }

@@ -56,11 +56,12 @@ fn check_legs(schedule: &Schedule, params: &Params, options: &Options, log: &Log
         };
         if step.what != event::What::Calc && exact {
             let cost = params.message(bytes).unwrap();
-            let per_byte = cost.cpu - params.overhead;
+            let per_byte = cost.cpu_per_byte;
             assert!([0, cost.transfer].contains(&of(Part::GapPerByte)), "{leg:?} {step:?}");
             assert!([0, per_byte].contains(&of(Part::OverheadPerByte)), "{leg:?} {step:?}");
         }
-        assert!([0, params.overhead].contains(&of(Part::Overhead)), "{leg:?} {step:?}");
+        let overheads = [0, params.send_overhead, params.recv_overhead];
+        assert!(overheads.contains(&of(Part::Overhead)), "{leg:?} {step:?}");
         assert!([0, params.gap].contains(&of(Part::Gap)), "{leg:?} {step:?}");
         assert!([0, params.latency].contains(&of(Part::Latency)), "{leg:?} {step:?}");
         assert!([0, step.noise].contains(&of(Part::Noise)), "{leg:?} {step:?}");
@@ -83,7 +84,7 @@ proptest! {
         let params = Params { eager_limit: limit, ..params };
         let silent = Noise::none();
         let noises = Model::ALL.map(noise);
-        let exact = |rendezvous| Options { model: Rules::Loggops, rendezvous };
+        let exact = |rendezvous| Options { rendezvous, ..Options::default() };
         let peer = Options { model: Rules::Loggopsim, ..Options::default() };
         for options in [exact(Rendezvous::ClosedForm), exact(Rendezvous::Handshake), peer] {
             for noise in noises.iter().chain([&silent]) {
@@ -119,7 +120,7 @@ proptest! {
         let silent = silent.run(0, 0);
         let noise = noise(Model::Preempt);
         for rendezvous in [Rendezvous::ClosedForm, Rendezvous::Handshake] {
-            let options = Options { model: Rules::Loggops, rendezvous };
+            let options = Options { rendezvous, ..Options::default() };
             let Some((quiet, _, of_quiet)) = logged(&schedule, &params, &options, &silent) else {
                 continue;
             };
@@ -128,7 +129,7 @@ proptest! {
             prop_assert!(quiet.max() >= of_noisy.finish - of_noisy.path.of(Part::Noise));
             let slower = [
                 (Part::Latency, params.latency, Params { latency: params.latency + longer, ..params }),
-                (Part::Overhead, params.overhead, Params { overhead: params.overhead + longer, ..params }),
+                (Part::Overhead, params.send_overhead.max(params.recv_overhead), Params { send_overhead: params.send_overhead + longer, recv_overhead: params.recv_overhead + longer, ..params }),
                 (Part::Gap, params.gap, Params { gap: params.gap + longer, ..params }),
             ];
             for (part, cost, slower) in slower.into_iter().filter(|(_, cost, _)| *cost > 0) {

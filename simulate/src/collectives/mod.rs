@@ -9,6 +9,7 @@
 mod binomial;
 mod dissemination;
 mod linear;
+mod pairwise;
 mod recursive_doubling;
 mod ring;
 mod tree;
@@ -47,11 +48,12 @@ pub enum Op {
     Scatter,
     Gather,
     Scan,
+    Exscan,
     ReduceScatter,
 }
 
 impl Op {
-    pub const ALL: [Op; 10] = [
+    pub const ALL: [Op; 11] = [
         Op::Allreduce,
         Op::Barrier,
         Op::Bcast,
@@ -61,6 +63,7 @@ impl Op {
         Op::Scatter,
         Op::Gather,
         Op::Scan,
+        Op::Exscan,
         Op::ReduceScatter,
     ];
 
@@ -76,6 +79,7 @@ impl Op {
             Op::Scatter => "scatter",
             Op::Gather => "gather",
             Op::Scan => "scan",
+            Op::Exscan => "exscan",
             Op::ReduceScatter => "reduce-scatter",
         }
     }
@@ -85,7 +89,7 @@ impl Op {
         match self {
             Op::Allreduce | Op::Barrier | Op::Allgather | Op::Alltoall => "dissemination",
             Op::Bcast | Op::Reduce | Op::Scatter | Op::Gather => "binomial",
-            Op::Scan | Op::ReduceScatter => "recursive-doubling",
+            Op::Scan | Op::Exscan | Op::ReduceScatter => "recursive-doubling",
         }
     }
 }
@@ -95,8 +99,8 @@ impl Op {
 pub enum Pattern {
     /// Every rank sends to the rank `distance` places up, wrapping around; 0 < distance < ranks.
     Shift { distance: u64 },
-    /// Ranks below `ranks` (a multiple of twice the mask) swap with the rank whose number differs in
-    /// this bit.
+    /// Ranks below `ranks` swap with the rank whose number differs in the bits of the mask; `ranks` is
+    /// a multiple of the first power of two above the mask.
     Swap { ranks: u64, mask: u64 },
     /// `src + i * src_step` sends to `dst + i * dst_step`.
     Edges { src: u64, src_step: u64, dst: u64, dst_step: u64, count: u64 },
@@ -172,7 +176,7 @@ pub trait Algorithm: Sync {
 /// Each is a round.
 const MOST_SEGMENTS: u64 = 1 << 24;
 
-pub static ALGORITHMS: [&dyn Algorithm; 8] = [
+pub static ALGORITHMS: [&dyn Algorithm; 9] = [
     &dissemination::Dissemination,
     &binomial::Binomial,
     &tree::NARY,
@@ -180,6 +184,7 @@ pub static ALGORITHMS: [&dyn Algorithm; 8] = [
     &tree::PIPELINED,
     &recursive_doubling::RecursiveDoubling,
     &ring::Ring,
+    &pairwise::Pairwise,
     &linear::Linear,
 ];
 
@@ -270,7 +275,7 @@ fn doublings(ranks: u64) -> u32 {
 /// Bytes that receivers combine, for operations that do.
 fn reduced(op: Op, bytes: u64) -> u64 {
     match op {
-        Op::Allreduce | Op::Reduce | Op::Scan | Op::ReduceScatter => bytes,
+        Op::Allreduce | Op::Reduce | Op::Scan | Op::Exscan | Op::ReduceScatter => bytes,
         _ => 0,
     }
 }

@@ -2,8 +2,8 @@
 //! r. If P is not a power of two, the ranks beyond the largest power of two first hand their part to a
 //! lower rank, and get the result last.
 //!
-//! Recursive halving runs the rounds backwards with ever smaller parts (reduce-scatter). Scan sends to
-//! the rank 2^r places up, without wrapping around.
+//! Recursive halving runs the rounds backwards with ever smaller parts (reduce-scatter). Scan and exscan
+//! send to the rank 2^r places up, without wrapping around.
 
 use std::ops::ControlFlow;
 
@@ -17,11 +17,11 @@ impl Algorithm for RecursiveDoubling {
     }
 
     fn ops(&self) -> &'static [Op] {
-        &[Op::Allreduce, Op::Barrier, Op::Allgather, Op::ReduceScatter, Op::Scan]
+        &[Op::Allreduce, Op::Barrier, Op::Allgather, Op::ReduceScatter, Op::Scan, Op::Exscan]
     }
 
     fn rounds(&self, shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()> {
-        if shape.op == Op::Scan {
+        if matches!(shape.op, Op::Scan | Op::Exscan) {
             return scan(shape, visit);
         }
         let ranks = 1 << shape.ranks.ilog2();
@@ -61,9 +61,17 @@ fn fold(op: Op, src: u64, dst: u64, count: u64, bytes: u64) -> Span {
 }
 
 fn scan(shape: &Shape, visit: &mut Visit<'_>) -> ControlFlow<()> {
-    for round in 0..doublings(shape.ranks) {
+    let rounds = doublings(shape.ranks);
+    for round in 0..rounds {
         let distance = 1 << round;
-        visit(&[fold(shape.op, 0, distance, shape.ranks - distance, shape.bytes)])?;
+        let span = fold(shape.op, 0, distance, shape.ranks - distance, shape.bytes);
+        // A rank of an exscan combines what it receives with its result, which is empty in the first
+        // round, and with what it forwards, which ends with the last but one.
+        let times = match shape.op {
+            Op::Exscan => u64::from(round > 0) + u64::from(round + 1 < rounds),
+            _ => 1,
+        };
+        visit(&[Span { reduce: span.reduce.saturating_mul(times), ..span }])?;
     }
     ControlFlow::Continue(())
 }

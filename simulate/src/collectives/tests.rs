@@ -37,6 +37,7 @@ fn everybody_gets_the_data_the_operation_promises() {
                 Op::Bcast | Op::Scatter => has(rank, 0),
                 Op::Reduce | Op::Gather => has(0, rank),
                 Op::Scan => (0..=rank).all(|of| has(rank, of)),
+                Op::Exscan => (0..rank).all(|of| has(rank, of)),
                 _ => (0..ranks).all(|of| has(rank, of)),
             };
             assert!((0..ranks).all(promised), "{algorithm} {} over {ranks} ranks", op.name());
@@ -91,12 +92,53 @@ fn blocks_travel_once_where_the_algorithm_is_thrifty() {
             ("binomial", Op::Scatter, (others, 0)),
             ("binomial", Op::Gather, (0, others)),
             ("linear", Op::Alltoall, (others, others)),
+            ("pairwise", Op::Alltoall, (others, others)),
             ("ring", Op::Allgather, (others, others)),
             ("dissemination", Op::Allgather, (others, others)),
         ] {
             let found = traffic(&collective(algorithm, op, ranks));
             assert_eq!(found, expected, "{algorithm} {} {ranks}", op.name());
         }
+    }
+}
+
+/// Written down: what each rank of an exscan combines, from MPI's definition.
+#[test]
+fn an_exscan_combines_as_often_as_its_partial_results_require() {
+    for ranks in 2..70u64 {
+        // What a rank forwards covers the ranks up to itself; its result those below.
+        let mut forwards: Vec<_> = (0..ranks).map(|rank| rank..rank + 1).collect();
+        let mut results: Vec<Option<std::ops::Range<u64>>> = vec![None; ranks as usize];
+        let mut rounds = Vec::new();
+        let _ = collective("recursive-doubling", Op::Exscan, ranks).rounds(&mut |round| {
+            rounds.push(round[0]);
+            ControlFlow::Continue(())
+        });
+        for (number, span) in rounds.iter().enumerate() {
+            let before = forwards.clone();
+            let mut most = 0;
+            for (src, dst) in span.edges(ranks) {
+                let (got, dst) = (before[src as usize].clone(), dst as usize);
+                let mut combined = 0;
+                let result = match results[dst].take() {
+                    Some(result) => {
+                        assert_eq!(got.end, result.start);
+                        combined += 1;
+                        got.start..result.end
+                    }
+                    None => got.clone(),
+                };
+                results[dst] = Some(result);
+                if number + 1 < rounds.len() {
+                    combined += 1;
+                    forwards[dst] = got.start..forwards[dst].end;
+                }
+                most = most.max(combined);
+            }
+            assert_eq!(span.reduce, 10 * most, "round {number} of {ranks} ranks");
+        }
+        assert_eq!(results[0], None);
+        assert!((1..ranks).all(|rank| results[rank as usize] == Some(0..rank)));
     }
 }
 

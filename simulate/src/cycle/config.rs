@@ -2,7 +2,10 @@
 
 use thiserror::Error;
 
-use crate::loggops::{Params, ParamsError};
+use crate::{
+    loggops::{Params, ParamsError},
+    noise::WorkError,
+};
 
 use super::Periodic;
 
@@ -28,6 +31,8 @@ pub enum CycleError {
     NotSettled,
     #[error(transparent)]
     Params(#[from] ParamsError),
+    #[error(transparent)]
+    Noise(#[from] WorkError),
 }
 
 /// 2^30 ranks take 16 GiB.
@@ -41,7 +46,8 @@ pub(super) const LONGEST: i64 = 1 << 61;
 pub struct Config {
     /// A power of two.
     pub ranks: u64,
-    /// Noise: a detour of `duration` every `period`, at a random phase per rank.
+    /// Noise: a detour of `duration` every `period`, at a random phase per rank; unless runs are given
+    /// other noise.
     pub period: i64,
     pub duration: i64,
     /// CPU time of the compute phase of each cycle.
@@ -84,7 +90,7 @@ impl Config {
         self.ranks.trailing_zeros()
     }
 
-    pub(super) fn checked(&self) -> Result<Plan, CycleError> {
+    pub(super) fn checked(&self) -> Result<Plan<Periodic>, CycleError> {
         if !self.ranks.is_power_of_two() || self.ranks < 2 {
             return Err(CycleError::NotAPowerOfTwo(self.ranks));
         }
@@ -102,7 +108,8 @@ impl Config {
         let noise = Periodic::new(self.period, self.duration)?;
         let params = Params {
             latency: self.latency,
-            overhead: self.overhead,
+            send_overhead: self.overhead,
+            recv_overhead: self.overhead,
             gap: 0,
             gap_per_byte_fs: self.gap_per_byte_fs,
             overhead_per_byte_fs: 0,
@@ -122,7 +129,7 @@ impl Config {
             cycles: self.cycles,
             work: self.work,
             noise,
-            costs: Costs { cpu: message.cpu, flight: message.latency + message.transfer },
+            costs: Costs { cpu: message.send_cpu, flight: message.latency + message.transfer },
             redundant,
         };
         // Checked before the simulation, so that nothing can overflow later.
@@ -151,14 +158,22 @@ pub(super) struct Costs {
 
 /// A checked configuration.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct Plan<D> {
     pub ranks: usize,
     pub rounds: u32,
     pub cycles: u32,
     pub work: i64,
-    pub noise: Periodic,
+    pub noise: D,
     pub costs: Costs,
     pub redundant: u64,
+}
+
+impl<D> Plan<D> {
+    /// The same cycles under other noise.
+    pub fn under<E>(self, noise: E) -> Plan<E> {
+        let Plan { ranks, rounds, cycles, work, costs, redundant, .. } = self;
+        Plan { ranks, rounds, cycles, work, noise, costs, redundant }
+    }
 }
 
 #[cfg(test)]

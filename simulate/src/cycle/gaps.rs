@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::butterfly;
 use super::config::{CycleError, Plan};
-use super::periodic::Rank;
+use super::detours::{Detours, Rank};
 use super::redundant::{Round, help, mark, mates, unmark};
 
 /// No help.
@@ -17,10 +17,10 @@ const NEVER: i64 = i64::MAX;
 /// Far more passes than rounds: only a network without any delay could need this many.
 const MAX_PASSES: u32 = 1000;
 
-struct RankState {
-    now: Rank,
+struct RankState<A> {
+    now: Rank<A>,
     /// At the beginning of the stretch.
-    entry: Rank,
+    entry: Rank<A>,
     /// When the mate's message of level g arrives: the guess, and the result.
     guess: i64,
     found: i64,
@@ -28,13 +28,13 @@ struct RankState {
 
 /// Rounds `first..=last`. All but the last lead to levels outside the set; the last leads to level
 /// `last + 1`, inside it.
-pub(super) fn stretch(
-    plan: &Plan,
-    ranks: &mut [Rank],
+pub(super) fn stretch<D: Detours>(
+    plan: &Plan<D>,
+    ranks: &mut [Rank<D::Ahead>],
     first: u32,
     last: u32,
 ) -> Result<(), CycleError> {
-    let mut cells: Vec<RankState> = ranks
+    let mut cells: Vec<RankState<D::Ahead>> = ranks
         .par_iter()
         .map(|&entry| RankState { now: entry, entry, guess: NEVER, found: NEVER })
         .collect();
@@ -61,9 +61,14 @@ pub(super) fn stretch(
 
 /// One round of two mates and their partners. `sends`: the round is in the set, so a mark means "sends
 /// no redundant message"; otherwise it means "already helped, does not wait".
-fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut RankState; 4]) {
+fn step<D: Detours>(
+    plan: &Plan<D>,
+    sends: bool,
+    last: bool,
+    [a, b, c, d]: [&mut RankState<D::Ahead>; 4],
+) {
     let (noise, costs) = (plan.noise, plan.costs);
-    let send = |cell: &mut RankState| {
+    let send = |cell: &mut RankState<D::Ahead>| {
         let (ready, helped) = unmark(cell.now.ready);
         let sent = noise.work(&mut cell.now.next, ready, costs.cpu);
         let again = sends && !helped;
@@ -84,7 +89,7 @@ fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut RankState; 4])
         // Level g: a rank that got here without help sends its redundant message, which is the guess
         // of the next pass. A mate that waits for no other level uses it immediately.
         let ((_, free_x, helped_x), (_, free_y, helped_y)) = (of_x, of_y);
-        let own = |cell: &RankState, free: i64, at: i64| {
+        let own = |cell: &RankState<D::Ahead>, free: i64, at: i64| {
             let mut next = cell.now.next;
             let ready = noise.work(&mut next, free.max(at), costs.cpu);
             help(noise, costs, Rank { ready, next })
@@ -119,7 +124,12 @@ fn step(plan: &Plan, sends: bool, last: bool, [a, b, c, d]: [&mut RankState; 4])
 }
 
 /// A level outside the set: the partner's message, or the guessed help, or no wait at all.
-fn receive(plan: &Plan, cell: &mut RankState, (_, free, helped): (i64, i64, bool), at: i64) {
+fn receive<D: Detours>(
+    plan: &Plan<D>,
+    cell: &mut RankState<D::Ahead>,
+    (_, free, helped): (i64, i64, bool),
+    at: i64,
+) {
     if helped {
         cell.now.ready = mark(free, true);
         return;

@@ -1,5 +1,5 @@
 //! Repeated cycles of compute and a butterfly allreduce, plain and with redundant exchanges (Chen and
-//! Suda). The input is ranks, periodic noise and a network; the output is how long the cycles take in
+//! Suda). The input is ranks, noise (periodic, or any other) and a network; the output is how long the cycles take in
 //! three cases: noise in compute only (`noiseless`), everywhere (`conventional`), and everywhere with
 //! redundant exchanges (`redundant`). Recovery = (conventional - redundant) / (conventional -
 //! noiseless).
@@ -46,6 +46,7 @@
 mod butterfly;
 mod config;
 mod conventional;
+mod detours;
 mod gaps;
 mod outcome;
 mod periodic;
@@ -55,4 +56,4 @@ mod run;
 pub use config::{Config, CycleError, MAX_RANKS, every_round_but_the_first};
 pub use outcome::{CycleResult, Estimate, Times};
 pub use periodic::Periodic;
-pub use run::{Case, end_of_case, phase, run, share};
+pub use run::{Case, end_of_case, ends_under, phase, run, share, share_by_cycle};

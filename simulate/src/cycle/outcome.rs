@@ -29,6 +29,7 @@ fn ratio(won: i128, lost: i128) -> Option<f64> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleResult {
     pub ranks: u64,
+    pub cycles: u32,
     pub runs: Vec<Times>,
 }
 
@@ -98,13 +99,14 @@ mod tests {
     fn recovery_is_the_share_won_back() {
         assert_eq!(times(10, 110, 70).recovery(), Some(0.4));
         assert_eq!(times(10, 10, 10).recovery(), None);
-        let outcome = CycleResult { ranks: 2, runs: vec![times(0, 100, 60), times(0, 300, 200)] };
+        let outcome =
+            CycleResult { ranks: 2, cycles: 1, runs: vec![times(0, 100, 60), times(0, 300, 200)] };
         let recovery = outcome.recovery().unwrap();
         assert_eq!(recovery.value, 0.35);
         // Deviations 0.025 and -0.025, one degree of freedom.
         assert!((recovery.half_width.unwrap() - 12.7062 * 0.025).abs() < 1e-5);
         assert_eq!(outcome.mean(|t| t.conventional).value, 200.0);
-        let one = CycleResult { ranks: 2, runs: vec![times(0, 100, 60)] };
+        let one = CycleResult { ranks: 2, cycles: 1, runs: vec![times(0, 100, 60)] };
         assert_eq!(one.recovery().unwrap(), Estimate { value: 0.4, half_width: None });
     }
 }

@@ -6,20 +6,12 @@ use crate::noise::draw;
 
 use super::CycleError;
 use super::config::LONGEST;
+use super::detours::Detours;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Periodic {
     period: i64,
     duration: i64,
-}
-
-/// State of a rank. Kept small: eight million of them stream through the caches in each round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rank {
-    /// When it has what the round needs. The kernels define what a negative value means.
-    pub ready: i64,
-    /// Start of the first detour that may still matter.
-    pub next: i64,
 }
 
 /// After every run.
@@ -41,8 +33,8 @@ impl Periodic {
         ((u128::from(draw(key, rank)) * self.period as u128) >> 64) as i64
     }
 
-    /// Start of the first detour that has not ended at time 0.
-    pub fn first(&self, phase: i64) -> i64 {
+    /// Start of the first detour that has not ended at time 0, from this phase on.
+    pub fn first_from(&self, phase: i64) -> i64 {
         if self.duration == 0 {
             NEVER
         } else if phase < self.duration {
@@ -52,11 +44,26 @@ impl Periodic {
         }
     }
 
+    /// Upper bound on the duration of work of this length.
+    pub(super) fn at_most(&self, work: i64) -> i128 {
+        let detours = i128::from(work / (self.period - self.duration)) + 2;
+        i128::from(work) + detours * i128::from(self.duration)
+    }
+}
+
+impl Detours for Periodic {
+    /// Start of the first detour that may still matter.
+    type Ahead = i64;
+
+    fn first(&self, key: u64, rank: u64) -> i64 {
+        self.first_from(self.phase(key, rank))
+    }
+
     /// Work begun at `time` is interrupted by each detour and continues after it. `next` must be the
     /// start of a detour no later than the first to end after `time`; on return it is the start of a
     /// detour no later than the first to end after the work.
     #[inline]
-    pub fn work(&self, next: &mut i64, time: i64, work: i64) -> i64 {
+    fn work(&self, next: &mut i64, time: i64, work: i64) -> i64 {
         let late = time - *next - self.duration;
         if late >= 0 {
             *next += (late / self.period + 1) * self.period;
@@ -75,12 +82,6 @@ impl Periodic {
             *next += whole * self.period;
         }
         now + left
-    }
-
-    /// Upper bound on the duration of work of this length.
-    pub(super) fn at_most(&self, work: i64) -> i128 {
-        let detours = i128::from(work / (self.period - self.duration)) + 2;
-        i128::from(work) + detours * i128::from(self.duration)
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
             let noise = Periodic::new(period, duration).unwrap();
             let timeline = Timeline::periodic(period, duration).unwrap();
             let local = Local::new(&timeline, phase, true);
-            let (mut time, mut next) = (0, noise.first(phase));
+            let (mut time, mut next) = (0, noise.first_from(phase));
             for (pause, work) in steps {
                 time += pause;
                 let done = noise.work(&mut next, time, work);
@@ -126,7 +127,7 @@ mod tests {
             let (fewest, more) = (work / free, work % free);
             let mut longer = 0;
             for phase in duration..period {
-                let took = noise.work(&mut noise.first(phase), 0, work);
+                let took = noise.work(&mut noise.first_from(phase), 0, work);
                 // Work that ends as the detour begins is not hit by it.
                 let met = (took - work) / duration;
                 assert_eq!((took - work) % duration, 0);

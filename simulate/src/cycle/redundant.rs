@@ -3,7 +3,7 @@
 //! negative: it sends no redundant message of that level, and takes the slow path.
 
 use super::config::Costs;
-use super::periodic::{Periodic, Rank};
+use super::detours::{Ahead, Detours, Rank};
 
 /// What a round does besides the original exchange.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +36,12 @@ pub(super) fn mark(ready: i64, helped: bool) -> i64 {
 
 /// Round 0: the partner is the mate.
 #[inline]
-pub(super) fn first(
-    noise: Periodic,
+pub(super) fn first<D: Detours>(
+    noise: D,
     costs: Costs,
     round: Round,
-    low: &mut [Rank],
-    high: &mut [Rank],
+    low: &mut [Rank<D::Ahead>],
+    high: &mut [Rank<D::Ahead>],
 ) {
     for (a, b) in low.iter_mut().zip(high) {
         let (sent_a, free_a) = sends(noise, costs, round, a);
@@ -53,12 +53,12 @@ pub(super) fn first(
 
 /// Round 1 and later: `low` and `high` hold mates side by side.
 #[inline]
-pub(super) fn later(
-    noise: Periodic,
+pub(super) fn later<D: Detours>(
+    noise: D,
     costs: Costs,
     round: Round,
-    low: &mut [Rank],
-    high: &mut [Rank],
+    low: &mut [Rank<D::Ahead>],
+    high: &mut [Rank<D::Ahead>],
 ) {
     let own = if round.sends { 2 * costs.cpu } else { costs.cpu };
     let arrival = costs.cpu + costs.flight;
@@ -66,13 +66,15 @@ pub(super) fn later(
     let help = if round.helps { 2 * costs.cpu + costs.flight } else { i64::MAX >> 1 };
     for (low, high) in low.chunks_exact_mut(2).zip(high.chunks_exact_mut(2)) {
         let ([a, b], [c, d]) = (low, high) else { continue };
-        let arrives = |partner: &Rank| partner.ready + arrival;
+        let arrives = |partner: &Rank<D::Ahead>| partner.ready + arrival;
         let (at_a, at_b, at_c, at_d) = (arrives(c), arrives(d), arrives(a), arrives(b));
-        let done = |rank: &Rank, at: i64| (rank.ready + own).max(at) + costs.cpu;
+        let done = |rank: &Rank<D::Ahead>, at: i64| (rank.ready + own).max(at) + costs.cpu;
         let (done_a, done_b) = (done(a, at_a), done(b, at_b));
         let (done_c, done_d) = (done(c, at_c), done(d, at_d));
-        let unhit =
-            (done_a <= a.next) & (done_b <= b.next) & (done_c <= c.next) & (done_d <= d.next);
+        let unhit = (done_a <= a.next.clear())
+            & (done_b <= b.next.clear())
+            & (done_c <= c.next.clear())
+            & (done_d <= d.next.clear());
         let unhelped = (done_a + help >= at_b)
             & (done_b + help >= at_a)
             & (done_c + help >= at_d)
@@ -90,7 +92,12 @@ pub(super) fn later(
 /// The original message and, if due, the redundant one: when the first has left, and when the rank is
 /// free again.
 #[inline]
-fn sends(noise: Periodic, costs: Costs, round: Round, rank: &mut Rank) -> (i64, i64) {
+fn sends<D: Detours>(
+    noise: D,
+    costs: Costs,
+    round: Round,
+    rank: &mut Rank<D::Ahead>,
+) -> (i64, i64) {
     let (ready, helped) = unmark(rank.ready);
     let sent = noise.work(&mut rank.next, ready, costs.cpu);
     if round.sends && !helped {
@@ -102,7 +109,7 @@ fn sends(noise: Periodic, costs: Costs, round: Round, rank: &mut Rank) -> (i64, 
 
 #[cold]
 #[inline(never)]
-fn hit(noise: Periodic, costs: Costs, round: Round, [a, b, c, d]: [&mut Rank; 4]) {
+fn hit<D: Detours>(noise: D, costs: Costs, round: Round, [a, b, c, d]: [&mut Rank<D::Ahead>; 4]) {
     let (sent_a, free_a) = sends(noise, costs, round, a);
     let (sent_b, free_b) = sends(noise, costs, round, b);
     let (sent_c, free_c) = sends(noise, costs, round, c);
@@ -114,14 +121,14 @@ fn hit(noise: Periodic, costs: Costs, round: Round, [a, b, c, d]: [&mut Rank; 4]
 
 /// Two mates, when each is free, and when its partner's message arrives.
 #[inline]
-pub(super) fn mates(
-    noise: Periodic,
+pub(super) fn mates<D: Detours>(
+    noise: D,
     costs: Costs,
     helps: bool,
-    (a, free_a, at_a): (&mut Rank, i64, i64),
-    (b, free_b, at_b): (&mut Rank, i64, i64),
+    (a, free_a, at_a): (&mut Rank<D::Ahead>, i64, i64),
+    (b, free_b, at_b): (&mut Rank<D::Ahead>, i64, i64),
 ) {
-    let receive = |rank: &Rank, free: i64, at: i64| {
+    let receive = |rank: &Rank<D::Ahead>, free: i64, at: i64| {
         let mut next = rank.next;
         let ready = noise.work(&mut next, free.max(at), costs.cpu);
         Rank { ready, next }
@@ -144,7 +151,7 @@ pub(super) fn mates(
 
 /// When the redundant message of a rank that just received reaches its mate.
 #[inline]
-pub(super) fn help(noise: Periodic, costs: Costs, mut rank: Rank) -> i64 {
+pub(super) fn help<D: Detours>(noise: D, costs: Costs, mut rank: Rank<D::Ahead>) -> i64 {
     let sent = noise.work(&mut rank.next, rank.ready, costs.cpu);
     noise.work(&mut rank.next, sent, costs.cpu) + costs.flight
 }

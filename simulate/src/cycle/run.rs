@@ -1,15 +1,15 @@
 //! The cycles of one case, and the three cases of every run.
 
-use std::ops::Range;
+use std::{ops::Range, sync::OnceLock};
 
 use rayon::prelude::*;
 
-use crate::noise::key;
+use crate::noise::{Noise, key};
 
 use super::butterfly::{self, BLOCK};
 use super::config::{Config, CycleError, Plan};
+use super::detours::{Detours, Rank, Recorded};
 use super::outcome::{CycleResult, Times};
-use super::periodic::Rank;
 use super::redundant::Round;
 use super::{conventional, gaps, redundant};
 
@@ -47,31 +47,93 @@ pub fn share(
     runs: Range<u64>,
     progress: Option<&(dyn Fn(u64) + Sync)>,
 ) -> Result<CycleResult, CycleError> {
+    let all = share_by_cycle(config, None, &[config.cycles], runs, progress)?;
+    all.into_iter().next().ok_or(CycleError::Nothing("cycles"))
+}
+
+/// The same, after each of these numbers of cycles (ascending, at most those of the configuration); under
+/// other noise instead of periodic one, if given. The first cycles of a run do not depend on how many
+/// follow.
+pub fn share_by_cycle(
+    config: &Config,
+    noise: Option<&Noise>,
+    counts: &[u32],
+    runs: Range<u64>,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Vec<CycleResult>, CycleError> {
     let plan = config.checked()?;
-    let one = |run: u64| -> Result<Times, CycleError> {
-        let mut ranks = vec![Rank { ready: 0, next: 0 }; plan.ranks];
-        let mut times = [0; 3];
-        for (time, case) in times.iter_mut().zip(Case::ALL) {
-            *time = cycles(&plan, &mut ranks, config.seed, run, case, progress)?;
+    let one = |run: u64| match noise {
+        None => three_cases(&plan, counts, config.seed, run, progress),
+        Some(noise) => {
+            let failed = OnceLock::new();
+            let recorded = Recorded { run: noise.run(config.seed, run), failed: &failed };
+            let times = three_cases(&plan.under(recorded), counts, config.seed, run, progress);
+            failed.into_inner().map_or(times, |error| Err(error.into()))
         }
-        let [noiseless, conventional, redundant] = times;
-        Ok(Times { noiseless, conventional, redundant })
     };
     // In parallel, since a run's rounds wait for each other; above a million ranks one by one, to
     // limit memory.
-    let runs = if plan.ranks <= SIDE_BY_SIDE {
-        runs.into_par_iter().map(one).collect::<Result<Vec<_>, _>>()?
+    let runs: Vec<Vec<Times>> = if plan.ranks <= SIDE_BY_SIDE {
+        runs.into_par_iter().map(one).collect::<Result<_, _>>()?
     } else {
-        runs.map(one).collect::<Result<Vec<_>, _>>()?
+        runs.map(one).collect::<Result<_, _>>()?
     };
-    Ok(CycleResult { ranks: config.ranks, runs })
+    let after = |count: usize| runs.iter().filter_map(|run| run.get(count).copied()).collect();
+    let result = |(count, &cycles)| CycleResult { ranks: config.ranks, cycles, runs: after(count) };
+    Ok(counts.iter().enumerate().map(result).collect())
+}
+
+/// One run in each case, after each of these numbers of cycles.
+fn three_cases<D: Detours>(
+    plan: &Plan<D>,
+    counts: &[u32],
+    seed: u64,
+    run: u64,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Vec<Times>, CycleError> {
+    let mut ranks = Vec::new();
+    let mut times = vec![Times { noiseless: 0, conventional: 0, redundant: 0 }; counts.len()];
+    for case in Case::ALL {
+        begin(plan, seed, run, &mut ranks);
+        let ends = cycles(plan, &mut ranks, case, counts, progress)?;
+        for (times, end) in times.iter_mut().zip(ends) {
+            match case {
+                Case::Noiseless => times.noiseless = end,
+                Case::Conventional => times.conventional = end,
+                Case::Redundant => times.redundant = end,
+            }
+        }
+    }
+    Ok(times)
 }
 
 /// When each rank ends in one case of one run, for callers who need more than the last end.
 pub fn end_of_case(config: &Config, run: u64, case: Case) -> Result<Vec<i64>, CycleError> {
-    let plan = config.checked()?;
-    let mut ranks = vec![Rank { ready: 0, next: 0 }; plan.ranks];
-    cycles(&plan, &mut ranks, config.seed, run, case, None)?;
+    ends(&config.checked()?, config.seed, run, case)
+}
+
+/// The same under other noise.
+pub fn ends_under(
+    config: &Config,
+    noise: &Noise,
+    run: u64,
+    case: Case,
+) -> Result<Vec<i64>, CycleError> {
+    let failed = OnceLock::new();
+    let recorded = Recorded { run: noise.run(config.seed, run), failed: &failed };
+    let ends = ends(&config.checked()?.under(recorded), config.seed, run, case);
+    failed.into_inner().map_or(ends, |error| Err(error.into()))
+}
+
+fn ends<D: Detours>(
+    plan: &Plan<D>,
+    seed: u64,
+    run: u64,
+    case: Case,
+) -> Result<Vec<i64>, CycleError> {
+    let mut ranks = Vec::new();
+    begin(plan, seed, run, &mut ranks);
+    cycles(plan, &mut ranks, case, &[], None)?;
     Ok(ranks.iter().map(|rank| rank.ready).collect())
 }
 
@@ -80,24 +142,24 @@ pub fn phase(config: &Config, run: u64, rank: u64) -> Result<i64, CycleError> {
     Ok(config.checked()?.noise.phase(key(config.seed, PHASE, run), rank))
 }
 
-/// One case; returns when the last rank finishes.
-fn cycles(
-    plan: &Plan,
-    ranks: &mut [Rank],
-    seed: u64,
-    run: u64,
-    case: Case,
-    progress: Option<&(dyn Fn(u64) + Sync)>,
-) -> Result<i64, CycleError> {
-    let (noise, costs) = (plan.noise, plan.costs);
-    // The same phases in all three cases.
+/// All ranks at time 0. The same phases in all three cases.
+fn begin<D: Detours>(plan: &Plan<D>, seed: u64, run: u64, ranks: &mut Vec<Rank<D::Ahead>>) {
     let phases = key(seed, PHASE, run);
-    ranks.par_chunks_mut(BLOCK).enumerate().for_each(|(block, ranks)| {
-        for (rank, number) in ranks.iter_mut().zip((block * BLOCK) as u64..) {
-            *rank = Rank { ready: 0, next: noise.first(noise.phase(phases, number)) };
-        }
-    });
-    for _ in 0..plan.cycles {
+    let rank = |rank: usize| Rank { ready: 0, next: plan.noise.first(phases, rank as u64) };
+    (0..plan.ranks).into_par_iter().with_min_len(BLOCK).map(rank).collect_into_vec(ranks);
+}
+
+/// One case; returns when the last rank finishes each of these numbers of cycles.
+fn cycles<D: Detours>(
+    plan: &Plan<D>,
+    ranks: &mut [Rank<D::Ahead>],
+    case: Case,
+    counts: &[u32],
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+) -> Result<Vec<i64>, CycleError> {
+    let (noise, costs) = (plan.noise, plan.costs);
+    let mut ends = Vec::new();
+    for cycle in 1..=plan.cycles {
         // Zero work is not delayed: a rank inside a detour is delayed when it sends.
         if plan.work > 0 {
             ranks.par_chunks_mut(BLOCK).for_each(|ranks| {
@@ -115,16 +177,22 @@ fn cycles(
             }),
             Case::Redundant => redundant_cycle(plan, ranks)?,
         }
+        if counts.contains(&cycle) {
+            ends.push(ranks.par_iter().map(|rank| rank.ready).max().unwrap_or(0));
+        }
         if let Some(progress) = progress {
             progress(1);
         }
     }
-    Ok(ranks.par_iter().map(|rank| rank.ready).max().unwrap_or(0))
+    Ok(ends)
 }
 
 /// Sequences of rounds without a gap run straight through; those that cross one are iterated to a
 /// fixed point.
-fn redundant_cycle(plan: &Plan, ranks: &mut [Rank]) -> Result<(), CycleError> {
+fn redundant_cycle<D: Detours>(
+    plan: &Plan<D>,
+    ranks: &mut [Rank<D::Ahead>],
+) -> Result<(), CycleError> {
     let (noise, costs) = (plan.noise, plan.costs);
     let mut from = 0;
     while from < plan.rounds {
@@ -149,7 +217,7 @@ fn redundant_cycle(plan: &Plan, ranks: &mut [Rank]) -> Result<(), CycleError> {
 
 /// If round `round` leads to a level outside the set and a later level of the set can help: the rounds
 /// up to that level.
-fn gap(plan: &Plan, round: u32) -> Option<(u32, u32)> {
+fn gap<D>(plan: &Plan<D>, round: u32) -> Option<(u32, u32)> {
     let above = plan.redundant.checked_shr(round + 1)?;
     let last = round + above.trailing_zeros();
     (above != 0 && last > round && last + 1 < plan.rounds).then_some((round, last))

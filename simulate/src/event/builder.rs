@@ -42,6 +42,10 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId(pub u32);
 
+/// Tags from here on are not for receives with any tag, if messages match as in MPI: they are those of
+/// collectives, or of another communicator.
+pub const APART: u32 = 1 << 31;
+
 /// A wildcard, for receives from any source and for any tag.
 pub const WILDCARD: u32 = ANY;
 
@@ -62,6 +66,8 @@ pub struct ScheduleBuilder {
     largest: u64,
     /// Of the rank under construction.
     most_slot: u8,
+    /// Messages match as in MPI.
+    mpi: bool,
     /// The first error; reported at the end, so that building needs no `?` on every line.
     error: Option<BuildError>,
 }
@@ -87,8 +93,21 @@ impl ScheduleBuilder {
             most_nic: 0,
             largest: 0,
             most_slot: 0,
+            mpi: false,
             error,
         }
+    }
+
+    /// Messages match as in MPI: those between two ranks with one tag in the order of the program, whatever
+    /// the times, and a receive with any tag takes only tags below [`APART`].
+    #[must_use]
+    pub fn with_mpi_matching(self) -> ScheduleBuilder {
+        ScheduleBuilder { mpi: true, ..self }
+    }
+
+    /// The operation that will be added next.
+    pub fn next_op(&self) -> OpId {
+        OpId(self.here().1)
     }
 
     /// Reserves room, for callers who know the sizes.
@@ -194,7 +213,7 @@ impl ScheduleBuilder {
             largest: self.largest,
             labels: self.labels,
         };
-        pairs::settle(&mut schedule);
+        pairs::settle(&mut schedule, self.mpi);
         Ok(schedule)
     }
 

@@ -25,6 +25,10 @@ pub enum EventError {
     NoReceive(Box<Unmet>),
     #[error("too many operations to trace waits: {operations}; simulate fewer ranks")]
     TooManyToLog { operations: usize },
+    #[error("waits cannot be traced if ranks of one node have a network of their own; omit either")]
+    LocalNotLogged,
+    #[error("a schedule cannot continue a run: {0}; write the iterations out as one schedule")]
+    NotContinued(&'static str),
     #[error("deadlock: {}", chain(.0))]
     Deadlock(Vec<Wait>),
 }

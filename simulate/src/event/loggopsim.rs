@@ -5,10 +5,11 @@
 //! the one created first.
 
 use super::{
-    EventError, ScheduleResult,
+    EventError, ScheduleResult, Starts,
     builder::LONGEST,
     deadlock::{self, Progress},
     introsort,
+    latencies::Latencies,
     log::{Log, Part},
     matching::Matcher,
     schedule::{Kind, NOBODY, Op, Schedule},
@@ -17,7 +18,7 @@ use super::{
     work::{Met, Work},
 };
 use crate::{
-    loggops::{Params, ParamsError},
+    loggops::{Local, Params, ParamsError},
     noise::RunNoise,
 };
 
@@ -35,6 +36,7 @@ struct LogGopSim<'a, W> {
     schedule: &'a Schedule,
     watch: W,
     params: Params,
+    local: Option<Local>,
     work: Work<'a>,
     /// Dependencies left, or one of the above.
     waits: Vec<u32>,
@@ -49,6 +51,7 @@ struct LogGopSim<'a, W> {
     stamp: u32,
     /// Released by the current event, with their hosts.
     freed: Vec<(u32, u32)>,
+    latencies: Latencies<'a>,
     messages: u64,
 }
 
@@ -65,9 +68,11 @@ pub(crate) fn bytes(schedule: &Schedule) -> usize {
 pub(crate) fn run(
     schedule: &Schedule,
     params: &Params,
+    local: Option<Local>,
     noise: &RunNoise,
+    starts: Starts<'_>,
 ) -> Result<ScheduleResult, EventError> {
-    run_in(schedule, params, noise, &mut Nobody)
+    run_in(schedule, params, local, noise, starts, &mut Nobody)
 }
 
 /// The same run, logged.
@@ -78,7 +83,7 @@ pub(crate) fn record(
     log: &mut Log,
 ) -> Result<ScheduleResult, EventError> {
     let mut recorder = LogGopSimRecorder::new(log, schedule, params, Work::new(noise).has_clock());
-    let outcome = run_in(schedule, params, noise, &mut recorder)?;
+    let outcome = run_in(schedule, params, None, noise, &[], &mut recorder)?;
     recorder.finish();
     Ok(outcome)
 }
@@ -86,7 +91,9 @@ pub(crate) fn record(
 fn run_in(
     schedule: &Schedule,
     params: &Params,
+    local: Option<Local>,
     noise: &RunNoise,
+    starts: Starts<'_>,
     watch: &mut impl WatchLogGopSim,
 ) -> Result<ScheduleResult, EventError> {
     params.check()?;
@@ -101,6 +108,7 @@ fn run_in(
         schedule,
         watch,
         params: *params,
+        local,
         work,
         waits: schedule.dependency_counts(),
         owner,
@@ -112,8 +120,12 @@ fn run_in(
         queue: Wheel::new(),
         stamp: 0,
         freed: Vec::new(),
+        latencies: Latencies::new(schedule, noise, &[]),
         messages: 0,
     };
+    for (&start, cpus) in starts.iter().zip(simulation.next_cpu.chunks_mut(schedule.cpus)) {
+        cpus.fill(start);
+    }
     for rank in 0..schedule.ranks() {
         let free = schedule.of_rank(rank).filter(|&op| simulation.waits[op as usize] == 0);
         simulation.freed.extend(free.map(|op| (rank, op)));
@@ -165,6 +177,14 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
 
     fn nic(&self, host: u32, index: u8) -> usize {
         host as usize * self.schedule.nics + index as usize
+    }
+
+    /// The network between two ranks, and whether it is that of a node.
+    fn network(&self, from: u32, to: u32) -> (Params, bool) {
+        match self.local {
+            Some(local) if local.is_between(from.into(), to.into()) => (local.params, true),
+            _ => (self.params, false),
+        }
     }
 
     fn entry(&self, op: u32, record: &Op, host: u32, is_message: bool) -> Entry {
@@ -231,24 +251,33 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
             self.push(ready, stamp, op, false);
             return Ok(());
         }
-        let o = self.params.overhead;
+        let (params, is_local) = self.network(host, record.peer);
+        let o = params.send_overhead;
         let bytes = record.size;
         let noise = self.noise(host, cpu, time, o)?;
         let (overhead, transfer) = (
-            Self::per_byte(bytes, self.params.overhead_per_byte_fs)?,
-            Self::per_byte(bytes, self.params.gap_per_byte_fs)?,
+            Self::per_byte(bytes, params.overhead_per_byte_fs)?,
+            Self::per_byte(bytes, params.gap_per_byte_fs)?,
         );
         // Neither noise nor O delays the message itself (Q5).
         self.next_cpu[cpu] = time + o + overhead + noise;
-        self.next_snd[nic] = time + self.params.gap + transfer;
+        self.next_snd[nic] = time + params.gap + transfer;
         let more = (Part::OverheadPerByte, overhead);
-        self.watch.sent(entry, Taken { start: time, asked: o, more, noise, transfer });
+        let mut latency = params.latency;
+        if !is_local {
+            latency += self.latencies.of(host, op);
+        }
+        if !record.pairing.is_fixed() {
+            let arrival = self.latencies.in_order(host, record.peer, time + o + latency);
+            latency = arrival - time - o;
+        }
+        self.watch.sent(entry, Taken { start: time, asked: o, more, noise, transfer }, latency);
         let message = self.stamp();
-        self.push(time + o + self.params.latency, message, op, true);
+        self.push(time + o + latency, message, op, true);
         self.messages += 1;
         self.waits[op as usize] = BEGUN;
         self.release(op, host, true);
-        if bytes <= self.params.eager_limit {
+        if bytes <= params.eager_limit {
             self.waits[op as usize] = DONE;
             self.release(op, host, false);
         }
@@ -270,10 +299,11 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
         self.waits[send as usize] = DONE;
         self.release(op, host, false);
         // The receive's size counts here (Q8), and its CPU and NIC.
-        if record.size > self.params.eager_limit {
+        let limit = self.network(self.owner[send as usize], host).0.eager_limit;
+        if record.size > limit {
             let entry = self.entry(op, record, host, false);
             self.end_send(time, entry, send, record.cpu, record.nic);
-        } else if self.schedule.ops[send as usize].size > self.params.eager_limit {
+        } else if self.schedule.ops[send as usize].size > limit {
             self.waits[send as usize] = BEGUN;
         }
     }
@@ -290,10 +320,11 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
             self.push(ready, stamp, op, true);
             return Ok(());
         }
-        let (o, bytes) = (self.params.overhead, record.size);
+        let (params, _) = self.network(self.owner[op as usize], host);
+        let (o, bytes) = (params.recv_overhead, record.size);
         let (overhead, gap) = (
-            Self::per_byte(bytes, self.params.overhead_per_byte_fs)?,
-            Self::per_byte(bytes, self.params.gap_per_byte_fs)?,
+            Self::per_byte(bytes, params.overhead_per_byte_fs)?,
+            Self::per_byte(bytes, params.gap_per_byte_fs)?,
         );
         // Unsigned, as in LogGOPSim: a negative value becomes huge.
         let longer = if (overhead as u64) > (gap as u64) {
@@ -303,7 +334,7 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
         };
         let noise = self.noise(host, cpu, time, o)?;
         self.next_cpu[cpu] = time + o + noise + longer.1;
-        self.next_rcv[nic] = time + self.params.gap + gap;
+        self.next_rcv[nic] = time + params.gap + gap;
         let taken = Taken { start: time, asked: o, more: longer, noise, transfer: gap };
         self.watch.arrived(entry, taken);
         let found = match record.pairing.is_fixed() {
@@ -317,7 +348,7 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
         self.waits[receive as usize] = DONE;
         self.waits[op as usize] = DONE;
         self.release(receive, host, false);
-        if bytes > self.params.eager_limit {
+        if bytes > params.eager_limit {
             self.end_send(time, entry, op, record.cpu, record.nic);
         }
         Ok(())
@@ -399,7 +430,9 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
                 POSTED | ARRIVED | BEGUN => Progress::Halfway,
                 _ => Progress::Waiting,
             };
-            let large = |op: u32| self.schedule.ops[op as usize].size > self.params.eager_limit;
+            let local = self.local.map_or(u64::MAX, |local| local.params.eager_limit);
+            let limit = self.params.eager_limit.min(local);
+            let large = |op: u32| self.schedule.ops[op as usize].size > limit;
             if let Some(error) = deadlock::explain(self.schedule, progress, large) {
                 return Err(error);
             }

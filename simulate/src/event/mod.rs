@@ -7,6 +7,8 @@
 mod bits;
 mod builder;
 mod by_rank;
+mod carried;
+mod collective;
 mod cost;
 mod deadlock;
 mod engine;
@@ -14,6 +16,7 @@ mod error;
 mod floors;
 mod introsort;
 mod labels;
+mod latencies;
 mod log;
 mod loggopsim;
 mod matching;
@@ -32,14 +35,19 @@ mod wheel;
 mod windows;
 mod work;
 
-pub use builder::{BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
+pub use builder::{APART, BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
+pub use carried::{Carried, run_on};
+pub use collective::run_collective_on;
 pub use error::{EventError, Reason, Unmet, Wait};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{loggops::Params, noise::RunNoise};
+use crate::{
+    loggops::{Local, Params},
+    noise::RunNoise,
+};
 
 /// Which simulator's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -89,6 +97,8 @@ pub struct Options {
     pub model: Rules,
     /// For [`Rules::Loggops`]; LogGOPSim has neither.
     pub rendezvous: Rendezvous,
+    /// Between ranks of one node, if that is another network.
+    pub local: Option<Local>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +134,9 @@ pub struct Scratch {
     engine: state::Buffers,
 }
 
+/// When each rank of a run starts; empty if all start at 0.
+pub type Starts<'a> = &'a [i64];
+
 /// Upper bound on the memory of a run in addition to the schedule, bytes, excluding its event queue.
 pub fn run_memory(schedule: &Schedule, rules: Rules) -> u64 {
     let operations = schedule.operations();
@@ -143,11 +156,23 @@ pub fn run_with(
     options: &Options,
     noise: &RunNoise,
 ) -> Result<ScheduleResult, EventError> {
+    run_from(scratch, schedule, params, options, noise, &[])
+}
+
+/// [`run_with`]; ranks start at these times.
+pub fn run_from(
+    scratch: &mut Scratch,
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &RunNoise,
+    starts: Starts<'_>,
+) -> Result<ScheduleResult, EventError> {
     match options.model {
         Rules::Loggops => {
-            engine::run(&mut scratch.engine, schedule, params, options.rendezvous, noise)
+            engine::run(&mut scratch.engine, schedule, params, options, noise, starts)
         }
-        Rules::Loggopsim => loggopsim::run(schedule, params, noise),
+        Rules::Loggopsim => loggopsim::run(schedule, params, options.local, noise, starts),
     }
 }
 
@@ -166,10 +191,13 @@ pub fn run_logged(
     if schedule.operations() > MOST_LOGGED {
         return Err(EventError::TooManyToLog { operations: schedule.operations() });
     }
+    if options.local.is_some() {
+        return Err(EventError::LocalNotLogged);
+    }
     match options.model {
         Rules::Loggops => {
             let engine = &mut scratch.engine;
-            engine::record(engine, schedule, params, options.rendezvous, noise, log)
+            engine::record(engine, schedule, params, options, noise, log)
         }
         Rules::Loggopsim => loggopsim::record(schedule, params, noise, log),
     }

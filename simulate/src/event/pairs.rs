@@ -3,32 +3,37 @@
 //! receives have wildcards, a search among the possible messages.
 
 use super::{
-    ANY,
+    ANY, APART,
     floors::Floors,
     schedule::{Kind, NOBODY, Pairing, Schedule},
     wants::{End, Wants},
 };
 
-pub(crate) fn settle(schedule: &mut Schedule) {
-    at_each_target(schedule, |pairs, target, incoming, wanted| {
-        pairs.at_target(target, incoming, wanted);
+pub(crate) fn settle(schedule: &mut Schedule, mpi: bool) {
+    at_each_target(schedule, mpi, |pairs, target, incoming, wanted| {
+        if mpi {
+            pairs.at_target_of_mpi(target, incoming, wanted);
+        } else {
+            pairs.at_target(target, incoming, wanted);
+        }
     });
 }
 
 /// Determines nothing: every message is searched for.
 #[cfg(test)]
 pub(crate) fn search_all(schedule: &mut Schedule) {
-    at_each_target(schedule, |pairs, _, incoming, wanted| pairs.search(incoming, wanted));
+    at_each_target(schedule, false, |pairs, _, incoming, wanted| pairs.search(incoming, wanted));
 }
 
 fn at_each_target(
     schedule: &mut Schedule,
+    mpi: bool,
     mut settle: impl FnMut(&mut Pairs<'_>, usize, &[End], &[End]),
 ) {
     let ranks = schedule.ranks() as usize;
     let sends = Sends::by_target(schedule);
     let (channels, wants) = (0, Wants::default());
-    let mut pairs = Pairs { schedule, channels, wants, floors: Floors::default() };
+    let mut pairs = Pairs { schedule, channels, wants, floors: Floors::default(), mpi };
     let (mut incoming, mut wanted): (Vec<End>, Vec<End>) = (Vec::new(), Vec::new());
     for target in 0..ranks {
         let ops = &pairs.schedule.ops;
@@ -94,9 +99,26 @@ struct Pairs<'a> {
     channels: u32,
     wants: Wants,
     floors: Floors,
+    /// Messages do not overtake each other.
+    mpi: bool,
 }
 
 impl Pairs<'_> {
+    /// A receive with any tag takes only what is not [`APART`].
+    fn at_target_of_mpi(&mut self, target: usize, incoming: &[End], wanted: &[End]) {
+        let below = |ends: &[End], tag: u32| ends.partition_point(|end| end.0 < tag);
+        let (common, any_tag) = (below(wanted, APART), below(wanted, ANY));
+        let (messages, apart) = incoming.split_at(below(incoming, APART));
+        self.at_target(target, apart, &wanted[common..any_tag]);
+        match any_tag == wanted.len() {
+            true => self.at_target(target, messages, &wanted[..common]),
+            false => {
+                let wanted = [&wanted[..common], &wanted[any_tag..]].concat();
+                self.at_target(target, messages, &wanted);
+            }
+        }
+    }
+
     /// Both lists are sorted, which puts wildcards last.
     fn at_target(&mut self, target: usize, incoming: &[End], wanted: &[End]) {
         let any_tag = |ends: &[End]| ends.last().is_some_and(|end| end.0 == ANY);
@@ -135,7 +157,8 @@ impl Pairs<'_> {
             w += receives.len();
             if sends.is_empty() || receives.is_empty() {
                 // Left unmatched, as built.
-            } else if (sends.len(), receives.len()) == (1, 1)
+            } else if self.mpi
+                || (sends.len(), receives.len()) == (1, 1)
                 || self.in_order(source as usize, sends, target, receives)
             {
                 self.fix(sends, receives);

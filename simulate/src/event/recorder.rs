@@ -2,7 +2,7 @@
 //! free or ready, next to the times of the engine, and compares moments as the engine compares times:
 //! whatever is later is what is waited for.
 
-use crate::loggops::{MessageCost, Params};
+use crate::loggops::MessageCost;
 
 use super::{
     log::{BEGINNING, Cost, Log, NOBODY, Part, Step, What},
@@ -23,7 +23,6 @@ struct Slot {
 
 pub(crate) struct Recorder<'a> {
     log: &'a mut Log,
-    params: Params,
     /// Noise runs on the CPU-time clock.
     cpu_time: bool,
     schedule: &'a Schedule,
@@ -35,12 +34,7 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    pub fn new(
-        log: &'a mut Log,
-        schedule: &'a Schedule,
-        params: &Params,
-        cpu_time: bool,
-    ) -> Recorder<'a> {
+    pub fn new(log: &'a mut Log, schedule: &'a Schedule, cpu_time: bool) -> Recorder<'a> {
         log.clear(schedule.ranks());
         let slot = Slot {
             cpu: BEGINNING,
@@ -52,7 +46,6 @@ impl<'a> Recorder<'a> {
         let slots = schedule.slots.last().copied().unwrap_or(0) as usize;
         Recorder {
             log,
-            params: *params,
             cpu_time,
             schedule,
             slots: vec![slot; slots],
@@ -125,14 +118,15 @@ impl Watch for Recorder<'_> {
         if what == What::Payload {
             self.of(step).granted = ready;
         }
-        let on_cpu = Cost::of(Part::Overhead, self.params.overhead, Part::OverheadPerByte);
+        let o = piece.work - if what == What::Request { 0 } else { cost.cpu_per_byte };
+        let on_cpu = Cost::of(Part::Overhead, o, Part::OverheadPerByte);
         let end = self.log.push(piece.end, start, step, on_cpu.noisy());
         self.slots[piece.cpu].cpu = end;
         self.log.until(piece.rank, end);
         if what != What::Request {
             let handed_over = piece.end - piece.work;
             let until = handed_over + cost.gap;
-            let on_nic = Cost::of(Part::Gap, self.params.gap, Part::GapPerByte).noisy();
+            let on_nic = Cost::of(Part::Gap, cost.gap - cost.transfer, Part::GapPerByte).noisy();
             self.slots[piece.nic].send = self.log.push(until, start, step, on_nic);
             let step = self.of(step);
             (step.nic_from, step.nic_until) = (handed_over, until);
@@ -167,13 +161,14 @@ impl Watch for Recorder<'_> {
         let first_byte = self.log.later(arrival, self.slots[piece.nic].receive);
         let step = self.step(What::Receive, &piece);
         let from = self.log.time(first_byte);
-        let on_nic = Cost::of(Part::Gap, self.params.gap, Part::GapPerByte);
+        let on_nic = Cost::of(Part::Gap, cost.gap - cost.transfer, Part::GapPerByte);
         self.slots[piece.nic].receive = self.log.push(from + cost.gap, first_byte, step, on_nic);
         let transfer = Cost::all(Part::GapPerByte, cost.transfer);
         let last_byte = self.log.push(from + cost.transfer, first_byte, step, transfer);
         let start = self.log.later(last_byte, self.slots[piece.cpu].received);
         debug_assert_eq!(self.log.time(start), piece.start);
-        let on_cpu = Cost::of(Part::Overhead, self.params.overhead, Part::OverheadPerByte);
+        let o = cost.recv_cpu - cost.cpu_per_byte;
+        let on_cpu = Cost::of(Part::Overhead, o, Part::OverheadPerByte);
         let taken = self.log.push(piece.end, start, step, on_cpu.noisy());
         let end = self.log.later(taken, self.ready[piece.op as usize]);
         self.slots[piece.cpu].received = end;

@@ -199,7 +199,7 @@ impl Schedule {
     }
 
     /// Whether the receive of every message is known in advance.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.channels == 0 && self.wants.is_empty()
     }
 

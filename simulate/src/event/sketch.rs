@@ -75,10 +75,11 @@ pub(crate) fn schedule(sketches: &[Vec<Sketch>], wildcards: bool, chained: u8) -
 }
 
 pub(crate) fn params() -> impl Strategy<Value = Params> {
-    (1i64..500, 0i64..200, 0i64..200, 0i64..3_000, 0i64..3_000).prop_map(
-        |(latency, overhead, gap, gap_per_byte_fs, overhead_per_byte_fs)| Params {
+    (1i64..500, (0i64..200, 0i64..200), 0i64..200, 0i64..3_000, 0i64..3_000).prop_map(
+        |(latency, overheads, gap, gap_per_byte_fs, overhead_per_byte_fs)| Params {
             latency,
-            overhead,
+            send_overhead: overheads.0,
+            recv_overhead: overheads.1,
             gap,
             gap_per_byte_fs,
             overhead_per_byte_fs,
@@ -194,12 +195,15 @@ enum Step {
 const UNIT: i64 = 100;
 
 pub(crate) fn coarse_params() -> impl Strategy<Value = Params> {
-    (1i64..4, 0i64..3, 0i64..3, 0u64..3).prop_map(|(latency, overhead, gap, eager_limit)| Params {
-        latency: latency * UNIT,
-        overhead: overhead * UNIT,
-        gap: gap * UNIT,
-        gap_per_byte_fs: 0,
-        overhead_per_byte_fs: 0,
-        eager_limit,
-    })
+    (1i64..4, (0i64..3, 0i64..3), 0i64..3, 0u64..3).prop_map(
+        |(latency, overheads, gap, eager_limit)| Params {
+            latency: latency * UNIT,
+            send_overhead: overheads.0 * UNIT,
+            recv_overhead: overheads.1 * UNIT,
+            gap: gap * UNIT,
+            gap_per_byte_fs: 0,
+            overhead_per_byte_fs: 0,
+            eager_limit,
+        },
+    )
 }

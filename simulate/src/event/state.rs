@@ -166,6 +166,8 @@ pub(crate) struct Buffers {
     pub there: Bits,
     /// Sends and calcs of each rank in the queue, and receives still to be posted.
     pub waiting: Vec<u32>,
+    /// The next run continues with the slots as they are.
+    pub keeps_slots: bool,
 }
 
 /// Memory of a run, bytes.
@@ -180,16 +182,18 @@ pub(crate) fn bytes(schedule: &Schedule) -> usize {
 impl Buffers {
     /// Reserves room for a run of this schedule; [`States::begin_rank`] adds the states.
     pub fn prepare(self, schedule: &Schedule) -> Buffers {
-        let Buffers { mut states, mut slots, mut there, mut waiting } = self;
+        let Buffers { mut states, mut slots, mut there, mut waiting, keeps_slots } = self;
         states.prepare(schedule);
-        slots.clear();
+        if !keeps_slots {
+            slots.clear();
+        }
         let count = schedule.slots.last().copied().unwrap_or(0) as usize;
         huge_pages::reserve_exact(&mut slots, count);
         slots.resize(count, Slot::default());
         there.reset(schedule.operations());
         waiting.clear();
         waiting.resize(schedule.ranks() as usize, 0);
-        Buffers { states, slots, there, waiting }
+        Buffers { states, slots, there, waiting, keeps_slots }
     }
 }
 

@@ -35,7 +35,8 @@ pub(crate) trait WatchLogGopSim {
     /// It waits for its CPU and, unless it is a calc or a receive, for its NIC.
     fn queued(&mut self, entry: Entry, for_nic: bool);
     fn calc(&mut self, entry: Entry, taken: Taken);
-    fn sent(&mut self, entry: Entry, taken: Taken);
+    /// The latency of its message is given.
+    fn sent(&mut self, entry: Entry, taken: Taken, latency: i64);
     /// A message took CPU and NIC of its target.
     fn arrived(&mut self, entry: Entry, taken: Taken);
     /// The current entry ends this send, whose CPU and NIC are busy until then.
@@ -52,7 +53,7 @@ impl WatchLogGopSim for Nobody {
     #[inline(always)]
     fn calc(&mut self, _: Entry, _: Taken) {}
     #[inline(always)]
-    fn sent(&mut self, _: Entry, _: Taken) {}
+    fn sent(&mut self, _: Entry, _: Taken, _: i64) {}
     #[inline(always)]
     fn arrived(&mut self, _: Entry, _: Taken) {}
     #[inline(always)]
@@ -170,13 +171,13 @@ impl WatchLogGopSim for LogGopSimRecorder<'_> {
         self.step(What::Calc, &entry, &taken, Part::Compute);
     }
 
-    fn sent(&mut self, entry: Entry, taken: Taken) {
+    fn sent(&mut self, entry: Entry, taken: Taken, latency: i64) {
         let step = self.step(What::Send, &entry, &taken, Part::Overhead);
         self.sends[entry.nic] = self.on_nic(&entry, &taken, step);
         self.senders[entry.op as usize] = step;
         // Neither noise nor O delays the message.
-        let (o, start) = (self.params.overhead, self.because(&entry));
-        let arrival = taken.start + o + self.params.latency;
+        let (o, start) = (self.params.send_overhead, self.because(&entry));
+        let arrival = taken.start + o + latency;
         let cost = Cost::of(Part::Overhead, o, Part::Latency);
         self.messages[entry.op as usize] = self.log.push(arrival, start, step, cost);
     }

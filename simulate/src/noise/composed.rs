@@ -179,6 +179,44 @@ impl Composed {
         self.without(removed)?.shared_by(shares)
     }
 
+    /// Each detour: its start since the start of the lane, and what each source took in it.
+    pub fn for_each(&self, mut tell: impl FnMut(u64, &[(u32, u64)])) {
+        let mut sums: Vec<(u32, u64)> = Vec::new();
+        for (&start, own) in self.starts.iter().zip(self.each()) {
+            sums.clear();
+            for part in own {
+                match sums.iter_mut().find(|(source, _)| *source == part.source) {
+                    Some((_, sum)) => *sum += u64::from(part.ns),
+                    None => sums.push((part.source, u64::from(part.ns))),
+                }
+            }
+            tell(start, &sums);
+        }
+    }
+
+    /// The same lane with other lengths: `change` gets what each source took in a detour. What becomes longer
+    /// delays what it would overlap; what does not fit into the span is cut, so that the span stays.
+    #[must_use]
+    pub fn changed(&self, mut change: impl FnMut(&mut [(u32, u64)])) -> Composed {
+        let mut lane = Composed::new(self.from_ns, self.span_ns);
+        let (mut free_at, mut own) = (0, Vec::new());
+        self.for_each(|start, parts| {
+            own.clear();
+            own.extend_from_slice(parts);
+            change(&mut own);
+            let start = start.max(free_at);
+            let length = own.iter().map(|(_, ns)| *ns).fold(0, u64::saturating_add);
+            let length = length.min(self.span_ns.saturating_sub(start));
+            free_at = start + length;
+            if length > 0 {
+                // Ends within the span, which was accepted before, and has no more parts.
+                let pushed = lane.push(self.from_ns + start, length, own.iter().copied());
+                debug_assert_eq!(pushed, Ok(()));
+            }
+        });
+        lane
+    }
+
     /// Time taken by these sources, detour by detour, as (start, time) since the start of the lane.
     pub(crate) fn only(&self, sources: &[bool]) -> impl Iterator<Item = (u64, u64)> {
         let taken = self.lengths(|source| is_in(sources, source));
@@ -290,6 +328,33 @@ mod tests {
         (0..timeline.len())
             .map(|i| (timeline.start(i), timeline.end(i) - timeline.start(i)))
             .collect()
+    }
+
+    #[test]
+    fn what_becomes_longer_delays_what_follows() {
+        let mut lane = Composed::new(100, 1000);
+        for start in [150, 200, 900] {
+            lane.push(start, 10, [(1, 4), (2, 6)]).unwrap();
+        }
+        assert_eq!(lane.changed(|_| ()), lane);
+        let longer = lane.changed(|parts| parts[0].1 = 60);
+        let mut told = Vec::new();
+        longer.for_each(|start, parts| told.push((start, parts.to_vec())));
+        let parts = vec![(1, 60), (2, 6)];
+        assert_eq!(told, [(50, parts.clone()), (116, parts.clone()), (800, parts)]);
+        let beyond = lane.changed(|parts| parts[1].1 = u64::MAX);
+        assert_eq!((beyond.span_ns(), beyond.len()), (1000, 1));
+        assert!(lane.changed(|parts| parts.fill((1, 0))).is_empty());
+    }
+
+    #[test]
+    fn what_a_source_took_in_a_detour_is_told_once() {
+        let mut lane = Composed::new(100, 1000);
+        lane.push(150, 10, [(1, 3), (2, 4), (1, 2)]).unwrap();
+        lane.push(300, 5, [(2, 9)]).unwrap();
+        let mut told = Vec::new();
+        lane.for_each(|start, parts| told.push((start, parts.to_vec())));
+        assert_eq!(told, [(50, vec![(1, 5), (2, 4), (UNKNOWN, 1)]), (200, vec![(2, 5)])]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl<'a> Local<'a> {
     /// With `repeat` a run may be longer than the timeline.
     pub fn new(timeline: &'a Timeline, offset: i64, repeat: bool) -> Local<'a> {
         debug_assert!((0..timeline.span()).contains(&offset));
-        let repeat = repeat || timeline.is_periodic();
+        let repeat = repeat || timeline.is_endless();
         Local { timeline, offset, limit: if repeat { MAX_SPAN } else { timeline.span() } }
     }
 

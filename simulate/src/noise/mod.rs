@@ -1,5 +1,5 @@
 //! Noise in the simulator: the detours ([`Timeline`]), which of them each rank meets ([`Noise`]), and
-//! their effect on its work ([`Model`]).
+//! their effect on its work ([`Model`]); and the variation of the network ([`Latencies`]).
 //!
 //! Times are picoseconds, signed, from the start of the run.
 
@@ -7,6 +7,7 @@ mod composed;
 mod detours;
 mod draw;
 mod hits;
+mod latencies;
 mod local;
 mod lookup;
 mod many;
@@ -20,6 +21,8 @@ mod timeline;
 pub use composed::{Composed, Taken};
 pub use detours::{Detours, NoiseError, Walk};
 pub use hits::Hit;
+pub(crate) use latencies::MessageLatencies;
+pub use latencies::{Latencies, LatencyError, Order, Rule, RunLatencies};
 pub use local::{Cursor, Local, WorkError};
 pub(crate) use lookup::Lookup;
 pub(crate) use many::Many;

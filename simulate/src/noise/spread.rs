@@ -1,10 +1,12 @@
 //! Which rank meets which noise: timelines spread over the ranks, and the offset at which each rank
 //! starts. Both are functions of seed, run and rank; nothing is stored per rank.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::{
-    Local, Model, Timeline, draw, key,
+    Latencies, Local, Model, RunLatencies, Timeline, draw, key,
     many::Many,
     nodes::{NodeKeys, Nodes},
     periodic::Periodic,
@@ -36,31 +38,35 @@ pub enum Offsets {
 /// Noise for a job: the detours, the ranks' offsets in them, and their effect.
 #[derive(Clone, Debug)]
 pub struct Noise {
-    timelines: Vec<Timeline>,
+    /// Shared: variants of one noise differ in what follows.
+    timelines: Arc<[Timeline]>,
     /// If there are several timelines.
-    side_by_side: Option<SideBySide>,
+    side_by_side: Option<Arc<SideBySide>>,
     /// How random offsets are shared; None if every rank has one of its own.
     nodes: Option<Nodes>,
     offsets: Offsets,
     model: Model,
     repeat: bool,
+    latencies: Option<Arc<Latencies>>,
 }
 
 const OFFSET: u64 = 1;
 const TIMELINE: u64 = 2;
 const SHARED: u64 = 3;
 const FIRST_CPU: u64 = 4;
+const LATENCY: u64 = 5;
 
 impl Noise {
     /// No detours.
     pub fn none() -> Noise {
         Noise {
-            timelines: Vec::new(),
+            timelines: Arc::new([]),
             side_by_side: None,
             nodes: None,
             offsets: Offsets::Random,
             model: Model::Preempt,
             repeat: true,
+            latencies: None,
         }
     }
 
@@ -75,7 +81,16 @@ impl Noise {
             return Err(SpreadError::NoTimelines);
         }
         let side_by_side = if timelines.len() > 1 { SideBySide::new(&timelines) } else { None };
-        Ok(Noise { timelines, side_by_side, nodes: None, offsets, model, repeat: false })
+        let (timelines, side_by_side) = (timelines.into(), side_by_side.map(Arc::new));
+        Ok(Noise {
+            timelines,
+            side_by_side,
+            nodes: None,
+            offsets,
+            model,
+            repeat: false,
+            latencies: None,
+        })
     }
 
     /// Puts ranks with random offsets on nodes; the timelines are those of the nodes. Without nodes,
@@ -103,8 +118,20 @@ impl Noise {
         Noise { model, ..self }
     }
 
+    /// The same detours on a network whose latency varies.
+    #[must_use]
+    pub fn with_latencies(self, latencies: Option<Latencies>) -> Noise {
+        Noise { latencies: latencies.map(Arc::new), ..self }
+    }
+
+    /// Whether there are no detours; latencies may vary.
     pub fn is_none(&self) -> bool {
         self.timelines.is_empty()
+    }
+
+    /// Whether all runs are the same.
+    pub fn is_silent(&self) -> bool {
+        self.is_none() && self.latencies.is_none()
     }
 
     pub fn model(&self) -> Model {
@@ -133,6 +160,8 @@ impl Noise {
             timeline_key: key(seed, TIMELINE, run),
             shared: key(seed, SHARED, run),
             first_key: key(seed, FIRST_CPU, run),
+            latencies: self.latencies.as_ref().map(|all| all.run(seed, run, LATENCY)),
+            first: 0,
         }
     }
 }
@@ -144,15 +173,38 @@ pub struct RunNoise<'a> {
     timeline_key: u64,
     shared: u64,
     first_key: u64,
+    latencies: Option<RunLatencies<'a>>,
+    /// Number of the first rank.
+    first: u64,
 }
 
 impl<'a> RunNoise<'a> {
+    /// The noise of the ranks from this one on, numbered from 0. For the event engine, and without latencies
+    /// that vary.
+    #[must_use]
+    pub fn from_rank(self, first: u64) -> RunNoise<'a> {
+        RunNoise { first, ..self }
+    }
+
     pub fn is_none(&self) -> bool {
         self.noise.is_none()
     }
 
     pub fn model(&self) -> Model {
         self.noise.model
+    }
+
+    /// If they vary.
+    #[inline]
+    pub fn latencies(&self) -> Option<&RunLatencies<'a>> {
+        self.latencies.as_ref()
+    }
+
+    /// The noise of what follows after every rank has sent this many messages: their latencies are not
+    /// drawn again.
+    #[must_use]
+    pub fn after_messages(self, messages: u64) -> RunNoise<'a> {
+        RunNoise { latencies: self.latencies.map(|all| all.after(messages)), ..self }
     }
 
     /// Looks up many ranks together, for independent random offsets. Also None if one of the timelines
@@ -174,7 +226,7 @@ impl<'a> RunNoise<'a> {
             nodes: self.noise.nodes.as_ref().map(|nodes| (nodes, self.node_keys())),
             timeline_key: self.timeline_key,
             offset_key: self.offset_key,
-            repeat: self.noise.repeat || periodic.is_some(),
+            repeat: self.noise.repeat || self.noise.timelines.iter().all(Timeline::is_endless),
         })
     }
 
@@ -205,7 +257,7 @@ impl<'a> RunNoise<'a> {
     /// The noise of this rank. There must be noise, and one explicit offset per rank if any.
     #[inline]
     pub fn local(&self, rank: u64) -> Local<'a> {
-        let (timeline, offset) = self.place(rank);
+        let (timeline, offset) = self.place(self.first + rank);
         Local::new(&self.noise.timelines[timeline], offset, self.noise.repeat)
     }
 
@@ -218,7 +270,7 @@ impl<'a> RunNoise<'a> {
             return (index, below(draw(self.offset_key, node), span));
         }
         let together = matches!(self.noise.offsets, Offsets::Shared | Offsets::Within(_));
-        let index = match self.noise.timelines.as_slice() {
+        let index = match &self.noise.timelines[..] {
             [_] => 0,
             // The same detours for all: those of one timeline, drawn for the run.
             many if together => below(draw(self.timeline_key, 0), many.len() as i64) as usize,

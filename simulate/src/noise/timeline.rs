@@ -49,6 +49,8 @@ pub struct Timeline {
     /// Time in one span outside detours.
     free: i64,
     periodic: bool,
+    /// Repeats even if a run may not be longer than a trace: it was not recorded.
+    endless: bool,
     origin: Origin,
 }
 
@@ -98,6 +100,7 @@ impl Timeline {
             span,
             free: span - lost,
             periodic: false,
+            endless: false,
             origin: Origin::Unknown,
         })
     }
@@ -108,7 +111,13 @@ impl Timeline {
             return Err(TimelineError::PeriodTooShort { period_ps: period, length_ps: length });
         }
         let timeline = Timeline::new([(0, length)], period)?;
-        Ok(Timeline { periodic: true, ..timeline })
+        Ok(Timeline { periodic: true, endless: true, ..timeline })
+    }
+
+    /// A sample of noise that goes on forever: runs may be longer than it.
+    #[must_use]
+    pub fn endless(self) -> Timeline {
+        Timeline { endless: true, ..self }
     }
 
     /// Attributes all detours to this source.
@@ -131,15 +140,18 @@ impl Timeline {
     }
 
     /// Several sources active on one node. Overlapping detours are serialised. The span is that of the
-    /// longest recorded one; shorter ones repeat, periodic ones continue.
+    /// longest recorded one; shorter ones repeat, endless ones continue.
     pub fn superposed(parts: &[Timeline]) -> Result<Timeline, TimelineError> {
-        let recorded = parts.iter().filter(|part| !part.periodic);
+        let recorded = parts.iter().filter(|part| !part.endless);
         let span = recorded.map(|part| part.span).max();
-        // Only periodic ones: long enough for their phases to drift past each other.
+        // Only endless ones: as long as the longest sample, and long enough for the phases of periodic
+        // ones to drift past each other.
+        let long = |part: &Timeline| part.span.saturating_mul(if part.periodic { 1000 } else { 1 });
+        let is_endless = span.is_none();
         let span = match (span, parts) {
             (Some(span), _) => span,
             (None, [only]) => return Ok(only.clone()),
-            (None, _) => parts.iter().map(|part| part.span).max().unwrap_or(0).saturating_mul(1000),
+            (None, _) => parts.iter().map(long).max().unwrap_or(0),
         };
         let repeats = |part: &Timeline| 1 + span as u128 / part.span.max(1) as u128;
         let total = parts.iter().map(|part| part.detours().len() as u128 * repeats(part)).sum();
@@ -166,6 +178,7 @@ impl Timeline {
             free_at = *start + *length;
         }
         let together = Timeline::new(all.iter().map(|&(start, length, ..)| (start, length)), span)?;
+        let together = Timeline { endless: is_endless, ..together };
         if parts.iter().all(|part| part.origin == Origin::Unknown) {
             return Ok(together);
         }
@@ -193,6 +206,10 @@ impl Timeline {
 
     pub fn is_periodic(&self) -> bool {
         self.periodic
+    }
+
+    pub(crate) fn is_endless(&self) -> bool {
+        self.endless
     }
 
     pub(crate) fn free(&self) -> i64 {

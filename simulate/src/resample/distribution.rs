@@ -288,6 +288,38 @@ mod tests {
     }
 
     #[test]
+    fn three_modes_of_an_exchange_stay_three_after_binning_merging_and_resampling() {
+        use ::distribution::{modes, normal, sketch::Sample};
+
+        use crate::noise::draw;
+
+        let mixture = |counter: u64| {
+            let (centre, width) = match draw(7, counter) % 10 {
+                0..5 => (4.6, 0.15),
+                5..8 => (5.7, 0.2),
+                _ => (7.5, 0.25),
+            };
+            ((centre + width * normal(draw(8, counter))) * US as f64) as i64
+        };
+        let part = |range: std::ops::Range<u64>| {
+            Distribution::of(&range.map(mixture).collect::<Vec<_>>()).unwrap()
+        };
+        let mut all = part(0..20_000);
+        all.merge(&part(20_000..50_000)).unwrap();
+        let sampler = all.sampler().unwrap();
+        let drawn: Vec<_> = (0..50_000).map(|i| sampler.pick(draw(10, i))).collect();
+        for all in [all, Distribution::of(&drawn).unwrap()] {
+            let counts = all.bins().map(|bin| ((bin.low + bin.high) / 2, bin.count)).collect();
+            let found = modes::find(&Sample::of_counts(counts).unwrap(), 1.0, 1).modes;
+            assert_eq!(found.len(), 3, "{found:?}");
+            for (mode, (at, share)) in found.iter().zip([(4.6, 0.5), (5.7, 0.3), (7.5, 0.2)]) {
+                assert!((mode.at / US as f64 - at).abs() < 0.05, "{mode:?}");
+                assert!((mode.share - share).abs() < 0.02, "{mode:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_time_is_refused() {
         let mut all = Distribution::new(Unit::default());
         assert_eq!(all.record(-1), Err(DistributionError::NotATime { ps: -1 }));

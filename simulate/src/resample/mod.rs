@@ -12,7 +12,6 @@ pub mod alltoall;
 mod distribution;
 pub mod exchange;
 mod export;
-mod modes;
 mod parts;
 mod sampler;
 mod series;
@@ -24,7 +23,6 @@ use crate::noise::{SpreadError, WorkError};
 
 pub use distribution::{Distribution, DistributionError, Unit};
 pub use export::ExportError;
-pub use modes::Peak;
 pub use sampler::Sampler;
 pub use series::{Summary, ks_distance};
 

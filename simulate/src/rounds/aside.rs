@@ -6,7 +6,7 @@
 //! batches ([`Walk`]).
 
 use super::{
-    vectors::{Costs, Ranks, Step, untrusted},
+    vectors::{Costs, Ranks, ReceiveOrder, Step, untrusted},
     walk::Walk,
 };
 use crate::{
@@ -65,6 +65,7 @@ pub struct Settle<'a, 'n, const GAPS: bool> {
     pub noise: &'a RunNoise<'n>,
     pub time: &'a mut [i64],
     pub clear: &'a mut [i64],
+    pub order: ReceiveOrder<'a>,
 }
 
 impl<const GAPS: bool> simd::Kernel for Settle<'_, '_, GAPS> {
@@ -138,12 +139,19 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
             // Positions are times with an earlier origin.
             let earlier = position.sub(arrived.gather(which));
             let own = own.gather(which).add(earlier);
-            let (time, until) = exactly_each::<V, GAPS>(self.step, &mut walk, position, own);
+            let ([received, posted], time, until) =
+                exactly_each::<V, GAPS>(self.step, &mut walk, position, own);
             let (time, until) = (time.sub(earlier), until.sub(earlier).min(turn.limit));
             let until = until.select(time.above(until), until.add(V::splat(untrusted(0))));
             let known = walk.known & !time.above(turn.limit);
             time.scatter(known, self.time, place);
             until.scatter(known, self.clear, place);
+            if self.order.matters() {
+                // What is there is no earlier than when the receive was posted.
+                let before = V::gather(self.order.received, V::splat(0).select(known, place));
+                received.sub(earlier).max(before).scatter(known, self.order.received, place);
+                posted.sub(earlier).scatter(known, self.order.posted, place);
+            }
             let mut others = there & !known;
             while others != 0 {
                 let lane = others.trailing_zeros() as usize;
@@ -161,13 +169,19 @@ impl<const GAPS: bool> Settle<'_, '_, GAPS> {
         let Aside { places, arrived, own, .. } = &*self.aside;
         let place = places.one(at) as usize;
         let local = self.noise.local(self.ranks.at(place));
-        (self.time[place], self.clear[place]) =
+        let (received, posted);
+        ([received, posted], self.time[place], self.clear[place]) =
             exactly::<GAPS>(self.step, &local, arrived.one(at), own.one(at))?;
+        if self.order.matters() {
+            let last = &mut self.order.received[place];
+            *last = received.max(*last);
+            self.order.posted[place] = posted;
+        }
         Ok(())
     }
 }
 
-/// When each rank's next send has left its CPU, and the start of its next detour after the receive, as
+/// When each rank's receive ended and its next send began, when that has left its CPU, and the start of its next detour after the receive, as
 /// positions in the noise.
 #[inline(always)]
 fn exactly_each<V: Vector, const GAPS: bool>(
@@ -175,11 +189,12 @@ fn exactly_each<V: Vector, const GAPS: bool>(
     walk: &mut Walk<'_, V>,
     arrived: V,
     own: V,
-) -> (V, V) {
+) -> ([V; 2], V, V) {
     let Step { message, between, send_wait, send, last } = *step;
-    let received = walk.work(arrived, message.cpu).max(own);
+    let worked = walk.work(arrived, message.recv_cpu);
+    let received = worked.max(own);
     let until = walk.next(received);
-    let mut time = received;
+    let (mut time, mut posted) = (received, received);
     if between > 0 {
         time = walk.work(time, between);
     }
@@ -187,24 +202,26 @@ fn exactly_each<V: Vector, const GAPS: bool>(
         if GAPS {
             time = time.max(own.add(V::splat(send_wait)));
         }
+        posted = time;
         time = walk.work(time, send);
     }
-    (time, until)
+    ([worked, posted], time, until)
 }
 
-/// When the rank's next send has left its CPU, and until when it is clear.
+/// When the rank's receive ended and its next send began, when that has left its CPU, and until when it is clear.
 fn exactly<const GAPS: bool>(
     step: &Step,
     local: &Local<'_>,
     arrived: i64,
     own: i64,
-) -> Result<(i64, i64), WorkError> {
+) -> Result<([i64; 2], i64, i64), WorkError> {
     let Step { message, between, send_wait, send, last } = *step;
     let mut cursor = local.at(arrived);
-    let received = cursor.work(arrived, message.cpu)?.max(own);
+    let worked = cursor.work(arrived, message.recv_cpu)?;
+    let received = worked.max(own);
     // The clear time counts from here, regardless of how far the cursor advances.
     let clear_until = cursor.clear_until(received);
-    let mut time = received;
+    let (mut time, mut posted) = (received, received);
     if between > 0 {
         time = cursor.work(time, between)?;
     }
@@ -212,7 +229,9 @@ fn exactly<const GAPS: bool>(
         if GAPS {
             time = time.max(own + send_wait);
         }
+        posted = time;
         time = cursor.work(time, send)?;
     }
-    Ok((time, if clear_until < time { untrusted(clear_until) } else { clear_until }))
+    let clear = if clear_until < time { untrusted(clear_until) } else { clear_until };
+    Ok(([worked, posted], time, clear))
 }

@@ -3,10 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use super::{FOREVER, RunError, zeroed};
+use super::{FOREVER, RankState, RunError, zeroed};
 use crate::{
     event::Rendezvous,
-    job::{Job, Priced},
+    job::{Job, Priced, Progress},
     loggops::MessageCost,
     noise::{Model, RunNoise, WorkError},
 };
@@ -15,9 +15,9 @@ const ARRAYS: u64 = 6;
 
 /// Whether this kernel supports the job. In the cpu-time model the order in which a rank sends its
 /// payload and receives another's determines what noise each meets, and only the event engine knows
-/// that order.
+/// that order; the same holds for compute during a collective.
 pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
-    !(has_own_clock(noise) && job.has_handshakes())
+    !(has_own_clock(noise) && (job.has_handshakes() || job.overlap().is_some()))
 }
 
 /// The state of each rank.
@@ -34,6 +34,11 @@ pub struct State {
     sent: Vec<i64>,
     /// Its position in its own noise, if that is not the time (the cpu-time model).
     own_clock: Vec<i64>,
+    /// Messages it has sent, if their latencies vary; and the deviation of the last one's.
+    messages: Vec<i64>,
+    deviation: Vec<i64>,
+    /// When its compute during a collective ends. Empty if there is none.
+    busy: Vec<i64>,
 }
 
 impl State {
@@ -42,15 +47,53 @@ impl State {
     }
 }
 
-pub fn bytes_per_rank(noise: &RunNoise<'_>) -> u64 {
-    if has_own_clock(noise) { 8 * ARRAYS } else { 8 * (ARRAYS - 1) }
+pub fn bytes_per_rank(job: &Job, noise: &RunNoise<'_>) -> u64 {
+    let varied = if noise.latencies().is_some() { 16 } else { 0 };
+    let overlapped = if job.overlap().is_some() { 8 } else { 0 };
+    varied + overlapped + if has_own_clock(noise) { 8 * ARRAYS } else { 8 * (ARRAYS - 1) }
 }
 
 fn has_own_clock(noise: &RunNoise<'_>) -> bool {
     !noise.is_none() && noise.model() == Model::CpuTime
 }
 
-pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
+/// Ranks start at these times, or all at 0.
+pub fn run(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    starts: &[i64],
+    state: &mut State,
+) -> Result<(), RunError> {
+    prepare(job, noise, state)?;
+    if !starts.is_empty() {
+        state.time.copy_from_slice(starts);
+    }
+    go(job, noise, state)
+}
+
+/// Ranks start from these states, which become those at the end.
+pub fn run_on(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    ranks: &mut [RankState],
+    state: &mut State,
+) -> Result<(), RunError> {
+    prepare(job, noise, state)?;
+    for (rank, from) in ranks.iter().enumerate() {
+        let RankState { end, received, send_free, recv_free } = *from;
+        (state.time[rank], state.received[rank]) = (end, received);
+        (state.send_free[rank], state.recv_free[rank]) = (send_free, recv_free);
+    }
+    go(job, noise, state)?;
+    for (rank, to) in ranks.iter_mut().enumerate() {
+        let (end, received) = (state.time[rank], state.received[rank]);
+        let (send_free, recv_free) = (state.send_free[rank], state.recv_free[rank]);
+        *to = RankState { end, received, send_free, recv_free };
+    }
+    Ok(())
+}
+
+fn prepare(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
     if !can(job, noise) {
         return Err(RunError::Unordered);
     }
@@ -65,74 +108,115 @@ pub fn run(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), Run
         zeroed(array, ranks, ARRAYS)?;
     }
     zeroed(&mut state.own_clock, if has_own_clock(noise) { ranks } else { 0 }, ARRAYS)?;
+    let varied = if noise.latencies().is_some() { ranks } else { 0 };
+    zeroed(&mut state.messages, varied, ARRAYS)?;
+    zeroed(&mut state.deviation, varied, ARRAYS)?;
+    zeroed(&mut state.busy, if job.overlap().is_some() { ranks } else { 0 }, ARRAYS)
+}
 
-    if ranks == 1 {
+fn go(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
+    let overlap = job.overlap();
+    if job.ranks() == 1 {
         state.compute(noise, job.lonely_compute())?;
     }
     let mut failed = Ok(());
     for _ in 0..job.iterations() {
         let _ = job.rounds(&mut |compute, priced| {
-            failed = state.compute(noise, compute).and_then(|()| round(state, job, noise, priced));
+            let (before, during) = match overlap {
+                None => (compute, 0),
+                Some(Progress::InCalls) => (0, compute),
+                Some(Progress::Always) => {
+                    failed = state.compute_meanwhile(noise, compute);
+                    (0, 0)
+                }
+            };
+            failed = failed
+                .clone()
+                .and_then(|()| state.compute(noise, before))
+                .and_then(|()| round(state, job, noise, priced, during));
             if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         failed.clone()?;
     }
+    state.wait();
     Ok(())
 }
 
+/// `during` is compute between this round's sends and what follows.
 fn round(
     state: &mut State,
     job: &Job,
     noise: &RunNoise<'_>,
     spans: &[Priced],
+    during: i64,
 ) -> Result<(), WorkError> {
     let ranks = job.ranks();
-    let granted =
-        |priced: &Priced| priced.cost.rendezvous && job.rendezvous() == Rendezvous::Handshake;
+    let handshake = job.rendezvous() == Rendezvous::Handshake;
+    if during > 0 {
+        state.busy.copy_from_slice(&state.time);
+    }
     for priced in spans {
-        for (src, _) in priced.span.edges(ranks) {
+        for (src, dst) in priced.span.edges(ranks) {
+            let (cost, local) = priced.between(src, dst);
             let src = src as usize;
             let begin = state.time[src].max(state.send_free[src]);
             // Its receive of this round, if any, is posted as the send begins.
             state.time[src] = begin;
-            if granted(priced) {
-                state.sent[src] = state.work(noise, src, begin, job.params().overhead)?;
+            if handshake && cost.rendezvous {
+                state.sent[src] = state.work(noise, src, begin, cost.send_overhead())?;
             } else {
-                state.send(noise, src, begin, &priced.cost)?;
+                state.send(noise, src, begin, cost, local)?;
+            }
+            if during > 0 {
+                state.busy[src] = state.sent[src];
             }
         }
     }
-    for priced in spans.iter().filter(|priced| granted(priced)) {
-        for (src, dst) in priced.span.edges(ranks) {
-            let (src, dst, latency) = (src as usize, dst as usize, priced.cost.latency);
-            let granted = (state.sent[src] + latency).max(state.time[dst]) + latency;
-            let begin = granted.max(state.send_free[src]);
-            state.send(noise, src, begin, &priced.cost)?;
+    if during > 0 {
+        for rank in 0..state.busy.len() {
+            state.busy[rank] = state.work(noise, rank, state.busy[rank], during)?;
         }
     }
-    for Priced { span, cost, .. } in spans {
-        for (src, dst) in span.edges(ranks) {
+    for priced in spans.iter().filter(|priced| handshake && priced.may_wait()) {
+        for (src, dst) in priced.span.edges(ranks) {
+            let (cost, local) = priced.between(src, dst);
+            if !cost.rendezvous {
+                continue;
+            }
+            let (src, dst, latency) = (src as usize, dst as usize, cost.latency);
+            let granted = (state.sent[src] + latency).max(state.time[dst]) + latency;
+            let begin = granted.max(state.send_free[src]);
+            state.send(noise, src, begin, cost, local)?;
+        }
+    }
+    for priced in spans {
+        for (src, dst) in priced.span.edges(ranks) {
+            let (cost, _) = priced.between(src, dst);
             let (src, dst) = (src as usize, dst as usize);
-            let first_byte = (state.sent[src] + cost.latency).max(state.recv_free[dst]);
+            let latency = cost.latency + state.deviation.get(src).copied().unwrap_or(0);
+            let first_byte = (state.sent[src] + latency).max(state.recv_free[dst]);
             state.recv_free[dst] = first_byte + cost.gap;
             let begin = (first_byte + cost.transfer).max(state.received[dst]);
-            let worked = state.work(noise, dst, begin, cost.cpu)?;
+            let worked = state.work(noise, dst, begin, cost.recv_cpu)?;
             state.received[dst] = worked.max(state.time[dst]);
         }
     }
     // Times may only advance now: up to here they were the post times of receives.
     for priced in spans {
-        let Priced { span, cost, .. } = priced;
-        for (src, dst) in span.edges(ranks) {
+        for (src, dst) in priced.span.edges(ranks) {
+            let (cost, _) = priced.between(src, dst);
             let (src, dst) = (src as usize, dst as usize);
             let ended = match cost.rendezvous {
-                true if granted(priced) => state.sent[src] + cost.transfer,
+                true if handshake => state.sent[src] + cost.transfer,
                 true => state.received[dst],
                 false => 0,
             };
             state.time[src] = state.time[src].max(state.sent[src]).max(ended);
             state.time[dst] = state.time[dst].max(state.received[dst]);
         }
+    }
+    if during > 0 {
+        state.wait();
     }
     for Priced { span, reduce, .. } in spans.iter().filter(|priced| priced.reduce > 0) {
         for (_, dst) in span.edges(ranks) {
@@ -154,6 +238,24 @@ impl State {
         Ok(())
     }
 
+    /// Every rank computes while the collective that begins now progresses.
+    fn compute_meanwhile(&mut self, noise: &RunNoise<'_>, compute: i64) -> Result<(), WorkError> {
+        if compute > 0 {
+            self.wait();
+            for rank in 0..self.busy.len() {
+                self.busy[rank] = self.work(noise, rank, self.time[rank], compute)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every rank waits for its compute.
+    fn wait(&mut self) {
+        for (time, busy) in self.time.iter_mut().zip(&self.busy) {
+            *time = (*time).max(*busy);
+        }
+    }
+
     /// The CPU hands a message to the NIC.
     fn send(
         &mut self,
@@ -161,10 +263,18 @@ impl State {
         rank: usize,
         begin: i64,
         cost: &MessageCost,
+        local: bool,
     ) -> Result<(), WorkError> {
-        let left = self.work(noise, rank, begin, cost.cpu)?;
+        let left = self.work(noise, rank, begin, cost.send_cpu)?;
         self.sent[rank] = left;
-        self.send_free[rank] = left - cost.cpu + cost.gap;
+        self.send_free[rank] = left - cost.send_cpu + cost.gap;
+        if let Some(latencies) = noise.latencies() {
+            let message = &mut self.messages[rank];
+            // Only the network between nodes varies.
+            let deviation = || latencies.deviation(rank as u64, *message as u64);
+            self.deviation[rank] = if local { 0 } else { deviation() };
+            *message += 1;
+        }
         Ok(())
     }
 

@@ -13,6 +13,9 @@
 //! - Above S bytes, either the send ends with the receive (closed form), or (handshake) the send
 //!   begins with a request that costs o; the receiver, once its receive is posted, acknowledges it at
 //!   no cost, L later the payload may be sent, and the send ends when its last byte has left.
+//! - Compute precedes its collective. If that is nonblocking, compute follows the sends of its first round
+//!   and precedes what comes after that round (progress in calls), or takes a CPU of its own (progress
+//!   always); either way the rank waits for both before it goes on.
 //!
 //! Two kernels follow these rules. [`regular`] is the fast one: exact preemption, every rank sends
 //! and receives in each round, messages are eager. [`general`] does everything else.
@@ -69,6 +72,11 @@ impl Scratch {
         Scratch { keeps_ends: true, ..Scratch::default() }
     }
 
+    /// From the next run on.
+    pub fn keep_ends(&mut self) {
+        self.keeps_ends = true;
+    }
+
     /// When each rank finished.
     pub fn ends(&self) -> &[i64] {
         assert!(self.keeps_ends, "not created with keeping_ends");
@@ -78,12 +86,50 @@ impl Scratch {
 
 /// Runs a job once and returns when its last rank finishes.
 pub fn run(job: &Job, noise: &RunNoise<'_>, scratch: &mut Scratch) -> Result<i64, RunError> {
+    run_from(job, noise, &[], scratch)
+}
+
+/// The same; ranks start at these times instead of all at 0.
+pub fn run_from(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    starts: &[i64],
+    scratch: &mut Scratch,
+) -> Result<i64, RunError> {
     scratch.last_general = !takes_fast_kernel(job, noise);
     if scratch.last_general {
-        general::run(job, noise, &mut scratch.general)?;
+        general::run(job, noise, starts, &mut scratch.general)?;
         Ok(latest(scratch.general.ends()))
     } else {
-        regular::run(job, noise, &mut scratch.regular, scratch.keeps_ends)
+        regular::run(job, noise, starts, &mut scratch.regular, scratch.keeps_ends)
+    }
+}
+
+/// What a rank carries from one job to the next, ps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankState {
+    /// When it is done with everything so far.
+    pub end: i64,
+    /// When its last receive ended.
+    pub received: i64,
+    /// When its NIC accepts the next message from the CPU, and the next incoming one.
+    pub send_free: i64,
+    pub recv_free: i64,
+}
+
+/// Runs a job from where something else has left the ranks, and leaves them where the job does.
+pub fn run_on(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    ranks: &mut [RankState],
+    scratch: &mut Scratch,
+) -> Result<(), RunError> {
+    let busy = |rank: &RankState| rank.send_free > rank.end;
+    let fast = takes_fast_kernel(job, noise) && regular::can_continue(job);
+    scratch.last_general = !fast || ranks.iter().any(busy);
+    match scratch.last_general {
+        true => general::run_on(job, noise, ranks, &mut scratch.general),
+        false => regular::run_on(job, noise, ranks, &mut scratch.regular),
     }
 }
 
@@ -94,7 +140,7 @@ pub fn run_general(
     scratch: &mut Scratch,
 ) -> Result<i64, RunError> {
     scratch.last_general = true;
-    general::run(job, noise, &mut scratch.general)?;
+    general::run(job, noise, &[], &mut scratch.general)?;
     Ok(latest(scratch.general.ends()))
 }
 
@@ -127,7 +173,7 @@ pub fn memory(job: &Job, noise: &RunNoise<'_>) -> u64 {
     let per_rank = if takes_fast_kernel(job, noise) {
         regular::bytes_per_rank(job)
     } else {
-        general::bytes_per_rank(noise)
+        general::bytes_per_rank(job, noise)
     };
     job.ranks().saturating_mul(per_rank)
 }

@@ -4,7 +4,7 @@ use super::{
     array::Array,
     aside::{Aside, Settle},
     periodic,
-    vectors::{Block, LANES, Ranks, Source, Step},
+    vectors::{Block, LANES, Ranks, ReceiveOrder, Source, Step, Varied},
 };
 use crate::{
     noise::{RunNoise, WorkError},
@@ -20,6 +20,8 @@ pub struct Round<'a, 'n> {
     pub clear: &'a mut [i64],
     /// Empty if gaps do not matter.
     pub recv_free: &'a mut [i64],
+    pub order: ReceiveOrder<'a>,
+    pub varied: Option<Varied<'a>>,
     pub noise: &'a RunNoise<'n>,
     pub step: Step,
     pub aside: &'a mut Aside,
@@ -124,14 +126,15 @@ impl Round<'_, '_> {
 
     /// No rank remains deferred at the end of a round.
     fn settle(&mut self) -> Result<(), WorkError> {
-        let Round { ranks, time, clear, recv_free, noise, step, aside } = self;
+        let Round { ranks, time, clear, recv_free, order, noise, step, aside, .. } = self;
         if aside.is_empty() {
             return Ok(());
         }
+        let order = order.reborrow();
         if recv_free.is_empty() {
-            simd::widest(Settle::<false> { aside, ranks, step, noise, time, clear })
+            simd::widest(Settle::<false> { aside, ranks, step, noise, time, clear, order })
         } else {
-            simd::widest(Settle::<true> { aside, ranks, step, noise, time, clear })
+            simd::widest(Settle::<true> { aside, ranks, step, noise, time, clear, order })
         }
     }
 
@@ -141,8 +144,25 @@ impl Round<'_, '_> {
         width: usize,
         source: Source<'b>,
     ) -> Block<'b, 'b, GAPS> {
-        let Round { ranks, time, clear, recv_free, noise, step, aside } = self;
-        let periodic = noise.periodic().filter(|noise| periodic::fits(noise, step));
-        Block { periodic, ranks, first, width, source, time, clear, recv_free, step, noise, aside }
+        let Round { ranks, time, clear, recv_free, order, varied, noise, step, aside } = self;
+        // The arithmetic does not keep the end of a receive.
+        let periodic = if order.matters() { None } else { noise.periodic() };
+        let periodic = periodic.filter(|noise| periodic::fits(noise, step));
+        let varied = *varied;
+        Block {
+            periodic,
+            ranks,
+            first,
+            width,
+            source,
+            time,
+            clear,
+            recv_free,
+            order: order.reborrow(),
+            varied,
+            step,
+            noise,
+            aside,
+        }
     }
 }

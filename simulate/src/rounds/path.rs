@@ -85,7 +85,9 @@ fn follow(noise: &RunNoise<'_>, kept: &Kept) -> Result<Path, WorkError> {
             Pattern::Edges { .. } => return Ok(Path { end, windows: None }),
         };
         let done = kept.times[index + 1][rank];
-        let (own, from) = (before[rank], before[sender]);
+        let deviation =
+            noise.latencies().map_or(0, |all| all.deviation(sender as u64, round.number));
+        let (own, from) = (before[rank], before[sender] + deviation);
         match step(noise, rank as u64, &round.step, own, from, done, &mut windows)? {
             Waited::Itself => {}
             Waited::Sender => rank = sender,
@@ -126,7 +128,7 @@ fn step(
     };
     let Step { message, between, send_wait, send, last } = *step;
     let arrived = from + message.latency + message.transfer;
-    let received = work(arrived, message.cpu)?;
+    let received = work(arrived, message.recv_cpu)?;
     let ready = received.max(own);
     let mut next = if between > 0 { work(ready, between)? } else { ready };
     let mut waits = false;

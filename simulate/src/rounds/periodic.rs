@@ -22,7 +22,7 @@ pub struct Hit<'a, const GAPS: bool> {
 /// Whether the arithmetic suffices: no piece of work meets more than one detour, and a send with the
 /// detours around it takes no longer than a period.
 pub fn fits(noise: &Periodic, step: &Step) -> bool {
-    let longest = step.message.cpu.max(step.between).max(step.send);
+    let longest = step.message.recv_cpu.max(step.between).max(step.send);
     longest <= noise.period - 2 * noise.length
 }
 
@@ -47,7 +47,7 @@ impl<const GAPS: bool> simd::Kernel for Hit<'_, GAPS> {
             }
             // A message that arrived before this rank's send began is done when the send is: assuming
             // it a little later makes no difference.
-            let earliest = own - message.cpu - 2 * noise.length;
+            let earliest = own - message.recv_cpu - 2 * noise.length;
             let begin = (begin + message.transfer).max(earliest);
             // The start of a nearby detour.
             let clear = clear[lane];
@@ -55,7 +55,7 @@ impl<const GAPS: bool> simd::Kernel for Hit<'_, GAPS> {
 
             let (place, off) = clock.place(begin - start);
             wrong |= off;
-            let (worked, place) = clock.work(begin, place, message.cpu);
+            let (worked, place) = clock.work(begin, place, message.recv_cpu);
             let (own_place, off) = clock.place(own - start);
             wrong |= off;
             let received = worked.max(own);

@@ -16,13 +16,13 @@
 use std::ops::ControlFlow;
 
 use super::{
-    FOREVER, RunError,
+    FOREVER, RankState, RunError,
     array::Array,
     aside::Aside,
     latest,
     start::Start,
     tiles::{self, Planned, Tile},
-    vectors::Step,
+    vectors::{Step, untrusted},
 };
 use crate::{
     collectives::Pattern,
@@ -40,6 +40,10 @@ pub struct State {
     pub(super) clear: Array,
     /// When the NIC accepts the next incoming message. Empty if that never matters.
     pub(super) recv_free: Array,
+    /// When the rank's last receive ended, and when its send of the coming round began. Empty if that
+    /// never matters.
+    pub(super) received: Array,
+    pub(super) posted: Array,
     /// Old times that a shift would overwrite too early.
     pub(super) saved: Array,
     pub(super) tile: Tile,
@@ -63,6 +67,47 @@ impl State {
         &self.time
     }
 
+    /// When the first sends begin, if that matters.
+    fn post(&mut self, compute: i64, noise: &RunNoise<'_>) -> Result<(), WorkError> {
+        if compute > 0 {
+            for (rank, posted) in (0..).zip(self.posted.iter_mut()) {
+                *posted = match noise.is_none() {
+                    true => compute,
+                    false => noise.local(rank).preempt(0, compute)?,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Compute and the first send of ranks that start at different times.
+    fn begin_from(
+        &mut self,
+        starts: &[i64],
+        compute: i64,
+        send: i64,
+        noise: &RunNoise<'_>,
+    ) -> Result<(), WorkError> {
+        self.start = Start::default();
+        for (rank, &begin) in starts.iter().enumerate() {
+            let (posted, sent, clear);
+            if noise.is_none() {
+                (posted, sent, clear) = (begin + compute, begin + compute + send, FOREVER);
+            } else {
+                let local = noise.local(rank as u64);
+                posted = if compute > 0 { local.preempt(begin, compute)? } else { begin };
+                sent = if send > 0 { local.preempt(posted, send)? } else { posted };
+                let until = local.clear_until(begin);
+                clear = if until < sent { untrusted(until) } else { until };
+            }
+            (self.time[rank], self.clear[rank]) = (sent, clear);
+            if let Some(place) = self.posted.get_mut(rank) {
+                *place = posted;
+            }
+        }
+        Ok(())
+    }
+
     /// The first work of all ranks; immediately, or when they are needed.
     fn begin(&mut self, work: i64, noise: &RunNoise<'_>, at_once: bool) -> Result<(), WorkError> {
         let State { time, clear, start, .. } = self;
@@ -71,10 +116,18 @@ impl State {
     }
 }
 
-/// Whether this kernel supports the job.
+/// Whether this kernel supports the job: one network, no compute during a collective, all messages of a round alike, and swaps of whole
+/// blocks of ranks.
 pub fn can(job: &Job) -> bool {
+    if job.local().is_some() || job.overlap().is_some() {
+        return false;
+    }
     job.rounds(&mut |_, round| match round {
-        [only] if only.span.is_full(job.ranks()) && !only.cost.rendezvous => {
+        [only]
+            if only.span.is_full(job.ranks())
+                && !only.cost.rendezvous
+                && !matches!(only.span.pattern, Pattern::Swap { mask, .. } if !mask.is_power_of_two()) =>
+        {
             ControlFlow::Continue(())
         }
         _ => ControlFlow::Break(()),
@@ -93,11 +146,24 @@ fn gaps_matter(job: &Job) -> bool {
     job.rounds(&mut |_, round| {
         let waits = round.iter().any(|priced| {
             let cost = &priced.cost;
-            cost.gap - cost.transfer + longest > cost.cpu
+            cost.gap > cost.send_cpu || cost.gap - cost.transfer + longest > cost.recv_cpu
         });
         if waits { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
     .is_break()
+}
+
+/// Whether the end of a receive can be later than that of the send that follows it: only then does a
+/// message that arrived earlier have to wait for it. Otherwise it is done when the send is.
+fn receives_matter(job: &Job) -> bool {
+    let (mut shortest, mut longest) = (i64::MAX, 0);
+    let _ = job.rounds(&mut |_, round| {
+        for Priced { cost, .. } in round {
+            (shortest, longest) = (shortest.min(cost.send_cpu), longest.max(cost.recv_cpu));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    longest > shortest
 }
 
 pub fn bytes_per_rank(job: &Job) -> u64 {
@@ -112,7 +178,8 @@ pub fn bytes_per_rank(job: &Job) -> u64 {
             false => ControlFlow::Continue(()),
         })
         .is_break();
-    (if gaps_matter(job) { 24 } else { 16 }) + if saves { 4 } else { 0 }
+    let arrays = 2 + u64::from(gaps_matter(job)) + 2 * u64::from(receives_matter(job));
+    8 * arrays + if saves { 4 } else { 0 }
 }
 
 /// When the last rank finishes. The caller decides whether each rank's end is kept: if not, another
@@ -120,15 +187,50 @@ pub fn bytes_per_rank(job: &Job) -> u64 {
 pub fn run(
     job: &Job,
     noise: &RunNoise<'_>,
+    starts: &[i64],
     state: &mut State,
     keep_ends: bool,
 ) -> Result<i64, RunError> {
     state.ends = if keep_ends { Ends::Kept } else { Ends::Dropped { latest: None } };
-    run_in(job, noise, state, COLLECTED, &mut |_, _| {})?;
+    run_in(job, noise, Begins::At(starts), state, COLLECTED, &mut |_, _| {})?;
     match state.ends {
         Ends::Dropped { latest: Some(latest) } => Ok(latest),
         _ => Ok(latest(&state.time)),
     }
+}
+
+/// Whether [`run_on`] supports the job, besides [`can`]: a NIC that accepts the next message only after the
+/// CPU is free again would be carried over.
+pub fn can_continue(job: &Job) -> bool {
+    job.rounds(&mut |_, round| match round.iter().all(|it| it.cost.gap <= it.cost.send_cpu) {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    })
+    .is_continue()
+}
+
+/// Ranks start from these states, which become those at the end. Their NICs accept messages.
+pub fn run_on(
+    job: &Job,
+    noise: &RunNoise<'_>,
+    ranks: &mut [RankState],
+    state: &mut State,
+) -> Result<(), RunError> {
+    state.ends = Ends::Kept;
+    run_in(job, noise, Begins::From(ranks), state, COLLECTED, &mut |_, _| {})?;
+    for (rank, to) in ranks.iter_mut().enumerate() {
+        let (end, received) = (state.time[rank], state.received[rank]);
+        *to = RankState { end, received, recv_free: state.recv_free[rank], ..*to };
+    }
+    Ok(())
+}
+
+/// How ranks begin.
+#[derive(Clone, Copy)]
+enum Begins<'a> {
+    /// At these times, or all at 0.
+    At(&'a [i64]),
+    From(&'a [RankState]),
 }
 
 /// The same, one round at a time; `after` gets the times after the first send and after each round.
@@ -139,27 +241,52 @@ pub fn run_telling(
     after: &mut dyn FnMut(&[i64], Option<Planned>),
 ) -> Result<(), RunError> {
     state.ends = Ends::Kept;
-    run_in(job, noise, state, 1, after)
+    run_in(job, noise, Begins::At(&[]), state, 1, after)
 }
 
 /// Runs this many rounds at once; `after` gets the last round of each batch.
 fn run_in(
     job: &Job,
     noise: &RunNoise<'_>,
+    begins: Begins<'_>,
     state: &mut State,
     at_once: usize,
     after: &mut dyn FnMut(&[i64], Option<Planned>),
 ) -> Result<(), RunError> {
-    let gaps = gaps_matter(job);
-    let arrays = if gaps { 3 } else { 2 };
+    let (continues, ends);
+    let starts: &[i64] = match begins {
+        Begins::At(starts) => {
+            continues = false;
+            starts
+        }
+        Begins::From(ranks) => {
+            continues = true;
+            ends = ranks.iter().map(|rank| rank.end).collect::<Vec<i64>>();
+            &ends
+        }
+    };
+    // What follows may depend on them, whatever the job does.
+    let gaps = continues || gaps_matter(job);
+    let receives = continues || receives_matter(job);
+    let arrays = 2 + u64::from(gaps) + 2 * u64::from(receives);
     state.time.resize(job.ranks(), arrays)?;
     state.clear.resize(job.ranks(), arrays)?;
     state.recv_free.resize(if gaps { job.ranks() } else { 0 }, arrays)?;
     state.recv_free.fill(0);
+    for array in [&mut state.received, &mut state.posted] {
+        array.resize(if receives { job.ranks() } else { 0 }, arrays)?;
+        array.fill(0);
+    }
+    if let Begins::From(ranks) = begins {
+        for (rank, from) in ranks.iter().enumerate() {
+            (state.recv_free[rank], state.received[rank]) = (from.recv_free, from.received);
+        }
+    }
 
     state.aside.clear();
     // A round is planned when the next one is known: it includes the next one's send.
     let mut pending: Option<Priced> = None;
+    let mut number = 0;
     let mut planned: Vec<Planned> = Vec::with_capacity(at_once);
     let mut failed = Ok(());
     for _ in 0..job.iterations() {
@@ -168,10 +295,19 @@ fn run_in(
             let mut done = Ok(());
             match pending.replace(next) {
                 None => {
-                    done = state.begin(compute + next.cost.cpu, noise, at_once == 1);
+                    let send = next.cost.send_cpu;
+                    done = match starts {
+                        [] => state
+                            .post(compute, noise)
+                            .and_then(|()| state.begin(compute + send, noise, at_once == 1)),
+                        _ => state.begin_from(starts, compute, send, noise),
+                    };
                     after(&state.time, None);
                 }
-                Some(priced) => planned.push(plan(&priced, compute, Some(next.cost.cpu))),
+                Some(priced) => {
+                    planned.push(plan(&priced, compute, Some(next.cost.send_cpu), number));
+                    number += 1;
+                }
             }
             if planned.len() == at_once {
                 done = tiles::run(&planned, noise, state);
@@ -190,15 +326,17 @@ fn run_in(
     }
     match pending {
         Some(last) => {
-            planned.push(plan(&last, 0, None));
+            planned.push(plan(&last, 0, None, number));
             tiles::run(&planned, noise, state)?;
             after(&state.time, planned.last().copied());
         }
         // A single rank only computes. Zero work is not delayed by a detour.
         None => {
-            match job.lonely_compute() {
-                0 => state.time.fill(0),
-                compute => state.begin(compute, noise, true)?,
+            match (job.lonely_compute(), starts) {
+                (0, []) => state.time.fill(0),
+                (0, _) => state.time.copy_from_slice(starts),
+                (compute, []) => state.begin(compute, noise, true)?,
+                (compute, _) => state.begin_from(starts, compute, 0, noise)?,
             }
             after(&state.time, None);
         }
@@ -206,15 +344,15 @@ fn run_in(
     Ok(())
 }
 
-fn plan(priced: &Priced, compute: i64, next_send: Option<i64>) -> Planned {
+fn plan(priced: &Priced, compute: i64, next_send: Option<i64>, number: u64) -> Planned {
     let cost = priced.cost;
     let step = Step {
         message: cost,
         between: priced.reduce + compute,
         // Without a send there is no wait for one.
-        send_wait: if next_send.is_some() { cost.gap - cost.cpu } else { -FOREVER },
+        send_wait: if next_send.is_some() { cost.gap - cost.send_cpu } else { -FOREVER },
         send: next_send.unwrap_or(0),
         last: next_send.is_none(),
     };
-    Planned { pattern: priced.span.pattern, step }
+    Planned { pattern: priced.span.pattern, step, number }
 }

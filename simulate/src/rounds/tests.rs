@@ -8,7 +8,7 @@ use crate::{
     collectives::{Collective, Op, Shape},
     job::Job,
     loggops::Params,
-    noise::{Model, Noise, Offsets, RunNoise, Timeline},
+    noise::{Latencies, Model, Noise, Offsets, Order, Rule, RunNoise, Timeline},
     simd::{WIDTHS, at_most},
 };
 
@@ -40,6 +40,11 @@ fn timeline() -> impl Strategy<Value = Timeline> {
     })
 }
 
+fn latencies() -> impl Strategy<Value = (Vec<i64>, Order)> {
+    let order = prop::sample::select(vec![Order::Random, Order::Block(3), Order::InOrder]);
+    (prop::collection::vec(0i64..300, 1..40), order)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -47,7 +52,8 @@ proptest! {
     fn both_kernels_agree_wherever_ranks_are_in_their_noise(
         timelines in prop::collection::vec(timeline(), 1..4),
         ranks in 2u64..600,
-        (latency, overhead, gap) in (0i64..50, 0i64..20, 0i64..40),
+        (latency, overheads, gap) in (0i64..50, (0i64..20, 0i64..20), 0i64..40),
+        latencies in prop::option::of(latencies()),
         (op, power) in (
             prop::sample::select(vec![Op::Barrier, Op::Allreduce, Op::Allgather]), any::<bool>(),
         ),
@@ -58,7 +64,8 @@ proptest! {
         let ranks = if power { ranks.next_power_of_two() } else { ranks };
         let params = Params {
             latency,
-            overhead,
+            send_overhead: overheads.0,
+            recv_overhead: overheads.1,
             gap,
             gap_per_byte_fs: per_byte.0,
             overhead_per_byte_fs: per_byte.1,
@@ -68,13 +75,47 @@ proptest! {
         let job = Job::new(Collective::new(None, shape).unwrap(), params).unwrap();
         let job = job.repeated(iterations, compute).unwrap();
         let noise = Noise::new(timelines, Model::Preempt, Offsets::Random).unwrap();
-        let noise = noise.repeating(repeat);
+        let latencies = latencies.map(|(measured, order)| {
+            Latencies::new(&measured, latency, Rule::Add, order).unwrap()
+        });
+        let noise = noise.repeating(repeat).with_latencies(latencies);
         let noise = noise.run(seed, 3);
         let fast = ends(&job, &noise);
         let mut scratch = Scratch::keeping_ends();
         match run_general(&job, &noise, &mut scratch) {
             Ok(_) => prop_assert_eq!(fast, Ok(scratch.ends().to_vec())),
             Err(_) => prop_assert!(fast.is_err()),
+        }
+    }
+}
+
+/// More ranks than fit in the cache: several rounds at a time, in pieces and in columns.
+#[test]
+fn many_ranks_get_the_latencies_of_few() {
+    let timeline = Timeline::new([(100_000, 3_000), (500_000, 40_000)], 900_000).unwrap();
+    let measured: Vec<i64> = (0..777).map(|at| 1_000 + at * at % 5_003).collect();
+    for (ranks, op) in [(1 << 17, Op::Allreduce), (100_003, Op::Barrier), (1 << 17, Op::Scan)] {
+        for (sends, receives) in [(300, 300), (200, 500)] {
+            let params = Params {
+                latency: 2_000,
+                send_overhead: sends,
+                recv_overhead: receives,
+                ..Params::FREE
+            };
+            let algorithm = (op == Op::Scan).then_some("recursive-doubling");
+            let shape = Shape { op, ranks, bytes: 8, arity: 2, segment: None };
+            let Ok(collective) = Collective::new(algorithm, shape) else { panic!("{op:?}") };
+            let job = Job::new(collective, params).unwrap().repeated(2, 700).unwrap();
+            let latencies = Latencies::new(&measured, 2_000, Rule::Add, Order::Random).unwrap();
+            let noise = Noise::new(vec![timeline.clone()], Model::Preempt, Offsets::Random)
+                .unwrap()
+                .repeating(true)
+                .with_latencies(Some(latencies));
+            let noise = noise.run(5, 1);
+            let mut scratch = Scratch::keeping_ends();
+            run_general(&job, &noise, &mut scratch).unwrap();
+            let slow = scratch.ends().to_vec();
+            assert_eq!(ends(&job, &noise), Ok(slow), "{ranks} {op:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     latest,
     pass::Round,
     regular::{Ends, State},
-    vectors::{LANES, Ranks, Step},
+    vectors::{LANES, Ranks, ReceiveOrder, Step, Varied},
 };
 use crate::{
     collectives::Pattern,
@@ -33,6 +33,15 @@ const SMALL: usize = 4 * TILE;
 pub struct Planned {
     pub pattern: Pattern,
     pub step: Step,
+    /// How many messages each rank has sent before this one.
+    pub number: u64,
+}
+
+impl Planned {
+    fn varied<'a>(&self, noise: &RunNoise<'a>) -> Option<Varied<'a>> {
+        let latencies = noise.latencies()?.message(self.number);
+        Some(Varied { latencies, pattern: self.pattern })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +49,8 @@ pub struct Tile {
     time: Array,
     clear: Array,
     recv_free: Array,
+    received: Array,
+    posted: Array,
     saved: Array,
     /// Times of the last ranks before each round, which the first ranks need at the end.
     old: Vec<i64>,
@@ -65,10 +76,14 @@ pub fn run(
             columns(&rounds[..long], row, noise, state)?;
             long
         } else {
-            let Planned { pattern, step } = rounds[0];
-            let State { time, clear, recv_free, saved, aside, .. } = state;
+            let Planned { pattern, step, .. } = rounds[0];
+            let varied = rounds[0].varied(noise);
+            let State { time, clear, recv_free, received, posted, saved, aside, .. } = state;
+            let order = ReceiveOrder { received, posted };
             let ranks = Ranks::in_order(0, time.len());
-            one(&mut Round { ranks, time, clear, recv_free, noise, step, aside }, pattern, saved)?;
+            let mut round =
+                Round { ranks, time, clear, recv_free, order, varied, noise, step, aside };
+            one(&mut round, pattern, saved)?;
             1
         };
         rounds = &rounds[done..];
@@ -119,7 +134,7 @@ fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
 }
 
 fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, tile, aside, start, .. } = state;
+    let State { time, clear, recv_free, received, posted, tile, aside, start, .. } = state;
     let all = time.len();
     let top = (all - reach(rounds)) / TILE * TILE;
     tile.old.clear();
@@ -128,8 +143,8 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
         let first = if end == all { top } else { end - TILE };
         start.from(first, noise, time, clear)?;
         let (mut lag, mut used) = (0, 0);
-        for Planned { pattern, step } in rounds {
-            let Pattern::Shift { distance } = *pattern else { continue };
+        for planned in rounds {
+            let Pattern::Shift { distance } = planned.pattern else { continue };
             let distance = distance as usize;
             lag = behind(lag, distance);
             if end == all {
@@ -141,13 +156,19 @@ fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result
             let begin = if first == 0 { 0 } else { first + lag - distance };
             let end = if end == all { all } else { end + lag };
             let gaps = if recv_free.is_empty() { 0..0 } else { begin..end };
+            let after = if received.is_empty() { 0..0 } else { begin..end };
             let mut piece = Round {
                 ranks: Ranks::in_order(begin, all),
                 time: &mut time[begin..end],
                 clear: &mut clear[begin..end],
                 recv_free: &mut recv_free[gaps],
+                order: ReceiveOrder {
+                    received: &mut received[after.clone()],
+                    posted: &mut posted[after],
+                },
+                varied: planned.varied(noise),
                 noise,
-                step: *step,
+                step: planned.step,
                 aside,
             };
             if first == 0 {
@@ -181,21 +202,22 @@ fn columns(
     noise: &RunNoise<'_>,
     state: &mut State,
 ) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, tile, aside, ends, .. } = state;
+    let State { time, clear, recv_free, received, posted, tile, aside, ends, .. } = state;
     let last = rounds.iter().any(|round| round.step.last);
     let all = time.len();
     let rows = all / row;
     let width = (TILE / rows).clamp(LANES, row);
-    let Tile { time: t, clear: c, recv_free: r, saved, .. } = tile;
+    let Tile { time: t, clear: c, recv_free: r, received: d, posted: p, saved, .. } = tile;
     for first in (0..row).step_by(width) {
         let width = width.min(row - first);
-        for (piece, array) in [&mut *t, c, r].into_iter().zip([&*time, clear, recv_free]) {
+        let arrays = [&*time, clear, recv_free, received, posted];
+        for (piece, array) in [&mut *t, c, r, d, p].into_iter().zip(arrays) {
             piece.copy(array.chunks_exact(row).map(|line| &line[first..first + width]));
         }
         let ranks = Ranks::in_columns(first, width, row, all);
-        for Planned { pattern, step } in rounds {
+        for planned in rounds {
             // The same pattern in an array with shorter rows.
-            let pattern = match *pattern {
+            let pattern = match planned.pattern {
                 Pattern::Shift { distance } => {
                     Pattern::Shift { distance: distance / row as u64 * width as u64 }
                 }
@@ -205,8 +227,17 @@ fn columns(
                 },
                 edges => edges,
             };
-            let mut round =
-                Round { ranks, time: t, clear: c, recv_free: r, noise, step: *step, aside };
+            let mut round = Round {
+                ranks,
+                time: t,
+                clear: c,
+                recv_free: r,
+                order: ReceiveOrder { received: d, posted: p },
+                varied: planned.varied(noise),
+                noise,
+                step: planned.step,
+                aside,
+            };
             one(&mut round, pattern, saved)?;
         }
         if let (true, Ends::Dropped { latest: so_far }) = (last, &mut *ends) {
@@ -214,8 +245,9 @@ fn columns(
             continue;
         }
         // After the last round only the times are needed.
-        let wanted = if last { 1 } else { 3 };
-        let arrays = [&*t, c, r].into_iter().zip([&mut *time, clear, recv_free]);
+        let wanted = if last { 1 } else { 5 };
+        let whole = [&mut *time, clear, recv_free, received, posted];
+        let arrays = [&*t, c, r, d, p].into_iter().zip(whole);
         for (piece, array) in arrays.take(wanted) {
             for (line, piece) in array.chunks_exact_mut(row).zip(piece.chunks_exact(width)) {
                 line[first..first + width].copy_from_slice(piece);

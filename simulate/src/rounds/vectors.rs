@@ -6,8 +6,9 @@ use super::{
     periodic::Hit,
 };
 use crate::{
+    collectives::Pattern,
     loggops::MessageCost,
-    noise::{Periodic, RunNoise, WorkError},
+    noise::{MessageLatencies, Periodic, RunNoise, WorkError},
     simd::{self, Plain, Vector},
 };
 
@@ -65,7 +66,7 @@ impl<V: Vector> Costs<V> {
             latency: V::splat(message.latency),
             transfer: V::splat(message.transfer),
             gap: V::splat(message.gap),
-            cpu: V::splat(message.cpu),
+            cpu: V::splat(message.recv_cpu),
             between: V::splat(between),
             send_wait: V::splat(send_wait),
             send: V::splat(send),
@@ -107,9 +108,14 @@ impl Ranks {
     }
 
     pub fn at(&self, place: usize) -> u64 {
-        let mut ranks = [0; simd::LANES];
-        self.at_each(Plain::splat(place as i64)).store(&mut ranks);
-        ranks[0] as u64
+        self.one(place as i64) as u64
+    }
+
+    #[inline(always)]
+    fn one(&self, place: i64) -> i64 {
+        let row = if self.stride > 0 { place.wrapping_mul(self.inverse) >> (2 * SHORT) } else { 0 };
+        let rank = place + self.first + row * (self.stride - self.width);
+        if rank >= self.all { rank - self.all } else { rank }
     }
 
     #[inline(always)]
@@ -121,6 +127,64 @@ impl Ranks {
         }
         let all = V::splat(self.all);
         ranks.select(!all.above(ranks), ranks.sub(all))
+    }
+}
+
+/// The latencies of a round's messages, if they vary, and who sends them.
+#[derive(Clone, Copy)]
+pub struct Varied<'a> {
+    pub latencies: MessageLatencies<'a>,
+    /// Of all ranks, not only of those in an array.
+    pub pattern: Pattern,
+}
+
+impl Varied<'_> {
+    /// The first of [`LANES`] consecutive senders, if those of the receivers at these places are.
+    #[inline(always)]
+    fn first_sender(&self, ranks: &Ranks, place: usize) -> Option<usize> {
+        let (first, last) = (ranks.one(place as i64), ranks.one((place + LANES - 1) as i64));
+        let sender = match self.pattern {
+            Pattern::Shift { distance } if first >= distance as i64 => first - distance as i64,
+            Pattern::Shift { distance } if last < distance as i64 => {
+                first - distance as i64 + ranks.all
+            }
+            Pattern::Swap { mask, .. } => {
+                let (mask, lanes) = (mask as i64, LANES as i64);
+                if mask < lanes || first % lanes != 0 {
+                    return None;
+                }
+                first ^ mask
+            }
+            _ => return None,
+        };
+        (last - first == LANES as i64 - 1).then_some(sender as usize)
+    }
+
+    /// How far the latencies of the messages to the ranks of a group differ from L. No closures: they
+    /// would not be compiled for the vectors of the machine.
+    #[inline(always)]
+    fn of_group<V: Vector>(&self, ranks: &Ranks, place: usize) -> [V; 2] {
+        if let Some(first) = self.first_sender(ranks, place) {
+            let low = self.latencies.deviations(simd::count_from::<V>(first));
+            return [low, self.latencies.deviations(simd::count_from::<V>(first + simd::LANES))];
+        }
+        let low = self.deviations(ranks, simd::count_from::<V>(place));
+        [low, self.deviations(ranks, simd::count_from::<V>(place + simd::LANES))]
+    }
+
+    /// How far the latencies of the messages to these ranks differ from L.
+    #[inline(always)]
+    fn deviations<V: Vector>(&self, ranks: &Ranks, places: V) -> V {
+        let receivers = ranks.at_each(places);
+        let senders = match self.pattern {
+            Pattern::Swap { mask, .. } => receivers.xor(V::splat(mask as i64)),
+            Pattern::Shift { distance } => {
+                let senders = receivers.sub(V::splat(distance as i64));
+                senders.select(V::splat(0).above(senders), senders.add(V::splat(ranks.all)))
+            }
+            Pattern::Edges { .. } => unreachable!("edges are not full; `can` refuses them"),
+        };
+        self.latencies.deviations(senders)
     }
 }
 
@@ -143,6 +207,24 @@ impl Source<'_> {
     }
 }
 
+/// What a receive waits for besides its message, for ranks in an array. Empty if that never matters.
+pub struct ReceiveOrder<'a> {
+    /// When the previous receive ended.
+    pub received: &'a mut [i64],
+    /// When the send of this round began, with which its receive was posted.
+    pub posted: &'a mut [i64],
+}
+
+impl ReceiveOrder<'_> {
+    pub fn matters(&self) -> bool {
+        !self.received.is_empty()
+    }
+
+    pub fn reborrow(&mut self) -> ReceiveOrder<'_> {
+        ReceiveOrder { received: self.received, posted: self.posted }
+    }
+}
+
 /// Receivers at the places `first..first + width` receive from as many senders.
 pub struct Block<'a, 'n, const GAPS: bool> {
     /// Noise whose detours can be computed arithmetically.
@@ -155,6 +237,8 @@ pub struct Block<'a, 'n, const GAPS: bool> {
     pub clear: &'a mut [i64],
     /// Empty if gaps do not matter.
     pub recv_free: &'a mut [i64],
+    pub order: ReceiveOrder<'a>,
+    pub varied: Option<Varied<'a>>,
     pub step: &'a Step,
     pub noise: &'a RunNoise<'n>,
     pub aside: &'a mut Aside,
@@ -207,9 +291,29 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let own = chunk(self.time, place);
         let clear = chunk(self.clear, place);
         let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
+        let mut later = [0; LANES];
+        let from = match &self.varied {
+            None => from,
+            Some(varied) => {
+                let deviations = varied.of_group::<V>(self.ranks, place);
+                for (half, deviations) in deviations.into_iter().enumerate() {
+                    let from = V::load(half_of(from, half));
+                    from.add(deviations).store(half_of_mut(&mut later, half));
+                }
+                &later
+            }
+        };
         let group = Group { own, from, clear, recv_free };
-        let low = Lanes::receive::<GAPS>(costs, group, 0);
-        let high = Lanes::receive::<GAPS>(costs, group, 1);
+        let mut low = Lanes::receive::<GAPS>(costs, group, 0);
+        let mut high = Lanes::receive::<GAPS>(costs, group, 1);
+        if self.order.matters() {
+            let received = chunk_mut(self.order.received, place);
+            let posted = chunk_mut(self.order.posted, place);
+            for (half, lanes) in [&mut low, &mut high].into_iter().enumerate() {
+                let received = half_of_mut(received, half);
+                lanes.after::<GAPS>(costs, received, half_of_mut(posted, half), self.noise);
+            }
+        }
         if V::any_above([low.done, high.done], [low.clear, high.clear]) {
             if let Some(noise) = self.periodic {
                 let hit = Hit::<GAPS> { noise, step: self.step, own, from, clear, recv_free };
@@ -243,8 +347,8 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
     /// The state is destructured first: only then does the compiler keep it in registers.
     #[inline(always)]
     fn settle(&mut self) -> Result<(), WorkError> {
-        let Block { aside, ranks, step, noise, time, clear, .. } = self;
-        settle::<GAPS>(aside, ranks, step, noise, time, clear)
+        let Block { aside, ranks, step, noise, time, clear, order, .. } = self;
+        settle::<GAPS>(aside, ranks, step, noise, time, clear, order.reborrow())
     }
 
     /// The last few, padded with ranks that are never hit.
@@ -257,21 +361,40 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
             padded
         };
         let (senders, sender) = self.source.find(self.time, at);
-        let from = padded(&senders[sender..sender + used], 0);
+        let mut from = padded(&senders[sender..sender + used], 0);
         let own = padded(&self.time[place..place + used], 0);
         let clear = padded(&self.clear[place..place + used], i64::MAX);
         let free = if GAPS { padded(&self.recv_free[place..place + used], 0) } else { [0; LANES] };
+        if let Some(varied) = &self.varied {
+            for (at, from) in from[..used].iter_mut().enumerate() {
+                let mut deviations = [0; simd::LANES];
+                let place = Plain::splat((place + at) as i64);
+                varied.deviations(self.ranks, place).store(&mut deviations);
+                *from += deviations[0];
+            }
+        }
+        let after = self.order.matters();
+        let [mut received, mut posted] = [&self.order.received, &self.order.posted]
+            .map(|all| if after { padded(&all[place..place + used], 0) } else { [0; LANES] });
         let (mut done, mut next_free) = ([0; LANES], [0; LANES]);
         let costs = Costs::<Plain>::new(self.step);
         let group = Group { own: &own, from: &from, clear: &clear, recv_free: &free };
         for half in 0..2 {
-            let lanes = Lanes::receive::<GAPS>(&costs, group, half);
+            let mut lanes = Lanes::receive::<GAPS>(&costs, group, half);
+            if after {
+                let received = half_of_mut(&mut received, half);
+                lanes.after::<GAPS>(&costs, received, half_of_mut(&mut posted, half), self.noise);
+            }
             let places = simd::count_from(place + half * simd::LANES);
             self.aside.push(lanes.beyond(), places, lanes.arrived, lanes.own);
             lanes.done.store(half_of_mut(&mut done, half));
             lanes.free.store(half_of_mut(&mut next_free, half));
         }
         self.time[place..place + used].copy_from_slice(&done[..used]);
+        if after {
+            self.order.received[place..place + used].copy_from_slice(&received[..used]);
+            self.order.posted[place..place + used].copy_from_slice(&posted[..used]);
+        }
         if GAPS {
             self.recv_free[place..place + used].copy_from_slice(&next_free[..used]);
         }
@@ -288,8 +411,9 @@ fn settle<const GAPS: bool>(
     noise: &RunNoise<'_>,
     time: &mut [i64],
     clear: &mut [i64],
+    order: ReceiveOrder<'_>,
 ) -> Result<(), WorkError> {
-    simd::widest(Settle::<GAPS> { aside, ranks, step, noise, time, clear })
+    simd::widest(Settle::<GAPS> { aside, ranks, step, noise, time, clear, order })
 }
 
 /// Neighbouring ranks before a round.
@@ -324,6 +448,26 @@ impl<V: Vector> Lanes<V> {
         let arrived = begin.add(costs.transfer);
         let done = costs.without_detours::<GAPS>(own, arrived);
         Lanes { own, arrived, done, free, clear: V::load(half_of(group.clear, half)) }
+    }
+
+    /// Receives no earlier than the previous receive ended; both times become those of this round.
+    #[inline(always)]
+    fn after<const GAPS: bool>(
+        &mut self,
+        costs: &Costs<V>,
+        received: &mut [i64; simd::LANES],
+        posted: &mut [i64; simd::LANES],
+        noise: &RunNoise<'_>,
+    ) {
+        self.arrived = self.arrived.max(V::load(received));
+        if !noise.is_none() {
+            // Begun before the send, it may meet detours from before the clear time was known.
+            let early = V::load(posted).above(self.arrived);
+            self.clear = self.clear.select(early, V::splat(untrusted(0)));
+        }
+        self.done = costs.without_detours::<GAPS>(self.own, self.arrived);
+        self.arrived.add(costs.cpu).max(V::load(posted)).store(received);
+        self.done.sub(costs.send).store(posted);
     }
 
     /// Those whose end lies beyond their clear time.

@@ -62,7 +62,8 @@ fn case(json: &Value) -> Case {
         text,
         params: Params {
             latency: param("L") * unit,
-            overhead: param("o") * unit,
+            send_overhead: param("o") * unit,
+            recv_overhead: param("o") * unit,
             gap: param("g") * unit,
             gap_per_byte_fs: param("G") * unit * 1_000,
             overhead_per_byte_fs: param("O") * unit * 1_000,

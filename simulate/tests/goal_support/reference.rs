@@ -163,10 +163,10 @@ impl World<'_> {
             Action::Send { bytes, to, .. } => {
                 let cost = self.params.message(bytes).unwrap();
                 let start = ready.max(free(&self.cpu, cpu)).max(free(&self.send_free, nic));
-                let end = self.work(rank, start, cost.cpu);
+                let end = self.work(rank, start, cost.send_cpu);
                 self.cpu.insert(cpu, end);
                 // From when the NIC gets the message, delayed by the detours.
-                self.send_free.insert(nic, end - cost.cpu + cost.gap);
+                self.send_free.insert(nic, end - cost.send_cpu + cost.gap);
                 self.told.spans.push(Span { rank, cpu: cpu.1, did, start, end });
                 self.end(rank, end);
                 self.release(rank, schedule.start_successors(op), start);
@@ -196,7 +196,7 @@ impl World<'_> {
     fn receive(&mut self, rank: u32, op: u32, send: u32, posted: i64) {
         let operation = self.schedule.operation(op);
         let Action::Send { bytes, .. } = self.schedule.operation(send).action else { return };
-        let MessageCost { cpu: overhead, transfer, gap, rendezvous, .. } =
+        let MessageCost { recv_cpu: overhead, transfer, gap, rendezvous, .. } =
             self.params.message(bytes).unwrap();
         let (cpu, nic) = ((rank, operation.cpu), (rank, operation.nic));
         let arrival = self.arrival[&send];
@@ -208,7 +208,7 @@ impl World<'_> {
         let start = (first_byte + transfer).max(self.received.get(&cpu).copied().unwrap_or(0));
         let end = self.work(rank, start, overhead).max(posted);
         self.received.insert(cpu, end);
-        let held = self.params.overhead + transfer.max(overhead - self.params.overhead);
+        let held = self.params.recv_overhead + transfer.max(overhead - self.params.recv_overhead);
         self.told.spans.push(Span {
             rank,
             cpu: operation.cpu,

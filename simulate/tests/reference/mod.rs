@@ -122,8 +122,8 @@ fn step(
             rank.posted = rank.time;
             if let Some((to, cost)) = round.send {
                 rank.posted = rank.time.max(rank.send_free);
-                rank.sent = work(rank, noise, me, rank.posted, cost.cpu);
-                rank.send_free = rank.sent + cost.gap - cost.cpu;
+                rank.sent = work(rank, noise, me, rank.posted, cost.send_cpu);
+                rank.send_free = rank.sent + cost.gap - cost.send_cpu;
                 boxes.insert((me, to, number), rank.sent);
             }
             rank.stage = Stage::Issued;
@@ -135,7 +135,7 @@ fn step(
                 let first = (left + cost.latency).max(rank.recv_free);
                 rank.recv_free = first + cost.gap;
                 let last = (first + cost.transfer).max(rank.received);
-                rank.received = work(rank, noise, me, last, cost.cpu).max(rank.posted);
+                rank.received = work(rank, noise, me, last, cost.recv_cpu).max(rank.posted);
                 receipts.insert((from, me, number), rank.received);
             }
             rank.stage = Stage::Received;

@@ -26,16 +26,29 @@ const fn documented(args: &'static str, file: &'static str, name: &'static str) 
     Documented { args, file, name }
 }
 
-/// `DEMO` is the bundled recording and `stencil` a recorded MPI program; the other files are made by [`PREPARATION`].
-const COMMANDS: [Documented; 17] = [
+/// `DEMO` is the bundled recording, `stencil` a recorded MPI program and `latencies.json` a measured one; the other
+/// files are made by [`PREPARATION`].
+const COMMANDS: [Documented; 24] = [
     documented("report DEMO --ranks 64 --json", "decision.rs", "Report"),
     documented("report --baseline DEMO DEMO --ranks 64 --json", "fleet.rs", "Fleet"),
     documented("whatif DEMO --ranks 64 --runs 40 --top 2 --json", "whatif.rs", "WhatIf"),
+    documented("tail DEMO --check --json", "tail.rs", "Tails"),
     documented("diff DEMO DEMO --ranks 64 --runs 20 --json", "diff.rs", "Diff"),
+    documented("dist DEMO netgauge.txt --bins fixed:10us --json", "dist.rs", "Said"),
     documented(
         "simulate collective --noise DEMO --repeat-trace --ranks 4,8 --runs 20 --blame --json",
         "collective.rs",
         "Sweep",
+    ),
+    documented(
+        "simulate app ./stencil --noise DEMO --ranks 8 --runs 3 --sensitivity --if auto --json",
+        "app.rs",
+        "Sweep",
+    ),
+    documented(
+        "simulate skeleton halo:2x2x1 --iterations 2 --noise DEMO --repeat-trace --runs 3 --blame --json",
+        "skeleton.rs",
+        "Skeletons",
     ),
     documented(
         "simulate goal ring.goal --noise DEMO --repeat-trace --runs 2 --blame --json",
@@ -58,10 +71,17 @@ const COMMANDS: [Documented; 17] = [
     documented("import netgauge.txt --json", "import.rs", "Imported"),
     documented("merge a.detour b.detour --force -o job.detour --json", "merge.rs", "Merged"),
     documented("mpi report ./stencil --json", "profile.rs", "Profile"),
+    documented("blame ./stencil --json", "traced.rs", "TracedBlame"),
+    documented("mpi latency --from ./latencies.json --json", "latency.rs", "Latencies"),
+    documented(NETWORK, "loggops.rs", "Net"),
     documented("record --no-bpf -d 200ms -o a.detour --json", "record.rs", "RecordResult"),
     documented("doctor --json", "doctor.rs", "Checks"),
     documented("doctor --isolation -c 1 -d 200ms --json", "isolation.rs", "Audit"),
 ];
+
+/// Prints what `mpi net` prints, and needs no MPI; another process has to wait there.
+const NETWORK: &str = "net --tcp 127.0.0.1:7199 -d 1s --json";
+const OTHER_END: [&str; 4] = ["net", "--tcp", "--listen", "127.0.0.1:7199"];
 
 /// Commands that make the files of the examples.
 const PREPARATION: [&str; 4] = [
@@ -96,12 +116,27 @@ pub fn write(workspace: &Workspace) -> Result<()> {
         let file = entry?;
         fs::copy(file.path(), stencil.join(file.file_name()))?;
     }
+    let latencies = workspace.root.join("fixtures/mpi/latencies.json");
+    fs::copy(latencies, directory.join("latencies.json"))?;
     for line in PREPARATION {
         run(workspace, &directory, line)?;
     }
     let mut page = INTRODUCTION.to_owned();
     for command in &COMMANDS {
+        let mut other_end = None;
+        if command.args == NETWORK {
+            let mut listen = exec::command(workspace.binary("detour"), &directory);
+            let mut child = listen.args(OTHER_END).stderr(Stdio::piped()).spawn()?;
+            // It says so when it waits.
+            if let Some(errors) = &mut child.stderr {
+                std::io::Read::read(errors, &mut [0])?;
+            }
+            other_end = Some(child);
+        }
         let text = run(workspace, &directory, command.args)?;
+        if let Some(mut child) = other_end {
+            child.wait()?;
+        }
         let value: Value = serde_json::from_str(&text)
             .with_context(|| format!("`detour {}` printed no JSON", command.args))?;
         section(&mut page, command, &structs, &value)?;

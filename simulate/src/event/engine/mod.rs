@@ -15,10 +15,11 @@ mod tests;
 use std::collections::VecDeque;
 
 use super::{
-    EventError, Rendezvous, ScheduleResult,
+    Carried, EventError, Options, Rendezvous, ScheduleResult, Starts,
     bits::Bits,
     cost::Costs,
     deadlock::{self, Progress},
+    latencies::Latencies,
     log::Log,
     matching::Matcher,
     queue::{Event, Queue},
@@ -52,8 +53,6 @@ struct Engine<'a, W> {
     schedule: &'a Schedule,
     watch: W,
     costs: Costs,
-    overhead: i64,
-    latency: i64,
     work: Work<'a>,
     handshake: bool,
     /// Queue everything: order only by time.
@@ -72,6 +71,7 @@ struct Engine<'a, W> {
     /// Receives of other ranks whose message has arrived meanwhile. FIFO: their memory is prefetched
     /// by the time it is their turn.
     elsewhere: VecDeque<Delivered>,
+    latencies: Latencies<'a>,
     /// Completed operations by kind: a single counter would serialize all operations.
     calcs: u64,
     messages: u64,
@@ -82,11 +82,30 @@ pub(crate) fn run(
     buffers: &mut Buffers,
     schedule: &Schedule,
     params: &Params,
-    rendezvous: Rendezvous,
+    options: &Options,
     noise: &RunNoise,
+    starts: Starts<'_>,
 ) -> Result<ScheduleResult, EventError> {
-    let queue_all = only_time_orders(schedule, params);
-    run_in(buffers, schedule, params, rendezvous, noise, queue_all, Nobody)
+    let case = Case { schedule, params, options, noise, starts, sent: &[] };
+    run_in(buffers, &case, case.only_time_orders(), Nobody)
+}
+
+/// Continues from what earlier schedules have left ([`super::run_on`]).
+pub(crate) fn run_on(
+    buffers: &mut Buffers,
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &RunNoise,
+    carried: &mut Carried,
+) -> Result<ScheduleResult, EventError> {
+    let Carried { slots, ends, sent, .. } = carried;
+    buffers.slots = std::mem::take(slots);
+    buffers.keeps_slots = !ends.is_empty();
+    let case = Case { schedule, params, options, noise, starts: ends, sent };
+    let result = run_in(buffers, &case, case.only_time_orders(), Nobody);
+    *slots = std::mem::take(&mut buffers.slots);
+    result
 }
 
 /// The same run, logged.
@@ -94,42 +113,80 @@ pub(crate) fn record(
     buffers: &mut Buffers,
     schedule: &Schedule,
     params: &Params,
-    rendezvous: Rendezvous,
+    options: &Options,
     noise: &RunNoise,
     log: &mut Log,
 ) -> Result<ScheduleResult, EventError> {
-    let queue_all = only_time_orders(schedule, params);
-    let recorder = Recorder::new(log, schedule, params, Work::new(noise).has_clock());
-    run_in(buffers, schedule, params, rendezvous, noise, queue_all, recorder)
+    let case = Case { schedule, params, options, noise, starts: &[], sent: &[] };
+    let recorder = Recorder::new(log, schedule, Work::new(noise).has_clock());
+    run_in(buffers, &case, case.only_time_orders(), recorder)
 }
 
-/// Without latency, simultaneous events may depend on each other: then the queue determines the order.
-/// The same goes for large messages: a payload follows its acknowledgement whatever else the rank does
-/// meanwhile, and in the closed form a sender continues the moment its receiver does.
-fn only_time_orders(schedule: &Schedule, params: &Params) -> bool {
-    params.latency == 0 || schedule.largest > params.eager_limit
+/// What to run.
+struct Case<'a, 'n> {
+    schedule: &'a Schedule,
+    params: &'a Params,
+    options: &'a Options,
+    noise: &'a RunNoise<'n>,
+    starts: Starts<'a>,
+    /// Messages that each rank has sent before; empty for none.
+    sent: &'a [u64],
+}
+
+impl Case<'_, '_> {
+    /// Without latency, simultaneous events may depend on each other: then the queue determines the order.
+    /// The same goes for large messages: a payload follows its acknowledgement whatever else the rank does
+    /// meanwhile, and in the closed form a sender continues the moment its receiver does.
+    fn only_time_orders(&self) -> bool {
+        self.least_latency() == 0 || !self.all_eager()
+    }
+
+    /// On both networks.
+    fn all_eager(&self) -> bool {
+        let local = self.options.local.map_or(u64::MAX, |local| local.params.eager_limit);
+        self.schedule.largest <= self.params.eager_limit.min(local)
+    }
+
+    /// Minimum time until an action of one rank affects another. A message takes o and L, an
+    /// acknowledgement L; but in the closed form of a rendezvous the sender ends when the receiver does.
+    fn lookahead(&self) -> i64 {
+        match self.options.rendezvous {
+            _ if self.all_eager() => self.least_overheads().0 + self.least_latency(),
+            Rendezvous::ClosedForm => 0,
+            Rendezvous::Handshake => self.least_latency(),
+        }
+    }
+
+    /// No message takes less.
+    fn least_latency(&self) -> i64 {
+        let varied = self.noise.latencies().map_or(0, |all| all.least().min(0));
+        let least = self.params.latency + varied;
+        self.options.local.map_or(least, |local| least.min(local.params.latency))
+    }
+
+    /// o of senders and of receivers, on the network where it is less.
+    fn least_overheads(&self) -> (i64, i64) {
+        let local = self.options.local.map_or(*self.params, |local| local.params);
+        let send = self.params.send_overhead.min(local.send_overhead);
+        (send, self.params.recv_overhead.min(local.recv_overhead))
+    }
 }
 
 fn run_in(
     buffers: &mut Buffers,
-    schedule: &Schedule,
-    params: &Params,
-    rendezvous: Rendezvous,
-    noise: &RunNoise,
+    case: &Case<'_, '_>,
     queue_all: bool,
     watch: impl Watch,
 ) -> Result<ScheduleResult, EventError> {
-    let Buffers { states, slots, there, waiting } = std::mem::take(buffers).prepare(schedule);
+    let Case { schedule, params, options, noise, starts, sent } = *case;
+    let Buffers { states, slots, there, waiting, .. } = std::mem::take(buffers).prepare(schedule);
     let work = Work::new(noise);
-    let lookahead = lookahead(schedule, params, rendezvous);
     let mut engine = Engine {
         schedule,
         watch,
-        costs: Costs::new(params)?,
-        overhead: params.overhead,
-        latency: params.latency,
+        costs: Costs::new(params, options.local)?,
         work,
-        handshake: rendezvous == Rendezvous::Handshake,
+        handshake: options.rendezvous == Rendezvous::Handshake,
         queue_all,
         in_turn: false,
         states,
@@ -137,44 +194,43 @@ fn run_in(
         there,
         waiting,
         matcher: Matcher::new(schedule),
-        queue: Queue::new(lookahead, schedule.ranks()),
+        queue: Queue::new(case.lookahead(), schedule.ranks()),
         free: Vec::new(),
         elsewhere: VecDeque::new(),
+        latencies: Latencies::new(schedule, noise, sent),
         calcs: 0,
         messages: 0,
         received: 0,
     };
-    engine.start()?;
+    engine.start(starts)?;
     // Only from here on: at the start, a rank's operations are released one by one. A large message's
     // receiver releases operations at its sender, a CPU-time clock depends on what runs first, and
     // receives without overhead may end together.
-    engine.in_turn = !queue_all && !work.has_clock() && params.overhead > 0;
+    engine.in_turn = !queue_all && !work.has_clock() && case.least_overheads().1 > 0;
     engine.go()?;
     let outcome = engine.outcome();
     let Engine { states, slots, there, waiting, .. } = engine;
-    *buffers = Buffers { states, slots, there, waiting };
+    *buffers = Buffers { states, slots, there, waiting, keeps_slots: false };
     outcome
-}
-
-/// Minimum time until an action of one rank affects another. A message takes o and L, an
-/// acknowledgement L; but in the closed form of a rendezvous the sender ends when the receiver does.
-fn lookahead(schedule: &Schedule, params: &Params, rendezvous: Rendezvous) -> i64 {
-    match rendezvous {
-        _ if schedule.largest <= params.eager_limit => params.overhead + params.latency,
-        Rendezvous::ClosedForm => 0,
-        Rendezvous::Handshake => params.latency,
-    }
 }
 
 impl<W: Watch> Engine<'_, W> {
     /// Handles, rank by rank, operations without dependencies, and whatever they release without the
     /// queue.
-    fn start(&mut self) -> Result<(), EventError> {
+    fn start(&mut self, starts: Starts<'_>) -> Result<(), EventError> {
         for rank in 0..self.schedule.ranks() {
             self.states.begin_rank(self.schedule, rank);
             self.fetch_messages(rank + 1);
+            let start = starts.get(rank as usize).copied().unwrap_or(0);
+            if start > 0 {
+                let slots = &self.schedule.slots[rank as usize..][..2];
+                for slot in &mut self.slots[slots[0] as usize..slots[1] as usize] {
+                    slot.cpu_free = start;
+                }
+            }
             for op in self.schedule.of_rank(rank) {
                 if self.states.stage(op) == 0 {
+                    self.states.set_time(op, start);
                     self.free.push(Free { op, rank });
                     self.advance()?;
                 }
@@ -425,7 +481,7 @@ impl<W: Watch> Engine<'_, W> {
             let costs = &mut self.costs;
             let large: Vec<bool> = schedule.ops[..schedule.operations()]
                 .iter()
-                .map(|op| costs.of(op.size).is_ok_and(|cost| cost.rendezvous))
+                .map(|op| costs.may_wait(op.size))
                 .collect();
             let blocks = |op: u32| large[op as usize];
             if let Some(error) = deadlock::explain(schedule, progress, blocks) {

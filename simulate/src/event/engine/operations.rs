@@ -2,9 +2,9 @@
 //! payload of a rendezvous.
 
 use super::super::{
-    EventError,
+    ANY, EventError,
     log::What,
-    schedule::{NOBODY, Op, Pairing},
+    schedule::{Op, Pairing},
     state::{DONE, GRANTED, SENT},
     watch::{Piece, Watch},
 };
@@ -31,18 +31,25 @@ impl<W: Watch> Engine<'_, W> {
 
     #[inline]
     pub(super) fn send(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
-        let cost = self.cost(op, record.size)?;
+        let (mut cost, local) = self.cost(op, record.size, rank, record.peer)?;
         let ready = self.states.time(op);
         let what = if self.handshake && cost.rendezvous { What::Request } else { What::Send };
+        if what == What::Send && !local {
+            cost.latency += self.latencies.of(rank, op);
+        }
         let piece = self.inject(ready, op, rank, record, &cost, what)?;
-        let (begun, ended) = self.watch.sent(what, piece, &cost);
         let Piece { start, end, .. } = piece;
+        if !record.pairing.is_fixed() {
+            let arrival = self.latencies.in_order(rank, record.peer, end + cost.latency);
+            cost.latency = arrival - end;
+        }
+        let (begun, ended) = self.watch.sent(what, piece, &cost);
         self.messages += 1;
         self.release(self.schedule.start_successors(op), rank, start, begun);
         if !cost.rendezvous {
             self.release(self.schedule.successors(op), rank, end, ended);
         }
-        let arrival = end + self.latency;
+        let arrival = end + cost.latency;
         self.states.set_time(op, arrival);
         self.states.set_stage(op, SENT);
         if !record.pairing.is_fixed() {
@@ -88,7 +95,7 @@ impl<W: Watch> Engine<'_, W> {
         let send_free = self.slots[nic].send_free;
         let slot = &mut self.slots[cpu];
         let start = ready.max(slot.cpu_free).max(send_free);
-        let work = if what == What::Request { self.overhead } else { cost.cpu };
+        let work = if what == What::Request { cost.send_overhead() } else { cost.send_cpu };
         let end = self.work.done(rank, &mut slot.met, start, work)?;
         slot.cpu_free = end;
         if what != What::Request {
@@ -100,7 +107,10 @@ impl<W: Watch> Engine<'_, W> {
 
     /// The acknowledgement has arrived: the payload may be sent.
     pub(super) fn payload(&mut self, op: u32, rank: u32, record: &Op) -> Result<(), EventError> {
-        let cost = self.cost(op, record.size)?;
+        let (mut cost, local) = self.cost(op, record.size, rank, record.peer)?;
+        if !local {
+            cost.latency += self.latencies.of(rank, op);
+        }
         let receive = self.counterpart(op, record);
         let piece = self.inject(self.states.time(op), op, rank, record, &cost, What::Payload)?;
         self.watch.sent(What::Payload, piece, &cost);
@@ -109,8 +119,8 @@ impl<W: Watch> Engine<'_, W> {
         self.end(rank, record.cpu, left);
         let moment = self.watch.left(op, rank, &cost);
         self.release(self.schedule.successors(op), rank, left, moment);
-        self.states.set_time(op, end + self.latency);
-        self.queue.operation(end + self.latency, receive, record.peer);
+        self.states.set_time(op, end + cost.latency);
+        self.queue.operation(end + cost.latency, receive, record.peer);
         Ok(())
     }
 
@@ -130,14 +140,15 @@ impl<W: Watch> Engine<'_, W> {
             Pairing::Fixed => record.size,
             _ => self.schedule.ops[send as usize].size,
         };
-        let cost = self.cost(op, size)?;
+        let sender = if record.peer == ANY { self.schedule.rank_of(send) } else { record.peer };
+        let (cost, _) = self.cost(op, size, sender, rank)?;
         if record.size < size {
             let (receive, send) = (self.schedule.place(op), self.schedule.place(send));
             return Err(EventError::TooSmall { receive: Box::new(receive), send: Box::new(send) });
         }
         if self.handshake && cost.rendezvous && self.states.stage(op) != GRANTED {
-            let granted = posted.max(arrival) + self.latency;
-            self.watch.granted(op, send, self.latency);
+            let granted = posted.max(arrival) + cost.latency;
+            self.watch.granted(op, send, cost.latency);
             self.states.set_stage(op, GRANTED);
             self.states.set_time(send, granted);
             self.states.set_stage(send, GRANTED);
@@ -154,11 +165,11 @@ impl<W: Watch> Engine<'_, W> {
         *recv_free = first_byte + cost.gap;
         let slot = &mut self.slots[cpu];
         let start = (first_byte + cost.transfer).max(slot.received);
-        let taken = self.work.done(rank, &mut slot.met, start, cost.cpu)?;
+        let taken = self.work.done(rank, &mut slot.met, start, cost.recv_cpu)?;
         let end = taken.max(posted);
         slot.received = end;
         slot.end = slot.end.max(end);
-        let piece = Piece { op, rank, cpu, nic, start, end: taken, work: cost.cpu };
+        let piece = Piece { op, rank, cpu, nic, start, end: taken, work: cost.recv_cpu };
         let moment = self.watch.received(piece, send, &cost);
         self.received += 1;
         self.states.set_stage(op, DONE);
@@ -166,8 +177,6 @@ impl<W: Watch> Engine<'_, W> {
             self.states.set_stage(send, DONE);
         }
         if cost.rendezvous && !self.handshake {
-            let sender =
-                if record.peer == NOBODY { self.schedule.rank_of(send) } else { record.peer };
             self.end(sender, self.schedule.ops[send as usize].cpu, end);
             self.watch.ended(send, sender, moment);
             self.release(self.schedule.successors(send), sender, end, moment);
@@ -177,9 +186,16 @@ impl<W: Watch> Engine<'_, W> {
     }
 
     #[inline(always)]
-    fn cost(&mut self, op: u32, bytes: u64) -> Result<MessageCost, EventError> {
+    fn cost(
+        &mut self,
+        op: u32,
+        bytes: u64,
+        from: u32,
+        to: u32,
+    ) -> Result<(MessageCost, bool), EventError> {
         let place = || Box::new(self.schedule.place(op));
-        self.costs.of(bytes).map_err(|source| EventError::Message { place: place(), source })
+        let cost = self.costs.of(bytes, from, to);
+        cost.map_err(|source| EventError::Message { place: place(), source })
     }
 
     /// The other end of an operation's message, once it is known.

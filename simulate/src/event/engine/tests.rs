@@ -27,11 +27,13 @@ fn both_ways(schedule: &Schedule, params: &Params, seed: u64) -> Result<(), Test
     let mut buffers = Buffers::default();
     let silent = Noise::none();
     let noises = [Model::Preempt, Model::CpuTime].map(noise);
-    let rendezvous = Rendezvous::ClosedForm;
+    let options = Options::default();
     for noise in [&silent, &noises[0], &noises[1]] {
         let noise = noise.run(seed, 0);
-        let fast = run(&mut buffers, schedule, params, rendezvous, &noise);
-        let slow = run_in(&mut buffers, &searching, params, rendezvous, &noise, true, Nobody);
+        let fast = run(&mut buffers, schedule, params, &options, &noise, &[]);
+        let (schedule, options, noise) = (&searching, &options, &noise);
+        let case = Case { schedule, params, options, noise, starts: &[], sent: &[] };
+        let slow = run_in(&mut buffers, &case, true, Nobody);
         prop_assert_eq!(&fast.is_ok(), &slow.is_ok());
         if let (Ok(fast), Ok(slow)) = (&fast, &slow) {
             prop_assert_eq!(&fast.ends, &slow.ends);
@@ -66,7 +68,7 @@ proptest! {
         let noise = noise(Model::LogGopSim);
         let noise = noise.run(seed, 0);
         let [fixed, searched] = [&schedule, &searching(schedule.clone())]
-            .map(|schedule| super::super::loggopsim::run(schedule, &params, &noise));
+            .map(|schedule| super::super::loggopsim::run(schedule, &params, None, &noise, &[]));
         prop_assert_eq!(fixed, searched);
     }
 
@@ -79,14 +81,15 @@ proptest! {
         let params = Params { eager_limit: limit, ..params };
         let rendezvous =
             if handshake { Rendezvous::Handshake } else { Rendezvous::ClosedForm };
+        let options = Options { rendezvous, ..Options::default() };
         let mut buffers = Buffers::default();
         for model in Model::ALL {
             let noise = noise(model);
             let noise = noise.run(seed, 1);
-            let first = run(&mut Buffers::default(), &schedule, &params, rendezvous, &noise);
-            let again = run(&mut buffers, &schedule, &params, rendezvous, &noise);
+            let first = run(&mut Buffers::default(), &schedule, &params, &options, &noise, &[]);
+            let again = run(&mut buffers, &schedule, &params, &options, &noise, &[]);
             prop_assert_eq!(&again, &first);
-            let _ = super::super::loggopsim::run(&schedule, &params, &noise);
+            let _ = super::super::loggopsim::run(&schedule, &params, None, &noise, &[]);
             if let Err(error) = first {
                 prop_assert!(!error.to_string().is_empty());
             }

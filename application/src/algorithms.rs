@@ -1,0 +1,110 @@
+//! Which algorithm a collective uses: rules by operation and size, the first that applies.
+
+use simulate::collectives::{ALGORITHMS, Collective, CollectiveError, Op, Shape};
+
+/// `allreduce<4KiB=recursive-doubling`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub op: Op,
+    /// Applies to fewer bytes than this; to all if None. Bytes of the vector, or of one block.
+    pub below: Option<u64>,
+    pub algorithm: &'static str,
+}
+
+/// Rules of the user, then the table of a current MPI library.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    rules: Vec<Rule>,
+}
+
+const fn rule(op: Op, below: Option<u64>, algorithm: &'static str) -> Rule {
+    Rule { op, below, algorithm }
+}
+
+/// After the decision tables of Open MPI and MPICH: short messages in as few rounds as possible, long ones
+/// with as few bytes as possible.
+const USUAL: [Rule; 15] = [
+    rule(Op::Barrier, None, "dissemination"),
+    rule(Op::Bcast, Some(64 << 10), "binomial"),
+    rule(Op::Bcast, None, "pipelined"),
+    rule(Op::Reduce, Some(64 << 10), "binomial"),
+    rule(Op::Reduce, None, "pipelined"),
+    rule(Op::Allreduce, Some(10_000), "recursive-doubling"),
+    rule(Op::Allreduce, None, "ring"),
+    rule(Op::Allgather, Some(2 << 10), "dissemination"),
+    rule(Op::Allgather, None, "ring"),
+    rule(Op::Alltoall, Some(256), "dissemination"),
+    rule(Op::Alltoall, None, "linear"),
+    rule(Op::Scatter, None, "binomial"),
+    rule(Op::Gather, None, "binomial"),
+    rule(Op::Scan, None, "recursive-doubling"),
+    rule(Op::ReduceScatter, None, "recursive-doubling"),
+];
+
+impl Rules {
+    /// Refuses rules that name an algorithm the operation does not have.
+    pub fn new(rules: Vec<Rule>) -> Result<Rules, CollectiveError> {
+        for rule in &rules {
+            let shape = Shape { op: rule.op, ranks: 2, bytes: 1, arity: 2, segment: None };
+            Collective::new(Some(rule.algorithm), shape)?;
+        }
+        Ok(Rules { rules })
+    }
+
+    /// These rules before others.
+    #[must_use]
+    pub fn over(&self, others: &Rules) -> Rules {
+        Rules { rules: [&self.rules[..], &others.rules[..]].concat() }
+    }
+
+    /// Finds an algorithm by name, for rules.
+    pub fn algorithm(name: &str) -> Option<&'static str> {
+        ALGORITHMS.iter().map(|algorithm| algorithm.name()).find(|known| *known == name)
+    }
+
+    pub fn of(&self, op: Op, bytes: u64) -> &'static str {
+        let fits = |rule: &&Rule| rule.op == op && rule.below.is_none_or(|below| bytes < below);
+        let found = self.rules.iter().find(fits).or_else(|| USUAL.iter().find(fits));
+        found.map_or(op.usual_algorithm(), |rule| rule.algorithm)
+    }
+
+    /// The collective that the rules choose.
+    pub fn collective(
+        &self,
+        op: Op,
+        ranks: u64,
+        bytes: u64,
+    ) -> Result<Collective, CollectiveError> {
+        let shape = Shape { op, ranks, bytes, arity: 2, segment: None };
+        Collective::new(Some(self.of(op, bytes)), shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_an_algorithm_at_every_size() {
+        let rules = Rules::default();
+        for op in Op::ALL {
+            for bytes in [0, 1, 255, 256, 9_999, 10_000, 1 << 20] {
+                assert!(rules.collective(op, 7, bytes).is_ok(), "{} of {bytes}", op.name());
+            }
+        }
+    }
+
+    #[test]
+    fn rules_come_before_the_table_and_the_first_applies() {
+        let rules = Rules::new(vec![
+            Rule { op: Op::Allreduce, below: Some(100), algorithm: "binomial" },
+            Rule { op: Op::Allreduce, below: Some(200), algorithm: "ring" },
+        ])
+        .unwrap();
+        assert_eq!(rules.of(Op::Allreduce, 99), "binomial");
+        assert_eq!(rules.of(Op::Allreduce, 100), "ring");
+        assert_eq!(rules.of(Op::Allreduce, 200), "recursive-doubling");
+        let wrong = vec![Rule { op: Op::Bcast, below: None, algorithm: "dissemination" }];
+        assert!(Rules::new(wrong).is_err());
+    }
+}

@@ -1,0 +1,416 @@
+//! From steps to a schedule: every call becomes operations, each with what it must wait for.
+//!
+//! A rank does one thing after the other. A call that only starts something lets the rank continue as soon
+//! as it has begun; a wait lets it continue when that has ended.
+
+use std::{collections::HashMap, ops::Range, rc::Rc};
+
+use simulate::{
+    collectives::Op,
+    event::{OpId, Schedule, ScheduleBuilder, WILDCARD},
+    loggops::Params,
+};
+
+use crate::{
+    algorithms::Rules,
+    collective::{self, Part},
+    error::ScheduleError,
+    step::{Application, Call, NONE, Operation, Reach, Spent, Step, Tape},
+};
+
+/// How to make a schedule of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// How many times the traced ranks are there. Messages stay within a copy; collectives of all ranks
+    /// have all copies.
+    pub copies: u32,
+    pub rules: &'a Rules,
+    /// Leave out the rest of the communication.
+    pub only: Option<Only>,
+    /// With what the kernel took from compute in the trace, where it took it.
+    pub with_taken: bool,
+    /// The network, if it is known: what calls took beyond its overhead counts as work of the rank.
+    pub net: Option<&'a Params>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    PointToPoint,
+    Collectives,
+}
+
+/// Largest schedule: operations are counted in 32 bits.
+const MOST_OPERATIONS: u64 = 1 << 31;
+/// Operations joined into one before more depend on them.
+const MANY: usize = 4;
+
+impl Application {
+    /// How many copies make this many ranks.
+    pub fn copies(&self, ranks: u64) -> Result<u32, ScheduleError> {
+        let own = self.ranks();
+        let twice = 2 * u64::from(own);
+        let whole = ranks > 0 && ranks.is_multiple_of(u64::from(own.max(1)));
+        let copies = ranks / u64::from(own.max(1));
+        match u32::try_from(copies) {
+            Ok(copies) if whole => Ok(copies),
+            _ => Err(ScheduleError::NotAMultiple { ranks, own, twice }),
+        }
+    }
+
+    /// The program as a schedule.
+    pub fn schedule(&self, plan: &Plan<'_>) -> Result<Schedule, ScheduleError> {
+        let own = u64::from(self.ranks());
+        let ranks = own * u64::from(plan.copies);
+        let steps: u64 = self.tapes.iter().map(|tape| tape.steps.len() as u64).sum();
+        let too_large = ScheduleError::TooLarge { ranks, steps: steps / own.max(1) };
+        let count = u32::try_from(ranks)
+            .ok()
+            .filter(|_| steps.saturating_mul(u64::from(plan.copies)) < MOST_OPERATIONS);
+        let Some(count) = count else { return Err(too_large) };
+        let mut builder = ScheduleBuilder::new(count).with_mpi_matching();
+        let mut memory = Memory::default();
+        for copy in 0..plan.copies {
+            for (rank, tape) in (0..).zip(&self.tapes) {
+                builder.begin_rank();
+                let mut rank = Rank {
+                    application: self,
+                    plan,
+                    copy,
+                    rank,
+                    builder: &mut builder,
+                    memory: &mut memory,
+                };
+                rank.expand(tape, 0..tape.steps.len())?;
+            }
+        }
+        Ok(builder.finish()?)
+    }
+}
+
+impl Application {
+    /// A part of the steps of each rank as a schedule of the traced ranks.
+    pub(crate) fn part(
+        &self,
+        plan: &Plan<'_>,
+        steps: &[Range<usize>],
+    ) -> Result<Schedule, ScheduleError> {
+        let mut builder = ScheduleBuilder::new(self.ranks()).with_mpi_matching();
+        let mut memory = Memory::default();
+        for ((rank, tape), steps) in (0..).zip(&self.tapes).zip(steps) {
+            builder.begin_rank();
+            let (builder, memory) = (&mut builder, &mut memory);
+            Rank { application: self, plan, copy: 0, rank, builder, memory }
+                .expand(tape, steps.clone())?;
+        }
+        Ok(builder.finish()?)
+    }
+}
+
+/// What an operation waits for, and whether only for its start.
+type After = (OpId, bool);
+
+/// Operation, algorithm, ranks, bytes and rank of a part in a collective.
+type Shape = (Op, &'static str, u64, u64, u32);
+
+/// Reused from rank to rank.
+#[derive(Default)]
+struct Memory {
+    /// What each open request ends with.
+    open: Vec<Option<OpId>>,
+    /// What the next operation waits for.
+    after: Vec<After>,
+    /// Parts of collectives.
+    parts: HashMap<Shape, Rc<[Part]>>,
+}
+
+/// So many parts are remembered at most.
+const REMEMBERED: usize = 1 << 12;
+
+struct Rank<'a> {
+    application: &'a Application,
+    plan: &'a Plan<'a>,
+    copy: u32,
+    /// In its copy.
+    rank: u32,
+    builder: &'a mut ScheduleBuilder,
+    memory: &'a mut Memory,
+}
+
+impl Rank<'_> {
+    /// These steps, of which no other waits for a request.
+    fn expand(&mut self, tape: &Tape, steps: Range<usize>) -> Result<(), ScheduleError> {
+        self.memory.after.clear();
+        self.memory.open.clear();
+        self.memory.open.resize(tape.requests as usize, None);
+        if steps.start == 0 {
+            self.compute(self.application.delay_ps(self.rank));
+        }
+        let messages = self.plan.only != Some(Only::Collectives);
+        let collectives = self.plan.only != Some(Only::PointToPoint);
+        for step in tape.steps.get(steps).unwrap_or(&[]) {
+            match *step {
+                Step::Compute { ps, taken_ps, .. } if self.plan.with_taken => {
+                    self.compute(ps.saturating_add(taken_ps));
+                }
+                Step::Compute { ps, .. } => self.compute(ps),
+                Step::Send { to, channel, bytes, request, .. } if messages => {
+                    let send = self.builder.send(bytes, self.here(to), channel, 0, 0);
+                    self.issue(send, request);
+                }
+                Step::Receive { from, channel, bytes, request, .. } if messages => {
+                    let from = if from == NONE { WILDCARD } else { self.here(from) };
+                    let receive = self.builder.recv(bytes, from, channel, 0, 0);
+                    self.issue(receive, request);
+                }
+                Step::Collective { call, request } if collectives => {
+                    if let Some(call) = tape.calls.get(call as usize) {
+                        self.collective(call, request)?;
+                    }
+                }
+                Step::Send { request, .. }
+                | Step::Receive { request, .. }
+                | Step::Collective { request, .. } => {
+                    if let Some(open) = self.memory.open.get_mut(request as usize) {
+                        *open = None;
+                    }
+                }
+                Step::Wait { request } => self.wait(request),
+                Step::Spent { ps, bytes, on } if messages => self.spent(ps, bytes, on),
+                Step::Spent { .. } | Step::Begin { .. } | Step::End { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A rank of this copy.
+    fn here(&self, rank: u32) -> u32 {
+        self.copy * self.application.ranks() + rank
+    }
+
+    fn compute(&mut self, ps: i64) {
+        if ps > 0 {
+            let calc = self.builder.calc(ps, 0);
+            self.issue(calc, NONE);
+        }
+    }
+
+    /// The operation waits for what came before. The rank continues when it has ended or, with a request,
+    /// when it has begun.
+    fn issue(&mut self, op: OpId, request: u32) {
+        for (on, start) in self.memory.after.drain(..) {
+            depend(self.builder, op, on, start);
+        }
+        let starts = match self.memory.open.get_mut(request as usize) {
+            Some(open) => {
+                *open = Some(op);
+                true
+            }
+            None => false,
+        };
+        self.memory.after.push((op, starts));
+    }
+
+    /// A call takes longer than the model says: the rest is work of the rank.
+    fn spent(&mut self, ps: i64, bytes: u64, on: Spent) {
+        let Some(net) = self.plan.net else { return };
+        let Ok(cost) = net.message(bytes) else { return };
+        match on {
+            Spent::Posting => self.compute(ps),
+            Spent::Sending if cost.rendezvous => {}
+            Spent::Starting | Spent::Sending => self.compute(ps - cost.send_cpu),
+        }
+    }
+
+    fn wait(&mut self, request: u32) {
+        let Some(op) = self.memory.open.get_mut(request as usize).and_then(Option::take) else {
+            return;
+        };
+        let after = &mut self.memory.after;
+        // That it has begun follows from its end.
+        after.retain(|(on, start)| !(*on == op && *start));
+        after.push((op, false));
+        if after.len() > MANY {
+            self.join();
+        }
+    }
+
+    /// One operation in place of many that the next ones would wait for.
+    fn join(&mut self) -> OpId {
+        let join = self.builder.calc(0, 0);
+        self.issue(join, NONE);
+        join
+    }
+
+    fn collective(&mut self, call: &Call, request: u32) -> Result<(), ScheduleError> {
+        let first = self.builder.next_op();
+        match &call.operation {
+            Operation::Regular { op, bytes, root } => self.rounds(call, *op, *bytes, *root)?,
+            Operation::Rooted { towards, root, bytes, sizes } => {
+                self.rooted(call, *towards, *root, *bytes, sizes);
+            }
+            Operation::Messages { to, from, reach } => {
+                let (to, from) = (self.reached(call, to, *reach), self.reached(call, from, *reach));
+                self.messages(call, &to, &from);
+            }
+        }
+        let Some(open) = self.memory.open.get_mut(request as usize) else { return Ok(()) };
+        if self.builder.next_op() == first {
+            // Nothing to do: it is complete at once.
+            *open = None;
+            return Ok(());
+        }
+        let end = self.join();
+        self.memory.open[request as usize] = Some(end);
+        // The rank continues as soon as the first message is on its way.
+        self.memory.after.clear();
+        self.memory.after.push((first, true));
+        Ok(())
+    }
+
+    fn rounds(&mut self, call: &Call, op: Op, bytes: u64, root: u32) -> Result<(), ScheduleError> {
+        let members = self.members(call);
+        let Some(own) = self.member(call) else { return Ok(()) };
+        // Algorithms count from the root.
+        let relative = ((u64::from(own) + members - u64::from(root) % members) % members) as u32;
+        let algorithm = self.plan.rules.of(op, bytes);
+        let key = (op, algorithm, members, bytes, relative);
+        let parts = match self.memory.parts.get(&key) {
+            Some(parts) => Rc::clone(parts),
+            None => {
+                let collective = self.plan.rules.collective(op, members, bytes)?;
+                let parts: Rc<[Part]> = collective::parts(&collective, relative).into();
+                if self.memory.parts.len() >= REMEMBERED {
+                    self.memory.parts.clear();
+                }
+                self.memory.parts.insert(key, Rc::clone(&parts));
+                parts
+            }
+        };
+        for part in parts.iter() {
+            let actual = |rank: u32| ((u64::from(rank) + u64::from(root)) % members) as u32;
+            let send = part.to.map(|(to, bytes)| {
+                let to = self.world(call, actual(to));
+                self.builder.send(bytes, to, call.channel, 0, 0)
+            });
+            let receive = part.from.map(|(from, bytes)| {
+                let from = self.world(call, actual(from));
+                self.builder.recv(bytes, from, call.channel, 0, 0)
+            });
+            for op in [send, receive].into_iter().flatten() {
+                for &(on, start) in &self.memory.after {
+                    depend(self.builder, op, on, start);
+                }
+            }
+            // A receive is posted as the send of its round begins.
+            if let (Some(send), Some(receive)) = (send, receive) {
+                self.builder.irequires(receive, send);
+            }
+            self.memory.after.clear();
+            self.memory.after.extend([send, receive].into_iter().flatten().map(|op| (op, false)));
+        }
+        Ok(())
+    }
+
+    /// The root exchanges a message with each of the others.
+    fn rooted(&mut self, call: &Call, towards: bool, root: u32, bytes: u64, sizes: &[u64]) {
+        let Some(own) = self.member(call) else { return };
+        let list: Vec<(u32, u64)> = match own == root {
+            false => vec![(root, bytes)],
+            true => {
+                let size = |member: u64| {
+                    let place = member as usize % sizes.len().max(1);
+                    sizes.get(place).copied().unwrap_or(bytes)
+                };
+                (0..self.members(call)).map(|member| (member as u32, size(member))).collect()
+            }
+        };
+        match (own == root) == towards {
+            true => self.messages(call, &[], &list),
+            false => self.messages(call, &list, &[]),
+        }
+    }
+
+    /// All at once: receives are posted, messages sent one after the other, then all are waited for. What a
+    /// rank sends to itself costs nothing.
+    fn messages(&mut self, call: &Call, to: &[(u32, u64)], from: &[(u32, u64)]) {
+        let own = self.here(self.rank);
+        let mut ends: Vec<OpId> = Vec::new();
+        for (list, sends) in [(from, false), (to, true)] {
+            for &(peer, bytes) in list {
+                let peer = self.world(call, peer);
+                if peer == own {
+                    continue;
+                }
+                let op = match sends {
+                    true => self.builder.send(bytes, peer, call.channel, 0, 0),
+                    false => self.builder.recv(bytes, peer, call.channel, 0, 0),
+                };
+                match ends.last() {
+                    Some(&last) => self.builder.irequires(op, last),
+                    None => {
+                        for &(on, start) in &self.memory.after {
+                            depend(self.builder, op, on, start);
+                        }
+                    }
+                }
+                ends.push(op);
+            }
+        }
+        if ends.is_empty() {
+            return;
+        }
+        self.memory.after.clear();
+        self.memory.after.extend(ends.into_iter().map(|op| (op, false)));
+        if self.memory.after.len() > MANY {
+            self.join();
+        }
+    }
+
+    /// The listed peers of a call: those of every copy if it reaches beyond its own.
+    fn reached(&self, call: &Call, list: &[(u32, u64)], reach: Reach) -> Vec<(u32, u64)> {
+        let size = self.application.ranks();
+        if self.plan.copies == 1 || !self.application.is_whole(call.group) {
+            return list.to_vec();
+        }
+        let copies = match reach {
+            Reach::Neighbours => self.copy..self.copy + 1,
+            Reach::All => 0..self.plan.copies,
+        };
+        let of_copy =
+            |copy: u32| list.iter().map(move |&(peer, bytes)| (copy * size + peer, bytes));
+        copies.flat_map(of_copy).collect()
+    }
+
+    /// Members of the group of a call: those of all copies if it has all ranks.
+    fn members(&self, call: &Call) -> u64 {
+        let group = self.application.groups.get(call.group as usize);
+        let members = group.map_or(1, |group| group.members.len()) as u64;
+        let whole = self.application.is_whole(call.group);
+        if whole { members * u64::from(self.plan.copies) } else { members }
+    }
+
+    /// This rank's number among them.
+    fn member(&self, call: &Call) -> Option<u32> {
+        let group = self.application.groups.get(call.group as usize)?;
+        let whole = self.application.is_whole(call.group);
+        let before = if whole { self.copy * group.members.len() as u32 } else { 0 };
+        Some(before + call.rank)
+    }
+
+    /// The rank in the schedule of a member.
+    fn world(&self, call: &Call, member: u32) -> u32 {
+        let Some(group) = self.application.groups.get(call.group as usize) else { return 0 };
+        let size = group.members.len().max(1) as u32;
+        let own = self.application.ranks();
+        let copy = if self.application.is_whole(call.group) { member / size } else { self.copy };
+        let rank = group.members.get((member % size) as usize).copied().unwrap_or(0);
+        copy * own + rank
+    }
+}
+
+fn depend(builder: &mut ScheduleBuilder, op: OpId, on: OpId, start: bool) {
+    match start {
+        true => builder.irequires(op, on),
+        false => builder.requires(op, on),
+    }
+}

@@ -1,0 +1,30 @@
+//! Programs as the simulator runs them.
+//!
+//! In: the trace of an MPI program ([`program::Program`]); out: what each rank does, call by call
+//! ([`Application`]), and from it a schedule of sends, receives and computation at the program's own size
+//! or a multiple of it ([`Application::schedule`]).
+//!
+//! Collectives stay collectives until then: which messages they are made of depends on the number of ranks
+//! and on [`Rules`].
+
+#![forbid(unsafe_code)]
+
+mod algorithms;
+mod collective;
+mod communicators;
+mod error;
+mod expand;
+mod hypothesis;
+mod read;
+mod requests;
+mod segments;
+mod step;
+
+pub use algorithms::{Rule, Rules};
+pub use communicators::is_collective;
+pub use error::{ReadError, ScheduleError};
+pub use expand::{Only, Plan};
+pub use hypothesis::{Hypothesis, HypothesisError, Place};
+pub use read::{Assumed, NoNoise, Options, Taken, read};
+pub use segments::Segments;
+pub use step::{Application, Call, Group, Operation, Reach, Spent, Step, Tape};

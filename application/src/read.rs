@@ -1,0 +1,860 @@
+//! From the trace of a rank to its steps.
+//!
+//! Compute is the time between calls, less what the kernel took in it. Calls that involve nobody else count
+//! as compute. A request begins where it was begun and must have ended where it was waited for. A test that
+//! succeeds is a wait; tests that fail again and again are waiting, not compute.
+
+use mpi_abi::{Actual, Call as MpiCall, Class, Outcome, RequestRun, present, rank, tag};
+use program::{
+    Arena, CallMoment, Clocks, FastMap, Kind, Moment, Program, Shape, What, fast_map, meanings,
+    operation_name, stream,
+};
+use simulate::collectives::Op;
+
+use crate::{
+    communicators::{Communicators, Shared, is_null},
+    error::ReadError,
+    requests::{Action, Message, Part, Request, Requests, Started},
+    step::{Application, Call, NONE, Operation, Reach, Spent, Step, Tape},
+};
+
+/// What the kernel took from a rank.
+pub trait Taken: Sync {
+    /// Nanoseconds taken from a rank between two moments of its host's `CLOCK_MONOTONIC`.
+    fn ns(&self, rank: u32, begin: i64, end: i64) -> i64;
+}
+
+/// Nothing is known of what the kernel took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoNoise;
+
+impl Taken for NoNoise {
+    fn ns(&self, _rank: u32, _begin: i64, _end: i64) -> i64 {
+        0
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Receives from any source and with any tag take what they took in the trace.
+    pub as_traced: bool,
+}
+
+/// What the trace did not tell, and how often something was assumed instead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assumed {
+    /// One-sided operations and file operations, whose time counts as compute.
+    pub one_sided: u64,
+    pub file: u64,
+    /// Calls that overlap calls of other threads of the rank, simulated one after the other.
+    pub overlapping: u64,
+    /// Receives with any tag that take the traced tag, since others of another communicator stay wildcards.
+    pub fixed_tags: u64,
+    /// Waits for one or some of several requests, which keep the traced order.
+    pub kept_choices: u64,
+    /// Vector collectives whose sizes are not in the trace.
+    pub unknown_sizes: u64,
+    /// Nanoseconds in which recording was switched off, which count as compute.
+    pub off_ns: i64,
+    /// Nanoseconds that the kernel took from compute.
+    pub taken_ns: i64,
+    /// Nanoseconds of compute that remain.
+    pub compute_ns: i64,
+}
+
+impl Assumed {
+    fn add(&mut self, other: &Assumed) {
+        self.one_sided += other.one_sided;
+        self.file += other.file;
+        self.overlapping += other.overlapping;
+        self.fixed_tags += other.fixed_tags;
+        self.kept_choices += other.kept_choices;
+        self.unknown_sizes += other.unknown_sizes;
+        self.off_ns = self.off_ns.saturating_add(other.off_ns);
+        self.taken_ns = self.taken_ns.saturating_add(other.taken_ns);
+        self.compute_ns = self.compute_ns.saturating_add(other.compute_ns);
+    }
+}
+
+/// Reads a program rank by rank.
+pub fn read(
+    program: &Program,
+    clocks: &Clocks,
+    options: &Options,
+    taken: &dyn Taken,
+) -> Result<Application, ReadError> {
+    let mut scope = 1;
+    loop {
+        let (application, shared) = read_once(program, clocks, options, taken, scope)?;
+        // Wildcards of one communicator stay; if they are those of another one, read again.
+        let most = shared.any_tag.iter().max_by_key(|(key, count)| (**count, **key));
+        match most {
+            Some((key, _)) if *key != scope && scope == 1 => scope = *key,
+            _ => return Ok(application),
+        }
+    }
+}
+
+fn read_once(
+    program: &Program,
+    clocks: &Clocks,
+    options: &Options,
+    taken: &dyn Taken,
+    scope: u64,
+) -> Result<(Application, Shared), ReadError> {
+    let mut shared = Shared::new(scope);
+    let mut application = Application::default();
+    // Durations do not need a common clock, and what the kernel took is on the host's.
+    let raw = Clocks::default();
+    for (slot, about) in program.ranks.iter().enumerate() {
+        let number = about.rank;
+        if !about.finalized {
+            let how =
+                if about.aborted { "it called MPI_Abort" } else { "it was killed, or crashed" };
+            return Err(ReadError::NotEnded { rank: number, how });
+        }
+        let lost = about.lost.no_space.saturating_add(about.lost.table_full);
+        if lost > 0 {
+            return Err(ReadError::Lost { rank: number, events: lost });
+        }
+        let start_ns = i64::try_from(about.start.ns).unwrap_or(0);
+        let mut reader = Reader::new(program.size, number, options, taken, &mut shared);
+        (reader.cursor, reader.tape.begin_ns) = (start_ns, start_ns);
+        let damage = stream(program, slot, &raw, |moment, arena| reader.take(moment, arena))
+            .map_err(|source| ReadError::Io { rank: number, source })?;
+        if damage != program::Damage::default() {
+            let events = damage.events.max(1);
+            return Err(ReadError::Lost { rank: number, events });
+        }
+        let (mut tape, assumed) = reader.finish(about.end_ns() as i64)?;
+        let clock = clocks.host(about.host);
+        tape.begin_ns = clock.common(tape.begin_ns);
+        tape.end_ns = clock.common(tape.end_ns);
+        application.assumed.add(&assumed);
+        application.tapes.push(tape);
+    }
+    application.groups = std::mem::take(&mut shared.groups);
+    application.regions = std::mem::take(&mut shared.regions);
+    application.tags = shared.channels.iter().map(|((_, tag), channel)| (*channel, *tag)).collect();
+    Ok((application, shared))
+}
+
+/// A send that does not wait for its receiver copies the message, at 100 MB/s or faster.
+const COPY_NS: i64 = 20_000;
+const COPY_NS_PER_B: u64 = 10;
+/// Between failing tests, so much is polling and not computing.
+const POLL_NS: i64 = 2_000;
+
+struct Reader<'a> {
+    rank: u32,
+    options: &'a Options,
+    taken: &'a dyn Taken,
+    shared: &'a mut Shared,
+    communicators: Communicators,
+    requests: Requests,
+    tape: Tape,
+    assumed: Assumed,
+    /// End of the last call that was not compute, at first that of `MPI_Init`.
+    cursor: i64,
+    /// The thread of that call.
+    thread: u16,
+    /// Number of the last call that was not compute.
+    after: u16,
+    /// The last call was a test that failed.
+    polling: bool,
+    /// Regions by their numbers in the rank, and those that are open.
+    regions: FastMap<u32, u32>,
+    open: Vec<u32>,
+    off_since: Option<i64>,
+    ended: bool,
+    error: Option<ReadError>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        size: u32,
+        rank: u32,
+        options: &'a Options,
+        taken: &'a dyn Taken,
+        shared: &'a mut Shared,
+    ) -> Reader<'a> {
+        Reader {
+            rank,
+            options,
+            taken,
+            shared,
+            communicators: Communicators::new(size, rank),
+            requests: Requests::new(),
+            tape: Tape::default(),
+            assumed: Assumed::default(),
+            cursor: 0,
+            thread: 0,
+            after: 0,
+            polling: false,
+            regions: fast_map(),
+            open: Vec::new(),
+            off_since: None,
+            ended: false,
+            error: None,
+        }
+    }
+
+    fn take(&mut self, moment: &Moment, arena: &Arena) {
+        if self.error.is_some() || self.ended {
+            return;
+        }
+        let taken = match &moment.what {
+            What::Call(call) => self.call(moment, call, arena),
+            What::More(requests) => self.outcomes(arena.requests(*requests)),
+            What::Communicator(def) => {
+                self.communicators.define(def);
+                Ok(())
+            }
+            What::List { communicator, kind, runs, .. } => {
+                self.communicators.extend(*communicator, *kind, arena.runs(*runs));
+                Ok(())
+            }
+            What::Window { window, communicator } => {
+                self.communicators.window(*window, *communicator);
+                Ok(())
+            }
+            What::Switch { on } => {
+                self.switch(*on, moment.begin);
+                Ok(())
+            }
+            What::Lost { events } => {
+                Err(ReadError::Lost { rank: self.rank, events: (*events).max(1) })
+            }
+            What::RegionName { region, name } => {
+                let name = String::from_utf8_lossy(arena.name(*name)).into_owned();
+                let number = self.shared.region(&name);
+                self.regions.insert(*region, number);
+                Ok(())
+            }
+            What::RegionBegin { region } => {
+                self.enter_region(*region, moment.begin);
+                Ok(())
+            }
+            What::RegionEnd { region } => {
+                self.leave_region(*region, moment.begin);
+                Ok(())
+            }
+        };
+        self.error = taken.err();
+    }
+
+    fn enter_region(&mut self, region: u32, at: i64) {
+        let Some(region) = self.regions.get(&region).copied() else { return };
+        self.compute(at);
+        self.cursor = self.cursor.max(at);
+        self.tape.steps.push(Step::Begin { region });
+        self.open.push(region);
+    }
+
+    /// Ends the innermost region (0), or a region and those inside it.
+    fn leave_region(&mut self, region: u32, at: i64) {
+        let wanted = self.regions.get(&region).copied();
+        if region != 0 && !wanted.is_some_and(|wanted| self.open.contains(&wanted)) {
+            return;
+        }
+        self.compute(at);
+        self.cursor = self.cursor.max(at);
+        while let Some(region) = self.open.pop() {
+            self.tape.steps.push(Step::End { region });
+            if wanted.is_none_or(|wanted| wanted == region) {
+                return;
+            }
+        }
+    }
+
+    fn switch(&mut self, on: bool, at: i64) {
+        match (on, self.off_since) {
+            (false, None) => self.off_since = Some(at),
+            (true, Some(since)) => {
+                self.assumed.off_ns = self.assumed.off_ns.saturating_add((at - since).max(0));
+                self.off_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(mut self, end_ns: i64) -> Result<(Tape, Assumed), ReadError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if !self.ended {
+            // Imported traces may lack MPI_Finalize.
+            self.tape.end_ns = self.cursor.max(end_ns);
+            self.compute(self.tape.end_ns);
+        }
+        // A receive that nothing was ever received by has no message to wait for.
+        let unreceived = self.requests.open.values().filter_map(|request| request.started);
+        for started in unreceived.collect::<Vec<_>>() {
+            self.erase(started.receive.step);
+        }
+        self.tape.took.sort_unstable();
+        self.tape.requests = self.requests.most;
+        Ok((self.tape, self.assumed))
+    }
+
+    fn erase(&mut self, step: u32) {
+        if let Some(step) = self.tape.steps.get_mut(step as usize) {
+            *step = Step::Compute { ps: 0, taken_ps: 0, after: 0 };
+        }
+    }
+
+    /// The rank computed until this call, which is not compute itself.
+    fn until(&mut self, moment: &Moment, polls: bool) {
+        let cursor = self.cursor;
+        if moment.begin < cursor && moment.thread != self.thread {
+            self.assumed.overlapping += 1;
+        }
+        if !(self.polling && moment.begin.saturating_sub(cursor) <= POLL_NS) {
+            self.compute(moment.begin);
+        }
+        self.cursor = cursor.max(moment.end);
+        self.thread = moment.thread;
+        self.polling = polls;
+        if let What::Call(call) = &moment.what {
+            self.after = call.signature.call.number();
+        }
+    }
+
+    /// The rank computed from the end of the last call to this moment.
+    fn compute(&mut self, until: i64) {
+        let gap = until.saturating_sub(self.cursor);
+        if gap <= 0 {
+            return;
+        }
+        let taken = self.taken.ns(self.rank, self.cursor, until).clamp(0, gap);
+        self.assumed.taken_ns = self.assumed.taken_ns.saturating_add(taken);
+        self.assumed.compute_ns = self.assumed.compute_ns.saturating_add(gap - taken);
+        let ps = |ns: i64| ns.saturating_mul(1_000);
+        let step = Step::Compute { ps: ps(gap - taken), taken_ps: ps(taken), after: self.after };
+        self.tape.steps.push(step);
+    }
+
+    fn call(&mut self, moment: &Moment, call: &CallMoment, arena: &Arena) -> Result<(), ReadError> {
+        let signature = &call.signature;
+        let mpi = signature.call;
+        let Some(meaning) = meanings().get(usize::from(mpi.number())) else { return Ok(()) };
+        if matches!(mpi, MpiCall::Init | MpiCall::Init_thread) {
+            self.tape.begin_ns = moment.end;
+            self.cursor = moment.end;
+            return Ok(());
+        }
+        // A call that failed has communicated nothing.
+        if call.error != 0 {
+            return Ok(());
+        }
+        let bytes = call.bytes.unwrap_or(0);
+        let message = Message {
+            communicator: signature.object,
+            peer: signature.peer,
+            tag: signature.tag,
+            bytes,
+        };
+        let other = Message {
+            peer: signature.source,
+            tag: signature.source_tag,
+            bytes: call.received.unwrap_or(bytes),
+            ..message
+        };
+        match meaning.kind {
+            Kind::Send => {
+                self.until(moment, false);
+                let part = self.send(mpi, message, false)?;
+                // Longer than it takes to copy the message, it waited.
+                let copied = COPY_NS.saturating_add_unsigned(bytes.saturating_mul(COPY_NS_PER_B));
+                self.spent(part, moment, copied, bytes, Spent::Sending);
+                Ok(())
+            }
+            Kind::Receive => {
+                self.until(moment, false);
+                let receive = self.receive(mpi, message, false)?;
+                self.correct(receive, message.communicator, &call.actual, mpi)
+            }
+            Kind::Exchange => {
+                self.until(moment, false);
+                let receive = self.receive(mpi, other, true)?;
+                let send = self.send(mpi, message, true)?;
+                self.correct(receive, other.communicator, &call.actual, mpi)?;
+                self.complete(Started { first: send, receive, communicator: other.communicator });
+                Ok(())
+            }
+            Kind::SendRequest => {
+                self.until(moment, false);
+                let first = self.send(mpi, message, true)?;
+                self.spent(first, moment, i64::MAX, bytes, Spent::Starting);
+                self.begin(call.begun, Started { first, ..Started::NOTHING });
+                Ok(())
+            }
+            Kind::ReceiveRequest => {
+                self.until(moment, false);
+                let receive = self.receive(mpi, message, true)?;
+                self.spent(receive, moment, i64::MAX, bytes, Spent::Posting);
+                let communicator = message.communicator;
+                self.begin(call.begun, Started { receive, communicator, ..Started::NOTHING });
+                Ok(())
+            }
+            Kind::ExchangeRequest => {
+                self.until(moment, false);
+                let receive = self.receive(mpi, other, true)?;
+                let first = self.send(mpi, message, true)?;
+                let communicator = other.communicator;
+                self.begin(call.begun, Started { first, receive, communicator });
+                Ok(())
+            }
+            Kind::SendInit => {
+                self.keep(call.begun, Action::Send(message));
+                Ok(())
+            }
+            Kind::ReceiveInit => {
+                self.keep(call.begun, Action::Receive(message));
+                Ok(())
+            }
+            Kind::Collective(shape) => {
+                self.until(moment, false);
+                let made = self.collective(call, shape, arena)?;
+                self.enter(made, signature.object, false);
+                Ok(())
+            }
+            Kind::CollectiveRequest(shape) => {
+                self.until(moment, false);
+                let made = self.collective(call, shape, arena)?;
+                let first = self.enter(made, signature.object, true);
+                self.begin(call.begun, Started { first, ..Started::NOTHING });
+                Ok(())
+            }
+            Kind::CollectiveInit(shape) => {
+                match self.collective(call, shape, arena)? {
+                    Some(made) => self.keep(call.begun, Action::Collective(made, signature.object)),
+                    None => self.begin(call.begun, Started::NOTHING),
+                }
+                Ok(())
+            }
+            Kind::WindowCollective => {
+                self.until(moment, false);
+                let made = self.fence(signature.object);
+                self.enter_made(made, false);
+                Ok(())
+            }
+            Kind::Finalize => {
+                self.until(moment, false);
+                self.tape.end_ns = moment.begin;
+                self.ended = true;
+                Ok(())
+            }
+            Kind::Probe => {
+                self.until(moment, false);
+                Ok(())
+            }
+            Kind::Requests => {
+                let runs = arena.requests(call.requests);
+                let done = |run: &RequestRun| {
+                    matches!(
+                        run.outcome,
+                        Outcome::Completed | Outcome::Cancelled | Outcome::Started
+                    )
+                };
+                let tests =
+                    mpi.name().starts_with("MPI_Test") || mpi == MpiCall::Request_get_status;
+                self.until(moment, tests && !runs.iter().any(done));
+                let chooses = matches!(
+                    mpi,
+                    MpiCall::Waitany | MpiCall::Waitsome | MpiCall::Testany | MpiCall::Testsome
+                );
+                let left = |run: &RequestRun| run.outcome == Outcome::Pending;
+                if chooses && runs.iter().any(done) && runs.iter().any(left) {
+                    self.assumed.kept_choices += 1;
+                }
+                self.outcomes(runs)
+            }
+            Kind::Other => {
+                match mpi.class() {
+                    Class::OneSided => self.assumed.one_sided += 1,
+                    Class::Io => self.assumed.file += 1,
+                    // Waiting for a message without receiving it.
+                    Class::PointToPoint => self.until(moment, !call.found),
+                    _ => {}
+                }
+                if let Some(begun) = call.begun {
+                    self.begin(Some(begun), Started::NOTHING);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// World rank of the other end; None for `MPI_PROC_NULL`.
+    fn peer(&mut self, mpi: MpiCall, message: &Message) -> Result<Option<u32>, ReadError> {
+        if is_null(message.peer) {
+            return Ok(None);
+        }
+        let (rank, call) = (self.rank, mpi.name());
+        let communicator = self
+            .communicators
+            .of(message.communicator)
+            .ok_or(ReadError::NoCommunicator { rank, call })?;
+        let size = communicator.size.max(communicator.remote_size);
+        let world = communicator.world(message.peer);
+        world.map(Some).ok_or(ReadError::NoPeer { rank, call, peer: message.peer, size })
+    }
+
+    fn key(&mut self, mpi: MpiCall, communicator: u32) -> Result<u64, ReadError> {
+        let (rank, call) = (self.rank, mpi.name());
+        let found = self.communicators.of(communicator);
+        found.map(|found| found.key).ok_or(ReadError::NoCommunicator { rank, call })
+    }
+
+    fn send(&mut self, mpi: MpiCall, message: Message, starts: bool) -> Result<Part, ReadError> {
+        let Some(to) = self.peer(mpi, &message)? else { return Ok(Part::NONE) };
+        let key = self.key(mpi, message.communicator)?;
+        let channel = self.shared.channel(key, message.tag);
+        let bytes = message.bytes;
+        let mpi = mpi.number();
+        Ok(self.push(starts, |request| Step::Send { to, channel, bytes, request, mpi }))
+    }
+
+    /// A receive, as it was posted.
+    fn receive(&mut self, mpi: MpiCall, message: Message, starts: bool) -> Result<Part, ReadError> {
+        if is_null(message.peer) {
+            return Ok(Part::NONE);
+        }
+        let key = self.key(mpi, message.communicator)?;
+        let from = match message.peer {
+            rank::ANY => NONE,
+            _ => self.peer(mpi, &message)?.unwrap_or(NONE),
+        };
+        let channel = match message.tag {
+            tag::ANY => {
+                *self.shared.any_tag.entry(key).or_insert(0) += 1;
+                NONE
+            }
+            tag => self.shared.channel(key, tag),
+        };
+        let bytes = message.bytes;
+        let mpi = mpi.number();
+        Ok(self.push(starts, |request| Step::Receive { from, channel, bytes, request, mpi }))
+    }
+
+    /// What a receive got is known.
+    fn correct(
+        &mut self,
+        part: Part,
+        communicator: u32,
+        actual: &Actual,
+        mpi: MpiCall,
+    ) -> Result<(), ReadError> {
+        let step = self.tape.steps.get(part.step as usize).copied();
+        let Some(Step::Receive { mut from, mut channel, bytes, request, mpi: call }) = step else {
+            return Ok(());
+        };
+        let got = actual.bytes.unwrap_or(bytes);
+        if from == NONE || channel == NONE {
+            let key = self.key(mpi, communicator)?;
+            let mut took = (from, channel);
+            if let (NONE, Some(source)) = (from, actual.source) {
+                let message = Message { communicator, peer: source, tag: 0, bytes };
+                took.0 = self.peer(mpi, &message)?.unwrap_or(NONE);
+            }
+            if let (NONE, Some(tag)) = (channel, actual.tag) {
+                took.1 = self.shared.channel(key, tag);
+            }
+            if self.options.as_traced {
+                from = took.0;
+            }
+            if channel == NONE && (self.options.as_traced || key != self.shared.scope) {
+                self.assumed.fixed_tags += u64::from(!self.options.as_traced);
+                channel = took.1;
+            }
+            if from == NONE || channel == NONE {
+                self.tape.took.push((part.step, took.0, took.1));
+            }
+        }
+        // A receive that may take another message than in the trace has room for it.
+        let bytes = if from == NONE || channel == NONE { bytes } else { got };
+        if let Some(step) = self.tape.steps.get_mut(part.step as usize) {
+            *step = Step::Receive { from, channel, bytes, request, mpi: call };
+        }
+        Ok(())
+    }
+
+    /// The call took this long itself.
+    fn spent(&mut self, part: Part, moment: &Moment, most_ns: i64, bytes: u64, on: Spent) {
+        let ns = moment.end.saturating_sub(moment.begin);
+        if part.step != NONE && ns > 0 {
+            let taken = self.taken.ns(self.rank, moment.begin, moment.end).clamp(0, ns);
+            let ps = (ns - taken).min(most_ns).saturating_mul(1_000);
+            self.tape.steps.push(Step::Spent { ps, bytes, on });
+        }
+    }
+
+    fn push(&mut self, starts: bool, step: impl FnOnce(u32) -> Step) -> Part {
+        let slot = if starts { self.requests.slot() } else { NONE };
+        let part = Part { slot, step: self.tape.steps.len() as u32 };
+        self.tape.steps.push(step(slot));
+        part
+    }
+
+    fn begin(&mut self, id: Option<u64>, started: Started) {
+        let Some(id) = id else { return };
+        let request = Request { action: None, started: Some(started) };
+        self.requests.open.insert(id, request);
+    }
+
+    fn keep(&mut self, id: Option<u64>, action: Action) {
+        let Some(id) = id else { return };
+        let request = Request { action: Some(Box::new(action)), started: None };
+        self.requests.open.insert(id, request);
+    }
+
+    /// The rank waits for everything that was started.
+    fn complete(&mut self, started: Started) {
+        for part in [started.first, started.receive] {
+            if part.slot != NONE {
+                self.tape.steps.push(Step::Wait { request: part.slot });
+                self.requests.release(part.slot);
+            }
+        }
+    }
+
+    fn outcomes(&mut self, runs: &[RequestRun]) -> Result<(), ReadError> {
+        for run in runs {
+            // A damaged file may claim any number; those that exist are few.
+            let count = u64::from(run.count).min(self.requests.open.len() as u64 + 1 + (1 << 16));
+            for place in 0..count {
+                self.outcome(run.first.wrapping_add(place), run)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, id: u64, run: &RequestRun) -> Result<(), ReadError> {
+        let mpi = MpiCall::Wait;
+        match run.outcome {
+            Outcome::Completed | Outcome::Cancelled | Outcome::Freed => {
+                let Some(request) = self.requests.open.get_mut(&id) else { return Ok(()) };
+                let started = request.started.take();
+                if request.action.is_none() || run.outcome == Outcome::Freed {
+                    self.requests.open.remove(&id);
+                }
+                let Some(started) = started else { return Ok(()) };
+                match run.outcome {
+                    Outcome::Completed => {
+                        self.correct(started.receive, started.communicator, &run.actual, mpi)?;
+                        self.complete(started);
+                    }
+                    Outcome::Cancelled => {
+                        for part in [started.first, started.receive] {
+                            self.erase(part.step);
+                            self.requests.release(part.slot);
+                        }
+                    }
+                    // Nobody waits for it. A receive may take its message; a rank without one goes on.
+                    _ => {
+                        self.erase(started.receive.step);
+                        self.requests.release(started.receive.slot);
+                        self.requests.release(started.first.slot);
+                    }
+                }
+                Ok(())
+            }
+            Outcome::Started => {
+                let Some(request) = self.requests.open.get(&id) else { return Ok(()) };
+                let (Some(action), None) = (request.action.clone(), request.started) else {
+                    return Ok(());
+                };
+                let started = self.start(*action)?;
+                if let Some(request) = self.requests.open.get_mut(&id) {
+                    request.started = Some(started);
+                }
+                Ok(())
+            }
+            Outcome::Pending | Outcome::CancelAsked | Outcome::Ready => Ok(()),
+        }
+    }
+
+    fn start(&mut self, action: Action) -> Result<Started, ReadError> {
+        let mpi = MpiCall::Start;
+        Ok(match action {
+            Action::Send(message) => {
+                Started { first: self.send(mpi, message, true)?, ..Started::NOTHING }
+            }
+            Action::Receive(message) => Started {
+                receive: self.receive(mpi, message, true)?,
+                communicator: message.communicator,
+                ..Started::NOTHING
+            },
+            Action::Collective(call, communicator) => {
+                Started { first: self.enter(Some(call), communicator, true), ..Started::NOTHING }
+            }
+        })
+    }
+
+    /// Gives a collective its number on the communicator, and takes part in it.
+    fn enter(&mut self, call: Option<Call>, communicator: u32, starts: bool) -> Part {
+        let Some(mut call) = call else { return Part::NONE };
+        let Some(communicator) = self.communicators.of(communicator) else { return Part::NONE };
+        communicator.sequence += 1;
+        call.channel = Shared::of_collective(call.group, communicator.sequence);
+        self.enter_made(Some(call), starts)
+    }
+
+    fn enter_made(&mut self, call: Option<Call>, starts: bool) -> Part {
+        let Some(call) = call else { return Part::NONE };
+        let number = self.tape.calls.len() as u32;
+        self.tape.calls.push(call);
+        self.push(starts, |request| Step::Collective { call: number, request })
+    }
+
+    /// A barrier on the communicator of a window.
+    fn fence(&mut self, window: u32) -> Option<Call> {
+        let communicator = self.communicators.of_window(window)?;
+        if communicator.size < 2 || communicator.remote_size > 0 {
+            return None;
+        }
+        let group = self.shared.group(communicator);
+        communicator.sequence += 1;
+        Some(Call {
+            operation: Operation::Regular { op: Op::Barrier, bytes: 0, root: 0 },
+            group,
+            rank: communicator.rank,
+            channel: Shared::of_collective(group, communicator.sequence),
+            mpi: MpiCall::Win_fence.number(),
+        })
+    }
+
+    /// What a call of a collective does; None if there is nobody else in it.
+    fn collective(
+        &mut self,
+        call: &CallMoment,
+        shape: Shape,
+        arena: &Arena,
+    ) -> Result<Option<Call>, ReadError> {
+        let signature = &call.signature;
+        let (rank, name) = (self.rank, signature.call.name());
+        let communicator = self
+            .communicators
+            .of(signature.object)
+            .ok_or(ReadError::NoCommunicator { rank, call: name })?;
+        if communicator.remote_size > 0 {
+            return Err(ReadError::BetweenGroups { rank, call: name });
+        }
+        if communicator.size < 2 && shape != Shape::Neighbours {
+            return Ok(None);
+        }
+        let group = self.shared.group(communicator);
+        let sizes = |span: Option<program::Span>| -> Option<Vec<u64>> {
+            let runs = arena.sizes(span?);
+            let sizes = runs.iter().flat_map(|(size, times)| {
+                std::iter::repeat_n(*size, (*times).min(1 << 24) as usize)
+            });
+            Some(sizes.collect())
+        };
+        let call = Called {
+            bytes: call.bytes.unwrap_or(0),
+            received: call.received.unwrap_or(0),
+            root: if signature.present & present::PEER != 0 {
+                signature.peer.max(0) as u32
+            } else {
+                0
+            },
+            sent: sizes(call.sent),
+            got: sizes(call.got),
+            size: communicator.size,
+            destinations: &communicator.destinations,
+            sources: &communicator.sources,
+        };
+        let (operation, known) = call.operation(signature.call);
+        self.assumed.unknown_sizes += u64::from(!known);
+        let rank = communicator.rank;
+        let mpi = signature.call.number();
+        Ok(Some(Call { operation, group, rank, channel: 0, mpi }))
+    }
+}
+
+/// A collective as one rank called it.
+struct Called<'a> {
+    bytes: u64,
+    received: u64,
+    root: u32,
+    sent: Option<Vec<u64>>,
+    got: Option<Vec<u64>>,
+    size: u32,
+    destinations: &'a [i32],
+    sources: &'a [i32],
+}
+
+/// A communicator is made with a reduction of a few words.
+const OF_COMMUNICATOR: u64 = 8;
+
+impl Called<'_> {
+    /// What it does, and whether all sizes are known.
+    fn operation(self, mpi: MpiCall) -> (Operation, bool) {
+        let Called { bytes, received, root, size, .. } = self;
+        let block = bytes.max(received);
+        let regular = |op: Op, bytes: u64| (Operation::Regular { op, bytes, root }, true);
+        match operation_name(mpi).as_str() {
+            _ if mpi.is_neighborhood() => self.neighbours(),
+            "barrier" => regular(Op::Barrier, 0),
+            "bcast" => regular(Op::Bcast, bytes),
+            "reduce" => regular(Op::Reduce, bytes),
+            "allreduce" => regular(Op::Allreduce, bytes),
+            "scan" => regular(Op::Scan, bytes),
+            "exscan" => regular(Op::Exscan, bytes),
+            "gather" => regular(Op::Gather, block),
+            "scatter" => regular(Op::Scatter, block),
+            "allgather" => regular(Op::Allgather, block),
+            "alltoall" => regular(Op::Alltoall, block),
+            "reduce_scatter_block" => regular(Op::ReduceScatter, bytes),
+            "reduce_scatter" => regular(Op::ReduceScatter, bytes / u64::from(size.max(1))),
+            "allgatherv" => {
+                let known = self.got.is_some();
+                let total = self.got.map_or(bytes * u64::from(size), |got| got.iter().sum());
+                (regular(Op::Allgather, total / u64::from(size.max(1))).0, known)
+            }
+            "gatherv" => {
+                let sizes = self.got.unwrap_or_default();
+                (Operation::Rooted { towards: true, root, bytes, sizes }, true)
+            }
+            "scatterv" => {
+                let sizes = self.sent.unwrap_or_default();
+                (Operation::Rooted { towards: false, root, bytes: received, sizes }, true)
+            }
+            "alltoallv" | "alltoallw" => {
+                let known = self.sent.is_some() && self.got.is_some();
+                let even = |sizes: Option<Vec<u64>>, bytes: u64| {
+                    let even = || vec![bytes / u64::from(size.max(1)); size as usize];
+                    let sizes = sizes.unwrap_or_else(even);
+                    let list = (0..).zip(sizes).filter(|(_, bytes)| *bytes > 0);
+                    list.collect::<Vec<(u32, u64)>>()
+                };
+                let (to, from) = (even(self.sent, bytes), even(self.got, received));
+                (Operation::Messages { to, from, reach: Reach::All }, known)
+            }
+            // Making communicators, windows and files.
+            _ => regular(Op::Allreduce, OF_COMMUNICATOR),
+        }
+    }
+
+    fn neighbours(self) -> (Operation, bool) {
+        let Called { bytes, received, sent, got, destinations, sources, .. } = self;
+        let mut known = true;
+        let mut list = |peers: &[i32], sizes: Option<Vec<u64>>, bytes: u64, vector: bool| {
+            known &= !vector || sizes.is_some();
+            let each = if vector { bytes / peers.len().max(1) as u64 } else { bytes };
+            let size = |place: usize| match &sizes {
+                Some(sizes) => sizes.get(place).copied().unwrap_or(0),
+                None => each,
+            };
+            let peer =
+                |(place, peer): (usize, &i32)| Some((u32::try_from(*peer).ok()?, size(place)));
+            peers.iter().enumerate().filter_map(peer).collect::<Vec<_>>()
+        };
+        let (v, w) = (sent.is_some(), got.is_some());
+        let to = list(destinations, sent, bytes, v);
+        let from = list(sources, got, received.max(if w { 0 } else { bytes }), w);
+        (Operation::Messages { to, from, reach: Reach::Neighbours }, known)
+    }
+}

@@ -1,0 +1,156 @@
+//! A program under noise: what it was, how well its simulation agrees with its trace, and the sweep.
+
+use study::{
+    app::{AtRanks, Sweep},
+    hypotheses::Waits,
+    sensitivity::Sensitivity,
+};
+
+use crate::{
+    Options,
+    blame::blame,
+    grid::{Column, Grid, Tone},
+    slowdown::{SweepRows, findings},
+    words::{percent, plural, precise, safe, time, wrap},
+};
+
+/// Above this, the simulation is not of the program that was traced.
+const LOUD_PCT: f64 = 10.0;
+
+#[must_use]
+pub fn app(sweep: &Sweep, options: Options) -> String {
+    let series: Vec<String> = sweep.knees.iter().map(|knee| knee.series.label()).collect();
+    let table = SweepRows::new(&series, options);
+    let rows: String = sweep.points.iter().map(|point| table.row(point) + "\n").collect();
+    let found = findings(&sweep.knees, sweep.is_noisy(), options);
+    let mut text = format!("{}\n\n{}\n{rows}{found}", heading(sweep, options), table.header());
+    for AtRanks { ranks, parameters } in &sweep.sensitivities {
+        text += &format!("\n{}", sensitivities(*ranks, parameters, options));
+    }
+    if !sweep.hypotheses.is_empty() {
+        text += &format!("\n{}", hypotheses(sweep, options));
+    }
+    for point in &sweep.points {
+        if let Some(of_point) = &point.blame {
+            text += &format!("\n{}", blame(of_point, options));
+        }
+    }
+    text
+}
+
+fn heading(sweep: &Sweep, options: Options) -> String {
+    let about = &sweep.about;
+    let s = |s: f64| time(s * 1e9);
+    let mut sentence = format!(
+        "{} on {}: {} in the trace, {} of it computing",
+        safe(&about.command),
+        plural(about.traced_ranks.into(), "rank"),
+        s(about.traced_s),
+        s(about.compute_s),
+    );
+    if let Some(taken) = about.taken_s {
+        sentence += &format!(" ({} more taken by the kernel)", s(taken));
+    }
+    sentence += ".";
+    if let (Some(identity), Some(error)) = (sweep.identity_s, sweep.identity_error_pct) {
+        let off = percent(error.abs());
+        let side = if error < 0.0 { "shorter" } else { "longer" };
+        sentence += &format!(" Simulated as traced: {}, {off} {side}.", s(identity));
+        if error.abs() > LOUD_PCT {
+            sentence += " The simulation does not reproduce the trace: measure the network with `detour mpi \
+                         net` and pass it with --net.";
+        }
+    }
+    wrap(&sentence, options.style().width, "")
+}
+
+/// What each change gains.
+fn hypotheses(sweep: &Sweep, options: Options) -> String {
+    let several =
+        sweep.points.iter().map(|point| point.ranks).collect::<std::collections::BTreeSet<_>>();
+    let widest = sweep.hypotheses.iter().map(|effect| effect.text.len()).max().unwrap_or(0);
+    let mut columns = vec![Column::text("if", widest).reserve(widest.min(40))];
+    if several.len() > 1 {
+        columns.push(Column::number("ranks").reserve(7));
+    }
+    columns.extend([
+        Column::number("gain").reserve(8),
+        Column::number("95 % interval").reserve(18),
+        Column::number("median").reserve(7),
+        Column::number("waiting").reserve(7),
+        Column::number("late sender").reserve(11).expendable(2),
+        Column::number("late receiver").reserve(13).expendable(2),
+        Column::number("collective").reserve(10).expendable(2),
+        Column::number("runs changed").reserve(12).expendable(1),
+    ]);
+    let grid = Grid::new(columns);
+    let layout = grid.layout(options.style());
+    let mut text = layout.header() + "\n";
+    let waited = |waits: &Option<Waits>| {
+        let of = |of: fn(&Waits) -> f64| {
+            waits.as_ref().map_or("-".to_owned(), |waits| time(of(waits) * 1e9))
+        };
+        [
+            of(Waits::total_s),
+            of(|waits| waits.late_sender_s),
+            of(|waits| waits.late_receiver_s),
+            of(|waits| waits.collective_s),
+        ]
+    };
+    let mut before = None;
+    for effect in &sweep.hypotheses {
+        let mut row = |what: &str, figures: [String; 3], waits: &Option<Waits>, runs: String| {
+            let mut cells = vec![safe(what)];
+            if several.len() > 1 {
+                cells.push(effect.ranks.to_string());
+            }
+            cells.extend(figures);
+            cells.extend(waited(waits));
+            cells.push(runs);
+            text += &(layout.line(Tone::Plain, &cells) + "\n");
+        };
+        if before != Some(effect.ranks) {
+            let point = sweep.points.iter().find(|point| point.ranks == effect.ranks);
+            let median = point.map_or("-".to_owned(), |point| precise(point.median_us * 1e3));
+            let none = || "-".to_owned();
+            row("unchanged", [none(), none(), median], &effect.waits_before, none());
+            before = Some(effect.ranks);
+        }
+        let [low, high] = effect.gain_ci95_pct;
+        let figures = [
+            format!("{:.2} %", effect.gain_pct),
+            format!("{low:.2} to {high:.2} %"),
+            precise(effect.median_us * 1e3),
+        ];
+        row(&effect.text, figures, &effect.waits_after, effect.changed_runs.to_string());
+    }
+    text
+}
+
+/// How the time depends on the network.
+fn sensitivities(ranks: u64, parameters: &[Sensitivity], options: Options) -> String {
+    let grid = Grid::new(vec![
+        Column::text("without noise", 14).reserve(14),
+        Column::number("value").reserve(10),
+        Column::number("dT/d").reserve(8),
+        Column::number("holds from").reserve(12),
+        Column::number("to").reserve(12),
+    ]);
+    let layout = grid.layout(options.style());
+    let mut text = layout.header() + "\n";
+    for Sensitivity { parameter, value, slope, from, to } in parameters {
+        let (unit, bytes) = if *parameter == "G" { ("ns/B", " B") } else { ("us", "") };
+        let at = |value: &Option<f64>| {
+            value.map_or("-".to_owned(), |value| format!("{value:.3} {unit}"))
+        };
+        let cells = [
+            format!("{parameter}, {}", plural(ranks, "rank")),
+            format!("{value:.3} {unit}"),
+            format!("{slope:.0}{bytes}"),
+            at(from),
+            at(to),
+        ];
+        text += &(layout.line(Tone::Plain, &cells) + "\n");
+    }
+    text
+}

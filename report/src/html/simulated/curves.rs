@@ -1,0 +1,137 @@
+//! Cycles: the three cases by rank count, and the overhead by number of cycles (Figures 8 and 9 of the
+//! study).
+
+use study::cycle::{Cycles, Point};
+
+use super::{
+    super::{
+        legend::Key,
+        plot::{Plot, WIDE},
+        projection::us,
+        scale::{Scale, Unit, ranks, short},
+    },
+    Figure, HEIGHT, Pictures, curve, key, noise,
+};
+use crate::words::count;
+
+const US: f64 = 1e3;
+
+/// The figures of cycles.
+#[must_use]
+pub fn cycle_pictures(cycles: &Cycles) -> Pictures {
+    let keys = ["noiseless", "conventional", "redundant"].map(str::to_owned);
+    let keys: Vec<Key> = keys.into_iter().enumerate().map(|(n, name)| key(n, name)).collect();
+    let about = &cycles.about;
+    let cause = match (&about.noise, about.period_us, about.duration_us) {
+        (Some(words), ..) => noise(words),
+        (None, Some(period), Some(duration)) => {
+            format!("detours of {} every {}", us(duration), us(period))
+        }
+        _ => "noise".to_owned(),
+    };
+    let most = cycles.points.iter().max_by_key(|point| (point.ranks, point.cycles));
+    let headline = match most {
+        Some(Point { ranks: most, cycles, recovery: Some(recovery), .. }) => format!(
+            "At {} ranks and {} cycles, redundant exchanges recover {}\u{a0}% of what {cause} cost",
+            ranks(*most),
+            count(u64::from(*cycles)),
+            short(recovery * 100.0)
+        ),
+        _ => format!("Cycles of compute and butterfly allreduce under {cause}"),
+    };
+    let mut notes = vec![
+        format!("Network {}; redundant rounds: {}.", about.net, about.redundant_rounds),
+        "Noiseless: noise in the compute phases only.".to_owned(),
+    ];
+    notes.extend(about.remarks.iter().cloned());
+    Pictures {
+        title: "cycles",
+        findings: vec![headline],
+        figures: by_ranks(cycles, &keys).into_iter().chain(by_cycle(cycles, &keys)).collect(),
+        keys,
+        header: [
+            "ranks",
+            "cycles",
+            "noiseless",
+            "conventional",
+            "redundant",
+            "overhead",
+            "with redundancy",
+            "recovery",
+            "95\u{a0}%",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: cycles.points.iter().map(row).collect(),
+        notes,
+    }
+}
+
+fn row(point: &Point) -> Vec<String> {
+    let none = || "-".to_owned();
+    vec![
+        ranks(point.ranks),
+        count(u64::from(point.cycles)),
+        us(point.noiseless_us),
+        us(point.conventional_us),
+        us(point.redundant_us),
+        us(point.conventional_overhead_us),
+        us(point.redundant_overhead_us),
+        point.recovery.map_or_else(none, |recovery| format!("{recovery:.3}")),
+        point.recovery_ci95.map_or_else(none, |[low, high]| format!("{low:.3} to {high:.3}")),
+    ]
+}
+
+/// A mean and its interval, us.
+type Mean = (f64, Option<[f64; 2]>);
+
+/// Time of the largest number of cycles.
+fn by_ranks(cycles: &Cycles, keys: &[Key]) -> Option<Figure> {
+    let points: Vec<&Point> =
+        cycles.points.iter().filter(|point| point.cycles == cycles.about.cycles).collect();
+    let (first, last) = (points.first()?, points.last()?);
+    let times = points.iter().flat_map(|p| [p.noiseless_us, p.conventional_us, p.redundant_us]);
+    let y = Scale::decades(times.map(|us| us * US), Unit::Nanoseconds)?;
+    let x = Scale::log(first.ranks as f64 / 1.3, last.ranks as f64 * 1.3, Unit::Ranks);
+    let mut plot = Plot::new("cycles-ranks", "Time of all cycles by ranks", (WIDE, HEIGHT), x, y)
+        .titles("ranks", "time of all cycles");
+    let cases: [fn(&Point) -> Mean; 3] = [
+        |p| (p.noiseless_us, p.noiseless_ci95_us),
+        |p| (p.conventional_us, p.conventional_ci95_us),
+        |p| (p.redundant_us, p.redundant_ci95_us),
+    ];
+    for (key, case) in keys.iter().zip(cases) {
+        let of = |point: &&Point| {
+            let (mean, interval) = case(point);
+            (point.ranks as f64, mean * US, interval.map(|ends| ends.map(|us| us * US)))
+        };
+        curve(&mut plot, key, &points.iter().map(of).collect::<Vec<_>>());
+    }
+    let caption = format!(
+        "Mean time of {} cycles with its 95\u{a0}% interval.",
+        count(u64::from(cycles.about.cycles))
+    );
+    Some(Figure { svg: plot.finish(), size: (WIDE, HEIGHT), caption })
+}
+
+/// Overhead of the largest number of ranks.
+fn by_cycle(cycles: &Cycles, keys: &[Key]) -> Option<Figure> {
+    let most = cycles.points.iter().map(|point| point.ranks).max()?;
+    let points: Vec<&Point> = cycles.points.iter().filter(|point| point.ranks == most).collect();
+    let (true, Some(last)) = (points.len() > 1, points.last()) else { return None };
+    let overheads =
+        points.iter().flat_map(|p| [p.conventional_overhead_us, p.redundant_overhead_us]);
+    let top = overheads.fold(0.0, f64::max) * US;
+    let x = Scale::linear(0.0, f64::from(last.cycles) * 1.04, Unit::Plain);
+    let y = Scale::linear(0.0, top * 1.08, Unit::Nanoseconds);
+    let mut plot = Plot::new("cycles-overhead", "Overhead by cycle", (WIDE, HEIGHT), x, y)
+        .titles("cycles", "longer than noiseless");
+    let cases: [fn(&Point) -> f64; 2] =
+        [|p| p.conventional_overhead_us, |p| p.redundant_overhead_us];
+    for (key, case) in keys.iter().skip(1).zip(cases) {
+        let of = |point: &&Point| (f64::from(point.cycles), case(point) * US, None);
+        curve(&mut plot, key, &points.iter().map(of).collect::<Vec<_>>());
+    }
+    let caption = format!("What noise costs {} ranks, by number of cycles.", ranks(most));
+    Some(Figure { svg: plot.finish(), size: (WIDE, HEIGHT), caption })
+}

@@ -1,0 +1,328 @@
+//! Latencies of individual messages. Each differs from L by a deviation drawn from measured ones: a
+//! function of seed, run, sender and the number of the sender's message, so that nothing is stored per
+//! message and any thread can recompute any of them.
+
+use thiserror::Error;
+
+use crate::simd::{self, Plain, Vector};
+
+use super::{draw, key};
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum LatencyError {
+    #[error("no latencies to draw from")]
+    Empty,
+    #[error("{0} latencies are too many (at most 2^31); use a sample of them")]
+    TooMany(usize),
+    #[error("a latency of {ps} ps is out of range (0 to 1 hour)")]
+    OutOfRange { ps: i64 },
+    #[error("the median latency is 0: deviations cannot be scaled by it; add them instead")]
+    NoMedian,
+}
+
+const LONGEST: i64 = 3_600_000_000_000_000;
+
+/// What a measured latency says about the latency of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// L plus its difference from the median of the measured ones.
+    #[default]
+    Add,
+    /// L times its ratio to their median, as in the published runs with network noise.
+    Scale,
+}
+
+impl Rule {
+    /// The name used in the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Add => "add",
+            Rule::Scale => "scale",
+        }
+    }
+}
+
+/// Which of the measured latencies a message gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Any, independently of all others.
+    #[default]
+    Random,
+    /// All messages of a run get one of this many consecutive ones, at random: what was measured
+    /// together stays together, and is met by all ranks.
+    Block(u32),
+    /// Each rank starts at a random one and continues in order: what was measured together stays
+    /// together, and is met by one rank.
+    InOrder,
+}
+
+/// Deviations from L, in the order in which they were measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latencies {
+    above: Above,
+    least: i64,
+    order: Order,
+}
+
+/// How far deviations are above the least one, ps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Above {
+    /// Up to 4 ms, as on most networks: half the size stays in the cache.
+    Little(Vec<u32>),
+    Much(Vec<i64>),
+}
+
+impl Above {
+    fn len(&self) -> usize {
+        match self {
+            Above::Little(list) => list.len(),
+            Above::Much(list) => list.len(),
+        }
+    }
+}
+
+impl Latencies {
+    /// From measured latencies in ps, for a network with this L. No message takes less than no time.
+    pub fn new(
+        measured: &[i64],
+        latency: i64,
+        rule: Rule,
+        order: Order,
+    ) -> Result<Latencies, LatencyError> {
+        if measured.len() > 1 << 31 {
+            return Err(LatencyError::TooMany(measured.len()));
+        }
+        if let Some(&ps) = measured.iter().find(|ps| !(0..=LONGEST).contains(*ps)) {
+            return Err(LatencyError::OutOfRange { ps });
+        }
+        let median = median(measured).ok_or(LatencyError::Empty)?;
+        if rule == Rule::Scale && median == 0 {
+            return Err(LatencyError::NoMedian);
+        }
+        let deviation = |&ps: &i64| match rule {
+            Rule::Add => (ps - median).max(-latency),
+            Rule::Scale => (latency as f64 * (ps as f64 / median as f64)).round() as i64 - latency,
+        };
+        let deviations: Vec<i64> = measured.iter().map(deviation).collect();
+        let (mut least, mut most) = (i64::MAX, i64::MIN);
+        for &deviation in &deviations {
+            (least, most) = (least.min(deviation), most.max(deviation));
+        }
+        if most > LONGEST {
+            return Err(LatencyError::OutOfRange { ps: most });
+        }
+        let above = deviations.iter().map(|deviation| deviation - least);
+        let above = match u32::try_from(most - least) {
+            Ok(_) => Above::Little(above.map(|above| above as u32).collect()),
+            Err(_) => Above::Much(above.collect()),
+        };
+        Ok(Latencies { above, least, order })
+    }
+
+    /// The least deviation; not positive, unless all are equal.
+    pub fn least(&self) -> i64 {
+        self.least
+    }
+
+    pub(super) fn run(&self, seed: u64, run: u64, purpose: u64) -> RunLatencies<'_> {
+        RunLatencies { all: self, key: key(seed, purpose, run), sent: 0 }
+    }
+}
+
+fn median(list: &[i64]) -> Option<i64> {
+    let mut list = list.to_vec();
+    let middle = list.len() / 2;
+    (!list.is_empty()).then(|| *list.select_nth_unstable(middle).1)
+}
+
+/// The latencies of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunLatencies<'a> {
+    all: &'a Latencies,
+    key: u64,
+    /// Messages that every rank has sent before the first one.
+    sent: u64,
+}
+
+impl<'a> RunLatencies<'a> {
+    pub fn least(&self) -> i64 {
+        self.all.least
+    }
+
+    /// After this many more messages of every rank.
+    pub(super) fn after(self, messages: u64) -> RunLatencies<'a> {
+        RunLatencies { sent: self.sent + messages, ..self }
+    }
+
+    /// How far the latency of a message differs from L.
+    #[inline]
+    pub fn deviation(&self, sender: u64, message: u64) -> i64 {
+        self.message(message).deviation(sender)
+    }
+
+    /// The deviations of all ranks' messages of this number.
+    #[inline]
+    pub(crate) fn message(&self, number: u64) -> MessageLatencies<'a> {
+        let number = self.sent + number;
+        let all = self.all.above.len() as u64;
+        let (bits, first, count) = match self.all.order {
+            Order::Random => (draw(self.key, number), 0, all),
+            Order::Block(length) => {
+                let first = (u128::from(draw(self.key, u64::MAX)) * u128::from(all)) >> 64;
+                (draw(self.key, number), first as u64, u64::from(length.max(1)).min(all))
+            }
+            Order::InOrder => (draw(self.key, 0), number % all, all),
+        };
+        MessageLatencies {
+            above: &self.all.above,
+            least: self.all.least,
+            keys: [(bits & 0xffff_ffff) as i64, (bits >> 32) as i64],
+            first: first as i64,
+            count: count as i64,
+        }
+    }
+}
+
+/// The deviations of the messages of one number, one per sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageLatencies<'a> {
+    above: &'a Above,
+    least: i64,
+    keys: [i64; 2],
+    first: i64,
+    count: i64,
+}
+
+/// Odd, with about as many ones as zeros.
+const FACTORS: [i64; 2] = [0x9e37_79b9, 0x85eb_ca6b];
+
+impl MessageLatencies<'_> {
+    pub fn deviation(&self, sender: u64) -> i64 {
+        let mut all = [0; simd::LANES];
+        self.deviations(Plain::splat(sender as i64)).store(&mut all);
+        all[0]
+    }
+
+    /// For several senders. Two multiplications of 32 bits, folded: SplitMix64's of 64 bits would take
+    /// longer than the rest of a round. The number of the message is in the keys, which are
+    /// SplitMix64's.
+    #[inline(always)]
+    pub fn deviations<V: Vector>(&self, senders: V) -> V {
+        let mut bits = senders;
+        for (key, factor) in self.keys.into_iter().zip(FACTORS) {
+            let product = bits.xor(V::splat(key)).mul_low(V::splat(factor));
+            bits = product.xor(product.shr(32));
+        }
+        let mut index = bits.mul_low(V::splat(self.count)).shr(32);
+        if self.first > 0 {
+            index = index.add(V::splat(self.first));
+            let all = V::splat(self.above.len() as i64);
+            index = index.select(!all.above(index), index.sub(all));
+        }
+        let above = match self.above {
+            Above::Little(list) => V::gather_u32(list, index),
+            Above::Much(list) => V::gather(list, index),
+        };
+        above.add(V::splat(self.least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Noise;
+
+    fn latencies(count: i64, order: Order) -> Latencies {
+        let measured: Vec<i64> = (0..count).map(|at| 1_000 + at).collect();
+        Latencies::new(&measured, 1_000 + count / 2, Rule::Add, order).unwrap()
+    }
+
+    fn of(noise: &Noise, run: u64, sender: u64, message: u64) -> i64 {
+        noise.run(7, run).latencies().unwrap().deviation(sender, message)
+    }
+
+    #[test]
+    fn a_latency_is_added_or_scales_l() {
+        let measured = [2_000, 1_000, 4_000];
+        let all = |latency, rule| -> Vec<i64> {
+            let all = Latencies::new(&measured, latency, rule, Order::InOrder).unwrap();
+            let noise = Noise::none().with_latencies(Some(all));
+            let mut all: Vec<i64> = (0..3).map(|message| of(&noise, 0, 5, message)).collect();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(all(5_000, Rule::Add), [-1_000, 0, 2_000]);
+        // No message takes less than no time.
+        assert_eq!(all(600, Rule::Add), [-600, 0, 2_000]);
+        assert_eq!(all(600, Rule::Scale), [-300, 0, 600]);
+        let none = Latencies::new(&[], 1, Rule::Add, Order::Random);
+        assert_eq!(none, Err(LatencyError::Empty));
+        assert!(Latencies::new(&[-1], 1, Rule::Add, Order::Random).is_err());
+        assert!(Latencies::new(&[i64::MAX], 1, Rule::Add, Order::Random).is_err());
+        assert_eq!(
+            Latencies::new(&[0, 0, 1], 1, Rule::Scale, Order::Random),
+            Err(LatencyError::NoMedian)
+        );
+    }
+
+    #[test]
+    fn hours_are_as_exact_as_microseconds() {
+        let all = [0, LONGEST / 3, LONGEST];
+        let all = Latencies::new(&all, 0, Rule::Add, Order::InOrder).unwrap();
+        let noise = Noise::none().with_latencies(Some(all));
+        let mut all: Vec<i64> = (0..3).map(|message| of(&noise, 0, 0, message)).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 0, LONGEST - LONGEST / 3]);
+    }
+
+    /// Neighbours, consecutive messages and consecutive runs: each pair of draws falls into each pair of
+    /// bins equally often (chi-squared with 255 degrees of freedom: 255 and a standard deviation of 23).
+    #[test]
+    fn draws_are_uniform_and_independent_of_their_neighbours() {
+        let noise = Noise::none().with_latencies(Some(latencies(16, Order::Random)));
+        for (rank, message, run) in
+            [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 0, 0), (16, 0, 0), (1024, 1, 0)]
+        {
+            let mut bins = [[0u32; 16]; 16];
+            let senders = 1 << 15;
+            for sender in 0..senders {
+                for number in 0..4 {
+                    let bin = |rank, message, run| (of(&noise, run, rank, message) + 8) as usize;
+                    let (a, b) =
+                        (bin(sender, number, 0), bin(sender + rank, number + message, run));
+                    bins[a][b] += 1;
+                }
+            }
+            let expected = f64::from(4 * senders as u32) / 256.0;
+            let off = |&count: &u32| (f64::from(count) - expected).powi(2) / expected;
+            let chi: f64 = bins.iter().flatten().map(off).sum();
+            assert!((150.0..375.0).contains(&chi), "{chi} at {rank} {message} {run}");
+        }
+    }
+
+    #[test]
+    fn what_was_measured_together_stays_together() {
+        let noise = Noise::none().with_latencies(Some(latencies(10_000, Order::Block(50))));
+        let wrapped = |a: i64, b: i64| (a - b).rem_euclid(10_000).min((b - a).rem_euclid(10_000));
+        let mut firsts = std::collections::BTreeSet::new();
+        for run in 0..40 {
+            let first = of(&noise, run, 0, 0);
+            firsts.insert(first / 500);
+            let near = |rank, message| wrapped(of(&noise, run, rank, message), first) < 50;
+            assert!((0..200).all(|rank| (0..10).all(|message| near(rank, message))));
+        }
+        assert!(firsts.len() > 10, "{firsts:?}");
+        let noise = Noise::none().with_latencies(Some(latencies(10_000, Order::InOrder)));
+        let mut starts = std::collections::BTreeSet::new();
+        for rank in 0..200 {
+            let start = of(&noise, 0, rank, 0);
+            starts.insert(start);
+            let next = |message| of(&noise, 0, rank, message as u64);
+            assert!((1..40).all(|at| wrapped(next(at), start) == at));
+            // A job after others continues where they ended.
+            let run = noise.run(7, 0).after_messages(9);
+            assert_eq!(run.latencies().unwrap().deviation(rank, 3), next(12));
+        }
+        assert!(starts.len() > 190);
+    }
+}

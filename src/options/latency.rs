@@ -1,0 +1,46 @@
+//! `--latency` and related options: the variation of the network.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use simulate::noise::{Order, Rule};
+use study::variation::{Request, parse_order};
+
+#[derive(Args)]
+#[group(skip)]
+pub struct Options {
+    /// Draw the latency of each message from measured ones: a file of `detour mpi latency`, netgauge's
+    /// round trips, or one time in us per line
+    #[arg(long, value_name = "FILE")]
+    latency: Option<PathBuf>,
+    /// How a measured latency changes L
+    #[arg(long, value_enum, default_value_t, requires = "latency")]
+    latency_rule: RuleName,
+    /// Order in which latencies are drawn: random, in-order (each rank from a random one on), or block:N
+    /// (each run from N consecutive ones)
+    #[arg(
+        long, value_name = "ORDER", default_value = "random", requires = "latency",
+        value_parser = parse_order
+    )]
+    latency_order: Order,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum RuleName {
+    /// Add the difference from the median
+    #[default]
+    Add,
+    /// Multiply by the ratio to the median
+    Scale,
+}
+
+impl Options {
+    pub fn request(&self) -> Option<Request> {
+        let rule = match self.latency_rule {
+            RuleName::Add => Rule::Add,
+            RuleName::Scale => Rule::Scale,
+        };
+        let file = self.latency.clone()?;
+        Some(Request { file, rule, order: self.latency_order })
+    }
+}

@@ -1,0 +1,150 @@
+//! `detour simulate app`: an MPI program under noise, at its own size and extrapolated.
+
+use std::{io::Write, path::PathBuf};
+
+use anyhow::Result;
+use application::{Only, Rules};
+use clap::{Args, ValueEnum};
+use simulate::loggops::Params;
+use study::{
+    app::{Request, Source, rules, simulate, simulate_shard},
+    files, hypotheses, point,
+    shards::Partial,
+};
+
+use crate::{
+    Verbosity,
+    options::{
+        figures, latency,
+        network::{self, RendezvousName},
+        noise, shard, work,
+    },
+    output, units,
+};
+
+#[derive(Args)]
+#[group(skip)]
+pub struct Options {
+    /// Trace of a program: a directory written by `detour mpi record` or `detour mpi import`
+    dir: PathBuf,
+    /// Rank counts, multiples of the traced one: point-to-point messages are repeated, collectives have all
+    /// ranks [default: the traced one]
+    #[arg(long, value_name = "LIST", value_parser = units::ranks)]
+    ranks: Option<std::vec::Vec<u64>>,
+    /// Runs per point
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    runs: u64,
+    /// Algorithms of collectives: allreduce<4KiB=recursive-doubling,allreduce=ring (the first that applies)
+    #[arg(long, value_name = "RULES", value_parser = rules)]
+    map: Option<Rules>,
+    /// Receives from any source and with any tag take what they took in the trace
+    #[arg(long)]
+    as_traced: bool,
+    /// What would change it: scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL,
+    /// resize tag 17 0.25, map RULES, nonblocking REGION, net-scale 10, without SOURCE, or auto for all of
+    /// these; a REGION can be `after MPI_CALL`; may be repeated
+    #[arg(long = "if", value_name = "HYPOTHESIS", value_parser = hypotheses::parse, conflicts_with = "shard")]
+    questions: Vec<hypotheses::Question>,
+    /// Show how the time depends on L, o, g and G, and the range in which that holds
+    #[arg(long, conflicts_with = "shard")]
+    sensitivity: bool,
+    /// Simulate only a part of the communication
+    #[arg(long, value_enum)]
+    only: Option<OnlyName>,
+    /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
+    #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
+    net: Params,
+    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
+    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
+    net_local: Option<Params>,
+    /// Rendezvous protocol for messages larger than S bytes
+    #[arg(long, value_enum, default_value_t)]
+    rendezvous: RendezvousName,
+    /// Speed up the network by these factors (scales L, g and G, not o); one series per factor
+    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
+    net_scale: Vec<f64>,
+    #[command(flatten)]
+    latency: latency::Options,
+    /// Repeat each series with co-scheduled noise: all ranks see the same detours at the same time
+    #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
+    with_coscheduled: bool,
+    /// Break down the critical path, and attribute its noise to sources
+    #[arg(long, conflicts_with = "shard")]
+    blame: bool,
+    #[command(flatten)]
+    noise: noise::Options,
+    #[command(flatten)]
+    work: work::Options,
+    #[command(flatten)]
+    share: shard::Options,
+    #[command(flatten)]
+    figures: figures::Options,
+    /// Write CSV with one line per point to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
+    csv: Option<PathBuf>,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OnlyName {
+    /// Point-to-point messages
+    P2p,
+    /// Collectives
+    Collectives,
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
+    let Options { csv, share, figures, .. } = options;
+    files::check([csv, &share.output, &figures.svg, &figures.html])?;
+    figures.check(options.json)?;
+    let request = options.request();
+    if let Some(shard) = options.share.shard {
+        let (partial, settings) = options.work.run(verbosity.quiet, |work| {
+            Ok((simulate_shard(&request, work, shard)?, request.settings(work)?))
+        })?;
+        return options.share.write(shard, settings, Partial::App(partial));
+    }
+    let sweep = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
+    if let Some(path) = &options.csv {
+        output::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
+        if trace::is_stdout(path) {
+            return Ok(());
+        }
+    }
+    figures.write(|| report::app_pictures(&sweep))?;
+    if figures.to_stdout() {
+        return Ok(());
+    }
+    output::print(&sweep, options.json, report::app)
+}
+
+impl Options {
+    fn request(&self) -> Request {
+        Request {
+            source: Source {
+                dir: self.dir.clone(),
+                rules: self.map.clone().unwrap_or_default(),
+                as_traced: self.as_traced,
+                only: self.only.map(|only| match only {
+                    OnlyName::P2p => Only::PointToPoint,
+                    OnlyName::Collectives => Only::Collectives,
+                }),
+            },
+            ranks: self.ranks.clone().unwrap_or_default(),
+            runs: self.runs,
+            net: self.net,
+            rendezvous: self.rendezvous.into(),
+            net_scales: self.net_scale.clone(),
+            net_local: self.net_local,
+            latency: self.latency.request(),
+            with_coscheduled: self.with_coscheduled,
+            blame: self.blame,
+            noise: self.noise.request_on(self.net_local.is_some()),
+            questions: self.questions.clone(),
+            sensitivity: self.sensitivity,
+        }
+    }
+}

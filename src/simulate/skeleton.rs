@@ -1,0 +1,120 @@
+//! `detour simulate skeleton`: a model of a program under noise, as a sweep over rank counts.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+use simulate::loggops::Params;
+use study::{
+    point::Series,
+    skeleton::{Name, Request, Skeletons, parse_name, simulate},
+    work::Work,
+};
+
+use crate::{
+    Verbosity,
+    options::{
+        latency,
+        network::{self, RendezvousName},
+        noise, skeleton, work,
+    },
+    output, units,
+};
+
+#[derive(Args)]
+#[group(skip)]
+pub struct Options {
+    /// Pattern and grid (wavefront:PxQ, halo:PxQxR, multigrid:PxQxR, ocean:PxQ), or a model of an
+    /// application of the 2010 noise study (sweep3d, amg2006, pop)
+    #[arg(value_name = "SKELETON", value_parser = parse_name)]
+    name: Name,
+    /// Rank counts, as 1000,5000: multiples of the grid, whose copies have only collectives in common
+    /// [default: the grid]
+    #[arg(long, value_name = "LIST", value_parser = units::ranks)]
+    ranks: Option<std::vec::Vec<u64>>,
+    /// Runs per point
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    runs: u64,
+    /// Number of iterations [default: 10; of a preset, its own]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    iterations: Option<u64>,
+    /// Compute time of a rank per iteration [default: 1ms; of a preset, its own]
+    #[arg(long, value_name = "TIME", value_parser = units::picoseconds)]
+    compute: Option<i64>,
+    /// Bytes of a message between neighbours [default: 1KiB; of a preset, its own]
+    #[arg(long, value_parser = units::size)]
+    size: Option<u64>,
+    #[command(flatten)]
+    skeleton: skeleton::Options,
+    /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
+    /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
+    #[arg(long, default_value = "xt4", value_parser = network::parse)]
+    net: Params,
+    /// Network between ranks of one node, as for --net; requires --ranks-per-node [default: the same]
+    #[arg(long, value_name = "NET", value_parser = network::parse, requires = "ranks_per_node")]
+    net_local: Option<Params>,
+    /// Rendezvous protocol for messages larger than S bytes
+    #[arg(long, value_enum, default_value_t)]
+    rendezvous: RendezvousName,
+    /// Speed up the network by these factors (scales L, g and G, not o); one series per factor
+    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_value = "1")]
+    net_scale: Vec<f64>,
+    #[command(flatten)]
+    latency: latency::Options,
+    /// Repeat each series with co-scheduled noise: all ranks see the same detours at the same time
+    #[arg(long, conflicts_with_all = ["coscheduled", "synchronised"])]
+    with_coscheduled: bool,
+    /// Break down the critical path, and attribute its noise to sources; needs memory for all iterations
+    #[arg(long)]
+    blame: bool,
+    #[command(flatten)]
+    noise: noise::Options,
+    #[command(flatten)]
+    work: work::Options,
+    /// Machine-readable output
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
+    let request = options.request();
+    let result = options.work.run(verbosity.quiet, |work| match options.json {
+        true => simulate(&request, work, &mut |_| Ok(())),
+        false => print_rows(&request, work),
+    })?;
+    match options.json {
+        true => output::print(&result, true, report::skeleton),
+        false => output::page(&report::skeleton_findings(&result, output::layout(false))),
+    }
+}
+
+/// Prints each row of the table as soon as it is simulated.
+fn print_rows(request: &Request, work: &Work<'_>) -> Result<Skeletons> {
+    let series: Vec<String> = request.series()?.iter().map(Series::label).collect();
+    let table = report::SweepRows::new(&series, output::layout(false));
+    let mut header = Some(format!("Model of {}\n{}\n", request.model.words()?, table.header()));
+    simulate(request, work, &mut |point| {
+        let mut printed = Ok(());
+        let text = header.take().unwrap_or_default() + &format!("{}\n", table.row(point));
+        work.watch.aside(&mut || printed = std::io::stdout().write_all(text.as_bytes()));
+        Ok(printed?)
+    })
+}
+
+impl Options {
+    fn request(&self) -> Request {
+        Request {
+            model: self.skeleton.request(self.name, self.iterations, self.compute, self.size),
+            ranks: self.ranks.clone().unwrap_or_default(),
+            runs: self.runs,
+            net: self.net,
+            net_local: self.net_local,
+            rendezvous: self.rendezvous.into(),
+            latency: self.latency.request(),
+            net_scales: self.net_scale.clone(),
+            with_coscheduled: self.with_coscheduled,
+            blame: self.blame,
+            noise: self.noise.request_on(self.net_local.is_some()),
+        }
+    }
+}

@@ -1,0 +1,864 @@
+//! An MPI program under noise, at its own size and extrapolated.
+//!
+//! What its trace says becomes a schedule ([`application`]), which is simulated like any other. Compute is
+//! the time between calls, less what the kernel took in it, if that was recorded with the trace.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use application::{Application, NoNoise, Only, Options, Plan, Rule, Rules, Segments, Taken};
+use program::Program;
+use serde::{Deserialize, Serialize};
+use simulate::{
+    blame as blaming,
+    collectives::Op,
+    event::{self, Action, EventError, Rendezvous, Schedule},
+    loggops::Params,
+    noise::{Model, Noise, Offsets},
+    replay,
+    sweep::SweepError,
+    whatif,
+};
+use trace::{Lane, LaneId};
+
+use crate::{
+    blame::{self, Blame},
+    collective::{self, KneeKeys, SeriesKnee, knees},
+    hypotheses::{self, Change, Effect, Question, Waits},
+    network,
+    noise::{self, Loaded, requires_noise},
+    open,
+    point::{Point, Runs, Series},
+    sensitivity::{self, Sensitivity},
+    shard::{self, Settings, Shard},
+    units,
+    variation::{self, Variation},
+    work::{Unwatched, Work},
+};
+
+/// A program from its trace.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Directory of the trace.
+    pub dir: PathBuf,
+    /// Algorithms of collectives.
+    pub rules: Rules,
+    /// Receives from any source and with any tag take what they took in the trace.
+    pub as_traced: bool,
+    pub only: Option<Only>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub source: Source,
+    /// Empty for the program's own size.
+    pub ranks: Vec<u64>,
+    /// Runs per point.
+    pub runs: u64,
+    pub net: Params,
+    pub rendezvous: Rendezvous,
+    /// Factors by which the network is faster.
+    pub net_scales: Vec<f64>,
+    /// Between ranks of one node; None if that is the same network.
+    pub net_local: Option<Params>,
+    /// None if every message takes L.
+    pub latency: Option<variation::Request>,
+    /// Repeat each series with co-scheduled noise.
+    pub with_coscheduled: bool,
+    /// Break down the critical path.
+    pub blame: bool,
+    pub noise: noise::Request,
+    /// What to change.
+    pub questions: Vec<Question>,
+    /// Ask how the time depends on the network.
+    pub sensitivity: bool,
+}
+
+/// A program under noise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sweep {
+    #[serde(flatten)]
+    pub about: About,
+    /// Time of the simulation at the program's own size without simulated noise; what the kernel took is
+    /// where it was in the trace. Null if only a part of the program is simulated.
+    pub identity_s: Option<f64>,
+    /// How far that is from the trace.
+    pub identity_error_pct: Option<f64>,
+    pub points: Vec<Point>,
+    /// The knee of the first series.
+    #[serde(flatten)]
+    pub knee: KneeKeys,
+    pub knees: Vec<SeriesKnee>,
+    /// What each `--if` changes, the largest gain first at each rank count.
+    pub hypotheses: Vec<Effect>,
+    /// How the time without noise depends on the network, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sensitivities: Vec<AtRanks>,
+}
+
+/// How the time at one rank count depends on the network.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AtRanks {
+    pub ranks: u64,
+    pub parameters: Vec<Sensitivity>,
+}
+
+/// What was simulated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// Command line of the program.
+    pub command: String,
+    /// Of the trace.
+    pub traced_ranks: u32,
+    /// From the end of `MPI_Init` to `MPI_Finalize`.
+    pub traced_s: f64,
+    /// Mean over the ranks of the time spent computing, without what the kernel took.
+    pub compute_s: f64,
+    /// Mean over the ranks of what the kernel took from it; null if that was not recorded.
+    pub taken_s: Option<f64>,
+    pub seed: u64,
+    pub noise: String,
+    pub noise_model: String,
+    pub net: String,
+    /// The network between ranks of one node; null if it is the same.
+    pub net_local: Option<String>,
+    /// File of the latencies of messages, and how they are drawn; null if every message takes L.
+    pub latency: Option<String>,
+    pub rendezvous: String,
+    /// About the trace and the noise.
+    pub remarks: Vec<String>,
+}
+
+impl Sweep {
+    /// As the sweep of a collective, for tables and figures.
+    pub fn as_sweep(&self) -> collective::Sweep {
+        let About { command, traced_ranks, noise, latency, net, remarks, .. } = &self.about;
+        let about = collective::About {
+            op: command.clone(),
+            algorithm: format!("traced on {traced_ranks} ranks"),
+            noise: noise.clone(),
+            latency: latency.clone(),
+            net: net.clone(),
+            remarks: remarks.clone(),
+            ..collective::About::default()
+        };
+        collective::Sweep::of(about, self.points.clone())
+    }
+
+    /// Whether there is any noise.
+    pub fn is_noisy(&self) -> bool {
+        self.about.noise != "none" || self.about.latency.is_some()
+    }
+}
+
+/// The runs of a sweep, or a shard of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Partial {
+    about: About,
+    identity_ps: Option<i64>,
+    points: Vec<Runs>,
+}
+
+impl Partial {
+    pub fn join(&mut self, next: Partial) -> Result<()> {
+        shard::agree(&self.about, &next.about)?;
+        shard::agree(&self.points.len(), &next.points.len())?;
+        for (all, next) in self.points.iter_mut().zip(next.points) {
+            all.join(next)?;
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<Sweep> {
+        let points: Result<Vec<Point>, _> = self.points.iter().map(Point::of).collect();
+        Ok(Sweep::of(self.about, self.identity_ps, points?))
+    }
+}
+
+impl Sweep {
+    fn of(about: About, identity_ps: Option<i64>, points: Vec<Point>) -> Sweep {
+        let identity_s = identity_ps.map(|ps| ps as f64 / 1e12);
+        let error = |identity: f64| 100.0 * (identity / about.traced_s - 1.0);
+        let identity_error_pct = identity_s.filter(|_| about.traced_s > 0.0).map(error);
+        let knees = knees(&points);
+        let knee = knees.first().map_or(KneeKeys::default(), |first| first.knee);
+        let (hypotheses, sensitivities) = (Vec::new(), Vec::new());
+        Sweep {
+            about,
+            identity_s,
+            identity_error_pct,
+            points,
+            knee,
+            knees,
+            hypotheses,
+            sensitivities,
+        }
+    }
+}
+
+/// `allreduce<4KiB=recursive-doubling,allreduce=ring`: the first rule that applies.
+pub fn rules(text: &str) -> Result<Rules, String> {
+    let rule = |part: &str| {
+        let wrong =
+            || format!("'{part}' is not a rule (expected e.g. allreduce<4KiB=recursive-doubling)");
+        let (what, algorithm) = part.split_once('=').ok_or_else(wrong)?;
+        let (op, below) = match what.split_once('<') {
+            Some((op, below)) => (op, Some(units::size(below.trim())?)),
+            None => (what, None),
+        };
+        let names: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
+        let unknown =
+            || format!("unknown collective '{}' (expected one of {})", op.trim(), names.join(", "));
+        let op = Op::ALL.into_iter().find(|known| known.name() == op.trim()).ok_or_else(unknown)?;
+        let name = algorithm.trim();
+        let algorithm =
+            Rules::algorithm(name).ok_or_else(|| format!("unknown algorithm '{name}'"))?;
+        Ok(Rule { op, below, algorithm })
+    };
+    let rules = text.split(',').map(rule).collect::<Result<Vec<_>, String>>()?;
+    Rules::new(rules).map_err(|error| error.to_string())
+}
+
+/// A program that has been read.
+pub struct Read {
+    pub application: Application,
+    pub about: Program,
+    /// Whether what the kernel took is known.
+    pub recorded: bool,
+    pub remarks: Vec<String>,
+}
+
+impl Source {
+    /// The program of a directory, with the usual algorithms.
+    pub fn of(dir: PathBuf) -> Source {
+        Source { dir, rules: Rules::default(), as_traced: false, only: None }
+    }
+
+    /// Reads the trace, and what the kernel took from the program if that was recorded with it.
+    pub fn load(&self, threads: usize) -> Result<Read> {
+        let program = program::open(&self.dir)?;
+        let clocks = program::clocks(&program, threads)?;
+        let (taken, mut remarks) = Recorded::of(&program)?;
+        let options = Options { as_traced: self.as_traced };
+        let nothing = NoNoise;
+        let taken_by: &dyn Taken = match &taken {
+            Some(taken) => taken,
+            None => &nothing,
+        };
+        let named = || format!("cannot simulate {}", self.dir.display());
+        let application =
+            application::read(&program, &clocks, &options, taken_by).with_context(named)?;
+        remarks.extend(assumptions(&application));
+        Ok(Read { application, about: program, recorded: taken.is_some(), remarks })
+    }
+
+    /// The program as a schedule for this many ranks.
+    pub fn schedule(
+        &self,
+        application: &Application,
+        ranks: u64,
+        net: Option<&Params>,
+        with_taken: bool,
+    ) -> Result<Schedule> {
+        let copies = application.copies(ranks)?;
+        let plan = Plan { copies, rules: &self.rules, only: self.only, with_taken, net };
+        Ok(application.schedule(&plan)?)
+    }
+}
+
+/// What the trace did not tell.
+fn assumptions(application: &Application) -> Vec<String> {
+    let assumed = &application.assumed;
+    let count = |count: u64, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {many}"),
+    };
+    let mut remarks = Vec::new();
+    if assumed.one_sided > 0 {
+        let calls = count(assumed.one_sided, "one-sided call counts", "one-sided calls count");
+        remarks.push(format!("{calls} as computation: what they wait for is not simulated"));
+    }
+    if assumed.file > 0 {
+        remarks.push(format!(
+            "{} as computation",
+            count(assumed.file, "file operation counts", "file operations count")
+        ));
+    }
+    if assumed.overlapping > 0 {
+        let calls = count(assumed.overlapping, "call overlaps", "calls overlap");
+        remarks.push(format!(
+            "{calls} with one of another thread of the rank: simulated one after the other"
+        ));
+    }
+    if assumed.fixed_tags > 0 {
+        let receives = count(assumed.fixed_tags, "receive", "receives");
+        remarks.push(format!(
+            "{receives} with MPI_ANY_TAG take the traced tag: wildcards are kept on one communicator only"
+        ));
+    }
+    if assumed.kept_choices > 0 {
+        let waits = count(assumed.kept_choices, "wait", "waits");
+        remarks.push(format!("{waits} for one or some of several requests keep the traced order"));
+    }
+    if assumed.unknown_sizes > 0 {
+        let calls = count(assumed.unknown_sizes, "collective", "collectives");
+        remarks.push(format!(
+            "{calls} with a size for each peer: the sizes are not in the trace, taken as equal"
+        ));
+    }
+    if assumed.off_ns > 0 {
+        let s = assumed.off_ns as f64 / 1e9;
+        remarks.push(format!(
+            "recording was switched off for {s:.3} s in total, taken as computation"
+        ));
+    }
+    remarks
+}
+
+/// What the kernel took from the ranks, as recorded on their nodes.
+struct Recorded {
+    /// By rank: start and end of each detour on the host's CLOCK_MONOTONIC, and the time taken before it.
+    spans: Vec<Vec<(i64, i64, i64)>>,
+}
+
+impl Recorded {
+    /// None if no node was recorded.
+    fn of(program: &Program) -> Result<(Option<Recorded>, Vec<String>)> {
+        let mut recorded = Recorded { spans: vec![Vec::new(); program.ranks.len()] };
+        let (mut nodes, mut remarks) = (0, Vec::new());
+        for (host, about) in (0..).zip(&program.hosts) {
+            let path = program.dir.join(format!("node-{}.detour", about.name));
+            if !path.exists() {
+                continue;
+            }
+            nodes += 1;
+            recorded.read(program, host, &path, &mut remarks)?;
+        }
+        if nodes > 0 && nodes < program.hosts.len() {
+            remarks.push(format!("{nodes} of {} nodes were recorded", program.hosts.len()));
+        }
+        Ok(((nodes > 0).then_some(recorded), remarks))
+    }
+
+    fn read(
+        &mut self,
+        program: &Program,
+        host: u32,
+        path: &Path,
+        remarks: &mut Vec<String>,
+    ) -> Result<()> {
+        let named = || path.display().to_string();
+        let reader = open::open(path)?;
+        let epoch = reader.manifest().started_monotonic_ns as i64;
+        for (slot, rank) in program.ranks.iter().enumerate().filter(|(_, rank)| rank.host == host) {
+            let is_rank =
+                |lane: &Lane| matches!(lane, Lane::Thread { tid, .. } if *tid == rank.pid);
+            let Some(lane) = reader.lanes().iter().position(is_rank) else {
+                remarks.push(format!("{} does not have rank {}", named(), rank.rank));
+                continue;
+            };
+            let mut spans: Vec<(i64, i64, i64)> = Vec::new();
+            for block in reader.blocks_of(LaneId(lane as u32)) {
+                let block = block.with_context(named)?;
+                spans.extend(block.detours.iter().map(|detour| {
+                    let start = epoch.saturating_add(detour.start_ns as i64);
+                    (start, start.saturating_add(detour.len_ns as i64), 0)
+                }));
+            }
+            spans.sort_unstable();
+            let (mut until, mut taken) = (i64::MIN, 0i64);
+            for (start, end, before) in &mut spans {
+                *start = (*start).max(until);
+                *end = (*end).max(*start);
+                *before = taken;
+                taken = taken.saturating_add(*end - *start);
+                until = *end;
+            }
+            if let Some(own) = self.spans.get_mut(slot) {
+                *own = spans;
+            }
+        }
+        let lost = reader.trailer().map_or(0, |trailer| trailer.lost.records);
+        if lost > 0 {
+            remarks.push(format!(
+                "{} lost {lost} records: less is known to be taken than was",
+                named()
+            ));
+        }
+        Ok(())
+    }
+
+    /// What was taken from a rank before a moment.
+    fn before(spans: &[(i64, i64, i64)], at: i64) -> i64 {
+        let after = spans.partition_point(|(start, _, _)| *start < at);
+        match after.checked_sub(1).and_then(|last| spans.get(last)) {
+            Some((start, end, before)) => before + (at.min(*end) - start),
+            None => 0,
+        }
+    }
+}
+
+impl Taken for Recorded {
+    fn ns(&self, rank: u32, begin: i64, end: i64) -> i64 {
+        let spans = self.spans.get(rank as usize).map_or(&[][..], Vec::as_slice);
+        Recorded::before(spans, end) - Recorded::before(spans, begin)
+    }
+}
+
+/// Simulates all runs.
+pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Sweep> {
+    let mut simulation = Simulation::new(request, work)?;
+    let identity = simulation.identity()?;
+    let (runs, mut blames) = simulation.points(0..request.runs)?;
+    let mut points = runs.iter().map(Point::of).collect::<Result<Vec<Point>, _>>()?;
+    for (point, blame) in points.iter_mut().zip(blames.drain(..)) {
+        point.blame = blame;
+    }
+    let hypotheses = simulation.hypotheses(&runs)?;
+    let sensitivities = if request.sensitivity { simulation.sensitivities()? } else { Vec::new() };
+    Ok(Sweep { hypotheses, sensitivities, ..Sweep::of(simulation.about(), identity, points) })
+}
+
+/// Simulates one shard of the runs.
+pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
+    let mut simulation = Simulation::new(request, work)?;
+    let identity_ps = simulation.identity()?;
+    let (points, _) = simulation.points(shard.range(request.runs))?;
+    Ok(Partial { about: simulation.about(), identity_ps, points })
+}
+
+/// Steps of a program whose waits are looked at.
+const MOST_LOGGED: u64 = 1 << 23;
+
+/// A program that can be run.
+enum Ready {
+    Whole(Box<Schedule>),
+    Segments(Segments),
+}
+
+impl Ready {
+    fn messages(&self) -> u64 {
+        match self {
+            Ready::Whole(schedule) => schedule.messages(),
+            Ready::Segments(segments) => segments.messages(),
+        }
+    }
+}
+
+struct Simulation<'a> {
+    request: &'a Request,
+    work: &'a Work<'a>,
+    program: Read,
+    loaded: Loaded,
+    variation: Option<Variation>,
+    rules: event::Options,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(request: &'a Request, work: &'a Work<'a>) -> Result<Simulation<'a>> {
+        let asks = request.questions.iter().any(|question| question.change == Change::Auto);
+        let loaded = request.noise.load_for(work, Model::default(), request.blame || asks)?;
+        if request.with_coscheduled && loaded.noise.is_none() {
+            return Err(requires_noise("--with-coscheduled"));
+        }
+        if request.blame && request.net_local.is_some() {
+            bail!("--blame requires one network: omit it, or --net-local");
+        }
+        let variation = request.latency.as_ref().map(variation::Request::load).transpose()?;
+        let program = request.source.load(work.threads)?;
+        program.remarks.iter().for_each(|remark| work.watch.remark(remark));
+        let rules = event::Options {
+            rendezvous: request.rendezvous,
+            local: network::local(request.net_local, &request.noise.placement)?,
+            ..event::Options::default()
+        };
+        Ok(Simulation { request, work, program, loaded, variation, rules })
+    }
+
+    fn own(&self) -> u64 {
+        u64::from(self.program.application.ranks())
+    }
+
+    /// The program as it was traced, ps.
+    fn identity(&mut self) -> Result<Option<i64>> {
+        if self.request.source.only.is_some() {
+            return Ok(None);
+        }
+        let schedule = self.request.source.schedule(
+            &self.program.application,
+            self.own(),
+            Some(&self.request.net),
+            true,
+        )?;
+        self.work.fits(&schedule, self.rules.model)?;
+        let silent = Noise::none();
+        let ended = event::run(&schedule, &self.request.net, &self.rules, &silent.run(0, 0));
+        Ok(Some(ended.map_err(|error| self.stuck(error))?.max()))
+    }
+
+    fn stuck(&self, error: EventError) -> anyhow::Error {
+        anyhow::Error::new(error)
+            .context(format!("cannot simulate {}", self.request.source.dir.display()))
+    }
+
+    fn series(&self) -> Vec<Series> {
+        let mut series = Vec::new();
+        for &net_scale in &self.request.net_scales {
+            let one = Series { net_scale, ..Series::default() };
+            series.push(one.clone());
+            if self.request.with_coscheduled {
+                series.push(Series { coscheduled: true, ..one });
+            }
+        }
+        series
+    }
+
+    /// The runs of each point, series by series, and what their time was spent on, if asked for.
+    fn points(&mut self, runs: Range<u64>) -> Result<(Vec<Runs>, Vec<Option<Blame>>)> {
+        let series = self.series();
+        let mut found: Vec<(usize, Runs, Option<Blame>)> = Vec::new();
+        // One program at a time: it can be most of the memory.
+        for ranks in self.ranks() {
+            for (place, series) in series.iter().enumerate() {
+                let (runs, blame) = self.point(series, ranks, runs.clone())?;
+                found.push((place, runs, blame));
+            }
+        }
+        found.sort_by_key(|(place, ..)| *place);
+        Ok(found.into_iter().map(|(_, runs, blame)| (runs, blame)).unzip())
+    }
+
+    fn point(
+        &self,
+        series: &Series,
+        ranks: u64,
+        runs: Range<u64>,
+    ) -> Result<(Runs, Option<Blame>)> {
+        let watch = self.work.watch;
+        let label = format!("{ranks} ranks {}", series.label());
+        watch.now(&format!("{label}, schedule"));
+        let params = self.request.net.scaled(series.net_scale)?;
+        let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
+        let noise = self.loaded.noise.clone().with_latencies(latencies);
+        let noise = if series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise };
+        let source = &self.request.source;
+        let ready = self.prepare(source, &self.program.application, ranks, &params, &noise)?;
+        let passes = if self.request.blame { 2 } else { 1 };
+        watch.expect(ready.messages().saturating_mul((runs.end - runs.start) * passes));
+        watch.now(&label);
+        let advance = |messages| watch.advance(messages);
+        let plan = self.work.plan(self.request.runs, &advance);
+        let silent = Noise::none().with_model(noise.model());
+        let once = simulate::sweep::Plan { runs: 1, progress: &|_| true, ..plan };
+        let noiseless = self.times(&ready, &params, &silent, &once, 0..1)?;
+        let begin = Instant::now();
+        let runs = Runs {
+            series: series.clone(),
+            ranks,
+            messages: ready.messages(),
+            noiseless_ps: noiseless.first().copied().unwrap_or(0),
+            times_ps: self.times(&ready, &params, &noise, &plan, runs)?,
+            took_s: begin.elapsed().as_secs_f64(),
+        };
+        let blame = match &ready {
+            Ready::Whole(schedule) if self.request.blame => {
+                let blames = blaming::blame_runs(schedule, &params, &self.rules, &noise, &plan)?;
+                Some(Blame::of(&blames, &self.loaded.sources)?)
+            }
+            _ => None,
+        };
+        Ok((runs, blame))
+    }
+
+    /// A program for this many ranks: extrapolated ones segment by segment, if that is possible; the times are
+    /// the same.
+    fn prepare(
+        &self,
+        source: &Source,
+        application: &Application,
+        ranks: u64,
+        params: &Params,
+        noise: &Noise,
+    ) -> Result<Ready> {
+        let copies = application.copies(ranks)?;
+        let net = Some(&self.request.net);
+        if copies > 1 && !self.request.blame {
+            let plan =
+                Plan { copies, rules: &source.rules, only: source.only, with_taken: false, net };
+            if let Some(segments) = application.segments(&plan, params, &self.rules, noise)? {
+                return Ok(Ready::Segments(segments));
+            }
+        }
+        let schedule = source.schedule(application, ranks, net, false)?;
+        self.work.fits(&schedule, self.rules.model)?;
+        if self.request.blame {
+            blame::check(&schedule, self.rules.model, self.work.memory())?;
+        }
+        Ok(Ready::Whole(Box::new(schedule)))
+    }
+
+    /// The times of these runs, ps.
+    fn times(
+        &self,
+        ready: &Ready,
+        params: &Params,
+        noise: &Noise,
+        plan: &simulate::sweep::Plan<'_>,
+        runs: Range<u64>,
+    ) -> Result<Vec<i64>> {
+        let times = match ready {
+            Ready::Whole(schedule) => {
+                replay::share(schedule, params, &self.rules, noise, plan, runs)
+                    .map(|share| share.times)
+            }
+            Ready::Segments(segments) => segments.times(params, &self.rules, noise, plan, runs),
+        };
+        match times {
+            Err(SweepError::Events(error)) => Err(self.stuck(error)),
+            times => Ok(times?),
+        }
+    }
+
+    fn ranks(&self) -> Vec<u64> {
+        match self.request.ranks.is_empty() {
+            true => vec![self.own()],
+            false => self.request.ranks.clone(),
+        }
+    }
+
+    fn sensitivities(&self) -> Result<Vec<AtRanks>> {
+        let of_ranks = |ranks: u64| {
+            self.work.watch.now(&format!("{ranks} ranks, sensitivity"));
+            let schedule = self.request.source.schedule(
+                &self.program.application,
+                ranks,
+                Some(&self.request.net),
+                false,
+            )?;
+            let found = sensitivity::of(&schedule, &self.request.net, &self.rules);
+            Ok(AtRanks { ranks, parameters: found.map_err(|error| self.stuck(error))? })
+        };
+        self.ranks().into_iter().map(of_ranks).collect()
+    }
+
+    /// What the changes gain, paired run by run with the points of the first series.
+    fn hypotheses(&mut self, points: &[Runs]) -> Result<Vec<Effect>> {
+        let mut questions: Vec<Question> = Vec::new();
+        for question in &self.request.questions {
+            match question.change {
+                Change::Auto => {
+                    let names = hypotheses::names(&self.loaded.sources);
+                    let rules = &self.request.source.rules;
+                    questions.extend(hypotheses::auto(&self.program.application, rules, &names)?);
+                }
+                _ => questions.push(question.clone()),
+            }
+        }
+        let together = self.request.questions.len() > 1
+            && !self.request.questions.iter().any(|question| question.change == Change::Auto);
+        let Some(first) = points.first().map(|point| point.series.clone()) else {
+            return Ok(Vec::new());
+        };
+        let mut effects = Vec::new();
+        for base in points.iter().filter(|point| point.series == first) {
+            let mut of_point = Vec::new();
+            let waits = match questions.is_empty() {
+                true => None,
+                false => self.waits_of(base)?,
+            };
+            for question in &questions {
+                let alone = std::slice::from_ref(question);
+                of_point.push(self.effect(base, waits, &question.text, alone)?);
+            }
+            of_point.sort_by(|a, b| b.gain_pct.total_cmp(&a.gain_pct));
+            if together {
+                of_point.push(self.effect(base, waits, "all together", &questions)?);
+            }
+            effects.extend(of_point);
+        }
+        Ok(effects)
+    }
+
+    /// The same of the unchanged program.
+    fn waits_of(&self, base: &Runs) -> Result<Option<Waits>> {
+        let params = self.request.net.scaled(base.series.net_scale)?;
+        let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
+        let noise = self.loaded.noise.clone().with_latencies(latencies);
+        let (source, program) = (&self.request.source, &self.program.application);
+        self.waits(source, program, base.ranks, &params, &noise)
+    }
+
+    /// What the ranks wait for in the first run; None if that would take long.
+    fn waits(
+        &self,
+        source: &Source,
+        application: &Application,
+        ranks: u64,
+        params: &Params,
+        noise: &Noise,
+    ) -> Result<Option<Waits>> {
+        let steps: usize = application.tapes.iter().map(|tape| tape.steps.len()).sum();
+        let all = steps as u64 * u64::from(application.copies(ranks)?);
+        if all > MOST_LOGGED || self.rules.local.is_some() {
+            return Ok(None);
+        }
+        let schedule = source.schedule(application, ranks, Some(&self.request.net), false)?;
+        if schedule.operations() as u64 > 8 * MOST_LOGGED {
+            return Ok(None);
+        }
+        let log = replay::log(&schedule, params, &self.rules, noise, self.work.seed, 0)?;
+        let of_collective = |op: u32| match schedule.operation(op).action {
+            Action::Send { tag, .. } | Action::Recv { tag, .. } => {
+                tag.is_some_and(application::is_collective)
+            }
+            Action::Calc { .. } => false,
+        };
+        Ok(Some(Waits::of(&simulate::waits::of(&log, of_collective))))
+    }
+
+    fn effect(
+        &self,
+        base: &Runs,
+        before: Option<Waits>,
+        text: &str,
+        changes: &[Question],
+    ) -> Result<Effect> {
+        self.work.watch.now(&format!("{} ranks, if {text}", base.ranks));
+        let named = || format!("--if '{text}'");
+        let mut source = self.request.source.clone();
+        let mut noise = self.request.noise.clone();
+        let mut scale = base.series.net_scale;
+        let mut changed: Option<Application> = None;
+        for Question { change, .. } in changes {
+            match change {
+                Change::Auto => {}
+                Change::Program(hypothesis) => {
+                    let before = changed.as_ref().unwrap_or(&self.program.application);
+                    changed = Some(before.under(hypothesis).with_context(named)?);
+                }
+                Change::Map(rules) => source.rules = rules.over(&source.rules),
+                Change::NetScale(factor) => scale *= factor,
+                Change::Without(name) => noise.without.push(name.clone()),
+            }
+        }
+        let application = changed.as_ref().unwrap_or(&self.program.application);
+        let params = self.request.net.scaled(scale)?;
+        let noise = match noise.without.len() == self.request.noise.without.len() {
+            true => self.loaded.noise.clone(),
+            false => noise.load(&self.quietly()).with_context(named)?.noise,
+        };
+        let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
+        let noise = noise.with_latencies(latencies);
+        let advance = |messages| self.work.watch.advance(messages);
+        let plan = self.work.plan(self.request.runs, &advance);
+        let runs = 0..base.times_ps.len() as u64;
+        let ready = self.prepare(&source, application, base.ranks, &params, &noise);
+        let ready = ready.with_context(named)?;
+        let times = self.times(&ready, &params, &noise, &plan, runs).with_context(named)?;
+        let gain = whatif::compare(&base.times_ps, &times, self.work.seed)?;
+        Ok(Effect {
+            text: text.to_owned(),
+            ranks: base.ranks,
+            median_us: gain.median.value / 1e6,
+            gain_pct: gain.gain.value,
+            gain_ci95_pct: [gain.gain.low, gain.gain.high],
+            changed_runs: gain.changed_runs,
+            waits_before: before,
+            waits_after: self.waits(&source, application, base.ranks, &params, &noise)?,
+        })
+    }
+
+    /// Remarks about the noise have been made.
+    fn quietly(&self) -> Work<'static> {
+        Work {
+            seed: self.work.seed,
+            threads: self.work.threads,
+            memory: self.work.memory,
+            watch: &Unwatched,
+        }
+    }
+
+    fn about(&self) -> About {
+        let Request { net, net_local, rendezvous, latency, .. } = self.request;
+        let Read { application, about, recorded, remarks } = &self.program;
+        let mean_s = |ns: i64| ns as f64 / 1e9 / f64::from(application.ranks().max(1));
+        let mut all = remarks.clone();
+        all.extend(self.loaded.remarks.iter().cloned());
+        About {
+            command: about.command.join(" "),
+            traced_ranks: application.ranks(),
+            traced_s: application.traced_ps() as f64 / 1e12,
+            compute_s: mean_s(application.assumed.compute_ns),
+            taken_s: recorded.then(|| mean_s(application.assumed.taken_ns)),
+            seed: self.work.seed,
+            noise: self.loaded.words.clone(),
+            noise_model: self.loaded.model.name().to_owned(),
+            net: network::describe(net),
+            net_local: net_local.as_ref().map(network::describe),
+            latency: latency.as_ref().map(variation::Request::words),
+            rendezvous: rendezvous.name().to_owned(),
+            remarks: all,
+        }
+    }
+}
+
+impl Request {
+    /// Everything that determines the results.
+    pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
+        let mut settings = self.noise.settings()?;
+        let program = program::open(&self.source.dir)?;
+        settings.insert("program".to_owned(), program.run.into());
+        settings.insert("rules".to_owned(), format!("{:?}", self.source.rules).into());
+        settings.insert("as_traced".to_owned(), self.source.as_traced.into());
+        settings.insert("only".to_owned(), format!("{:?}", self.source.only).into());
+        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        settings.insert("runs".to_owned(), self.runs.into());
+        settings.insert("net".to_owned(), format!("{:?}", self.net).into());
+        settings.insert("net_scale".to_owned(), self.net_scales.clone().into());
+        settings.insert("net_local".to_owned(), format!("{:?}", self.net_local).into());
+        settings.insert("rendezvous".to_owned(), self.rendezvous.name().into());
+        settings.insert("with_coscheduled".to_owned(), self.with_coscheduled.into());
+        if let Some(latency) = &self.latency {
+            settings.insert("latency".to_owned(), latency.settings()?);
+        }
+        settings.insert("seed".to_owned(), work.seed.into());
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_a_collective_a_size_and_an_algorithm() {
+        let given = rules("allreduce<4KiB=recursive-doubling, allreduce=ring").unwrap();
+        assert_eq!(given.of(Op::Allreduce, 4095), "recursive-doubling");
+        assert_eq!(given.of(Op::Allreduce, 4096), "ring");
+        for bad in [
+            "",
+            "allreduce",
+            "allreduce=",
+            "allreduce=nothing",
+            "send=ring",
+            "bcast=ring",
+            "allreduce<x=ring",
+        ] {
+            assert!(rules(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_was_taken_between_two_moments_is_counted_once() {
+        let recorded = Recorded { spans: vec![vec![(100, 110, 0), (200, 250, 10)]] };
+        assert_eq!(recorded.ns(0, 0, 1_000), 60);
+        assert_eq!(recorded.ns(0, 105, 205), 10);
+        assert_eq!(recorded.ns(0, 110, 200), 0);
+        assert_eq!(recorded.ns(0, 210, 220), 10);
+        assert_eq!(recorded.ns(1, 0, 1_000), 0);
+    }
+}

@@ -1,0 +1,293 @@
+//! `detour simulate app` and `detour goal from`: a program that was really traced, and one that is traced here.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use serde_json::Value;
+
+/// A stencil of four ranks with regions, recorded with Open MPI.
+const TRACE: &str = "fixtures/mpi/stencil";
+
+fn detour(arguments: &[&str]) -> Result<Output, Failed> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_detour"));
+    Ok(command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn check(holds: bool, why: impl Into<String>) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(Failed::from(why.into())) }
+}
+
+fn json(arguments: &[&str]) -> Result<Value, Failed> {
+    let output = detour(arguments)?;
+    check(output.status.success(), said(&output))?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn simulated(more: &[&str]) -> Result<Value, Failed> {
+    let line = ["--quiet", "simulate", "app", TRACE, "--net", "alps", "--runs", "5", "--json"];
+    json(&[&line[..], more].concat())
+}
+
+fn number(value: &Value) -> Result<f64, Failed> {
+    value.as_f64().ok_or_else(|| format!("not a number: {value}").into())
+}
+
+/// The schedule that is written out takes as long as the program, at its own size and larger.
+fn the_schedule_is_the_program() -> Result<(), Failed> {
+    let home = scratch("goal")?;
+    for ranks in ["4", "12"] {
+        let file = home.join(format!("{ranks}.goal"));
+        let name = file.display().to_string();
+        let line = ["goal", "from", TRACE, "--net", "alps", "--ranks", ranks, "--calc-unit", "1ps"];
+        let output = detour(&[&line[..], &["-o", &name]].concat())?;
+        check(output.status.success(), said(&output))?;
+        let checked = json(&["goal", "check", &name, "--calc-unit", "1ps", "--json"])?;
+        check(checked["valid"] == true, checked.to_string())?;
+        let line =
+            ["simulate", "goal", &name, "--calc-unit", "1ps", "--net", "alps", "--unit", "ps"];
+        let finishes = json(&[&line[..], &["--json"]].concat())?;
+        let sweep = simulated(&["--ranks", ranks])?;
+        let point = &sweep["points"][0];
+        let (goal, app) = (number(&finishes["max"])? / 1e6, number(&point["noiseless_us"])?);
+        check((goal - app).abs() < 1e-3, format!("{goal} us written out, {app} us"))?;
+        check(point["messages"] == finishes["messages"], point.to_string())?;
+        check(point["median_us"] == point["noiseless_us"], point.to_string())?;
+    }
+    Ok(())
+}
+
+/// Collectives of all ranks grow with them, and so does what noise costs.
+fn noise_costs_more_at_scale() -> Result<(), Failed> {
+    let noise = ["--noise", "periodic:100Hz,200us", "--ranks", "4,64,512"];
+    let sweep = simulated(&noise)?;
+    let points = sweep["points"].as_array().ok_or("no points")?;
+    let slowdown = points.iter().map(|point| number(&point["slowdown_median"]));
+    let slowdown = slowdown.collect::<Result<Vec<_>, _>>()?;
+    check(slowdown.len() == 3 && slowdown[0] < slowdown[2], format!("{slowdown:?}"))?;
+    let one = simulated(&[&noise[..], &["-j", "1"]].concat())?;
+    let figures = |sweep: &Value| {
+        let points = sweep["points"].as_array().into_iter().flatten();
+        points.map(|point| point["median_us"].to_string()).collect::<Vec<_>>()
+    };
+    check(figures(&one) == figures(&sweep), "the result depends on the number of threads")
+}
+
+fn shards_are_the_whole() -> Result<(), Failed> {
+    let home = scratch("shards")?;
+    let noise = ["--noise", "periodic:100Hz,200us", "--ranks", "4,8"];
+    let whole = simulated(&noise)?;
+    let mut files = Vec::new();
+    for shard in ["1/2", "2/2"] {
+        let file = home.join(shard.replace('/', "-")).display().to_string();
+        let line = ["--quiet", "simulate", "app", TRACE, "--net", "alps", "--runs", "5"];
+        let output = detour(&[&line[..], &noise, &["--shard", shard, "-o", &file]].concat())?;
+        check(output.status.success(), said(&output))?;
+        files.push(file);
+    }
+    let merged = json(&["merge", &files[0], &files[1], "--json"])?;
+    for place in 0..2 {
+        for key in ["median_us", "max_us", "ranks"] {
+            let (one, other) = (&whole["points"][place][key], &merged["points"][place][key]);
+            check(one == other, format!("{key}: {one} and {other}"))?;
+        }
+    }
+    check(whole["identity_s"] == merged["identity_s"], merged.to_string())
+}
+
+fn effect(sweep: &Value, text: &str) -> Result<(f64, u64), Failed> {
+    let list = sweep["hypotheses"].as_array().into_iter().flatten();
+    let found = list.into_iter().find(|effect| effect["text"] == text).ok_or("no such effect")?;
+    Ok((number(&found["gain_pct"])?, found["changed_runs"].as_u64().unwrap_or(0)))
+}
+
+fn what_changes_nothing_gains_nothing() -> Result<(), Failed> {
+    let noise = ["--noise", "periodic:100Hz,200us"];
+    let nothing = ["--if", "scale after MPI_Allreduce 1", "--if", "net-scale 1"];
+    let sweep = simulated(&[&noise[..], &nothing].concat())?;
+    for text in ["scale after MPI_Allreduce 1", "net-scale 1", "all together"] {
+        let (gain, changed) = effect(&sweep, text)?;
+        check(gain == 0.0 && changed == 0, format!("{text} gains {gain} %"))?;
+    }
+    let sweep = simulated(&["--if", "auto"])?;
+    let (gain, _) = effect(&sweep, "drop MPI_Allreduce")?;
+    check(gain >= 0.0, format!("{gain} %"))?;
+    let list: Vec<f64> = sweep["hypotheses"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|effect| number(&effect["gain_pct"]))
+        .collect::<Result<_, _>>()?;
+    check(list.is_sorted_by(|a, b| a >= b) && list.len() > 3, format!("{list:?}"))
+}
+
+fn whatif_asks_the_program() -> Result<(), Failed> {
+    let recording = "fixtures/demo.detour";
+    let line = ["--quiet", "whatif", recording, "--app", TRACE, "--ranks", "64", "--runs", "20"];
+    let whatif = json(&[&line[..], &["--json"]].concat())?;
+    check(whatif["ranks"] == 64, whatif["ranks"].to_string())?;
+    let job = whatif["job"].as_str().unwrap_or_default();
+    check(job.starts_with("the program "), job)
+}
+
+fn bad_input_is_refused() -> Result<(), Failed> {
+    let cases: [(&[&str], &str); 5] = [
+        (&["simulate", "app", "fixtures"], "no rank-N.mpi"),
+        (&["simulate", "app", TRACE, "--ranks", "6"], "not a multiple of the 4 ranks"),
+        (&["simulate", "app", TRACE, "--map", "bcast=ring"], "does not support"),
+        (&["simulate", "app", TRACE, "--if", "balance nowhere"], "no region 'nowhere'"),
+        (&["simulate", "app", TRACE, "--if", "drop tag 12345"], "no message with tag 12345"),
+    ];
+    for (line, why) in cases {
+        let output = detour(line)?;
+        check(!output.status.success() && said(&output).contains(why), said(&output))?;
+    }
+    Ok(())
+}
+
+/// The README shows what the command prints today.
+fn the_readme_is_right() -> Result<(), Failed> {
+    let noise = ["--noise", "fixtures/demo.detour", "--ranks", "4,64,1Ki", "--runs", "10"];
+    let output = detour(&[&["--quiet", "simulate", "app", TRACE][..], &noise].concat())?;
+    check(output.status.success(), said(&output))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let readme = include_str!("../README.md");
+    check(
+        readme.contains(&format!("```text\n{text}```")),
+        format!("README.md shows another sweep:\n{text}"),
+    )
+}
+
+fn scratch(name: &str) -> Result<PathBuf, Failed> {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("app-{name}"));
+    let _ = fs::remove_dir_all(&home);
+    fs::create_dir_all(&home)?;
+    Ok(home)
+}
+
+/// Steps of 2 ms of own time on one rank and 3 ms on the other, an exchange and a reduction.
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+static char out[65536], in[65536];
+static double own(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+int main(int argc, char **argv) {
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(rank, &set);
+    sched_setaffinity(0, sizeof set, &set);
+    for (int i = 0; i < 100; i++) {
+        double end = own() + ((i + rank) % 2 ? 0.002 : 0.003), one = 1, sum;
+        MPI_Request r[2];
+        MPI_Irecv(in, sizeof in, MPI_CHAR, 1 - rank, 3, MPI_COMM_WORLD, &r[0]);
+        MPI_Pcontrol(1, "work");
+        while (own() < end) {}
+        MPI_Pcontrol(-1, "work");
+        MPI_Isend(out, i % 3 ? 100 : 20000, MPI_CHAR, 1 - rank, 3, MPI_COMM_WORLD, &r[1]);
+        MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+        if (i % 2)
+            MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    }
+    /* How long this thread waited for a CPU. */
+    long long ran = 0, waited = 0;
+    FILE *stat = fopen("/proc/thread-self/schedstat", "r");
+    if (stat && fscanf(stat, "%lld %lld", &ran, &waited) == 2)
+        printf("waited %lld\n", waited);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+/// The simulation of a program takes what its trace took. Balancing its region gains what can be computed:
+/// each step of 3 ms becomes one of 2.5 ms.
+fn identity(mpi: &str) -> Result<Completion, Failed> {
+    let home = scratch(&format!("identity-{mpi}"))?;
+    let source = home.join("steps.c");
+    fs::write(&source, PROGRAM)?;
+    let compiled = Command::new(format!("mpicc.{mpi}"))
+        .args(["-O1", "-o"])
+        .arg(home.join("steps"))
+        .arg(&source)
+        .output()?;
+    check(compiled.status.success(), said(&compiled))?;
+    let mut command = Command::new("timeout");
+    command.arg("300").arg(format!("mpirun.{mpi}"));
+    if mpi == "openmpi" {
+        command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
+    }
+    command.args(["-n", "2", env!("CARGO_BIN_EXE_detour"), "mpi", "record", "-o", "run", "--"]);
+    let output = command.arg(home.join("steps")).current_dir(&home).output()?;
+    check(output.status.success(), said(&output))?;
+    let run = home.join("run").display().to_string();
+    // A network like that between processes of one node.
+    let line = ["--quiet", "simulate", "app", &run, "--net", "L=500ns,o=300ns,G=0.1ns,S=4096"];
+    let sweep = json(&[&line[..], &["--runs", "1", "--if", "balance work", "--json"]].concat())?;
+    // A rank without its CPU does not do what the trace says it does.
+    let waited = String::from_utf8_lossy(&output.stdout);
+    let waited =
+        waited.lines().filter_map(|line| line.strip_prefix("waited ")?.parse::<f64>().ok());
+    let waited = waited.fold(0.0, f64::max) / 1e9;
+    if waited > 0.005 * number(&sweep["traced_s"])? {
+        let why = format!("other work took a rank's CPU for {waited:.3} s");
+        return Ok(Completion::ignored_with(why));
+    }
+    let error = number(&sweep["identity_error_pct"])?;
+    check(error.abs() < 2.0, format!("{error} % from the trace: {sweep}"))?;
+    let (gain, _) = effect(&sweep, "balance work")?;
+    check((12.0..19.0).contains(&gain), format!("{gain} % instead of a sixth"))?;
+    Ok(Completion::Completed)
+}
+
+type Test = fn() -> Result<(), Failed>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let tests: [(&str, Test); 7] = [
+        ("the_schedule_is_the_program", the_schedule_is_the_program),
+        ("noise_costs_more_at_scale", noise_costs_more_at_scale),
+        ("shards_are_the_whole", shards_are_the_whole),
+        ("what_changes_nothing_gains_nothing", what_changes_nothing_gains_nothing),
+        ("whatif_asks_the_program", whatif_asks_the_program),
+        ("bad_input_is_refused", bad_input_is_refused),
+        ("the_readme_is_right", the_readme_is_right),
+    ];
+    let mut trials: Vec<Trial> =
+        tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
+    for mpi in ["openmpi", "mpich"] {
+        let name = format!("{mpi}::a_program_takes_what_its_trace_took");
+        trials.push(Trial::ignorable_test(name, move || {
+            let compiler = Command::new(format!("mpicc.{mpi}")).arg("--version").output();
+            if compiler.is_err() {
+                return Ok(Completion::ignored_with(format!("mpicc.{mpi} is not installed")));
+            }
+            // Others may take the CPUs for a while.
+            let mut ended = identity(mpi)?;
+            for _ in 1..4 {
+                if matches!(ended, Completion::Completed) {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_secs(2));
+                ended = identity(mpi)?;
+            }
+            Ok(ended)
+        }));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
