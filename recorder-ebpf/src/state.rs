@@ -223,6 +223,8 @@ pub struct Cpu {
     flags: u32,
     /// Flags for submitting a ring entry.
     submit: u64,
+    /// 1 once this run has submitted an entry that wakes the reader.
+    woke: u64,
 }
 
 places! {
@@ -230,7 +232,7 @@ places! {
     interrupted_until: u64, slot_next: u64, slot_limit: u32,
     running: u32, timed_ns: u64, irq_next: u64, irq_chain: u32, lost: u64, lost_ns: u64,
     unmatched: u64, overflow: u64, nmi_first: u64, nmi_until: u64,
-    faults_open: u32, slots_taken: u64,
+    faults_open: u32, slots_taken: u64, reader_woken: u64,
 }
 
 /// A task's slot, in place. Other CPUs may access it concurrently: one wakes the task, one runs it,
@@ -364,7 +366,7 @@ impl Cpu {
         if flags & watch::TRACK == 0 {
             return None;
         }
-        Some(Cpu { place, number, flags, submit: POLLED })
+        Some(Cpu { place, number, flags, submit: POLLED, woke: 0 })
     }
 
     #[inline(always)]
@@ -389,6 +391,11 @@ impl Cpu {
         body(self);
         if start != 0 {
             self.timed_ns().add(now().wrapping_sub(start));
+            // Only what was sent wakes: a run that finds the ring half full but sends nothing, such as
+            // the start of a page fault, must not use up the wakeup of the next.
+            let woken = self.reader_woken();
+            let ago = start.wrapping_sub(woken.get());
+            woken.set(woken.get().wrapping_add(ago.wrapping_mul(self.woke)));
         }
     }
 
@@ -509,12 +516,13 @@ impl Cpu {
     /// meanwhile: the kernel reserves under a lock with interrupts disabled, and an NMI that finds the
     /// lock taken fails.
     #[inline(always)]
-    fn send<T: 'static>(&self, content: T) -> bool {
+    fn send<T: 'static>(&mut self, content: T) -> bool {
         const { assert!(size_of::<T>() + 8 == recorder_abi::ENTRY_BYTES) };
         let Some(ring) = RINGS.get(self.number) else { return false };
         let Some(mut entry) = ring.reserve_untyped::<T>(0) else { return false };
         entry.write(content);
         entry.submit(self.submit);
+        self.woke |= self.submit - POLLED;
         true
     }
 
@@ -678,9 +686,7 @@ fn wake_up(cpu: u32, now: u64) -> u64 {
     let woken = Place(unsafe { &raw mut (*place).reader_woken });
     let ago = now.wrapping_sub(woken.get());
     let too_early = sign(waiting.wrapping_sub(size / 2)) | sign(ago.wrapping_sub(WAKE_AGAIN_NS));
-    let wake = 1 - too_early;
-    woken.set(woken.get().wrapping_add(ago.wrapping_mul(wake)));
-    POLLED + wake
+    POLLED + 1 - too_early
 }
 
 /// The sign bit, in a form that the compiler does not turn into a branch.

@@ -20,6 +20,9 @@ pub const TESTS: &[Test] = &[
     ("a_page_fault_storm_is_recorded_to_the_last", Needs::RootAndTwoCpus, || {
         undisturbed(a_page_fault_storm_is_recorded_to_the_last)
     }),
+    ("storms_after_silence_lose_nothing", Needs::RootAndTwoCpus, || {
+        undisturbed(storms_after_silence_lose_nothing)
+    }),
     ("major_page_faults_are_as_many_as_the_kernel_counts", Needs::RootAndStorage, || {
         undisturbed(major_page_faults_are_as_many_as_the_kernel_counts)
     }),
@@ -196,6 +199,28 @@ fn a_page_fault_storm_is_recorded_to_the_last() -> Result<()> {
         details()
     );
     all_in_detours(&trace, |source| source.class == Class::PageFault && source.name == "pfgen")
+}
+
+/// After a silence the reader sleeps for long, and a ring is full long before it wakes by itself: the
+/// ring has to wake it.
+fn storms_after_silence_lose_nothing() -> Result<()> {
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("storms")?;
+    let recording = start(&scratch)?;
+    let mut faults = 0;
+    for _ in 0..20 {
+        std::thread::sleep(std::time::Duration::from_millis(250));
+        let counted = load(&["faults", "--cpu", &cpu.to_string(), "--seconds", "0.1"])?;
+        faults += counted["faults"].as_u64().unwrap_or(0);
+    }
+    let trace = recording.stop()?;
+    let report = trace.report()?;
+    is_whole(&report)?;
+    let recorded = sum(&report, "page_fault", "pfgen", "count");
+    let skipped = report["lost"]["skipped"].as_u64().context("no count of skipped runs")?;
+    ensure!(faults > scaled(10_000), "only {faults} faults");
+    ensure!(recorded.abs_diff(faults) <= 40 + skipped, "{recorded} of {faults} recorded");
+    Ok(())
 }
 
 /// A fault that reads from storage sleeps and is retried; the call that succeeds finds the page in
