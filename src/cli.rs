@@ -107,6 +107,21 @@ pub enum Command {
     Completions(Completions),
 }
 
+/// Exit status of a gate that cannot judge: 1 means that it judged, and failed.
+const CANNOT_JUDGE: u8 = 3;
+
+impl Command {
+    /// Exit status after an error.
+    pub fn failure_status(&self) -> u8 {
+        let is_gate = match self {
+            Command::Diff(options) => options.is_gate(),
+            Command::Report(options) => options.baseline.is_some(),
+            _ => false,
+        };
+        if is_gate { CANNOT_JUDGE } else { 1 }
+    }
+}
+
 #[derive(Args)]
 pub struct Doctor {
     /// Exit with status 1 if a requirement is missing, so that only the probe can record
@@ -314,7 +329,7 @@ pub struct Report {
     #[arg(long, value_enum, default_value_t)]
     pub by: By,
     /// Compare every trace with this recording of a good node, and exit with status 1 if the job takes
-    /// longer on one of them by more than --tolerance, with 95 % confidence
+    /// longer on one of them by more than --tolerance, with 95 % confidence (3 if that cannot be judged)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "no_projection"])]
     pub baseline: Option<PathBuf>,
     /// How much longer a job may take than on the good node

@@ -30,7 +30,7 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
         tell!("detour: recording requires Linux; showing a bundled recording instead");
         let input = Box::new(Cursor::new(BUNDLED)) as Box<dyn Input>;
         let reader = Reader::named(input, "the bundled recording".to_owned())?;
-        return show(&reader, options, verbosity);
+        return show(&reader, None, options, verbosity);
     }
     let seconds = options.duration.as_secs_f64();
     if !verbosity.quiet {
@@ -47,18 +47,20 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
         tell!("detour: {remark}");
     }
     let reader = open::open(&outcome.output)?;
-    let shown = show(&reader, options, verbosity);
-    if !verbosity.quiet {
-        next_steps(&outcome.output);
-    }
+    let shown = show(&reader, Some(&outcome.output), options, verbosity);
     if let Some(error) = outcome.write_error {
         anyhow::bail!("the recording is incomplete: {error}");
     }
     shown
 }
 
-/// Prints the report, then simulates and writes the page.
-fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
+/// Prints the tables, writes the page, and ends with what to do: that is what stays on the screen.
+fn show(
+    reader: &AnyReader,
+    trace: Option<&Path>,
+    options: &cli::Demo,
+    verbosity: Verbosity,
+) -> Result<ExitCode> {
     let (summary, costs) = summarise(reader);
     let rendezvous = options.rendezvous.into();
     let job = decision::Request {
@@ -72,20 +74,26 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
     let advice = Advice::built_in()?;
     let report = work::Options::usual()
         .run(verbosity.quiet, |work| decide(reader, summary, &job, &advice, work))?;
-    write!(std::io::stdout(), "{}", report::decided(&report, output::layout(false)))?;
+    let layout = output::layout(false);
+    write!(std::io::stdout(), "{}", report::text(&report.summary, layout))?;
     if !verbosity.quiet {
         tell!("\nprojecting to a million ranks ...");
     }
     work::Options::usual().run(verbosity.quiet, |work| {
         page::write(&options.html, reader, (&report, &costs), Some(&request), work)
     })?;
+    if let Some(trace) = trace.filter(|_| !verbosity.quiet) {
+        next_steps(trace);
+    }
+    write!(std::io::stdout(), "\n{}", report::decision(&report.decision, layout).trim_end())?;
+    writeln!(std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn next_steps(trace: &Path) {
     let trace = trace.display();
-    tell!("\nRecording: {trace}\nNext steps:");
-    tell!("  detour report {trace} --all --json   full report for scripts");
-    tell!("  detour record -- COMMAND             noise seen by one program");
-    tell!("  detour doctor                        what limits recording on this machine");
+    tell!("\nNext steps:");
+    tell!("  detour whatif {trace}   what each process costs, and more remedies");
+    tell!("  detour record -- COMMAND   noise seen by one program");
+    tell!("  detour doctor   what limits recording on this machine");
 }

@@ -37,7 +37,8 @@ pub struct Options {
     /// Simulated runs of the job per recording
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     runs: u64,
-    /// Exit with status 1 if the job takes longer than before by more than this, with 95 % confidence
+    /// Exit with status 1 if the job takes longer than before by more than this, with 95 % confidence, and
+    /// with 3 if that cannot be judged
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     fail_if_worse: Option<f64>,
     /// Rows of the table
@@ -54,6 +55,13 @@ pub struct Options {
     /// Machine-readable output
     #[arg(long)]
     json: bool,
+}
+
+impl Options {
+    /// Whether the exit status says what the comparison found.
+    pub fn is_gate(&self) -> bool {
+        self.fail_if_worse.is_some()
+    }
 }
 
 /// The comparison with its headline, for scripts that show only that.

@@ -23,16 +23,24 @@ pub fn run(options: &cli::Doctor, verbosity: Verbosity) -> Result<ExitCode> {
     let checks = examine();
     let missing = checks.iter().any(|check| check.state == State::Missing);
     let code = ExitCode::from(u8::from(options.strict && missing));
-    crate::output::print(&Checks { checks }, options.json, |checks, _| {
-        text(&checks.checks, verbosity.verbose)
+    crate::output::print(&Checks { checks }, options.json, |checks, layout| {
+        text(&checks.checks, verbosity.verbose, layout.width)
     })?;
     Ok(code)
 }
 
 /// The verdict first. Hooks that work are one line, unless everything is wanted.
 #[cfg(target_os = "linux")]
-fn text(checks: &[recorder::doctor::Check], all: bool) -> String {
+fn text(checks: &[recorder::doctor::Check], all: bool, width: usize) -> String {
     use recorder::doctor::State;
+    use report::words::wrap;
+
+    /// Columns before what was found.
+    const INDENT: usize = 39;
+    let wrapped = |text: &str, indent: usize| {
+        let lines = wrap(text, width.max(2 * INDENT) - indent, "");
+        lines.replace('\n', &format!("\n{}", " ".repeat(indent)))
+    };
 
     let count = |state: State| checks.iter().filter(|check| check.state == state).count();
     let mut text = match (count(State::Missing), count(State::Reduced)) {
@@ -59,9 +67,9 @@ fn text(checks: &[recorder::doctor::Check], all: bool) -> String {
             State::Reduced => "limited",
             State::Missing => "MISSING",
         };
-        text += &format!("{state:8}{:30} {}\n", check.what, check.found);
+        text += &format!("{state:8}{:30} {}\n", check.what, wrapped(&check.found, INDENT));
         if let Some(remedy) = &check.remedy {
-            text += &format!("{:38} -> {remedy}\n", "");
+            text += &format!("{:38} -> {}\n", "", wrapped(remedy, INDENT + 3));
         }
     }
     text

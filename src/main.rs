@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     let cli = cli::read();
     output::set(output::Manners { colour: cli.color, quiet: cli.quiet, no_pager: cli.no_pager });
     let verbosity = Verbosity { quiet: cli.quiet, verbose: cli.verbose };
+    let failed = cli.command.failure_status();
     let result = match cli.command {
         Command::Doctor(options) => doctor::run(&options, verbosity),
         Command::Record(options) => record::run(options, verbosity),
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
             // The message may quote the contents of an untrusted file.
             let said = ::report::message_safe(&in_words(&error));
             tell!("detour: {said}");
-            ExitCode::FAILURE
+            ExitCode::from(failed)
         }
     }
 }

@@ -4,7 +4,10 @@ use std::{
     io::{BufWriter, IsTerminal, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anyhow::Result;
@@ -14,7 +17,10 @@ use clap::{
 };
 use serde::Serialize;
 use study::files;
+use tokio::signal::unix::SignalKind;
 use trace::NewFile;
+
+use crate::signals;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -78,9 +84,19 @@ pub fn print<T: Serialize>(
     }
 }
 
+/// Whether a pager has the terminal.
+static PAGING: AtomicBool = AtomicBool::new(false);
+
+pub fn is_paging() -> bool {
+    PAGING.load(Ordering::Relaxed)
+}
+
 /// Prints text through a pager if it is longer than the terminal, as git does.
 pub fn page(text: &str) -> Result<()> {
     if let Some(pager) = pager(text) {
+        // Ctrl-C is the pager's: less stops searching, and would lose the terminal if this ended before it.
+        PAGING.store(true, Ordering::Relaxed);
+        signals::handle(&[SignalKind::interrupt()], |_| ())?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&pager).stdin(Stdio::piped());
         if std::env::var_os("LESS").is_none() {

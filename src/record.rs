@@ -16,7 +16,10 @@ use {
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use study::{longest::longest, support::Needed};
+use study::{
+    longest::{at, longest},
+    support::Needed,
+};
 
 use crate::{Verbosity, cli, output};
 
@@ -95,28 +98,40 @@ fn needed(_options: &cli::Record) -> Result<Option<Needed>> {
     Ok(None)
 }
 
-/// Shows what ended the recording, and runs the command.
+/// Runs the command, shows the longest detours, and ends with what happened.
 fn stopped(until: &Until, output: &Path, command: Option<&OsStr>, quiet: bool) -> Result<()> {
-    let is_file = !trace::is_stream(output);
-    if let (Some(at_s), Some(length_ns)) = (until.at_s, until.length_ns) {
-        tell!("it happened: {} at {at_s:.3} s", report::words::time(length_ns as f64));
-        if let Some(command) = command {
-            let mut shell = std::process::Command::new("/bin/sh");
-            shell.arg("-c").arg(command).env("DETOUR_TRACE", output);
-            let status = shell.status().context("cannot run /bin/sh")?;
-            if !status.success() {
-                tell!("detour: the command of --run failed: {status}");
-            }
+    if let Some(command) = command.filter(|_| until.met) {
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.arg("-c").arg(command).env("DETOUR_TRACE", output);
+        let status = shell.status().context("cannot run /bin/sh")?;
+        if !status.success() {
+            tell!("detour: the command of --run failed: {status}");
         }
-    } else {
-        tell!("it did not happen");
     }
-    if is_file && !quiet {
-        let reader = study::open::open(output)?;
-        let longest = longest(&reader, 10)?;
+    let reader = match trace::is_stream(output) {
+        true => None,
+        false => Some(study::open::open(output)?),
+    };
+    if let Some(reader) = reader.as_ref().filter(|_| !quiet) {
+        let longest = longest(reader, 10)?;
         // Standard output is the recorded command's.
         tell!("{}", report::longest(&longest, output::layout(false)));
     }
+    let condition = report::message_safe(&until.condition);
+    let (Some(at_s), Some(length_ns)) = (until.at_s, until.length_ns) else {
+        let not_run = command.map_or("", |_| ": the command of --run was not run");
+        tell!("{condition} did not happen{not_run}");
+        return Ok(());
+    };
+    let at = match (&reader, until.place) {
+        (Some(reader), Some((lane, start_ns))) => at(reader, lane, start_ns)?,
+        _ => None,
+    };
+    let words = match at {
+        Some(detour) => report::happened(&detour),
+        None => format!("{} at {at_s:.6} s", report::words::time(length_ns as f64)),
+    };
+    tell!("{condition} happened: {words}");
     Ok(())
 }
 
@@ -184,10 +199,15 @@ pub struct RecordResult {
 /// What ended a recording.
 #[derive(Serialize)]
 pub struct Until {
+    /// What was waited for.
+    pub condition: String,
     pub met: bool,
     /// Since the start of the recording.
     pub at_s: Option<f64>,
     pub length_ns: Option<u64>,
+    /// The lane, and when by its clock.
+    #[serde(skip)]
+    pub place: Option<(trace::LaneId, u64)>,
 }
 
 /// Names need not be UTF-8.
@@ -215,7 +235,9 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Reco
         remarks: outcome.remarks,
         write_error: outcome.write_error,
         lost: outcome.lost,
-        until: options.until.as_ref().map(|_| Until {
+        until: options.until.as_ref().map(|until| Until {
+            condition: until.condition.to_string(),
+            place: outcome.met.map(|met| (met.lane, met.start_ns)),
             met: outcome.met.is_some(),
             at_s: outcome.met.map(|met| met.start_ns as f64 / 1e9),
             length_ns: outcome.met.map(|met| met.len_ns),

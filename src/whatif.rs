@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use study::{
     advice::Advice,
+    load::Load,
     whatif::{Further, Request, ask, open_attributed},
 };
 
@@ -60,7 +61,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     let advice = Advice::with_tables(&options.advice)?;
     let reader = open_attributed(&options.trace)?;
     let workload = options.workload.request()?;
+    let exclude = options.workload.exclude();
     let request = Request {
+        load: Load::of_recording(&reader, &exclude),
         runs: options.runs,
         remove: options.remove.clone(),
         shift: options.shift,
@@ -69,7 +72,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         repeat: options.workload.repeat_trace,
         part: Part::default(),
         placement: options.workload.placement(),
-        exclude: options.workload.exclude(),
+        exclude,
         further: Further::By(options.by.into()),
     };
     let whatif = options

@@ -439,4 +439,56 @@ fn a_gate_fails_if_the_job_got_worse_and_only_then() {
     let change = &json(&["diff", &quiet, &noisy, "--ranks", "2", "--runs", "40"])["projected"];
     assert!((number(change, "change_pct") - 100.0 / 9.0).abs() < 1.0, "{change}");
     assert_eq!(code(&quiet, &noisy, "much"), Some(2));
+    // What cannot be judged is neither better nor worse.
+    assert_eq!(code(&quiet, "nonexistent.detour", "5%"), Some(3));
+    let probe = recording("gate-probe.detour", Mode::ProbeOnly, 2, 0, &[TICK]);
+    assert_eq!(code(&quiet, &probe, "5%"), Some(3));
+    detour(&["diff", &quiet, "nonexistent.detour"]).assert().code(1);
+    detour(&["report", "--baseline", "nonexistent.detour", &quiet]).assert().code(3);
+    detour(&["report", "--baseline", &quiet, "nonexistent.detour", "--ranks", "2"])
+        .assert()
+        .code(1);
+}
+
+/// A compiler is load: every result says so before anything else, and how to leave it out.
+#[test]
+fn a_node_that_is_not_idle_is_called_busy_first() {
+    let compiler =
+        Habit { name: "cc1plus", unit: None, every_ns: 10 * MS, takes_ns: 6 * MS, ..DAEMON };
+    let busy = recording("busy.detour", Mode::Attributed, 2, 5, &[TICK, DAEMON, compiler]);
+    let quiet = recording("busy-not.detour", Mode::Attributed, 2, 5, &[TICK, DAEMON]);
+    let few = ["--ranks", "64", "--runs", "5", "-q"];
+    let results: [&[&str]; 4] = [
+        &["report", &busy],
+        &["whatif", &busy],
+        &["diff", &busy, &quiet],
+        &["diff", &quiet, &busy],
+    ];
+    for arguments in results {
+        let text = stdout(&[arguments, &few].concat());
+        assert!(text.starts_with("The node was not idle"), "{arguments:?}: {text}");
+        let first = text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
+        for word in
+            ["cc1plus (120 % of a CPU)", "load, not noise: record again", "--exclude cc1plus"]
+        {
+            assert!(first.contains(word), "{arguments:?}: {first}");
+        }
+        assert!(!text.contains("times as long as on silent"), "{text}");
+        assert!(!text.contains("kill -x cc1plus"), "{text}");
+        let text = stdout(&[arguments, &few, &["--exclude", "cc1plus"]].concat());
+        assert!(!text.contains("not idle"), "{arguments:?}: {text}");
+    }
+    for page in [&["report", &busy][..], &["diff", &quiet, &busy]] {
+        let file = scratch("busy.html");
+        let file = file.to_str().expect("text");
+        stdout(&[page, &few, &["--html", file]].concat());
+        let html = fs::read_to_string(file).expect("a page");
+        let (before, _) = html.split_once("<h1>").expect("a heading");
+        assert!(before.contains("The node was not idle") && before.contains("cc1plus"));
+    }
+    for command in ["report", "whatif", "diff"] {
+        let traces: &[&str] = if command == "diff" { &[&busy, &quiet] } else { &[&busy] };
+        let said = refused(&[&[command][..], traces, &few, &["--exclude", "cc1pluss"]].concat());
+        assert!(said.contains("cc1pluss"), "{command}: {said}");
+    }
 }

@@ -15,7 +15,8 @@ pub fn run(data: &[u8]) {
     for class in Class::ALL {
         let (unit, detail) = (Some("fakemond.service"), Some("irq 24"));
         for program in [false, true] {
-            let subject = AdvisedSource { class, name: "fakemond", unit, detail, program };
+            let subject =
+                AdvisedSource { class, name: "fakemond", pids: &[], unit, detail, program };
             advice.remedies(&subject, &Place::default());
         }
     }

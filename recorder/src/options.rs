@@ -1,6 +1,6 @@
 //! What to record, as plain values.
 
-use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
+use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use trace::Source;
 
@@ -97,6 +97,21 @@ pub enum Trigger {
     Source(String),
     /// A process with all that it causes, by its name or unit.
     Process(String),
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.trigger {
+            Trigger::Detour => write!(f, "detour")?,
+            Trigger::Source(name) => write!(f, "source={name}")?,
+            Trigger::Process(name) => write!(f, "process={name}")?,
+        }
+        match self.longer_ns {
+            ns if ns > 0 && ns.is_multiple_of(1_000_000) => write!(f, ">{}ms", ns / 1_000_000),
+            ns if ns > 0 && ns.is_multiple_of(1_000) => write!(f, ">{}us", ns / 1_000),
+            ns => write!(f, ">{ns}ns"),
+        }
+    }
 }
 
 impl Condition {

@@ -3,8 +3,9 @@
 
 use analysis::words::{interval_said, percent_said, shell_quoted};
 use study::{
-    action::{Action, WORTHWHILE_PCT},
-    decision::{Beyond, Busy, Decision},
+    action::{Action, FEW_DETOURS, WORTHWHILE_PCT},
+    decision::{Beyond, Decision},
+    load::{Busy, Load},
     whatif::Baseline,
     workload::Job,
 };
@@ -19,12 +20,11 @@ use crate::{
 pub fn decision(decision: &Decision, options: Options) -> String {
     let style = options.style();
     let mut parts = Vec::new();
-    if let Some(text) = not_idle(decision) {
-        parts.push(wrap(&text, style.width, ""));
-    }
+    parts.extend(not_idle(&decision.load, "").map(|text| wrap(&text, style.width, "")));
     match (&decision.job, &decision.job_time) {
         (Some(job), Some(time)) => {
-            let title = headline(job, time, &decision.actions, &decision.beyond);
+            let (title, beyond) = headline(decision, job, time);
+            let title = [title].into_iter().chain(beyond).collect::<Vec<_>>().join(" ");
             parts.push(style.title(&wrap(&title, style.width, "")));
             parts.push(wrap(&job_said(job), style.width, ""));
             parts.push(actions(&decision.actions, options));
@@ -41,13 +41,22 @@ pub fn decision(decision: &Decision, options: Options) -> String {
     if parts.is_empty() { String::new() } else { parts.join("\n") + "\n\n" }
 }
 
-/// `A job of this kind on 4096 ranks runs 7 % longer than on silent nodes; without X it gets 4 % shorter.`
+/// `A job of this kind on 4096 ranks runs 7 % longer than on silent nodes; without X it gets 4 % shorter.`,
+/// and what most of it is due to, if nothing can be done about that.
 pub(crate) fn headline(
+    decision: &Decision,
     job: &Job,
     time: &Baseline,
-    actions: &[Action],
-    beyond: &[Beyond],
-) -> String {
+) -> (String, Option<String>) {
+    if decision.load.is_counted() {
+        let sentence = format!(
+            "How much longer a job of this kind runs on {} ranks is not known: the load would count \
+             as noise.",
+            count(job.ranks)
+        );
+        return (sentence, None);
+    }
+    let (actions, beyond) = (&decision.actions, &decision.beyond);
     let mut sentence = format!(
         "A job of this kind on {} ranks runs {} on silent nodes",
         count(job.ranks),
@@ -62,18 +71,30 @@ pub(crate) fn headline(
     }
     sentence.push('.');
     let larger = |gain: f64| actions.first().is_none_or(|action| gain > action.gain_pct);
-    if let Some(outside) = beyond.first().filter(|outside| larger(outside.gain_pct)) {
-        sentence += &format!(
-            " {} of its time is due to what nothing on this node can switch off: {}.",
-            percent_said(outside.gain_pct),
-            match &outside.process {
-                Some(process) => format!("{}, which is process 1", safe(process)),
-                None =>
-                    outside_label(&outside.class).unwrap_or("time outside the kernel").to_owned(),
-            }
-        );
-    }
-    sentence
+    let outside = beyond.first().filter(|outside| larger(outside.gain_pct));
+    (sentence, outside.map(beyond_said))
+}
+
+fn beyond_said(outside: &Beyond) -> String {
+    let what = match &outside.process {
+        Some(process) => format!("{}, which is process 1", safe(process)),
+        None => outside_label(&outside.class).unwrap_or("time outside the kernel").to_owned(),
+    };
+    let few = few(outside.detours);
+    let few = few.map_or_else(String::new, |few| format!(" ({few}: record longer to be sure)"));
+    format!(
+        "{} of its time is due to what nothing on this node can switch off: {what}{few}.",
+        percent_said(outside.gain_pct)
+    )
+}
+
+/// That a gain rests on little: its interval is only that of the simulated runs.
+pub(crate) fn few(detours: u64) -> Option<String> {
+    (detours < FEW_DETOURS).then(|| format!("seen only {}", times(detours)))
+}
+
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
 }
 
 /// `The job: 100 times allreduce of 8 B after 1.00 ms of compute, 2 ranks per node, network L=1.9us,...`
@@ -100,17 +121,19 @@ pub(crate) fn label(action: &Action) -> String {
 /// The actions, or that there is none.
 pub(crate) fn actions(actions: &[Action], options: Options) -> String {
     let style = options.style();
-    if actions.is_empty() {
+    let Some(first) = actions.first() else {
         return format!(
             "Nothing is worth doing: no action is known that is sure to gain this job {} or more.",
             percent_said(WORTHWHILE_PCT)
         );
-    }
-    let mut text = style.title("Do this first");
+    };
+    let title = format!("Do this first (gains on {} ranks)", count(first.ranks));
+    let mut text = style.title(&title);
     for (number, action) in (1..).zip(actions) {
         let what = format!("{}: {}", safe(&label(action)), safe(&action.text));
         let interval = interval_said(action.gain_ci95_pct);
-        let gain = format!("gains {} ({interval})", percent_said(action.gain_pct));
+        let rare = few(action.detours).map_or_else(String::new, |few| format!("; {few}"));
+        let gain = format!("gains {} ({interval}{rare})", percent_said(action.gain_pct));
         text +=
             &format!("\n{number}. {}", wrap(&format!("{what}; {gain}"), style.width - 3, "   "));
         // Not wrapped, so that commands can be copied.
@@ -124,10 +147,10 @@ pub(crate) fn actions(actions: &[Action], options: Options) -> String {
     text
 }
 
-/// Load is not noise.
-pub(crate) fn not_idle(decision: &Decision) -> Option<String> {
+/// Load is not noise. `when` is ` before` or ` after` if there are two recordings.
+pub(crate) fn not_idle(load: &Load, when: &str) -> Option<String> {
     const NAMED: usize = 4;
-    let busy = &decision.busy;
+    let busy = &load.busy;
     if busy.is_empty() {
         return None;
     }
@@ -140,9 +163,9 @@ pub(crate) fn not_idle(decision: &Decision) -> Option<String> {
         more => format!(" and {more} more"),
     };
     let idle = |pct: f64| format!(" ({} idle)", percent_said(pct));
-    let idle = decision.idle_pct.map_or_else(String::new, idle);
-    let what = format!("The node was not idle{idle}: {}{more}.", named.join(", "));
-    if decision.busy_left_out {
+    let idle = load.idle_pct.map_or_else(String::new, idle);
+    let what = format!("The node was not idle{when}{idle}: {}{more}.", named.join(", "));
+    if load.busy_left_out {
         return Some(format!("{what} This is load, not noise, and left out of what follows."));
     }
     let option = |busy: &Busy| format!("--exclude {}", safe(&shell_quoted(&busy.process)));
@@ -151,4 +174,68 @@ pub(crate) fn not_idle(decision: &Decision) -> Option<String> {
         "{what} This is load, not noise: record again without it, or leave it out with {}.",
         options.join(" ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use study::advice::{Advice, AdvisedSource, Place, Split};
+    use trace::Class;
+
+    fn action(class: Class, process: &str, unit: Option<&str>) -> Option<Action> {
+        let split = Split { job: (1..64).collect(), housekeeping: (0..1).collect() };
+        let place =
+            Place { split: Some(split), tick_hz: 250, smt: Some(true), numa_nodes: Some(2) };
+        let pids = [812_000, 812_001];
+        let subject =
+            AdvisedSource { class, name: process, pids: &pids, unit, detail: None, program: false };
+        let advice = Advice::built_in().expect("the table");
+        let remedies = advice.remedies(&subject, &place);
+        let remedy = remedies.into_iter().find(|r| !r.undo.is_empty() && !r.run.is_empty())?;
+        let (command, further) = remedy.run.split_first()?;
+        Some(Action {
+            process: process.to_owned(),
+            class,
+            unit: unit.map(str::to_owned),
+            text: remedy.what,
+            command: command.clone(),
+            further_commands: further.to_vec(),
+            undo: remedy.undo,
+            risk: format!("{}; run no rank on the housekeeping CPUs", remedy.risk),
+            gain_pct: 12.34,
+            gain_ci95_pct: [10.12, 14.56],
+            ranks: 4096,
+            detours: 12,
+        })
+    }
+
+    /// On a terminal of 80x24, three actions and the headline are on the screen together, with the command
+    /// typed or the prompt below them.
+    #[test]
+    fn three_actions_fit_on_a_screen() {
+        let options = Options { width: 80, ..Options::default() };
+        let all = [
+            (Class::Timer, "tick", None),
+            (Class::Timer, "hrtimer: watchdog_timer_fn", None),
+            (Class::Irq, "virtio0-input", None),
+            (Class::Kthread, "kworker: vmstat_update", None),
+            (Class::Kthread, "kworker: flush_memcg_stats_dwork", None),
+            (Class::Kthread, "kdamond.0", None),
+            (Class::Kthread, "rcu_preempt", None),
+            (Class::Softirq, "NET_RX", None),
+            (Class::Thread, "fakemond", None),
+            (Class::Thread, "python3", None),
+            (Class::Thread, "fakemond", Some("monitoring-agent.service")),
+            (Class::Thread, "sshd", Some("sshd.service")),
+            (Class::Thread, "agent", Some("/kubepods/pod1")),
+        ];
+        for (class, name, unit) in all {
+            let action =
+                action(class, name, unit).unwrap_or_else(|| panic!("{name} has no action"));
+            let text = actions(&[action], options);
+            // The title, and not more than a third of what the headline leaves.
+            assert!(text.lines().count() <= 1 + 7, "{text}");
+        }
+        assert_eq!(action(Class::Thread, "bash", None).map(|action| action.command), None);
+    }
 }

@@ -8,7 +8,7 @@ use trace::Class;
 use crate::{
     Options,
     grid::{Column, Grid, Tone},
-    words::{capital, name, percent, plural, rate, safe, time, wrap},
+    words::{capital, interval_said, name, percent, percent_said, plural, rate, safe, time, wrap},
 };
 
 /// With at least this many rows, changes by chance (one in twenty) are mentioned.
@@ -48,7 +48,9 @@ pub(crate) fn changed(change: &Change) -> bool {
 pub fn diff(compared: &Compared, options: Options) -> String {
     let comparison = &compared.comparison;
     let style = options.style();
-    let mut sections = vec![style.title(&wrap(&headline(comparison), style.width, ""))];
+    let busy = not_idle_said(compared);
+    let mut sections: Vec<String> = busy.map(|text| wrap(&text, style.width, "")).collect();
+    sections.push(style.title(&wrap(&headline(comparison), style.width, "")));
     sections.push(wrap(&projection_said(compared), style.width, "    "));
     let actions = compared.actions.as_ref();
     sections.extend(actions.map(|actions| crate::actions::actions(actions, options)));
@@ -61,6 +63,13 @@ pub fn diff(compared: &Compared, options: Options) -> String {
             .join("\n"),
     );
     sections.join("\n\n") + "\n"
+}
+
+/// That the node was not idle during one of the recordings: load is compared as well.
+pub(crate) fn not_idle_said(compared: &Compared) -> impl Iterator<Item = String> {
+    let load = compared.load.iter();
+    load.flat_map(|load| [(&load.before, " before"), (&load.after, " after")])
+        .filter_map(|(load, when)| crate::actions::not_idle(load, when))
 }
 
 /// The part of the recordings that is compared, unless it is all of both.
@@ -110,12 +119,22 @@ pub fn headline(comparison: &Comparison) -> String {
         "{only}Noise took {} of {whole} before and {} after: {verdict} (change {}).{sources}",
         with_interval(&comparison.before.noise_pct),
         with_interval(&comparison.after.noise_pct),
-        signed_interval(change),
+        change_said(change),
     )
 }
 
-pub(crate) fn with_interval(interval: &Interval) -> String {
-    format!("{} ({} to {})", percent(interval.value), percent(interval.low), percent(interval.high))
+fn with_interval(interval: &Interval) -> String {
+    format!("{} ({})", percent_said(interval.value), interval_said([interval.low, interval.high]))
+}
+
+/// A change in a sentence.
+fn change_said(interval: &Interval) -> String {
+    let signed = |value: f64| match value {
+        v if v < 0.0 => format!("-{}", percent_said(-v)),
+        0.0 => percent_said(0.0),
+        v => format!("+{}", percent_said(v)),
+    };
+    format!("{} to {}", signed(interval.low), signed(interval.high))
 }
 
 pub(crate) fn signed(value: f64) -> String {

@@ -46,6 +46,7 @@ use analysis::{By, Summary};
 use serde::Serialize;
 use study::{decision::Report, json::Document, shards::Whole};
 
+pub use actions::decision;
 pub use advice::advice;
 pub use alltoall::alltoall;
 pub use analysis::words::{self, json_safe, message_safe};
@@ -67,7 +68,7 @@ pub use html::simulated::{
 pub use html::traced::traced_html;
 pub use isolation::isolation;
 pub use latency::latency;
-pub use longest::longest;
+pub use longest::{happened, longest};
 pub use losses::losses;
 pub use network::{network, network_toml};
 pub use openmetrics::{Bounds, openmetrics};

@@ -50,6 +50,32 @@ pub fn longest(longest: &[Longest], options: Options) -> String {
     text
 }
 
+/// What ended a recording: `612 us on CPU 1 at 2026-11-18T00:12:01Z (3.201504 s): fakemond (600us), timer tick (9us)`
+#[must_use]
+pub fn happened(detour: &Longest) -> String {
+    const NAMED: usize = 3;
+    let when = match &detour.at_utc {
+        Some(utc) => format!("{utc} ({:.6} s)", detour.at_s),
+        None => format!("{:.6} s", detour.at_s),
+    };
+    let mut parts: Vec<(String, u64)> = Vec::new();
+    let outside = detour
+        .outside
+        .map(|outside| (outside_label(outside).unwrap_or(outside).to_owned(), detour.outside_ns));
+    let named = detour.parts.iter().map(|p| (safe(&label_of(p.class, &p.name)), p.cost_ns));
+    for (name, ns) in named.chain(outside) {
+        match parts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(ns),
+            None => parts.push((name, ns)),
+        }
+    }
+    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let said = parts.iter().take(NAMED).map(|(name, ns)| format!("{name} ({})", tight(*ns)));
+    let said = said.collect::<Vec<_>>().join(", ");
+    let (length, lane) = (time(detour.length_ns as f64), safe(&detour.lane));
+    format!("{length} on {lane} at {when}{}{said}", if said.is_empty() { "" } else { ": " })
+}
+
 /// `fakemond (thread, fakemond.service), pid 812, woken by tick`
 fn part_said(part: &LongestPart, lane: &str) -> String {
     let mut line = safe(&label_of(part.class, &part.name));

@@ -29,12 +29,12 @@ pub(crate) fn processes(summary: &Summary, options: Options) -> Option<String> {
         Column::number("gain"),
         Column::number("95 % interval").expendable(2),
     ]);
-    let shown = options.shown(summary.processes.len());
-    let (top, rest) = summary.processes.split_at(shown);
+    let (rows, by) = ranked(summary);
+    let (top, rest) = rows.split_at(options.shown(rows.len()));
     for process in top {
         grid.row(tone(process.own, process.share_pct), cells(process));
     }
-    let mut text = style.title("Processes and kernel sources by time taken");
+    let mut text = style.title(&format!("Processes and kernel sources by {by}"));
     text.push('\n');
     text.push_str(&grid.render(style));
     if !rest.is_empty() {
@@ -48,6 +48,18 @@ pub(crate) fn processes(summary: &Summary, options: Options) -> Option<String> {
         text.push_str(&parts);
     }
     Some(text)
+}
+
+/// What matters first: what the job gains most from, if that was simulated, then what takes most time.
+pub(crate) fn ranked(summary: &Summary) -> (Vec<&ProcessRow>, &'static str) {
+    let mut rows: Vec<&ProcessRow> = summary.processes.iter().collect();
+    if rows.iter().all(|row| row.gain_pct.is_none()) {
+        return (rows, "time taken");
+    }
+    // The sort is stable: ties stay in the order of the time taken.
+    let gain = |row: &ProcessRow| row.gain_pct.unwrap_or(f64::NEG_INFINITY);
+    rows.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+    (rows, "what the job gains without them")
 }
 
 fn cells(process: &ProcessRow) -> Vec<String> {
@@ -77,7 +89,7 @@ fn kind(class: Class) -> &'static str {
 }
 
 /// What processes consist of, unless that is a single source.
-fn parts(processes: &[ProcessRow], options: Options) -> Option<String> {
+fn parts(processes: &[&ProcessRow], options: Options) -> Option<String> {
     let style = options.style();
     let of = |process: &ProcessRow| {
         if process.sources.len() < 2 {
@@ -94,7 +106,7 @@ fn parts(processes: &[ProcessRow], options: Options) -> Option<String> {
         let line = format!("{}: {}", name(&process.process), parts.join(", "));
         Some(wrap(&line, style.width, "    "))
     };
-    let lines: Vec<String> = processes.iter().filter_map(of).collect();
+    let lines: Vec<String> = processes.iter().filter_map(|process| of(process)).collect();
     (!lines.is_empty()).then(|| format!("{}\n{}", style.title("Made up of"), lines.join("\n")))
 }
 

@@ -6,6 +6,7 @@ use study::whatif::{Answer, Change, Gain, Group, OfSource, WhatIf};
 
 use crate::{
     Options,
+    actions::not_idle,
     grid::{Column, Grid, Tone},
     sources::mark,
     words::{capital, count, label_of, name, percent, percent_said, plural, safe, time, wrap},
@@ -20,6 +21,7 @@ const SAID: usize = 4;
 pub fn whatif(results: &WhatIf, options: Options) -> String {
     let by = |by: By| options.by == by || options.all && by != By::Cpu && by != By::Class;
     let sections = [
+        not_idle(&results.load, "").map(|text| wrap(&text, options.style().width, "")),
         Some(headline(results, options)),
         Some(crate::actions::actions(&results.actions, options)),
         by(By::Process).then(|| processes(results, options)).flatten(),
@@ -46,9 +48,10 @@ fn headline(results: &WhatIf, options: Options) -> String {
         host => safe(host),
     };
     let mut sentence = format!(
-        "{} on {} with the noise of {host}: {}, median of {} ({} to {}).",
+        "{} on {} with the {}noise of {host}: {}, median of {} ({} to {}).",
         capital(&safe(&results.job)),
         plural_exact(results.ranks, "rank"),
+        if results.load.is_counted() { "load and " } else { "" },
         us(baseline.median_us),
         plural(results.runs, "run"),
         us(low),
@@ -56,9 +59,10 @@ fn headline(results: &WhatIf, options: Options) -> String {
     );
     if baseline.noiseless_us > 0.0 {
         sentence += &format!(
-            " That is {:.2} times the {} it takes without noise.",
+            " That is {:.2} times the {} it takes without {}.",
             baseline.slowdown_median,
-            us(baseline.noiseless_us)
+            us(baseline.noiseless_us),
+            if results.load.is_counted() { "load and noise" } else { "noise" }
         );
     }
     style.title(&wrap(&sentence, style.width, ""))
@@ -231,18 +235,28 @@ fn signed(pct: f64) -> String {
     if pct < 0.0 { format!("-{}", percent(-pct)) } else { percent(pct) }
 }
 
+/// The same for a sentence.
+fn signed_said(pct: f64) -> String {
+    if pct < 0.0 { format!("-{}", percent_said(-pct)) } else { percent_said(pct) }
+}
+
+fn interval_in_words(change: &Change) -> String {
+    let [low, high] = change.gain_ci95_pct;
+    format!("{} to {}", signed_said(low), signed_said(high))
+}
+
 fn removed_in_words(answer: &Answer, runs: u64) -> String {
     in_words(&answer.removed, answer.median_us_without, runs)
 }
 
 fn in_words(change: &Change, median_us: f64, runs: u64) -> String {
-    let (interval, median) = (interval(change), time(median_us * 1e3));
+    let (interval, median) = (interval_in_words(change), time(median_us * 1e3));
     match change.effect {
         Effect::Nothing => "changes nothing".to_owned(),
         Effect::Unclear => format!("unclear ({interval}); increase --runs"),
         Effect::SomeRuns => some_runs(change, runs),
-        Effect::Gain => format!("{} faster ({interval}), {median}", percent(change.gain_pct)),
-        Effect::Loss => format!("{} slower ({interval}), {median}", percent(-change.gain_pct)),
+        Effect::Gain => format!("{} faster ({interval}), {median}", percent_said(change.gain_pct)),
+        Effect::Loss => format!("{} slower ({interval}), {median}", percent_said(-change.gain_pct)),
     }
 }
 
@@ -251,8 +265,8 @@ fn some_runs(change: &Change, runs: u64) -> String {
     format!(
         "{} of {runs} runs get shorter; the median run by {} ({})",
         change.shorter_runs,
-        signed(change.gain_pct),
-        interval(change)
+        signed_said(change.gain_pct),
+        interval_in_words(change)
     )
 }
 
@@ -260,7 +274,9 @@ fn some_runs(change: &Change, runs: u64) -> String {
 pub(crate) fn to_gain(change: &Change, runs: u64) -> String {
     match change.effect {
         Effect::SomeRuns => some_runs(change, runs),
-        _ => format!("up to {} faster ({})", signed(change.gain_pct), interval(change)),
+        _ => {
+            format!("up to {} faster ({})", signed_said(change.gain_pct), interval_in_words(change))
+        }
     }
 }
 
@@ -283,7 +299,7 @@ fn differences(results: &WhatIf, options: Options) -> Option<String> {
             Some(rank) if rank < row.local_rank => format!(
                 "{} is number {rank} at this scale ({}), but number {} by local time ({}).",
                 label(row),
-                signed(row.answer.removed.gain_pct),
+                signed_said(row.answer.removed.gain_pct),
                 row.local_rank,
                 percent_said(row.local_share_pct)
             ),

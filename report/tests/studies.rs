@@ -11,6 +11,7 @@ use simulate::{
 use study::{
     advice::{Advice, AdvisedSource, Place},
     exchange::{Request, simulate},
+    load::Load,
     noise,
     samples::Spec,
     whatif::{Answer, Baseline, Change, OfSource, WhatIf},
@@ -57,7 +58,8 @@ fn whatif(names: &[&str]) -> WhatIf {
     };
     let source = |name: &&str| {
         let class = Class::Thread;
-        let subject = AdvisedSource { class, name, unit: None, detail: None, program: false };
+        let subject =
+            AdvisedSource { class, name, pids: &[], unit: None, detail: None, program: false };
         OfSource {
             class,
             name: (*name).to_owned(),
@@ -94,6 +96,7 @@ fn whatif(names: &[&str]) -> WhatIf {
         quantise: false,
         negligible_pct: 0.1,
         baseline: Baseline::default(),
+        load: Load::default(),
         actions: Vec::new(),
         processes: Vec::new(),
         sources: names.iter().map(source).collect(),

@@ -57,7 +57,10 @@ const MORE: &[More] = &[
             ("report node.detour --longest", "the ten longest detours"),
             ("report --baseline good.detour node*.detour", "which nodes are worse than a good one"),
         ],
-        statuses: &["1  with --baseline, a node fails"],
+        statuses: &[
+            "1  with --baseline, a node fails, or its recording cannot be read",
+            "3  with --baseline, failed: nothing is known about the nodes",
+        ],
         see_also: &["whatif", "diff", "export"],
     },
     More {
@@ -213,7 +216,10 @@ const MORE: &[More] = &[
             ("diff before.detour after.detour", "did it help?"),
             ("diff good.detour now.detour --fail-if-worse 5%", "a gate for scripts"),
         ],
-        statuses: &["1  with --fail-if-worse, the job got worse by more than that"],
+        statuses: &[
+            "1  with --fail-if-worse, the job got worse by more than that",
+            "3  with --fail-if-worse, failed: nothing is known about the job",
+        ],
         see_also: &["report", "whatif"],
     },
     More {
@@ -376,10 +382,15 @@ impl More {
             text += &format!("  detour {line}\n      {purpose}\n");
         }
         text += "\nExit status:\n  0  done\n  1  failed, with a message on standard error\n";
-        for status in self.statuses {
+        let (first, rest): (Vec<&str>, Vec<&str>) = self
+            .statuses
+            .iter()
+            .partition(|status| status.starts_with('1') && !status.starts_with("12"));
+        let usual = ["2  wrong usage"];
+        for status in first.into_iter().chain(usual).chain(rest) {
             text += &format!("  {status}\n");
         }
-        text += "  2  wrong usage\n  130  interrupted\n\nSee also: ";
+        text += "  130  interrupted\n\nSee also: ";
         let also = |name: &&str| format!("detour-{}(1)", name.replace(' ', "-"));
         text + &self.see_also.iter().map(also).collect::<Vec<_>>().join(", ")
     }

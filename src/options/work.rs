@@ -15,7 +15,7 @@ use simulate::sweep::SweepError;
 use study::work::{Unwatched, Watch, Work};
 use tokio::signal::unix::SignalKind;
 
-use crate::signals;
+use crate::{output, signals};
 
 #[derive(Args)]
 #[group(skip)]
@@ -96,7 +96,10 @@ impl Progress {
         bar.set_style(style);
         let stop = Arc::new(AtomicBool::new(false));
         let (shown, stopped) = (bar.clone(), Arc::clone(&stop));
-        signals::handle(&[SignalKind::interrupt(), SignalKind::terminate()], move |_| {
+        signals::handle(&[SignalKind::interrupt(), SignalKind::terminate()], move |signal| {
+            if signal == SignalKind::interrupt() && output::is_paging() {
+                return;
+            }
             // The second Ctrl-C waits for nothing.
             if stopped.swap(true, Ordering::Relaxed) {
                 std::process::exit(INTERRUPTED.into());

@@ -6,6 +6,7 @@ use trace::{Class, ProcessKey};
 
 use crate::{
     advice::{Need, Remedy},
+    load::{Load, is_of_the_node},
     whatif::OfProcess,
 };
 
@@ -40,7 +41,13 @@ pub struct Action {
     pub gain_pct: f64,
     pub gain_ci95_pct: [f64; 2],
     pub ranks: u64,
+    /// How many detours of the recording the gain rests on.
+    pub detours: u64,
 }
+
+/// What was seen fewer times than this may be chance: the interval is that of the simulated runs, which all
+/// draw from the same recording.
+pub const FEW_DETOURS: u64 = 30;
 
 impl Action {
     /// Whether it removes what this process causes.
@@ -50,8 +57,8 @@ impl Action {
 }
 
 /// The actions for processes in the order of their gains. The interval has to lie above zero: a gain that
-/// may be none is not worth a risk.
-pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
+/// may be none is not worth a risk. Load is nothing to switch off.
+pub fn choose(processes: &[OfProcess], load: &Load, ranks: u64) -> Vec<Action> {
     let mut actions: Vec<Action> = Vec::new();
     for process in processes {
         let change = &process.answer.removed;
@@ -61,6 +68,7 @@ pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
         // Load is not noise.
         let is_load = process.class == Class::Thread
             && !process.program
+            && !(load.busy_left_out && is_of_the_node(process.unit.as_deref()))
             && process.busiest_cpu_pct >= LOAD_PCT;
         let outside = process.class == Class::OutsideKernel;
         if !change.is_worthwhile() || process.own || process.init || nameless || outside || is_load
@@ -72,7 +80,7 @@ pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
         };
         // One command that helps against several is done once, for the largest.
         if actions.len() < MOST && actions.iter().all(|action| action.command != *command) {
-            actions.push(Action {
+            let action = Action {
                 process: process.process.clone(),
                 class: process.class,
                 unit: process.unit.clone(),
@@ -90,7 +98,11 @@ pub fn choose(processes: &[OfProcess], ranks: u64) -> Vec<Action> {
                 gain_pct: change.gain_pct,
                 gain_ci95_pct: change.gain_ci95_pct,
                 ranks,
-            });
+                detours: process.detours,
+            };
+            if !load.has(&action) {
+                actions.push(action);
+            }
         }
     }
     actions

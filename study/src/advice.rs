@@ -11,7 +11,11 @@ use thiserror::Error;
 use trace::{Class, cpulist};
 
 pub use crate::place::{Place, Split};
-use crate::{open::AnyReader, place, recorded::Recorded};
+use crate::{
+    open::AnyReader,
+    place,
+    recorded::{Recorded, Source},
+};
 
 const BUILT_IN: &str = include_str!("../advice.toml");
 
@@ -75,7 +79,8 @@ const SLOW_HZ: u32 = 100;
 struct Entry {
     class: OneOrMore<Class>,
     name: Option<OneOrMore<String>>,
-    unit: Option<String>,
+    unit: Option<OneOrMore<String>>,
+    except_unit: Option<OneOrMore<String>>,
     #[serde(default)]
     program: bool,
     remedy: Vec<Remedy>,
@@ -108,7 +113,10 @@ struct File {
 #[derive(Clone, Copy, Debug)]
 pub struct AdvisedSource<'a> {
     pub class: Class,
+    /// Of a thread or page fault: that of its process, which is what commands match.
     pub name: &'a str,
+    /// The first few process IDs seen.
+    pub pids: &'a [u32],
     pub unit: Option<&'a str>,
     /// As in the report; contains the number of an interrupt.
     pub detail: Option<&'a str>,
@@ -199,7 +207,8 @@ impl Remedies {
             }
             let subject = AdvisedSource {
                 class: row.class,
-                name: &row.name,
+                name: source.map_or(row.name.as_str(), Source::switched_off_by),
+                pids: source.map_or(&[], |source| &source.pids),
                 unit: row.unit.as_deref(),
                 detail: row.detail.as_deref(),
                 program: source.is_some_and(|source| source.program),
@@ -208,7 +217,8 @@ impl Remedies {
         };
         let of_outside = |row: &OutsideRow| {
             let (class, name) = (Class::OutsideKernel, row.class.as_str());
-            let subject = AdvisedSource { class, name, unit: None, detail: None, program: false };
+            let subject =
+                AdvisedSource { class, name, pids: &[], unit: None, detail: None, program: false };
             advice.remedies(&subject, &place)
         };
         Ok(Remedies {
@@ -220,10 +230,13 @@ impl Remedies {
 
 impl Entry {
     fn matches(&self, subject: &AdvisedSource<'_>) -> bool {
-        let unit = |pattern: &String| subject.unit.is_some_and(|unit| glob(pattern, unit));
+        let unit = |patterns: &OneOrMore<String>| {
+            subject.unit.is_some_and(|unit| patterns.any(|pattern| glob(pattern, unit)))
+        };
         self.class.any(|class| *class == subject.class)
             && self.name.as_ref().is_none_or(|names| names.any(|name| glob(name, subject.name)))
             && self.unit.as_ref().is_none_or(unit)
+            && !self.except_unit.as_ref().is_some_and(unit)
             && (subject.program || !self.program)
     }
 }
@@ -306,6 +319,7 @@ fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
     let name = if pattern { literally(subject.name) } else { subject.name.to_owned() };
     let words = [
         ("{name}", known(&name, "NAME")),
+        ("{pids}", known_pids(subject.pids)),
         ("{unit}", known(subject.unit.unwrap_or_default(), "UNIT")),
         ("{irq}", known(irq.unwrap_or_default(), "N")),
         ("{cpus}", of_split(&|split| cpulist::format(&split.job), "CPUS")),
@@ -329,6 +343,11 @@ fn fill(line: &str, subject: &AdvisedSource<'_>, place: &Place) -> String {
         }
     }
     filled + rest
+}
+
+fn known_pids(pids: &[u32]) -> String {
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    if pids.is_empty() { "PID".to_owned() } else { pids.join(" ") }
 }
 
 /// The number of an interrupt in the detail of its source: `irq 24`.
@@ -361,7 +380,7 @@ mod tests {
     use super::*;
 
     fn subject<'a>(class: Class, name: &'a str, unit: Option<&'a str>) -> AdvisedSource<'a> {
-        AdvisedSource { class, name, unit, detail: None, program: false }
+        AdvisedSource { class, name, pids: &[], unit, detail: None, program: false }
     }
 
     fn place() -> Place {
@@ -392,7 +411,14 @@ mod tests {
             (Class::Nmi, "NMI", None, "nmi_watchdog"),
             (Class::Thread, "fakemond", service, "systemctl mask --now fakemond.service"),
             (Class::Thread, "fakemond", service, "CPUAffinity=0,1"),
-            (Class::Thread, "bash", Some("session-1.scope"), "AllowedCPUs=0,1"),
+            (Class::Thread, "agent", Some("docker-1.scope"), "AllowedCPUs=0,1"),
+            (
+                Class::Thread,
+                "agent",
+                Some("/kubepods/pod1"),
+                "/sys/fs/cgroup/kubepods/pod1/cpuset.cpus",
+            ),
+            (Class::Thread, "stray", Some("session-1.scope"), "pkill -x stray"),
             (Class::Thread, "stray", None, "taskset"),
             (Class::PageFault, "fakemond", service, "systemctl mask --now fakemond.service"),
             (Class::PageFault, "stray", None, "taskset"),
@@ -440,7 +466,7 @@ mod tests {
         assert!(runs(&advice, &subject(Class::Irq, "eth0", None)).contains("/proc/irq/N/"));
         let hostile = subject(Class::Thread, "$(reboot) '{unit}'", None);
         let run = runs(&advice, &hostile);
-        assert!(run.contains(r"pgrep -wx '\$\(reboot\) '\''\{unit\}'\'''"), "{run}");
+        assert!(run.contains(r"pgrep -x '\$\(reboot\) '\''\{unit\}'\'''"), "{run}");
         // Nor do they match any other process, or become an option.
         let run = runs(&advice, &subject(Class::Thread, ".*", None));
         assert!(run.contains(r"pkill -x '\.\*'"), "{run}");
@@ -448,6 +474,72 @@ mod tests {
         assert!(run.contains("pkill -x '[-]9'"), "{run}");
         let nowhere = advice.remedies(&subject(Class::Timer, "tick", None), &Place::default());
         assert!(nowhere[0].run[0].contains("nohz_full=CPUS"));
+    }
+
+    /// Whatever the unit: shells, package managers, editors, compilers and launchers are neither killed nor
+    /// masked, nor is what a node cannot be reached or used without.
+    #[test]
+    fn nothing_that_people_or_jobs_depend_on_is_stopped() {
+        let advice = Advice::built_in().unwrap();
+        let stops = |line: &str| {
+            let killed = line.contains("kill") && !line.contains("jskill");
+            killed || line.contains("systemctl mask") || line.contains("systemctl stop")
+        };
+        let names = "bash,sh,zsh,-bash,tmux: server,sudo,sshd,sshd-session,ssh,vim,emacs,nano,apt,apt-get,dpkg,\
+                     dnf,rpm,unattended-upgr,cargo,rustc,cc1plus,make,ld,git,systemd,systemd-journal,\
+                     systemd-logind,(sd-pam),dbus-daemon,dbus-broker,mpirun,mpiexec,mpiexec.hydra,orted,\
+                     prted,hydra_pmi_proxy,srun,slurmstepd,slurmd,munged,dockerd,containerd-shim,kubelet,\
+                     screen,login,agetty,gdb,perf,detour,detour-read";
+        let units = [
+            None,
+            Some("session-1.scope"),
+            Some("/job"),
+            Some("user.slice"),
+            Some("slurmstepd.scope"),
+        ];
+        for name in names.split(',') {
+            for unit in units {
+                for class in [Class::Thread, Class::PageFault] {
+                    let run = runs(&advice, &subject(class, name, unit));
+                    assert!(!run.lines().any(stops), "{name} {unit:?}: {run}");
+                }
+            }
+        }
+        for unit in [
+            "sshd.service",
+            "ssh.service",
+            "systemd-journald.service",
+            "user@1000.service",
+            "slurmd.service",
+            "munge.service",
+            "dbus.service",
+            "docker.service",
+            "getty@tty1.service",
+        ] {
+            let run = runs(&advice, &subject(Class::Thread, "anything", Some(unit)));
+            assert!(!run.lines().any(stops), "{unit}: {run}");
+            assert!(
+                run.contains(&format!("systemctl set-property {unit} AllowedCPUs=0,1")),
+                "{run}"
+            );
+        }
+        // Anything else is stopped the way it was started: a service by systemctl, the rest by its name.
+        let run = runs(&advice, &subject(Class::Thread, "fakemond", Some("mon.service")));
+        assert!(
+            run.starts_with("systemctl mask --now mon.service") && !run.contains("pkill"),
+            "{run}"
+        );
+        for unit in [None, Some("session-1.scope")] {
+            let run = runs(&advice, &subject(Class::Thread, "fakemond", unit));
+            assert!(run.starts_with("pkill -x fakemond"), "{unit:?}: {run}");
+        }
+        // A name that many programs share does not say which to stop.
+        let pids = [812, 813];
+        let python = AdvisedSource { pids: &pids, ..subject(Class::Thread, "python3", None) };
+        let run = runs(&advice, &python);
+        assert!(run.contains("\nkill 812 813\n") && !run.contains("pkill"), "{run}");
+        let unknown = runs(&advice, &subject(Class::Thread, "java", None));
+        assert!(unknown.contains("kill PID"), "{unknown}");
     }
 
     fn node(cpus: u32, smt: bool, tick_hz: u32) -> Place {
@@ -483,7 +575,7 @@ mod tests {
             "CPUAffinity=",
             "unbound_cpus=",
         ];
-        let more = ["watchdog_cpumask=", "taskset -pc ", "rcuop to "];
+        let more = ["watchdog_cpumask=", "taskset -pc ", "taskset -apc ", "rcuop to "];
         let mut found = Vec::new();
         for before in BEFORE.into_iter().chain(more) {
             for rest in line.split(before).skip(1) {

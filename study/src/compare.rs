@@ -17,6 +17,7 @@ use crate::{
     advice::Advice,
     decision,
     error::{self, in_words},
+    load::Load,
     open::{self, AnyReader},
     placement::{self, Places},
     recorded::{Recorded, no_source},
@@ -51,6 +52,15 @@ pub struct Compared {
     /// What to do first about the noise of the second recording: at most three, largest gain first; empty
     /// if nothing is worth doing. Null if that is unknown.
     pub actions: Option<Vec<Action>>,
+    /// What else kept the node busy. Null if that was not asked for.
+    pub load: Option<Loads>,
+}
+
+/// What kept the node busy during each recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Loads {
+    pub before: Load,
+    pub after: Load,
 }
 
 /// How long a job takes under the noise of each recording.
@@ -80,6 +90,55 @@ pub struct Projected {
     pub slowdown_median: f64,
 }
 
+/// The recording before: what is known of it is kept for further comparisons with it.
+pub struct Before {
+    reader: AnyReader,
+    kept: Option<Kept>,
+}
+
+/// What was read and simulated of the recording before.
+struct Kept {
+    part: Part,
+    exclude: Vec<String>,
+    rates: Rates,
+    /// Or why it cannot be simulated.
+    side: Result<Side, String>,
+    /// For so many ranks, repeated or not.
+    projected: Option<(u64, bool, Projected)>,
+}
+
+impl Before {
+    pub fn open(path: &Path) -> Result<Before> {
+        Ok(Before { reader: open::open(path)?, kept: None })
+    }
+
+    pub fn reader(&self) -> &AnyReader {
+        &self.reader
+    }
+
+    /// What to compare with: read once for all recordings that have the same part in common with it.
+    fn part(
+        &mut self,
+        part: &Part,
+        workload: &workload::Request,
+        request: &Request,
+    ) -> Result<&mut Kept> {
+        let is_it = |kept: &Kept| kept.part == *part && kept.exclude == request.exclude;
+        let kept = match self.kept.take().filter(is_it) {
+            Some(kept) => kept,
+            None => Kept {
+                part: part.clone(),
+                exclude: request.exclude.clone(),
+                rates: rates(&self.reader, part, request.by)?,
+                side: Side::of(workload, (&self.reader, part), request)
+                    .map_err(|error| in_words(&error)),
+                projected: None,
+            },
+        };
+        Ok(self.kept.insert(kept))
+    }
+}
+
 /// Compares the recordings in two files; with advice, also what to do about the second one.
 pub fn compare(
     before: &Path,
@@ -89,40 +148,57 @@ pub fn compare(
     advice: Option<&Advice>,
     work: &Work<'_>,
 ) -> Result<Compared> {
-    let (before, after) = (open::open(before)?, open::open(after)?);
-    let scope = analysis::scope(&Contents::of(&before, None), &Contents::of(&after, None));
-    let scope =
-        scope.with_context(|| format!("cannot compare {} and {}", before.name(), after.name()))?;
-    let by = request.by;
-    let rates = (rates(&before, &scope.before, by)?, rates(&after, &scope.after, by)?);
+    let (mut before, after) = (Before::open(before)?, open::open(after)?);
+    let mut compared = compare_with(&mut before, &after, workload, request, work)?;
+    let Some(advice) = advice else { return Ok(compared) };
+    let load = |reader: &AnyReader| Load::of_recording(reader, &request.exclude);
+    let load = Loads { before: load(before.reader()), after: load(&after) };
+    if let Some(projection) = &compared.projected {
+        let side = (&after, &compared.comparison.compared.after);
+        let asked = (workload, request, projection.ranks);
+        compared.actions = actions(side, asked, &load.after, advice, work)?;
+    }
+    compared.load = Some(load);
+    Ok(compared)
+}
+
+/// Compares a recording with another one, which may be compared with many. The same workload and seed each
+/// time, please: what is kept depends on them.
+pub fn compare_with(
+    before: &mut Before,
+    after: &AnyReader,
+    workload: &workload::Request,
+    request: &Request,
+    work: &Work<'_>,
+) -> Result<Compared> {
+    let name = before.reader.name().to_owned();
+    let scope = analysis::scope(&Contents::of(&before.reader, None), &Contents::of(after, None));
+    let scope = scope.with_context(|| format!("cannot compare {name} and {}", after.name()))?;
+    let nothing_before = open::watched_nothing(&before.reader);
+    let kept = before.part(&scope.before, workload, request)?;
+    let rates_after = rates(after, &scope.after, request.by)?;
     // Zero watched time does not mean zero noise.
-    for (reader, rates) in [(&before, &rates.0), (&after, &rates.1)] {
+    for (nothing, rates) in
+        [(nothing_before, &kept.rates), (open::watched_nothing(after), &rates_after)]
+    {
         if rates.watched_s == 0.0 {
-            bail!("{}", open::watched_nothing(reader));
+            bail!("{nothing}");
         }
     }
-    let comparison = analysis::compare(&rates.0, &rates.1, scope, work.seed);
-    let scope = &comparison.compared;
-    let sides = [(&before, &scope.before), (&after, &scope.after)];
-    let (projected, not_projected) = match project(workload, sides, request, work)? {
+    let comparison = analysis::compare(&kept.rates, &rates_after, scope, work.seed);
+    let side = (after, &comparison.compared.after);
+    let (projected, not_projected) = match project(workload, kept, side, request, work)? {
         Ok(projection) => (Some(projection), None),
         Err(why) => (None, Some(why)),
     };
-    let actions = match (&projected, advice) {
-        (Some(projection), Some(advice)) => {
-            actions(sides[1], workload, request, projection.ranks, advice, work)?
-        }
-        _ => None,
-    };
-    Ok(Compared { comparison, projected, not_projected, actions })
+    Ok(Compared { comparison, projected, not_projected, actions: None, load: None })
 }
 
 /// What to do about the noise of a recording; None if its detours have no sources.
 fn actions(
     (reader, part): (&AnyReader, &Part),
-    workload: &workload::Request,
-    request: &Request,
-    ranks: u64,
+    (workload, request, ranks): (&workload::Request, &Request, u64),
+    load: &Load,
     advice: &Advice,
     work: &Work<'_>,
 ) -> Result<Option<Vec<Action>>> {
@@ -137,7 +213,7 @@ fn actions(
     }
     let (placement, part) = (request.placement, part.clone());
     let asked = decision::Request { workload, part, placement, runs: decision::RUNS, exclude };
-    match decision::ask(reader, &asked, advice, work) {
+    match decision::ask(reader, &asked, load, advice, work) {
         Err(error) if error::was_stopped(&error) => Err(error),
         asked => Ok(asked.ok().map(|asked| asked.actions)),
     }
@@ -159,40 +235,41 @@ fn rates(reader: &AnyReader, part: &Part, by: By) -> Result<Rates> {
 /// still compared.
 fn project(
     workload: &workload::Request,
-    [before, after]: [(&AnyReader, &Part); 2],
+    kept: &mut Kept,
+    after: (&AnyReader, &Part),
     request: &Request,
     work: &Work<'_>,
 ) -> Result<Result<Projection, String>> {
-    let side = |side| Side::of(workload, side, request).map_err(|error| in_words(&error));
-    let sides = match (side(before), side(after)) {
+    let after = Side::of(workload, after, request).map_err(|error| in_words(&error));
+    let (before, after) = match (&kept.side, &after) {
         (Ok(before), Ok(after)) => (before, after),
-        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+        (Err(why), _) | (_, Err(why)) => return Ok(Err(why.clone())),
     };
     // What ran in one of them only may be excluded.
-    if let Some(name) = sides.0.unknown.iter().find(|name| sides.1.unknown.contains(name)) {
+    if let Some(name) = before.unknown.iter().find(|name| after.unknown.contains(name)) {
         bail!("{}", no_source(name));
     }
-    let supported = [&sides.0, &sides.1].into_iter().filter_map(|side| side.support);
+    let supported = [before, after].into_iter().filter_map(|side| side.support);
     let supported = supported.min_by_key(|support| support.ranks);
     let workload = workload.workload(supported.map(|support| support.ranks))?;
     let noiseless = workload.noiseless()?;
-    let noise = |side: &Side| {
-        let repeat = request.repeat || support::repeats(&side.lanes, noiseless);
-        side.noise(&workload, repeat).map_err(|error| in_words(&error))
-    };
-    let (noise_before, noise_after) = match (noise(&sides.0), noise(&sides.1)) {
-        (Ok(before), Ok(after)) => (before, after),
-        (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
-    };
-    work.watch.expect(workload.messages().saturating_mul(2 * request.runs));
+    let repeats = |side: &Side| request.repeat || support::repeats(&side.lanes, noiseless);
+    let key = (workload.ranks(), repeats(before));
+    let known = kept.projected.filter(|(ranks, repeat, _)| (*ranks, *repeat) == key);
+    let sides = if known.is_some() { 1 } else { 2 };
+    work.watch.expect(workload.messages().saturating_mul(sides * request.runs));
     work.watch.now(&format!("{} ranks", workload.ranks()));
     let advance = |messages| work.watch.advance(messages);
     let plan = work.plan(request.runs, &advance);
     let noiseless = noiseless as f64;
-    let side = |noise: &Noise, reader: &AnyReader| -> Result<Result<Projected, String>> {
-        let times = match workload.times(noise, &plan) {
+    let simulated = |side: &Side| -> Result<Result<Projected, String>> {
+        let noise = match side.noise(&workload, repeats(side)) {
+            Ok(noise) => noise,
+            Err(error) => return Ok(Err(in_words(&error))),
+        };
+        let times = match workload.times(&noise, &plan) {
             Err(error) if error != SweepError::Stopped => {
-                let what = format!("cannot simulate the noise of {}", reader.name());
+                let what = format!("cannot simulate the noise of {}", side.name);
                 return Ok(Err(in_words(&anyhow::Error::new(error).context(what))));
             }
             times => times?,
@@ -206,13 +283,20 @@ fn project(
             slowdown_median: slowdown,
         }))
     };
-    let (before, after) = match (side(&noise_before, before.0)?, side(&noise_after, after.0)?) {
+    let of_before = match known {
+        Some((_, _, projected)) => Ok(projected),
+        None => simulated(before)?,
+    };
+    let (of_before, of_after) = match (of_before, simulated(after)?) {
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
     };
+    let remarks: Vec<String> = before.remarks.iter().chain(&after.remarks).cloned().collect();
+    kept.projected = Some((key.0, key.1, of_before));
+    let (before, after) = (of_before, of_after);
     let change = |after: f64, before: f64| 100.0 * (after / before.max(f64::MIN_POSITIVE) - 1.0);
     let unsupported = supported.and_then(|support| support.remark(workload.ranks()));
-    let remarks = sides.0.remarks.into_iter().chain(sides.1.remarks).chain(unsupported);
+    let remarks = remarks.into_iter().chain(unsupported);
     Ok(Ok(Projection {
         change_pct: change(after.median_us, before.median_us),
         change_ci95_pct: [

@@ -1,17 +1,18 @@
 //! What to do about the noise of a recording: the job it is judged by, the actions worth taking, and what
 //! each process costs the job. And whether the node was idle to begin with: load is not noise.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use analysis::{Part, ProcessRow, Summary};
+use analysis::{Part, Summary};
 use anyhow::Result;
 use serde::Serialize;
-use trace::{Class, Mode};
+use trace::Class;
 
 use crate::{
-    action::{self, Action},
+    action::Action,
     advice::Advice,
     error::{self, in_words},
+    load::Load,
     longest::Longest,
     open::{AnyReader, Size},
     placement,
@@ -55,13 +56,8 @@ pub struct Decision {
     pub beyond: Vec<Beyond>,
     /// Why no job was simulated.
     pub not_simulated: Option<String>,
-    /// Share of the measured CPUs' time that processes left over. Null for a recorded program.
-    pub idle_pct: Option<f64>,
-    /// Processes that used a quarter of a CPU or more, largest first: load, not noise. Without those excluded.
-    pub busy: Vec<Busy>,
-    /// Whether the simulated job is without their time: always so in a recording without the probe, where
-    /// they are taken for the job that ran.
-    pub busy_left_out: bool,
+    #[serde(flatten)]
+    pub load: Load,
     /// About the simulation.
     pub job_remarks: Vec<String>,
 }
@@ -75,14 +71,8 @@ pub struct Beyond {
     pub process: Option<String>,
     pub gain_pct: f64,
     pub gain_ci95_pct: [f64; 2],
-}
-
-/// A process that keeps the node busy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Busy {
-    pub process: String,
-    /// Of one CPU.
-    pub cpu_pct: f64,
+    /// How many detours of the recording that rests on.
+    pub detours: u64,
 }
 
 /// The summary of a recording with what to do about it, as `detour report --json` prints it.
@@ -109,13 +99,11 @@ pub fn decide(
     if !request.exclude.is_empty() {
         Recorded::new(reader).excluded(&request.exclude)?;
     }
-    let (idle_pct, mut busy) = load(&summary);
-    busy.retain(|busy| !request.exclude.contains(&busy.process));
-    let busy_left_out = summary.mode == Mode::KernelOnly;
-    let mut decision = Decision { idle_pct, busy, busy_left_out, ..Decision::default() };
+    let load = Load::of(&summary, &request.exclude);
+    let mut decision = Decision { load, ..Decision::default() };
     let asked = match too_large(reader) {
         Some(why) => Err(why),
-        None => match ask(reader, request, advice, work) {
+        None => match ask(reader, request, &decision.load, advice, work) {
             Err(error) if error::was_stopped(&error) => return Err(error),
             asked => asked.map_err(|error| in_words(&error)),
         },
@@ -146,6 +134,7 @@ pub fn decide(
                     process: process.init.then(|| process.process.clone()),
                     gain_pct: process.answer.removed.gain_pct,
                     gain_ci95_pct: process.answer.removed.gain_ci95_pct,
+                    detours: process.detours,
                 })
                 .collect();
             decision.actions = asked.actions;
@@ -173,6 +162,7 @@ fn too_large(reader: &AnyReader) -> Option<String> {
 pub(crate) fn ask(
     reader: &AnyReader,
     request: &Request,
+    load: &Load,
     advice: &Advice,
     work: &Work<'_>,
 ) -> Result<whatif::WhatIf> {
@@ -186,58 +176,8 @@ pub(crate) fn ask(
         part: request.part.clone(),
         placement: request.placement,
         exclude: request.exclude.clone(),
+        load: load.clone(),
         further: whatif::Further::Nothing,
     };
     whatif::ask(reader, &request.workload, &asked, advice, work)
-}
-
-/// How idle the node was, and what kept it busy. The threads of a recorded program are not recorded as
-/// sources unless they wait for each other, so nothing is known there.
-fn load(summary: &Summary) -> (Option<f64>, Vec<Busy>) {
-    let watched_ns: f64 = summary.cpus.iter().map(|cpu| cpu.window_s * 1e9).sum();
-    if summary.mode == Mode::Program || watched_ns <= 0.0 {
-        return (None, Vec::new());
-    }
-    let is_process = |row: &&ProcessRow| row.class == Class::Thread && !row.own && !row.program;
-    let processes = || summary.processes.iter().filter(is_process);
-    let used: f64 = processes().map(|row| row.cost_ns_total as f64).sum();
-    let duration_ns = (summary.duration_s * 1e9).max(1.0);
-    // The same program in several units is one load.
-    let mut cpu_pct: BTreeMap<&str, f64> = BTreeMap::new();
-    for row in processes() {
-        *cpu_pct.entry(&row.process).or_default() += 100.0 * row.cost_ns_total as f64 / duration_ns;
-    }
-    // On a single CPU: an agent that takes little on each of many is noise.
-    let busiest = busiest(summary);
-    let largest = |process: &str| busiest.get(process).copied().unwrap_or(0.0);
-    cpu_pct.retain(|process, _| 100.0 * largest(process) / duration_ns >= action::LOAD_PCT);
-    let busy = cpu_pct.into_iter();
-    let busy = busy.map(|(process, cpu_pct)| Busy { process: process.to_owned(), cpu_pct });
-    let mut busy: Vec<Busy> = busy.collect();
-    busy.sort_by(|a, b| b.cpu_pct.total_cmp(&a.cpu_pct));
-    let any_source = !summary.sources.is_empty();
-    (any_source.then_some((100.0 * (1.0 - used / watched_ns)).clamp(0.0, 100.0)), busy)
-}
-
-/// The most time that each process took on one CPU, in its threads.
-fn busiest(summary: &Summary) -> HashMap<&str, f64> {
-    let mut rows: HashMap<(&str, Option<&str>), &analysis::SourceRow> = HashMap::new();
-    for row in summary.sources.iter().filter(|row| row.class == Class::Thread && !row.own) {
-        rows.insert((&row.name, row.unit.as_deref()), row);
-    }
-    let mut busiest = HashMap::new();
-    for process in summary.processes.iter().filter(|row| row.class == Class::Thread) {
-        let mut cpus: HashMap<u32, u64> = HashMap::new();
-        for source in process.sources.iter().filter(|source| source.class == Class::Thread) {
-            let row = rows.get(&(&*source.name, source.unit.as_deref()));
-            for part in row.into_iter().flat_map(|row| &row.per_cpu) {
-                let cpu = cpus.entry(part.cpu).or_default();
-                *cpu = cpu.saturating_add(part.cost_ns_total);
-            }
-        }
-        let most = cpus.into_values().max().unwrap_or(0) as f64;
-        let known = busiest.entry(&*process.process).or_insert(0.0);
-        *known = most.max(*known);
-    }
-    busiest
 }

@@ -2,7 +2,7 @@
 //! took that time from a rank that could have run there.
 //!
 //! A job that ran during the recording is not noise. A process that used a large share of a CPU is taken
-//! for it: its own time is left out, what interrupted it is not.
+//! for it: its own time is left out, what interrupted it is not. A service of the node is not a job.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use simulate::noise::Composed;
 use trace::{Class, LaneId, Mode, ProcessKey, RecordFlags};
 
-use crate::{action::LOAD_PCT, open::AnyReader, recorded::lane_words};
+use crate::{action::LOAD_PCT, load::is_of_the_node, open::AnyReader, recorded::lane_words};
 
 /// Which records of a recording without detours take time.
 pub struct Derived {
@@ -35,7 +35,8 @@ impl Derived {
         let mut finish = |lane: LaneId, of_source: &mut HashMap<u32, u64>| {
             for (source, ns) in of_source.drain() {
                 let Some(row) = sources.get(source as usize) else { continue };
-                if row.class == Class::Thread && !row.own {
+                let service = is_of_the_node(row.unit.as_deref());
+                if row.class == Class::Thread && !row.own && !service {
                     let sum = threads.entry((lane.0, row.process_key())).or_default();
                     *sum = sum.saturating_add(ns);
                 }
@@ -85,9 +86,14 @@ impl Derived {
         let names: Vec<String> = self.job.iter().map(|job| words::safe(&job.process)).collect();
         match names.len() {
             0 => basis.to_owned(),
-            1 => format!("{basis}; {} is taken for the job, so its time is not noise", names[0]),
+            1 => format!(
+                "{basis}; {} is taken for the job, so its time is not noise (if it is a daemon, record \
+                 with the probe)",
+                names[0]
+            ),
             _ => format!(
-                "{basis}; {} are taken for the job, so their time is not noise",
+                "{basis}; {} are taken for the job, so their time is not noise (if one is a daemon, \
+                 record with the probe)",
                 names.join(", ")
             ),
         }

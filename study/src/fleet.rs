@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::{
-    compare::{self, Compared, compare},
+    compare::{self, Before, Compared, compare_with},
     error::{in_words, was_stopped},
     open::{self, AnyReader},
     recorded::{Recorded, no_source},
@@ -63,12 +63,12 @@ pub fn check(
         bail!("no recordings to check");
     }
     // Otherwise, every node would fail for this reason.
-    let good = open::open(baseline)?;
+    let mut good = Before::open(baseline)?;
     let not_in = |reader: &AnyReader| match request.exclude.is_empty() {
         true => Vec::new(),
         false => Recorded::new(reader).excluded_if_known(&request.exclude).1,
     };
-    let lacks = not_in(&good);
+    let lacks = not_in(good.reader());
     // Names that no recording has.
     let mut unknown = lacks.clone();
     let mut nodes = Vec::new();
@@ -85,11 +85,14 @@ pub fn check(
             remarks: Vec::new(),
         };
         // What runs on some nodes only may be excluded.
-        let lacks_too = open::open(trace).map_or_else(|_| lacks.clone(), |reader| not_in(&reader));
+        let opened = open::open(trace);
+        let lacks_too = opened.as_ref().map_or_else(|_| lacks.clone(), not_in);
         unknown.retain(|name| lacks_too.contains(name));
         let mut request = request.clone();
         request.exclude.retain(|name| !(lacks.contains(name) && lacks_too.contains(name)));
-        match compare(baseline, trace, workload, &request, None, work) {
+        let compared =
+            opened.and_then(|node| compare_with(&mut good, &node, workload, &request, work));
+        match compared {
             Err(error) if was_stopped(&error) => return Err(error),
             Err(error) => node.why.push(in_words(&error)),
             Ok(compared) => judge(&mut node, &compared, tolerance_pct),

@@ -449,6 +449,7 @@ impl Auditor<'_> {
         let subject = AdvisedSource {
             class: row.class,
             name: &row.name,
+            pids: &[],
             unit: row.unit.as_deref(),
             detail: row.detail.as_deref(),
             program: false,

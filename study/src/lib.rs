@@ -39,6 +39,7 @@ pub mod isolation;
 pub mod job;
 pub mod json;
 pub mod latency;
+pub mod load;
 pub mod loggops;
 pub mod longest;
 pub mod network;

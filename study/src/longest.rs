@@ -95,6 +95,31 @@ pub fn longest(reader: &AnyReader, most: usize) -> Result<Vec<Longest>> {
     Ok(found.iter().map(|found| known(reader, found)).collect())
 }
 
+/// What took a lane's time from a moment on; None if nothing in the recording begins then.
+pub fn at(reader: &AnyReader, lane: LaneId, at_ns: u64) -> Result<Option<Longest>> {
+    let only_records = reader.manifest().mode == Mode::KernelOnly;
+    let mut found: Option<Found> = None;
+    for block in reader.blocks_of(lane) {
+        let block = block.with_context(|| format!("cannot read {}", reader.name()))?;
+        let mut offer = |detour: Detour, records: &[Record]| {
+            if found.as_ref().is_none_or(|found| found.detour.len_ns < detour.len_ns) {
+                found = Some(Found { lane, detour, records: records.to_vec() });
+            }
+        };
+        for (detour, records) in block.composed().filter(|(detour, _)| detour.start_ns == at_ns) {
+            offer(*detour, records);
+        }
+        for record in block.records.iter().filter(|_| only_records) {
+            if record.start_ns == at_ns {
+                let (start_ns, len_ns) = (record.start_ns, record.net_ns);
+                let detour = Detour { start_ns, len_ns, records: 1, ..Detour::default() };
+                offer(detour, std::slice::from_ref(record));
+            }
+        }
+    }
+    Ok(found.map(|found| known(reader, &found)))
+}
+
 /// All that is known about a detour.
 fn known(reader: &AnyReader, Found { lane, detour, records }: &Found) -> Longest {
     let manifest = reader.manifest();

@@ -28,13 +28,26 @@ pub struct Source {
     pub process: ProcessKey,
     /// Its first detail, e.g. the number of an interrupt.
     pub detail: Option<String>,
+    /// The first few process IDs seen.
+    pub pids: Vec<u32>,
     /// The recorded program's own threads.
     pub program: bool,
     /// A thread of process 1, which cannot be stopped.
     pub init: bool,
 }
 
+/// Process IDs kept of a source.
+const MOST_PIDS: usize = 4;
+
 impl Source {
+    /// The name by which a command finds it: a thread has a name of its own, but pkill matches processes.
+    pub fn switched_off_by(&self) -> &str {
+        match self.key.class {
+            Class::Thread | Class::PageFault => &self.process.process,
+            _ => &self.key.name,
+        }
+    }
+
     /// Whether `name` selects this source: by its name, unit, class, `class:name` or `process:name`.
     pub fn is_called(&self, name: &str) -> bool {
         let (class, own_name) = (self.key.class.name(), self.key.name.as_str());
@@ -108,9 +121,16 @@ impl Recorded {
             let number = *index.entry((key.clone(), process.clone())).or_insert(next);
             if number == next {
                 let detail = row.detail.clone();
-                sources.push(Source { key, process, detail, program: false, init: false });
+                let pids = Vec::new();
+                sources.push(Source { key, process, detail, pids, program: false, init: false });
             }
             let source = &mut sources[number as usize];
+            let new = row.pids.iter().filter(|_| row.class == Class::Thread);
+            for &pid in new.take(MOST_PIDS) {
+                if source.pids.len() < MOST_PIDS && !source.pids.contains(&pid) {
+                    source.pids.push(pid);
+                }
+            }
             source.init |= row.class == Class::Thread && row.pids.contains(&1);
             source.program |= facts.program.get(id).copied().unwrap_or(false);
             source_of.push(number);
@@ -124,7 +144,8 @@ impl Recorded {
                 own: false,
                 program: false,
             };
-            sources.push(Source { key, process, detail: None, program: false, init: false });
+            let (detail, pids) = (None, Vec::new());
+            sources.push(Source { key, process, detail, pids, program: false, init: false });
         }
         let derived = Derived::of(reader);
         for source in &mut sources {

@@ -23,6 +23,7 @@ use trace::{Class, Mode, ProcessKey, node_index};
 use crate::{
     action::{self, Action, WORTHWHILE_PCT},
     advice::{Advice, AdvisedSource, Place, Remedy},
+    load::Load,
     open::{self, AnyReader, Opened},
     placement::{self, Places},
     recorded::{Groups, Recorded, Source, lane_words, no_source},
@@ -52,6 +53,8 @@ pub struct Request {
     pub placement: placement::Request,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
+    /// What is load, and nothing to switch off.
+    pub load: Load,
     /// Evaluate more than processes.
     pub further: Further,
 }
@@ -93,6 +96,8 @@ pub struct WhatIf {
     /// Smaller gains are reported as nothing.
     pub negligible_pct: f64,
     pub baseline: Baseline,
+    #[serde(flatten)]
+    pub load: Load,
     /// What to do first: at most three, largest gain first; empty if nothing is worth doing.
     pub actions: Vec<Action>,
     /// Largest gain first: a process with all that it causes, or a source of the kernel itself. Those
@@ -425,7 +430,8 @@ pub fn ask(
             detours,
             detour_ns_total: detour_ns,
         },
-        actions: action::choose(&processes, workload.ranks()),
+        actions: action::choose(&processes, &request.load, workload.ranks()),
+        load: request.load.clone(),
         processes,
         sources: match request.further {
             Further::Nothing => Vec::new(),
@@ -787,7 +793,8 @@ impl Results<'_> {
                 advice: self.remedies(
                     AdvisedSource {
                         class: key.class,
-                        name: &key.name,
+                        name: source.switched_off_by(),
+                        pids: &source.pids,
                         unit: key.unit.as_deref(),
                         detail: source.detail.as_deref(),
                         program,
@@ -818,6 +825,12 @@ impl Results<'_> {
             let members = &groups.members[process as usize];
             let rows: BTreeSet<u32> =
                 members.iter().map(|&source| self.rows.groups.of[source as usize]).collect();
+            let mut pids: Vec<u32> = Vec::new();
+            for pid in members.iter().flat_map(|&source| &self.sources[source as usize].pids) {
+                if !pids.contains(pid) {
+                    pids.push(*pid);
+                }
+            }
             let init = members.iter().any(|&source| self.sources[source as usize].init);
             OfProcess {
                 process: key.process.clone(),
@@ -838,6 +851,7 @@ impl Results<'_> {
                     AdvisedSource {
                         class: key.class,
                         name: &key.process,
+                        pids: &pids,
                         unit: key.unit.as_deref(),
                         detail: source.detail.as_deref(),
                         program,

@@ -13,7 +13,9 @@ use study::{
     collective,
     compare::{self, compare},
     decision::{self, Report, decide},
-    fleet, network, noise, open, placement,
+    fleet,
+    load::Load,
+    network, noise, open, placement,
     placement::Placement,
     projection::{self, project},
     summary::summarise,
@@ -131,12 +133,48 @@ fn load_is_not_noise() {
     let daemon = Habit { every_ns: 10 * MS, takes_ns: 500 * US, cpu: None, ..DAEMON };
     let trace = recording("decide-busy.detour", Mode::Attributed, 2, 10, &[compiler, daemon]);
     let decision = decided(&trace, Some(64), placement::Request::default()).decision;
-    let [busy] = &decision.busy[..] else { panic!("{:?}", decision.busy) };
+    let [busy] = &decision.load.busy[..] else { panic!("{:?}", decision.load) };
     assert_eq!(busy.process, "rustc");
     assert!((busy.cpu_pct - 80.0).abs() < 4.0, "{}", busy.cpu_pct);
-    let idle = decision.idle_pct.expect("known");
+    let idle = decision.load.idle_pct.expect("known");
     assert!((idle - 55.0).abs() < 3.0, "{idle}");
     assert!(decision.actions.iter().all(|action| action.process != "rustc"));
+    assert!(decision.load.is_counted());
+    let reader = open::open(Path::new(&trace)).expect("a recording");
+    let excluded = |name: &str| Load::of_recording(&reader, &[name.to_owned()]);
+    for name in ["rustc", "process:rustc", "thread:rustc", "thread"] {
+        let load = excluded(name);
+        assert!(load.busy.is_empty() && !load.is_counted(), "{name}: {load:?}");
+        assert!(load.idle_pct.is_some_and(|idle| idle > 90.0), "{name}: {load:?}");
+    }
+    // Nothing is worth doing about a tool that comes and goes, however little it takes.
+    let tool = Habit { takes_ns: MS, name: "apt-get", ..compiler };
+    let trace = recording("decide-tool.detour", Mode::Attributed, 2, 10, &[tool]);
+    let decision = decided(&trace, Some(64), placement::Request::default()).decision;
+    assert!(decision.load.busy.is_empty() && decision.actions.is_empty(), "{decision:?}");
+}
+
+/// A build is many processes, none of which takes a quarter of a CPU.
+#[test]
+fn many_small_processes_are_a_load_together() {
+    let names = ["cc1", "as", "ld", "sh", "make"];
+    let part = |at: usize| Habit {
+        class: Class::Thread,
+        name: names[at],
+        unit: None,
+        every_ns: 10 * MS + at as u64,
+        takes_ns: MS,
+        cpu: None,
+    };
+    let load = |habits: &[Habit], name: &str| {
+        let trace = recording(name, Mode::Attributed, 2, 10, habits);
+        Load::of_recording(&open::open(Path::new(&trace)).expect("a recording"), &[])
+    };
+    let all: Vec<Habit> = (0..5).map(part).collect();
+    let busy = load(&all, "decide-build.detour");
+    assert!(busy.idle_pct.is_some_and(|idle| idle < 60.0) && busy.busy.len() == 5, "{busy:?}");
+    let few = load(&all[..2], "decide-few.detour");
+    assert!(few.idle_pct.is_some_and(|idle| idle > 75.0) && few.busy.is_empty(), "{few:?}");
 }
 
 /// With more ranks than there are intervals of the job in the recording, the slowest would always be one
@@ -153,6 +191,11 @@ fn a_job_has_no_more_ranks_than_the_recording_supports() {
 /// Two CPUs recorded without the probe while a job ran on both. A daemon preempts it on the second one for
 /// a tenth of the time; a timer interrupts it wherever it runs.
 fn beside_a_job(name: &str, seconds: u64) -> String {
+    beside_a_job_with(name, seconds, MS, None)
+}
+
+/// The same with a daemon that takes so much of every 10 ms, and its unit.
+fn beside_a_job_with(name: &str, seconds: u64, takes_ns: u64, unit: Option<&str>) -> String {
     let path = scratch(name);
     let manifest = Manifest {
         host: "node01".into(),
@@ -163,7 +206,8 @@ fn beside_a_job(name: &str, seconds: u64) -> String {
     let mut writer = Writer::create(&path, Overwrite::Yes, &manifest).expect("created");
     let sources = [(Class::Thread, "lammps"), (Class::Thread, "fakemond"), (Class::Timer, "tick")];
     for (id, (class, name)) in (0..).zip(sources) {
-        let (name, unit, detail) = (name.to_owned(), None, None);
+        let unit = unit.filter(|_| name == "fakemond").map(str::to_owned);
+        let (name, detail) = (name.to_owned(), None);
         let (pids, policy, cause) = (Vec::new(), None, None);
         let source =
             Source { class, name, unit, detail, pids, own: false, program: false, policy, cause };
@@ -187,7 +231,7 @@ fn beside_a_job(name: &str, seconds: u64) -> String {
             });
         };
         for start in (0..to_ns).step_by(10 * MS as usize) {
-            let daemon_ns = if cpu == 1 { MS } else { 0 };
+            let daemon_ns = if cpu == 1 { takes_ns } else { 0 };
             if daemon_ns > 0 {
                 add(1, start, daemon_ns, 0, 0);
             }
@@ -218,10 +262,29 @@ fn a_production_job_recorded_without_the_probe_can_be_asked_about() {
     let [action] = &decision.actions[..] else { panic!("{:?}", decision.actions) };
     assert_eq!(action.process, "fakemond");
     assert!((action.gain_pct - 10.0).abs() < 0.6, "{}", action.gain_pct);
-    assert!(decision.busy_left_out && decision.busy[0].process == "lammps");
+    assert!(decision.load.busy_left_out && decision.load.busy[0].process == "lammps");
     assert!(
         decision.job_remarks.iter().any(|remark| remark.contains("lammps is taken for the job"))
     );
+}
+
+/// Without the probe, what takes a quarter of a CPU is taken for the job, but not a service of the node.
+#[test]
+fn a_busy_service_is_not_taken_for_the_job() {
+    let service = Some("fakemond.service");
+    let trace = beside_a_job_with("decide-service.detour", 10, 3 * MS, service);
+    let decision = decided(&trace, Some(2), placement::Request::default()).decision;
+    let busy: Vec<&str> = decision.load.busy.iter().map(|busy| &*busy.process).collect();
+    assert_eq!(busy, ["lammps"]);
+    let [action] = &decision.actions[..] else { panic!("{:?}", decision.actions) };
+    assert_eq!(action.command, "systemctl mask --now fakemond.service");
+    // It leaves seven tenths.
+    assert!((action.gain_pct - 30.0).abs() < 1.0, "{}", action.gain_pct);
+    for unit in [None, Some("slurmd.service")] {
+        let trace = beside_a_job_with("decide-ranks.detour", 10, 3 * MS, unit);
+        let decision = decided(&trace, Some(2), placement::Request::default()).decision;
+        assert!(decision.actions.is_empty() && decision.load.busy.len() == 2, "{decision:?}");
+    }
 }
 
 /// Removing the class of a daemon that is alone in it, or silencing the CPU that it is on, is removing the
@@ -241,6 +304,7 @@ fn rows_of_classes_and_cpus_have_gains_of_their_own() {
             part: Part::default(),
             placement: placement::Request::default(),
             exclude: Vec::new(),
+            load: Load::default(),
             further: Further::By(by),
         };
         let advice = Advice::built_in().expect("advice");
@@ -339,6 +403,13 @@ fn nodes_with_a_daemon_that_the_good_one_lacks_fail() {
     assert!(strict.nodes[0].change_pct.is_some_and(|change| change.abs() < 0.5));
     assert!(strict.nodes[2].why[0].contains("nonexistent.detour"), "{:?}", strict.nodes[2].why);
     assert_eq!(checked(20.0).failed, 1);
+    // What is kept of the good node does not change anything: alone, each has the same result.
+    for (node, trace) in strict.nodes.iter().zip([&alike, &bad]) {
+        let (good, trace) = (Path::new(&good), Path::new(trace));
+        let alone = compare(good, trace, &usual(Some(2)), &request, None, &WORK);
+        let alone = alone.expect("compared").projected.expect("simulated");
+        assert_eq!(node.change_ci95_pct, Some(alone.change_ci95_pct));
+    }
     let missing = Path::new("nonexistent.detour");
     fleet::check(missing, &traces, 5.0, &usual(Some(2)), &request, &WORK).expect_err("no baseline");
 }

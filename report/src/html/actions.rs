@@ -4,13 +4,15 @@ use study::{action::Action, decision::Decision};
 
 use super::tables::{limited, micro};
 use crate::{
-    actions::{headline, job_said, label},
+    actions::{few, headline, job_said, label},
     words::{interval_said, percent_said},
 };
 
 /// The job, and at most three actions.
 pub(super) struct Actions {
     pub(super) headline: String,
+    /// What most of it is due to, if nothing can be done about that.
+    pub(super) beyond: Option<String>,
     /// What the job is.
     pub(super) job: String,
     pub(super) list: Vec<Shown>,
@@ -33,8 +35,10 @@ pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
         let why = decision.not_simulated.as_deref().unwrap_or("no job was simulated");
         return Err(limited(why));
     };
+    let (headline, beyond) = headline(decision, job, time);
     Ok(Actions {
-        headline: micro(&limited(&headline(job, time, &decision.actions, &decision.beyond))),
+        headline: micro(&limited(&headline)),
+        beyond: beyond.map(|text| micro(&limited(&text))),
         job: limited(&job_said(job)),
         list: decision.actions.iter().map(shown).collect(),
         remarks: decision.job_remarks.iter().map(|remark| micro(&limited(remark))).collect(),
@@ -47,7 +51,10 @@ pub(super) fn shown(action: &Action) -> Shown {
         name: limited(&label(action)),
         what: limited(&action.text),
         gain: percent_said(action.gain_pct),
-        interval: interval_said(action.gain_ci95_pct),
+        interval: match few(action.detours) {
+            Some(few) => format!("{}; {few}", interval_said(action.gain_ci95_pct)),
+            None => interval_said(action.gain_ci95_pct),
+        },
         commands: commands.map(|line| limited(line)).collect(),
         undo: limited(&action.undo),
         risk: limited(&action.risk),

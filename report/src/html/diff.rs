@@ -13,7 +13,7 @@ use super::{
     tables::{LINES, NAME, ROWS, limited, micro},
 };
 use crate::{
-    diff::{changed, headline, notes, projection_said, signed, word},
+    diff::{changed, headline, not_idle_said, notes, projection_said, signed, word},
     words::{capital, cut, percent, rate, safe},
 };
 
@@ -31,6 +31,8 @@ struct Page {
     script: &'static str,
     script_sha256: &'static str,
     host: String,
+    /// That the node was not idle.
+    not_idle: Vec<String>,
     /// The verdict, and how many rows changed.
     headline: String,
     counts: String,
@@ -106,6 +108,7 @@ pub fn diff_html(
             "" => "Noise".to_owned(),
             host => cut(&safe(host), NAME),
         },
+        not_idle: not_idle_said(compared).map(|text| limited(&text)).collect(),
         headline: micro(verdict),
         counts: micro(&counts),
         projected: micro(&limited(&projection_said(compared))),
@@ -224,6 +227,7 @@ mod tests {
             projected: None,
             not_projected: Some(long.clone()),
             actions: None,
+            load: None,
         };
         let page = diff_html(&compared, None).expect("a page");
         assert!(page.len() < 100_000, "{}", page.len());

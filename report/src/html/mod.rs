@@ -75,6 +75,8 @@ struct Page<'a> {
     keys: &'a [Key],
     /// Those shown initially, and the rest.
     processes: (Vec<processes::Process>, Vec<processes::Process>),
+    /// What they are sorted by.
+    ranked_by: &'static str,
     sources: (Vec<tables::Source>, Vec<tables::Source>),
     more_sources: Option<String>,
     nodes: Option<nodes::Nodes>,
@@ -115,12 +117,14 @@ pub fn page(input: &Input<'_>) -> Result<String, std::fmt::Error> {
         script_sha256: SCRIPT_SHA256,
         title: tables::title(summary),
         headline: tables::micro(&tables::limited(&headline::sentence(summary))),
-        not_idle: crate::actions::not_idle(input.decision).map(|text| tables::limited(&text)),
+        not_idle: crate::actions::not_idle(&input.decision.load, "")
+            .map(|text| tables::limited(&text)),
         decided: actions::actions(input.decision),
         finding: headline::in_its_own_way(summary).map(|text| tables::micro(&text)),
         warning: headline::warning(summary).map(|text| tables::limited(&text)),
         facts: tables::facts(summary),
         processes: processes::processes(summary),
+        ranked_by: crate::processes::ranked(summary).1,
         sources: (sources, rest),
         more_sources: tables::more_sources(summary),
         nodes: nodes::nodes(summary),

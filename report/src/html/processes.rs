@@ -4,7 +4,10 @@ use analysis::{ProcessRow, Summary};
 use trace::Class;
 
 use super::tables::{FIRST, NAME, ROWS};
-use crate::words::{count, cut, interval_said, label_of, percent, percent_said, safe, tight};
+use crate::{
+    processes::ranked,
+    words::{count, cut, interval_said, label_of, percent, percent_said, safe, tight},
+};
 
 /// One row.
 pub(super) struct Process {
@@ -13,7 +16,8 @@ pub(super) struct Process {
     pub(super) unit: String,
     pub(super) own: bool,
     pub(super) program: bool,
-    /// It takes more time than any other.
+    /// The job gains more from its absence than from any other's; or it takes more time, if nothing was
+    /// simulated.
     pub(super) most: bool,
     pub(super) gain: String,
     pub(super) interval: String,
@@ -28,8 +32,9 @@ pub(super) struct Process {
 
 /// Those shown initially, and the rest.
 pub(super) fn processes(summary: &Summary) -> (Vec<Process>, Vec<Process>) {
-    let most = summary.processes.iter().position(|row| !row.own);
-    let rows = summary.processes.iter().take(ROWS).enumerate();
+    let (rows, _) = ranked(summary);
+    let most = rows.iter().position(|row| !row.own);
+    let rows = rows.into_iter().take(ROWS).enumerate();
     let mut rows: Vec<Process> = rows.map(|(at, row)| process(row, Some(at) == most)).collect();
     let rest = rows.split_off(rows.len().min(FIRST));
     (rows, rest)
