@@ -27,7 +27,7 @@ pub fn decision(decision: &Decision, options: Options) -> String {
             let title = [title].into_iter().chain(beyond).collect::<Vec<_>>().join(" ");
             parts.push(style.title(&wrap(&title, style.width, "")));
             parts.push(wrap(&job_said(job), style.width, ""));
-            parts.push(actions(&decision.actions, options));
+            parts.extend(actions_beside(&decision.actions, &decision.load, options));
         }
         _ => {
             if let Some(why) = &decision.not_simulated {
@@ -118,8 +118,13 @@ pub(crate) fn label(action: &Action) -> String {
     label_of(action.class, &action.process)
 }
 
+/// The same, unless there are none beside a load: it may hide what is worth doing.
+pub(crate) fn actions_beside(list: &[Action], load: &Load, options: Options) -> Option<String> {
+    (!list.is_empty() || !load.is_counted()).then(|| actions(list, options))
+}
+
 /// The actions, or that there is none.
-pub(crate) fn actions(actions: &[Action], options: Options) -> String {
+fn actions(actions: &[Action], options: Options) -> String {
     let style = options.style();
     let Some(first) = actions.first() else {
         return format!(

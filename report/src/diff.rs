@@ -7,6 +7,7 @@ use trace::Class;
 
 use crate::{
     Options,
+    actions::actions_beside,
     grid::{Column, Grid, Tone},
     words::{capital, interval_said, name, percent, percent_said, plural, rate, safe, time, wrap},
 };
@@ -52,8 +53,9 @@ pub fn diff(compared: &Compared, options: Options) -> String {
     let mut sections: Vec<String> = busy.map(|text| wrap(&text, style.width, "")).collect();
     sections.push(style.title(&wrap(&headline(comparison), style.width, "")));
     sections.push(wrap(&projection_said(compared), style.width, "    "));
+    let load = compared.load.as_ref().map(|load| load.after.clone()).unwrap_or_default();
     let actions = compared.actions.as_ref();
-    sections.extend(actions.map(|actions| crate::actions::actions(actions, options)));
+    sections.extend(actions.and_then(|actions| actions_beside(actions, &load, options)));
     sections.extend(table(comparison, options));
     sections.push(
         notes(comparison)

@@ -6,7 +6,7 @@ use study::whatif::{Answer, Change, Gain, Group, OfSource, WhatIf};
 
 use crate::{
     Options,
-    actions::not_idle,
+    actions::{actions_beside, not_idle},
     grid::{Column, Grid, Tone},
     sources::mark,
     words::{capital, count, label_of, name, percent, percent_said, plural, safe, time, wrap},
@@ -23,7 +23,7 @@ pub fn whatif(results: &WhatIf, options: Options) -> String {
     let sections = [
         not_idle(&results.load, "").map(|text| wrap(&text, options.style().width, "")),
         Some(headline(results, options)),
-        Some(crate::actions::actions(&results.actions, options)),
+        actions_beside(&results.actions, &results.load, options),
         by(By::Process).then(|| processes(results, options)).flatten(),
         by(By::Source).then(|| sources(results, options)).flatten(),
         differences(results, options),

@@ -12,12 +12,12 @@ pub const TESTS: &[Test] = &[
     ("a_recording_goes_on_if_nothing_happens", Needs::RootAndTwoCpus, it_goes_on),
 ];
 
-/// Records until the condition is met; the result, whether the command ran, and the file.
+/// Records until the condition is met; the result, whether the command ran, the file, and the last line.
 fn recorded(
     scratch: &Scratch,
     condition: &str,
     most: &str,
-) -> Result<(Value, bool, std::path::PathBuf)> {
+) -> Result<(Value, bool, std::path::PathBuf, String)> {
     let (cpu, housekeeping) = cpus();
     let (path, ran) = (scratch.file("trace.detour"), scratch.file("ran"));
     let output = detour()
@@ -30,7 +30,9 @@ fn recorded(
         .output()?;
     ensure!(output.status.success(), "{}", text(&output.stderr));
     let ran = fs::read_to_string(&ran).is_ok_and(|name| name.trim() == path.display().to_string());
-    Ok((serde_json::from_slice(&output.stdout)?, ran, path))
+    let said = text(&output.stderr);
+    let last = said.trim_end().lines().last().unwrap_or_default().to_owned();
+    Ok((serde_json::from_slice(&output.stdout)?, ran, path, last))
 }
 
 /// A daemon that takes 3 ms three times a second is what is waited for.
@@ -44,7 +46,10 @@ fn it_ends_when_it_happens() -> Result<()> {
             .spawn()?,
     );
     let scratch = Scratch::new("until")?;
-    let (result, ran, path) = recorded(&scratch, "process=untild>2ms", "250s")?;
+    let (result, ran, path, last) = recorded(&scratch, "process=untild>2ms", "250s")?;
+    let begin = "process=untild>2ms happened: ";
+    ensure!(last.starts_with(begin) && last.contains(&format!(" on CPU {cpu} at 20")), "{last}");
+    ensure!(last.contains(": untild ("), "{last}");
     let until = &result["until"];
     ensure!(until["met"] == true && ran, "{result}");
     let length = until["length_ns"].as_u64().context("no length")?;
@@ -64,7 +69,11 @@ fn it_ends_when_it_happens() -> Result<()> {
 
 fn it_goes_on() -> Result<()> {
     let scratch = Scratch::new("until-never")?;
-    let (result, ran, path) = recorded(&scratch, "process=no-such-process>1ns", "2s")?;
+    let (result, ran, path, last) = recorded(&scratch, "process=no-such-process>1ns", "2s")?;
+    ensure!(
+        last == "process=no-such-process>1ns did not happen: the command of --run was not run",
+        "{last}"
+    );
     ensure!(result["until"]["met"] == false && !ran, "{result}");
     let watched = Trace::read(&path)?.lanes_watched();
     ensure!(watched.iter().all(|(from, to)| (500_000_000..=1_000_000_000).contains(&(to - from))));

@@ -20,7 +20,28 @@ pub const TESTS: &[Test] = &[
     ("a_real_job_gains_what_was_promised", Needs::RootAndTwoCpus, || {
         undisturbed(a_real_job_gains_what_was_promised)
     }),
+    ("the_demo_ends_with_what_to_do", Needs::Root, the_demo_ends_with_what_to_do),
 ];
+
+/// What stays on a terminal of 80x24 is what to do, or that there is nothing to do.
+fn the_demo_ends_with_what_to_do() -> Result<()> {
+    let scratch = Scratch::new("demo")?;
+    let (trace, page) = (scratch.file("demo.detour"), scratch.file("report.html"));
+    let mut demo = detour();
+    demo.args(["demo", "-d", "2s", "-o"]).arg(&trace).arg("--html").arg(&page);
+    let output = demo.env("COLUMNS", "80").output()?;
+    ensure!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    let screen = lines[lines.len().saturating_sub(24)..].join("\n");
+    let headline = ["A job of this kind on", "How much longer a job of this kind"];
+    ensure!(headline.iter().any(|begin| screen.contains(begin)), "{said}");
+    let busy = screen.contains(headline[1]);
+    let ends = ["Do this first", "Nothing is worth doing"];
+    ensure!(busy || ends.iter().any(|begin| screen.contains(begin)), "{said}");
+    ensure!(said.contains("About this recording") && std::fs::metadata(&page)?.len() > 10_000);
+    Ok(())
+}
 
 /// A loop of collectives over few ranks, long enough that each run hits the daemon: 10 ms of compute,
 /// and a burst of 200 us every 10 ms on each rank.

@@ -16,6 +16,8 @@ pub(super) struct Actions {
     /// What the job is.
     pub(super) job: String,
     pub(super) list: Vec<Shown>,
+    /// That there are none, unless a load may hide what is worth doing.
+    pub(super) nothing: bool,
     pub(super) remarks: Vec<String>,
 }
 
@@ -41,6 +43,7 @@ pub(super) fn actions(decision: &Decision) -> Result<Actions, String> {
         beyond: beyond.map(|text| micro(&limited(&text))),
         job: limited(&job_said(job)),
         list: decision.actions.iter().map(shown).collect(),
+        nothing: decision.actions.is_empty() && !decision.load.is_counted(),
         remarks: decision.job_remarks.iter().map(|remark| micro(&limited(remark))).collect(),
     })
 }
