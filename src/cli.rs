@@ -212,7 +212,7 @@ pub struct Record {
         conflicts_with_all = ["cgroup", "command", "no_bpf", "no_probe", "fifo"]
     )]
     pub pid: Vec<u32>,
-    /// Record the noise all processes in this cgroup see
+    /// Record the noise all processes in this cgroup see: its path, or the name of a systemd unit
     #[arg(
         long,
         conflicts_with_all = ["command", "no_bpf", "no_probe", "fifo"]
@@ -297,7 +297,7 @@ pub struct Top {
         conflicts_with_all = ["cgroup", "probe", "no_bpf", "cpus", "threshold"]
     )]
     pub pid: Vec<u32>,
-    /// Watch the noise all processes in this cgroup see
+    /// Watch the noise all processes in this cgroup see: its path, or the name of a systemd unit
     #[arg(long, conflicts_with_all = ["probe", "no_bpf", "cpus", "threshold"])]
     pub cgroup: Option<PathBuf>,
     /// What a row of the table stands for

@@ -111,6 +111,17 @@ struct Merged {
     lanes: usize,
     /// Time from the first start to the last, by the nodes' own clocks.
     start_skew_s: f64,
+    /// Nodes whose recordings end early: the node was switched off, or the recorder was killed.
+    incomplete: Vec<Incomplete>,
+}
+
+/// A node whose recording was cut off.
+#[derive(Serialize)]
+struct Incomplete {
+    host: String,
+    /// How long it was recorded.
+    recorded_s: f64,
+    why: String,
 }
 
 fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
@@ -124,6 +135,12 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     if options.json && trace::is_stdout(&path) {
         bail!("both the trace and --json would go to stdout: specify a file with -o");
     }
+    let incomplete = merge.cut_off().map(|(host, recorded_ns, why)| Incomplete {
+        host: host.to_owned(),
+        recorded_s: recorded_ns as f64 / 1e9,
+        why: why.to_owned(),
+    });
+    let incomplete: Vec<Incomplete> = incomplete.collect();
     let cannot = || format!("cannot merge into {}", path.display());
     let _reader = trace::wait_for_reader(&path, &|| false)?;
     let mut file = trace::create_trace(&path)?;
@@ -138,6 +155,7 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
             nodes: manifest.nodes.into_iter().map(|node| node.host).collect(),
             job_id: manifest.job_id,
             start_skew_s: skew_s,
+            incomplete,
         };
         writeln!(std::io::stdout(), "{}", report::json_text(&merged)?)?;
     } else if !verbosity.quiet {
@@ -147,6 +165,13 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
              report {name}",
             manifest.nodes.len()
         );
+        for Incomplete { host, recorded_s, why } in &incomplete {
+            tell!(
+                "{}: the recording ends after {recorded_s:.1} s ({}); the rest of it is missing",
+                report::message_safe(host),
+                report::message_safe(why)
+            );
+        }
     }
     Ok(())
 }

@@ -347,7 +347,16 @@ fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     stdout(&[&["merge", "-q", "-o", &whole], files.as_slice()].concat());
     cut_off(files[3]);
-    stdout(&[&["merge", "-q", "-o", &part], files.as_slice()].concat());
+    let merged = stdout(&[&["merge", "--json", "-o", &part], files.as_slice()].concat());
+    let merged: Value = serde_json::from_str(&merged).expect("JSON");
+    let cut = merged["incomplete"].as_array().expect("a list");
+    assert!(cut.len() == 1 && cut[0]["host"] == "node3", "{merged}");
+    let recorded_s = cut[0]["recorded_s"].as_f64().expect("a number");
+    assert!((9.0..=10.1).contains(&recorded_s), "{merged}");
+    let again = detour(&[&["merge", "--force", "-o", &part], files.as_slice()].concat());
+    let said = again.assert().success().get_output().stderr.clone();
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.contains("node3: the recording ends after "), "{said}");
     let small = ["--ranks", "4", "--runs", "2"];
     let said = stdout(&[&["diff", &whole, &part, "--json"], &small[..]].concat());
     let said: Value = serde_json::from_str(&said).expect("JSON");

@@ -34,3 +34,12 @@ fn unit_container_and_documentation_ask_for_the_capabilities_that_doctor_suggest
     assert_eq!(capabilities(after(&security, "setcap ")), suggested, "docs/security.md");
     assert!(security.contains("CAP_SYSLOG"));
 }
+
+#[test]
+fn the_unit_names_its_files_by_host_and_time() {
+    let unit = read("packaging/detour-record@.service");
+    // systemd expands its specifiers once, and leaves one of two percent signs.
+    let given = after(&unit, "--output %S").split(' ').next().expect("a name").replace("%%", "%");
+    let name = recorder::output_name(Some(Path::new(&given)));
+    assert!(!name.to_string_lossy().contains('%'), "{}", name.display());
+}

@@ -36,7 +36,10 @@ pub fn resolve(program: &ProgramOption) -> Result<Scope, RecordError> {
         }
         ProgramOption::Cgroup(path) => {
             let no_cgroup = || RecordError::NoCgroup(path.display().to_string());
-            let directory = cgroup_directory(path).ok_or_else(no_cgroup)?;
+            let directory = match cgroup_directory(path) {
+                Some(directory) => directory,
+                None => unit_directory(path)?.ok_or_else(no_cgroup)?,
+            };
             let id = fs::metadata(&directory).map_err(|_| no_cgroup())?.ino();
             Ok(Scope::Cgroup { directory, id })
         }
@@ -59,6 +62,38 @@ fn cgroup_directory(path: &Path) -> Option<PathBuf> {
     let below = path.strip_prefix("/").unwrap_or(path);
     let at_root = cgroups::mounted_at().map(|root| root.join(below));
     [Some(path.to_path_buf()), at_root].into_iter().flatten().find(is_cgroup)
+}
+
+/// The cgroup of a systemd unit, given by its name: `ssh.service`, or `ssh` for a service.
+fn unit_directory(unit: &Path) -> Result<Option<PathBuf>, RecordError> {
+    let name = unit.as_os_str().to_string_lossy();
+    let Some(root) = cgroups::mounted_at().filter(|_| !name.is_empty() && !name.contains('/'))
+    else {
+        return Ok(None);
+    };
+    let found = named_below(&root, &name);
+    match found.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        // Every user has units of the same names.
+        several => Err(RecordError::SeveralCgroups {
+            name: name.into_owned(),
+            paths: several.iter().map(|path| path.display().to_string()).collect(),
+        }),
+    }
+}
+
+/// The directories of this name; of a service of this name only if there are none.
+fn named_below(root: &Path, name: &str) -> Vec<PathBuf> {
+    let service = format!("{name}.service");
+    let (exact, services): (Vec<PathBuf>, Vec<PathBuf>) = cgroups::directories(root)
+        .filter(|directory| {
+            directory.file_name().is_some_and(|file| file == name || file == service.as_str())
+        })
+        .partition(|directory| directory.file_name().is_some_and(|file| file == name));
+    let mut found = if exact.is_empty() { services } else { exact };
+    found.sort();
+    found
 }
 
 /// The threads of a program that are runnable now, and where, by their numbers in /proc. Which of them
@@ -252,6 +287,31 @@ mod tests {
         let patience = Patience { duration: Some(duration), every: LOOK_EVERY };
         wait(Some(&scope), patience, &stop, &|_| true, None);
         assert!(start.elapsed() >= duration, "it ended with the thread");
+    }
+
+    #[test]
+    fn units_are_found_by_name() {
+        let root = std::env::temp_dir().join(format!("detour-units-{}", std::process::id()));
+        for directory in [
+            "system.slice/ssh.service",
+            "system.slice/cron.service/cron",
+            "user.slice/user-1.slice/user@1.service/app.slice/a.service",
+            "user.slice/user-2.slice/user@2.service/app.slice/a.service",
+        ] {
+            fs::create_dir_all(root.join(directory)).expect("created");
+        }
+        let found = |name: &str| -> Vec<String> {
+            let below = named_below(&root, name).into_iter();
+            below.map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect()
+        };
+        assert_eq!(found("ssh.service"), ["system.slice/ssh.service"]);
+        assert_eq!(found("ssh"), ["system.slice/ssh.service"]);
+        // An exact name comes first.
+        assert_eq!(found("cron"), ["system.slice/cron.service/cron"]);
+        assert_eq!(found("user-1.slice"), ["user.slice/user-1.slice"]);
+        assert_eq!(found("a.service").len(), 2);
+        assert!(found("ss").is_empty());
+        fs::remove_dir_all(&root).expect("removed");
     }
 
     #[test]

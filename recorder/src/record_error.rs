@@ -32,8 +32,13 @@ pub enum RecordError {
     Stopped,
     #[error("process {0} does not exist")]
     NoProcess(u32),
-    #[error("{0} is not a cgroup: give a directory below the cgroup v2 mount point")]
+    #[error(
+        "{0} is not a cgroup: give a directory below the cgroup v2 mount point, or the name of a \
+         systemd unit that is running"
+    )]
     NoCgroup(String),
+    #[error("{name} is the name of several cgroups: give one of {}", paths.join(", "))]
+    SeveralCgroups { name: String, paths: Vec<String> },
     #[error("cannot run {command}: {source}")]
     Command { command: String, source: std::io::Error },
     #[error("cannot start the recorder's threads: {0}")]

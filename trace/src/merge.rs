@@ -100,6 +100,14 @@ impl<'a, I> Merge<'a, I> {
         merge_check::check(&facts.collect::<Vec<_>>())
     }
 
+    /// The nodes whose recordings end early, as if the node was switched off: host, how long it was
+    /// recorded in ns, and why.
+    pub fn cut_off(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+        self.parts.iter().filter_map(|part| {
+            Some((part.manifest.host.as_str(), part.ends_ns, part.truncated.as_deref()?))
+        })
+    }
+
     /// Merges the traces, one after the other.
     pub fn write<R: Read + Seek, W: Write>(
         mut self,

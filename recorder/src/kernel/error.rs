@@ -5,7 +5,10 @@ use std::io;
 use aya::programs::ProgramError;
 use thiserror::Error;
 
-use crate::{kernel::btf::BtfError, node::machine};
+use crate::{
+    kernel::btf::BtfError,
+    node::{confinement, machine},
+};
 
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
@@ -24,6 +27,8 @@ pub enum BpfError {
         setcap = machine::SETCAP
     )]
     NotPermitted(String),
+    #[error("cannot load BPF programs: {why}, although the capabilities are there; {by}")]
+    Denied { why: String, by: String },
     #[error(
         "cannot load BPF programs: kernels before 5.11 charge their memory to RLIMIT_MEMLOCK, \
          which is {kib} KiB here; raise it with `ulimit -l unlimited` as root, or with \
@@ -98,6 +103,9 @@ pub fn not_permitted(why: String) -> BpfError {
     match limit {
         Some(bytes) if machine::version() < (5, 11) && machine::may_load_bpf() => {
             BpfError::LockedMemory { kib: bytes / 1024 }
+        }
+        _ if machine::may_load_bpf() => {
+            BpfError::Denied { why, by: confinement::denied_by(&confinement::found()) }
         }
         _ => BpfError::NotPermitted(why),
     }

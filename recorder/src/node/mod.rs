@@ -2,6 +2,7 @@
 
 pub(crate) mod cgroup_counters;
 pub(crate) mod choice;
+pub(crate) mod confinement;
 pub mod doctor;
 pub mod files;
 pub(crate) mod hypervisor;
