@@ -13,7 +13,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use lab::{bench, fuzz, page, reliability, slurm, validate, vm, workspace::Workspace};
+use lab::{bench, cluster, fuzz, page, reliability, slurm, validate, vm, workspace::Workspace};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about, max_term_width = 100)]
@@ -44,6 +44,9 @@ enum Command {
     Dist(Dist),
     /// Start a two-node Slurm on this host; record, merge and split a simulation as jobs
     Slurm,
+    /// Boot two whole machines with systemd, Slurm, MPI and podman, try the package there, and write
+    /// docs/cluster.md
+    Cluster(Cluster),
     /// Boot other kernels in virtual machines, run the kernel tests there, and write docs/kernels.md
     Vm(Vm),
 }
@@ -61,7 +64,7 @@ struct Ebpf {
 #[derive(Args)]
 struct Test {
     /// Also run the long tests: other kernels in virtual machines, a day's recording, packages, Slurm,
-    /// fuzzing, the quick benchmarks
+    /// two whole machines, fuzzing, the quick benchmarks
     #[arg(long)]
     all: bool,
 }
@@ -117,6 +120,16 @@ struct Validate {
 }
 
 #[derive(Args)]
+struct Cluster {
+    /// Only checks whose name contains NAME; nothing is published
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// List the checks and exit
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Args)]
 struct Vm {
     /// Kernels [default: all]
     kernels: Vec<String>,
@@ -166,6 +179,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Docs => docs::run(&workspace)?,
         Command::Dist(options) => dist::run(&workspace, options.check, |line| println!("{line}"))?,
         Command::Slurm => slurm::run(&workspace, |line| println!("{line}"))?,
+        Command::Cluster(Cluster { list: true, .. }) => cluster::list(),
+        Command::Cluster(options) => {
+            let payload = dist::for_this_host(&workspace)?;
+            cluster::run(&workspace, &options.only, payload, |line| println!("{line}"))?
+        }
         Command::Validate(options) if options.measured => {
             validate::measured::run(&workspace, options.quick)?
         }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::Result;
 
 use lab::{
-    bench, exec, fuzz, page,
+    bench, cluster, exec, fuzz, page,
     reliability::{self, Reliability},
     slurm,
     tally::Tally,
@@ -109,6 +109,9 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         });
         steps.lines("packages", "a package check failed", |say| dist::run(workspace, true, say));
         steps.lines("Slurm", "a job failed", |say| slurm::run(workspace, say));
+        steps.lines("two whole machines", "a check failed", |say| {
+            cluster::run(workspace, &[], dist::for_this_host(workspace)?, say)
+        });
         steps.step("benchmarks, short", |_| match bench::run(workspace, true, None)? {
             true => Ok(()),
             false => anyhow::bail!("a target was missed"),

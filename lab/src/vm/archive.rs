@@ -130,7 +130,7 @@ pub fn host() -> Result<String> {
 }
 
 /// The mirror from which this machine gets its Debian packages.
-fn mirror() -> Result<String> {
+pub fn mirror() -> Result<String> {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     if let Ok(entries) = fs::read_dir("/etc/apt/sources.list.d") {
         let mut more: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

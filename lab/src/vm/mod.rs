@@ -13,7 +13,7 @@ pub mod many_cpus;
 mod page;
 pub mod programs;
 pub mod rtla;
-mod tools;
+pub mod tools;
 
 use std::{
     cell::Cell,

@@ -33,12 +33,7 @@ pub struct Tools {
 impl Tools {
     /// Unpacked below `place` unless already there.
     pub fn get(place: &Path, kernel: &Kernel) -> Result<Tools> {
-        let qemu = place.join("qemu");
-        once(&qemu, |into| {
-            println!("fetching QEMU");
-            let archive = Archive::open(place, SUITE, &archive::host()?)?;
-            archive.unpack_with_dependencies(&["qemu-system-x86", "qemu-system-arm"], into)
-        })?;
+        let qemu = get_qemu(place)?;
         let architecture = kernel.processor.architecture();
         let busybox = place.join(format!("busybox-{architecture}"));
         once(&busybox, |into| {
@@ -59,23 +54,39 @@ impl Tools {
         })
     }
 
-    /// QEMU, started by the dynamic loader of its own C library.
+    /// QEMU for the kernel's architecture.
     pub fn qemu(&self) -> Result<Command> {
         let program = match self.processor {
             Processor::X86 => "qemu-system-x86_64",
             Processor::Arm => "qemu-system-aarch64",
         };
-        let libraries = find(&self.qemu.join("usr/lib"), "-linux-gnu")?;
-        let loader = find(&libraries, "ld-linux-")?;
-        let mut command = exec::command(loader, &self.qemu);
-        command.arg("--library-path").arg(&libraries);
-        command.arg(self.qemu.join("usr/bin").join(program));
-        command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
-        for firmware in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
-            command.arg("-L").arg(self.qemu.join(firmware));
-        }
-        Ok(command)
+        qemu_command(&self.qemu, program)
     }
+}
+
+/// QEMU for all architectures, unpacked below `place` unless already there.
+pub fn get_qemu(place: &Path) -> Result<PathBuf> {
+    let qemu = place.join("qemu");
+    once(&qemu, |into| {
+        println!("fetching QEMU");
+        let archive = Archive::open(place, SUITE, &archive::host()?)?;
+        archive.unpack_with_dependencies(&["qemu-system-x86", "qemu-system-arm"], into)
+    })?;
+    Ok(qemu)
+}
+
+/// A program of QEMU, started by the dynamic loader of its own C library.
+pub fn qemu_command(qemu: &Path, program: &str) -> Result<Command> {
+    let libraries = find(&qemu.join("usr/lib"), "-linux-gnu")?;
+    let loader = find(&libraries, "ld-linux-")?;
+    let mut command = exec::command(loader, qemu);
+    command.arg("--library-path").arg(&libraries);
+    command.arg(qemu.join("usr/bin").join(program));
+    command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
+    for firmware in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
+        command.arg("-L").arg(qemu.join(firmware));
+    }
+    Ok(command)
 }
 
 const LOOP_MODULE: &str = "loop.ko";

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use lab::{
-    exec,
+    cluster, exec,
     vm::{kernels::Processor, programs::Compiler},
     workspace::Workspace,
 };
@@ -81,6 +81,29 @@ pub fn run(workspace: &Workspace, check: bool, mut say: impl FnMut(&str)) -> Res
         }
     }
     Ok(good)
+}
+
+/// The package and the container context for this host. The inner error is what is missing.
+pub fn for_this_host(workspace: &Workspace) -> Result<Result<cluster::Payload, String>> {
+    let ours = [Processor::X86, Processor::Arm].into_iter().find(|one| one.is_ours());
+    let Some(processor) = ours else { return Ok(Err("no packages for this architecture".into())) };
+    let place = workspace.target.join("dist");
+    fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
+    let compiler = match Compiler::find(workspace, &workspace.target.join("vm"), processor) {
+        Ok(compiler) => compiler,
+        Err(missing) => return Ok(Err(format!("{missing:#}"))),
+    };
+    let binary = compiler.product(workspace, &place.join("build"))?;
+    let release = Release::find(workspace)?;
+    let mut missing = String::from("the package cannot be built");
+    let packages =
+        make(workspace, &place, &release, processor, &binary, &binary, &mut |line: &str| {
+            missing = line.to_owned();
+        })?;
+    Ok(match packages.deb {
+        Some(deb) => Ok(cluster::Payload { deb, container: place.join("container") }),
+        None => Err(missing),
+    })
 }
 
 fn make(

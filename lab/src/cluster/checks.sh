@@ -1,0 +1,736 @@
+#!/bin/bash
+# The checks, run on the first machine as root: `checks.sh NAME`. Each prepares what it needs and leaves
+# nothing running. Status 0 is passed, 77 skipped, anything else failed. A line `@found TEXT` goes into the
+# table, `@skip TEXT` is the reason for skipping.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
+work=/root/work
+mkdir -p $work
+cd $work || exit 1
+
+fail() {
+    echo "$*"
+    exit 1
+}
+skip() {
+    echo "@skip $*"
+    exit 77
+}
+found() {
+    echo "@found $*"
+}
+# Repeats a command until it succeeds, at most so many seconds.
+within() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.5
+    done
+}
+other() {
+    ssh node2 "$@"
+}
+report() {
+    detour report --json --no-projection "$@" 2>report.err
+}
+# Whether a recording was ended properly.
+whole() {
+    report "$1" | jq -e '.truncated == null' >/dev/null
+}
+# The units whose processes a recording names, one per line.
+units_in() {
+    report "$1" | jq -r '.sources[] | .unit // empty' | sort -u
+}
+# A program that runs in bursts, for so many seconds.
+bursts() {
+    echo "/usr/local/bin/burn $1 20 60"
+}
+# A oneshot service is never active, only activating.
+ended() {
+    systemctl show -P ActiveState "$1" | grep -q 'inactive\|failed'
+}
+stop_units() {
+    systemctl stop "$@" 2>/dev/null
+    systemctl reset-failed "$@" 2>/dev/null
+    true
+}
+
+# Whatever a check has started ends with it, also if it fails.
+clean_up() {
+    systemctl stop 'detour-record@*' 'box-*' 2>/dev/null
+    systemctl reset-failed 'detour-record@*' 'box-*' 2>/dev/null
+    pkill -x detour
+    pkill -x burn
+    mountpoint -q small && umount small
+    rm -rf /run/systemd/system/detour-record@.service.d /run/systemd/system/box-*
+    systemctl daemon-reload
+}
+trap clean_up EXIT
+
+#--- package and unit
+
+package_installs_and_leaves_nothing() {
+    dpkg --purge detour || fail "cannot remove the package"
+    find / -xdev -name '*detour*' -not -path '/root/*' -not -path '/var/lib/private*' \
+        -not -path '/var/lib/detour*' -not -path '/var/log/*' >left.txt
+    [ -s left.txt ] && fail "left behind: $(cat left.txt)"
+    command -v detour && fail "detour is still there"
+    dpkg -i /root/payload/detour.deb || fail "cannot install the package"
+    dpkg --verify detour || fail "files differ from the package"
+    systemctl daemon-reload
+    detour --version || fail "detour does not run"
+    detour doctor --strict --json >doctor.json || fail "$(cat doctor.json)"
+    found "installed, verified, purged without remains, installed again: $(detour --version)"
+}
+
+state=/var/lib/private/detour
+
+newest() {
+    ls -t $state/*.detour 2>/dev/null | head -n 1
+}
+is_recording() {
+    [ -n "$(newest)" ] && [ "$(stat -c %s "$(newest)")" -gt "${1:-2000}" ]
+}
+# A drop-in as the unit's head describes it: probes on all emulated CPUs would leave no time for the check.
+unit_options() {
+    mkdir -p /run/systemd/system/detour-record@.service.d
+    printf '[Service]\nEnvironment="DETOUR_OPTIONS=%s"\n' "$*" \
+        >/run/systemd/system/detour-record@.service.d/options.conf
+    systemctl daemon-reload
+}
+start_unit() {
+    rm -f $state/*.detour
+    systemctl start --no-block detour-record@600s || fail "the unit does not start"
+    within 200 is_recording || fail "nothing recorded: $(journalctl -n 20 -u detour-record@600s)"
+}
+
+unit_records_and_stop_completes_the_file() {
+    unit_options -c 1
+    start_unit
+    sleep 3
+    systemctl stop detour-record@600s || fail "cannot stop the unit"
+    local result
+    result=$(systemctl show -P Result detour-record@600s)
+    [ "$result" = success ] || fail "the unit ended with $result"
+    whole "$(newest)" || fail "the file is truncated"
+    newest | grep -q '/detour-node1-[0-9TZ:-]*\.detour$' || fail "the file is called $(newest)"
+    report "$(newest)" >unit.json
+    [ "$(jq '[.sources[] | select(.class != "outside_kernel")] | length' unit.json)" -gt 3 ] ||
+        fail "no sources: $(jq -c '[.sources[].name]' unit.json)"
+    jq -e '.sources[] | select(.class == "timer")' unit.json >/dev/null ||
+        fail "no timer interrupt: $(jq -c '[.sources[].name]' unit.json)"
+    found "a complete file of $(jq '.duration_s | floor' unit.json) s with" \
+        "$(jq '.sources | length' unit.json) sources"
+}
+
+
+unit_killed_and_started_again() {
+    unit_options --no-probe
+    start_unit
+    sleep 2
+    local killed
+    killed=$(newest)
+    systemctl kill --signal=KILL detour-record@600s
+    within 60 ended detour-record@600s || fail "it still runs"
+    [ "$(systemctl show -P Result detour-record@600s)" = signal ] || fail "not killed"
+    report "$killed" >killed.json || fail "the file does not open: $(cat report.err)"
+    jq -e '.truncated != null' killed.json >/dev/null || fail "the file is not marked as truncated"
+    stop_units detour-record@600s
+    systemctl start detour-record@2s || fail "it does not start again"
+    whole "$(newest)" || fail "the second file is truncated"
+    [ "$(newest)" != "$killed" ] || fail "the second recording has overwritten the first"
+    found "the file opens and says that it is truncated; the next start records"
+}
+
+unit_writes_nowhere_else() {
+    unit_options --no-probe
+    sync
+    touch before
+    sleep 1.1
+    systemctl start detour-record@2s || fail "the unit does not start"
+    find / -xdev -newer before -type f -not -path '/var/log/*' -not -path '/var/lib/systemd/*' \
+        -not -path "$work/*" >written.txt
+    grep -v "^$state/detour-.*\.detour$" written.txt && fail "written elsewhere"
+    grep -q "^$state/" written.txt || fail "nothing was written"
+    stat -c '%a' $state | grep -q 750 || fail "the directory is $(stat -c %a $state)"
+    found "only below its state directory, which others cannot read"
+}
+
+unit_is_little_exposed() {
+    systemd-analyze security --no-pager detour-record@60s.service >security.txt 2>&1
+    local level
+    level=$(sed -n 's/.*exposure level for detour-record@60s.service: \([0-9.]*\).*/\1/p' security.txt)
+    [ -n "$level" ] || fail "$(tail -n 3 security.txt)"
+    jq -en "$level <= 2" >/dev/null || fail "exposure $level of 10"
+    found "systemd-analyze security: exposure $level of 10"
+}
+
+user_shell() {
+    runuser -u ann -- env XDG_RUNTIME_DIR="/run/user/$(id -u ann)" "$@"
+}
+user_manager() {
+    loginctl enable-linger ann
+    within 60 test -S "/run/user/$(id -u ann)/bus" || fail "ann has no session bus"
+}
+
+units_of_all_kinds_are_named() {
+    local here=/run/systemd/system all=(box-simple.service box-once.service box-timed.timer
+        box-timed.service box-socket.socket box-socket.service box-scope.scope)
+    stop_units "${all[@]}"
+    unit() {
+        printf '[Service]\nType=%s\nExecStart=%s\n' "$2" "$(bursts 40)" >$here/box-"$1".service
+    }
+    unit simple simple
+    unit once oneshot
+    unit timed oneshot
+    printf '[Timer]\nOnActiveSec=1s\nAccuracySec=100ms\nUnit=box-timed.service\n' >$here/box-timed.timer
+    # Inherits the connection as its input.
+    unit socket simple
+    printf '[Socket]\nListenStream=/run/box.socket\n' >$here/box-socket.socket
+    systemctl daemon-reload
+    systemctl start box-simple.service box-timed.timer box-socket.socket
+    systemctl start --no-block box-once.service
+    perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Peer => "/run/box.socket") or die' ||
+        fail "cannot connect to the socket"
+    # shellcheck disable=SC2046
+    systemd-run --quiet --scope --unit=box-scope $(bursts 40) &
+    user_manager
+    # shellcheck disable=SC2046
+    user_shell systemd-run --user --quiet --unit=box-user $(bursts 40) || fail "no user unit"
+    within 30 systemctl is-active --quiet box-socket.service || fail "the socket starts nothing"
+    within 30 sh -c 'systemctl show -P ActiveState box-timed.service | grep -qx activating' ||
+        fail "the timer starts nothing"
+    detour record --quiet --no-probe -d 5s -o units.detour || fail "cannot record"
+    stop_units "${all[@]}"
+    user_shell systemctl --user stop box-user
+    rm -f $here/box-*
+    systemctl daemon-reload
+    wait
+    units_in units.detour >units.txt
+    local name
+    for name in box-simple.service box-once.service box-timed.service box-socket.service \
+        box-scope.scope box-user.service; do
+        grep -qx "$name" units.txt || fail "$name is not named: $(tr '\n' ' ' <units.txt)"
+    done
+    found "service, oneshot, timer, socket, scope and user unit"
+}
+
+#--- cgroups
+
+busy_unit() { # name, options of systemd-run
+    local name=$1
+    shift
+    stop_units "$name"
+    systemd-run --quiet --unit="$name" "$@" /usr/local/bin/burn 120 || fail "cannot start $name"
+}
+
+cgroup_by_path_and_by_unit() {
+    busy_unit box-busy
+    local how
+    for how in /system.slice/box-busy.service /sys/fs/cgroup/system.slice/box-busy.service \
+        box-busy.service box-busy; do
+        detour record --quiet --force --cgroup $how -d 2s -o cgroup.detour || fail "--cgroup $how fails"
+        report cgroup.detour | jq -e '[.threads[].name] == ["burn"]' >/dev/null ||
+            fail "--cgroup $how: $(report cgroup.detour | jq -c '[.threads[].name]')"
+    done
+    stop_units box-busy
+    detour record --quiet --cgroup box-busy.service -d 1s -o no.detour 2>refused.txt &&
+        fail "a unit that does not run was recorded"
+    grep -q 'box-busy.service is not a cgroup' refused.txt || fail "$(cat refused.txt)"
+    found "absolute path, path below the mount point, unit, service without its suffix; a unit that" \
+        "does not run is refused"
+}
+
+# The share of the time that a unit's threads were stopped by a quota, in percent.
+throttled_pct() {
+    report "$1" | jq '[.sources[] | select(.class == "throttled")] as $rows |
+        if $rows == [] then 0 else ([$rows[].cost_ns_total] | add) / (.wanted_ns_total) * 100 end |
+        floor'
+}
+
+cpu_max_is_named() {
+    busy_unit box-quota -p CPUQuota=30%
+    sleep 1
+    detour record --quiet --force --cgroup box-quota.service -d 5s -o quota.detour || fail "cannot record"
+    stop_units box-quota
+    local share
+    share=$(throttled_pct quota.detour)
+    [ "$share" -ge 60 ] && [ "$share" -le 80 ] ||
+        fail "$share %: $(report quota.detour | jq -c '[.sources[] | [.class, .name, .cost_ns_total]]')"
+    found "a service with 30 % of a CPU: throttled for $share % of the time it wanted to run"
+}
+
+cgroup_of_a_delegated_user_slice() {
+    user_manager
+    user_shell systemctl --user stop box-quota 2>/dev/null
+    user_shell systemd-run --user --quiet --unit=box-mine -p CPUQuota=30% /usr/local/bin/burn 120 ||
+        fail "no user unit"
+    sleep 1
+    detour record --quiet --force --cgroup box-mine.service -d 5s -o mine.detour || fail "cannot record"
+    user_shell systemctl --user stop box-mine
+    local share
+    share=$(throttled_pct mine.detour)
+    [ "$share" -ge 60 ] && [ "$share" -le 80 ] ||
+        fail "$share %: $(report mine.detour | jq -c '[.sources[] | [.class, .name, .cost_ns_total]]')"
+    found "a user's own unit with 30 % of a CPU: throttled for $share % of the time it wanted to run"
+}
+
+cpuset_changes_while_recording() {
+    stop_units box-record
+    rm -f cpuset.detour
+    systemd-run --quiet --unit=box-record -p AllowedCPUs=0-1 -p WorkingDirectory=$work \
+        -p StandardOutput=truncate:$work/cpuset.json \
+        /usr/bin/detour record --quiet -d 12s --json -o cpuset.detour || fail "cannot start"
+    within 60 test -s cpuset.detour || fail "nothing recorded"
+    sleep 4
+    systemctl set-property --runtime box-record.service AllowedCPUs=0
+    within 120 ended box-record || fail "it does not end"
+    whole cpuset.detour || fail "the file is truncated"
+    jq -r '.remarks[]' cpuset.json >remarks.txt
+    stop_units box-record
+    grep 'CPU 1 was taken away' remarks.txt || fail "no remark: $(cat remarks.txt)"
+    found "$(grep 'CPU 1 was taken away' remarks.txt)"
+}
+
+memory_limit_is_respected() {
+    systemd-run --quiet --wait --pipe -p MemoryMax=128M -p MemorySwapMax=0 \
+        -p WorkingDirectory=$work sh -c 'detour record --force --no-probe -d 3s -o memory.detour &&
+        cat "/sys/fs/cgroup$(cut -d: -f3 </proc/self/cgroup)"/memory.peak >peak.txt' >memory.txt 2>&1 ||
+        fail "$(cat memory.txt)"
+    whole memory.detour || fail "the file is truncated"
+    found "with 128 MB: recorded, peak $(($(cat peak.txt) >> 20)) MiB"
+}
+
+#--- container
+
+container_records_the_host() {
+    podman build --quiet --network none -t detour /root/payload/container >image.txt 2>&1 ||
+        fail "cannot build: $(tail -n 5 image.txt)"
+    mkdir -p data
+    rm -f data/*
+    busy_unit box-host
+    # As in the recipe.
+    podman run --rm --network none --read-only --pid host --cgroupns host \
+        --cap-drop all --cap-add BPF,PERFMON,SYSLOG --ulimit memlock=-1 \
+        --security-opt seccomp=unconfined --security-opt label=disable \
+        -v /sys/kernel/tracing:/sys/kernel/tracing:ro -v "$PWD/data":/data \
+        detour record --no-probe -d 3s -o /data/node.detour >container.txt 2>&1 ||
+        fail "$(cat container.txt)"
+    stop_units box-host
+    whole data/node.detour || fail "the file is truncated"
+    units_in data/node.detour | grep -qx box-host.service ||
+        fail "the host's units are not named: $(units_in data/node.detour | tr '\n' ' ')"
+    podman run --rm --network none --cap-drop all -v "$PWD/data":/data:ro detour \
+        report /data/node.detour >report.txt 2>&1 || fail "$(cat report.txt)"
+    found "built without a network, records the host's units with BPF, PERFMON and SYSLOG"
+}
+
+container_without_capabilities_says_so() {
+    podman image exists detour || podman build --quiet --network none -t detour \
+        /root/payload/container >image.txt 2>&1 || fail "cannot build: $(tail -n 5 image.txt)"
+    mkdir -p data
+    rm -f data/*
+    podman run --rm --network none --read-only --cap-drop all -v "$PWD/data":/data detour \
+        record --no-probe -d 1s -o /data/no.detour >refused.txt 2>&1 && fail "it recorded"
+    grep -q 'CAP_BPF and CAP_PERFMON' refused.txt || fail "$(cat refused.txt)"
+    # The capabilities alone do not suffice where the default filter asks for CAP_SYS_ADMIN.
+    podman run --rm --network none --read-only --cap-drop all --cap-add BPF,PERFMON \
+        -v "$PWD/data":/data detour record --no-probe -d 1s -o /data/filter.detour >filter.txt 2>&1
+    local status=$?
+    if [ $status != 0 ]; then
+        grep -q 'seccomp' filter.txt || fail "$(cat filter.txt)"
+        found "names the missing capabilities; with them, the default seccomp filter is named"
+    else
+        found "names the missing capabilities; with them, the default seccomp filter allows recording"
+    fi
+}
+
+#--- file systems and security modules
+
+disk_full() {
+    mkdir -p small
+    mountpoint -q small && umount small
+    mount -t tmpfs -o size=16k tmpfs small || fail "cannot mount"
+    detour record --force -c 1 -T 100ns -d 5s -o small/full.detour >full.txt 2>&1
+    local status=$?
+    report small/full.detour >full.json
+    local opened=$?
+    umount small
+    [ $status != 0 ] || fail "the recording succeeded: $(cat full.txt)"
+    grep -qi 'no space left' full.txt || fail "$(cat full.txt)"
+    [ $opened = 0 ] || fail "the file does not open: $(cat report.err)"
+    found "$(grep -i 'no space left' full.txt | head -n 1 | sed 's/^detour: //')"
+}
+
+read_only_root() {
+    unshare --mount bash -c 'mount --bind / / && mount -o remount,ro,bind / && cd / &&
+        ! touch /root/x 2>/dev/null && detour record --no-probe -d 1s' >readonly.txt 2>&1 &&
+        fail "a file was written"
+    grep -qi 'read-only file system' readonly.txt || fail "$(cat readonly.txt)"
+    unshare --mount bash -c 'mount --bind / / && mount -o remount,ro,bind / && mount -t tmpfs tmpfs /mnt &&
+        detour record --quiet --no-probe -d 1s -o /mnt/a.detour && detour report --no-projection \
+        --quiet /mnt/a.detour' >tmpfs.txt 2>&1 || fail "$(cat tmpfs.txt)"
+    found "refused: $(grep -i 'read-only' readonly.txt | head -n 1 | sed 's/^detour: //'); into a tmpfs it records"
+}
+
+no_tracefs() {
+    unshare --mount bash -c 'umount -R -q /sys/kernel/tracing; umount -R -q /sys/kernel/debug
+        [ -z "$(ls -A /sys/kernel/tracing 2>/dev/null)" ] || exit 9
+        detour record --force --no-probe -d 2s --json -o tracing.detour' >tracing.json 2>tracing.txt
+    local status=$?
+    [ $status != 9 ] || fail "tracefs is still mounted"
+    [ $status = 0 ] || fail "$(cat tracing.txt)"
+    whole tracing.detour || fail "the file is truncated"
+    local sources
+    sources=$(report tracing.detour | jq '.sources | length')
+    [ "$sources" -gt 3 ] || fail "$sources sources"
+    found "recorded without it, $sources sources$(jq -r '.remarks[] | select(test("trac")) | "; " + .' tracing.json)"
+}
+
+apparmor_denial_is_named() {
+    [ "$(cat /sys/module/apparmor/parameters/enabled)" = Y ] || skip "this kernel has no AppArmor"
+    cp /usr/bin/detour /usr/local/bin/confined
+    cat >/run/confined <<END
+abi <abi/3.0>,
+profile confined /usr/local/bin/confined {
+  file,
+  signal,
+  unix,
+  capability perfmon,
+  capability syslog,
+  capability ipc_lock,
+  deny capability bpf,
+  deny capability sys_admin,
+}
+END
+    apparmor_parser --replace /run/confined || fail "cannot load the profile"
+    /usr/local/bin/confined record --force --no-probe -d 1s -o no.detour >apparmor.txt 2>&1
+    local status=$?
+    apparmor_parser --remove /run/confined
+    rm -f /usr/local/bin/confined
+    [ $status != 0 ] || fail "it recorded: $(cat apparmor.txt)"
+    grep -q "AppArmor profile 'confined'" apparmor.txt || fail "$(cat apparmor.txt)"
+    found "refused, with the name of the profile"
+}
+
+seccomp_denial_is_named() {
+    systemd-run --quiet --wait --pipe -p SystemCallFilter=~bpf -p SystemCallErrorNumber=EPERM \
+        -p WorkingDirectory=$work detour record --force --no-probe -d 1s -o no.detour >seccomp.txt 2>&1 &&
+        fail "it recorded: $(cat seccomp.txt)"
+    grep -q 'seccomp filter' seccomp.txt || fail "$(cat seccomp.txt)"
+    found "refused, with the filter as the reason"
+}
+
+selinux() {
+    skip "Debian enables AppArmor instead; SELinux needs a policy for all of the system"
+}
+
+# Locks the second machine down and looks what is left; a restart unlocks it.
+locked() {
+    within 180 other true || fail "the second machine does not answer"
+    other "grep -q '\[none\]' /sys/kernel/security/lockdown" || restart_other
+    other "echo $1 >/sys/kernel/security/lockdown && grep -q '\[$1\]' /sys/kernel/security/lockdown" ||
+        fail "cannot lock the machine down"
+    other "cd /root && detour record --force --no-probe -d 2s --json -o locked.detour" >locked.json 2>locked.txt
+    local status=$?
+    if [ $status = 0 ]; then
+        other "detour report --json --no-projection /root/locked.detour" >report.json 2>locked.txt ||
+            fail "$(cat locked.txt)"
+        [ "$(jq '.sources | length' report.json)" -gt 3 ] || fail "no sources"
+        found "recorded, $(jq '.sources | length' report.json) sources$(jq -r '.remarks[] | "; " + .' locked.json | head -n 2 | tr -d '\n')"
+    else
+        grep -q 'lockdown' locked.txt || fail "the reason is not given: $(cat locked.txt)"
+        found "refused: $(head -n 1 locked.txt | sed 's/^detour: //')"
+    fi
+}
+
+lockdown_integrity() {
+    locked integrity
+}
+
+lockdown_confidentiality() {
+    locked confidentiality
+    restart_other
+}
+
+# As if its power was cut: nothing is written back.
+cut_power_of_other() {
+    timeout 10 ssh -o ControlPath=none node2 'echo b >/proc/sysrq-trigger' </dev/null
+    ssh -O exit node2 2>/dev/null
+    true
+}
+restart_other() {
+    cut_power_of_other
+    sleep 10
+    within 400 timeout 30 ssh -o ConnectTimeout=20 node2 true || fail "the second machine does not come back"
+    other 'systemctl is-system-running --wait' >/dev/null
+    true
+}
+
+#--- suspend
+
+suspend_to_ram_is_an_incident() {
+    grep -q mem /sys/power/state || skip "this machine cannot be suspended"
+    [ -e /sys/class/rtc/rtc0/wakealarm ] || skip "no clock can wake this machine"
+    local before after
+    before=$(awk '{print int($1)}' /proc/uptime)
+    detour record --force -c 1 -d 25s --json -o suspend.detour >suspend.json 2>suspend.txt &
+    local recorder=$!
+    within 60 test -s suspend.detour || fail "nothing recorded: $(cat suspend.txt)"
+    sleep 4
+    echo deep >/sys/power/mem_sleep 2>/dev/null
+    rtcwake --mode mem --seconds 20 >rtcwake.txt 2>&1 || {
+        kill $recorder
+        skip "cannot suspend: $(tail -n 1 rtcwake.txt)"
+    }
+    wait $recorder || fail "$(cat suspend.txt)"
+    after=$(awk '{print int($1)}' /proc/uptime)
+    whole suspend.detour || fail "the file is truncated"
+    jq -r '.remarks[]' suspend.json >remarks.txt
+    local slept longest
+    slept=$(sed -n 's/.*the machine was suspended for \([0-9]*\)\..*/\1/p' remarks.txt)
+    [ -n "$slept" ] || fail "not reported after $((after - before)) s: $(cat remarks.txt rtcwake.txt)"
+    [ "$slept" -ge 5 ] || fail "suspended for only $slept s"
+    report suspend.detour >suspended.json
+    longest=$(jq '[.cpus[].longest_ns] | max' suspended.json)
+    # The watched time is without the suspension, and no detour is as long as it.
+    jq -e '.duration_s < 40' suspended.json >/dev/null || fail "$(jq .duration_s suspended.json) s watched"
+    [ "$longest" -lt $((slept * 500000000)) ] || fail "a detour of $longest ns"
+    found "suspended for $slept s: reported; $(jq '.duration_s | floor' suspended.json) s watched, the" \
+        "longest detour $((longest / 1000000)) ms"
+}
+
+#--- MPI between machines
+
+hosts=node1,node2
+mpi() { # library, ranks per machine, command...
+    local library=$1 each=$2
+    shift 2
+    case $library in
+    openmpi)
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 \
+            PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout "${limit:-240}" mpirun.openmpi --bind-to none \
+            --host "node1:$each,node2:$each" --mca btl tcp,self --mca btl_tcp_if_include eth0 \
+            -n $((2 * each)) "$@"
+        ;;
+    mpich)
+        timeout "${limit:-240}" mpiexec.hydra -launcher ssh -iface eth0 -hosts "node1:$each,node2:$each" \
+            -n $((2 * each)) "$@"
+        ;;
+    esac
+}
+
+# A run on both machines, with the parts of both in one directory.
+traced() { # directory, library, options of mpi record, steps, milliseconds
+    local run=$1 library=$2 options=$3
+    rm -rf "$run" parts
+    other "rm -rf $work/$run; mkdir -p $work"
+    # shellcheck disable=SC2086
+    mpi "$library" 1 detour mpi record $options -o "$work/$run" -- "steps-$library" "$4" "$5" >mpi.txt 2>&1 ||
+        fail "mpirun failed: $(tail -n 15 mpi.txt)"
+    mkdir -p parts
+    scp -q -r "node2:$work/$run" parts/two || fail "cannot copy"
+    mv "$run" parts/one
+    detour merge parts/one parts/two -o "$run" >merge.txt 2>&1 || fail "$(cat merge.txt)"
+}
+
+clocks() { # library
+    local run=run-$1
+    traced "$run" "$1" "" 300 3
+    detour mpi report --json "$run" >profile.json || fail "no report"
+    jq -c '{ranks_read, unfinished_ranks, messages, lost, hosts, clock_contradiction_ns}' profile.json
+    jq -e '.ranks_read == 2 and (.hosts | length) == 2 and .lost.unmatched_messages == 0 and
+        .messages >= 600' profile.json >/dev/null || fail "the run is incomplete"
+    jq -e '.lost.reversed_messages == 0 and .clock_contradiction_ns == 0' profile.json >/dev/null ||
+        fail "messages arrive before they were sent"
+    local residual drift latency
+    residual=$(jq '[.hosts[].residual_ns | values] | max' profile.json)
+    # Over the run, in parts per million.
+    drift=$(jq '(.hosts[1].offset_end_ns - .hosts[1].offset_start_ns) / .wall_s / 1000 | round' profile.json)
+    latency=$(one_way "$1")
+    [ "$residual" -lt "$latency" ] ||
+        fail "residual $residual ns, the fastest message takes $latency ns one way"
+    found "no message arrives early; drift $drift ppm; residual $((residual / 1000)) us, the fastest" \
+        "message takes $((latency / 1000)) us"
+}
+
+# Half of the fastest exchange between the machines, ns.
+one_way() {
+    [ -s "latency-$1.json" ] || latencies "$1"
+    jq '.all.minimum_us * 1000 / 2 | floor' "latency-$1.json"
+}
+latencies() {
+    mpi "$1" 1 detour mpi latency --exchanges 50 --cycles 10 -o "$work/latency-$1.json" >latency.txt 2>&1 ||
+        fail "$(tail -n 15 latency.txt)"
+}
+
+mpi_clocks_openmpi() {
+    clocks openmpi
+}
+mpi_clocks_mpich() {
+    clocks mpich
+}
+
+mpi_latency_between_machines() {
+    local library said=
+    for library in openmpi mpich; do
+        rm -f "latency-$library.json"
+        latencies $library
+        jq -e '.ranks == 2 and .hosts == ["node1", "node2"] and .all.n >= 500 and .all.minimum_us > 1' \
+            "latency-$library.json" >/dev/null || fail "$(jq -c 'del(.all.bins)' "latency-$library.json" | head -c 400)"
+        said="$said $library: fastest $(jq '.all.minimum_us | floor' "latency-$library.json") us, median $(
+            jq '.all.median_us | floor' "latency-$library.json") us;"
+    done
+    found "exchanges of one byte:${said%;}"
+}
+
+mpi_net_between_machines() {
+    local library said=
+    for library in openmpi mpich; do
+        rm -f net.toml
+        limit=400 mpi $library 1 detour mpi net -d 20s --largest 64KiB -o "$work/net.toml" >net.txt 2>&1 ||
+            fail "$library: $(tail -n 15 net.txt)"
+        detour simulate collective --ranks 2..16 --runs 4 --noise none --net net.toml --quiet >/dev/null 2>net.err ||
+            detour simulate collective --ranks 16 --runs 2 --noise periodic:100Hz,10us --net net.toml \
+                >/dev/null 2>net.err || fail "$(cat net.err)"
+        said="$said $library $(sed -n 's/^L *= *//p' net.toml | head -n 1);"
+    done
+    found "L:${said%;}; the files are accepted by --net"
+}
+
+mpi_blames_a_daemon_on_the_other_machine() {
+    other "pkill -x remoted; cp /usr/local/bin/burn /usr/local/bin/remoted"
+    # On both CPUs of the other machine, so that its rank cannot escape.
+    local cpu
+    for cpu in 0 1; do
+        other "systemctl stop remoted$cpu 2>/dev/null; systemd-run --quiet --unit=remoted$cpu -p CPUAffinity=$cpu \
+            -p Nice=-10 /usr/local/bin/remoted 600 60 300"
+    done
+    traced run-noise openmpi --noise 120 10
+    other "systemctl stop remoted0 remoted1; rm -f /usr/local/bin/remoted"
+    detour blame --json run-noise >blame.json || fail "no blame"
+    jq -c '{waiting_s, causes, sources: [.sources[:4][] | {name, unit, host, share_pct}]}' blame.json
+    jq -e '.sources[0] | .host == "node2" and .name == "remoted" and (.unit | test("^remoted[01].service$"))' \
+        blame.json >/dev/null || fail "another source comes first"
+    found "$(jq -r '[.sources[] | select(.name == "remoted")] |
+        "remoted on \(.[0].host): \([.[].share_pct] | add | round) % of all waiting"' blame.json)"
+}
+
+#--- Slurm
+
+start_slurm() {
+    sinfo --noheader --format=%T 2>/dev/null | grep -qx idle && return
+    # Credentials carry the time, so the wall clocks agree from here on; the drift stays.
+    other "date --set=@$(date +%s)" >/dev/null
+    systemctl start munge
+    other systemctl start munge
+    systemctl start slurmctld slurmd || fail "slurmd: $(journalctl -n 20 -u slurmd -u slurmctld)"
+    other systemctl start slurmd || fail "$(other journalctl -n 20 -u slurmd)"
+    within 180 both_idle || fail "$(sinfo -N -l; tail -n 20 /var/log/slurm/*)"
+}
+both_idle() {
+    [ "$(sinfo --noheader -N --format=%T 2>/dev/null | sort | uniq -c | tr -s ' ')" = " 2 idle" ]
+}
+
+job_files() {
+    ls /var/lib/detour/jobs/*.detour 2>/dev/null
+    other 'ls /var/lib/detour/jobs/*.detour 2>/dev/null'
+}
+
+slurm_prolog_and_epilog_record_a_job_on_both_nodes() {
+    start_slurm
+    rm -rf /var/lib/detour/jobs
+    other 'rm -rf /var/lib/detour/jobs'
+    timeout 200 srun -N2 --ntasks-per-node=1 --comment=detour /usr/local/bin/burn 20 ||
+        fail "srun failed"
+    # srun does not wait for the epilog.
+    sleep 10
+    rm -rf jobs
+    mkdir -p jobs
+    cp /var/lib/detour/jobs/*.detour jobs/ || fail "nothing recorded here: $(cat /var/lib/detour/jobs/errors.log)"
+    scp -q 'node2:/var/lib/detour/jobs/*.detour' jobs/ || fail "nothing recorded on the other node"
+    local file
+    for file in jobs/*.detour; do
+        within 30 whole "$file" || fail "$file is truncated"
+        report "$file" | jq -e '.mode, [.threads[].name]' | tr -d '\n'
+        report "$file" | jq -e '[.threads[].name] | index("burn")' >/dev/null ||
+            fail "$file does not have the job's process"
+    done
+    [ "$(ls jobs/*.detour | wc -l)" = 2 ] || fail "$(ls jobs)"
+    detour merge --json jobs/*.detour -o jobs/all.detour >merged.json || fail "cannot merge"
+    jq -e '.nodes | sort == ["node1", "node2"]' merged.json >/dev/null || fail "$(cat merged.json)"
+    both_idle || within 60 both_idle || fail "a node was drained: $(sinfo -N -l)"
+    found "a file of the job's own processes per node, complete, merged; no node drained"
+}
+
+slurm_srun_record() {
+    start_slurm
+    local shared=$work/srun
+    rm -rf $shared
+    mkdir -p $shared
+    other "rm -rf $shared; mkdir -p $shared"
+    timeout 200 srun -N2 --ntasks-per-node=1 --chdir=$shared detour record --quiet --no-probe -d 5s ||
+        fail "srun failed"
+    scp -q "node2:$shared/*.detour" $shared/ || fail "the other node has no file"
+    ls $shared
+    [ "$(ls $shared/detour-*-node1-0-*.detour $shared/detour-*-node2-1-*.detour | wc -l)" = 2 ] ||
+        fail "file names lack job, host or rank"
+    detour merge --json $shared/*.detour -o merged.detour --force >merged.json || fail "cannot merge"
+    jq -e '.nodes | sort == ["node1", "node2"]' merged.json >/dev/null || fail "$(cat merged.json)"
+    found "a file per node, named by job, host and rank; merged"
+}
+
+slurm_job_array_of_shards() {
+    start_slurm
+    local what="simulate collective --ranks 2..256 --runs 32 --noise periodic:1000Hz,100us"
+    rm -rf array
+    mkdir -p array
+    other "rm -rf $work/array; mkdir -p $work/array"
+    printf '#!/bin/sh\nexec detour %s --shard $SLURM_ARRAY_TASK_ID/4 -o %s/array/$SLURM_ARRAY_TASK_ID.json\n' \
+        "$what" $work >array.sh
+    timeout 300 sbatch --wait --array=1-4 --output=/dev/null array.sh || fail "sbatch failed"
+    # Each node has the shards that ran on it.
+    scp -q "node2:$work/array/*.json" array/ 2>/dev/null
+    ls array
+    detour merge --json array/*.json | grep -v messages_per_s >joined.json
+    # shellcheck disable=SC2086
+    detour $what --json | grep -v messages_per_s >complete.json
+    [ -s complete.json ] || fail "nothing was simulated"
+    cmp joined.json complete.json || fail "the shards give different results"
+    found "four shards on two nodes, joined to the result of one process, byte for byte"
+}
+
+slurm_node_switched_off_in_a_job() {
+    start_slurm
+    rm -rf /var/lib/detour/jobs
+    other 'rm -rf /var/lib/detour/jobs'
+    timeout 400 srun -N2 --ntasks-per-node=1 --comment=detour /usr/local/bin/burn 90 >job.txt 2>&1 &
+    local job=$!
+    within 90 other 'ls /var/lib/detour/jobs/*.detour' || fail "no recording: $(cat job.txt)"
+    sleep 40
+    cut_power_of_other
+    wait $job
+    echo "srun: status $?, $(tail -n 3 job.txt)"
+    sleep 5
+    within 400 timeout 30 ssh -o ConnectTimeout=20 node2 true || fail "the node does not come back"
+    rm -rf jobs
+    mkdir -p jobs
+    cp /var/lib/detour/jobs/*.detour jobs/ || fail "nothing recorded here"
+    scp -q 'node2:/var/lib/detour/jobs/*.detour' jobs/ || fail "the other node's file is gone"
+    ls -l jobs
+    local lost
+    lost=$(ls jobs/*node2*)
+    report "$lost" >lost.json || fail "its file does not open: $(cat report.err)"
+    jq -e '.truncated != null and .duration_s > 5' lost.json >/dev/null ||
+        fail "$(jq -c '{truncated, duration_s}' lost.json)"
+    detour merge jobs/*.detour -o jobs/all.detour >merge.txt 2>&1 || fail "$(cat merge.txt)"
+    cat merge.txt
+    grep '^node2: the recording ends after' merge.txt >gap.txt || fail "the gap is not named"
+    found "its file opens, $(jq '.duration_s | floor' lost.json) s of it; merge says: $(cat gap.txt)"
+}
+
+#---
+
+name=${1:?"usage: checks.sh NAME"}
+"$name"

@@ -1,0 +1,290 @@
+//! `cargo xtask cluster`: a cluster of two whole machines. Debian with systemd, Slurm, Open MPI, MPICH and
+//! podman is booted twice under QEMU, with clocks that differ, on a network of their own, and the package
+//! is tried there as its users will. Without QEMU or packages, the checks are skipped by name.
+
+mod machine;
+mod page;
+mod root;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{exec, vm::tools, workspace::Workspace};
+use machine::Machine;
+use page::Row;
+use root::Root;
+
+/// What the machines get: the package of this commit, and the context of its container.
+pub struct Payload {
+    pub deb: PathBuf,
+    pub container: PathBuf,
+}
+
+/// A function of the script.
+struct Check {
+    name: &'static str,
+    /// What is tried, for the table.
+    what: &'static str,
+    /// Most time, in seconds: several times what it takes on a busy host.
+    limit_s: u64,
+}
+
+const fn check(name: &'static str, what: &'static str, limit_s: u64) -> Check {
+    Check { name, what, limit_s }
+}
+
+/// In the order in which they are run: those that restart the second machine come last.
+const CHECKS: &[Check] = &[
+    check("package_installs_and_leaves_nothing", "the Debian package", 240),
+    check("unit_records_and_stop_completes_the_file", "systemctl start and stop", 240),
+    check("unit_killed_and_started_again", "SIGKILL of the unit, and a restart", 240),
+    check("unit_writes_nowhere_else", "files written by the unit", 180),
+    check("unit_is_little_exposed", "exposure of the unit", 120),
+    check("units_of_all_kinds_are_named", "units of real services", 240),
+    check("cgroup_by_path_and_by_unit", "--cgroup", 240),
+    check("cpu_max_is_named", "cpu.max", 180),
+    check("cgroup_of_a_delegated_user_slice", "a delegated user slice", 240),
+    check("cpuset_changes_while_recording", "a cpuset that changes", 240),
+    check("memory_limit_is_respected", "a memory limit", 180),
+    check("container_records_the_host", "the container recipe", 600),
+    check("container_without_capabilities_says_so", "a container without capabilities", 400),
+    check("disk_full", "a full disk", 180),
+    check("read_only_root", "a read-only root", 180),
+    check("no_tracefs", "no /sys/kernel/tracing", 180),
+    check("apparmor_denial_is_named", "AppArmor", 180),
+    check("seccomp_denial_is_named", "a seccomp filter", 120),
+    check("selinux", "SELinux", 30),
+    check("suspend_to_ram_is_an_incident", "suspend to RAM", 300),
+    check("mpi_latency_between_machines", "detour mpi latency between machines", 600),
+    check("mpi_clocks_openmpi", "clocks of two machines, Open MPI", 600),
+    check("mpi_clocks_mpich", "clocks of two machines, MPICH", 600),
+    check("mpi_net_between_machines", "detour mpi net between machines", 900),
+    check("mpi_blames_a_daemon_on_the_other_machine", "a daemon on the other machine", 600),
+    check("slurm_prolog_and_epilog_record_a_job_on_both_nodes", "Slurm: prolog and epilog", 600),
+    check("slurm_srun_record", "Slurm: srun detour record", 400),
+    check("slurm_job_array_of_shards", "Slurm: a job array of shards", 600),
+    check("slurm_node_switched_off_in_a_job", "Slurm: a node switched off in a job", 1200),
+    check("lockdown_integrity", "lockdown=integrity", 700),
+    check("lockdown_confidentiality", "lockdown=confidentiality", 900),
+];
+
+const SCRIPT: &str = include_str!("checks.sh");
+/// Prepares a machine: the package, and a clock that runs 300 ppm fast on the second one. Its last line is
+/// what the machines are.
+const PREPARE: &str = r#"
+set -e
+mkdir -p /root/payload && tar -xf /dev/vdb -C /root/payload
+dpkg -i /root/payload/detour.deb >/dev/null
+[ "$(uname -n)" = node1 ] || adjtimex --tick 10000 --frequency $((300 * 65536))
+. /etc/os-release
+echo "$PRETTY_NAME, Linux $(uname -r), $(nproc) CPUs each, $(dpkg-query -W -f '${Package} ${Version}, ' \
+    systemd slurmd openmpi-bin mpich podman)"
+"#;
+
+/// Time to boot and to prepare, several times that on a busy host.
+const BOOT: Duration = Duration::from_secs(600);
+const PREPARATION: Duration = Duration::from_secs(300);
+
+/// Exit status of a check that cannot be tried.
+const SKIPPED: i64 = 77;
+
+pub fn list() -> bool {
+    for check in CHECKS {
+        println!("{:52} {}", check.name, check.what);
+    }
+    true
+}
+
+/// True if no check failed. Prints lines like a test binary. The page is written if all checks were
+/// selected. The inner error of `payload` is what this machine lacks to build it.
+pub fn run(
+    workspace: &Workspace,
+    only: &[String],
+    payload: Result<Payload, String>,
+    mut say: impl FnMut(&str),
+) -> Result<bool> {
+    let checks = chosen(only)?;
+    let started = Instant::now();
+    let place = workspace.target.join("cluster");
+    let prepared = payload
+        .map_err(anyhow::Error::msg)
+        .and_then(|payload| prepare(workspace, &place, &payload));
+    let (files, qemu) = match prepared {
+        Ok(prepared) => prepared,
+        Err(missing) => {
+            for check in &checks {
+                say(&format!("test cluster::{} ... ignored, {missing:#}", check.name));
+            }
+            say(&format!("test result: ok. 0 passed; 0 failed; {} ignored", checks.len()));
+            return Ok(true);
+        }
+    };
+    let _removed = Removed(&place);
+    let boot = Instant::now();
+    let start = |number| Machine::start(&place, &qemu, &files, &place.join(PAYLOAD), number);
+    let mut machines = [start(1)?, start(2)?];
+    let mut about = String::new();
+    for machine in &mut machines {
+        machine.wait_until_up(BOOT)?;
+        let ended = machine.shell(&format!("exec 2>&1\n{PREPARE}"), PREPARATION)?;
+        if ended.status != Some(0) {
+            bail!("cannot prepare a machine: {}", ended.output);
+        }
+        about = ended.output.trim().trim_end_matches(',').to_owned();
+    }
+    println!("both machines are up after {:.0} s: {about}", boot.elapsed().as_secs_f64());
+
+    let mut rows = Vec::new();
+    for check in checks {
+        let start = Instant::now();
+        let row = one(&mut machines[0], check);
+        let seconds = start.elapsed().as_secs_f64();
+        let line = match &row {
+            Row::Passed { found, .. } => format!("ok\n    {found} ({seconds:.0} s)"),
+            Row::Skipped { why, .. } => format!("ignored, {why}"),
+            Row::Failed { why, .. } => format!("FAILED\n    after {seconds:.0} s: {why}"),
+        };
+        let mut lines = line.lines();
+        say(&format!("test cluster::{} ... {}", check.name, lines.next().unwrap_or_default()));
+        lines.for_each(|line| println!("{line}"));
+        rows.push(row);
+    }
+    let count = |wanted: fn(&Row) -> bool| rows.iter().filter(|row| wanted(row)).count();
+    let failed = count(|row| matches!(row, Row::Failed { .. }));
+    say(&format!(
+        "test result: {}. {} passed; {failed} failed; {} ignored",
+        if failed == 0 { "ok" } else { "FAILED" },
+        count(|row| matches!(row, Row::Passed { .. })),
+        count(|row| matches!(row, Row::Skipped { .. })),
+    ));
+    if failed > 0 {
+        println!(
+            "console output: {}",
+            machines[0].console.with_file_name("console*.log").display()
+        );
+    }
+    println!("cluster: {:.0} s", started.elapsed().as_secs_f64());
+    if only.is_empty() {
+        page::write(workspace, &about, &rows, started.elapsed())?;
+    }
+    Ok(failed == 0)
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Check>> {
+    for name in only {
+        if !CHECKS.iter().any(|check| check.name.contains(name.as_str())) {
+            bail!("unknown check '{name}' (cargo xtask cluster --list shows all)");
+        }
+    }
+    let wanted = |check: &&Check| {
+        only.is_empty() || only.iter().any(|name| check.name.contains(name.as_str()))
+    };
+    Ok(CHECKS.iter().filter(wanted).collect())
+}
+
+fn one(machine: &mut Machine, check: &'static Check) -> Row {
+    let what = check.what;
+    let script = format!(
+        "exec 2>&1\ntimeout -k 10 {} bash /root/payload/checks.sh {}",
+        check.limit_s, check.name
+    );
+    // The limit inside comes first, so that what was printed is seen.
+    let ended = match machine.shell(&script, Duration::from_secs(check.limit_s + 120)) {
+        Ok(ended) => ended,
+        Err(error) => return Row::Failed { what, why: format!("{error:#}") },
+    };
+    let said = |mark: &str| {
+        let lines = ended.output.lines().rev();
+        lines.filter_map(|line| line.strip_prefix(mark)).next().map(|text| text.trim().to_owned())
+    };
+    match ended.status {
+        Some(0) => Row::Passed { what, found: said("@found").unwrap_or_default() },
+        Some(SKIPPED) => Row::Skipped { what, why: said("@skip").unwrap_or_default() },
+        status => {
+            println!("{}", ended.output);
+            let last = ended.output.lines().last().unwrap_or("nothing printed").to_owned();
+            Row::Failed {
+                what,
+                why: match status {
+                    Some(124 | 137) => format!("not finished after {} s", check.limit_s),
+                    _ => last,
+                },
+            }
+        }
+    }
+}
+
+const PAYLOAD: &str = "payload.tar";
+
+/// What the machines need; an error is something that this host lacks.
+fn prepare(workspace: &Workspace, place: &Path, payload: &Payload) -> Result<(Root, PathBuf)> {
+    if !cfg!(target_arch = "x86_64") {
+        bail!("the machines are x86-64, and this host is not");
+    }
+    if !exec::is_root() {
+        bail!("needs root, to make the root file system");
+    }
+    fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
+    let tools = workspace.target.join("vm");
+    fs::create_dir_all(&tools)?;
+    let qemu = tools::get_qemu(&tools)?;
+    let root = Root::get(workspace, place, &tools)?;
+    let files = place.join("payload");
+    if files.exists() {
+        fs::remove_dir_all(&files)?;
+    }
+    fs::create_dir_all(files.join("container"))?;
+    fs::copy(&payload.deb, files.join("detour.deb"))?;
+    fs::write(files.join("checks.sh"), SCRIPT)?;
+    for name in ["Containerfile", "detour"] {
+        fs::copy(payload.container.join(name), files.join("container").join(name))?;
+    }
+    let mut tar = exec::command("tar", &files);
+    exec::run(tar.arg("-cf").arg(place.join(PAYLOAD)).arg("."))?;
+    fs::remove_dir_all(&files)?;
+    Ok((root, qemu))
+}
+
+/// Removes what was made for the machines, but for the cached root and their consoles.
+struct Removed<'a>(&'a Path);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        for name in [PAYLOAD, "agent1", "agent2", "cable1", "cable2"] {
+            let _ = fs::remove_file(self.0.join(name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_is_a_function_of_the_script_and_the_other_way_round() {
+        for check in CHECKS {
+            assert!(SCRIPT.contains(&format!("\n{}() {{\n", check.name)), "no {}", check.name);
+        }
+        let mut names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), CHECKS.len(), "a name is there twice");
+    }
+
+    #[test]
+    fn checks_are_chosen_by_part_of_their_name() {
+        let names = |only: &[&str]| -> Vec<&str> {
+            let only: Vec<String> = only.iter().map(|&name| name.to_owned()).collect();
+            chosen(&only).unwrap().into_iter().map(|check| check.name).collect()
+        };
+        assert_eq!(names(&[]).len(), CHECKS.len());
+        assert_eq!(names(&["lockdown"]), ["lockdown_integrity", "lockdown_confidentiality"]);
+        assert_eq!(names(&["disk_full", "selinux"]), ["disk_full", "selinux"]);
+        assert!(chosen(&["no such check".to_owned()]).is_err());
+    }
+}
