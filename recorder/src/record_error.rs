@@ -37,7 +37,7 @@ pub enum RecordError {
          systemd unit that is running"
     )]
     NoCgroup(String),
-    #[error("{name} is the name of several cgroups: give one of {}", paths.join(", "))]
+    #[error("{name} is the name of several cgroups: give one of {}", .paths.join(", "))]
     SeveralCgroups { name: String, paths: Vec<String> },
     #[error("cannot run {command}: {source}")]
     Command { command: String, source: std::io::Error },
