@@ -29,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// How long a view has been running by its own clock (`0:00:12`), in seconds.
+#[allow(dead_code)] // not every test looks at the live view
 pub fn running_s(shown: &str) -> Option<u64> {
     let clock = |word: &str| {
         let parts: Vec<u64> =
