@@ -353,7 +353,7 @@ fn a_node_that_was_cut_off_does_not_change_the_noise_of_all() {
     assert!(cut.len() == 1 && cut[0]["host"] == "node3", "{merged}");
     let recorded_s = cut[0]["recorded_s"].as_f64().expect("a number");
     assert!((9.0..=10.1).contains(&recorded_s), "{merged}");
-    let again = detour(&[&["merge", "--force", "-o", &part], files.as_slice()].concat());
+    let mut again = detour(&[&["merge", "--force", "-o", &part], files.as_slice()].concat());
     let said = again.assert().success().get_output().stderr.clone();
     let said = String::from_utf8(said).expect("text");
     assert!(said.contains("node3: the recording ends after "), "{said}");
