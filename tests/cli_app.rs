@@ -255,6 +255,34 @@ fn identity(mpi: &str) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
+/// Simulated without noise, a real program takes what its trace took. Each sample with a network, since it
+/// is not known what that of its machine was.
+const SAMPLES: [(&str, &str, f64); 2] =
+    [("sweep3d-2x2.tar.xz", "cnl", 1.0), ("milc-4-ranks.tar.xz", "alps", 5.0)];
+
+fn sample(name: &str, net: &str, limit_pct: f64) -> Result<Completion, Failed> {
+    let Some(data) = std::env::var_os("DETOUR_DATA") else {
+        return Ok(Completion::ignored_with("set DETOUR_DATA to the directory of mpi-samples"));
+    };
+    let home = scratch(name)?;
+    let archive = Path::new(&data).join("mpi-samples").join(name);
+    let unpacked = Command::new("tar").arg("xJf").arg(&archive).arg("-C").arg(&home).output()?;
+    check(unpacked.status.success(), said(&unpacked))?;
+    let inside = fs::read_dir(&home)?.next().ok_or("the archive is empty")??.path();
+    let (inside, out) = (inside.display().to_string(), home.join("imported"));
+    let out = out.display().to_string();
+    let imported = detour(&["mpi", "import", &inside, "-o", &out])?;
+    check(imported.status.success(), said(&imported))?;
+    for more in [&[][..], &["--deterministic"]] {
+        let line = ["--quiet", "simulate", "app", &out, "--net", net, "--runs", "1", "--json"];
+        let sweep = json(&[&line[..], more].concat())?;
+        let error = number(&sweep["identity_error_pct"])?;
+        check(error.abs() < limit_pct, format!("{error} % from the trace"))?;
+    }
+    fs::remove_dir_all(&home)?;
+    Ok(Completion::Completed)
+}
+
 type Test = fn() -> Result<(), Failed>;
 
 fn main() {
@@ -270,6 +298,10 @@ fn main() {
     ];
     let mut trials: Vec<Trial> =
         tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
+    for (name, net, limit) in SAMPLES {
+        let trial = format!("{name}::a_program_takes_what_its_trace_took");
+        trials.push(Trial::ignorable_test(trial, move || sample(name, net, limit)));
+    }
     for mpi in ["openmpi", "mpich"] {
         let name = format!("{mpi}::a_program_takes_what_its_trace_took");
         trials.push(Trial::ignorable_test(name, move || {

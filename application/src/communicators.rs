@@ -42,6 +42,8 @@ impl Communicator {
 pub struct Communicators {
     list: Vec<Communicator>,
     numbers: FastMap<u32, usize>,
+    /// Number and position of the one that was asked for last.
+    last: (u32, usize),
     windows: FastMap<u32, u32>,
 }
 
@@ -57,7 +59,7 @@ impl Communicators {
         };
         let mut numbers = fast_map();
         numbers.insert(0, 0);
-        Communicators { list: vec![world], numbers, windows: fast_map() }
+        Communicators { list: vec![world], numbers, last: (0, 0), windows: fast_map() }
     }
 
     pub fn define(&mut self, def: &CommunicatorDef) {
@@ -76,6 +78,7 @@ impl Communicators {
             return;
         }
         self.numbers.insert(def.number, self.list.len());
+        self.last = (def.number, self.list.len());
         self.list.push(communicator);
     }
 
@@ -108,9 +111,12 @@ impl Communicators {
         self.of(number)
     }
 
+    #[inline]
     pub fn of(&mut self, number: u32) -> Option<&mut Communicator> {
-        let at = *self.numbers.get(&number)?;
-        self.list.get_mut(at)
+        if self.last.0 != number {
+            self.last = (number, *self.numbers.get(&number)?);
+        }
+        self.list.get_mut(self.last.1)
     }
 }
 
@@ -120,6 +126,8 @@ pub struct Shared {
     pub groups: Vec<Group>,
     by_key: FastMap<u64, u32>,
     pub channels: FastMap<(u64, i32), u32>,
+    /// Channels that were asked for last, by tag.
+    recent: [(u64, i32, u32); RECENT],
     pub regions: Vec<String>,
     by_name: HashMap<String, u32>,
     /// The communicator whose receives with any tag stay wildcards.
@@ -127,6 +135,9 @@ pub struct Shared {
     /// Receives with any tag, by communicator.
     pub any_tag: FastMap<u64, u64>,
 }
+
+/// A power of two.
+const RECENT: usize = 16;
 
 /// Channels of user messages that no receive with any tag takes.
 const APART: u32 = 0xc000_0000;
@@ -167,7 +178,19 @@ impl Shared {
     }
 
     /// The channel of messages with a tag.
+    #[inline]
     pub fn channel(&mut self, key: u64, tag: i32) -> u32 {
+        let recent = self.recent[tag as usize % RECENT];
+        // The key 0 marks an empty place.
+        if (recent.0, recent.1) == (key, tag) && key != 0 {
+            return recent.2;
+        }
+        let channel = self.new_channel(key, tag);
+        self.recent[tag as usize % RECENT] = (key, tag, channel);
+        channel
+    }
+
+    fn new_channel(&mut self, key: u64, tag: i32) -> u32 {
         let next = self.channels.len() as u32 & !APART;
         let apart = if key == self.scope { 0 } else { APART };
         *self.channels.entry((key, tag)).or_insert(next | apart)

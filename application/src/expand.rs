@@ -7,7 +7,7 @@ use std::{collections::HashMap, ops::Range, rc::Rc};
 
 use simulate::{
     collectives::Op,
-    event::{OpId, Schedule, ScheduleBuilder, WILDCARD},
+    event::{Name, OpId, Schedule, ScheduleBuilder, Test, WILDCARD},
     loggops::Params,
 };
 
@@ -15,7 +15,7 @@ use crate::{
     algorithms::Rules,
     collective::{self, Part},
     error::ScheduleError,
-    step::{Application, Call, NONE, Operation, Reach, Spent, Step, Tape},
+    step::{Application, Call, Candidate, NONE, Operation, Reach, Spent, Step, Tape},
 };
 
 /// How to make a schedule of a program.
@@ -112,11 +112,23 @@ type After = (OpId, bool);
 /// Operation, algorithm, ranks, bytes and rank of a part in a collective.
 type Shape = (Op, &'static str, u64, u64, u32);
 
+/// What an open request ends with.
+#[derive(Clone, Copy)]
+enum Open {
+    Op(OpId),
+    /// Which one it is depends on the choices so far. With the number of its other part.
+    Name(Name, u32),
+}
+
 /// Reused from rank to rank.
 #[derive(Default)]
-struct Memory {
-    /// What each open request ends with.
-    open: Vec<Option<OpId>>,
+pub(crate) struct Memory {
+    /// The operation that follows each step, if asked for.
+    pub marks: Option<Vec<u32>>,
+    open: Vec<Option<Open>>,
+    /// The requests of a choice: those that the call completed in the trace, and those it left.
+    done: Vec<Name>,
+    left: Vec<Name>,
     /// What the next operation waits for.
     after: Vec<After>,
     /// Parts of collectives.
@@ -126,19 +138,19 @@ struct Memory {
 /// So many parts are remembered at most.
 const REMEMBERED: usize = 1 << 12;
 
-struct Rank<'a> {
-    application: &'a Application,
-    plan: &'a Plan<'a>,
-    copy: u32,
+pub(crate) struct Rank<'a> {
+    pub application: &'a Application,
+    pub plan: &'a Plan<'a>,
+    pub copy: u32,
     /// In its copy.
-    rank: u32,
-    builder: &'a mut ScheduleBuilder,
-    memory: &'a mut Memory,
+    pub rank: u32,
+    pub builder: &'a mut ScheduleBuilder,
+    pub memory: &'a mut Memory,
 }
 
 impl Rank<'_> {
     /// These steps, of which no other waits for a request.
-    fn expand(&mut self, tape: &Tape, steps: Range<usize>) -> Result<(), ScheduleError> {
+    pub(crate) fn expand(&mut self, tape: &Tape, steps: Range<usize>) -> Result<(), ScheduleError> {
         self.memory.after.clear();
         self.memory.open.clear();
         self.memory.open.resize(tape.requests as usize, None);
@@ -175,8 +187,14 @@ impl Rank<'_> {
                     }
                 }
                 Step::Wait { request } => self.wait(request),
+                Step::Choose { first, count, test, ps } => {
+                    self.choose(tape.candidates(first, count), test, ps);
+                }
                 Step::Spent { ps, bytes, on } if messages => self.spent(ps, bytes, on),
                 Step::Spent { .. } | Step::Begin { .. } | Step::End { .. } => {}
+            }
+            if let Some(marks) = &mut self.memory.marks {
+                marks.push(self.builder.next_op().0);
             }
         }
         Ok(())
@@ -202,7 +220,7 @@ impl Rank<'_> {
         }
         let starts = match self.memory.open.get_mut(request as usize) {
             Some(open) => {
-                *open = Some(op);
+                *open = Some(Open::Op(op));
                 true
             }
             None => false,
@@ -212,18 +230,29 @@ impl Rank<'_> {
 
     /// A call takes longer than the model says: the rest is work of the rank.
     fn spent(&mut self, ps: i64, bytes: u64, on: Spent) {
+        if on == Spent::Testing {
+            return self.compute(ps);
+        }
         let Some(net) = self.plan.net else { return };
         let Ok(cost) = net.message(bytes) else { return };
         match on {
-            Spent::Posting => self.compute(ps),
+            Spent::Posting | Spent::Testing => self.compute(ps),
             Spent::Sending if cost.rendezvous => {}
             Spent::Starting | Spent::Sending => self.compute(ps - cost.send_cpu),
         }
     }
 
     fn wait(&mut self, request: u32) {
-        let Some(op) = self.memory.open.get_mut(request as usize).and_then(Option::take) else {
-            return;
+        let op = match self.memory.open.get_mut(request as usize).and_then(Option::take) {
+            Some(Open::Op(op)) => op,
+            Some(Open::Name(name, other)) => {
+                if let Some(open) = self.memory.open.get_mut(other as usize) {
+                    *open = None;
+                }
+                let choice = self.builder.choose(&[name], &[], 0);
+                return self.issue(choice, NONE);
+            }
+            None => return,
         };
         let after = &mut self.memory.after;
         // That it has begun follows from its end.
@@ -232,6 +261,71 @@ impl Rank<'_> {
         if after.len() > MANY {
             self.join();
         }
+    }
+
+    /// The name of a request that choices can take; None if it is not there any more.
+    fn name(&mut self, parts: [u32; 2]) -> Option<Name> {
+        let mut ops = [OpId(0); 2];
+        let mut count = 0;
+        for part in parts {
+            match self.memory.open.get(part as usize) {
+                Some(Some(Open::Name(name, _))) => return Some(*name),
+                Some(Some(Open::Op(op))) => {
+                    ops[count] = *op;
+                    count += 1;
+                }
+                _ => {}
+            }
+        }
+        if count == 0 {
+            return None;
+        }
+        let name = self.builder.name(&ops[..count]);
+        let [first, second] = parts;
+        for (part, other) in [(first, second), (second, first)] {
+            if let Some(open @ Some(_)) = self.memory.open.get_mut(part as usize) {
+                *open = Some(Open::Name(name, other));
+            }
+        }
+        Some(name)
+    }
+
+    fn choose(&mut self, candidates: &[Candidate], test: Test, ps: i64) {
+        let waits = candidates.iter().any(|candidate| candidate.done);
+        let open = &self.memory.open;
+        let there = |part: &u32| matches!(open.get(*part as usize), Some(Some(_)));
+        let left = |one: &&Candidate| !one.done && one.parts.iter().any(there);
+        if waits && candidates.iter().find(left).is_none() {
+            // Nothing to choose from.
+            let done = candidates.iter().filter(|candidate| candidate.done);
+            return done.flat_map(|candidate| candidate.parts).for_each(|part| self.wait(part));
+        }
+        let (mut done, mut left) =
+            (std::mem::take(&mut self.memory.done), std::mem::take(&mut self.memory.left));
+        done.clear();
+        left.clear();
+        for candidate in candidates {
+            let Some(name) = self.name(candidate.parts) else { continue };
+            if !candidate.done {
+                left.push(name);
+                continue;
+            }
+            done.push(name);
+            for part in candidate.parts {
+                if let Some(open) = self.memory.open.get_mut(part as usize) {
+                    *open = None;
+                }
+            }
+        }
+        // Without the requests that it completed or tested, the call has nothing to do.
+        if waits && !done.is_empty() {
+            let choice = self.builder.choose(&done, &left, 0);
+            self.issue(choice, NONE);
+        } else if !waits && !left.is_empty() && ps > 0 {
+            let choice = self.builder.test(&left, test, ps, 0);
+            self.issue(choice, NONE);
+        }
+        (self.memory.done, self.memory.left) = (done, left);
     }
 
     /// One operation in place of many that the next ones would wait for.
@@ -260,7 +354,7 @@ impl Rank<'_> {
             return Ok(());
         }
         let end = self.join();
-        self.memory.open[request as usize] = Some(end);
+        self.memory.open[request as usize] = Some(Open::Op(end));
         // The rank continues as soon as the first message is on its way.
         self.memory.after.clear();
         self.memory.after.push((first, true));

@@ -333,6 +333,10 @@ fn remove(tape: &mut Tape, dropped: &[bool]) {
                     *gone = drop;
                 }
             }
+            // Which requests it still has is seen when it is expanded.
+            Step::Choose { first, count, .. } => {
+                drop &= !tape.candidates(first, count).iter().any(|candidate| candidate.done);
+            }
             Step::Wait { request } => drop = gone.get(request as usize).copied().unwrap_or(drop),
             _ => {}
         }

@@ -2,20 +2,21 @@
 //!
 //! Compute is the time between calls, less what the kernel took in it. Calls that involve nobody else count
 //! as compute. A request begins where it was begun and must have ended where it was waited for. A test that
-//! succeeds is a wait; tests that fail again and again are waiting, not compute.
+//! succeeds is a wait; tests that fail again and again are waiting, not compute. Waits for one or some of
+//! several requests, and other tests that fail, are choices ([`Step::Choose`]).
 
 use mpi_abi::{Actual, Call as MpiCall, Class, Outcome, RequestRun, present, rank, tag};
 use program::{
     Arena, CallMoment, Clocks, FastMap, Kind, Moment, Program, Shape, What, fast_map, meanings,
     operation_name, stream,
 };
-use simulate::collectives::Op;
+use simulate::{collectives::Op, event::Test};
 
 use crate::{
     communicators::{Communicators, Shared, is_null},
     error::ReadError,
     requests::{Action, Message, Part, Request, Requests, Started},
-    step::{Application, Call, NONE, Operation, Reach, Spent, Step, Tape},
+    step::{Application, Call, Candidate, NONE, Operation, Reach, Spent, Step, Tape},
 };
 
 /// What the kernel took from a rank.
@@ -38,6 +39,8 @@ impl Taken for NoNoise {
 pub struct Options {
     /// Receives from any source and with any tag take what they took in the trace.
     pub as_traced: bool,
+    /// Waits for one or some of several requests complete those that they completed in the trace.
+    pub deterministic: bool,
 }
 
 /// What the trace did not tell, and how often something was assumed instead.
@@ -167,7 +170,19 @@ struct Reader<'a> {
     open: Vec<u32>,
     off_since: Option<i64>,
     ended: bool,
+    /// The call under way may choose, and its requests so far are the last candidates of the tape.
+    choosing: Option<Choosing>,
     error: Option<ReadError>,
+}
+
+/// A call that chooses between requests. Its requests may be spread over several records.
+#[derive(Clone, Copy)]
+struct Choosing {
+    /// Position of its first candidate.
+    first: u32,
+    test: Test,
+    /// What it cost, should it have completed nothing.
+    ps: i64,
 }
 
 impl<'a> Reader<'a> {
@@ -195,6 +210,7 @@ impl<'a> Reader<'a> {
             open: Vec::new(),
             off_since: None,
             ended: false,
+            choosing: None,
             error: None,
         }
     }
@@ -202,6 +218,9 @@ impl<'a> Reader<'a> {
     fn take(&mut self, moment: &Moment, arena: &Arena) {
         if self.error.is_some() || self.ended {
             return;
+        }
+        if let (Some(choosing), false) = (self.choosing, matches!(moment.what, What::More(_))) {
+            self.chosen(choosing);
         }
         let taken = match &moment.what {
             What::Call(call) => self.call(moment, call, arena),
@@ -281,6 +300,9 @@ impl<'a> Reader<'a> {
     fn finish(mut self, end_ns: i64) -> Result<(Tape, Assumed), ReadError> {
         if let Some(error) = self.error {
             return Err(error);
+        }
+        if let Some(choosing) = self.choosing {
+            self.chosen(choosing);
         }
         if !self.ended {
             // Imported traces may lack MPI_Finalize.
@@ -457,16 +479,31 @@ impl<'a> Reader<'a> {
                         Outcome::Completed | Outcome::Cancelled | Outcome::Started
                     )
                 };
-                let tests =
-                    mpi.name().starts_with("MPI_Test") || mpi == MpiCall::Request_get_status;
-                self.until(moment, tests && !runs.iter().any(done));
-                let chooses = matches!(
-                    mpi,
-                    MpiCall::Waitany | MpiCall::Waitsome | MpiCall::Testany | MpiCall::Testsome
-                );
+                let (chooses, test) = match mpi {
+                    MpiCall::Waitany | MpiCall::Waitsome => (true, None),
+                    MpiCall::Test | MpiCall::Testall => (false, Some(Test::All)),
+                    MpiCall::Testany => (true, Some(Test::One)),
+                    MpiCall::Testsome => (true, Some(Test::Some)),
+                    MpiCall::Request_get_status => (false, Some(Test::All)),
+                    _ => (false, None),
+                };
+                let fails = test.is_some() && !runs.iter().any(done);
+                // Soon after a test that failed, another one is part of waiting.
+                let soon = moment.begin.saturating_sub(self.cursor) <= POLL_NS;
+                let polls = fails && self.polling && soon;
+                self.until(moment, fails);
                 let left = |run: &RequestRun| run.outcome == Outcome::Pending;
-                if chooses && runs.iter().any(done) && runs.iter().any(left) {
-                    self.assumed.kept_choices += 1;
+                let costs = fails && !polls && runs.iter().any(left);
+                let ps = if costs { self.own_ns(moment).saturating_mul(1_000) } else { 0 };
+                if self.options.deterministic || mpi == MpiCall::Request_get_status {
+                    let kept = chooses && runs.iter().any(done) && runs.iter().any(left);
+                    self.assumed.kept_choices += u64::from(kept);
+                    if ps > 0 {
+                        self.tape.steps.push(Step::Spent { ps, bytes: 0, on: Spent::Testing });
+                    }
+                } else if chooses || ps > 0 {
+                    let (first, test) = (self.tape.candidates.len(), test.unwrap_or(Test::All));
+                    self.choosing = Some(Choosing { first: first as u32, test, ps });
                 }
                 self.outcomes(runs)
             }
@@ -582,12 +619,16 @@ impl<'a> Reader<'a> {
 
     /// The call took this long itself.
     fn spent(&mut self, part: Part, moment: &Moment, most_ns: i64, bytes: u64, on: Spent) {
-        let ns = moment.end.saturating_sub(moment.begin);
-        if part.step != NONE && ns > 0 {
-            let taken = self.taken.ns(self.rank, moment.begin, moment.end).clamp(0, ns);
-            let ps = (ns - taken).min(most_ns).saturating_mul(1_000);
+        if part.step != NONE && moment.end > moment.begin {
+            let ps = self.own_ns(moment).min(most_ns).saturating_mul(1_000);
             self.tape.steps.push(Step::Spent { ps, bytes, on });
         }
+    }
+
+    /// How long a call took, without what the kernel took.
+    fn own_ns(&self, moment: &Moment) -> i64 {
+        let ns = moment.end.saturating_sub(moment.begin).max(0);
+        ns - self.taken.ns(self.rank, moment.begin, moment.end).clamp(0, ns)
     }
 
     fn push(&mut self, starts: bool, step: impl FnOnce(u32) -> Step) -> Part {
@@ -619,6 +660,38 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A request of the call that chooses.
+    fn candidate(&mut self, started: Started, done: bool) {
+        let parts = [started.first.slot, started.receive.slot];
+        if parts != [NONE; 2] {
+            self.tape.candidates.push(Candidate { parts, done });
+        }
+    }
+
+    /// All requests of the call that chooses are known.
+    fn chosen(&mut self, choosing: Choosing) {
+        self.choosing = None;
+        let Choosing { first, test, ps } = choosing;
+        let own = &self.tape.candidates[first as usize..];
+        let count = own.len() as u32;
+        let done = own.iter().filter(|one| one.done).count() as u32;
+        let chooses = done > 0 && done < count || done == 0 && count > 0 && ps > 0;
+        if chooses {
+            self.tape.steps.push(Step::Choose { first, count, test, ps });
+        }
+        for &Candidate { parts, .. } in own.iter().filter(|one| one.done) {
+            for slot in parts.into_iter().filter(|slot| *slot != NONE) {
+                if !chooses {
+                    self.tape.steps.push(Step::Wait { request: slot });
+                }
+                self.requests.release(slot);
+            }
+        }
+        if !chooses {
+            self.tape.candidates.truncate(first as usize);
+        }
+    }
+
     fn outcomes(&mut self, runs: &[RequestRun]) -> Result<(), ReadError> {
         for run in runs {
             // A damaged file may claim any number; those that exist are few.
@@ -634,16 +707,20 @@ impl<'a> Reader<'a> {
         let mpi = MpiCall::Wait;
         match run.outcome {
             Outcome::Completed | Outcome::Cancelled | Outcome::Freed => {
-                let Some(request) = self.requests.open.get_mut(&id) else { return Ok(()) };
+                let Some(request) = self.requests.open.get_mut(id) else { return Ok(()) };
                 let started = request.started.take();
                 if request.action.is_none() || run.outcome == Outcome::Freed {
-                    self.requests.open.remove(&id);
+                    self.requests.open.remove(id);
                 }
                 let Some(started) = started else { return Ok(()) };
                 match run.outcome {
                     Outcome::Completed => {
                         self.correct(started.receive, started.communicator, &run.actual, mpi)?;
-                        self.complete(started);
+                        self.polling = false;
+                        match self.choosing {
+                            Some(_) => self.candidate(started, true),
+                            None => self.complete(started),
+                        }
                     }
                     Outcome::Cancelled => {
                         for part in [started.first, started.receive] {
@@ -661,13 +738,20 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Outcome::Started => {
-                let Some(request) = self.requests.open.get(&id) else { return Ok(()) };
+                let Some(request) = self.requests.open.get_mut(id) else { return Ok(()) };
                 let (Some(action), None) = (request.action.clone(), request.started) else {
                     return Ok(());
                 };
                 let started = self.start(*action)?;
-                if let Some(request) = self.requests.open.get_mut(&id) {
+                if let Some(request) = self.requests.open.get_mut(id) {
                     request.started = Some(started);
+                }
+                Ok(())
+            }
+            Outcome::Pending if self.choosing.is_some() => {
+                if let Some(started) = self.requests.open.get_mut(id).and_then(|open| open.started)
+                {
+                    self.candidate(started, false);
                 }
                 Ok(())
             }

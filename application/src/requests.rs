@@ -58,10 +58,67 @@ pub struct Request {
     pub started: Option<Started>,
 }
 
+/// Requests by their numbers in the trace. These are consecutive, and few are open at once: each has its
+/// place in a small table, and only what finds its place taken is looked up by hash.
+#[derive(Debug)]
+pub struct Open {
+    table: Vec<Option<(u64, Request)>>,
+    rest: FastMap<u64, Request>,
+    count: usize,
+}
+
+/// A power of two.
+const PLACES: usize = 256;
+
+impl Open {
+    fn new() -> Open {
+        Open { table: (0..PLACES).map(|_| None).collect(), rest: fast_map(), count: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Request> {
+        match &mut self.table[id as usize % PLACES] {
+            Some((own, request)) if *own == id => Some(request),
+            _ if self.rest.is_empty() => None,
+            _ => self.rest.get_mut(&id),
+        }
+    }
+
+    pub fn insert(&mut self, id: u64, request: Request) {
+        self.remove(id);
+        self.count += 1;
+        let place = &mut self.table[id as usize % PLACES];
+        if place.is_none() {
+            *place = Some((id, request));
+        } else {
+            self.rest.insert(id, request);
+        }
+    }
+
+    pub fn remove(&mut self, id: u64) {
+        let place = &mut self.table[id as usize % PLACES];
+        let found = if place.as_ref().is_some_and(|(own, _)| *own == id) {
+            *place = None;
+            true
+        } else {
+            !self.rest.is_empty() && self.rest.remove(&id).is_some()
+        };
+        self.count -= usize::from(found);
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &Request> {
+        self.table.iter().flatten().map(|(_, request)| request).chain(self.rest.values())
+    }
+}
+
 /// The requests of a rank by their numbers in the trace, and the small numbers that they have in the tape.
 #[derive(Debug)]
 pub struct Requests {
-    pub open: FastMap<u64, Request>,
+    pub open: Open,
     free: Vec<u32>,
     /// Small numbers in use at once.
     pub most: u32,
@@ -69,7 +126,7 @@ pub struct Requests {
 
 impl Requests {
     pub fn new() -> Requests {
-        Requests { open: fast_map(), free: Vec::new(), most: 0 }
+        Requests { open: Open::new(), free: Vec::new(), most: 0 }
     }
 
     pub fn slot(&mut self) -> u32 {

@@ -171,6 +171,15 @@ impl Application {
                             *waiting = true;
                         }
                     }
+                    Step::Choose { first, count, .. } => {
+                        let candidates = tape.candidates(first, count).iter();
+                        for &slot in candidates.filter(|one| one.done).flat_map(|one| &one.parts) {
+                            if let Some(waiting) = waiting.get_mut(slot as usize) {
+                                under_way -= usize::from(*waiting);
+                                *waiting = false;
+                            }
+                        }
+                    }
                     Step::Wait { request } => {
                         if let Some(waiting) = waiting.get_mut(request as usize) {
                             under_way -= usize::from(*waiting);

@@ -2,7 +2,7 @@
 //! others do.
 
 use program::FastMap;
-use simulate::collectives::Op;
+use simulate::{collectives::Op, event::Test};
 
 use crate::read::Assumed;
 
@@ -54,6 +54,16 @@ pub enum Step {
     Wait {
         request: u32,
     },
+    /// The rank continues when as many of these requests are complete as the call completed in the trace,
+    /// whichever are first; if it completed none, it tests them, which takes this long.
+    Choose {
+        /// Its requests in [`Tape::candidates`].
+        first: u32,
+        count: u32,
+        test: Test,
+        /// Without what the kernel took.
+        ps: i64,
+    },
     /// A region begins: its position in [`Application::regions`].
     Begin {
         region: u32,
@@ -74,6 +84,17 @@ pub enum Spent {
     Starting,
     /// Sent, without waiting for the receiver if the message is small enough.
     Sending,
+    /// Tested requests without completing any.
+    Testing,
+}
+
+/// A request that a [`Step::Choose`] may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it consists of: a send and a receive, or one of these; [`NONE`] for the other.
+    pub parts: [u32; 2],
+    /// The call completed it in the trace.
+    pub done: bool,
 }
 
 /// A collective, as one rank calls it.
@@ -126,6 +147,8 @@ pub struct Tape {
     pub calls: Vec<Call>,
     /// What receives from any source, or with any tag, took in the trace: step, source and channel.
     pub took: Vec<(u32, u32, u32)>,
+    /// Requests of [`Step::Choose`].
+    pub candidates: Vec<Candidate>,
     /// Requests that are in use at once.
     pub requests: u32,
     /// End of `MPI_Init` and beginning of `MPI_Finalize` on the common clock, ns.
@@ -145,6 +168,14 @@ pub struct Application {
     pub tags: FastMap<u32, i32>,
     /// What the trace did not tell, and what was assumed instead.
     pub assumed: Assumed,
+}
+
+impl Tape {
+    /// The requests of a [`Step::Choose`].
+    pub fn candidates(&self, first: u32, count: u32) -> &[Candidate] {
+        let end = (first as usize).saturating_add(count as usize);
+        self.candidates.get(first as usize..end).unwrap_or(&[])
+    }
 }
 
 impl Application {

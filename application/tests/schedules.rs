@@ -3,18 +3,19 @@
 #[path = "../../program/tests/support/mod.rs"]
 mod support;
 
-use std::collections::HashMap;
-
-use application::{Application, NoNoise, Only, Options, Plan, ReadError, Rules, Taken, read};
-use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, present, shape};
+use application::{
+    Application, Hypothesis, NoNoise, Only, Options, Place, Plan, ReadError, Rules, Step, Taken,
+    read,
+};
+use mpi_abi::{Actual, Call, Entry, Outcome, RequestItem, Signature, shape};
 use proptest::prelude::*;
 use simulate::{
-    collectives::{Collective, Op, Shape},
-    event::{self, OpId, Schedule, ScheduleBuilder, WILDCARD},
+    collectives::Op,
+    event::{self, Schedule},
     job::Job,
     loggops::Params,
-    noise::{Model, Noise, Offsets, Timeline},
-    replay, rounds, sweep,
+    noise::Noise,
+    rounds,
 };
 use support::{BLANK, Made, completed, message, on_comm};
 
@@ -53,348 +54,8 @@ fn net() -> Params {
     Params { latency: 1_000_000, send_overhead: 100_000, recv_overhead: 100_000, ..Params::FREE }
 }
 
-/// An action of the whole program, in an order in which it cannot deadlock.
-#[derive(Clone, Debug)]
-enum Act {
-    Compute { rank: u32, ns: u64 },
-    Message { from: u32, to: u32, tag: i32, bytes: u64, isend: bool, irecv: bool, any: bool },
-    Wait { rank: u32 },
-    Collective { call: Call, op: Op, root: u32, bytes: u64 },
-}
-
-fn act(ranks: u32) -> impl Strategy<Value = Act> {
-    let rank = 0..ranks;
-    let collectives = prop_oneof![
-        Just((Call::Barrier, Op::Barrier, false)),
-        Just((Call::Bcast, Op::Bcast, true)),
-        Just((Call::Reduce, Op::Reduce, true)),
-        Just((Call::Allreduce, Op::Allreduce, false)),
-        Just((Call::Gather, Op::Gather, true)),
-        Just((Call::Scatter, Op::Scatter, true)),
-        Just((Call::Allgather, Op::Allgather, false)),
-        Just((Call::Alltoall, Op::Alltoall, false)),
-        Just((Call::Scan, Op::Scan, false)),
-        Just((Call::Reduce_scatter_block, Op::ReduceScatter, false)),
-    ];
-    prop_oneof![
-        3 => (rank.clone(), 1..5_000u64).prop_map(|(rank, ns)| Act::Compute { rank, ns }),
-        6 => (rank.clone(), 1..ranks, 0..3i32, 0..100_000u64, any::<(bool, bool, bool)>()).prop_map(
-            move |(from, distance, tag, bytes, (isend, irecv, any))| Act::Message {
-                from, to: (from + distance) % ranks, tag, bytes, isend, irecv, any
-            }
-        ),
-        2 => rank.clone().prop_map(|rank| Act::Wait { rank }),
-        2 => (collectives, rank, 0..50_000u64).prop_map(|((call, op, rooted), root, bytes)| {
-            let root = if rooted { root } else { 0 };
-            let bytes = if op == Op::Barrier { 0 } else { bytes };
-            Act::Collective { call, op, root, bytes }
-        }),
-    ]
-}
-
-/// What a rank of the made program does, as calls in a trace.
-struct Caller<'a> {
-    made: &'a mut Made,
-    at: u64,
-    open: Vec<RequestItem>,
-}
-
-impl Caller<'_> {
-    fn next(&mut self) -> (u64, u64) {
-        let begin = self.at;
-        self.at += CALL;
-        (begin, self.at)
-    }
-
-    fn wait(&mut self) {
-        if !self.open.is_empty() {
-            let open = std::mem::take(&mut self.open);
-            let (begin, end) = self.next();
-            self.made.complete(begin, end, &open);
-        }
-    }
-
-    fn act(&mut self, rank: u32, act: &Act) {
-        match *act {
-            Act::Compute { rank: who, ns } if who == rank => self.at += ns,
-            Act::Wait { rank: who } if who == rank => self.wait(),
-            Act::Message { from, to, tag, bytes, isend, .. } if from == rank => {
-                let (begin, end) = self.next();
-                let peer = to as i32;
-                if isend {
-                    let id = self.made.begin(Call::Isend, begin, end, peer, tag, bytes);
-                    self.open.push(completed(id));
-                } else {
-                    let signature = message(Call::Send, peer, tag);
-                    self.made.call(begin, end, Entry { signature, bytes, ..BLANK });
-                }
-            }
-            Act::Message { from, to, tag, bytes, irecv, any, .. } if to == rank => {
-                let (begin, end) = self.next();
-                let peer = if any { -1 } else { from as i32 };
-                let source = any.then_some(from as i32);
-                // The buffer is larger than the message.
-                let actual = Actual { source, tag: None, bytes: Some(bytes) };
-                if irecv {
-                    let id = self.made.begin(Call::Irecv, begin, end, peer, tag, bytes + 5);
-                    self.open.push(RequestItem { id, outcome: Outcome::Completed, actual });
-                } else {
-                    let mut signature = message(Call::Recv, peer, tag);
-                    signature.shape |= shape::OUTCOME;
-                    let entry = Entry { signature, bytes: bytes + 5, actual, ..BLANK };
-                    self.made.call(begin, end, entry);
-                }
-            }
-            Act::Collective { call, root, bytes, op } => {
-                let (begin, end) = self.next();
-                let mut signature = on_comm(call, 0);
-                if matches!(op, Op::Bcast | Op::Reduce | Op::Gather | Op::Scatter) {
-                    signature.present |= present::PEER;
-                    signature.peer = root as i32;
-                }
-                self.made.call(begin, end, Entry { signature, bytes, ..BLANK });
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The schedule, built from the actions.
-struct Builder<'a> {
-    builder: &'a mut ScheduleBuilder,
-    channels: &'a mut HashMap<i32, u32>,
-    ranks: u32,
-    after: Vec<(OpId, bool)>,
-    open: Vec<OpId>,
-    collectives: u32,
-    /// Consecutive computation is one gap between calls, ns.
-    computed: u64,
-}
-
-impl Builder<'_> {
-    fn issue(&mut self, op: OpId, starts: bool) {
-        for (on, start) in self.after.drain(..) {
-            if start { self.builder.irequires(op, on) } else { self.builder.requires(op, on) }
-        }
-        self.after.push((op, starts));
-        if starts {
-            self.open.push(op);
-        }
-    }
-
-    fn channel(&mut self, tag: i32) -> u32 {
-        let next = self.channels.len() as u32;
-        *self.channels.entry(tag).or_insert(next)
-    }
-
-    fn wait(&mut self) {
-        for op in std::mem::take(&mut self.open) {
-            self.after.retain(|after| *after != (op, true));
-            self.after.push((op, false));
-            if self.after.len() > 4 {
-                let join = self.builder.calc(0, 0);
-                self.issue(join, false);
-            }
-        }
-    }
-
-    fn compute(&mut self) {
-        if self.computed > 0 {
-            let calc = self.builder.calc(self.computed as i64 * 1_000, 0);
-            self.issue(calc, false);
-            self.computed = 0;
-        }
-    }
-
-    fn act(&mut self, rank: u32, act: &Act) {
-        let calls = match *act {
-            Act::Compute { .. } => false,
-            Act::Wait { rank: who } => who == rank && !self.open.is_empty(),
-            Act::Message { from, to, .. } => from == rank || to == rank,
-            Act::Collective { .. } => true,
-        };
-        if calls {
-            self.compute();
-        }
-        match *act {
-            Act::Compute { rank: who, ns } if who == rank => self.computed += ns,
-            Act::Wait { rank: who } if who == rank => self.wait(),
-            Act::Message { from, to, tag, bytes, isend, .. } if from == rank => {
-                let channel = self.channel(tag);
-                let send = self.builder.send(bytes, to, channel, 0, 0);
-                self.issue(send, isend);
-            }
-            Act::Message { from, to, tag, bytes, irecv, any, .. } if to == rank => {
-                let channel = self.channel(tag);
-                // What a receive from any source gets may be as large as its buffer.
-                let (from, bytes) = if any { (WILDCARD, bytes + 5) } else { (from, bytes) };
-                let receive = self.builder.recv(bytes, from, channel, 0, 0);
-                self.issue(receive, irecv);
-            }
-            Act::Collective { op, root, bytes, .. } => {
-                self.collectives += 1;
-                let channel = 0x8000_0000 | self.collectives;
-                let shape = Shape { op, ranks: self.ranks.into(), bytes, arity: 2, segment: None };
-                let algorithm = Rules::default().of(op, bytes);
-                let collective = Collective::new(Some(algorithm), shape).unwrap();
-                let relative = u64::from((rank + self.ranks - root) % self.ranks);
-                let actual = |rank: u64| (rank as u32 + root) % self.ranks;
-                let _ = collective.rounds(&mut |spans| {
-                    let edges = || {
-                        spans.iter().flat_map(|span| {
-                            span.edges(self.ranks.into()).map(|(from, to)| (from, to, span.bytes))
-                        })
-                    };
-                    let send = edges().find(|edge| edge.0 == relative);
-                    let receive = edges().find(|edge| edge.1 == relative);
-                    let mut now = Vec::new();
-                    if let Some((_, to, bytes)) = send {
-                        now.push(self.builder.send(bytes, actual(to), channel, 0, 0));
-                    }
-                    if let Some((from, _, bytes)) = receive {
-                        now.push(self.builder.recv(bytes, actual(from), channel, 0, 0));
-                    }
-                    for &op in &now {
-                        for &(on, start) in &self.after {
-                            match start {
-                                true => self.builder.irequires(op, on),
-                                false => self.builder.requires(op, on),
-                            }
-                        }
-                    }
-                    if let [send, receive] = now[..] {
-                        self.builder.irequires(receive, send);
-                    }
-                    if !now.is_empty() {
-                        self.after = now.into_iter().map(|op| (op, false)).collect();
-                    }
-                    std::ops::ControlFlow::Continue(())
-                });
-            }
-            _ => {}
-        }
-    }
-}
-
-fn expected(ranks: u32, acts: &[Act]) -> Schedule {
-    let mut builder = ScheduleBuilder::new(ranks).with_mpi_matching();
-    let mut channels = HashMap::new();
-    for rank in 0..ranks {
-        builder.begin_rank();
-        let mut rank_builder = Builder {
-            builder: &mut builder,
-            channels: &mut channels,
-            ranks,
-            after: Vec::new(),
-            open: Vec::new(),
-            collectives: 0,
-            computed: 0,
-        };
-        acts.iter().for_each(|act| rank_builder.act(rank, act));
-        rank_builder.compute();
-        rank_builder.wait();
-    }
-    builder.finish().unwrap()
-}
-
-fn without_wildcards(act: Act) -> Act {
-    match act {
-        Act::Message { from, to, tag, bytes, isend, irecv, .. } => {
-            Act::Message { from, to, tag, bytes, isend, irecv, any: false }
-        }
-        act => act,
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-
-    #[test]
-    fn a_trace_becomes_the_schedule_of_its_program(
-        (ranks, acts) in (2..6u32).prop_flat_map(|ranks| {
-            (Just(ranks), prop::collection::vec(act(ranks), 0..40))
-        })
-    ) {
-        let program = program(ranks, |rank, made| {
-            let mut caller = Caller { made, at: 0, open: Vec::new() };
-            acts.iter().for_each(|act| caller.act(rank, act));
-            caller.wait();
-            caller.at
-        });
-        let application = application(&program, Options::default()).unwrap();
-        let made = schedule(&application, 1);
-        let wanted = expected(ranks, &acts);
-        prop_assert_eq!(made.operations(), wanted.operations());
-        prop_assert!(made == wanted, "{acts:?}");
-        // With wildcards, another order of arrival may deadlock, as in the real program.
-        let fixed: Vec<Act> = acts.iter().cloned().map(without_wildcards).collect();
-        let ends = ends(&expected(ranks, &fixed), &net());
-        prop_assert_eq!(ends.len(), ranks as usize);
-    }
-
-    /// Segment by segment, a program takes to the bit what it takes as one schedule.
-    #[test]
-    fn segments_take_what_the_whole_takes(
-        (ranks, acts) in (2..5u32).prop_flat_map(|ranks| {
-            (Just(ranks), prop::collection::vec(act(ranks), 1..40))
-        }),
-        copies in 1..4u32,
-        (latency, os, or, gap, per_byte) in (0..5_000i64, 0..2_000i64, 0..2_000i64, 0..4_000i64, 0..50i64),
-        eager in prop_oneof![Just(u64::MAX), 0..100_000u64],
-        handshake in any::<bool>(),
-        noisy in any::<bool>(),
-        seed in any::<u64>(),
-    ) {
-        // Everything is waited for before a collective.
-        let mut clean = Vec::new();
-        for act in acts.into_iter().map(without_wildcards) {
-            if let Act::Collective { call, op, bytes, .. } = act {
-                clean.extend((0..ranks).map(|rank| Act::Wait { rank }));
-                clean.push(Act::Collective { call, op, root: 0, bytes });
-            } else {
-                clean.push(act);
-            }
-        }
-        let program = program(ranks, |rank, made| {
-            let mut caller = Caller { made, at: 0, open: Vec::new() };
-            clean.iter().for_each(|act| caller.act(rank, act));
-            caller.wait();
-            caller.at
-        });
-        let application = application(&program, Options::default()).unwrap();
-        let net = Params {
-            latency: latency * 1_000,
-            send_overhead: os * 1_000,
-            recv_overhead: or * 1_000,
-            gap: gap * 1_000,
-            gap_per_byte_fs: per_byte * 1_000,
-            eager_limit: eager,
-            ..Params::FREE
-        };
-        let rendezvous =
-            if handshake { event::Rendezvous::Handshake } else { event::Rendezvous::ClosedForm };
-        let options = event::Options { rendezvous, ..event::Options::default() };
-        let noise = match noisy {
-            false => Noise::none(),
-            true => {
-                let timeline = Timeline::periodic(20_000_000, 3_000_000).unwrap();
-                Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap()
-            }
-        };
-        let rules = Rules::default();
-        let plan = Plan { copies, rules: &rules, only: None, with_taken: false, net: Some(&net) };
-        let runs = sweep::Plan { runs: 3, seed, threads: 2, memory: u64::MAX, progress: &|_| true };
-        let whole = application.schedule(&plan).unwrap();
-        let whole = replay::share(&whole, &net, &options, &noise, &runs, 0..3);
-        let segments = application.segments(&plan, &net, &options, &noise).unwrap();
-        let segments = segments.expect("nothing crosses a collective");
-        let times = segments.times(&net, &options, &noise, &runs, 0..3);
-        match whole {
-            // Large messages may block each other, in both.
-            Err(_) => prop_assert!(times.is_err()),
-            Ok(whole) => prop_assert_eq!(times.unwrap(), whole.times),
-        }
-    }
 
     /// Two copies: messages stay within a copy, collectives have all ranks.
     #[test]
@@ -499,6 +160,88 @@ fn failing_tests_are_waiting_and_a_successful_one_is_a_wait() {
     assert_eq!(ends(&made, &slow)[1], 151_200_000 + 1_000_000);
 }
 
+/// The benchmark of Böhme et al.: a master waits for its workers with `MPI_Waitany`; they work in `foo`, longer
+/// the higher their rank, and in `bar`, shorter. Balancing `foo` reverses the order of their messages.
+#[test]
+fn balanced_workers_are_served_in_the_order_in_which_they_come() {
+    const US: u64 = 1_000;
+    let program = program(4, |rank, made| {
+        if rank > 0 {
+            let foo = 100 * US * u64::from(rank);
+            let bar = 10 * US * u64::from(4 - rank);
+            made.name(1, "foo");
+            made.region(1, true, 0);
+            made.region(1, false, foo);
+            made.send(foo + bar, foo + bar, 0, 8);
+            return foo + bar;
+        }
+        let requests = [1, 2, 3].map(|from| made.begin(Call::Irecv, 0, 0, from, 0, 8));
+        let signature = Signature { shape: shape::REQUESTS, ..Signature::of(Call::Waitany) };
+        let mut at = 0;
+        for (place, first) in requests.iter().enumerate() {
+            let pending = |id: &u64| RequestItem {
+                id: *id,
+                outcome: Outcome::Pending,
+                actual: Actual::AS_POSTED,
+            };
+            let mut items = vec![completed(*first)];
+            items.extend(requests[place + 1..].iter().map(pending));
+            // The message of rank r is there 1.2 us after it was sent.
+            let rank = place as u64 + 1;
+            let arrival = (100 * rank + 10 * (4 - rank)) * US + 1_200;
+            made.call(at, arrival.max(at), Entry { signature, requests: &items, ..BLANK });
+            at = arrival.max(at) + 50 * US;
+        }
+        at
+    });
+    let clocks = program::Clocks::default();
+    let balance = Hypothesis::Balance(Place::Region("foo".to_owned()));
+    let mut found = Vec::new();
+    for deterministic in [false, true] {
+        let options = Options { as_traced: false, deterministic };
+        let application = read(&program, &clocks, &options, &NoNoise).unwrap();
+        assert_eq!(application.assumed.kept_choices, if deterministic { 2 } else { 0 });
+        let balanced = application.under(&balance).unwrap();
+        found.push([&application, &balanced].map(|app| ends(&schedule(app, 1), &net())[0]));
+    }
+    std::fs::remove_dir_all(&program.dir).unwrap();
+    // As traced, the last message comes at 311.2 us, and 50 us of work follow.
+    let traced = 361_200_000;
+    // Balanced, they come from 211.2 us, 10 us apart, and the work on them is never interrupted.
+    assert_eq!(found[0], [traced, 361_200_000]);
+    // In the traced order, the first to be worked on is the last to come, at 231.2 us.
+    assert_eq!(found[1], [traced, 381_200_000]);
+}
+
+#[test]
+fn a_call_with_many_requests_is_one_choice() {
+    // More than one record holds.
+    let many = mpi_abi::MAX_REQUESTS as u32 + 10;
+    let program = program(2, |rank, made| {
+        if rank == 0 {
+            for tag in 0..many {
+                let signature = message(Call::Send, 1, tag as i32);
+                made.call(0, 0, Entry { signature, bytes: 8, ..BLANK });
+            }
+            return 0;
+        }
+        let requests: Vec<u64> =
+            (0..many).map(|tag| made.begin(Call::Irecv, 0, 0, 0, tag as i32, 8)).collect();
+        let signature = Signature { shape: shape::REQUESTS, ..Signature::of(Call::Waitsome) };
+        let mut items: Vec<RequestItem> = requests.iter().map(|id| completed(*id)).collect();
+        items[3].outcome = Outcome::Pending;
+        made.call(0, 10, Entry { signature, requests: &items, ..BLANK });
+        made.wait(10, 20, &requests[3..4]);
+        20
+    });
+    let application = application(&program, Options::default()).unwrap();
+    let steps = &application.tapes[1].steps;
+    let choices: Vec<&Step> =
+        steps.iter().filter(|step| matches!(step, Step::Choose { .. })).collect();
+    assert!(matches!(choices[..], [Step::Choose { count, .. }] if *count == many), "{choices:?}");
+    assert_eq!(steps.iter().filter(|step| matches!(step, Step::Wait { .. })).count(), 1);
+}
+
 /// 4 us are taken from each of the first microseconds 10 to 20 of a rank.
 struct FourOfTen;
 
@@ -550,6 +293,64 @@ fn a_part_of_the_communication_can_be_left_out() {
     assert_eq!(messages(Some(Only::PointToPoint)), 3);
     assert_eq!(messages(Some(Only::Collectives)), 18);
     assert_eq!(messages(None), 21);
+}
+
+/// What a run of the program says, and which calls it is about.
+fn failure(program: &program::Program, copies: u32) -> (String, Vec<String>) {
+    let application = application(program, Options::default()).unwrap();
+    let rules = Rules::default();
+    let plan = Plan { copies, rules: &rules, only: None, with_taken: false, net: None };
+    let schedule = application.schedule(&plan).unwrap();
+    let options = event::Options::default();
+    let net = Params { eager_limit: 1_000, ..net() };
+    let error = event::run(&schedule, &net, &options, &Noise::none().run(0, 0)).unwrap_err();
+    (error.to_string(), application.calls_of(&plan, &error))
+}
+
+#[test]
+fn unmatched_messages_and_deadlocks_are_named_with_their_calls() {
+    let unmatched = program(2, |rank, made| {
+        made.collective(Call::Barrier, 5, 10, 0);
+        if rank == 0 {
+            made.send(20, 30, 1, 8);
+            made.send(30, 40, 1, 16);
+        } else {
+            made.recv(20, 30, 0, 8);
+        }
+        50
+    });
+    let (error, calls) = failure(&unmatched, 3);
+    assert!(error.contains("no matching receive"), "{error}");
+    assert_eq!(calls, ["rank 0: MPI_Send number 2 (to rank 1, tag 0, 16 bytes)"]);
+    // Large messages to each other, sent before they are received.
+    let circle = program(2, |rank, made| {
+        let peer = 1 - rank as i32;
+        made.send(0, 10, peer, 8);
+        made.recv(10, 20, peer, 8);
+        made.send(20, 30, peer, 5_000);
+        made.recv(30, 40, peer, 5_000);
+        40
+    });
+    let (error, calls) = failure(&circle, 2);
+    assert!(error.contains("deadlock"), "{error}");
+    for rank in 0..2 {
+        let peer = 1 - rank;
+        for call in [
+            format!("rank {rank}: MPI_Send number 2 (to rank {peer}, tag 0, 5000 bytes)"),
+            format!("rank {rank}: MPI_Recv number 2 (from rank {peer}, tag 0, 5000 bytes)"),
+        ] {
+            assert!(calls.contains(&call), "{calls:?} lacks {call}");
+        }
+    }
+    // Rank 1 does not take part in the second reduction.
+    let missing = program(2, |rank, made| {
+        for time in 0..2 - u64::from(rank) {
+            made.collective(Call::Allreduce, 10 * time, 10 * time + 5, 0);
+        }
+        30
+    });
+    let (_, calls) = failure(&missing, 1);
+    assert_eq!(calls, ["rank 0: MPI_Allreduce number 2 (2 ranks, 8 bytes)"]);
 }
 
 #[test]

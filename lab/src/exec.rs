@@ -138,6 +138,24 @@ pub fn peak_memory(command: &mut Command) -> Result<u64> {
     }
 }
 
+/// Runs to completion and returns the CPU time it took, in seconds; its output is discarded. What other work on
+/// the machine takes is not part of it. The kernel counts it in hundredths.
+pub fn cpu_seconds(command: &mut Command) -> Result<f64> {
+    let before = of_children()?;
+    let status = command.stdout(Stdio::null()).status().with_context(|| cannot_start(command))?;
+    succeeded(command, status)?;
+    Ok(of_children()? - before)
+}
+
+/// CPU time of this program's children that have ended, in seconds.
+fn of_children() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context("cannot read /proc/self/stat")?;
+    let rest = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |at: usize| rest.split_ascii_whitespace().nth(at)?.parse::<f64>().ok();
+    let both = ticks(13).zip(ticks(14)).context("no times in /proc/self/stat")?;
+    Ok((both.0 + both.1) / 100.0)
+}
+
 /// Runs to completion and returns the time it took; its output is discarded.
 pub fn timed(command: &mut Command) -> Result<Duration> {
     let start = Instant::now();

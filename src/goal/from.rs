@@ -51,6 +51,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         dir: options.dir.clone(),
         rules: options.map.clone().unwrap_or_default(),
         as_traced: options.as_traced,
+        // GOAL has no choices between requests.
+        deterministic: true,
         only: None,
     };
     let program = source.load(work::threads(None))?;

@@ -40,6 +40,10 @@ pub struct Options {
     /// Receives from any source and with any tag take what they took in the trace
     #[arg(long)]
     as_traced: bool,
+    /// MPI_Waitany, MPI_Waitsome and tests complete the requests that they completed in the trace, not those
+    /// that are complete first
+    #[arg(long)]
+    deterministic: bool,
     /// What would change it: scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL,
     /// resize tag 17 0.25, map RULES, nonblocking REGION, net-scale 10, without SOURCE, or auto for all of
     /// these; a REGION can be `after MPI_CALL`; may be repeated
@@ -128,6 +132,7 @@ impl Options {
                 dir: self.dir.clone(),
                 rules: self.map.clone().unwrap_or_default(),
                 as_traced: self.as_traced,
+                deterministic: self.deterministic,
                 only: self.only.map(|only| match only {
                     OnlyName::P2p => Only::PointToPoint,
                     OnlyName::Collectives => Only::Collectives,

@@ -49,6 +49,8 @@ pub struct Source {
     pub rules: Rules,
     /// Receives from any source and with any tag take what they took in the trace.
     pub as_traced: bool,
+    /// Waits for one or some of several requests, and tests, keep the traced order.
+    pub deterministic: bool,
     pub only: Option<Only>,
 }
 
@@ -235,7 +237,7 @@ pub struct Read {
 impl Source {
     /// The program of a directory, with the usual algorithms.
     pub fn of(dir: PathBuf) -> Source {
-        Source { dir, rules: Rules::default(), as_traced: false, only: None }
+        Source { dir, rules: Rules::default(), as_traced: false, deterministic: false, only: None }
     }
 
     /// Reads the trace, and what the kernel took from the program if that was recorded with it.
@@ -243,7 +245,8 @@ impl Source {
         let program = program::open(&self.dir)?;
         let clocks = program::clocks(&program, threads)?;
         let (taken, mut remarks) = Recorded::of(&program)?;
-        let options = Options { as_traced: self.as_traced };
+        let Source { as_traced, deterministic, .. } = *self;
+        let options = Options { as_traced, deterministic };
         let nothing = NoNoise;
         let taken_by: &dyn Taken = match &taken {
             Some(taken) => taken,
@@ -497,7 +500,25 @@ impl<'a> Simulation<'a> {
         self.work.fits(&schedule, self.rules.model)?;
         let silent = Noise::none();
         let ended = event::run(&schedule, &self.request.net, &self.rules, &silent.run(0, 0));
-        Ok(Some(ended.map_err(|error| self.stuck(error))?.max()))
+        let ended = ended.map_err(|error| self.with_calls(self.stuck(error), self.own(), true))?;
+        Ok(Some(ended.max()))
+    }
+
+    /// Adds to the error of a run which MPI calls it is about.
+    fn with_calls(&self, error: anyhow::Error, ranks: u64, with_taken: bool) -> anyhow::Error {
+        let Request { source, net, .. } = self.request;
+        let application = &self.program.application;
+        let Ok(copies) = application.copies(ranks) else { return error };
+        let (rules, only, net) = (&source.rules, source.only, Some(net));
+        let plan = Plan { copies, rules, only, with_taken, net };
+        let calls = match error.downcast_ref::<EventError>() {
+            Some(event) => application.calls_of(&plan, event),
+            None => Vec::new(),
+        };
+        match calls.is_empty() {
+            true => error,
+            false => error.context(format!("at {}", calls.join("; "))),
+        }
     }
 
     fn stuck(&self, error: EventError) -> anyhow::Error {
@@ -554,7 +575,12 @@ impl<'a> Simulation<'a> {
         let plan = self.work.plan(self.request.runs, &advance);
         let silent = Noise::none().with_model(noise.model());
         let once = simulate::sweep::Plan { runs: 1, progress: &|_| true, ..plan };
-        let noiseless = self.times(&ready, &params, &silent, &once, 0..1)?;
+        let whole = matches!(ready, Ready::Whole(_));
+        let noiseless =
+            self.times(&ready, &params, &silent, &once, 0..1).map_err(|error| match whole {
+                true => self.with_calls(error, ranks, false),
+                false => error,
+            })?;
         let begin = Instant::now();
         let runs = Runs {
             series: series.clone(),
@@ -715,7 +741,7 @@ impl<'a> Simulation<'a> {
             Action::Send { tag, .. } | Action::Recv { tag, .. } => {
                 tag.is_some_and(application::is_collective)
             }
-            Action::Calc { .. } => false,
+            Action::Calc { .. } | Action::Choice { .. } | Action::Request => false,
         };
         Ok(Some(Waits::of(&simulate::waits::of(&log, of_collective))))
     }
@@ -814,6 +840,7 @@ impl Request {
         settings.insert("program".to_owned(), program.run.into());
         settings.insert("rules".to_owned(), format!("{:?}", self.source.rules).into());
         settings.insert("as_traced".to_owned(), self.source.as_traced.into());
+        settings.insert("deterministic".to_owned(), self.source.deterministic.into());
         settings.insert("only".to_owned(), format!("{:?}", self.source.only).into());
         settings.insert("ranks".to_owned(), self.ranks.clone().into());
         settings.insert("runs".to_owned(), self.runs.into());

@@ -139,7 +139,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 19] = [
+    let measurements: [(&'static str, Measure); 20] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
@@ -158,6 +158,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
         ("memory of a simulation", simulator::memory),
         ("schedules", schedules::speed),
         ("memory of schedules", schedules::memory),
+        ("schedules from traces", schedules::from_trace),
         ("distributions", samples::speed),
     ];
     let wanted = |what: &str| only.is_none_or(|only| what.contains(only));

@@ -2,8 +2,8 @@
 #![allow(dead_code)]
 
 use mpi_abi::{
-    Abi, Actual, Anchor, Call, Clock, ClockOffset, CommunicatorDef, Entry, FileHeader, Lost,
-    Outcome, RequestItem, Signature, present, shape,
+    Abi, Actual, Anchor, Call, Clock, ClockOffset, CommunicatorDef, Entry, FileHeader, ListKind,
+    Lost, Outcome, RequestItem, Signature, present, shape,
 };
 use program::write::{RankWriter, Ticks};
 use std::path::Path;
@@ -111,6 +111,12 @@ impl Made {
             topology: 0,
         };
         self.writer.communicator(0, 0, &def, members).unwrap();
+    }
+
+    /// The neighbours of the rank in a communicator with a topology.
+    pub fn neighbours(&mut self, number: u32, sources: &[i32], destinations: &[i32]) {
+        self.writer.list(0, 0, number, ListKind::Sources, sources).unwrap();
+        self.writer.list(0, 0, number, ListKind::Destinations, destinations).unwrap();
     }
 
     /// Writes a call of a thread; times in ns of true time since the start.

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use super::{
     ANY,
+    choices::{Choices, Name, Test},
     labels::Labels,
     order::Prover,
     pairs,
@@ -58,8 +59,11 @@ pub struct ScheduleBuilder {
     slots: Vec<u32>,
     ordered: Vec<super::schedule::Ordered>,
     labels: Labels,
+    choices: Choices,
     /// Dependencies of the rank under construction: (on, op) and whether only on the start.
     pending: Vec<(u32, u32, bool)>,
+    /// Where the next dependency on each operation's end, and on its start, goes.
+    places: Vec<u32>,
     prover: Prover,
     most_cpu: u8,
     most_nic: u8,
@@ -87,7 +91,9 @@ impl ScheduleBuilder {
             slots: vec![0],
             ordered: Vec::new(),
             labels: Labels::default(),
+            choices: Choices::default(),
             pending: Vec::new(),
+            places: Vec::new(),
             prover: Prover::default(),
             most_cpu: 0,
             most_nic: 0,
@@ -152,6 +158,46 @@ impl ScheduleBuilder {
         self.push(Kind::Calc, ps.max(0) as u64, 0, 0, cpu, 0)
     }
 
+    /// Names the request that these operations make up, so that choices can take it.
+    pub fn name(&mut self, ops: &[OpId]) -> Name {
+        let note = self.push(Kind::Note, 0, 0, 0, 0, 0);
+        for &op in ops {
+            self.depend(note, op, false);
+        }
+        let name = self.choices.name(self.ops.len().saturating_sub(1) as u32);
+        self.refer(name.0);
+        name
+    }
+
+    /// Waits until as many of these requests are complete as the call completed in the trace (`done`), and
+    /// takes those that were complete first. Names that it took in place of others stand for those from then on.
+    pub fn choose(&mut self, done: &[Name], left: &[Name], cpu: u8) -> OpId {
+        let choice = self.push(Kind::Choice, 0, 0, 0, cpu, 0);
+        let number = self.choices.add(done, left, Test::All);
+        self.refer(number);
+        choice
+    }
+
+    /// Tests requests, none of which was complete in the trace, which takes `ps`. If the test succeeds, the
+    /// requests are complete from then on, and later tests of them take no time.
+    pub fn test(&mut self, names: &[Name], test: Test, ps: i64, cpu: u8) -> OpId {
+        if !(0..=LONGEST).contains(&ps) {
+            let (rank, index) = self.here();
+            self.fail(BuildError::BadCalc { rank, index, ps });
+        }
+        let choice = self.push(Kind::Choice, ps.max(0) as u64, 0, 0, cpu, 0);
+        let number = self.choices.add(&[], names, test);
+        self.refer(number);
+        choice
+    }
+
+    /// The operation added last is this name's, or this choice's.
+    fn refer(&mut self, number: u32) {
+        if let Some(op) = self.ops.last_mut() {
+            op.partner = number;
+        }
+    }
+
     /// `op` begins when `on` has ended.
     pub fn requires(&mut self, op: OpId, on: OpId) {
         self.depend(op, on, false);
@@ -212,6 +258,7 @@ impl ScheduleBuilder {
             nics: usize::from(self.most_nic) + 1,
             largest: self.largest,
             labels: self.labels,
+            choices: self.choices,
         };
         pairs::settle(&mut schedule, self.mpi);
         Ok(schedule)
@@ -272,32 +319,34 @@ impl ScheduleBuilder {
         }
     }
 
-    /// Lays out the dependencies of the rank by the operation they are on. The sort is stable:
-    /// successors are released in the order in which they were declared.
+    /// Lays out the dependencies of the rank by the operation they are on, those on its end first, in the
+    /// order in which they were declared: so are successors released. Counted, since there are many.
     fn end_rank(&mut self) {
         let Some(&first) = self.first.last() else { return };
         if self.ordered.len() == self.first.len() {
             return;
         }
-        self.pending.sort_by_key(|&(on, _, start)| (on, start));
-        huge_pages::reserve(&mut self.edges, self.pending.len());
-        let mut pending = self.pending.drain(..).peekable();
-        for (on, op) in self.ops[first as usize..].iter_mut().enumerate() {
-            let on = on as u32;
-            op.successors = self.edges.len() as u32;
-            while let Some((_, successor, _)) =
-                pending.next_if(|next| (next.0, next.2) == (on, false))
-            {
-                self.edges.push(first + successor);
-            }
-            op.start_successors = self.edges.len() as u32;
-            while let Some((_, successor, _)) =
-                pending.next_if(|next| (next.0, next.2) == (on, true))
-            {
-                self.edges.push(first + successor);
-            }
+        let ops = &mut self.ops[first as usize..];
+        let place = |on: u32, start: bool| 2 * on as usize + usize::from(start);
+        self.places.clear();
+        self.places.resize(2 * ops.len(), 0);
+        for &(on, _, start) in &self.pending {
+            self.places[place(on, start)] += 1;
         }
-        drop(pending);
+        let mut next = self.edges.len() as u32;
+        for count in &mut self.places {
+            next += std::mem::replace(count, next);
+        }
+        for (op, places) in ops.iter_mut().zip(self.places.chunks_exact(2)) {
+            (op.successors, op.start_successors) = (places[0], places[1]);
+        }
+        huge_pages::reserve(&mut self.edges, self.pending.len());
+        self.edges.resize(next as usize, 0);
+        for (on, successor, start) in self.pending.drain(..) {
+            let at = &mut self.places[place(on, start)];
+            self.edges[*at as usize] = first + successor;
+            *at += 1;
+        }
         self.ordered.push(self.prover.prove(&self.ops, &self.edges, first));
         let slots = self.slots.last().copied().unwrap_or(0);
         match slots.checked_add(u32::from(self.most_slot) + 1) {

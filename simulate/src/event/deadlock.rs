@@ -44,6 +44,7 @@ pub(crate) fn explain(
         let (next, reason) = match ((deadlock.progress)(at), schedule.kind(at)) {
             (Progress::Waiting, _) => requires[at as usize],
             (_, Kind::Send) => (deadlock.counterpart(at), Reason::Receive),
+            (_, Kind::Choice) => (deadlock.request(at), Reason::Request),
             (_, _) => (deadlock.counterpart(at), Reason::Message),
         };
         path.push((at, reason));
@@ -138,8 +139,19 @@ impl<P: Fn(u32) -> Progress> Deadlock<'_, P> {
                 };
                 self.sends_for(op).iter().find(fits).map(|&(_, send)| send)
             }
-            Kind::Calc => None,
+            Kind::Calc | Kind::Choice | Kind::Note => None,
         }
+    }
+
+    /// A request that a choice may take and that is not complete. Names may stand for other requests of the
+    /// rank, so the last resort is any of these.
+    fn request(&self, op: u32) -> u32 {
+        let choices = &self.schedule.choices;
+        let (done, left) = choices.names(choices.of(self.op(op).partner));
+        let notes = done.iter().chain(left).map(|&name| choices.note(name));
+        let of_rank = self.schedule.of_rank(self.schedule.rank_of(op));
+        let others = of_rank.filter(|&op| self.op(op).kind == Kind::Note);
+        notes.chain(others).find(|&note| self.is(note, Progress::Waiting)).unwrap_or(NOBODY)
     }
 
     /// An unmatched operation at the right rank: its tag, or its target, may be the error.
@@ -158,7 +170,7 @@ impl<P: Fn(u32) -> Progress> Deadlock<'_, P> {
                 let left = sends.to(rank).iter().filter(|(_, send)| left(send));
                 left.min_by_key(|(source, _)| *source != this.peer).map(|&(_, send)| send)
             }
-            Kind::Calc => None,
+            Kind::Calc | Kind::Choice | Kind::Note => None,
         }
     }
 

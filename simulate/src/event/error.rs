@@ -27,10 +27,30 @@ pub enum EventError {
     TooManyToLog { operations: usize },
     #[error("waits cannot be traced if ranks of one node have a network of their own; omit either")]
     LocalNotLogged,
+    #[error(
+        "LogGOPSim's rules have no choices between requests; keep the traced order (--deterministic)"
+    )]
+    Choices,
     #[error("a schedule cannot continue a run: {0}; write the iterations out as one schedule")]
     NotContinued(&'static str),
     #[error("deadlock: {}", chain(.0))]
     Deadlock(Vec<Wait>),
+}
+
+impl EventError {
+    /// The operations that it names.
+    pub fn places(&self) -> Vec<&Place> {
+        match self {
+            EventError::NoMessage(unmet) | EventError::NoReceive(unmet) => {
+                let Unmet { place, taken, left_over, .. } = &**unmet;
+                std::iter::once(place).chain(taken).chain(left_over).collect()
+            }
+            EventError::TooSmall { receive, send } => vec![receive, send],
+            EventError::Message { place, .. } => vec![place],
+            EventError::Deadlock(waits) => waits.iter().map(|wait| &wait.place).collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// An unmatched receive or send.
@@ -63,6 +83,8 @@ pub enum Reason {
     Message,
     /// It completes only with that receive.
     Receive,
+    /// It waits for one of several requests, among them the next one.
+    Request,
 }
 
 impl fmt::Display for Reason {
@@ -71,6 +93,7 @@ impl fmt::Display for Reason {
             Reason::Requires => "requires",
             Reason::RequiresStart => "irequires",
             Reason::Message => "waits for the message from",
+            Reason::Request => "waits for the",
             Reason::Receive => "is not buffered and waits for",
         })
     }

@@ -97,6 +97,9 @@ fn run_in(
     watch: &mut impl WatchLogGopSim,
 ) -> Result<ScheduleResult, EventError> {
     params.check()?;
+    if schedule.has_choices() {
+        return Err(EventError::Choices);
+    }
     let ranks = schedule.ranks() as usize;
     let mut owner = Vec::with_capacity(schedule.operations());
     for rank in 0..schedule.ranks() {
@@ -153,6 +156,8 @@ impl<W: WatchLogGopSim> LogGopSim<'_, &mut W> {
                     Kind::Calc => self.calc(time, stamp, op, record, host)?,
                     Kind::Send => self.send(time, stamp, op, record, host)?,
                     Kind::Recv => self.recv(time, op, record, host),
+                    // Refused.
+                    Kind::Choice | Kind::Note => {}
                 }
             }
             self.enqueue_freed();

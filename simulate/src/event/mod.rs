@@ -8,6 +8,7 @@ mod bits;
 mod builder;
 mod by_rank;
 mod carried;
+mod choices;
 mod collective;
 mod cost;
 mod deadlock;
@@ -37,6 +38,7 @@ mod work;
 
 pub use builder::{APART, BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
 pub use carried::{Carried, run_on};
+pub use choices::{Name, Test};
 pub use collective::run_collective_on;
 pub use error::{EventError, Reason, Unmet, Wait};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};

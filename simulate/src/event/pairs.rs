@@ -35,6 +35,7 @@ fn at_each_target(
     let (channels, wants) = (0, Wants::default());
     let mut pairs = Pairs { schedule, channels, wants, floors: Floors::default(), mpi };
     let (mut incoming, mut wanted): (Vec<End>, Vec<End>) = (Vec::new(), Vec::new());
+    let mut spare: Vec<End> = Vec::new();
     for target in 0..ranks {
         let ops = &pairs.schedule.ops;
         incoming.clear();
@@ -46,13 +47,54 @@ fn at_each_target(
             let op = &ops[index as usize];
             (op.kind == Kind::Recv).then_some((op.tag, op.peer, index))
         }));
-        incoming.sort_unstable();
-        wanted.sort_unstable();
+        sort(&mut incoming, &mut spare);
+        sort(&mut wanted, &mut spare);
         settle(&mut pairs, target, &incoming, &wanted);
     }
     let Pairs { channels, wants, .. } = pairs;
     schedule.channels = channels;
     schedule.wants = wants;
+}
+
+/// From this many, counting is faster than comparing.
+const MANY: usize = 4_096;
+/// Bits that are sorted by at once.
+const DIGITS: u32 = 11;
+
+/// Sorts by tag, source and operation. Operations come in ascending order for each source.
+fn sort(ends: &mut Vec<End>, spare: &mut Vec<End>) {
+    if ends.len() < MANY {
+        ends.sort_unstable();
+        return;
+    }
+    if ends.is_sorted() {
+        return;
+    }
+    for by_tag in [false, true] {
+        for shift in [0, DIGITS, 2 * DIGITS] {
+            let digit = |end: &End| {
+                let key = if by_tag { end.0 } else { end.1 };
+                (key >> shift) as usize & ((1 << DIGITS) - 1)
+            };
+            let mut counts = [0u32; 1 << DIGITS];
+            ends.iter().for_each(|end| counts[digit(end)] += 1);
+            if ends.first().is_some_and(|end| counts[digit(end)] as usize == ends.len()) {
+                continue;
+            }
+            let mut next = 0;
+            for count in &mut counts {
+                next += std::mem::replace(count, next);
+            }
+            spare.clear();
+            spare.resize(ends.len(), (0, 0, 0));
+            for end in &*ends {
+                let place = &mut counts[digit(end)];
+                spare[*place as usize] = *end;
+                *place += 1;
+            }
+            std::mem::swap(ends, spare);
+        }
+    }
 }
 
 /// All sends by target.
@@ -221,6 +263,28 @@ impl Pairs<'_> {
 mod tests {
     use super::super::{OpId, ScheduleBuilder, WILDCARD, wants::Fits};
     use super::*;
+
+    #[test]
+    fn many_ends_are_sorted_like_few() {
+        let mut state = 1u32;
+        let mut draw = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) % below
+        };
+        for (tags, sources) in [(1, 1), (3, 5), (5_000, 1), (1, 100_000), (70_000, 9_000)] {
+            let mut ends: Vec<End> = (0..2 * MANY as u32)
+                .map(|op| {
+                    let tag = draw(tags);
+                    let tag = if tag == 2 { ANY } else { tag | (tag & 1) << 31 };
+                    (tag, if draw(9) == 0 { ANY } else { draw(sources) }, op)
+                })
+                .collect();
+            let mut expected = ends.clone();
+            expected.sort_unstable();
+            sort(&mut ends, &mut Vec::new());
+            assert_eq!(ends, expected);
+        }
+    }
 
     #[test]
     fn messages_in_a_fixed_order_are_paired_once_and_for_all() {

@@ -1,5 +1,6 @@
 //! The event queue. Ties in time are ordered by rank, arrivals first, then in program order; with
-//! lookahead from the network, rank by rank ([`Windows`]), otherwise globally by time.
+//! lookahead from the network, rank by rank ([`Windows`]), otherwise globally by time, where choices come
+//! last: what other ranks do at the same time may complete their requests.
 
 use super::{
     wheel::{Key, Wheel},
@@ -10,6 +11,8 @@ use super::{
 pub(crate) enum Event {
     /// An operation of a rank proceeds.
     Operation { op: u32, rank: u32 },
+    /// A choice may be decided.
+    Choice { op: u32 },
     /// A message reaches its target.
     Arrival { send: u32 },
 }
@@ -27,6 +30,9 @@ pub(crate) enum Queue {
 /// this.
 const OPERATION: u32 = 1 << 31;
 
+/// After all operations at the same time.
+const LAST: u32 = u32::MAX;
+
 impl Queue {
     /// `lookahead`: minimum time until an action of one rank affects another; 0 if unknown.
     pub fn new(lookahead: i64, ranks: u32) -> Queue {
@@ -42,6 +48,14 @@ impl Queue {
         match self {
             Queue::Windows(windows) => windows.push(time, rank, op | OPERATION),
             Queue::Time(wheel) => wheel.push(key(time, op << 1 | 1, rank)),
+        }
+    }
+
+    /// A choice may be decided at this time.
+    pub fn choice(&mut self, time: i64, op: u32, rank: u32) {
+        match self {
+            Queue::Windows(windows) => windows.push(time, rank, op | OPERATION),
+            Queue::Time(wheel) => wheel.push(key(time, LAST, op)),
         }
     }
 
@@ -78,6 +92,9 @@ impl Queue {
             Queue::Time(wheel) => {
                 let key = wheel.pop()?;
                 let (time, place, what) = ((key >> 64) as i64, (key >> 32) as u32, key as u32);
+                if place == LAST {
+                    return Some((time, Event::Choice { op: what }));
+                }
                 if place & 1 == 0 {
                     return Some((time, Event::Arrival { send: what }));
                 }

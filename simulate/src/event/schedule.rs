@@ -7,7 +7,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::{ANY, labels::Labels, wants::Wants};
+use super::{ANY, choices::Choices, labels::Labels, wants::Wants};
 
 /// A message without a receive, or a receive without a message.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -18,6 +18,11 @@ pub enum Kind {
     Send = 1,
     Recv = 2,
     Calc = 3,
+    /// Takes the first of several requests that are complete, or tests them. `partner` is its number in
+    /// [`Choices`], `size` what a test costs.
+    Choice = 4,
+    /// A request of choices is complete. `partner` is its name.
+    Note = 5,
 }
 
 /// How an operation finds the counterpart of its message.
@@ -90,6 +95,14 @@ pub enum Action {
     Calc {
         ps: i64,
     },
+    /// Takes this many of several requests, or tests them at this cost if it takes none.
+    Choice {
+        taken: u32,
+        of: u32,
+        ps: i64,
+    },
+    /// A request that choices can take is complete.
+    Request,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +129,7 @@ pub struct Schedule {
     /// Bytes of the largest message.
     pub(crate) largest: u64,
     pub(crate) labels: Labels,
+    pub(crate) choices: Choices,
 }
 
 impl Schedule {
@@ -163,6 +177,12 @@ impl Schedule {
                 Action::Recv { bytes: op.size, from: (op.peer != ANY).then_some(op.peer), tag }
             }
             Kind::Calc => Action::Calc { ps: op.size as i64 },
+            Kind::Choice => {
+                let (done, left) = self.choices.names(self.choices.of(op.partner));
+                let of = (done.len() + left.len()) as u32;
+                Action::Choice { taken: done.len() as u32, of, ps: op.size as i64 }
+            }
+            Kind::Note => Action::Request,
         };
         Operation { action, cpu: op.cpu, nic: op.nic }
     }
@@ -194,13 +214,20 @@ impl Schedule {
     /// The counterpart of a message, if determined in advance.
     pub fn partner(&self, op: u32) -> Option<u32> {
         let op = &self.ops[op as usize];
-        (op.kind != Kind::Calc && op.pairing.is_fixed() && op.partner != NOBODY)
+        (matches!(op.kind, Kind::Send | Kind::Recv)
+            && op.pairing.is_fixed()
+            && op.partner != NOBODY)
             .then_some(op.partner)
     }
 
     /// Whether the receive of every message is known in advance.
     pub fn is_settled(&self) -> bool {
         self.channels == 0 && self.wants.is_empty()
+    }
+
+    /// Whether ranks choose between requests.
+    pub fn has_choices(&self) -> bool {
+        !self.choices.is_empty()
     }
 
     /// Whether the dependencies of this rank allow only one order for its sends and calcs, and one for
@@ -241,6 +268,7 @@ impl Schedule {
         self.ops.capacity() * size_of::<Op>()
             + (self.edges.capacity() + self.first.capacity() + self.slots.capacity()) * 4
             + self.ordered.capacity() * size_of::<Ordered>()
+            + self.choices.memory()
     }
 }
 
@@ -249,6 +277,7 @@ impl PartialEq for Schedule {
     fn eq(&self, other: &Schedule) -> bool {
         self.first == other.first
             && self.edges == other.edges
+            && self.choices == other.choices
             && self.ops.iter().zip(&other.ops).all(|(a, b)| {
                 (a.kind, a.size, a.peer, a.tag, a.cpu, a.nic)
                     == (b.kind, b.size, b.peer, b.tag, b.cpu, b.nic)
@@ -293,6 +322,9 @@ impl fmt::Display for Operation {
                 tag(f, t)?;
             }
             Action::Calc { ps } => write!(f, "calc {ps} ps")?,
+            Action::Choice { taken: 0, of, .. } => write!(f, "test of {of} requests")?,
+            Action::Choice { taken, of, .. } => write!(f, "wait for {taken} of {of} requests")?,
+            Action::Request => f.write_str("request")?,
         }
         if self.cpu != 0 {
             write!(f, " cpu {}", self.cpu)?;

@@ -156,6 +156,39 @@ pub(crate) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
+/// The requests of choices in a run, by name, and the choices under way.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// When each request was complete; [`NOT_YET`] if that is unknown.
+    pub ends: Vec<i64>,
+    /// The request that a name stands for: its own, until a choice takes that in place of another.
+    pub stands_for: Vec<u32>,
+    /// Completed by a test that found nothing in the trace.
+    pub drawn: Vec<bool>,
+    /// By rank: the choice that waits for requests.
+    pub waits: Vec<u32>,
+    /// Requests that a choice may take: end, position in its list and name.
+    pub live: Vec<(i64, u32, u32)>,
+}
+
+pub(crate) const NOT_YET: i64 = i64::MAX;
+
+impl Requests {
+    fn prepare(&mut self, schedule: &Schedule) {
+        let Requests { ends, stands_for, drawn, waits, .. } = self;
+        let names = schedule.choices.count();
+        let ranks = if names == 0 { 0 } else { schedule.ranks() as usize };
+        ends.clear();
+        ends.resize(names, NOT_YET);
+        stands_for.clear();
+        stands_for.extend(0..names as u32);
+        drawn.clear();
+        drawn.resize(names, false);
+        waits.clear();
+        waits.resize(ranks, NOBODY);
+    }
+}
+
 /// A run's memory, reused by the next one: a fresh page costs more than computing its contents.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -166,6 +199,7 @@ pub(crate) struct Buffers {
     pub there: Bits,
     /// Sends and calcs of each rank in the queue, and receives still to be posted.
     pub waiting: Vec<u32>,
+    pub requests: Requests,
     /// The next run continues with the slots as they are.
     pub keeps_slots: bool,
 }
@@ -176,13 +210,18 @@ pub(crate) fn bytes(schedule: &Schedule) -> usize {
     let other = if schedule.is_settled() { 0 } else { size_of::<u32>() };
     let operation = size_of::<i64>() + size_of::<Stage>() + other;
     let rank = size_of::<u32>();
-    schedule.operations() * operation + slots * size_of::<Slot>() + schedule.ranks() as usize * rank
+    let name = size_of::<i64>() + size_of::<u32>() + size_of::<bool>();
+    schedule.choices.count() * name
+        + schedule.operations() * operation
+        + slots * size_of::<Slot>()
+        + schedule.ranks() as usize * rank
 }
 
 impl Buffers {
     /// Reserves room for a run of this schedule; [`States::begin_rank`] adds the states.
     pub fn prepare(self, schedule: &Schedule) -> Buffers {
-        let Buffers { mut states, mut slots, mut there, mut waiting, keeps_slots } = self;
+        let Buffers { mut states, mut slots, mut there, mut waiting, mut requests, keeps_slots } =
+            self;
         states.prepare(schedule);
         if !keeps_slots {
             slots.clear();
@@ -193,7 +232,8 @@ impl Buffers {
         there.reset(schedule.operations());
         waiting.clear();
         waiting.resize(schedule.ranks() as usize, 0);
-        Buffers { states, slots, there, waiting, keeps_slots }
+        requests.prepare(schedule);
+        Buffers { states, slots, there, waiting, requests, keeps_slots }
     }
 }
 

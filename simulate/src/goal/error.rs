@@ -70,4 +70,8 @@ pub enum WriteError {
          use a smaller unit"
     )]
     Unit { rank: u32, index: u32, ps: i64, unit_ps: i64 },
+    #[error(
+        "rank {rank}, operation {index}: GOAL has no choices between requests; keep the traced order"
+    )]
+    Choice { rank: u32, index: u32 },
 }

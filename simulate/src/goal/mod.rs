@@ -87,14 +87,24 @@ pub fn write(
     output: impl Write,
 ) -> Result<(), WriteError> {
     for op in 0..schedule.operations() as u32 {
-        if let Action::Calc { ps } = schedule.operation(op).action {
-            in_units(schedule, op, ps, unit)?;
+        match schedule.operation(op).action {
+            Action::Calc { ps } => {
+                in_units(schedule, op, ps, unit)?;
+            }
+            Action::Choice { .. } | Action::Request => return Err(choice(schedule, op)),
+            Action::Send { .. } | Action::Recv { .. } => {}
         }
     }
     match form {
         Form::Binary => write_binary(schedule, unit, output),
         Form::Text => write_text(schedule, unit, output),
     }
+}
+
+/// GOAL has only sends, receives and calcs.
+fn choice(schedule: &Schedule, op: u32) -> WriteError {
+    let place = schedule.place(op);
+    WriteError::Choice { rank: place.rank, index: place.index }
 }
 
 /// The length of a calc in units.

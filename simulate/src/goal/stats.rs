@@ -75,7 +75,8 @@ impl Stats {
                     self.recvs += 1;
                     self.wildcards += u64::from(from.is_none() || tag.is_none());
                 }
-                Action::Calc { ps } => work += i128::from(ps),
+                Action::Calc { ps } | Action::Choice { ps, .. } => work += i128::from(ps),
+                Action::Request => {}
             }
             self.calcs += u64::from(schedule.kind(op) == Kind::Calc);
         }

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use super::{
     CalcUnit, WriteError,
     binary::{COOKIE, HEADER, NODE, Node},
-    in_units,
+    choice, in_units,
 };
 use crate::event::{Action, Schedule};
 
@@ -71,6 +71,7 @@ fn node(schedule: &Schedule, op: u32, unit: CalcUnit) -> Result<Node, WriteError
         Action::Send { bytes, to, tag } => (to, bytes, any(tag)),
         Action::Recv { bytes, from, tag } => (any(from), bytes, any(tag)),
         Action::Calc { ps } => (0, in_units(schedule, op, ps, unit)?, 0),
+        Action::Choice { .. } | Action::Request => return Err(choice(schedule, op)),
     };
     Ok(Node {
         dependencies: 0,

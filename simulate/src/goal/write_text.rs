@@ -5,7 +5,7 @@ use std::{
     io::{self, BufWriter, Write},
 };
 
-use super::{CalcUnit, WriteError, in_units};
+use super::{CalcUnit, WriteError, choice, in_units};
 use crate::event::{Action, Operation, Schedule};
 
 pub fn write_text(
@@ -97,6 +97,7 @@ fn operation(
             number(b"calc ", in_units(schedule, op, ps, unit)?)?;
             None
         }
+        Action::Choice { .. } | Action::Request => return Err(choice(schedule, op)),
         Action::Send { bytes, to, tag } => {
             number(b"send ", bytes)?;
             number(b"b to ", u64::from(to))?;

@@ -176,6 +176,7 @@ impl World<'_> {
                 self.arrival.insert(op, end + cost.latency);
                 self.events.insert((end + cost.latency, to, What::Arrival(op)));
             }
+            Action::Choice { .. } | Action::Request => unreachable!("GOAL has no choices"),
             Action::Recv { .. } => {
                 if let Some(&send) = self.matched.get(&op) {
                     return self.receive(rank, op, send, ready);

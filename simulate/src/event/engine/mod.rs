@@ -8,6 +8,7 @@
 //! no time to post; its overhead overlaps with other work of that CPU, but not with other receives.
 //! Dependencies carry time across CPUs.
 
+mod choose;
 mod operations;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ use super::{
     queue::{Event, Queue},
     recorder::Recorder,
     schedule::{Kind, NOBODY, Op, Ordered, Schedule},
-    state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, SENT, Slot, States},
+    state::{Buffers, DONE, GRANTED, MATCHED, POSTED, QUEUED, Requests, SENT, Slot, States},
     watch::{Nobody, Watch},
     work::Work,
 };
@@ -63,6 +64,7 @@ struct Engine<'a, W> {
     slots: Vec<Slot>,
     there: Bits,
     waiting: Vec<u32>,
+    requests: Requests,
     matcher: Matcher<'a>,
     queue: Queue,
     /// Operations that can proceed immediately. LIFO: what was just touched is still in the cache, and
@@ -179,7 +181,8 @@ fn run_in(
     watch: impl Watch,
 ) -> Result<ScheduleResult, EventError> {
     let Case { schedule, params, options, noise, starts, sent } = *case;
-    let Buffers { states, slots, there, waiting, .. } = std::mem::take(buffers).prepare(schedule);
+    let Buffers { states, slots, there, waiting, requests, .. } =
+        std::mem::take(buffers).prepare(schedule);
     let work = Work::new(noise);
     let mut engine = Engine {
         schedule,
@@ -193,6 +196,7 @@ fn run_in(
         slots,
         there,
         waiting,
+        requests,
         matcher: Matcher::new(schedule),
         queue: Queue::new(case.lookahead(), schedule.ranks()),
         free: Vec::new(),
@@ -209,8 +213,8 @@ fn run_in(
     engine.in_turn = !queue_all && !work.has_clock() && case.least_overheads().1 > 0;
     engine.go()?;
     let outcome = engine.outcome();
-    let Engine { states, slots, there, waiting, .. } = engine;
-    *buffers = Buffers { states, slots, there, waiting, keeps_slots: false };
+    let Engine { states, slots, there, waiting, requests, .. } = engine;
+    *buffers = Buffers { states, slots, there, waiting, requests, keeps_slots: false };
     outcome
 }
 
@@ -291,6 +295,7 @@ impl<W: Watch> Engine<'_, W> {
             }
             match event {
                 Event::Operation { op, rank } => self.due(time, op, rank)?,
+                Event::Choice { op } => self.due(time, op, self.schedule.rank_of(op))?,
                 Event::Arrival { send } => {
                     if let Some(receive) = self.matcher.arrive(send) {
                         self.states.set_other(receive, send);
@@ -329,6 +334,16 @@ impl<W: Watch> Engine<'_, W> {
             Kind::Send if self.is_next(rank, time) => self.send(op, rank, record),
             Kind::Calc if self.is_next(rank, time) => self.calc(op, rank, record),
             Kind::Send | Kind::Calc => self.wait(op, rank, time),
+            Kind::Choice => {
+                self.states.set_stage(op, QUEUED);
+                self.waiting[rank as usize] += 1;
+                self.queue.choice(time, op, rank);
+                Ok(())
+            }
+            Kind::Note => {
+                self.note(op, rank, record, time);
+                Ok(())
+            }
             Kind::Recv => {
                 // Which one is first in the channel depends on the times. And operations that precede
                 // it in program order but begin after it would be first at this time.
@@ -448,6 +463,9 @@ impl<W: Watch> Engine<'_, W> {
                 self.waiting[rank as usize] -= 1;
                 self.calc(op, rank, record)
             }
+            (Kind::Choice, _) => self.choose(time, op, rank, record),
+            // Never queued.
+            (Kind::Note, _) => Ok(()),
         }
     }
 
