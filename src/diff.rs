@@ -1,4 +1,5 @@
-//! `detour diff`: compares two recordings source by source, and what their noise costs a job.
+//! `detour diff`: compares two recordings source by source, and what their noise costs a job; or two runs of an MPI
+//! program.
 
 use std::{
     io::Write,
@@ -28,9 +29,9 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Recording before the change
+    /// Recording before the change, or the directory of a program's trace
     before: PathBuf,
-    /// Recording after the change
+    /// Recording after the change, or the directory of another run's trace
     after: PathBuf,
     #[command(flatten)]
     workload: workload::Options,
@@ -74,6 +75,15 @@ struct Diff {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     files::check([&options.html])?;
+    match [&options.before, &options.after].map(|path| is_program(path)) {
+        [true, true] => return programs(options),
+        [false, false] => {}
+        _ => bail!(
+            "{} and {} are not comparable: one is the trace of a program, the other a recording",
+            options.before.display(),
+            options.after.display()
+        ),
+    }
     let request = Request {
         runs: options.runs,
         repeat: options.workload.repeat_trace,
@@ -103,6 +113,38 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
     }
     if let Some(worse) = gate.transpose()?.flatten() {
         tell!("detour: {worse}");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether this is the directory of a program's trace: recordings are files.
+fn is_program(path: &Path) -> bool {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with("rank-") && name.ends_with(".mpi"))
+    })
+}
+
+fn programs(options: &Options) -> Result<ExitCode> {
+    if options.html.is_some() {
+        bail!(
+            "--html shows recordings; for a page of each program use `detour mpi report DIR --html FILE`"
+        );
+    }
+    let threads = options.work.threads();
+    let compared = study::programs::compare(&options.before, &options.after, threads)?;
+    output::print(&compared, options.json, |compared, layout| {
+        report::programs(compared, report::Options { all: options.all, ..layout })
+    })?;
+    let worse = options.fail_if_worse.filter(|most| compared.change_pct > *most);
+    if let Some(most) = worse {
+        let change = compared.change_pct;
+        tell!(
+            "detour: worse: the program takes {change:.2} % longer than before, more than {most} %"
+        );
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

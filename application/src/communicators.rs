@@ -208,6 +208,11 @@ pub fn is_collective(channel: u32) -> bool {
     channel & APART == OF_COLLECTIVES
 }
 
+/// The number of a channel whose messages no receive with any tag takes; None for the others.
+pub fn number_apart(channel: u32) -> Option<u32> {
+    (channel & APART == APART).then_some(channel & !APART)
+}
+
 /// Whether a rank is one that a message can go to.
 pub fn is_null(peer: i32) -> bool {
     peer == rank::PROC_NULL

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use mpi_abi::Call as MpiCall;
+use mpi_abi::{Call as MpiCall, Class};
 use thiserror::Error;
 
 use crate::step::{Application, NONE, Step, Tape};
@@ -16,6 +16,10 @@ pub enum HypothesisError {
     NoRegion { name: String, known: String },
     #[error("the program does not call {name}")]
     NotCalled { name: String },
+    #[error(
+        "{name} transfers nothing: it completes requests, and goes with the calls that start them (drop those)"
+    )]
+    OnlyCompletes { name: String },
     #[error("the program has no message with tag {tag}")]
     NoTag { tag: i32 },
 }
@@ -64,8 +68,8 @@ impl Application {
                 changed.drop_steps(|tape| in_region(tape, region));
             }
             Hypothesis::DropCall(call) => {
-                self.calls(*call)?;
                 let number = call.number();
+                self.moves(*call)?;
                 changed.drop_steps(|tape| {
                     let of_call = |step: &Step| match step {
                         Step::Send { mpi, .. } | Step::Receive { mpi, .. } => *mpi == number,
@@ -131,19 +135,30 @@ impl Application {
         })
     }
 
+    /// Whether ranks compute after this call.
     fn calls(&self, call: MpiCall) -> Result<(), HypothesisError> {
-        let number = call.number();
-        let by_tape = |tape: &Tape| {
-            tape.calls.iter().any(|call| call.mpi == number)
-                || tape.steps.iter().any(|step| match step {
-                    Step::Send { mpi, .. } | Step::Receive { mpi, .. } => *mpi == number,
-                    Step::Compute { after, .. } => *after == number,
-                    _ => false,
-                })
-        };
-        match self.tapes.iter().any(by_tape) {
+        let is_it =
+            |step: &Step| matches!(step, Step::Compute { after, .. } if *after == call.number());
+        match self.tapes.iter().any(|tape| tape.steps.iter().any(is_it)) {
             true => Ok(()),
             false => Err(HypothesisError::NotCalled { name: call.name().to_owned() }),
+        }
+    }
+
+    /// Whether this call sends, receives or is a collective, somewhere.
+    fn moves(&self, call: MpiCall) -> Result<(), HypothesisError> {
+        let number = call.number();
+        let is_it = |step: &Step| matches!(step, Step::Send { mpi, .. } | Step::Receive { mpi, .. } if *mpi == number);
+        let by_tape = |tape: &Tape| {
+            tape.calls.iter().any(|call| call.mpi == number) || tape.steps.iter().any(is_it)
+        };
+        let name = || call.name().to_owned();
+        match self.tapes.iter().any(by_tape) {
+            true => Ok(()),
+            false if call.class() == Class::Request => {
+                Err(HypothesisError::OnlyCompletes { name: name() })
+            }
+            false => Err(HypothesisError::NotCalled { name: name() }),
         }
     }
 
@@ -164,24 +179,26 @@ impl Application {
         }
     }
 
-    /// The i-th time, each rank computes as long as all ranks together, divided by their number.
+    /// The i-th time, each rank that computes there does so as long as all of them together, divided by their
+    /// number.
     fn balance(&mut self, place: &Found) {
         let mut sums: Vec<(i128, i64)> = Vec::new();
-        let mut own: Vec<Vec<i64>> = Vec::new();
+        // Compute of each rank and time; None where it does not compute.
+        let mut own: Vec<Vec<Option<i64>>> = Vec::new();
         for tape in &mut self.tapes {
-            let mut of_rank: Vec<i64> = Vec::new();
+            let mut of_rank: Vec<Option<i64>> = Vec::new();
             place.each(tape, |ps, time| {
                 if of_rank.len() <= time {
-                    of_rank.resize(time + 1, 0);
+                    of_rank.resize(time + 1, None);
                 }
-                of_rank[time] = of_rank[time].saturating_add(*ps);
+                of_rank[time] = Some(of_rank[time].unwrap_or(0).saturating_add(*ps));
             });
             if sums.len() < of_rank.len() {
                 sums.resize(of_rank.len(), (0, 0));
             }
             for ((sum, ranks), ps) in sums.iter_mut().zip(&of_rank) {
-                *sum += i128::from(*ps);
-                *ranks += 1;
+                *sum += i128::from(ps.unwrap_or(0));
+                *ranks += i64::from(ps.is_some());
             }
             own.push(of_rank);
         }
@@ -190,12 +207,15 @@ impl Application {
             let mut left: Vec<(i64, i64)> = own
                 .iter()
                 .zip(&sums)
-                .map(|(own, (sum, ranks))| (*own, (sum / i128::from((*ranks).max(1))) as i64))
+                .map(|(own, (sum, ranks))| {
+                    (own.unwrap_or(0), (sum / i128::from((*ranks).max(1))) as i64)
+                })
                 .collect();
             place.each(tape, |ps, time| {
                 let Some((before, after)) = left.get_mut(time) else { return };
                 let share = match *before {
-                    0 => 0,
+                    // Computed for less than a nanosecond: there is nothing to be in proportion to.
+                    0 => *after,
                     _ => (i128::from(*ps) * i128::from(*after) / i128::from(*before)) as i64,
                 };
                 *before -= *ps;

@@ -18,6 +18,7 @@ mod explain;
 mod hypothesis;
 mod read;
 mod requests;
+mod script;
 mod segments;
 mod step;
 
@@ -27,5 +28,6 @@ pub use error::{ReadError, ScheduleError};
 pub use expand::{Only, Plan};
 pub use hypothesis::{Hypothesis, HypothesisError, Place};
 pub use read::{Assumed, NoNoise, Options, Taken, read};
+pub use script::{Play, ReplayError};
 pub use segments::Segments;
 pub use step::{Application, Call, Candidate, Group, Operation, Reach, Spent, Step, Tape};

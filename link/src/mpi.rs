@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, thread, time::Duration};
 
-use mpi_recorder::worker::{Pair, Request, Worker};
+use mpi_recorder::worker::{Pair, Recording, Request, Worker};
 
 use crate::{Link, Pattern, Result};
 
@@ -22,7 +22,18 @@ impl Rank {
     /// # Errors
     /// If there is no MPI library.
     pub fn start(library: Option<&OsStr>) -> Result<Rank> {
-        let mut worker = Worker::start(library)?;
+        Rank::of(Worker::start(library)?)
+    }
+
+    /// A rank that plays a script, which is recorded.
+    ///
+    /// # Errors
+    /// As [`Rank::start`].
+    pub fn player(library: Option<&OsStr>, recording: &Recording<'_>) -> Result<Rank> {
+        Rank::of(Worker::player(library, recording)?)
+    }
+
+    fn of(mut worker: Worker) -> Result<Rank> {
         let mut anchor = || -> Result<[f64; 2]> {
             let words = worker.ask(Request::Anchor)?;
             let [ticks, ns] = words.first_chunk().copied().unwrap_or_default();
@@ -126,6 +137,15 @@ impl Rank {
     /// As [`Rank::send`].
     pub fn timer(&mut self, repeats: usize) -> Result<Vec<u64>> {
         Ok(self.worker.ask(Request::Timer { repeats })?)
+    }
+
+    /// Plays a script ([`Worker::play`]); how long that took in ns, and how many calls were made.
+    ///
+    /// # Errors
+    /// As [`Rank::send`].
+    pub fn play(&mut self, script: &[u64]) -> Result<(f64, u64)> {
+        let [begin, end, calls] = self.worker.play(script)?;
+        Ok((end.wrapping_sub(begin) as f64 * self.ns_per_tick, calls))
     }
 
     /// The link to another rank.

@@ -36,6 +36,7 @@ mod decode;
 mod encode;
 mod event;
 mod file;
+pub mod script;
 
 pub use calls::{Call, Class, Role};
 pub use crc::crc32;

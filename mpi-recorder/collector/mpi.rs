@@ -208,6 +208,8 @@ functions! {
     Group_size(group, size);
     Group_translate_ranks(group, count, ranks, other, others);
     Group_free(group);
+    Group_incl(group, count, ranks, new);
+    Comm_create(comm, group, new);
     Topo_test(comm, status);
     Cartdim_get(comm, dims);
     Cart_get(comm, dims, extents, periods, coordinates);
@@ -248,8 +250,8 @@ pub struct Library {
     pub status_size: usize,
     pub status_ignore: usize,
     pub in_place: usize,
-    any_source: i32,
-    any_tag: i32,
+    pub any_source: i32,
+    pub any_tag: i32,
     proc_null: i32,
     root: i32,
     ops: [usize; Op::ALL.len()],
@@ -434,6 +436,12 @@ impl Library {
     pub fn op(&self, word: usize) -> u8 {
         let handle = self.handle(word);
         self.ops.iter().skip(1).position(|op| *op == handle).map_or(0, |at| at as u8 + 1)
+    }
+
+    /// `MPI_BOR`, the reduction that takes bytes in all ABIs.
+    #[allow(dead_code)]
+    pub fn bit_or(&self) -> usize {
+        self.ops.get(Op::Bor as usize).copied().unwrap_or(0)
     }
 
     /// Source, tag and bytes in a status.

@@ -85,6 +85,31 @@ where
     result
 }
 
+/// For the worker, which has initialised MPI and made communicators by names that are not wrapped: recording
+/// begins here. The communicators are in the same order in all their members, 0 where this rank is not one.
+///
+/// # Safety
+/// `handles` has `count` handles of communicators.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn detour_mpi_adopt(handles: *const usize, count: usize) {
+    let directory = sys::environment(c"DETOUR_MPI_DIR").filter(|dir| !dir.is_empty());
+    let Some(directory) = directory else { return };
+    let clock = clock::choose();
+    let load = anchor();
+    LOADED.store(load.ticks, Ordering::Relaxed);
+    begin(Call::Init, directory, clock, load, ticks());
+    if handles.is_null() || count == 0 {
+        return;
+    }
+    // SAFETY: by contract.
+    let handles = unsafe { core::slice::from_raw_parts(handles, count) };
+    if let Some(thread) = thread::current() {
+        for handle in handles {
+            comms::of(thread, *handle);
+        }
+    }
+}
+
 /// Text of a known length limit.
 struct Text {
     bytes: [u8; 4352],

@@ -9,12 +9,14 @@ use std::{
     ffi::{OsStr, OsString},
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
 };
 
 use thiserror::Error;
 
 use crate::{
+    DIRECTORY,
     executable::{self, Unsuitable},
     library::Placed,
 };
@@ -129,13 +131,20 @@ impl Request {
     }
 }
 
+/// What a worker does is recorded, with this directory and as this command.
+#[derive(Clone, Copy, Debug)]
+pub struct Recording<'a> {
+    pub directory: &'a Path,
+    pub command: &'a [OsString],
+}
+
 /// A running worker.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
     socket: UnixStream,
-    /// Until the worker has loaded it.
-    _library: Placed,
+    /// Until the worker has loaded them.
+    _libraries: Vec<Placed>,
     pub rank: u32,
     pub size: u32,
     /// As the library describes itself.
@@ -158,11 +167,37 @@ impl Worker {
     /// # Errors
     /// As [`Worker::start`].
     pub fn of(worker: &[u8], library: Option<&OsStr>) -> Result<Worker, WorkerError> {
+        Worker::with(worker, library, None)
+    }
+
+    /// Starts a worker that plays a script: what it does is recorded.
+    ///
+    /// # Errors
+    /// As [`Worker::start`].
+    pub fn player(
+        library: Option<&OsStr>,
+        recording: &Recording<'_>,
+    ) -> Result<Worker, WorkerError> {
+        Worker::with(WORKER, library, Some(recording))
+    }
+
+    fn with(
+        worker: &[u8],
+        library: Option<&OsStr>,
+        recording: Option<&Recording<'_>>,
+    ) -> Result<Worker, WorkerError> {
         let shell = executable::find(OsStr::new("sh")).unwrap_or_else(|| "/bin/sh".into());
         executable::check(&shell)?;
-        let placed = Placed::of(worker, &std::env::temp_dir()).map_err(WorkerError::Start)?;
+        let place =
+            |library: &[u8]| Placed::of(library, &std::env::temp_dir()).map_err(WorkerError::Start);
+        // The worker is the first, and takes itself out of the list.
+        let mut placed = vec![place(worker)?];
+        if recording.is_some() {
+            placed.push(place(crate::LIBRARY)?);
+        }
         let (socket, theirs) = UnixStream::pair().map_err(WorkerError::Start)?;
-        let mut preload = placed.path().as_os_str().to_owned();
+        let paths: Vec<&OsStr> = placed.iter().map(|placed| placed.path().as_os_str()).collect();
+        let mut preload = paths.join(OsStr::new(":"));
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
             preload.push(":");
             preload.push(others);
@@ -170,6 +205,10 @@ impl Worker {
         let libraries = library.map_or_else(libraries, OsStr::to_owned);
         let mut command = Command::new(shell);
         command.args(["-c", ":"]).env("LD_PRELOAD", preload).env(LIBRARIES, libraries);
+        if let Some(recording) = recording {
+            // The shell's arguments are the command line of the trace.
+            command.args(recording.command).env(DIRECTORY, recording.directory);
+        }
         // What MPI has to say must not end up in a result.
         let errors = io::stderr();
         let errors = std::os::fd::AsFd::as_fd(&errors).try_clone_to_owned();
@@ -181,7 +220,7 @@ impl Worker {
         let mut worker = Worker {
             child,
             socket,
-            _library: placed,
+            _libraries: placed,
             rank: 0,
             size: 0,
             version: String::new(),
@@ -225,7 +264,19 @@ impl Worker {
         self.answer()
     }
 
-    /// Calls `MPI_Finalize` and waits for the process.
+    /// Plays a script ([`mpi_abi::script`]) and calls `MPI_Finalize`: ticks at the beginning and at the end, and
+    /// calls made.
+    ///
+    /// # Errors
+    /// As [`Worker::ask`].
+    pub fn play(&mut self, script: &[u64]) -> Result<[u64; 3], WorkerError> {
+        let bytes: Vec<u8> = script.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.write(&[12, 0, 0, bytes.len() as u64, 0, 0, 0, 0], &bytes)?;
+        let words = words_of(&self.answer()?);
+        Ok(words.first_chunk().copied().unwrap_or_default())
+    }
+
+    /// Calls `MPI_Finalize`, unless a script was played, and waits for the process.
     ///
     /// # Errors
     /// If the worker fails.

@@ -22,6 +22,7 @@ mod mpi;
 mod sys;
 
 mod patterns;
+mod play;
 mod socket;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -43,6 +44,7 @@ mod request {
     pub const LATE: u64 = 9;
     pub const EXCHANGE: u64 = 10;
     pub const POLLING: u64 = 11;
+    pub const PLAY: u64 = 12;
 }
 
 /// Names of MPI libraries to try, separated by colons; without it the program is left alone.
@@ -109,12 +111,14 @@ extern "C" fn worker() -> c_int {
         socket::refuse(b"MPI_Init failed");
         return 1;
     }
-    let Some(()) = hello(&library, clock).and_then(|()| serve(&library)) else {
+    let Some(finalized) = hello(&library, clock).and_then(|()| serve(&library)) else {
         // The parent is gone: the others must not wait for this rank.
         return 1;
     };
-    // SAFETY: MPI is initialised and nothing is under way.
-    unsafe { library.Finalize() };
+    if !finalized {
+        // SAFETY: MPI is initialised and nothing is under way.
+        unsafe { library.Finalize() };
+    }
     0
 }
 
@@ -188,9 +192,10 @@ fn hello(library: &Library, clock: Clock) -> Option<()> {
     socket::answer(&[socket::bytes(&words), version])
 }
 
-/// Answers requests until the last; None if the parent is gone.
-fn serve(library: &Library) -> Option<()> {
+/// Answers requests until the last, and says whether MPI is finalised; None if the parent is gone.
+fn serve(library: &Library) -> Option<bool> {
     let mut memory = Memory::new();
+    let mut finalized = false;
     loop {
         let [kind, peer, first, bytes, messages, delay, repeats, _] = socket::request()?;
         let job = Job {
@@ -203,7 +208,7 @@ fn serve(library: &Library) -> Option<()> {
             repeats: repeats as usize,
         };
         match kind {
-            request::FINISH => return socket::answer(&[]),
+            request::FINISH => return socket::answer(&[]).map(|()| finalized),
             request::BARRIER => {
                 // SAFETY: collective over all ranks, whose parents all ask for it.
                 unsafe { library.Barrier(library.comm_world) };
@@ -229,6 +234,16 @@ fn serve(library: &Library) -> Option<()> {
             request::DELAYED => answer_words(job.delayed(&mut memory)?)?,
             request::LATE => answer_words(job.late(&mut memory, false)?)?,
             request::POLLING => answer_words(job.late(&mut memory, true)?)?,
+            request::PLAY => {
+                let script = memory.words(job.bytes / 8)?;
+                socket::fill(socket::bytes_mut(script))?;
+                let Some(times) = play::play(library, script) else {
+                    socket::refuse(b"the script cannot be played");
+                    return None;
+                };
+                finalized = true;
+                answer_words(&times)?;
+            }
             request::EXCHANGE => answer_words(job.exchange(&mut memory)?)?,
             _ => {
                 socket::refuse(b"unknown request");

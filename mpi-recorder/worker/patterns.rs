@@ -86,6 +86,11 @@ impl Memory {
     pub fn message(&mut self, bytes: usize) -> Option<&mut [u8]> {
         self.sent.bytes(bytes)
     }
+
+    /// Words that the parent sends.
+    pub fn words(&mut self, count: usize) -> Option<&mut [u64]> {
+        self.received.words(count)
+    }
 }
 
 /// Spins until a time; without calls of MPI, so that messages are not looked for.

@@ -61,6 +61,12 @@ pub fn bytes(words: &[u64]) -> &[u8] {
     unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
+/// The bytes of words, to be filled in.
+pub fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: as above, and every byte makes a valid word.
+    unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
 /// Sends an answer: its state, its length in bytes, and the parts one after another.
 pub fn answer(parts: &[&[u8]]) -> Option<()> {
     let length: usize = parts.iter().map(|part| part.len()).sum();

@@ -4,7 +4,10 @@
 //! a message that is received (its sender was late), the payload of a large message that is sent (its
 //! receiver was late), or anything else (the NIC). So the classes add up to the time without work.
 
-use crate::event::{Log, What};
+use crate::{
+    event::{BEGINNING, Log, Moment, NOBODY, Part, Step, What},
+    noise::{RunNoise, WorkError},
+};
 
 /// Waiting time by class, ps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,51 +25,219 @@ impl Waits {
     }
 }
 
+/// What ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    LateSender,
+    LateReceiver,
+    Collective,
+    Nic,
+}
+
+/// A wait of a rank, ps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub rank: u32,
+    pub class: Class,
+    pub begin: i64,
+    pub end: i64,
+    /// The operation that it ends with; [`NOBODY`] after the last one of the rank.
+    pub op: u32,
+    /// The step that it ends with.
+    step: u32,
+}
+
+/// Why somebody was late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    Compute,
+    /// Noise of this source.
+    Noise(u32),
+    /// CPU time of messages: o and O.
+    Overhead,
+    /// g, G and L.
+    Network,
+}
+
+/// A part of a wait, or of the critical path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late {
+    pub cause: Cause,
+    /// The rank that was late, and its operation.
+    pub rank: u32,
+    pub op: u32,
+    pub ps: i64,
+}
+
 /// The waits of each rank from its start at 0 to its end.
 pub fn of(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Waits> {
     let mut waits = vec![Waits::default(); log.ranks() as usize];
-    let mut worked = vec![0; waits.len()];
+    for wait in each(log, is_collective) {
+        let own = &mut waits[wait.rank as usize];
+        let class = match wait.class {
+            Class::LateSender => &mut own.late_sender,
+            Class::LateReceiver => &mut own.late_receiver,
+            Class::Collective => &mut own.collective,
+            Class::Nic => &mut own.nic,
+        };
+        *class += wait.end - wait.begin;
+    }
+    waits
+}
+
+/// Every wait, by rank and time.
+pub fn each(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Wait> {
+    let mut waits = Vec::new();
     let mut order: Vec<u32> = (0..log.steps().len() as u32).collect();
     let key = |step: u32| {
         let step = &log.steps()[step as usize];
         (step.rank, step.start, step.end)
     };
     order.sort_unstable_by_key(|&step| key(step));
-    // Until when the rank has worked, and whether what it did last is a large message.
-    let (mut rank, mut busy, mut sending) = (u32::MAX, 0, None);
-    for step in order {
-        let step = &log.steps()[step as usize];
-        if step.rank != rank {
-            (rank, busy, sending) = (step.rank, 0, None);
-        }
-        let gap = step.start - busy;
-        if gap > 0 {
-            let own = &mut waits[rank as usize];
-            let in_collective = is_collective(step.op) || sending.is_some_and(&is_collective);
-            let class = match (step.what, sending) {
-                (What::Receive | What::Payload, _) if is_collective(step.op) => &mut own.collective,
-                (What::Receive, _) => &mut own.late_sender,
-                (What::Payload, _) => &mut own.late_receiver,
-                (_, Some(_)) if in_collective => &mut own.collective,
-                (_, Some(_)) => &mut own.late_receiver,
-                _ => &mut own.nic,
+    let mut steps = order.into_iter().peekable();
+    for rank in 0..log.ranks() {
+        // Until when the rank has worked, and whether what it did last is a large message.
+        let (mut busy, mut sending) = (0, None);
+        while let Some(number) = steps.next_if(|step| log.steps()[*step as usize].rank == rank) {
+            let step = &log.steps()[number as usize];
+            if step.start > busy {
+                let of_sending = sending.is_some_and(&is_collective);
+                let class = match (step.what, sending) {
+                    (What::Receive | What::Payload, _) if is_collective(step.op) => {
+                        Class::Collective
+                    }
+                    (What::Receive, _) => Class::LateSender,
+                    (What::Payload, _) => Class::LateReceiver,
+                    (_, Some(_)) if is_collective(step.op) || of_sending => Class::Collective,
+                    (_, Some(_)) => Class::LateReceiver,
+                    _ => Class::Nic,
+                };
+                let (begin, end) = (busy, step.start);
+                waits.push(Wait { rank, class, begin, end, op: step.op, step: number });
+            }
+            busy = busy.max(step.end);
+            sending = match step.what {
+                What::Request | What::Payload => Some(step.op),
+                // By the closed form, a large send ends with its receive.
+                What::Send if step.done > step.end => Some(step.op),
+                _ => None,
             };
-            *class += gap;
         }
-        busy = busy.max(step.end);
-        worked[rank as usize] = busy;
-        sending = match step.what {
-            What::Request | What::Payload => Some(step.op),
-            // By the closed form, a large send ends with its receive.
-            What::Send if step.done > step.end => Some(step.op),
-            _ => None,
-        };
-    }
-    // After the last of its work, a rank may still wait for a large message to be received.
-    for ((rank, own), worked) in (0..).zip(&mut waits).zip(&worked) {
-        own.late_receiver += (log.end(rank) - worked).max(0);
+        // After the last of its work, a rank may still wait for a large message to be received.
+        if log.end(rank) > busy {
+            let (class, end) = (Class::LateReceiver, log.end(rank));
+            waits.push(Wait { rank, class, begin: busy, end, op: NOBODY, step: NOBODY });
+        }
     }
     waits
+}
+
+/// Follows waits back to what was late, through the waits of others: the causes of a wait add up to it.
+pub struct Followed<'a> {
+    log: &'a Log,
+    noise: &'a RunNoise<'a>,
+    /// The moment at which each step starts.
+    starts: Vec<u32>,
+    hits: Vec<(u32, i64)>,
+}
+
+impl<'a> Followed<'a> {
+    /// Takes the log of a run and the noise of that run.
+    pub fn new(log: &'a Log, noise: &'a RunNoise<'a>) -> Followed<'a> {
+        let mut starts = vec![BEGINNING; log.steps().len()];
+        for moment in &log.moments {
+            let Some(step) = log.steps().get(moment.step as usize) else { continue };
+            if moment.time == step.end && log.time(moment.from) == step.start {
+                starts[moment.step as usize] = moment.from;
+            }
+        }
+        Followed { log, noise, starts, hits: Vec::new() }
+    }
+
+    /// What a wait was for.
+    pub fn causes(&mut self, wait: &Wait, tell: impl FnMut(Late)) -> Result<(), WorkError> {
+        let from = match self.starts.get(wait.step as usize) {
+            Some(start) => *start,
+            None => self.log.ends[wait.rank as usize],
+        };
+        self.back(from, wait.begin, wait.end, tell)
+    }
+
+    /// The critical path, from its end.
+    pub fn path(&mut self, tell: impl FnMut(Late)) -> Result<(), WorkError> {
+        let last = self.log.last();
+        self.back(self.log.ends[last as usize], 0, self.log.end(last), tell)
+    }
+
+    /// What happened between two times on the way back from a moment.
+    fn back(
+        &mut self,
+        mut at: u32,
+        begin: i64,
+        end: i64,
+        mut tell: impl FnMut(Late),
+    ) -> Result<(), WorkError> {
+        let mut until = end;
+        while until > begin && at != BEGINNING {
+            let Moment { from, step, cost, .. } = self.log.moments[at as usize];
+            let (first, last) = (self.log.time(from).max(begin), self.log.time(at).min(until));
+            at = from;
+            if last <= first {
+                continue;
+            }
+            let mut left = last - first;
+            until = first;
+            let Some(of) = self.log.steps().get(step as usize) else {
+                tell(Late { cause: Cause::Network, rank: 0, op: NOBODY, ps: left });
+                continue;
+            };
+            // The noise first, since it is what made the step longer.
+            if cost.noisy && of.noise > 0 {
+                let most = of.noise.min(left);
+                left -= self.noisy(of, most, &mut tell)?;
+            }
+            let cause = match cost.first {
+                Part::Compute => Cause::Compute,
+                Part::Overhead | Part::OverheadPerByte => Cause::Overhead,
+                _ => Cause::Network,
+            };
+            if left > 0 {
+                tell(Late { cause, rank: of.rank, op: of.op, ps: left });
+            }
+        }
+        // Ranks that start late, as the trace has it, are late for no other reason.
+        if until > begin {
+            tell(Late { cause: Cause::Network, rank: 0, op: NOBODY, ps: until - begin });
+        }
+        Ok(())
+    }
+
+    /// Shares out the noise of a step among its sources, at most this much; returns how much that was.
+    fn noisy(
+        &mut self,
+        step: &Step,
+        most: i64,
+        tell: &mut impl FnMut(Late),
+    ) -> Result<i64, WorkError> {
+        self.hits.clear();
+        let hits = &mut self.hits;
+        let local = self.noise.local(u64::from(step.rank));
+        local.hits(self.noise.model(), step.clock, step.asked, |hit| {
+            hits.push((hit.source, hit.length));
+        })?;
+        let all: i128 = hits.iter().map(|(_, length)| i128::from(*length)).sum();
+        let (mut sum, mut given) = (0i128, 0i64);
+        for (source, length) in hits.iter() {
+            sum += i128::from(*length);
+            let until = (sum * i128::from(most) / all.max(1)) as i64;
+            if until > given {
+                let (rank, op) = (step.rank, step.op);
+                tell(Late { cause: Cause::Noise(*source), rank, op, ps: until - given });
+                given = until;
+            }
+        }
+        Ok(given)
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod noise;
 mod once;
 #[cfg(target_os = "linux")]
 mod record;
+#[cfg(target_os = "linux")]
+mod replay;
 mod report;
 #[cfg(target_os = "linux")]
 mod start;
@@ -57,6 +59,14 @@ enum Command {
     /// disturbs it.
     #[cfg(target_os = "linux")]
     Latency(Box<latency::Options>),
+    /// Re-enact a recorded program with real MPI calls, waiting in place of computing
+    ///
+    /// Started by a launcher with as many ranks as the trace has: mpirun -n 4 detour mpi replay DIR -o NEW
+    ///
+    /// The run is recorded like any other, and compared with the trace region by region. With --if, the program is
+    /// changed first, so that the change is measured on the real network.
+    #[cfg(target_os = "linux")]
+    Replay(Box<replay::Options>),
     /// Start a program once a file exists
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -76,6 +86,8 @@ pub fn run(options: &Mpi, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Net(options) => net::run(options, verbosity),
         #[cfg(target_os = "linux")]
         Command::Latency(options) => latency::run(options, verbosity),
+        #[cfg(target_os = "linux")]
+        Command::Replay(options) => replay::run(options, verbosity),
         #[cfg(target_os = "linux")]
         Command::Start(options) => start::run(options),
     }

@@ -24,7 +24,7 @@ pub struct Options {
 pub struct Library {
     /// MPI library to load, as a file or a name [default: that of the launcher]
     #[arg(long, value_name = "LIBRARY")]
-    mpi: Option<OsString>,
+    pub mpi: Option<OsString>,
 }
 
 impl Library {

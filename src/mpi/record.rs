@@ -115,13 +115,13 @@ fn ready(options: &Options, task: Task) -> Result<Option<(PathBuf, Claim, Placed
 
 /// The right to record this rank, or a job, into a directory: two runs that start at the same time would both
 /// find it empty.
-struct Claim {
+pub struct Claim {
     path: PathBuf,
     _locked: File,
 }
 
 impl Claim {
-    fn new(directory: &Path, task: Task) -> Result<Claim> {
+    pub fn new(directory: &Path, task: Task) -> Result<Claim> {
         let whose = task.rank.map_or_else(|| "job".to_owned(), |rank| rank.to_string());
         let path = directory.join(format!(".recording-{whose}"));
         let file =
@@ -144,7 +144,7 @@ impl Drop for Claim {
 }
 
 /// Creates the directory, and refuses one that has traces already.
-fn prepare(output: &Path, task: Task) -> Result<PathBuf> {
+pub fn prepare(output: &Path, task: Task) -> Result<PathBuf> {
     let cannot = || format!("cannot write to the directory {}", output.display());
     fs::create_dir_all(output).with_context(cannot)?;
     let directory = output.canonicalize().with_context(cannot)?;

@@ -54,6 +54,11 @@ impl Options {
     fn watched_by<'a>(&self, watch: &'a dyn Watch) -> Work<'a> {
         Work { seed: self.seed, threads: threads(self.threads), memory, watch }
     }
+
+    /// How many threads to use.
+    pub fn threads(&self) -> usize {
+        threads(self.threads)
+    }
 }
 
 /// As many as asked for, or as there are CPUs for this process.

@@ -41,6 +41,7 @@ pub use carried::{Carried, run_on};
 pub use choices::{Name, Test};
 pub use collective::run_collective_on;
 pub use error::{EventError, Reason, Unmet, Wait};
+pub(crate) use log::{BEGINNING, Moment};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
 
