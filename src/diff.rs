@@ -13,8 +13,8 @@ use report::Side;
 use serde::Serialize;
 use study::{
     advice::Advice,
-    compare::{Compared, Request, compare},
-    files, open,
+    compare::{self, Compared, Request, compare},
+    decision, open,
     summary::summarise,
 };
 
@@ -34,9 +34,10 @@ pub struct Options {
     after: PathBuf,
     #[command(flatten)]
     workload: workload::Options,
-    /// Simulated runs of the job per recording
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
-    runs: u64,
+    /// Simulated runs of the job per recording, and for the gain of each action [default: 100, and 12 for
+    /// actions]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    runs: Option<u64>,
     /// Exit with status 1 if the job takes longer than before by more than this, with 95 % confidence
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     fail_if_worse: Option<f64>,
@@ -65,9 +66,10 @@ struct Diff {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
-    files::check([&options.html])?;
+    output::check([&options.html])?;
     let request = Request {
-        runs: options.runs,
+        runs: options.runs.unwrap_or(compare::RUNS),
+        action_runs: options.runs.unwrap_or(decision::RUNS),
         repeat: options.workload.repeat_trace,
         placement: options.workload.placement(),
         exclude: options.workload.exclude(),
