@@ -1,11 +1,7 @@
 //! `detour demo`: record, report and project in one command. On machines that cannot record, it uses a
 //! bundled recording.
 
-use std::{
-    io::{Cursor, Write},
-    path::Path,
-    process::ExitCode,
-};
+use std::{io::Cursor, path::Path, process::ExitCode};
 
 use analysis::Part;
 use anyhow::Result;
@@ -32,13 +28,15 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
         let reader = Reader::named(input, "the bundled recording".to_owned())?;
         return show(&reader, options, verbosity);
     }
+    let output = recorder::output_name(options.output.as_deref());
+    output::check([&Some(options.html.clone()), &Some(output.clone())])?;
     let seconds = options.duration.as_secs_f64();
     if !verbosity.quiet {
         tell!("recording all CPUs available to this process for {seconds} s ...");
     }
     let recording = recorder::Options {
         duration: Some(options.duration),
-        output: recorder::output_name(options.output.as_deref()),
+        output,
         command_line: recorder::command_line(),
         ..recorder::Options::default()
     };
@@ -72,7 +70,7 @@ fn show(reader: &AnyReader, options: &cli::Demo, verbosity: Verbosity) -> Result
     let advice = Advice::built_in()?;
     let report = work::Options::usual()
         .run(verbosity.quiet, |work| decide(reader, summary, &job, &advice, work))?;
-    write!(std::io::stdout(), "{}", report::decided(&report, output::layout(false)))?;
+    output::put(&report::decided(&report, output::layout(false)))?;
     if !verbosity.quiet {
         tell!("\nprojecting to a million ranks ...");
     }
