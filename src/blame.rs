@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    files::check([&options.html])?;
+    output::check([&options.html])?;
     if options.json && options.html.as_ref().is_some_and(|path| trace::is_stdout(path)) {
         bail!("both the page and --json would go to stdout: specify a file with --html");
     }

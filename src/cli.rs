@@ -46,9 +46,10 @@ pub enum Command {
     Doctor(Doctor),
     /// Record detours and their sources to a trace file
     ///
-    /// Ctrl-C, SIGTERM, SIGHUP (unless ignored, as under nohup), SIGQUIT and SIGXCPU stop the recording;
-    /// the trace file is complete. SIGTERM and SIGHUP also terminate the recorded command. SIGUSR1 and
-    /// SIGUSR2 are ignored. Exceeding the file size limit (SIGXFSZ) is reported like a full disk. If
+    /// Ctrl-C, SIGTERM, SIGQUIT, SIGXCPU and, unless ignored (as SIGHUP is under nohup), SIGHUP, SIGALRM,
+    /// SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT and real-time signals stop the recording; the trace file is
+    /// complete. All but Ctrl-C, SIGQUIT and SIGXCPU also terminate the recorded command. SIGUSR1 and SIGUSR2
+    /// are ignored. Exceeding the file size limit (SIGXFSZ) is reported like a full disk. If
     /// interrupted while still loading, it writes nothing and exits with status 130.
     Record(Record),
     /// Show sources of noise live in the terminal

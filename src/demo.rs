@@ -1,11 +1,7 @@
 //! `detour demo`: record, report and project in one command. On machines that cannot record, it uses a
 //! bundled recording.
 
-use std::{
-    io::{Cursor, Write},
-    path::Path,
-    process::ExitCode,
-};
+use std::{io::Cursor, path::Path, process::ExitCode};
 
 use analysis::Part;
 use anyhow::Result;
@@ -32,13 +28,15 @@ pub fn run(options: &cli::Demo, verbosity: Verbosity) -> Result<ExitCode> {
         let reader = Reader::named(input, "the bundled recording".to_owned())?;
         return show(&reader, None, options, verbosity);
     }
+    let output = recorder::output_name(options.output.as_deref());
+    output::check([&Some(options.html.clone()), &Some(output.clone())])?;
     let seconds = options.duration.as_secs_f64();
     if !verbosity.quiet {
         tell!("recording all CPUs available to this process for {seconds} s ...");
     }
     let recording = recorder::Options {
         duration: Some(options.duration),
-        output: recorder::output_name(options.output.as_deref()),
+        output,
         command_line: recorder::command_line(),
         ..recorder::Options::default()
     };
@@ -75,7 +73,7 @@ fn show(
     let report = work::Options::usual()
         .run(verbosity.quiet, |work| decide(reader, summary, &job, &advice, work))?;
     let layout = output::layout(false);
-    write!(std::io::stdout(), "{}", report::text(&report.summary, layout))?;
+    output::put(&report::text(&report.summary, layout))?;
     if !verbosity.quiet {
         tell!("\nprojecting to a million ranks ...");
     }
@@ -85,8 +83,7 @@ fn show(
     if let Some(trace) = trace.filter(|_| !verbosity.quiet) {
         next_steps(trace);
     }
-    write!(std::io::stdout(), "\n{}", report::decision(&report.decision, layout).trim_end())?;
-    writeln!(std::io::stdout())?;
+    output::put(&format!("\n{}\n", report::decision(&report.decision, layout).trim_end()))?;
     Ok(ExitCode::SUCCESS)
 }
 

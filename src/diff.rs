@@ -14,8 +14,8 @@ use report::Side;
 use serde::Serialize;
 use study::{
     advice::Advice,
-    compare::{Compared, Request, compare},
-    files, open,
+    compare::{self, Compared, Request, compare},
+    decision, open,
     summary::summarise,
 };
 
@@ -35,9 +35,10 @@ pub struct Options {
     after: PathBuf,
     #[command(flatten)]
     workload: workload::Options,
-    /// Simulated runs of the job per recording
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
-    runs: u64,
+    /// Simulated runs of the job per recording, and for the gain of each action [default: 100, and 12 for
+    /// actions]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    runs: Option<u64>,
     /// Exit with status 1 if the job takes longer than before by more than this, with 95 % confidence, and
     /// with 3 if that cannot be judged
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
@@ -74,7 +75,7 @@ struct Diff {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
-    files::check([&options.html])?;
+    output::check([&options.html])?;
     match [&options.before, &options.after].map(|path| is_program(path)) {
         [true, true] => return programs(options),
         [false, false] => {}
@@ -85,7 +86,8 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         ),
     }
     let request = Request {
-        runs: options.runs,
+        runs: options.runs.unwrap_or(compare::RUNS),
+        action_runs: options.runs.unwrap_or(decision::RUNS),
         repeat: options.workload.repeat_trace,
         placement: options.workload.placement(),
         exclude: options.workload.exclude(),

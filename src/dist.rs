@@ -5,10 +5,7 @@ use std::{io::Write, path::PathBuf};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use study::{
-    dist::{Bins, Distributions, Request, Unit, distributions},
-    files,
-};
+use study::dist::{Bins, Distributions, Request, Unit, distributions};
 
 use crate::{options::work, output, units};
 
@@ -96,7 +93,7 @@ struct Said {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    files::check([&options.html])?;
+    output::check([&options.html])?;
     if options.json && options.html.as_ref().is_some_and(|path| trace::is_stdout(path)) {
         bail!("both the page and --json would go to stdout: specify a file with --html");
     }

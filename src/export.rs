@@ -17,6 +17,7 @@ use crate::{
 };
 
 pub fn run(options: &cli::Export) -> Result<ExitCode> {
+    output::check([&options.output])?;
     let reader = open::open(&options.trace)?;
     let lane = options.cpu.map(|cpu| export::lane_of(&reader, cpu)).transpose()?;
     match &options.output {

@@ -2,7 +2,6 @@
 //! the directories of an MPI run's nodes into one directory.
 
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -18,7 +17,7 @@ use study::{files, shards};
 use tokio::signal::unix::SignalKind;
 use trace::{Manifest, Merge, Reader, Writer};
 
-use crate::{Verbosity, cli, options::work::INTERRUPTED, signals, simulate};
+use crate::{Verbosity, cli, options::work::INTERRUPTED, output, signals, simulate};
 
 pub fn run(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     let (runs, files): (Vec<_>, Vec<_>) = options.files.iter().partition(|path| path.is_dir());
@@ -83,7 +82,7 @@ fn mpi_runs(options: &cli::Merge, verbosity: Verbosity) -> Result<ExitCode> {
     };
     let missing = merged.ranks - merged.ranks_present;
     if options.json {
-        writeln!(std::io::stdout(), "{}", report::json_text(&merged)?)?;
+        output::put(&(report::json_text(&merged)? + "\n"))?;
     } else if !verbosity.quiet {
         let partial = if missing > 0 { " --partial" } else { "" };
         tell!(
@@ -130,7 +129,7 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
     if !options.force {
         merge.check_nodes()?;
     }
-    let path = output(options.output.as_deref(), merge.manifest().job_id.as_deref());
+    let path = output_path(options.output.as_deref(), merge.manifest().job_id.as_deref());
     files::not_over(&options.files, &path)?;
     if options.json && trace::is_stdout(&path) {
         bail!("both the trace and --json would go to stdout: specify a file with -o");
@@ -157,13 +156,14 @@ fn traces(options: &cli::Merge, verbosity: Verbosity) -> Result<()> {
             start_skew_s: skew_s,
             incomplete,
         };
-        writeln!(std::io::stdout(), "{}", report::json_text(&merged)?)?;
+        output::put(&(report::json_text(&merged)? + "\n"))?;
     } else if !verbosity.quiet {
         let name = path.display();
+        let what = trace::nodes_or_recordings(manifest.nodes.iter().map(|node| node.host.as_str()));
         tell!(
-            "wrote {name}: {} nodes, started within {skew_s:.3} s of each other; view with: detour \
+            "wrote {name}: {}, started within {skew_s:.3} s of each other; view with: detour \
              report {name}",
-            manifest.nodes.len()
+            plural(manifest.nodes.len() as u64, what)
         );
         for Incomplete { host, recorded_s, why } in &incomplete {
             tell!(
@@ -180,6 +180,6 @@ fn skew(manifest: &Manifest) -> f64 {
     manifest.nodes.iter().map(|node| node.offset_ns as f64 / 1e9).fold(0.0, f64::max)
 }
 
-fn output(asked: Option<&Path>, job: Option<&str>) -> PathBuf {
+fn output_path(asked: Option<&Path>, job: Option<&str>) -> PathBuf {
     recorder::fill_in(asked.unwrap_or(Path::new("detour-%j.detour")), job)
 }

@@ -16,10 +16,7 @@ use link::{
     measure::{Measured, Plan, measure, serve},
     tcp::{TcpLink, with_port},
 };
-use study::{
-    files,
-    loggops::{About, fit},
-};
+use study::loggops::{About, fit};
 
 use crate::{Verbosity, output, units};
 
@@ -63,7 +60,7 @@ const METHOD: &str = "PRTT(n,d,s) (Hoefler et al. 2007); os and or timed inside 
 impl Measurement {
     /// Refuses what cannot be measured, before it takes time.
     pub fn check(&self) -> Result<()> {
-        files::check([&self.output])?;
+        output::check([&self.output])?;
         if !(1..=link::LARGEST).contains(&self.largest) {
             bail!("--largest must be 1 B to 1 GiB");
         }

@@ -1,7 +1,9 @@
 //! Printing results: text that fits the terminal, page by page if it is long, or JSON.
 
 use std::{
-    io::{BufWriter, IsTerminal, Write},
+    ffi::{OsStr, OsString},
+    io::{BufWriter, ErrorKind, IsTerminal, Write},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
@@ -10,7 +12,7 @@ use std::{
     },
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::{
     ValueEnum,
     builder::{PathBufValueParser, TypedValueParser},
@@ -79,7 +81,7 @@ pub fn print<T: Serialize>(
     text: impl FnOnce(&T, report::Options) -> String,
 ) -> Result<()> {
     match json {
-        true => Ok(writeln!(std::io::stdout(), "{}", report::json_text(result)?)?),
+        true => put(&(report::json_text(result)? + "\n")),
         false => page(&text(result, layout(false))),
     }
 }
@@ -89,6 +91,18 @@ static PAGING: AtomicBool = AtomicBool::new(false);
 
 pub fn is_paging() -> bool {
     PAGING.load(Ordering::Relaxed)
+}
+
+/// Writes text to standard output. That its reader has left (`detour report | head`) is not a failure:
+/// files are still to be written, and the exit code is still that of the result.
+pub fn put(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints text through a pager if it is longer than the terminal, as git does.
@@ -114,7 +128,7 @@ pub fn page(text: &str) -> Result<()> {
             }
         }
     }
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    put(text)
 }
 
 /// The pager's command line, if the text needs one.
@@ -129,6 +143,38 @@ fn pager(text: &str) -> Option<String> {
     let named = ["DETOUR_PAGER", "PAGER"].into_iter().find_map(|name| std::env::var(name).ok());
     Some(named.unwrap_or_else(|| "less".to_owned()))
         .filter(|pager| !matches!(pager.trim(), "" | "cat"))
+}
+
+/// Checks the files that are to be written, before anything is computed. None may be named twice in the
+/// command line: as two outputs, or as an input too.
+pub fn check<const N: usize>(outputs: [&Option<PathBuf>; N]) -> Result<()> {
+    files::check(outputs)?;
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    for output in outputs.into_iter().flatten() {
+        let named = |word: &&OsString| names(word).any(|name| files::same_file(&name, output));
+        if words.iter().filter(named).count() > 1 {
+            bail!("{} is also an input: specify another file to write", output.display());
+        }
+    }
+    Ok(())
+}
+
+/// The files that a word of the command line may name: `FILE`, `A,B`, `FILE#2`, `--option=FILE`, `-oFILE`.
+fn names(word: &OsStr) -> impl Iterator<Item = PathBuf> {
+    let whole = word.as_bytes();
+    let value = match whole {
+        [b'-', b'-', ..] => whole.iter().position(|&byte| byte == b'=').map(|at| &whole[at + 1..]),
+        [b'-', _, rest @ ..] => Some(rest),
+        _ => Some(whole),
+    };
+    let listed = value.into_iter().flat_map(|value| value.split(|&byte| byte == b','));
+    let listed = listed.flat_map(|name| {
+        let run = name.iter().rposition(|&byte| byte == b'#').map(|at| &name[..at]);
+        std::iter::once(name).chain(run)
+    });
+    let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+    let names: Vec<PathBuf> = listed.chain(value).map(path).collect();
+    names.into_iter().filter(|name| !name.as_os_str().is_empty())
 }
 
 /// Writes a file, and says so.

@@ -3,7 +3,6 @@
 
 use std::{
     ffi::OsStr,
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -52,7 +51,7 @@ pub fn run(options: cli::Record, verbosity: Verbosity) -> Result<ExitCode> {
         say_settings(&outcome.manifest);
     }
     if json {
-        writeln!(std::io::stdout(), "{}", report::json_text(&outcome)?)?;
+        output::put(&(report::json_text(&outcome)? + "\n"))?;
     } else if !quiet {
         let name = outcome.output.display();
         match trace::is_stream(&outcome.output) {
@@ -256,12 +255,18 @@ pub fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Re
 
     const XCPU: SignalKind = SignalKind::from_raw(24);
     const XFSZ: SignalKind = SignalKind::from_raw(25);
-    let (term, hup) = (SignalKind::terminate(), SignalKind::hangup());
-    let mut ending = vec![SignalKind::interrupt(), term, SignalKind::quit(), XCPU];
-    // Under nohup(1), SIGHUP stays ignored.
-    if !recorder::machine::ignores_signal(hup.as_raw_value()) {
-        ending.push(hup);
-    }
+    /// SIGSTKFLT, SIGVTALRM, SIGPROF and SIGPWR on x86-64 and arm64.
+    const RARE: [i32; 4] = [16, 26, 27, 30];
+    const FIRST_REAL_TIME: i32 = 34;
+    const LAST_REAL_TIME: i32 = 64;
+    let terminal = [SignalKind::interrupt(), SignalKind::quit()];
+    let mut ending = [&terminal[..], &[SignalKind::terminate(), XCPU]].concat();
+    // Timers that survive exec, power failures, what a script may send: all of them would kill it. What is
+    // ignored stays ignored, as SIGHUP under nohup(1).
+    let sent = [SignalKind::hangup(), SignalKind::alarm(), SignalKind::io()];
+    let rare = RARE.into_iter().chain(FIRST_REAL_TIME..=LAST_REAL_TIME).map(SignalKind::from_raw);
+    let heeded = |kind: &SignalKind| !recorder::machine::ignores_signal(kind.as_raw_value());
+    ending.extend(sent.into_iter().chain(rare).filter(heeded));
     // Batch systems send SIGUSR1 or SIGUSR2 before a job's time limit. Exceeding the file size limit fails
     // the write, as on a full disk. A no-op handler, since the recorded command would inherit SIG_IGN.
     let ignored = [SignalKind::user_defined1(), SignalKind::user_defined2(), XFSZ];
@@ -273,7 +278,7 @@ pub fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Re
             return;
         }
         // Signals from the terminal reach the command as well; those from `kill` do not.
-        if kind == term || kind == hup {
+        if !terminal.contains(&kind) && kind != XCPU {
             end_command.store(true, Ordering::Relaxed);
         }
         stop.store(true, Ordering::Relaxed);

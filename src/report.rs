@@ -1,7 +1,6 @@
 //! `detour report`: what to do about the noise of a recording, and its sources, as text, JSON or HTML.
 
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -12,7 +11,7 @@ use study::{
     advice::Advice,
     compare,
     decision::{self, Decision, Report, decide},
-    files, fleet,
+    fleet,
     longest::longest,
     network, open,
     open::AnyReader,
@@ -25,7 +24,7 @@ use study::{
 use crate::{Verbosity, cli, output, page};
 
 pub fn run(mut options: cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
-    files::check([&options.html])?;
+    output::check([&options.html])?;
     if options.traces.is_empty() && options.baseline.is_some() {
         bail!("--baseline needs recordings to check: name them");
     }
@@ -55,12 +54,11 @@ pub fn run(mut options: cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
         reports.push(Report { longest, ..report });
     }
     if options.json {
-        let mut out = std::io::stdout().lock();
         match reports.as_slice() {
-            [one] => writeln!(out, "{}", report::json_text(one)?)?,
+            [one] => output::put(&(report::json_text(one)? + "\n"))?,
             several => {
                 let texts: Result<Vec<String>, _> = several.iter().map(report::json_text).collect();
-                writeln!(out, "[{}]", texts?.join(",\n"))?;
+                output::put(&format!("[{}]\n", texts?.join(",\n")))?;
             }
         }
         return Ok(ExitCode::SUCCESS);
@@ -135,6 +133,8 @@ fn workload(options: &cli::Report) -> Result<workload::Request> {
 fn check(baseline: &Path, options: &cli::Report, verbosity: Verbosity) -> Result<ExitCode> {
     let request = compare::Request {
         runs: options.runs.unwrap_or(projection::RUNS),
+        // Without advice there are no actions.
+        action_runs: 0,
         repeat: true,
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
@@ -173,7 +173,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         Ok(report)
     })?;
     if options.json {
-        writeln!(std::io::stdout(), "{}", report::json_text(&report)?)?;
+        output::put(&(report::json_text(&report)? + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

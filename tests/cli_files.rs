@@ -355,3 +355,81 @@ fn names_that_are_not_text_are_names() {
     assert_eq!(output.status.code(), Some(127), "{}", said(&output));
     assert!(said(&output).contains("cannot run /bin/\u{fffd}"), "{}", said(&output));
 }
+
+#[test]
+fn a_file_is_named_once() {
+    let directory = directory("files-twice");
+    let trace = directory.join("t.detour");
+    fs::copy(DEMO, &trace).unwrap();
+    let (trace, page) = (text(&trace), text(&directory.join("page")).to_owned());
+    // Another name of the same file.
+    let also = format!("{}/./t.detour", text(&directory));
+    let quick = ["--ranks", "2", "--runs", "2", "--repeat-trace"];
+    let noise = format!("{DEMO},{trace}#1");
+    let with = |line: &[&'static str]| [line, &quick[..]].concat();
+    let twice: [(Vec<&str>, &str); 7] = [
+        (vec!["report", trace, "--html", &also], "is also an input"),
+        (vec!["diff", DEMO, trace, "--html", &also], "is also an input"),
+        (vec!["export", trace, "--to", "csv", "-o", &also], "is also an input"),
+        (vec!["dist", trace, "--html", trace], "is also an input"),
+        (
+            [&with(&["simulate", "collective"])[..], &["--noise", &noise, "--csv", trace]].concat(),
+            "is also an input",
+        ),
+        (
+            [&with(&["simulate", "collective"])[..], &["--csv", &page, "--html", &page]].concat(),
+            "is named for two outputs",
+        ),
+        (vec!["demo", "-d", "50ms", "-o", &page, "--html", &page], "is named for two outputs"),
+    ];
+    for (arguments, why) in twice {
+        fails(&arguments, 1, &[why]);
+    }
+    assert_eq!(names(&directory), ["t.detour"]);
+    assert_eq!(fs::read(trace).unwrap(), fs::read(DEMO).unwrap());
+    // What stands elsewhere in the command line is not a file because of that.
+    stdout(&["export", trace, "--to", "csv", "-o", &page]);
+}
+
+/// Runs it with a standard output that nothing reads, and one that is closed.
+fn unread(arguments: &[&str], code: i32) {
+    for shell in [r#""$0" "$@" >&-"#, r#"{ sleep 0.1; "$0" "$@"; echo $? >&3; } 3>&2 | true"#] {
+        let run = Command::new("sh")
+            .args(["-c", shell, env!("CARGO_BIN_EXE_detour")])
+            .args(arguments)
+            .output()
+            .expect("sh");
+        let said = said(&run);
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        let ended = match shell.contains("echo") {
+            true => said.lines().last().and_then(|line| line.parse().ok()),
+            false => run.status.code(),
+        };
+        assert_eq!(ended, Some(code), "{shell}: {arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn an_output_that_is_not_read_loses_no_file_and_no_exit_code() {
+    let directory = directory("files-unread");
+    let file = |name: &str| text(&directory.join(name)).to_owned();
+    unread(&["report", DEMO], 0);
+    unread(&["report", "--json", "--no-projection", DEMO], 0);
+    unread(&EXPORT, 0);
+    let (csv, page) = (file("points.csv"), file("page.html"));
+    let simulate = ["simulate", "collective", "--ranks", "2,4", "--runs", "2"];
+    unread(&[&simulate[..], &["--csv", &csv]].concat(), 0);
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 3);
+    unread(&["diff", DEMO, DEMO, "--ranks", "2", "--runs", "2", "--html", &page], 0);
+    assert!(fs::metadata(&page).unwrap().len() > 1_000);
+    // The gate is closed, whether or not its words are read.
+    let quiet = file("quiet.csv");
+    fs::write(&quiet, "start_ns,length_ns\n1000,200\n2000000000,300\n").unwrap();
+    let noisy = file("noisy.csv");
+    let rows: String = (0..2_000).map(|ms| format!("{},500000\n", ms * 1_000_000)).collect();
+    fs::write(&noisy, format!("start_ns,length_ns\n{rows}")).unwrap();
+    let gate = ["--fail-if-worse", "5%", "--ranks", "4", "--runs", "20"];
+    unread(&[&["diff", &quiet, &noisy][..], &gate].concat(), 1);
+    unread(&["record", "--no-bpf", "-d", "50ms", "--json", "-o", &file("t.detour")], 0);
+    assert!(trace::Reader::open(directory.join("t.detour")).unwrap().trailer().is_some());
+}

@@ -258,8 +258,13 @@ impl Resampled<'_> {
         self.figures(cells, |cell| cell.count as f64, per(self.rates.duration_s))
     }
 
+    /// Share of the time. A resample can contain the longest blocks several times, but nothing takes
+    /// more than all of the time.
     fn time(&self, cells: &[BlockSum]) -> Figures {
-        self.figures(cells, |cell| cell.cost_ns as f64, per(self.rates.watched_s) * 1e-9 * 100.0)
+        let scale = per(self.rates.watched_s) * 1e-9 * 100.0;
+        let mut figures = self.figures(cells, |cell| cell.cost_ns as f64, scale);
+        figures.resampled.iter_mut().for_each(|share| *share = share.min(100.0));
+        figures
     }
 
     fn figures(&self, cells: &[BlockSum], figure: fn(&BlockSum) -> f64, scale: f64) -> Figures {
@@ -375,6 +380,21 @@ mod tests {
         assert_eq!(bunch.rate_hz.value, spread.rate_hz.value);
         assert_eq!(bunch.rate_hz.low, 0.0);
         assert!(bunch.rate_hz.high >= 30.0 && spread.rate_hz.high < 10.5, "{bunch:?} {spread:?}");
+    }
+
+    #[test]
+    fn no_share_exceeds_the_whole() {
+        // Four of a hundred blocks contain 95 % of the time: detours count where they begin.
+        let mut hog = rates(vec![("hog", vec![0; 100])]);
+        for block in [3, 30, 60, 90] {
+            hog.sources[0].cells[block] = BlockSum { count: 1, cost_ns: 4_750_000_000 };
+        }
+        hog.total.clone_from(&hog.sources[0].cells);
+        let Comparison { before, sources, noise_change_pct, .. } = both(&hog, &hog);
+        for share in [before.noise_pct, sources[0].before.time_pct, sources[0].after.time_pct] {
+            assert!((share.value - 95.0).abs() < 1e-9 && share.high == 100.0, "{share:?}");
+        }
+        assert!(noise_change_pct.low >= -100.0 && noise_change_pct.high <= 100.0);
     }
 
     #[test]

@@ -23,8 +23,8 @@ use crate::{Contents, Summary};
 /// A thread that takes more than this part of its period shares the CPU with the measured one: its runs
 /// are the scheduler's time slices, which are regular as well.
 const TIME_SLICES: f64 = 0.25;
-/// Lanes tested for a period per row: those with the most events.
-const LANES_TESTED: usize = 4;
+/// Lanes searched for the period of a row: those with the most events. It has to hold on the others too.
+const LANES_SEARCHED: usize = 4;
 /// Policies listed for a row.
 const POLICIES: usize = 4;
 
@@ -441,9 +441,16 @@ struct Struck<'a> {
 
 impl Struck<'_> {
     fn period(&self, finder: &mut Finder) -> Option<Period> {
+        finder.find(&self.starts, &self.whole())
+    }
+
+    fn has(&self, period: &Period) -> bool {
+        self.whole().keeps(&self.starts, period.period_ns)
+    }
+
+    fn whole(&self) -> Whole<'_> {
         let Window { from_ns, to_ns, .. } = self.window;
-        let whole = Whole { from_ns, to_ns, events: self.events, later: self.later.as_deref() };
-        finder.find(&self.starts, &whole)
+        Whole { from_ns, to_ns, events: self.events, later: self.later.as_deref() }
     }
 }
 
@@ -490,25 +497,24 @@ fn by_cpu<'a>(row: &'a Row, watched: &[Watched<'_>]) -> Vec<Struck<'a>> {
     row.starts.iter().enumerate().map(of_cpu).collect()
 }
 
-/// The period of a row: the one that at least half of the tested lanes agree on. A thread that migrates
+/// The period of a row: one that holds on at least half of the lanes with enough events for one, and for
+/// at least half of all events. A thread that migrates
 /// has no period on a single CPU, or a different one on each; then its events of all lanes are tested
 /// together. (Not so for interrupts: the ticks of several CPUs combined have no period.)
 fn row_period(struck: &[Struck<'_>], moves: bool, finder: &mut Finder) -> Option<Period> {
     let mut lanes: Vec<&Struck<'_>> =
         struck.iter().filter(|lane| lane.starts.len() >= period::MIN_EVENTS).collect();
     lanes.sort_by_key(|lane| std::cmp::Reverse(lane.events));
-    lanes.truncate(LANES_TESTED);
-    let tested = lanes.len();
-    let found: Vec<Period> = lanes
-        .iter()
-        .filter_map(|lane| lane.period(finder))
-        // A period on any lane would have been accepted: the bound covers all of them.
-        .map(|p| Period { p_value: (p.p_value * tested as f64).min(1.0), ..p })
-        .collect();
-    for candidate in &found {
-        let agree = found.iter().filter(|p| (p.period_ns / candidate.period_ns - 1.0).abs() < 0.01);
-        if agree.count() * 2 >= tested {
-            return Some(*candidate);
+    let all: u64 = struck.iter().map(|lane| lane.events).sum();
+    let searched = lanes.len().min(LANES_SEARCHED);
+    for lane in &lanes[..searched] {
+        let Some(period) = lane.period(finder) else { continue };
+        let having: Vec<u64> =
+            lanes.iter().filter(|lane| lane.has(&period)).map(|lane| lane.events).collect();
+        if 2 * having.len() >= lanes.len() && 2 * having.iter().sum::<u64>() >= all {
+            // A period on any of them would have been accepted: the bound covers all of them.
+            let p_value = (period.p_value * searched as f64).min(1.0);
+            return Some(Period { p_value, ..period });
         }
     }
     if moves && struck.len() > 1 { together(struck).period(finder) } else { None }

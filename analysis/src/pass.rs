@@ -162,29 +162,39 @@ impl Summariser {
             lane.beside_ns = lane.beside_ns.saturating_add(cost);
         }
 
+        // A sum is not an interruption. A record whose time is in one has its length, and no cost.
+        let alone = record.flags.contains(RecordFlags::SUMMED);
+        let length = if alone { record.net_ns } else { cost };
+        if record.is_sum() {
+            if let Some(cell) = self.room.at(&mut lane.cells, index) {
+                cell.part.add(tally, cost);
+            }
+            return;
+        }
+
         // A continuation of an interruption may belong to another source: the tick after another
         // timer, the second handler on an IRQ line. Then it is a separate sample, but not counted again.
         let before = lane.last_row.get_mut(usize::from(record.depth)).map(|row| row.replace(index));
         let same_row = before == Some(Some(index));
         let Some(cell) = self.room.at(&mut lane.cells, index) else {
-            row.costs.add(cost);
+            row.costs.add(length);
             return;
         };
         cell.part.add(tally, cost);
         if !tally.hit && !same_row {
-            if let Some(done) = cell.open.replace(cost) {
+            if let Some(done) = cell.open.replace(length) {
                 row.costs.add(done);
             }
         } else if tally.hit {
             // The distribution is over whole interruptions, so each is added when the next begins.
-            if let Some(done) = cell.open.replace(cost) {
+            if let Some(done) = cell.open.replace(length) {
                 row.costs.add(done);
             }
             if self.threads.is_none() {
                 self.budget.keep(&mut cell.starts, record.start_ns);
             }
         } else {
-            cell.open = Some(cell.open.unwrap_or(0).saturating_add(cost));
+            cell.open = Some(cell.open.unwrap_or(0).saturating_add(length));
         }
     }
 
@@ -226,8 +236,10 @@ impl Summariser {
                 let span = (record.start_ns.max(detour.start_ns), ran_until.min(end));
                 competition.contested(fine.row, known, span, record.cost_ns);
             }
-            let beyond = record.cost_ns.saturating_sub(record.net_ns);
-            self.entry_exit_ns = self.entry_exit_ns.saturating_add(beyond);
+            if !record.is_sum() {
+                let beyond = record.cost_ns.saturating_sub(record.net_ns);
+                self.entry_exit_ns = self.entry_exit_ns.saturating_add(beyond);
+            }
         }
         if detour.wait != Wait::None {
             self.waits[detour.wait as usize].add(detour.len_ns);

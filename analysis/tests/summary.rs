@@ -290,14 +290,20 @@ fn an_empty_recording_has_an_empty_summary() {
     assert_eq!((s.duration_s, s.noise_pct), (0.0, 0.0));
 }
 
-#[test]
-fn ticks_on_64_cpus_with_different_phases_have_the_period_of_one() {
+/// A second of ticks on 64 CPUs: every 4 ms on the first of them, with different phases, and at random on
+/// the others.
+fn ticks_on_64_cpus(periodic: u32) -> Summary {
     let mut manifest = one_cpu(Mode::Attributed);
     manifest.lanes = (0..64).map(|cpu| Lane::Cpu { cpu }).collect();
     let mut rng = Rng::new(7);
     let blocks = (0..64).map(|lane| {
         let phase = rng.next() % 4_000_000;
-        let starts = (0..250).map(|i| phase + i * 4_000_000 + rng.next() % 20_000);
+        let mut starts: Vec<u64> = match lane < periodic {
+            true => (0..250).map(|i| phase + i * 4_000_000 + rng.next() % 20_000).collect(),
+            false => (0..240).map(|_| rng.next() % 1_000_000_000).collect(),
+        };
+        starts.sort_unstable();
+        let starts = starts.into_iter();
         let records: Vec<Record> = starts
             .map(|t| Record { cpu: lane as u16, ..record(t, TICK, 2000, 5000, IN) })
             .collect();
@@ -313,7 +319,46 @@ fn ticks_on_64_cpus_with_different_phases_have_the_period_of_one() {
             .collect();
         Block { lane: LaneId(lane), detours, records }
     });
-    let s = summary_of(&manifest, None, blocks.collect());
+    summary_of(&manifest, None, blocks.collect())
+}
+
+/// A detour with more records than fit into memory: they are in the file on their own, and their time is a
+/// sum in the detour.
+#[test]
+fn a_sum_is_time_but_no_event() {
+    let alone = |i: u64| record(10_000 + i * 1_000, TICK, 500, 0, RecordFlags::SUMMED);
+    let mut records: Vec<Record> = (0..30).map(alone).collect();
+    let sum = IN.with(RecordFlags::SUMMED);
+    records.push(record(9_000, TICK, 0, 15_000, sum));
+    records.push(record(41_000, TICK, 700, 900, IN));
+    let detour = Detour {
+        start_ns: 9_000,
+        len_ns: 16_000,
+        outside_ns: 100,
+        records: 2,
+        ..Detour::default()
+    };
+    let block = Block { lane: LaneId(0), detours: vec![detour], records };
+    let s = summary_of(&one_cpu(Mode::Attributed), None, vec![block]);
+    let ticks = &s.sources[0];
+    assert_eq!((ticks.count, ticks.hits), (31, 31));
+    assert_eq!((ticks.net_ns_total, ticks.cost_ns_total), (30 * 500 + 700, 15_900));
+    assert!(ticks.cost_ns_p50.abs_diff(500) < 10, "{}", ticks.cost_ns_p50);
+    assert_eq!(ticks.cost_ns_max, 900);
+}
+
+#[test]
+fn a_period_of_few_cpus_is_not_that_of_the_source() {
+    // Those with the period are the ones with the most events.
+    for (periodic, expected) in [(4, None), (31, None), (33, Some(4))] {
+        let period = ticks_on_64_cpus(periodic).sources[0].period_ns;
+        assert_eq!(period.map(|ns| (ns + 1_000_000 / 2) / 1_000_000), expected, "{periodic}");
+    }
+}
+
+#[test]
+fn ticks_on_64_cpus_with_different_phases_have_the_period_of_one() {
+    let s = ticks_on_64_cpus(64);
     assert_eq!(s.cpus.len(), 64);
     assert_eq!(s.sources[0].per_cpu.len(), 64);
     assert_eq!(s.sources[0].per_lane.len(), 64);

@@ -112,7 +112,8 @@ impl Model {
         }
         // A record that hits several threads counts as one event, as in the report.
         let counted = !record.flags.contains(RecordFlags::CONTINUED)
-            && !record.flags.contains(RecordFlags::REPEATED);
+            && !record.flags.contains(RecordFlags::REPEATED)
+            && !record.is_sum();
         let (start, length, cost) = (record.start_ns, record.gross_ns, record.cost_ns);
         self.rows.add(record.source, counted, start, length, cost);
         let Some(lane) = self.lanes.get_mut(lane.0 as usize) else { return };

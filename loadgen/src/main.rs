@@ -53,6 +53,9 @@ enum Load {
         /// page touched is a major fault
         #[arg(long, conflicts_with = "burst")]
         file: Option<PathBuf>,
+        /// Run under SCHED_FIFO at this priority
+        #[arg(long, conflicts_with = "file")]
+        fifo: Option<i32>,
     },
     /// Start short-lived tasks, each with its own name
     Forks {
@@ -172,7 +175,12 @@ fn main() -> anyhow::Result<()> {
         Load::Faults { cpu, seconds, file: Some(file), .. } => {
             faults::run_on_file(cpu, seconds, &file)
         }
-        Load::Faults { cpu, seconds, burst, file: None } => faults::run(cpu, seconds, burst),
+        Load::Faults { cpu, seconds, burst, file: None, fifo } => {
+            if let Some(priority) = fifo {
+                os::fifo(priority)?;
+            }
+            faults::run(cpu, seconds, burst)
+        }
         Load::Forks { cpu, seconds, names } => forks::run(cpu, seconds, names),
         Load::Ipi { from, to, count, pause_us, and: None } => ipi::run(from, to, count, pause_us),
         Load::Ipi { from, to, count, pause_us, and: Some(and) } => {

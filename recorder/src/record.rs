@@ -448,6 +448,13 @@ impl Session {
                 assembled.unlisted
             ));
         }
+        if assembled.uncounted > 0 {
+            remarks.push(format!(
+                "some threads waited so long that only sums are known of the beginning: counts and \
+                 rates lack {} events, times are complete",
+                assembled.uncounted
+            ));
+        }
         trailer.remarks.extend_from_slice(&remarks);
         self.remarks.extend(remarks);
     }
@@ -547,7 +554,10 @@ impl Session {
             self.bpf.as_ref().map(Bpf::rings).unwrap_or_default(),
             |cpu| self.measured.contains(&cpu),
             self.bpf.as_ref().map(Bpf::cpu_pages),
-            self.probes.iter().map(|probe| Arc::clone(&probe.ready.jumps)).collect(),
+            self.probes
+                .iter()
+                .map(|probe| (probe.ready.cpu, Arc::clone(&probe.ready.jumps)))
+                .collect(),
             self.anchor,
         );
         Threads::start(drain, &self.housekeeping, self.manifest.mode == Mode::Program)

@@ -41,7 +41,7 @@ pub fn exchange(results: &Exchanges, options: Options) -> String {
     grid.row(Tone::Plain, cells);
     let mut text = grid.render(options.style()) + "\n";
     let uninterrupted = results.about.uninterrupted_mean_us;
-    if uninterrupted > 0.0 {
+    if uninterrupted > 0.0 && results.about.noise != "none" {
         let added = 100.0 * (results.mean_us / uninterrupted - 1.0);
         text += &format!(
             "\nAn uninterrupted exchange takes {} on average; interruptions add {}.\n",

@@ -186,7 +186,8 @@ fn place(summary: &Summary) -> String {
     }
     if !summary.nodes.is_empty() {
         let cpus = plural(summary.cpus.len() as u64, "CPU");
-        return format!(" on {cpus} of {}", plural(summary.nodes.len() as u64, "node"));
+        let what = trace::nodes_or_recordings(summary.nodes.iter().map(|node| node.host.as_str()));
+        return format!(" on {cpus} of {}", plural(summary.nodes.len() as u64, what));
     }
     let cpus = cpu_list(summary.cpus.iter().map(|c| c.cpu));
     match summary.cpus.len() {

@@ -47,6 +47,31 @@ fn exchanges_look_like_this() {
     assert!(text.contains(&format!("measured distribution: {distance:.4}.")), "{text}");
 }
 
+/// Few draws from a wide distribution: their mean is far from that of the distribution.
+#[test]
+fn without_noise_interruptions_add_nothing() {
+    let measured = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report-wide.txt");
+    fs::write(&measured, "100\n100\n100\n5000\n").unwrap();
+    let of = |noise: &str| {
+        let request = Request {
+            exchange: Spec::File(measured.clone()),
+            noise: noise::Request { noise: vec![noise.into()], ..noise::Request::default() },
+            order: Order::InTime,
+            samples: 50,
+            per_walk: PER_WALK,
+            measured: None,
+        };
+        let work = Work { seed: 1, threads: 1, memory: || 1 << 32, watch: &Unwatched };
+        simulate(&request, &work).unwrap()
+    };
+    let (quiet, noisy) = (of("none"), of("periodic:1000Hz,1us"));
+    assert_eq!(quiet.mean_us, quiet.about.uninterrupted_mean_us);
+    assert!(!exchange(&quiet, Options::default()).contains("interruptions"));
+    // A detour of 1 us per ms on each of two nodes, at most.
+    let added = 100.0 * (noisy.mean_us / noisy.about.uninterrupted_mean_us - 1.0);
+    assert!((0.05..=0.201).contains(&added), "{added}");
+}
+
 fn whatif(names: &[&str]) -> WhatIf {
     let table = Advice::built_in().unwrap();
     let change = Change {

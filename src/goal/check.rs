@@ -1,13 +1,16 @@
 //! `detour goal check`: whether a schedule is well-formed and completes.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use simulate::{goal::CalcUnit, loggops::Params};
 use study::goal::{self, Checked};
 
-use crate::options::{network, work};
+use crate::{
+    options::{network, work},
+    output,
+};
 
 #[derive(Args)]
 #[group(skip)]
@@ -34,13 +37,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let work = work::Options::usual().unwatched();
     let checked = goal::check(file, *calc_unit, net, *unbuffered, &work)?;
     if options.json {
-        writeln!(std::io::stdout(), "{}", report::json_line(&checked)?)?;
+        output::put(&(report::json_line(&checked)? + "\n"))?;
     }
     if let Some(error) = checked.error {
         bail!(error);
     }
     if !options.json {
-        write!(std::io::stdout(), "{}", text(&checked, options))?;
+        output::put(&text(&checked, options))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,10 +15,7 @@ use link::{
     pairs::{self, Plan},
 };
 use serde::{Deserialize, Serialize};
-use study::{
-    files,
-    latency::{Collector, Facts, Group, Latencies, Part, assemble, topology},
-};
+use study::latency::{Collector, Facts, Group, Latencies, Part, assemble, topology};
 
 use super::net::{Library, once_failed};
 use crate::{Verbosity, net, output, units};
@@ -70,7 +67,7 @@ const READINGS: usize = 100_000;
 const PROGRESS: Duration = Duration::from_secs(10);
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
-    files::check([&options.output, &options.html])?;
+    output::check([&options.output, &options.html])?;
     if let Some(path) = &options.from {
         let cannot = || format!("cannot read {}", path.display());
         let text = fs::read_to_string(path).with_context(cannot)?;

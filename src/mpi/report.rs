@@ -4,7 +4,6 @@ use std::{io::Write, path::PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use study::files;
 
 use crate::{options::work, output};
 
@@ -30,7 +29,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    files::check([&options.html])?;
+    output::check([&options.html])?;
     if options.json && options.html.as_ref().is_some_and(|path| trace::is_stdout(path)) {
         bail!("both the page and --json would go to stdout: specify a file with --html");
     }

@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use simulate::resample::{Distribution, alltoall};
 use study::{
     alltoall::{MOST_SAMPLES, Request, Source, simulate, simulate_shard},
-    files,
     samples::Spec,
     shards::Partial,
 };
@@ -81,7 +80,7 @@ fn at_least_two(text: &str) -> Result<Vec<u64>, String> {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let figures = &options.figures;
-    files::check([&options.hlog, &options.share.output, &figures.svg, &figures.html])?;
+    output::check([&options.hlog, &options.share.output, &figures.svg, &figures.html])?;
     figures.check(options.json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {

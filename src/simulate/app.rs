@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use simulate::loggops::Params;
 use study::{
     app::{Request, Source, rules, simulate, simulate_shard},
-    files, hypotheses, point,
+    hypotheses, point,
     shards::Partial,
 };
 
@@ -102,7 +102,7 @@ enum OnlyName {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let Options { csv, share, figures, .. } = options;
-    files::check([csv, &share.output, &figures.svg, &figures.html])?;
+    output::check([csv, &share.output, &figures.svg, &figures.html])?;
     figures.check(options.json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {

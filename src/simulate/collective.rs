@@ -1,6 +1,9 @@
 //! `detour simulate collective`: the time of a collective under noise, as a sweep over rank counts.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{ErrorKind, Write},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use clap::Args;
@@ -8,7 +11,6 @@ use simulate::loggops::Params;
 use study::{
     collective::{Request, Sweep, simulate, simulate_each, simulate_shard},
     error::was_stopped,
-    files,
     point::{self, Series},
     shards::Partial,
     work::Work,
@@ -87,7 +89,7 @@ pub struct Options {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let Options { csv, times, share, figures, json, .. } = options;
-    files::check([csv, times, &share.output, &figures.svg, &figures.html])?;
+    output::check([csv, times, &share.output, &figures.svg, &figures.html])?;
     figures.check(*json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
@@ -101,7 +103,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         && !figures.to_stdout()
         && !options.csv.iter().chain(&options.times).any(to_stdout);
     let sweep = options.work.run(verbosity.quiet, |work| match rows {
-        true => print_rows(&request, work),
+        true => print_rows(&request, work, options.writes_files()),
         false => simulate(&request, work),
     });
     if sweep.as_ref().is_err_and(was_stopped) && options.resume.is_some() {
@@ -119,8 +121,9 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     }
 }
 
-/// Prints each row of the table as soon as it is simulated.
-fn print_rows(request: &Request, work: &Work<'_>) -> Result<Sweep> {
+/// Prints each row of the table as soon as it is simulated. If they are no longer read, the simulation
+/// continues only for its files.
+fn print_rows(request: &Request, work: &Work<'_>, for_files: bool) -> Result<Sweep> {
     let series: Vec<String> = request.series().iter().map(Series::label).collect();
     let table = report::SweepRows::new(&series, output::layout(false));
     let mut header = Some(table.header());
@@ -129,11 +132,19 @@ fn print_rows(request: &Request, work: &Work<'_>) -> Result<Sweep> {
         let text = header.take().map_or_else(String::new, |header| header + "\n");
         let text = format!("{text}{}\n", table.row(point));
         work.watch.aside(&mut || printed = std::io::stdout().write_all(text.as_bytes()));
-        Ok(printed?)
+        match printed {
+            Err(error) if for_files && error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            printed => Ok(printed?),
+        }
     })
 }
 
 impl Options {
+    fn writes_files(&self) -> bool {
+        let Options { resume, csv, times, figures, .. } = self;
+        [resume, csv, times, &figures.svg, &figures.html].into_iter().any(Option::is_some)
+    }
+
     fn request(&self) -> Request {
         Request {
             jobs: self.job.requests(),

@@ -8,7 +8,7 @@ use clap::Args;
 use simulate::loggops::Params;
 use study::{
     cycle::{Request, Rounds, parse_cycles, parse_rounds, powers_of_two, simulate, simulate_shard},
-    files, noise,
+    noise,
     shards::Partial,
 };
 
@@ -74,7 +74,7 @@ pub struct Options {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let figures = &options.figures;
-    files::check([&options.share.output, &figures.svg, &figures.html])?;
+    output::check([&options.share.output, &figures.svg, &figures.html])?;
     figures.check(options.json)?;
     let request = options.request();
     if !verbosity.quiet {

@@ -11,7 +11,6 @@ use simulate::resample::{
 };
 use study::{
     exchange::{Request, simulate, simulate_shard},
-    files,
     samples::Spec,
     shards::Partial,
 };
@@ -80,7 +79,7 @@ enum OrderName {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let Options { hlog, hgrm, csv, share, figures, json, .. } = options;
-    files::check([hlog, hgrm, csv, &share.output, &figures.svg, &figures.html])?;
+    output::check([hlog, hgrm, csv, &share.output, &figures.svg, &figures.html])?;
     figures.check(*json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {

@@ -6,7 +6,6 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use simulate::{event::Rules, goal::CalcUnit, loggops::Params};
 use study::{
-    files,
     goal::calc_unit,
     picture::{Format, format_of},
     schedule::{Finishes, Request, Unit, simulate, simulate_shard},
@@ -96,7 +95,7 @@ enum UnitName {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let figures = &options.figures;
-    files::check([&options.timeline, &options.share.output, &figures.svg, &figures.html])?;
+    output::check([&options.timeline, &options.share.output, &figures.svg, &figures.html])?;
     figures.check(options.json)?;
     let request = options.request();
     let quiet = verbosity.quiet || options.runs == 1;
@@ -128,12 +127,10 @@ pub fn print(finishes: &Finishes, json: bool) -> Result<()> {
             finishes.operations
         );
     }
-    let mut out = std::io::stdout().lock();
     match json {
-        true => writeln!(out, "{}", report::json_line(finishes)?)?,
-        false => write!(out, "{}", report::schedule(finishes, output::layout(false)))?,
+        true => output::put(&(report::json_line(finishes)? + "\n")),
+        false => output::put(&report::schedule(finishes, output::layout(false))),
     }
-    Ok(())
 }
 
 impl Options {

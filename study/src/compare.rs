@@ -26,11 +26,16 @@ use crate::{
     workload::{self, JobKind, Workload},
 };
 
+/// Usual number of runs per recording.
+pub const RUNS: u64 = 100;
+
 /// How to simulate the job.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Runs per recording.
     pub runs: u64,
+    /// Runs for the gain of each action.
+    pub action_runs: u64,
     /// Repeat a recording if a run is longer than it.
     pub repeat: bool,
     /// Which CPU each rank is on.
@@ -212,7 +217,8 @@ fn actions(
         *of_job = Some(ranks);
     }
     let (placement, part) = (request.placement, part.clone());
-    let asked = decision::Request { workload, part, placement, runs: decision::RUNS, exclude };
+    let runs = request.action_runs;
+    let asked = decision::Request { workload, part, placement, runs, exclude };
     match decision::ask(reader, &asked, load, advice, work) {
         Err(error) if error::was_stopped(&error) => Err(error),
         asked => Ok(asked.ok().map(|asked| asked.actions)),

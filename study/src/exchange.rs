@@ -11,7 +11,7 @@ use simulate::resample::{
 
 use crate::{
     noise::{self, Loaded},
-    samples::{self, Spec, Times},
+    samples::{Spec, Times},
     shard::{self, Settings, Shard},
     work::Work,
 };
@@ -63,7 +63,7 @@ pub struct About {
     pub noise_model: String,
     pub order: String,
     pub exchange: String,
-    /// Mean time of an uninterrupted exchange.
+    /// Mean time of the same exchanges without interruptions.
     pub uninterrupted_mean_us: f64,
     pub per_walk: u64,
     /// About the noise.
@@ -142,7 +142,8 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     work.watch.now("exchanges");
     let counting = work.counting(1);
     let series_ps = work.in_pool(|| exchange::share(&config, walks, Some(&counting)))??;
-    let about = request.about(work, samples::mean_us(&config.exchange), &loaded);
+    let uninterrupted = work.in_pool(|| exchange::uninterrupted_mean(&config))?;
+    let about = request.about(work, uninterrupted / 1e6, &loaded);
     Ok(Partial { about, series_ps })
 }
 

@@ -28,16 +28,39 @@ pub fn finish(mut out: BufWriter<NewFile>) -> Result<()> {
     Ok(file.commit()?)
 }
 
-/// Checks that these files can be written, before anything is computed.
+/// Checks that these files can be written, and that they are different files, before anything is
+/// computed.
 pub fn check<const N: usize>(files: [&Option<PathBuf>; N]) -> Result<()> {
-    Ok(files.into_iter().flatten().try_for_each(|file| trace::can_create(file))?)
+    let files: Vec<&PathBuf> = files.into_iter().flatten().collect();
+    for (index, file) in files.iter().enumerate() {
+        if files[..index].iter().any(|other| same_file(other, file)) {
+            bail!("{} is named for two outputs: each needs a file of its own", file.display());
+        }
+        trace::can_create(file)?;
+    }
+    Ok(())
+}
+
+/// Whether two names are of the same file, which need not exist. Pipes and devices take any number of
+/// outputs.
+pub fn same_file(one: &Path, other: &Path) -> bool {
+    let is_file = |path: &Path| !trace::is_stream(path);
+    is_file(one) && is_file(other) && real(one).is_some_and(|file| real(other) == Some(file))
+}
+
+/// The file behind a name: without links, and absolute.
+fn real(path: &Path) -> Option<PathBuf> {
+    fs::canonicalize(path).ok().or_else(|| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
+        Some(parent.join(path.file_name()?))
+    })
 }
 
 /// Refuses to overwrite an input file, also by the backup of an older trace (`FILE.old`).
 pub fn not_over(inputs: &[PathBuf], output: &Path) -> Result<()> {
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    let outputs = [real(output), real(&trace::old_name(output))];
-    let written = |input: &&PathBuf| outputs.iter().any(|at| at.is_some() && *at == real(input));
+    let outputs = [output, &trace::old_name(output)];
+    let written = |input: &&PathBuf| outputs.iter().any(|output| same_file(input, output));
     match inputs.iter().find(written) {
         Some(input) => bail!("refusing to overwrite the input {}", input.display()),
         None => Ok(()),
@@ -47,6 +70,20 @@ pub fn not_over(inputs: &[PathBuf], output: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_file_takes_one_output() {
+        let directory = std::env::temp_dir();
+        let name = format!("detour-two-{}", std::process::id());
+        let one = Some(directory.join(&name));
+        let same = Some(directory.join(".").join(&name));
+        let other = Some(directory.join(format!("{name}-other")));
+        assert!(check([&one, &None, &other]).is_ok());
+        let said = check([&one, &other, &same]).unwrap_err().to_string();
+        assert!(said.contains("named for two outputs"), "{said}");
+        let stdout = Some(PathBuf::from("/dev/stdout"));
+        assert!(check([&stdout, &stdout]).is_ok());
+    }
 
     #[test]
     fn a_file_that_could_not_be_finished_changes_nothing() {

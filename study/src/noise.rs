@@ -97,6 +97,8 @@ struct Wishes<'a> {
     /// The seed of the tails to draw; None to use recordings as they are.
     tail: Option<u64>,
     tails: Vec<tail::Extended>,
+    /// A file has only lengths of detours.
+    has_lengths: bool,
 }
 
 impl Request {
@@ -113,7 +115,8 @@ impl Request {
         let without = Wanted { without: &self.without, found, recordings: 0 };
         let sources = attributed.then(Sources::default);
         let tail = self.tail.then_some(work.seed);
-        let mut wishes = Wishes { without, sources, remarks: Vec::new(), tail, tails: Vec::new() };
+        let (remarks, tails, has_lengths) = Default::default();
+        let mut wishes = Wishes { without, sources, remarks, tail, tails, has_lengths };
         for spec in self.noise.iter().filter(|spec| *spec != "none") {
             // Sources of random noise on one node are independent of each other.
             let seed =
@@ -133,6 +136,12 @@ impl Request {
         }
         if self.tail && wishes.tails.is_empty() {
             bail!("--tail requires a recording: specify one with --noise, or omit --tail");
+        }
+        if self.period.is_some() && !wishes.has_lengths {
+            bail!(
+                "--noise-rate requires a file with only lengths of detours: the times of all other \
+                 noise are known, so omit --noise-rate"
+            );
         }
         wishes.remarks.extend(wishes.tails.iter().map(tail::Extended::words));
         let Wishes { sources, remarks, tails, .. } = wishes;
@@ -227,7 +236,8 @@ impl Request {
         Ok(value.as_object().cloned().unwrap_or_default())
     }
 
-    fn files(&self) -> Vec<PathBuf> {
+    /// The files among them.
+    pub fn files(&self) -> Vec<PathBuf> {
         let specs = self.noise.iter().filter(|s| *s != "none" && Generated::of(s).is_none());
         let paths = specs.flat_map(|spec| open::split_list(spec));
         paths.map(|path| open::split_run(&path).0).collect()
@@ -255,6 +265,7 @@ impl Request {
         match open::open_as_it_is(path)? {
             Opened::Trace(reader) => lanes(&reader, wishes, &self.placement),
             Opened::Runs(runs) => {
+                wishes.has_lengths |= runs.iter().any(|run| !run.distribution.is_empty());
                 if let Some(seed) = wishes.tail {
                     let timelines = extended(&runs, seed, wishes)?;
                     let named = |timeline| wishes.named(timeline, &name);

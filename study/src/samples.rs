@@ -55,14 +55,6 @@ impl Spec {
     }
 }
 
-/// Mean time of an uninterrupted exchange, us.
-pub fn mean_us(exchange: &Exchange) -> f64 {
-    match exchange {
-        Exchange::Constant(time) => *time as f64 / 1e6,
-        Exchange::Drawn(sampler) => sampler.mean() / 1e6,
-    }
-}
-
 /// Measured times in ps, with counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times(Vec<(i64, u64)>);

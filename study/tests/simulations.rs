@@ -219,6 +219,15 @@ fn ranks_cannot_meet_noise_together_that_is_not_there() {
     }
 }
 
+#[test]
+fn a_noise_rate_without_a_use_is_refused() {
+    for noise in ["none", "periodic:1000Hz,200us", "poisson:1000Hz,200us"] {
+        let noise = noise::Request { period: Some(1_000_000_000), ..of(noise) };
+        let said = noise.load(&WORK).map(|_| ()).unwrap_err().to_string();
+        assert!(said.starts_with("--noise-rate requires a file with only lengths"), "{said}");
+    }
+}
+
 /// A second of work under 1000 detours per second of 500 us takes two.
 #[test]
 fn a_noise_rate_is_that_of_the_detours() {

@@ -83,7 +83,10 @@ fn that_hangs_up(answer: libc::sighandler_t) -> Command {
 
 fn signals_end_a_recording_with_its_trailer_or_leave_it_alone() -> Result<()> {
     let scratch = Scratch::new("signals")?;
-    for signal in [Signal::HUP, Signal::TERM, Signal::QUIT, Signal::XCPU] {
+    let timers = [Signal::ALARM, Signal::VTALARM, Signal::PROF];
+    let rare = [Signal::IO, Signal::POWER, Signal::STKFLT];
+    let usual = [Signal::HUP, Signal::TERM, Signal::QUIT, Signal::XCPU];
+    for signal in usual.into_iter().chain(timers).chain(rare) {
         let path = scratch.file(&format!("{}.detour", signal.as_raw()));
         let command = that_hangs_up(libc::SIG_DFL);
         let recording = Recording::start_with(command, &path, &["--no-bpf", "-d", "1h"])?;

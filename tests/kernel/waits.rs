@@ -66,6 +66,9 @@ pub const TESTS: &[Test] = &[
     ("a_wait_is_blamed_on_the_cpu_where_it_was", Needs::RootAndTwoCpus, || {
         undisturbed(|| complete(a_wait_is_blamed_on_the_cpu_where_it_was))
     }),
+    ("a_wait_with_many_records_is_explained", Needs::Root, || {
+        undisturbed(|| complete(a_wait_with_many_records_is_explained))
+    }),
     (
         "a_task_that_faults_and_ends_at_once_has_a_name",
         Needs::Root,
@@ -634,6 +637,35 @@ fn in_a_pid_namespace_a_wait_begins_with_the_recording() -> Result<()> {
         ensure!(totals.from_ns < 1_000_000, "{proc:?}: {totals:?}");
         ensure!(run > 10_000_000 && wait > 1_000_000_000, "{proc:?}: {totals:?}");
     }
+    Ok(())
+}
+
+/// More page faults during a wait than records are kept: those of a real-time task, which lets others run
+/// for a moment every second.
+fn a_wait_with_many_records_is_explained() -> Result<()> {
+    const KEPT: u64 = 1 << 17;
+    let (cpu, _) = cpus();
+    let scratch = Scratch::new("many")?;
+    let (_victim, tid) = spinning(cpu)?;
+    let mut faults = loadgen()?;
+    faults.args(["faults", "--fifo", "60", "--seconds", "60", "--cpu", &cpu.to_string()]);
+    let _faults = Load(faults.stdout(Stdio::null()).spawn()?);
+    let recording =
+        Recording::start(&scratch.file("trace.detour"), &["--pid", &tid.to_string(), "-d", "4s"])?;
+    let program = Program::read(&recording.wait()?.path)?;
+    let waits = program.waits(tid, u64::MAX)?;
+    let (waited, outside) =
+        waits.iter().fold((0, 0), |(ns, out), wait| (ns + wait.len_ns, out + wait.outside_ns));
+    let remarks = &program.reader.trailer().context("no trailer")?.remarks;
+    ensure!(waited > 2_000_000_000, "waited only {waited} ns");
+    ensure!(
+        remarks.iter().any(|remark| remark.contains("only sums are known")),
+        "fewer than {KEPT} records in each wait: {waits:?} {remarks:?}"
+    );
+    ensure!(outside <= waited / 100, "{outside} of {waited} ns are unexplained: {waits:?}");
+    let fault = program.cost(Class::PageFault, "")?;
+    ensure!(fault > waited / 4, "page faults took {fault} of {waited} ns");
+    println!("waited {waited} ns, page faults {fault} ns, unexplained {outside} ns");
     Ok(())
 }
 

@@ -1,7 +1,10 @@
 //! Metadata of a recording: the node, the settings, the hooks, and at the end the losses and the
 //! recorder's own overhead. Stored as JSON inside the file, so that fields can be added.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +102,12 @@ pub struct Node {
     pub cpus: Vec<CpuSettings>,
     /// None if the recording was cut off.
     pub lost: Option<Lost>,
+}
+
+/// What the parts of a merged trace are: several recorders may have shared a host.
+pub fn nodes_or_recordings<'a>(mut hosts: impl Iterator<Item = &'a str>) -> &'static str {
+    let mut known = HashSet::new();
+    if hosts.all(|host| known.insert(host)) { "node" } else { "recording" }
 }
 
 impl Node {

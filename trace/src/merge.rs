@@ -269,7 +269,9 @@ fn settings(of: &CpuSettings) -> CpuSettings {
 /// `a, b, c`, or `a to z (64 nodes)`.
 fn hosts(nodes: &[Node]) -> String {
     const NAMED: usize = 4;
-    let names: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
+    let mut names: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
+    let mut known = HashSet::new();
+    names.retain(|name| known.insert(*name));
     match names.as_slice() {
         [first, .., last] if names.len() > NAMED => {
             format!("{first} to {last} ({} nodes)", names.len())

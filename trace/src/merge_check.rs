@@ -1,11 +1,11 @@
 //! Checks whether recordings can be the nodes of one job: all recorded at the same time, no CPU or
 //! thread of a host recorded twice.
 //!
-//! A host is identified by its name; hosts of the same name (`localhost`) are distinguished by the boot
-//! id of their kernels. Recorders can share a host if they watch different CPUs or threads, as one
+//! A host is identified by the boot id of its kernel, whatever its name: containers have names of their
+//! own, and many hosts are called `localhost`. Without boot ids, names count. Recorders can share a host if they watch different CPUs or threads, as one
 //! recorder per rank does. A recording without a start time (another tool's file) may be from any time.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
 use thiserror::Error;
 
@@ -46,15 +46,47 @@ pub(crate) struct NodeFacts<'a> {
 }
 
 impl NodeFacts<'_> {
-    /// Whether both may be from the same kernel. Boot ids distinguish hosts of the same name.
+    /// Whether both may be from the same kernel.
     fn same_host(&self, other: &NodeFacts<'_>) -> bool {
-        let unknown = self.boot_id.is_empty() || other.boot_id.is_empty();
-        self.host == other.host && (unknown || self.boot_id == other.boot_id)
+        match self.boot_id.is_empty() || other.boot_id.is_empty() {
+            true => self.host == other.host,
+            false => self.boot_id == other.boot_id,
+        }
     }
 
     fn same_start(&self, other: &NodeFacts<'_>) -> bool {
         let from = |facts: &NodeFacts| facts.window.map(|(from, _)| from.to_bits());
         from(self) == from(other) && self.started_monotonic_ns == other.started_monotonic_ns
+    }
+}
+
+/// The recordings seen so far, by host and something else that they may share.
+struct Seen<'a, Key>(HashMap<(Host<'a>, Key), Vec<&'a NodeFacts<'a>>>);
+
+/// A recording without a boot id can only be recognised by its name, so names are always looked up too.
+#[derive(PartialEq, Eq, Hash)]
+enum Host<'a> {
+    Name(&'a str),
+    Boot(&'a str),
+}
+
+impl<'a, Key: Copy + Eq + Hash> Seen<'a, Key> {
+    /// One of the same host that fulfils a condition, if there is any; adds this one.
+    fn find_and_add(
+        &mut self,
+        node: &'a NodeFacts<'a>,
+        key: Key,
+        is_it: impl Fn(&NodeFacts<'_>) -> bool,
+    ) -> Option<&'a NodeFacts<'a>> {
+        let boot = (!node.boot_id.is_empty()).then_some(Host::Boot(node.boot_id));
+        let mut found = None;
+        for host in boot.into_iter().chain([Host::Name(node.host)]) {
+            let before = self.0.entry((host, key)).or_default();
+            let same = |other: &&&NodeFacts<'_>| other.same_host(node) && is_it(other);
+            found = found.or_else(|| before.iter().find(same).copied());
+            before.push(node);
+        }
+        found
     }
 }
 
@@ -66,19 +98,17 @@ pub(crate) fn check(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
 }
 
 fn same_recording(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
-    let mut seen: HashMap<(&str, u64), Vec<&NodeFacts<'_>>> = HashMap::new();
+    let mut seen = Seen(HashMap::new());
     for node in nodes {
-        let before = seen.entry((node.host, node.started_monotonic_ns)).or_default();
-        let twin = before.iter().find(|other| other.same_host(node) && other.same_start(node));
         // Recorders on one host may start at the same time; their lanes distinguish them.
-        if let Some(twin) = twin.filter(|twin| twin.lanes == node.lanes) {
+        let is_it = |other: &NodeFacts<'_>| other.same_start(node) && other.lanes == node.lanes;
+        if let Some(twin) = seen.find_and_add(node, node.started_monotonic_ns, is_it) {
             let (one, other) = (twin.name.to_owned(), node.name.to_owned());
             return Err(match node.host {
                 "" => NodesError::Nameless { one, other },
                 host => NodesError::Twice { one, other, host: host.to_owned() },
             });
         }
-        before.push(node);
     }
     Ok(())
 }
@@ -101,22 +131,24 @@ fn simultaneous(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
 }
 
 fn same_lane(nodes: &[NodeFacts<'_>]) -> Result<(), NodesError> {
-    let mut seen: HashMap<(&str, &Lane), Vec<&NodeFacts<'_>>> = HashMap::new();
+    let mut seen = Seen(HashMap::new());
     for node in nodes.iter().filter(|node| !node.host.is_empty()) {
         for lane in node.lanes {
-            let before = seen.entry((node.host, lane)).or_default();
-            if let Some(other) = before.iter().find(|other| other.same_host(node)) {
+            if let Some(other) = seen.find_and_add(node, lane, |_| true) {
                 return Err(NodesError::SameLane {
                     one: other.name.to_owned(),
                     other: node.name.to_owned(),
-                    host: node.host.to_owned(),
+                    host: match other.host == node.host {
+                        true => node.host.to_owned(),
+                        // Containers, or a host that was renamed.
+                        false => format!("one machine ({} and {})", other.host, node.host),
+                    },
                     lane: match lane {
                         Lane::Cpu { cpu } => format!("CPU {cpu}"),
                         Lane::Thread { tid, name, .. } => format!("thread {tid} ({name})"),
                     },
                 });
             }
-            before.push(node);
         }
     }
     Ok(())
@@ -186,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_one_name_are_told_apart_by_their_boot_ids() {
+    fn hosts_are_told_apart_by_their_boot_ids_whatever_their_names() {
         let lanes = cpus(0..2);
         let one = node("localhost1", &lanes, 1000.0, 1010.0);
         let other = node("localhost2", &lanes, 1001.0, 1011.0);
@@ -195,6 +227,11 @@ mod tests {
             complaint(&[NodeFacts { boot_id: "x", ..one }, NodeFacts { boot_id, ..node }])
         };
         assert_eq!(with(&other, "y"), "");
+        // A container has a name of its own.
+        let container = node("c0ffee", &lanes, 1001.0, 1011.0);
+        assert_eq!(with(&container, "y"), "");
+        let said = with(&container, "x");
+        assert!(said.contains("CPU 0 of one machine (localhost and c0ffee)"), "{said}");
         assert_ne!(with(&other, "x"), "");
         assert_ne!(with(&other, ""), "");
     }

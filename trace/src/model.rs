@@ -271,6 +271,13 @@ pub struct Record {
     pub flags: RecordFlags,
 }
 
+impl Record {
+    /// The sum over many records of one source in a detour.
+    pub const fn is_sum(&self) -> bool {
+        self.flags.contains(RecordFlags::IN_DETOUR.with(RecordFlags::SUMMED))
+    }
+}
+
 /// Properties of a record, as a bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RecordFlags(pub u8);
@@ -293,6 +300,9 @@ impl RecordFlags {
     /// but is not another event. Several threads that wait for one CPU share the records of what ran
     /// there.
     pub const REPEATED: RecordFlags = RecordFlags(32);
+    /// In a detour: the sum over many records of one source, not an event, and its start and length mean
+    /// nothing. Outside detours: the time of this record is in such a sum, so that `cost_ns` is 0.
+    pub const SUMMED: RecordFlags = RecordFlags(64);
 
     pub const fn contains(self, other: RecordFlags) -> bool {
         self.0 & other.0 == other.0

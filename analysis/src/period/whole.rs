@@ -90,7 +90,7 @@ pub struct Whole<'a> {
 
 impl Whole<'_> {
     /// Whether the source occurs about once per period, from beginning to end.
-    pub(super) fn keeps(&self, starts: &[u64], period: f64) -> bool {
+    pub fn keeps(&self, starts: &[u64], period: f64) -> bool {
         let length = self.to_ns.saturating_sub(self.from_ns) as f64;
         if length <= 0.0 || !ONCE.contains(&(self.events as f64 * period / length)) {
             return false;

@@ -17,7 +17,7 @@ const REMEMBERED: usize = 1 << 20;
 pub(crate) struct Tally {
     /// An interruption that has not been counted yet.
     pub(crate) event: bool,
-    /// An interruption of this thread or CPU: true for all but continued records.
+    /// An interruption of this thread or CPU: true for all but continued records and sums.
     pub(crate) hit: bool,
 }
 
@@ -37,7 +37,7 @@ impl Events {
     }
 
     pub(crate) fn tally(&mut self, record: &Record) -> Tally {
-        let hit = !record.flags.contains(RecordFlags::CONTINUED);
+        let hit = !record.flags.contains(RecordFlags::CONTINUED) && !record.is_sum();
         let repeated = record.flags.contains(RecordFlags::REPEATED);
         if repeated && !self.trusted {
             self.trusted = true;

@@ -69,7 +69,10 @@ record_together() {
     esac
     job=${1#detour-}
     job=${job%%-*}
-    detour merge --json detour-"$job"-*.detour >merged.json || fail "merge failed" || return
+    # Both nodes are this machine, and recorded the same CPUs.
+    detour merge detour-"$job"-*.detour 2>refused.txt && { fail "one machine was accepted twice" || return; }
+    grep -q 'of one machine (node1 and node2)' refused.txt || fail "$(cat refused.txt)" || return
+    detour merge --force --json detour-"$job"-*.detour >merged.json || fail "merge failed" || return
     cat merged.json
     [ -f "detour-$job.detour" ] || fail "detour-$job.detour was not written" || return
     detour report "detour-$job.detour" >report.txt || fail "report failed" || return

@@ -61,6 +61,13 @@ impl CpuPages {
         unsafe { self.state(cpu).read_volatile() }
     }
 
+    /// The thread on a CPU; 0 before its first switch.
+    pub fn on_cpu(&self, cpu: u32) -> u32 {
+        // SAFETY: inside the mapping and aligned; programs write the whole word.
+        let cell = unsafe { AtomicU32::from_ptr(&raw mut (*self.state(cpu)).frames[0].id) };
+        cell.load(Ordering::Relaxed)
+    }
+
     /// The threads that are on the CPUs now, as records that end now. Only after the programs have
     /// stopped.
     pub fn running(&self, now: u64) -> Vec<Record> {

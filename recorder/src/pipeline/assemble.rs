@@ -29,8 +29,13 @@ const BLOCK_EVENTS: usize = 1 << 15;
 /// Events of all lanes together before all blocks are written, about 10 MiB: a machine may have hundreds
 /// of CPUs, and a program thousands of threads.
 const OPEN_EVENTS: usize = 1 << 18;
-/// With a high threshold most records are outside detours; they wait this long for one.
+/// With a high threshold most records are outside detours; they wait this long for one in which the probe
+/// stays on its CPU.
 const LONGEST_DETOUR_NS: u64 = 2_000_000_000;
+/// Records of all lanes together that wait for their detours, about 32 MiB.
+const PENDING: usize = 1 << 19;
+/// At least this many of each.
+const PENDING_OF_LANE: usize = 1 << 11;
 
 /// What is recorded.
 pub enum Subject {
@@ -88,13 +93,21 @@ impl Open {
     }
 }
 
-#[derive(Default)]
 struct ProbedLane {
     matcher: Matcher,
     /// Jumps that are not settled yet.
     waiting: VecDeque<Turns>,
     /// Whether the file contains the start of its window.
     started_is_said: bool,
+}
+
+impl ProbedLane {
+    /// Of one of these CPUs.
+    fn new(cpu: u32, lanes: usize) -> ProbedLane {
+        let room = (PENDING / lanes).max(PENDING_OF_LANE);
+        let matcher = Matcher::new(cpu as u16, room);
+        ProbedLane { matcher, waiting: VecDeque::new(), started_is_said: false }
+    }
 }
 
 pub struct Assembler {
@@ -132,6 +145,8 @@ pub struct Assembled {
     pub unlisted: u64,
     /// Threads of the program that waited throughout and have no lane, because only /proc knows them.
     pub unheard_waiting: u64,
+    /// Events that are only parts of sums in the waits they explain.
+    pub uncounted: u64,
 }
 
 impl Assembler {
@@ -160,7 +175,7 @@ impl Assembler {
             epoch_ns,
             subject,
             lanes: (0..cpus.len()).map(open_lane).collect(),
-            probed: cpus.iter().map(|_| ProbedLane::default()).collect(),
+            probed: cpus.iter().map(|&cpu| ProbedLane::new(cpu, cpus.len())).collect(),
             lane_of_cpu,
             clock,
             balances: Vec::new(),
@@ -202,8 +217,23 @@ impl Assembler {
                 }
             }
         }
+        self.find_probes(batch);
         self.settle_jumps(batch.last);
         self.write_full_blocks(batch.last || due);
+    }
+
+    /// Learns which probes were on their CPUs.
+    fn find_probes(&mut self, batch: &Batch) {
+        let Subject::Probes(probes) = &self.subject else { return };
+        let (from, to) = batch.looked_ns;
+        let on_clock = |ns: u64| ns.saturating_sub(self.epoch_ns);
+        for (index, &tid) in batch.on_cpu.iter().enumerate() {
+            if let (Some(probe), Some(lane)) = (probes.get(index), self.probed.get_mut(index))
+                && self.names.tid_here(tid) == Some(probe.tid)
+            {
+                lane.matcher.was_on(on_clock(from), on_clock(to));
+            }
+        }
     }
 
     fn task(&mut self, task: &Task) {
@@ -325,9 +355,8 @@ impl Assembler {
                 let ended = last.map_or(u64::MAX, |last| last.saturating_sub(self.epoch_ns));
                 probed.matcher.finish(ended, &mut self.lanes[lane]);
             } else if let Some(settled) = self.clock.ns(settled) {
-                // A detour that is still in progress has not been seen yet; few last longer.
-                let time = settled.saturating_sub(self.epoch_ns + LONGEST_DETOUR_NS);
-                probed.matcher.forget_before(time, &mut self.lanes[lane]);
+                let settled = settled.saturating_sub(self.epoch_ns);
+                probed.matcher.forget_before(settled, LONGEST_DETOUR_NS, &mut self.lanes[lane]);
             }
         }
     }
@@ -409,12 +438,13 @@ impl Assembler {
         self.settle_jumps(true);
         self.close_open_waits();
         self.write_full_blocks(true);
-        let (threads, unlisted, unheard_waiting) = match &self.subject {
+        let (threads, unlisted, unheard_waiting, uncounted) = match &self.subject {
             Subject::Program(recorded) => {
                 self.unwritten += recorded.dropped();
-                (recorded.totals(), recorded.unlisted, recorded.unheard_waiting)
+                let (unlisted, unheard) = (recorded.unlisted, recorded.unheard_waiting);
+                (recorded.totals(), unlisted, unheard, recorded.uncounted())
             }
-            _ => (Vec::new(), 0, 0),
+            _ => (Vec::new(), 0, 0, 0),
         };
         let closure_error =
             self.balances.iter().filter_map(Balance::error).max_by(|a, b| a.total_cmp(b));
@@ -428,6 +458,7 @@ impl Assembler {
             threads,
             unlisted,
             unheard_waiting,
+            uncounted,
         }
     }
 }

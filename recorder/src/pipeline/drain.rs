@@ -103,6 +103,10 @@ pub struct Batch {
     pub anchors: Vec<Anchor>,
     /// CLOCK_MONOTONIC up to which all entries have arrived.
     pub complete_ns: u64,
+    /// The thread on the CPU of each probe, by the kernel's number, at some time between these two on
+    /// CLOCK_MONOTONIC; empty without kernel records.
+    pub on_cpu: Vec<u32>,
+    pub looked_ns: (u64, u64),
     /// Nothing follows.
     pub last: bool,
 }
@@ -112,6 +116,7 @@ impl Batch {
         self.entries.clear();
         self.jumps.clear();
         self.anchors.clear();
+        self.on_cpu.clear();
         self.last = false;
     }
 }
@@ -153,7 +158,8 @@ pub struct Look {
 pub struct Drain {
     cpus: Vec<Cpu>,
     cpu_pages: Option<Arc<CpuPages>>,
-    probes: Vec<Arc<Jumps>>,
+    /// With their CPUs.
+    probes: Vec<(u32, Arc<Jumps>)>,
     anchor: fn() -> Anchor,
     order: Order,
     last_anchor: Option<Instant>,
@@ -168,7 +174,7 @@ impl Drain {
         rings: Vec<(Option<u32>, Arc<Ring>)>,
         measured: impl Fn(u32) -> bool,
         cpu_pages: Option<Arc<CpuPages>>,
-        probes: Vec<Arc<Jumps>>,
+        probes: Vec<(u32, Arc<Jumps>)>,
         anchor: fn() -> Anchor,
     ) -> Drain {
         let cpus = rings.into_iter().map(|(number, ring)| Cpu {
@@ -196,7 +202,7 @@ impl Drain {
     }
 
     pub fn probes(&self) -> impl Iterator<Item = &Jumps> {
-        self.probes.iter().map(Arc::as_ref)
+        self.probes.iter().map(|(_, jumps)| jumps.as_ref())
     }
 
     /// Entries taken, by CPU (None: all that were initially offline).
@@ -217,6 +223,7 @@ impl Drain {
             self.last_anchor = Some(Instant::now());
         }
         let looked_ns = monotonic_ns();
+        self.look_at_cpus(looked_ns, batch);
         let room = (MAX_ENTRIES / self.cpus.len().max(1)).max(MIN_ENTRIES);
         let (mut more, mut reached) = (false, true);
         for cpu in &mut self.cpus {
@@ -232,16 +239,26 @@ impl Drain {
         Look { fill, more, reached }
     }
 
+    /// Notes which threads are on the probes' CPUs.
+    fn look_at_cpus(&self, looked_ns: u64, batch: &mut Batch) {
+        let Some(cpu_pages) = self.cpu_pages.as_ref().filter(|_| !self.probes.is_empty()) else {
+            return;
+        };
+        batch.on_cpu.clear();
+        batch.on_cpu.extend(self.probes.iter().map(|&(cpu, _)| cpu_pages.on_cpu(cpu)));
+        batch.looked_ns = (looked_ns, monotonic_ns());
+    }
+
     fn fill(&self) -> f64 {
         let rings = self.cpus.iter().map(|cpu| cpu.reader.fill());
-        let jumps = self.probes.iter().map(|probe| probe.fill());
+        let jumps = self.probes().map(Jumps::fill);
         rings.chain(jumps).fold(0.0, f64::max)
     }
 
     /// Takes the detours seen so far. Consecutive slow iterations, without a fast one between, are one
     /// detour.
     fn take_jumps(&self, jumps: &mut Vec<(u32, Jump)>) {
-        for (index, probe) in self.probes.iter().enumerate() {
+        for (index, probe) in self.probes().enumerate() {
             let index = index as u32;
             probe.drain(|jump| match jumps.last_mut() {
                 Some((of, last)) if *of == index && last.to == jump.from => last.to = jump.to,

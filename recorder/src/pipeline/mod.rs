@@ -8,6 +8,7 @@ pub(crate) mod clock_line;
 pub(crate) mod compose;
 #[cfg(target_os = "linux")]
 pub(crate) mod drain;
+pub(crate) mod folded;
 pub(crate) mod gaps;
 pub(crate) mod hash;
 pub(crate) mod order;

@@ -18,16 +18,19 @@ use trace::{Class, LaneId, Record, RecordFlags, SHORTEST_WAIT_NS, SourceId, Wait
 
 use crate::pipeline::{
     compose::{Composer, Named, Sink},
+    folded::{History, Older},
     hash::HashMap,
 };
 
 /// Interruptions closer than this are one detour to the program.
 const TOUCHING_NS: u64 = 2_000;
-/// How much of the CPUs' history is kept in total to explain waits. The part of a wait before that
-/// remains unexplained.
+/// Records kept of the CPUs' history to explain waits. What is older is kept as sums.
 const PAST: usize = 1 << 18;
-/// At least this much is kept of each CPU.
+/// At least this many are kept of each CPU.
 const PAST_OF_CPU: usize = 1 << 11;
+/// Sums kept in total, about 4 MiB, and at least of each CPU.
+const SUMS: usize = 1 << 17;
+const SUMS_OF_CPU: usize = 1 << 10;
 /// Records kept inside one time slice; more are counted as unwritten.
 const MAX_INSIDE: usize = 1 << 20;
 /// Throttled intervals kept per CPU.
@@ -122,6 +125,8 @@ struct Cpu {
     inside: Vec<Past>,
     /// In the order of their ends.
     past: VecDeque<Past>,
+    /// What came before.
+    history: History,
     /// The start of the current slice, if it is already on a lane.
     open_used: Option<u64>,
     throttles: VecDeque<Throttle>,
@@ -261,6 +266,11 @@ impl Program {
     pub fn totals(&self) -> Vec<ThreadTotals> {
         let living = self.threads.values().filter_map(Thread::totals);
         living.chain(self.over.iter().copied()).collect()
+    }
+
+    /// Events in the file that are only parts of sums.
+    pub fn uncounted(&self) -> u64 {
+        self.explainer.uncounted
     }
 
     /// Whether anything is throttled on a CPU, or was within the kept history.
@@ -464,12 +474,16 @@ impl Thread {
 struct Explainer {
     cpus: HashMap<u16, Cpu>,
     composer: Composer,
+    /// Events that are only in sums.
+    uncounted: u64,
 }
 
 impl Explainer {
     /// Keeps a finished slice and what interrupted it.
     fn remember(&mut self, number: u16, inside: Vec<Past>, tid: u32, slice: Named) {
-        let room = (PAST / self.cpus.len().max(1)).clamp(PAST_OF_CPU, PAST / 2);
+        let cpus = self.cpus.len().max(1);
+        let room = (PAST / cpus).clamp(PAST_OF_CPU, PAST / 2);
+        let sums = (SUMS / cpus).clamp(SUMS_OF_CPU, SUMS / 4);
         let cpu = self.cpus.entry(number).or_default();
         // A fault that slept has no CPU time of its own.
         for past in inside.into_iter().filter(|past| !slept_in_fault(&past.named)) {
@@ -477,8 +491,10 @@ impl Explainer {
         }
         let used = cpu.open_used.take_if(|start| *start <= slice.record.start_ns).is_some();
         cpu.push(Past { tid, named: slice, used });
-        while cpu.past.len() > room {
-            cpu.past.pop_front();
+        while cpu.past.len() > room
+            && let Some(oldest) = cpu.past.pop_front()
+        {
+            cpu.history.add(&oldest.named, !oldest.used, sums);
         }
     }
 
@@ -599,6 +615,10 @@ impl Explainer {
                     && past.tid != tid
                     && !slept_in_fault(&past.named)
             };
+            if let Some(older) = cpu.history.between(from, to) {
+                self.uncounted += older.events;
+                self.composer.add_older(Older { cpu: number, ..older }, false);
+            }
             let first = cpu.past.partition_point(|past| past.named.end() <= from);
             for past in cpu.past.range_mut(first..).filter(|past| overlaps(past)) {
                 self.composer.add(past.take());

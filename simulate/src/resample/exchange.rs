@@ -115,6 +115,15 @@ pub fn share(
     Ok(series)
 }
 
+/// Mean uninterrupted time of the exchanges that are simulated, ps: what was drawn, not what is expected,
+/// so that only interruptions make a difference.
+pub fn uninterrupted_mean(config: &Config<'_>) -> f64 {
+    let times = key(config.seed, TIME, 0);
+    let time = |sample| i128::from(config.exchange.time(draw(times, sample)));
+    let sum: i128 = (0..config.samples).into_par_iter().map(time).sum();
+    sum as f64 / config.samples.max(1) as f64
+}
+
 impl ExchangeResult {
     /// The statistics of all exchanges, walk by walk.
     pub fn of(

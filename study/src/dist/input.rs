@@ -340,18 +340,20 @@ fn interruptions(
                 let Some(&row) = row_of.get(source) else { continue };
                 let class = reader.sources()[source].class;
                 let idle = class == Class::Idle && !flags.contains(RecordFlags::IN_DETOUR);
-                if flags.contains(RecordFlags::BASELINE) || idle {
+                if flags.contains(RecordFlags::BASELINE) || idle || record.is_sum() {
                     continue;
                 }
+                let alone = flags.contains(RecordFlags::SUMMED);
+                let length = if alone { record.net_ns } else { record.cost_ns };
                 let open = &mut last[usize::from(record.depth).min(DEPTHS - 1)];
                 match open {
                     Some((same, cost))
                         if *same == row && flags.contains(RecordFlags::CONTINUED) =>
                     {
-                        *cost = cost.saturating_add(record.cost_ns);
+                        *cost = cost.saturating_add(length);
                     }
                     _ => {
-                        if let Some((row, cost)) = open.replace((row, record.cost_ns)) {
+                        if let Some((row, cost)) = open.replace((row, length)) {
                             each(row, cost);
                         }
                     }

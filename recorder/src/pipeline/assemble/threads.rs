@@ -143,6 +143,10 @@ impl Recorded {
         self.program.dropped
     }
 
+    pub fn uncounted(&self) -> u64 {
+        self.program.uncounted()
+    }
+
     pub fn totals(&self) -> Vec<ThreadTotals> {
         self.program.totals()
     }

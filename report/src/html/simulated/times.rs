@@ -100,11 +100,14 @@ pub fn exchange_pictures(exchanges: &Exchanges) -> Pictures {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     Pictures {
         title: "exchanges",
-        findings: vec![format!(
-            "Interruptions by {} make exchanges {}\u{a0}% longer on average",
-            noise(&exchanges.about.noise),
-            short(added)
-        )],
+        findings: match exchanges.about.noise.as_str() {
+            "none" => Vec::new(),
+            by => vec![format!(
+                "Interruptions by {} make exchanges {}\u{a0}% longer on average",
+                noise(by),
+                short(added)
+            )],
+        },
         keys: Vec::new(),
         figures: distributions(&[(key(0, name), &exchanges.distribution)], "time of an exchange"),
         header: ["", "time"].map(str::to_owned).to_vec(),
