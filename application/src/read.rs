@@ -361,8 +361,9 @@ impl<'a> Reader<'a> {
         let mpi = signature.call;
         let Some(meaning) = meanings().get(usize::from(mpi.number())) else { return Ok(()) };
         if matches!(mpi, MpiCall::Init | MpiCall::Init_thread) {
-            self.tape.begin_ns = moment.end;
-            self.cursor = moment.end;
+            // The collector starts at the end of MPI_Init; the program goes on when it has.
+            self.tape.begin_ns = self.tape.begin_ns.max(moment.end);
+            self.cursor = self.cursor.max(moment.end);
             return Ok(());
         }
         // A call that failed has communicated nothing.

@@ -65,6 +65,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (cpu() - used) * 1e9 / profile.events as f64,
         peak()
     );
+    println!(
+        r#"{{"events": {}, "wall_s": {seconds}, "cpu_s": {}, "peak_mb": {}}}"#,
+        profile.events,
+        cpu() - used,
+        peak()
+    );
     println!("{:?}", profile.lost);
     println!(
         "late sender {:.3} s, late receiver {:.3} s, collective {:.3} s",

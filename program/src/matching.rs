@@ -45,11 +45,18 @@ pub(crate) struct Blocked {
     pub end: i64,
     /// Number of the call.
     pub call: u16,
+    /// It was the large-count variant.
+    pub large: bool,
     /// Number of the call among those of the rank with several requests, from 1; 0 if there is only one.
     pub group: u32,
 }
 
 impl Blocked {
+    /// Nobody saw a call that waited.
+    pub fn nowhere(at: i64, call: u16) -> Blocked {
+        Blocked { begin: at, end: at, call, large: false, group: 0 }
+    }
+
     /// Time in the call before a moment.
     fn before(&self, moment: i64) -> u64 {
         moment.min(self.end).saturating_sub(self.begin).max(0) as u64
@@ -102,6 +109,7 @@ pub(crate) struct Candidate {
     pub late: u32,
     pub class: Wait,
     pub call: u16,
+    pub large: bool,
     pub kind: u16,
     pub begin: i64,
     pub end: i64,
@@ -139,7 +147,7 @@ pub(crate) struct Waits {
     pub pairs: FastMap<(u32, u32, u8), u64>,
     /// Pairs that were too small to keep.
     pub others: [u64; 3],
-    /// By the call that waited.
+    /// By the call that waited: two rows each, the second for its large-count variant.
     pub by_call: Vec<u64>,
     /// By the collective that was waited for.
     pub by_kind: Vec<u64>,
@@ -156,7 +164,7 @@ impl Waits {
             total: [0; 3],
             pairs: fast_map(),
             others: [0; 3],
-            by_call: vec![0; Call::ALL.len()],
+            by_call: vec![0; Call::ALL.len() * 2],
             by_kind: vec![0; Call::ALL.len()],
             waiting: vec![[0; 3]; ranks],
             late: vec![[0; 3]; ranks],
@@ -172,7 +180,7 @@ impl Waits {
             }
         };
         add(self.total.get_mut(class));
-        add(self.by_call.get_mut(usize::from(wait.call)));
+        add(self.by_call.get_mut(usize::from(wait.call) * 2 + usize::from(wait.large)));
         add(self.by_kind.get_mut(usize::from(wait.kind)));
         add(self.waiting.get_mut(slot as usize).and_then(|row| row.get_mut(class)));
         add(self.late.get_mut(wait.late as usize).and_then(|row| row.get_mut(class)));
@@ -404,9 +412,9 @@ impl Shard {
         class: Wait,
         kind: u16,
     ) {
-        let Blocked { begin, end, call, .. } = *blocked;
+        let Blocked { begin, end, call, large, .. } = *blocked;
         let (late, late_end) = late;
-        let candidate = Candidate { ns, late, class, call, kind, begin, end, late_end };
+        let candidate = Candidate { ns, late, class, call, large, kind, begin, end, late_end };
         if blocked.group == 0 {
             self.waits.add(slot, &candidate);
         } else if let Some(list) = self.candidates.get_mut(slot as usize % SHARDS) {

@@ -514,7 +514,7 @@ impl Build<'_> {
 
     fn calls(&self, thread_s: f64) -> Vec<CallRow> {
         let mut rows = Vec::new();
-        let mut waits = self.joined.waits.by_call.clone();
+        let waits = &self.joined.waits.by_call;
         for number in 0..Call::ALL.len() * 2 {
             let Some(call) = Call::from_number((number / 2) as u16) else { continue };
             let used: Vec<_> = self
@@ -534,8 +534,7 @@ impl Build<'_> {
                 bytes: total(used.iter().map(|sum| sum.bytes)),
                 time_s: seconds(ns),
                 share_pct: percent(seconds(ns), thread_s),
-                // The two variants of a function wait together.
-                wait_s: seconds(waits.get_mut(number / 2).map_or(0, std::mem::take)),
+                wait_s: seconds(waits.get(number).copied().unwrap_or(0)),
                 longest_s: seconds(used.iter().map(|sum| sum.longest).max().unwrap_or(0)),
                 ranks: used.len() as u32,
                 rank_min_s: seconds(used.iter().map(|sum| sum.ns).min().unwrap_or(0)),

@@ -633,8 +633,9 @@ impl RankState {
         if context.sums() {
             self.count(context, moment, call, meaning);
         }
-        let mut blocked = Blocked { begin: moment.begin, end: moment.end, call: number, group: 0 };
         let signature = &call.signature;
+        let Moment { begin, end, .. } = *moment;
+        let mut blocked = Blocked { begin, end, call: number, large: signature.large, group: 0 };
         let has = |bit| signature.present & bit != 0;
         let comm = if has(present::OBJECT) && !matches!(meaning.kind, Kind::WindowCollective) {
             self.comm(signature.object)
@@ -1059,7 +1060,7 @@ impl RankState {
     }
 
     fn begin(&mut self, id: Option<u64>, request: Request, out: &mut Out) {
-        let nowhere = Blocked { begin: request.at, end: request.at, call: request.call, group: 0 };
+        let nowhere = Blocked::nowhere(request.at, request.call);
         let Some(id) = id.filter(|_| self.requests.len() < MAX_REQUESTS) else {
             // Nobody will see it complete; the other side can still be joined with it.
             self.emit_early(&request, nowhere, out);
@@ -1160,8 +1161,7 @@ impl RankState {
             }
             Outcome::Freed => {
                 if let Some(request) = self.requests.remove(&id) {
-                    let at = request.at;
-                    let nowhere = Blocked { begin: at, end: at, call: blocked.call, group: 0 };
+                    let nowhere = Blocked::nowhere(request.at, blocked.call);
                     self.emit_early(&request, nowhere, out);
                     if request.active && request.role == Role::Receive {
                         // It still takes a message, but nobody sees when.
@@ -1360,7 +1360,7 @@ impl RankState {
             // The receive of an exchange goes on.
             request.with_send = None;
             request.emitted = taken.role != Role::Receive;
-            let nowhere = Blocked { begin: taken.at, end: taken.at, call: taken.call, group: 0 };
+            let nowhere = Blocked::nowhere(taken.at, taken.call);
             if let Role::Collective(_) = taken.role {
                 let at = taken.at;
                 if let Some(comm) = self.comms.get(taken.comm as usize)

@@ -90,6 +90,22 @@ fn a_synchronous_send_of_any_size_waits_for_the_receiver() {
 }
 
 #[test]
+fn the_waiting_of_a_large_count_variant_is_in_its_own_row() {
+    let profile = two(|a, b| {
+        a.send(4_000, 4_100, 1, 100);
+        b.recv(1_000, 5_000, 0, 100);
+        a.send(9_000, 9_100, 1, 100);
+        let signature = Signature { large: true, ..message(Call::Recv, 0, 0) };
+        b.call(8_000, 9_500, Entry { signature, bytes: 100, ..BLANK });
+    });
+    let rows = ["MPI_Recv", "MPI_Recv_c"].map(|name| {
+        let row = profile.calls.iter().find(|row| row.name == name).unwrap();
+        (row.count, (row.wait_s * 1e9).round())
+    });
+    assert_eq!(rows, [(1, 3_000.0), (1, 1_000.0)]);
+}
+
+#[test]
 fn the_wait_for_a_nonblocking_receive_waits_for_the_sender() {
     let profile = two(|a, b| {
         a.send(8_000, 9_000, 1, 100);

@@ -1,9 +1,17 @@
 //! `detour mpi report`: the profile of a recorded program.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use program::Program;
+use study::{
+    error::in_words,
+    traced::{self, DrawnHit},
+};
 
 use crate::{options::work, output};
 
@@ -42,7 +50,12 @@ pub fn run(options: &Options) -> Result<()> {
         None => program::profile(&program, threads)?,
         Some(path) => {
             let (profile, timeline) = program::profile_over_time(&program, threads)?;
-            let page = report::profile_html(&profile, timeline.as_ref(), &options.directory, path)?;
+            let noise = match &timeline {
+                Some(_) => noise(&program, &options.directory, threads),
+                None => Default::default(),
+            };
+            let directory = &options.directory;
+            let page = report::profile_html(&profile, timeline.as_ref(), &noise, directory, path)?;
             output::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;
             // As `detour report`: the page is the report.
             if !options.json {
@@ -53,5 +66,17 @@ pub fn run(options: &Options) -> Result<()> {
     };
     output::print(&profile, options.json, |profile, layout| {
         report::profile(profile, report::Options { all: options.all, ..layout })
+    })
+}
+
+/// The hits of noise that were recorded beside the traces. A recording that cannot be used is no reason to refuse a
+/// page: it says so.
+fn noise(program: &Program, directory: &Path, threads: usize) -> (Vec<DrawnHit>, Vec<String>) {
+    let hits = traced::recordings_in(directory).and_then(|recordings| match recordings[..] {
+        [] => Ok(Default::default()),
+        _ => traced::longest_hits(program, &recordings, threads),
+    });
+    hits.unwrap_or_else(|error| {
+        (Vec::new(), vec![format!("Noise is not marked: {}", in_words(&error))])
     })
 }

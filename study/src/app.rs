@@ -116,7 +116,7 @@ pub struct About {
     pub command: String,
     /// Of the trace.
     pub traced_ranks: u32,
-    /// From the end of `MPI_Init` to `MPI_Finalize`.
+    /// From the end of `MPI_Init`, and of what the collector does there, to `MPI_Finalize`.
     pub traced_s: f64,
     /// Mean over the ranks of the time spent computing, without what the kernel took.
     pub compute_s: f64,

@@ -236,7 +236,7 @@ pub struct DrawnSegment {
     pub to_ns: u64,
 }
 
-/// A hit of noise.
+/// A hit of noise on a rank. Times are ns since the beginning of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrawnHit {
     /// World rank.
@@ -310,6 +310,31 @@ pub fn blame(
     pool.install(|| evaluate(program, dependencies, &noise))
 }
 
+/// The longest hits of noise on the ranks of a run, to be drawn on its timeline: of those that its recordings have, on
+/// the critical path or not. Also returns what is missing, as text.
+///
+/// # Errors
+/// As [`blame`].
+pub fn longest_hits(
+    program: &Program,
+    recordings: &[PathBuf],
+    threads: usize,
+) -> Result<(Vec<DrawnHit>, Vec<String>)> {
+    let clocks = program::clocks(program, threads)?;
+    let spans = vec![clocks.span; program.ranks.len()];
+    let noise = Noise::read(recordings, program, &clocks, &spans)?;
+    let (begin, end) = clocks.span;
+    let slots = 0..program.ranks.len() as u32;
+    let hits: Vec<Hit> = slots.flat_map(|slot| noise.hits_within(slot, begin, end)).collect();
+    let view = View { program, noise: &noise, regions: &[] };
+    let mut remarks = noise.remarks.clone();
+    let missing = noise.missing(program).len();
+    if missing > 0 {
+        remarks.push(format!("the noise of {missing} ranks was not recorded"));
+    }
+    Ok((view.longest(hits, begin), remarks))
+}
+
 fn evaluate(
     program: &Program,
     dependencies: Dependencies,
@@ -317,7 +342,11 @@ fn evaluate(
 ) -> Result<(TracedBlame, Drawn)> {
     let Dependencies { profile, timeline, clocks, spans, waits, ties } = dependencies;
     let chains = Waits::new(&waits, &spans);
-    let hits = chains.hits(noise, &ties);
+    let starts: Vec<(i64, i64)> = (0..program.ranks.len())
+        .zip(&spans)
+        .map(|(slot, (begin, _))| (*begin, contents::started(program, &clocks, slot)))
+        .collect();
+    let hits = chains.hits(noise, &ties, &starts);
     let marks = chains.marks();
     let read: Vec<(Contents, Vec<String>)> = marks
         .into_par_iter()
@@ -559,6 +588,11 @@ impl View<'_> {
             let within = hits[first..].iter().map_while(|hit| hit.within(segment.from, segment.to));
             found.extend(within);
         }
+        self.longest(found, begin)
+    }
+
+    /// The longest of some hits, by time.
+    fn longest(&self, mut found: Vec<Hit>, begin: i64) -> Vec<DrawnHit> {
         found.sort_by_key(|hit| (std::cmp::Reverse(hit.to - hit.from), hit.from, hit.slot));
         found.truncate(HITS);
         found.sort_by_key(|hit| (hit.from, hit.slot));

@@ -228,6 +228,31 @@ fn a_rank_that_is_hit_inside_a_collective_holds_up_the_others() {
 }
 
 #[test]
+fn a_rank_that_is_hit_while_mpi_starts_holds_up_the_others() {
+    let dir = TempDir::new().unwrap();
+    // Both have started at 10,000: until then, the collectors agree on the clocks.
+    let anchor = |at: u64| mpi_abi::Anchor { ticks: START + at, ns: START + at };
+    let mut made = [(0, 1_000), (1, 0)].map(|(rank, called)| {
+        let header = support::header(rank, 2, HostClock::default());
+        let (load, start) = (anchor(called), anchor(10_000));
+        let header = mpi_abi::FileHeader { load, start, ..header };
+        Made::with(dir.path(), header, HostClock::default(), program::write::Ticks::NS)
+    });
+    for (made, begin) in made.iter_mut().zip([1_000, 0]) {
+        let entry = mpi_abi::Entry::plain(mpi_abi::Signature::of(Call::Init), 0, 0);
+        made.call(begin, 7_000, entry);
+    }
+    made.into_iter().for_each(|made| made.finish(12_000));
+    // Absorbed until rank 0 comes at 1,000; the second hit is behind MPI_Init.
+    let hits: &[Hit] = &[(DAEMON, 500, 2_500), (DAEMON, 8_000, 1_000)];
+    record(dir.path(), HostClock::default(), &[(0, &[]), (1, hits)]);
+    let blame = of(&dir);
+    // Rank 0 was last: 1,000 before it called, 9,000 until both had started, 2,000 after that.
+    assert_eq!(path(&blame), [3_000, 6_000, 3_000]);
+    assert_eq!(waits(&blame), []);
+}
+
+#[test]
 fn a_receiver_that_is_hit_after_it_has_posted_holds_up_the_sender() {
     let dir = TempDir::new().unwrap();
     let [mut a, mut b] = ranks(&dir);
@@ -399,6 +424,52 @@ proptest! {
         prop_assert_eq!(blame.path.noise_ns, longest);
         prop_assert_eq!(blame.path.compute_ns, 10_000 * steps.len() as u64);
         prop_assert_eq!(blame.path.communication_ns, takes * steps.len() as u64);
+    }
+
+    #[test]
+    fn in_a_pipeline_all_ranks_behind_a_hit_wait_for_it_once(
+        ranks in 3..6usize,
+        count in 1..12usize,
+        (rank, step) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+        length in 1..20_000u64,
+    ) {
+        let (rank, step) = (rank.index(ranks), step.index(count));
+        let dir = TempDir::new().unwrap();
+        let takes = |r: usize, s: usize| 10_000 + if (r, s) == (rank, step) { length } else { 0 };
+        let mut made: Vec<Made> =
+            (0..ranks).map(|r| Made::new(dir.path(), r as u32, ranks as u32)).collect();
+        let (mut now, mut hit) = (vec![0u64; ranks], 0);
+        for s in 0..count {
+            let mut sent = 0;
+            for r in 0..ranks {
+                if r > 0 {
+                    let end = now[r].max(sent);
+                    made[r].recv(now[r], end, r as i32 - 1, 8);
+                    now[r] = end;
+                }
+                if (r, s) == (rank, step) {
+                    hit = now[r] + 5_000;
+                }
+                now[r] += takes(r, s);
+                if r + 1 < ranks {
+                    sent = now[r];
+                    made[r].send(sent, sent, r as i32 + 1, 8);
+                }
+            }
+        }
+        made.into_iter().zip(&now).for_each(|(made, at)| made.finish(*at));
+        let hits = [(DAEMON, hit, length)];
+        let rows: Vec<(u32, &[Hit])> =
+            (0..ranks).map(|r| (r as u32, if r == rank { &hits[..] } else { &[] })).collect();
+        record(dir.path(), HostClock::default(), &rows);
+        let blame = of(&dir);
+        prop_assert_eq!(blame.path.noise_ns, length);
+        prop_assert_eq!(blame.unexplained_pct, 0.0);
+        let noise = blame.waits.iter().filter(|row| row.cause.kind == "noise");
+        prop_assert!(noise.clone().all(|row| row.cause.rank == rank as u32));
+        // Each rank behind it is late by the hit once, and is not held up by it again.
+        let behind = (ranks - 1 - rank) as u64;
+        prop_assert_eq!(blame.causes.noise_ns, length * behind);
     }
 
     #[test]

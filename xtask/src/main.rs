@@ -114,6 +114,9 @@ struct Validate {
     /// Instead, compare predictions with collectives measured on real systems, and write docs/truth.md
     #[arg(long)]
     measured: bool,
+    /// Instead, predict real programs with and without a daemon, run them, and write docs/truth.md
+    #[arg(long = "loop", conflicts_with = "measured")]
+    closed: bool,
     /// A tenth of the runs; the table is printed but not published in docs/
     #[arg(long)]
     quick: bool,
@@ -186,6 +189,9 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Validate(options) if options.measured => {
             validate::measured::run(&workspace, options.quick)?
+        }
+        Command::Validate(options) if options.closed => {
+            validate::closed::run(&workspace, options.quick)?
         }
         Command::Validate(options) => validate::run(&workspace, options.quick)?,
         Command::Vm(Vm { list: true, .. }) => vm::list(),

@@ -8,6 +8,7 @@ mod cpus;
 mod file;
 mod node;
 pub mod page;
+mod programs;
 mod samples;
 mod schedules;
 mod simulator;
@@ -139,7 +140,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 20] = [
+    let measurements: [(&'static str, Measure); 22] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
@@ -160,6 +161,8 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
         ("memory of schedules", schedules::memory),
         ("schedules from traces", schedules::from_trace),
         ("distributions", samples::speed),
+        ("calls of MPI programs", programs::calls),
+        ("profiles of MPI programs", programs::report),
     ];
     let wanted = |what: &str| only.is_none_or(|only| what.contains(only));
     for (what, measure) in measurements.into_iter().filter(|(what, _)| wanted(what)) {
@@ -190,14 +193,14 @@ const NOTABLE_STEAL: f64 = 0.01;
 
 /// The first line of /proc/stat, in the kernel's units: all time, and what the hypervisor took.
 #[derive(Default)]
-struct CpuTime {
+pub struct CpuTime {
     all: f64,
     stolen: f64,
 }
 
 impl CpuTime {
     /// Zero if it cannot be read.
-    fn now() -> CpuTime {
+    pub fn now() -> CpuTime {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let first = stat.lines().next().unwrap_or_default();
         let fields = first.split_ascii_whitespace().skip(1).map_while(|word| word.parse().ok());
@@ -206,7 +209,8 @@ impl CpuTime {
         CpuTime { all: fields.iter().sum(), stolen: fields.get(7).copied().unwrap_or(0.0) }
     }
 
-    fn stolen_since(&self) -> f64 {
+    /// Share of what the hypervisor took since then.
+    pub fn stolen_since(&self) -> f64 {
         let now = CpuTime::now();
         (now.stolen - self.stolen) / (now.all - self.all).max(1.0)
     }

@@ -18,10 +18,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::Validate;
+use super::{
+    Validate,
+    parts::{self, Part},
+};
 use crate::{bench::page::machine, data, exec, workspace::Workspace};
 
-const PAGE: &str = "docs/truth.md";
 /// Limits of a prediction that counts as right.
 const DISTANCE: f64 = 0.25;
 const FACTOR: f64 = 1.5;
@@ -362,10 +364,7 @@ fn write(workspace: &Workspace, sections: &str) -> Result<()> {
         let _ = writeln!(text, "- {key}: {value}");
     }
     let _ = write!(text, "\n{sections}");
-    let text = text.trim_end().to_owned() + "\n";
-    fs::write(workspace.root.join(PAGE), text).with_context(|| format!("cannot write {PAGE}"))?;
-    println!("wrote {PAGE}");
-    Ok(())
+    parts::write(workspace, Part::Measured, &text)
 }
 
 fn sorted(list: &[f64]) -> Vec<f64> {

@@ -5,9 +5,11 @@
 
 mod applications;
 mod claims;
+pub mod closed;
 pub mod measured;
 mod noise_study;
 mod page;
+mod parts;
 mod published;
 mod redundant;
 mod sp2;

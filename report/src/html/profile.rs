@@ -6,11 +6,12 @@ use std::path::Path;
 use analysis::words::shell_quoted;
 use askama::Template;
 use program::{Profile, Timeline};
+use study::traced::DrawnHit;
 
 use super::{
     SCRIPT, SCRIPT_SHA256, STYLE,
     commands::Command,
-    lanes,
+    lanes::{self, Marks},
     legend::Key,
     matrix::{self, Matrix},
     plot::{Plot, WIDE},
@@ -54,6 +55,9 @@ struct Page {
     /// Or why there is none.
     timeline: Result<String, String>,
     part: String,
+    /// Whether hits of noise are marked on the timeline, and what is to be said about them.
+    marked: bool,
+    noise_note: String,
     regions: Vec<Vec<String>>,
     more_regions: Option<String>,
     ranks: Vec<Vec<String>>,
@@ -83,16 +87,21 @@ struct Size {
     bytes_bar: String,
 }
 
-/// The page of a profile, written to `page`, of the traces in `directory`. Without a timeline, it says why.
+/// The page of a profile, written to `page`, of the traces in `directory`. Without a timeline, it says why. `noise`:
+/// hits to be marked on the timeline, and what is missing of them.
 ///
 /// # Errors
 /// Never in practice: writing to a string cannot fail.
 pub fn profile_html(
     profile: &Profile,
     timeline: Option<&Timeline>,
+    noise: &(Vec<DrawnHit>, Vec<String>),
     directory: &Path,
     page: &Path,
 ) -> Result<String, std::fmt::Error> {
+    let (hits, missing) = noise;
+    let marks = Marks { path: &[], hits };
+    let marks = (!hits.is_empty()).then_some(&marks);
     let ranks = u64::from(profile.ranks);
     let errors = profile.calls.iter().any(|call| call.errors > 0);
     let (keys, pattern) = pattern(profile);
@@ -136,7 +145,7 @@ pub fn profile_html(
         keys,
         pattern,
         timeline: match timeline {
-            Some(timeline) => Ok(lanes::draw(timeline, None)),
+            Some(timeline) => Ok(lanes::draw(timeline, marks)),
             None => Err(format!(
                 "Left out: a timeline is drawn for up to {} ranks, and this run has {}.",
                 program::TIMELINE_RANKS,
@@ -144,6 +153,8 @@ pub fn profile_html(
             )),
         },
         part: timeline.map_or_else(String::new, |timeline| time(timeline.part_ns as f64)),
+        marked: marks.is_some(),
+        noise_note: missing.iter().map(|text| format!(" {}.", limited(text))).collect(),
         regions: regions(profile),
         more_regions: more(profile.regions.len(), profile.other_regions, "region", "--all"),
         ranks: rank_rows(profile),

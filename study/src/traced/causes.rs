@@ -176,7 +176,8 @@ impl<'a> Waits<'a> {
     /// What each rank loses to noise: its own hits, and those of others in calls that it could not finish without
     /// them. When all have arrived at a collective, or both sides have posted a message, it is complete when the
     /// slowest has done its share; so the one that was interrupted longest meanwhile holds up the others.
-    pub fn hits(&self, noise: &Noise, ties: &[Tie]) -> Vec<Vec<Hit>> {
+    /// The start of MPI is such a collective: `starts` is when each rank called `MPI_Init`, and when it had started.
+    pub fn hits(&self, noise: &Noise, ties: &[Tie], starts: &[(i64, i64)]) -> Vec<Vec<Hit>> {
         let own = noise.hits.iter().map(|hits| hits.clone().unwrap_or_default());
         let mut hits: Vec<Vec<Hit>> = own.collect();
         let mut held: Vec<Vec<Held>> = vec![Vec::new(); hits.len()];
@@ -190,6 +191,18 @@ impl<'a> Waits<'a> {
             hold(*sender, *receiver, sends.0.max(*from), until);
             hold(*receiver, *sender, receives.0.max(*from), until);
         }
+        // All have arrived at a moment, and leave when they are done: the slowest holds up the others.
+        let mut meet = |from: i64, members: &[(u32, i64)]| {
+            let slowest = members
+                .iter()
+                .map(|(slot, until)| (noise.lost_ns(*slot, from, *until), *slot, *until))
+                .max_by_key(|(lost, slot, _)| (*lost, std::cmp::Reverse(*slot)));
+            if let Some((1.., slowest, until)) = slowest {
+                for (slot, end) in members {
+                    hold(*slot, slowest, from, (*end).min(until));
+                }
+            }
+        };
         let is_collective = |number: &u32| {
             self.wait(*number).is_some_and(|wait| wait.class == WaitClass::Collective)
         };
@@ -205,15 +218,11 @@ impl<'a> Waits<'a> {
             let left = waits().map(|wait| wait.late_end).max().unwrap_or(from);
             let members: Vec<(u32, i64)> =
                 waits().map(|wait| (wait.slot, wait.call_end)).chain([(last, left)]).collect();
-            let slowest = members
-                .iter()
-                .map(|(slot, until)| (noise.lost_ns(*slot, from, *until), *slot, *until))
-                .max_by_key(|(lost, slot, _)| (*lost, std::cmp::Reverse(*slot)));
-            if let Some((1.., slowest, until)) = slowest {
-                for (slot, call_end) in members {
-                    hold(slot, slowest, from, call_end.min(until));
-                }
-            }
+            meet(from, &members);
+        }
+        let starting = (0..).zip(starts).map(|(slot, (_, started))| (slot, *started));
+        if let Some(from) = starts.iter().map(|(arrived, _)| *arrived).max() {
+            meet(from, &starting.collect::<Vec<_>>());
         }
         hits.par_iter_mut().zip(held).for_each(|(own, held)| {
             let of_others =

@@ -68,8 +68,18 @@ pub fn contents(
     noise: &Noise,
 ) -> io::Result<(Contents, Vec<String>)> {
     let mut reading = Reading::new(slot as u32, marks, hits, noise);
+    reading.started = started(program, clocks, slot);
     program::stream(program, slot, clocks, |moment, arena| reading.take(moment, arena))?;
     Ok(reading.finish())
+}
+
+/// When a rank had started, on the common clock. From the end of `MPI_Init` to then, the collector agrees with those of
+/// the other ranks on the run and the clocks, and measures its own cost.
+pub fn started(program: &Program, clocks: &Clocks, slot: usize) -> i64 {
+    let started = |rank: &program::Rank| {
+        clocks.host(rank.host).common(i64::try_from(rank.start.ns).unwrap_or(i64::MAX))
+    };
+    program.ranks.get(slot).map_or(i64::MIN, started)
 }
 
 /// Regions inside each other that are told apart, and their names.
@@ -81,6 +91,8 @@ struct Reading<'a> {
     contents: Contents,
     hits: &'a [Hit],
     noise: &'a Noise,
+    /// When the rank had started.
+    started: i64,
     /// Everything before this is in the contents.
     at: i64,
     /// Parts of the piece that `at` is in.
@@ -102,6 +114,7 @@ impl<'a> Reading<'a> {
             contents: Contents { marks, first: vec![0], parts: Vec::new() },
             hits,
             noise,
+            started: i64::MIN,
             at,
             piece: Vec::new(),
             names: HashMap::new(),
@@ -119,7 +132,12 @@ impl<'a> Reading<'a> {
                 // Time in which any thread is inside of a call counts as communication.
                 self.advance(moment.begin, What::Compute);
                 let number = call.signature.call.number();
-                self.advance(moment.end, What::Communication(number));
+                // Before the collector had started, only the start of MPI was recorded.
+                let end = match moment.begin < self.started {
+                    true => moment.end.max(self.started),
+                    false => moment.end,
+                };
+                self.advance(end, What::Communication(number));
             }
             Event::RegionName { region, name } if self.names.len() < NAMES => {
                 let name = String::from_utf8_lossy(arena.name(*name));
