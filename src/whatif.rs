@@ -71,6 +71,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         placement: options.workload.placement(),
         exclude: options.workload.exclude(),
         further: Further::By(options.by.into()),
+        tail: options.workload.tail(),
     };
     let whatif = options
         .work

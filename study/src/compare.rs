@@ -21,6 +21,7 @@ use crate::{
     placement::{self, Places},
     recorded::{Recorded, no_source},
     support::{self, Support},
+    tail::Copies,
     work::Work,
     workload::{self, JobKind, Workload},
 };
@@ -38,6 +39,8 @@ pub struct Request {
     pub exclude: Vec<String>,
     /// Rows of the table.
     pub by: By,
+    /// Extend both recordings by fitted tails.
+    pub tail: bool,
 }
 
 /// The comparison, and what the noise of both recordings costs the job.
@@ -136,7 +139,8 @@ fn actions(
         *of_job = Some(ranks);
     }
     let (placement, part) = (request.placement, part.clone());
-    let asked = decision::Request { workload, part, placement, runs: decision::RUNS, exclude };
+    let (runs, tail) = (decision::RUNS, request.tail);
+    let asked = decision::Request { workload, part, placement, runs, exclude, tail };
     match decision::ask(reader, &asked, advice, work) {
         Err(error) if error::was_stopped(&error) => Err(error),
         asked => Ok(asked.ok().map(|asked| asked.actions)),
@@ -163,7 +167,8 @@ fn project(
     request: &Request,
     work: &Work<'_>,
 ) -> Result<Result<Projection, String>> {
-    let side = |side| Side::of(workload, side, request).map_err(|error| in_words(&error));
+    let side =
+        |side| Side::of(workload, side, request, work.seed).map_err(|error| in_words(&error));
     let sides = match (side(before), side(after)) {
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
@@ -211,7 +216,9 @@ fn project(
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
     };
     let change = |after: f64, before: f64| 100.0 * (after / before.max(f64::MIN_POSITIVE) - 1.0);
-    let unsupported = supported.and_then(|support| support.remark(workload.ranks()));
+    // Tails are what a recording lacks for more ranks.
+    let unsupported = supported.filter(|_| !request.tail);
+    let unsupported = unsupported.and_then(|support| support.remark(workload.ranks()));
     let remarks = sides.0.remarks.into_iter().chain(sides.1.remarks).chain(unsupported);
     Ok(Ok(Projection {
         change_pct: change(after.median_us, before.median_us),
@@ -236,6 +243,8 @@ struct Side {
     name: String,
     lanes: Vec<Composed>,
     places: Places,
+    /// With fitted tails.
+    copies: Option<Copies>,
     support: Option<Support>,
     /// Excluded names that it does not have.
     unknown: Vec<String>,
@@ -248,6 +257,7 @@ impl Side {
         workload: &workload::Request,
         (reader, part): (&AnyReader, &Part),
         request: &Request,
+        seed: u64,
     ) -> Result<Side> {
         let recorded = Recorded::new(reader);
         let (excluded, unknown) = recorded.excluded_if_known(&request.exclude);
@@ -258,18 +268,27 @@ impl Side {
             bail!("{}", open::watched_nothing(reader));
         }
         let support = support::of(&lanes, workload)?;
+        let extend = || Copies::of(reader, &recorded, &lanes, places.nodes(), seed);
+        let copies = request.tail.then(extend);
+        let tails = copies.as_ref().map(|copies| copies.extended.words());
         let remarks = recorded.remarks().into_iter().chain(places.remarks.iter().cloned());
-        let remarks = remarks.map(|words| format!("{}: {words}", reader.name())).collect();
-        Ok(Side { name: reader.name().to_owned(), lanes, places, support, unknown, remarks })
+        let remarks = remarks.chain(tails).map(|words| format!("{}: {words}", reader.name()));
+        let remarks = remarks.collect();
+        let name = reader.name().to_owned();
+        Ok(Side { name, lanes, places, copies, support, unknown, remarks })
     }
 
     fn noise(&self, workload: &Workload, repeat: bool) -> Result<Noise> {
+        let (lanes, nodes) = match &self.copies {
+            Some(copies) => (&copies.lanes, copies.nodes()),
+            None => (&self.lanes, self.places.nodes()),
+        };
         let node = Node {
             on_one_clock: None,
-            lanes: &self.lanes,
+            lanes,
             model: workload.model,
             offsets: Offsets::Random,
-            nodes: self.places.nodes(),
+            nodes,
             repeat,
         };
         let noise = node.without(&[]);

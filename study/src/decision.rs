@@ -39,6 +39,8 @@ pub struct Request {
     pub runs: u64,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
+    /// Extend the recording by fitted tails.
+    pub tail: bool,
 }
 
 /// What to do about the noise of a recording.
@@ -187,6 +189,7 @@ pub(crate) fn ask(
         placement: request.placement,
         exclude: request.exclude.clone(),
         further: whatif::Further::Nothing,
+        tail: request.tail,
     };
     whatif::ask(reader, &request.workload, &asked, advice, work)
 }
