@@ -5,6 +5,7 @@
 
 mod applications;
 mod claims;
+mod here;
 pub mod measured;
 mod noise_study;
 mod page;
