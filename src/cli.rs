@@ -374,10 +374,13 @@ pub struct Report {
     /// repeated
     #[arg(long, value_name = "PROCESS")]
     pub exclude: Vec<String>,
-    /// In the projections of the HTML report, extend the recording by fitted tails: what is longer than
-    /// recorded is drawn from them (`detour tail` shows them)
-    #[arg(long, requires = "html", conflicts_with = "no_projection")]
+    /// In all simulations, extend the recording by fitted tails: what is longer than recorded is drawn from
+    /// them (`detour tail` shows them). The projections of the HTML report do so anyway
+    #[arg(long, conflicts_with = "no_projection")]
     pub tail: bool,
+    /// In the projections of the HTML report, use the recording as it is
+    #[arg(long, requires = "html", conflicts_with_all = ["no_projection", "tail"])]
+    pub no_tail: bool,
     /// Skip the simulations: no gains, no actions, no projection
     #[arg(long)]
     pub no_projection: bool,

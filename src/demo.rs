@@ -67,6 +67,7 @@ fn show(
         placement: placement::Request::default(),
         runs: decision::RUNS,
         exclude: Vec::new(),
+        tail: false,
     };
     let request = Request { workload: job.workload.clone(), ..Request::usual()? };
     let advice = Advice::built_in()?;

@@ -92,6 +92,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         placement: options.workload.placement(),
         exclude: options.workload.exclude(),
         by: options.by.into(),
+        tail: options.workload.tail(),
     };
     let workload = options.workload.request()?;
     let compared = options.work.run(verbosity.quiet, |work| {

@@ -109,6 +109,7 @@ fn judge(
         placement: options.placement.request(),
         runs: options.runs.unwrap_or(decision::RUNS),
         exclude: options.exclude.clone(),
+        tail: options.tail,
     };
     decide(reader, summary, &request, &Advice::built_in()?, work)
 }
@@ -139,6 +140,7 @@ fn check(baseline: &Path, options: &cli::Report, verbosity: Verbosity) -> Result
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
         by: options.by.into(),
+        tail: options.tail,
     };
     let workload = workload(options)?;
     let fleet = options.work.run(verbosity.quiet, |work| {
@@ -165,7 +167,7 @@ fn write_page(path: &Path, options: &cli::Report, verbosity: Verbosity) -> Resul
         workload,
         placement: options.placement.request(),
         exclude: options.exclude.clone(),
-        tail: options.tail,
+        tail: !options.no_tail,
     });
     let report = options.work.run(verbosity.quiet, |work| {
         let report = judge(options, &reader, summary, work)?;

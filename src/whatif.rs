@@ -74,6 +74,7 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<ExitCode> {
         placement: options.workload.placement(),
         exclude,
         further: Further::By(options.by.into()),
+        tail: options.workload.tail(),
     };
     let whatif = options
         .work

@@ -149,6 +149,41 @@ fn an_alltoall_has_the_keys_that_scripts_rely_on() {
     assert!((throughput - 8192.0 / 150.0).abs() < 1e-9, "{throughput}");
 }
 
+/// Equal exchanges take as many as the longest chain has, and the totals are those that were "measured".
+#[test]
+fn other_operations_are_resampled_and_compared() {
+    let csv = absent("operation.csv");
+    let measured = scratch("operation-measured.txt", "400\n400\n500\n500\n");
+    let value = json(&[
+        "alltoall",
+        "--op",
+        "barrier",
+        "--ranks",
+        "16",
+        "--samples",
+        "100",
+        "--exchange",
+        "100us",
+        "--measured",
+        &measured,
+        "--csv",
+        &csv,
+    ]);
+    assert_eq!((&value["op"], &value["algorithm"]), (&"barrier".into(), &"dissemination".into()));
+    let point = &value["points"][0];
+    assert!((number(point, "total_mean_us") - 400.0).abs() < 0.5, "{point}");
+    assert_eq!(number(point, "measured_mean_us"), 450.0);
+    assert!((number(point, "ks_distance") - 0.5).abs() < 1e-9, "{point}");
+    let text = fs::read_to_string(&csv).expect("a file");
+    assert_eq!(text.lines().next(), Some("ranks,what,low_us,high_us,count"));
+    let total: u64 = text
+        .lines()
+        .filter(|line| line.starts_with("16,total,"))
+        .filter_map(|line| line.rsplit(',').next()?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(total, 100, "{text}");
+}
+
 #[test]
 fn a_cycle_has_the_keys_that_scripts_rely_on() {
     let value = json(&["cycle", "--ranks", "1024", "--runs", "4"]);
@@ -196,6 +231,7 @@ fn the_same_seed_gives_the_same_bytes_for_any_number_of_threads() {
         &["exchange", "--samples", "5000", "--order", "independent", noise[0], noise[1]],
         &["alltoall", "--ranks", "2,7,16", "--samples", "1000", noise[0], noise[1]],
         &["alltoall", "--ranks", "7", "--samples", "999", "--mode", "resample", noise[0], noise[1]],
+        &["alltoall", "--op", "bcast", "--ranks", "7", "--samples", "999", noise[0], noise[1]],
         &["cycle", "--ranks", "2,4Ki,16Ki", "--runs", "3"],
         &["cycle", "--ranks", "4Ki", "--runs", "3", "--redundant-rounds", "1,4-6"],
     ] {
@@ -287,6 +323,11 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         (&["collective", "--net", "nowhere"], 2, "cnl"),
         (&["cycle", "--net", "nowhere"], 2, "cnl"),
         (&["alltoall", "--mode", "nonsense"], 2, "resample"),
+        (&["alltoall", "--op", "dance"], 2, "allreduce"),
+        (&["alltoall", "--op", "bcast", "--algorithm", "ring"], 1, "ring does not support bcast"),
+        (&["alltoall", "--op", "bcast", "--algorithm", "tournament"], 1, "unknown algorithm"),
+        (&["alltoall", "--op", "bcast", "--size", "1kB"], 1, "--size requires --op alltoall"),
+        (&["alltoall", "--measured", negative], 1, "--measured requires one rank count"),
         (&["exchange", "--order", "nonsense"], 2, "in-time"),
         (&["exchange", "--hlog", "/no/such/place", "--samples", "9"], 1, "cannot create"),
     ] {

@@ -98,6 +98,25 @@ fn a_simulation_says_what_its_noise_rests_on() {
     refused(&["simulate", "collective", "--tail"], &["--tail requires a recording"]);
 }
 
+/// What-if and diff say it as well; without tails nothing changes.
+#[test]
+fn gains_and_comparisons_rest_on_tails_if_asked_to() {
+    let job = ["--ranks", "64", "--runs", "3", "-q", "--json"];
+    let whatif = |more: &[&str]| json(&[&["whatif", DEMO][..], &job, more].concat());
+    assert!(whatif(&[])["tail"].is_null());
+    let with = whatif(&["--tail"]);
+    let share = |key: &str| with["tail"][key].as_f64().unwrap();
+    assert!((share("data_pct") + share("tail_pct") + share("bounded_pct") - 100.0).abs() < 1e-6);
+    assert!(share("copies") > 1.0 && share("longest_us") >= share("longest_recorded_us"));
+    assert!(with["remarks"].to_string().contains("fitted tails"), "{}", with["remarks"]);
+    let diff = json(&[&["diff", DEMO, DEMO][..], &job, &["--tail"]].concat());
+    let remarks = diff["projected"]["remarks"].to_string();
+    assert_eq!(remarks.matches("fitted tails").count(), 2, "{remarks}");
+    // A recording with itself, extended alike.
+    assert_eq!(diff["projected"]["change_pct"], 0.0);
+    refused(&["whatif", DEMO, "--tail", "--shift", "0"], &["omit --tail, or --shift"]);
+}
+
 #[test]
 fn options_that_contradict_each_other_are_refused() {
     refused(&["tail", DEMO, "--ranks", "64"], &["--for <TIME>"]);

@@ -38,7 +38,16 @@ pub fn alltoall(results: &Alltoalls, options: Options) -> String {
             ],
         );
     }
-    grid.render(options.style()) + "\n"
+    let mut text = grid.render(options.style()) + "\n";
+    for point in &results.points {
+        if let (Some(distance), Some(mean)) = (point.ks_distance, point.measured_mean_us) {
+            text += &format!(
+                "measured: total mean {}; Kolmogorov-Smirnov distance of the totals {distance:.3}\n",
+                us(mean)
+            );
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -66,6 +75,12 @@ mod tests {
         assert!(text.contains("0.9510") && text.contains("5.50 ms"), "{text}");
         assert!(!text.contains("MB/s"), "{text}");
         let known = Point { throughput_mb_s: Some(Some(38.97)), ..point };
-        assert!(alltoall(&results(known), Options::default()).contains("38.970"));
+        assert!(alltoall(&results(known.clone()), Options::default()).contains("38.970"));
+        let measured = Point { ks_distance: Some(0.123), measured_mean_us: Some(5_600.0), ..known };
+        let text = alltoall(&results(measured), Options::default());
+        assert!(
+            text.contains("5.60 ms; Kolmogorov-Smirnov distance of the totals 0.123"),
+            "{text}"
+        );
     }
 }

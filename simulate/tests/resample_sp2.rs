@@ -3,7 +3,7 @@
 //! measured exchange: mean 173 us, standard deviation 58 us, skewed to the right.
 
 use simulate::noise::{Model, Noise, Offsets, Timeline, draw};
-use simulate::resample::alltoall::{self, Mode};
+use simulate::resample::alltoall::{self, Mode, Schedule};
 use simulate::resample::exchange::{self, Order, PER_WALK};
 use simulate::resample::{Distribution, Exchange, Sampler, ks_distance};
 
@@ -75,7 +75,13 @@ fn one_to_one(
 }
 
 fn all_to_all(processors: u64, mode: Mode<'_>) -> alltoall::AlltoallResult {
-    let config = alltoall::Config { processors, samples: 4_000, mode, seed: 11 };
+    let config = alltoall::Config {
+        processors,
+        samples: 4_000,
+        schedule: Schedule::Tournament,
+        mode,
+        seed: 11,
+    };
     alltoall::run(&config, None).unwrap()
 }
 

@@ -32,6 +32,8 @@ enum RuleName {
     Add,
     /// Multiply by the ratio to the median
     Scale,
+    /// Add the differences of two half round trips from the median, which vary as a message does
+    HalfRoundTrip,
 }
 
 impl Options {
@@ -39,6 +41,7 @@ impl Options {
         let rule = match self.latency_rule {
             RuleName::Add => Rule::Add,
             RuleName::Scale => Rule::Scale,
+            RuleName::HalfRoundTrip => Rule::HalfRoundTrip,
         };
         let file = self.latency.clone()?;
         Some(Request { file, rule, order: self.latency_order })

@@ -80,6 +80,10 @@ pub struct Options {
     /// Ignore this process or source, as if it had not run: a name, unit or class; may be repeated
     #[arg(long, value_name = "PROCESS")]
     exclude: Vec<String>,
+    /// Extend recordings by fitted tails: what is longer than recorded is drawn from them (`detour tail` shows
+    /// them)
+    #[arg(long)]
+    tail: bool,
 }
 
 fn parse_ranks(text: &str) -> Result<u64, String> {
@@ -96,6 +100,10 @@ impl Options {
 
     pub fn exclude(&self) -> Vec<String> {
         self.exclude.clone()
+    }
+
+    pub fn tail(&self) -> bool {
+        self.tail
     }
 
     pub fn request(&self) -> Result<Request> {

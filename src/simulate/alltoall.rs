@@ -1,13 +1,17 @@
-//! `detour simulate alltoall`: an all-to-all of pairwise exchanges, and how long its ranks wait for each
-//! other.
+//! `detour simulate alltoall`: an all-to-all of pairwise exchanges, or another operation by resampled exchanges,
+//! and how long its ranks wait for each other.
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use simulate::resample::{Distribution, alltoall};
+use simulate::{
+    collectives::Op,
+    resample::{Distribution, alltoall},
+};
 use study::{
     alltoall::{MOST_SAMPLES, Request, Source, simulate, simulate_shard},
+    job::parse_op,
     samples::Spec,
     shards::Partial,
 };
@@ -22,6 +26,12 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
+    /// Operation, whose messages are all exchanges
+    #[arg(long, default_value = "alltoall", value_parser = parse_op)]
+    op: Op,
+    /// Algorithm [default: tournament for alltoall, otherwise as in `detour simulate collective`]
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<String>,
     /// Rank counts, as 4,32 or 2..64 (powers of two); each from 2 to 65536
     #[arg(long, value_name = "LIST", default_value = "2..32", value_parser = at_least_two)]
     ranks: std::vec::Vec<u64>,
@@ -48,6 +58,9 @@ pub struct Options {
     /// Bytes each rank sends per exchange, to print throughput in MB/s
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     size: Option<u64>,
+    /// Measured times of the whole operation to compare with (files as for --exchange); requires one rank count
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
+    measured: Option<PathBuf>,
     #[command(flatten)]
     work: work::Options,
     #[command(flatten)]
@@ -55,6 +68,9 @@ pub struct Options {
     /// Write idle and total times of every point as an HdrHistogram log
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     hlog: Option<PathBuf>,
+    /// Write idle and total times of every point as CSV, one line per bin
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
+    csv: Option<PathBuf>,
     #[command(flatten)]
     figures: figures::Options,
     /// Machine-readable output
@@ -80,7 +96,13 @@ fn at_least_two(text: &str) -> Result<Vec<u64>, String> {
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let figures = &options.figures;
-    output::check([&options.hlog, &options.share.output, &figures.svg, &figures.html])?;
+    output::check([
+        &options.hlog,
+        &options.csv,
+        &options.share.output,
+        &figures.svg,
+        &figures.html,
+    ])?;
     figures.check(options.json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
@@ -95,8 +117,12 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         let named: Vec<_> = named.iter().map(|(name, all)| (name.as_str(), *all)).collect();
         output::save(path, |out| Ok(Distribution::write_hlog(&named, out)?))?;
     }
+    if let Some(path) = &options.csv {
+        output::save(path, |out| Ok(out.write_all(alltoalls.csv().as_bytes())?))?;
+    }
     figures.write(|| report::alltoall_pictures(&alltoalls))?;
-    match figures.to_stdout() {
+    let csv_there = options.csv.as_deref().is_some_and(trace::is_stdout);
+    match figures.to_stdout() || csv_there {
         true => Ok(()),
         false => output::print(&alltoalls, options.json, report::alltoall),
     }
@@ -105,6 +131,8 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
 impl Options {
     fn request(&self) -> Request {
         Request {
+            op: self.op,
+            algorithm: self.algorithm.clone(),
             ranks: self.ranks.clone(),
             samples: self.samples,
             exchange: self.exchange.clone(),
@@ -115,6 +143,7 @@ impl Options {
             }),
             noise: self.noise.request(),
             size: self.size,
+            measured: self.measured.clone(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! An all-to-all of pairwise exchanges, and how long its ranks wait for each other.
+//! An all-to-all of pairwise exchanges, or another operation whose messages are exchanges, and how long its ranks
+//! wait for each other.
 
 use std::{cmp::Reverse, path::PathBuf};
 
@@ -6,10 +7,11 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use simulate::{
+    collectives::{Collective, Op, Shape},
     noise::draw,
     resample::{
-        Distribution, Exchange, Sampler,
-        alltoall::{self, AlltoallResult, Config, Mode},
+        Distribution, Exchange, ResampleError, Sampler,
+        alltoall::{self, AlltoallResult, Config, Mode, Schedule},
         exchange,
     },
 };
@@ -28,6 +30,9 @@ const MOST_RANKS: u64 = 1 << 16;
 
 #[derive(Clone, Debug)]
 pub struct Request {
+    pub op: Op,
+    /// None for the usual one; [`TOURNAMENT`] is only for all-to-alls.
+    pub algorithm: Option<String>,
     /// At least 2 each.
     pub ranks: Vec<u64>,
     /// All-to-alls per point.
@@ -39,9 +44,14 @@ pub struct Request {
     /// None for [`Source::Trace`], or [`Source::Resample`] if there is a file of times and no noise.
     pub source: Option<Source>,
     pub noise: noise::Request,
-    /// Bytes each rank sends per exchange, for the throughput.
+    /// Bytes each rank sends per exchange, for the throughput of an all-to-all.
     pub size: Option<u64>,
+    /// Measured times of the whole operation to compare with.
+    pub measured: Option<PathBuf>,
 }
+
+/// The usual algorithm of an all-to-all: every rank exchanges with every other, in pairs.
+pub const TOURNAMENT: &str = "tournament";
 
 /// Where exchange times come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +87,8 @@ pub struct Alltoalls {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
     pub seed: u64,
+    pub op: String,
+    pub algorithm: String,
     pub noise: String,
     pub noise_model: String,
     pub mode: String,
@@ -110,6 +122,9 @@ pub struct Point {
     pub total_max_us: f64,
     /// Compared with ranks that are never idle.
     pub relative_throughput: f64,
+    /// Kolmogorov-Smirnov distance of the total to the measured times, and their mean. Null without any.
+    pub ks_distance: Option<f64>,
+    pub measured_mean_us: Option<f64>,
     /// Bytes each rank sends, divided by the mean total time; only if the size is known, null if no
     /// time passes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,12 +156,28 @@ impl Point {
             total_p99_us: us(total.quantile(0.99)),
             total_max_us: us(total.max()),
             relative_throughput: outcome.relative_throughput(),
+            ks_distance: None,
+            measured_mean_us: None,
             throughput_mb_s: size.map(throughput),
         }
     }
 }
 
 impl Alltoalls {
+    /// Idle and total times of every point, one line per bin.
+    pub fn csv(&self) -> String {
+        let mut text = "ranks,what,low_us,high_us,count\n".to_owned();
+        for AlltoallResult { processors, idle_first, idle, total, .. } in &self.outcomes {
+            for (what, all) in [("idle", idle_first), ("idle_all", idle), ("total", total)] {
+                for bin in all.bins() {
+                    let (low, high) = (bin.low as f64 / 1e6, bin.high as f64 / 1e6);
+                    text += &format!("{processors},{what},{low},{high},{}\n", bin.count);
+                }
+            }
+        }
+        text
+    }
+
     /// The distributions with their names in a histogram file.
     pub fn distributions(&self) -> Vec<(String, &Distribution)> {
         let mut named = Vec::new();
@@ -194,14 +225,57 @@ impl Partial {
 
 /// Simulates all samples.
 pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Alltoalls> {
-    simulate_shard(request, work, Shard::WHOLE)?.finish()
+    let measured = match (&request.measured, &request.ranks[..]) {
+        (None, _) => None,
+        (Some(path), [_]) => Some(Times::read(path)?.list()),
+        (Some(_), _) => bail!("--measured requires one rank count: specify it with --ranks"),
+    };
+    let mut all = simulate_shard(request, work, Shard::WHOLE)?.finish()?;
+    if let (Some(mut measured), [point], [outcome]) =
+        (measured, &mut all.points[..], &all.outcomes[..])
+    {
+        measured.sort_unstable();
+        let sum: i128 = measured.iter().map(|&ps| i128::from(ps)).sum();
+        point.measured_mean_us = Some(sum as f64 / measured.len().max(1) as f64 / 1e6);
+        point.ks_distance = apart(&outcome.total, &measured);
+    }
+    Ok(all)
+}
+
+/// The Kolmogorov-Smirnov distance of a distribution, as finely as its bins have it, to sorted times.
+fn apart(all: &Distribution, sorted: &[i64]) -> Option<f64> {
+    if all.is_empty() || sorted.is_empty() {
+        return None;
+    }
+    let (mut below, mut most) = (0u64, 0.0f64);
+    let measured = |count: usize| count as f64 / sorted.len() as f64;
+    let share = |count: u64| count as f64 / all.len() as f64;
+    for bin in all.bins() {
+        let before = measured(sorted.partition_point(|&ps| ps < bin.low));
+        most = most.max((share(below) - before).abs());
+        below += bin.count;
+        let after = measured(sorted.partition_point(|&ps| ps <= bin.high));
+        most = most.max((share(below) - after).abs());
+    }
+    Some(most)
 }
 
 /// Simulates one shard of the samples.
 pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
+    if request.size.is_some() && request.op != Op::Alltoall {
+        bail!("--size requires --op alltoall, whose ranks all send the same: omit it");
+    }
+    if let Some(&ranks) = request.ranks.iter().find(|ranks| **ranks > MOST_RANKS) {
+        return Err(ResampleError::TooManyProcessors(ranks).into());
+    }
+    // An unknown algorithm is an error before anything is loaded.
+    request.schedule(2)?;
     let loaded = request.noise.load(work)?;
     let mode = work.in_pool(|| request.mode(&loaded, work))??;
-    let pairs = |ranks: u64| ranks.saturating_mul(ranks - 1) / 2;
+    let pairs = |ranks: u64| match request.schedule(ranks) {
+        Ok(Schedule::Rounds(collective)) => collective.messages(),
+        _ => ranks.saturating_mul(ranks - 1) / 2,
+    };
     let samples = shard.range(request.samples);
     let count = samples.end - samples.start;
     let total = request.ranks.iter().map(|&ranks| pairs(ranks).saturating_mul(count));
@@ -216,6 +290,7 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
         let config = Config {
             processors: ranks,
             samples: request.samples,
+            schedule: request.schedule(ranks)?,
             mode: mode.clone(),
             // Each point has its own random stream.
             seed: draw(work.seed, ranks),
@@ -231,6 +306,23 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
 }
 
 impl Request {
+    fn algorithm(&self) -> &str {
+        match &self.algorithm {
+            Some(name) => name,
+            None if self.op == Op::Alltoall => TOURNAMENT,
+            None => self.op.usual_algorithm(),
+        }
+    }
+
+    fn schedule(&self, ranks: u64) -> Result<Schedule> {
+        let algorithm = self.algorithm();
+        if self.op == Op::Alltoall && algorithm == TOURNAMENT {
+            return Ok(Schedule::Tournament);
+        }
+        let shape = Shape { op: self.op, ranks, bytes: 1, arity: 2, segment: None };
+        Ok(Schedule::Rounds(Collective::new(Some(algorithm), shape)?))
+    }
+
     fn mode<'a>(&self, loaded: &'a Loaded, work: &Work<'_>) -> Result<Mode<'a>> {
         let noisy = !loaded.noise.is_none();
         if let Some(path) = &self.resample {
@@ -268,6 +360,8 @@ impl Request {
         };
         About {
             seed: work.seed,
+            op: self.op.name().to_owned(),
+            algorithm: self.algorithm().to_owned(),
             noise: loaded.words.clone(),
             noise_model: loaded.model.name().to_owned(),
             mode: source.name().to_owned(),
@@ -286,6 +380,8 @@ impl Request {
         };
         settings.insert("resample".to_owned(), resample);
         settings.insert("exchange".to_owned(), self.exchange.content()?);
+        settings.insert("op".to_owned(), self.op.name().into());
+        settings.insert("algorithm".to_owned(), self.algorithm().into());
         settings.insert("mode".to_owned(), self.source.map(Source::name).into());
         settings.insert("ranks".to_owned(), self.ranks.clone().into());
         settings.insert("samples".to_owned(), self.samples.into());
@@ -307,4 +403,19 @@ fn simulated(exchange: Exchange, loaded: &Loaded, work: &Work<'_>) -> Result<Sam
         measured: &[],
     };
     Ok(Sampler::of(&exchange::run(&config, None)?.series)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distance_is_that_of_the_definition() {
+        let all = Distribution::of(&[1_000_000; 4]).unwrap();
+        assert_eq!(apart(&all, &[1_000_000; 9]), Some(0.0));
+        // Two of four are shorter, one is longer.
+        assert_eq!(apart(&all, &[500_000, 600_000, 1_000_000, 2_000_000]), Some(0.5));
+        assert_eq!(apart(&all, &[5_000_000]), Some(1.0));
+        assert_eq!((apart(&all, &[]), apart(&Distribution::of(&[]).unwrap(), &[1])), (None, None));
+    }
 }

@@ -22,6 +22,7 @@ use crate::{
     placement::{self, Places},
     recorded::{Recorded, no_source},
     support::{self, Support},
+    tail::Copies,
     work::Work,
     workload::{self, JobKind, Workload},
 };
@@ -44,6 +45,8 @@ pub struct Request {
     pub exclude: Vec<String>,
     /// Rows of the table.
     pub by: By,
+    /// Extend both recordings by fitted tails.
+    pub tail: bool,
 }
 
 /// The comparison, and what the noise of both recordings costs the job.
@@ -127,6 +130,7 @@ impl Before {
         part: &Part,
         workload: &workload::Request,
         request: &Request,
+        seed: u64,
     ) -> Result<&mut Kept> {
         let is_it = |kept: &Kept| kept.part == *part && kept.exclude == request.exclude;
         let kept = match self.kept.take().filter(is_it) {
@@ -135,7 +139,7 @@ impl Before {
                 part: part.clone(),
                 exclude: request.exclude.clone(),
                 rates: rates(&self.reader, part, request.by)?,
-                side: Side::of(workload, (&self.reader, part), request)
+                side: Side::of(workload, (&self.reader, part), request, seed)
                     .map_err(|error| in_words(&error)),
                 projected: None,
             },
@@ -180,7 +184,7 @@ pub fn compare_with(
     let scope = analysis::scope(&Contents::of(&before.reader, None), &Contents::of(after, None));
     let scope = scope.with_context(|| format!("cannot compare {name} and {}", after.name()))?;
     let nothing_before = open::watched_nothing(&before.reader);
-    let kept = before.part(&scope.before, workload, request)?;
+    let kept = before.part(&scope.before, workload, request, work.seed)?;
     let rates_after = rates(after, &scope.after, request.by)?;
     // Zero watched time does not mean zero noise.
     for (nothing, rates) in
@@ -217,8 +221,8 @@ fn actions(
         *of_job = Some(ranks);
     }
     let (placement, part) = (request.placement, part.clone());
-    let runs = request.action_runs;
-    let asked = decision::Request { workload, part, placement, runs, exclude };
+    let (runs, tail) = (request.action_runs, request.tail);
+    let asked = decision::Request { workload, part, placement, runs, exclude, tail };
     match decision::ask(reader, &asked, load, advice, work) {
         Err(error) if error::was_stopped(&error) => Err(error),
         asked => Ok(asked.ok().map(|asked| asked.actions)),
@@ -246,7 +250,7 @@ fn project(
     request: &Request,
     work: &Work<'_>,
 ) -> Result<Result<Projection, String>> {
-    let after = Side::of(workload, after, request).map_err(|error| in_words(&error));
+    let after = Side::of(workload, after, request, work.seed).map_err(|error| in_words(&error));
     let (before, after) = match (&kept.side, &after) {
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => return Ok(Err(why.clone())),
@@ -301,7 +305,9 @@ fn project(
     kept.projected = Some((key.0, key.1, of_before));
     let (before, after) = (of_before, of_after);
     let change = |after: f64, before: f64| 100.0 * (after / before.max(f64::MIN_POSITIVE) - 1.0);
-    let unsupported = supported.and_then(|support| support.remark(workload.ranks()));
+    // Tails are what a recording lacks for more ranks.
+    let unsupported = supported.filter(|_| !request.tail);
+    let unsupported = unsupported.and_then(|support| support.remark(workload.ranks()));
     let remarks = remarks.into_iter().chain(unsupported);
     Ok(Ok(Projection {
         change_pct: change(after.median_us, before.median_us),
@@ -326,6 +332,8 @@ struct Side {
     name: String,
     lanes: Vec<Composed>,
     places: Places,
+    /// With fitted tails.
+    copies: Option<Copies>,
     support: Option<Support>,
     /// Excluded names that it does not have.
     unknown: Vec<String>,
@@ -338,6 +346,7 @@ impl Side {
         workload: &workload::Request,
         (reader, part): (&AnyReader, &Part),
         request: &Request,
+        seed: u64,
     ) -> Result<Side> {
         let recorded = Recorded::new(reader);
         let (excluded, unknown) = recorded.excluded_if_known(&request.exclude);
@@ -348,18 +357,27 @@ impl Side {
             bail!("{}", open::watched_nothing(reader));
         }
         let support = support::of(&lanes, workload)?;
+        let extend = || Copies::of(reader, &recorded, &lanes, places.nodes(), seed);
+        let copies = request.tail.then(extend);
+        let tails = copies.as_ref().map(|copies| copies.extended.words());
         let remarks = recorded.remarks().into_iter().chain(places.remarks.iter().cloned());
-        let remarks = remarks.map(|words| format!("{}: {words}", reader.name())).collect();
-        Ok(Side { name: reader.name().to_owned(), lanes, places, support, unknown, remarks })
+        let remarks = remarks.chain(tails).map(|words| format!("{}: {words}", reader.name()));
+        let remarks = remarks.collect();
+        let name = reader.name().to_owned();
+        Ok(Side { name, lanes, places, copies, support, unknown, remarks })
     }
 
     fn noise(&self, workload: &Workload, repeat: bool) -> Result<Noise> {
+        let (lanes, nodes) = match &self.copies {
+            Some(copies) => (&copies.lanes, copies.nodes()),
+            None => (&self.lanes, self.places.nodes()),
+        };
         let node = Node {
             on_one_clock: None,
-            lanes: &self.lanes,
+            lanes,
             model: workload.model,
             offsets: Offsets::Random,
-            nodes: self.places.nodes(),
+            nodes,
             repeat,
         };
         let noise = node.without(&[]);

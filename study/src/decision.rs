@@ -40,6 +40,8 @@ pub struct Request {
     pub runs: u64,
     /// Processes to ignore: names, units or classes.
     pub exclude: Vec<String>,
+    /// Extend the recording by fitted tails.
+    pub tail: bool,
 }
 
 /// What to do about the noise of a recording.
@@ -178,6 +180,7 @@ pub(crate) fn ask(
         exclude: request.exclude.clone(),
         load: load.clone(),
         further: whatif::Further::Nothing,
+        tail: request.tail,
     };
     whatif::ask(reader, &request.workload, &asked, advice, work)
 }

@@ -13,7 +13,7 @@ use simulate::{
     noise::{Composed, Model, Noise, Offsets, draw},
     resample::{
         Exchange,
-        alltoall::{self, Config, Mode},
+        alltoall::{self, Config, Mode, Schedule},
     },
     stats::{self, Knee},
     sweep,
@@ -28,7 +28,7 @@ use crate::{
     placement::{self, Places},
     point::{Point, Runs, Series},
     recorded::{Recorded, Source},
-    tail::{Extended, Fitted},
+    tail::{Copies, Extended},
     variation::{self, Variation},
     work::Work,
     workload::{self, JobKind},
@@ -129,7 +129,7 @@ impl Request {
             workload: workload::Request::usual()?,
             placement: placement::Request::default(),
             exclude: Vec::new(),
-            tail: false,
+            tail: true,
         })
     }
 
@@ -207,18 +207,13 @@ fn placed(reader: &AnyReader, recorded: &Recorded, request: &Request, seed: u64)
     let places = Places::new(reader, recorded, &request.placement, |_| true)?;
     let excluded = recorded.excluded(&request.exclude)?;
     let lanes = places.lanes(recorded.lanes_of(reader, &Part::default())?, &excluded);
-    let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
     if !request.tail {
+        let nodes = places.nodes().map(|(counts, ranks)| (counts.to_vec(), ranks));
         return Ok(Placed { lanes, nodes, extended: None });
     }
-    let fitted = Fitted::of(reader, recorded, &lanes);
-    let (copies, extended) = fitted.extend(&lanes, seed);
-    Ok(Placed {
-        // Each copy has the nodes of the recording.
-        nodes: nodes.map(|(counts, ranks)| (counts.repeat(copies.len()), ranks)),
-        lanes: copies.into_iter().flatten().collect(),
-        extended: Some(extended),
-    })
+    let copies = Copies::of(reader, recorded, &lanes, places.nodes(), seed);
+    let Copies { lanes, nodes, extended } = copies;
+    Ok(Placed { lanes, nodes, extended: Some(extended) })
 }
 
 struct Simulation<'a> {
@@ -402,6 +397,7 @@ impl Simulation<'_> {
             let config = Config {
                 processors,
                 samples: SAMPLES,
+                schedule: Schedule::Tournament,
                 mode: Mode::Trace { exchange: Exchange::Constant(EXCHANGE_US * 1_000_000), noise },
                 // As in `detour simulate alltoall`.
                 seed: draw(self.work.seed, processors),

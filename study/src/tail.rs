@@ -35,9 +35,12 @@ const OFTEN: u64 = 300;
 const RARE: u64 = 10;
 /// How much more time than was watched is predicted, unless a time is given.
 const AHEAD: f64 = 10.0;
-/// Limits of an extended recording: copies and detours. A page simulates many variants of them.
-const MOST_COPIES: u64 = 256;
+/// Limits of an extended recording: detours, which should stay in the cache, because a page simulates many
+/// variants of them; and copies. A long recording has a few, unless they take too much memory.
+const USUAL_DETOURS: u64 = 1 << 18;
 const MOST_DETOURS: u64 = 1 << 21;
+const FEW_COPIES: u64 = 8;
+const MOST_COPIES: u64 = 256;
 
 /// Parts of a lane, one of which predicts the others, when a prediction is checked.
 const PARTS: usize = 10;
@@ -384,6 +387,36 @@ pub struct Extended {
     pub unseen_below_hz: f64,
 }
 
+/// The lanes of a recording with copies of them, as a simulation takes them.
+pub struct Copies {
+    pub lanes: Vec<Composed>,
+    /// The numbers of lanes of each node, and the ranks that share one.
+    pub nodes: Option<(Vec<usize>, u64)>,
+    pub extended: Extended,
+}
+
+impl Copies {
+    /// Of lanes on these nodes. Each copy has the nodes of the recording.
+    pub fn of(
+        reader: &AnyReader,
+        recorded: &Recorded,
+        lanes: &[Composed],
+        nodes: Option<(&[usize], u64)>,
+        seed: u64,
+    ) -> Copies {
+        let (copies, extended) = Fitted::of(reader, recorded, lanes).extend(lanes, seed);
+        Copies {
+            nodes: nodes.map(|(counts, ranks)| (counts.repeat(copies.len()), ranks)),
+            lanes: copies.into_iter().flatten().collect(),
+            extended,
+        }
+    }
+
+    pub fn nodes(&self) -> Option<(&[usize], u64)> {
+        self.nodes.as_ref().map(|(counts, ranks)| (&counts[..], *ranks))
+    }
+}
+
 /// The tails of the rows of a recording.
 pub struct Fitted {
     /// The row of each source.
@@ -444,10 +477,13 @@ impl Fitted {
         Fitted::new(lanes, &rows.of, &rows.members.iter().map(period).collect::<Vec<_>>())
     }
 
-    /// The lanes, and copies of all of them with other tails.
+    /// The lanes, and copies of all of them with other tails. None if no source has a tail.
     pub fn extend(&self, lanes: &[Composed], seed: u64) -> (Vec<Vec<Composed>>, Extended) {
-        let detours = lanes.iter().map(Composed::len).sum::<usize>() as u64;
-        let copies = (MOST_DETOURS / detours.max(1)).clamp(1, MOST_COPIES);
+        let detours = lanes.iter().map(Composed::len).sum::<usize>().max(1) as u64;
+        let few = FEW_COPIES.min(MOST_DETOURS / detours);
+        let any = self.rows.iter().any(|row| row.tail.is_some());
+        let most = if any { MOST_COPIES } else { 1 };
+        let copies = (USUAL_DETOURS / detours).max(few).clamp(1, most);
         let watched_s =
             lanes.iter().map(Composed::span_ns).fold(0, u64::saturating_add) as f64 / 1e9;
         let mut sums = Sums::default();

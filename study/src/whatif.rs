@@ -28,6 +28,7 @@ use crate::{
     placement::{self, Places},
     recorded::{Groups, Recorded, Source, lane_words, no_source},
     support,
+    tail::{Copies, Extended},
     work::Work,
     workload::{self, Job, Workload},
 };
@@ -57,6 +58,8 @@ pub struct Request {
     pub load: Load,
     /// Evaluate more than processes.
     pub further: Further,
+    /// Extend the recording by fitted tails.
+    pub tail: bool,
 }
 
 /// What to evaluate besides processes.
@@ -116,6 +119,8 @@ pub struct WhatIf {
     pub cpus: Vec<Group>,
     /// The sources to be removed together.
     pub together: Option<Group>,
+    /// How far fitted tails extend the recording. Null without `--tail`.
+    pub tail: Option<Extended>,
     /// About noise of the recording that is not used, or missing because the recording is incomplete.
     pub remarks: Vec<String>,
 }
@@ -335,6 +340,13 @@ pub fn ask(
     work: &Work<'_>,
 ) -> Result<WhatIf> {
     check(reader)?;
+    if request.tail && (request.shift.is_some() || request.quantise || request.further.is(By::Cpu))
+    {
+        bail!(
+            "--tail draws the noise of each CPU anew, which moving, co-scheduling or silencing a CPU \
+             requires as recorded: omit --tail, or --shift, --quantise and --by cpu"
+        );
+    }
     let recorded = Recorded::new(reader);
     let excluded = recorded.excluded(&request.exclude)?;
     let places =
@@ -345,12 +357,18 @@ pub fn ask(
     let workload = workload.workload(support.as_ref().map(|support| support.ranks))?;
     let noiseless = workload.noiseless()?;
     let one_clock = if request.quantise { recorded.on_one_clock(reader)? } else { None };
+    let extend = || Copies::of(reader, &recorded, &lanes, places.nodes(), work.seed);
+    let copies = request.tail.then(extend);
+    let (of_ranks, nodes) = match &copies {
+        Some(copies) => (&copies.lanes, copies.nodes()),
+        None => (&lanes, places.nodes()),
+    };
     let node = Node {
-        lanes: &lanes,
+        lanes: of_ranks,
         on_one_clock: one_clock.as_deref(),
         model: workload.model,
         offsets: Offsets::Random,
-        nodes: places.nodes(),
+        nodes,
         repeat: request.repeat || support::repeats(&lanes, noiseless),
     };
     let shift = request.shift.map(|cpu| match cpus.iter().position(|&lane| lane == Some(cpu)) {
@@ -400,7 +418,11 @@ pub fn ask(
     };
     let median = Sample::new(answers.as_recorded)?.estimate(0.5);
     let processes = results.processes();
-    let unsupported = support.and_then(|support| support.remark(workload.ranks()));
+    let extended = copies.as_ref().map(|copies| copies.extended);
+    // Tails are what a recording lacks for more ranks.
+    let unsupported = support.filter(|_| extended.is_none());
+    let unsupported = unsupported.and_then(|support| support.remark(workload.ranks()));
+    let tails = extended.as_ref().map(Extended::words);
     let fewer_cpus = (1..names.len()).contains(&cpus.len()).then(|| {
         format!(
             "simulated only the {} of {} with the most noise (increase --top)",
@@ -409,7 +431,7 @@ pub fn ask(
         )
     });
     let remarks =
-        [unsupported, fewer_cpus, open::remark_if_not_whole(reader)].into_iter().flatten();
+        [unsupported, tails, fewer_cpus, open::remark_if_not_whole(reader)].into_iter().flatten();
     Ok(WhatIf {
         host: reader.manifest().host.clone(),
         ranks: workload.ranks(),
@@ -442,6 +464,7 @@ pub fn ask(
         classes: results.groups(&plans.classes),
         cpus,
         together: results.together(&request.remove),
+        tail: extended,
         remarks: recorded
             .remarks()
             .into_iter()

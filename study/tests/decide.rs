@@ -50,6 +50,7 @@ fn decided(trace: &str, ranks: Option<u64>, placement: placement::Request) -> Re
         placement,
         runs: 40,
         exclude: Vec::new(),
+        tail: false,
     };
     let advice = Advice::built_in().expect("advice");
     decide(&reader, summary, &request, &advice, &WORK).expect("a decision")
@@ -306,6 +307,7 @@ fn rows_of_classes_and_cpus_have_gains_of_their_own() {
             exclude: Vec::new(),
             load: Load::default(),
             further: Further::By(by),
+            tail: false,
         };
         let advice = Advice::built_in().expect("advice");
         ask(&reader, &usual(Some(2)), &request, &advice, &WORK).expect("answers")
@@ -424,6 +426,7 @@ fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_actio
         placement: placement::Request::default(),
         runs: decision::RUNS,
         exclude: Vec::new(),
+        tail: false,
     };
     let (advice, summary) = (Advice::built_in().expect("advice"), summarise(&reader).0);
     let report = decide(&reader, summary, &request, &advice, &WORK).expect("a decision");
@@ -431,6 +434,7 @@ fn the_curve_of_the_job_ends_at_the_decision_and_is_flat_without_the_first_actio
         ranks: vec![2, 4],
         runs: 2,
         workload: request.workload,
+        tail: false,
         ..projection::Request::usual().expect("usual")
     };
     let projection = project(&reader, &report, &request, &WORK).expect("not stopped");

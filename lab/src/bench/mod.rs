@@ -140,7 +140,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
     fs::create_dir_all(&scratch).with_context(|| cannot_create(&scratch))?;
     let bench = Bench { workspace, extent: if quick { &QUICK } else { &FULL }, scratch };
     let mut figures = Vec::new();
-    let measurements: [(&'static str, Measure); 22] = [
+    let measurements: [(&'static str, Measure); 23] = [
         ("the probe's loop", node::probe),
         ("noise added by recording", node::ticks),
         ("records from one CPU", node::rate),
@@ -151,6 +151,7 @@ pub fn run(workspace: &Workspace, quick: bool, only: Option<&str>) -> Result<boo
         ("opening 100 MB", file::open),
         ("report", file::report),
         ("simulated collectives", simulator::collectives),
+        ("simulated networks", simulator::latencies),
         ("a whole figure", simulator::figure_five),
         ("the redundant butterfly", simulator::cycles),
         ("all-to-all", simulator::all_to_all),

@@ -79,6 +79,41 @@ pub fn collectives(bench: &Bench) -> Result<Vec<Figure>> {
     ])
 }
 
+/// What drawing each message's latency costs: the same run with and without, in turns, on one core.
+pub fn latencies(bench: &Bench) -> Result<Vec<Figure>> {
+    let (trace, _) = trace(bench)?;
+    let file = bench.file("latencies.txt");
+    // As many as are usually measured: from 2 us to 3 us, and one in a hundred up to ten times as long.
+    let latency = |at: u64| match at % 100 {
+        0 => 3.0 + (at / 100 % 300) as f64 / 10.0,
+        _ => 2.0 + (at * 7919 % 1000) as f64 / 1000.0,
+    };
+    let text: String = (0..100_000).map(|at| format!("{:.3}\n", latency(at))).collect();
+    std::fs::write(&file, text).context("cannot write latencies")?;
+    let file = file.display().to_string();
+    let runs = (5 * u64::from(bench.extent.repeats)).to_string();
+    let args = ["collective", "--op", "barrier", "--ranks", "2^20", "--net", "cnl", "-j", "1"];
+    let noise = ["--noise", &trace, "--runs", &runs];
+    let (mut constant, mut drawn) = (0f64, 0f64);
+    for _ in 0..TRIES * bench.extent.repeats {
+        let args = [&args[..], &noise].concat();
+        constant = constant.max(rate(&simulate(bench, &args)?.0)?);
+        let args = [&args[..], &["--latency", &file]].concat();
+        drawn = drawn.max(rate(&simulate(bench, &args)?.0)?);
+    }
+    let factor = constant / drawn;
+    Ok(vec![Figure::judged(
+        "cost of --latency: dissemination, 2^20 ranks, one core",
+        "<= 2x the time",
+        format!(
+            "{factor:.2}x ({:.2} instead of {:.2} x 10^9 messages per second)",
+            drawn / 1e9,
+            constant / 1e9
+        ),
+        factor <= 2.0,
+    )])
+}
+
 pub fn figure_five(bench: &Bench) -> Result<Vec<Figure>> {
     let runs = if bench.extent.repeats > 1 { "1000" } else { "100" };
     let args = [

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{
-    Validate,
+    Validate, here,
     parts::{self, Part},
 };
 use crate::{bench::page::machine, data, exec, workspace::Workspace};
@@ -125,6 +125,9 @@ impl<'a> Model<'a> {
             Network::Steady => drop(command.arg("--latency").arg(&self.steady)),
             Network::Whole => drop(command.arg("--latency").arg(&self.whole)),
         }
+        if network != Network::Constant {
+            command.args(["--latency-rule", "half-round-trip"]);
+        }
         exec::output(&mut command)?;
         let times = super::times(&out)?;
         ensure!(!times.is_empty(), "no simulated times");
@@ -155,6 +158,8 @@ struct Row {
     /// With the location that fits this rank count best.
     shape: f64,
     constant: f64,
+    /// Correlation of an iteration with the next.
+    correlation: f64,
 }
 
 impl Row {
@@ -173,6 +178,8 @@ struct Compared {
     latency: f64,
     overhead: f64,
     spikes: f64,
+    /// The shortest half round trip.
+    shortest: f64,
     rows: Vec<Row>,
 }
 
@@ -194,6 +201,7 @@ fn predict(validate: &Validate, system: &System) -> Result<Compared> {
     let constant = model.fitted(Network::Constant)?;
     let mut rows = Vec::new();
     for (ranks, measured) in &system.collectives {
+        let correlation = correlation(measured);
         let measured = sorted(measured);
         let predicted = model.times(network, latency, *ranks, runs)?;
         let without = model.times(Network::Constant, constant, *ranks, runs)?;
@@ -206,6 +214,7 @@ fn predict(validate: &Validate, system: &System) -> Result<Compared> {
             distance: distance(&predicted, &measured, 0.0),
             shape: shape(&predicted, &measured),
             constant: distance(&without, &measured, 0.0),
+            correlation,
         });
     }
     let median = quantile(&sorted(&system.trips), 0.5);
@@ -216,6 +225,7 @@ fn predict(validate: &Validate, system: &System) -> Result<Compared> {
         latency,
         overhead: system.overhead(),
         spikes: spikes as f64 / system.trips.len() as f64,
+        shortest: system.trips.iter().copied().fold(f64::INFINITY, f64::min),
         rows,
     })
 }
@@ -239,8 +249,10 @@ pub fn run(workspace: &Workspace, quick: bool) -> Result<bool> {
         eprintln!("comparing: {}", system.name);
         results.push(predict(&validate, &system)?);
     }
+    let here = here::section(&validate)
+        .unwrap_or_else(|error| format!("## This machine\n\nNot measured: {error:#}.\n\n"));
     let _ = fs::remove_dir_all(&validate.scratch);
-    let text = results.iter().map(section).collect::<String>();
+    let text = results.iter().map(section).collect::<String>() + &here;
     println!("{text}");
     if !quick {
         write(workspace, &text)?;
@@ -302,10 +314,9 @@ fn unexplained(result: &Compared) -> String {
     if !moved.is_empty() {
         let _ = writeln!(
             text,
-            "Not explained: at {} ranks the distribution has the right shape in the wrong place. The time of \
-             a round is not the same at all rank counts there (placement of the ranks, or a barrier that \
-             leaves them differently), and one L cannot follow it.",
-            ranks(&moved)
+            "Not explained: at {} ranks the distribution has the right shape in the wrong place. {}",
+            ranks(&moved),
+            by_round(result)
         );
     }
     if !other.is_empty() {
@@ -345,6 +356,56 @@ fn unexplained(result: &Compared) -> String {
     text
 }
 
+/// Why one time per round does not fit all rank counts.
+fn by_round(result: &Compared) -> String {
+    let rounds = |row: &Row| f64::from(row.ranks.next_power_of_two().trailing_zeros());
+    let first = &result.rows[0];
+    let mut text = format!(
+        "Per round, the median is {:.2} us at {} ranks",
+        first.measured[0] / rounds(first),
+        first.ranks
+    );
+    let mut impossible = String::new();
+    for pair in result.rows.windows(2) {
+        let more = rounds(&pair[1]) - rounds(&pair[0]);
+        let longer = pair[1].measured[0] - pair[0].measured[0];
+        if more < 1.0 {
+            continue;
+        }
+        let _ =
+            write!(text, ", {:.2} us for each further one up to {}", longer / more, pair[1].ranks);
+        if longer / more < result.shortest {
+            let _ = write!(
+                impossible,
+                " From {} to {} ranks that is less than the shortest of all half round trips ({:.2} us): no \
+                 model in which a round waits for a message can follow it. Consecutive iterations have a \
+                 correlation of {:.2} at {} ranks and of {:.2} at {}.",
+                pair[0].ranks,
+                pair[1].ranks,
+                result.shortest,
+                pair[0].correlation,
+                pair[0].ranks,
+                pair[1].correlation,
+                pair[1].ranks
+            );
+        }
+    }
+    format!(
+        "{text}.{impossible} The measurements do not include what is missing: on which nodes the ranks of each \
+         rank count were, and half round trips of the same nodes at that time."
+    )
+}
+
+/// Of each value with the next. Values beyond 1.3 medians count as that, otherwise a single one decides.
+fn correlation(list: &[f64]) -> f64 {
+    let most = 1.3 * quantile(&sorted(list), 0.5);
+    let list: Vec<f64> = list.iter().map(|value| value.min(most)).collect();
+    let mean = list.iter().sum::<f64>() / list.len() as f64;
+    let product = |pair: &[f64]| (pair[0] - mean) * (pair[1] - mean);
+    let all: f64 = list.iter().map(|value| (value - mean).powi(2)).sum();
+    if all > 0.0 { list.windows(2).map(product).sum::<f64>() / all } else { 0.0 }
+}
+
 fn write(workspace: &Workspace, sections: &str) -> Result<()> {
     let mut text =
         String::from("<!-- Generated by `cargo xtask validate --measured`; do not edit. -->\n\n");
@@ -354,7 +415,8 @@ fn write(workspace: &Workspace, sections: &str) -> Result<()> {
         "The time of the slowest rank of a dissemination of 16 bytes, measured on real systems and predicted \
          from their noise and their half round trips: each rank times itself after a barrier, in the \
          measurement and in the simulation (`--after-barrier`), and the latency of each message is drawn \
-         from the half round trips (`--latency`). One parameter, L, is fitted to the median at the smallest \
+         from the half round trips (`--latency`). Half a round trip is the mean of two messages; a message \
+         varies more (`--latency-rule half-round-trip`). One parameter, L, is fitted to the median at the smallest \
          rank count, where it is also decided whether spikes of the network are included. All other rank \
          counts are predictions. A prediction is right if the Kolmogorov-Smirnov distance (KS) is at most \
          {DISTANCE} and the 99th percentile within a factor of {FACTOR}. The KS of the shape is the one with \
@@ -367,13 +429,13 @@ fn write(workspace: &Workspace, sections: &str) -> Result<()> {
     parts::write(workspace, Part::Measured, &text)
 }
 
-fn sorted(list: &[f64]) -> Vec<f64> {
+pub(super) fn sorted(list: &[f64]) -> Vec<f64> {
     let mut list = list.to_vec();
     list.sort_unstable_by(f64::total_cmp);
     list
 }
 
-fn quantile(sorted: &[f64], p: f64) -> f64 {
+pub(super) fn quantile(sorted: &[f64], p: f64) -> f64 {
     let at = p * sorted.len().saturating_sub(1) as f64;
     let of = |index: f64| sorted.get(index as usize).copied().unwrap_or(0.0);
     of(at.floor()) + (of(at.ceil()) - of(at.floor())) * at.fract()
@@ -417,5 +479,38 @@ mod tests {
         assert_eq!(distance(&[1.0, 1.0, 2.0], &[1.0, 1.0, 2.0], 0.0), 0.0);
         let moved: Vec<f64> = a.iter().map(|x| x + 7.0).collect();
         assert!(shape(&a, &moved) < 0.011);
+    }
+
+    #[test]
+    fn a_round_shorter_than_any_message_is_said_to_be() {
+        let row = |ranks, median: f64, correlation| Row {
+            ranks,
+            iterations: 1000,
+            measured: [median, 2.0 * median],
+            predicted: [median + 1.0, 2.0 * median],
+            distance: 0.8,
+            shape: 0.2,
+            constant: 0.9,
+            correlation,
+        };
+        let result = |medians: [f64; 3]| Compared {
+            name: "made".to_owned(),
+            network: Network::Whole,
+            latency: 1.0,
+            overhead: 0.1,
+            spikes: 0.0,
+            shortest: 1.58,
+            rows: vec![row(4, medians[0], 0.5), row(8, medians[1], 0.0), row(16, medians[2], 0.0)],
+        };
+        let text = unexplained(&result([4.3, 5.75, 8.0]));
+        assert!(text.contains("1.45 us for each further one up to 8, 2.25 us"), "{text}");
+        assert!(text.contains("From 4 to 8 ranks that is less than the shortest"), "{text}");
+        assert!(!text.contains("From 8 to 16"), "{text}");
+        let text = unexplained(&result([6.0, 9.5, 12.8]));
+        assert!(text.contains("what is missing") && !text.contains("shortest"), "{text}");
+        let up: Vec<f64> = (0..1000).map(|i| 1.0 + f64::from(i) / 1e4).collect();
+        assert!(correlation(&up) > 0.99 && correlation(&[1.0; 5]) == 0.0);
+        let both: Vec<f64> = (0..1000).map(|i| f64::from(1 + i % 2)).collect();
+        assert!(correlation(&both) < -0.99);
     }
 }

@@ -6,6 +6,7 @@
 mod applications;
 mod claims;
 pub mod closed;
+mod here;
 pub mod measured;
 mod noise_study;
 mod page;

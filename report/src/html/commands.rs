@@ -80,7 +80,10 @@ fn options(request: &Request, seed: u64) -> String {
     let per_node = request.placement.ranks_per_node;
     let per_node = per_node.map_or_else(String::new, |n| format!(" --ranks-per-node {n}"));
     let exclude = request.exclude.iter().map(|name| format!(" --exclude {}", shell_quoted(name)));
-    let placed = placement + &per_node + &exclude.collect::<String>() + tail(request);
+    let placed = placement
+        + &per_node
+        + &exclude.collect::<String>()
+        + if request.tail { "" } else { " --no-tail" };
     format!(
         "{ranks} --runs {} --net {}{}{placed} --seed {seed}",
         request.runs,

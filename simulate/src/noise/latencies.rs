@@ -21,6 +21,8 @@ pub enum LatencyError {
 }
 
 const LONGEST: i64 = 3_600_000_000_000_000;
+/// In medians.
+const SPIKE: i64 = 3;
 
 /// What a measured latency says about the latency of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,6 +32,10 @@ pub enum Rule {
     Add,
     /// L times its ratio to their median, as in the published runs with network noise.
     Scale,
+    /// The measured ones are half round trips, each the mean of two messages, and vary less than a message does:
+    /// L plus the differences of two of them from the median, whose variance is that of one message. A spike, beyond
+    /// three medians, is rare enough to be that of one message, and stays alone.
+    HalfRoundTrip,
 }
 
 impl Rule {
@@ -38,6 +44,7 @@ impl Rule {
         match self {
             Rule::Add => "add",
             Rule::Scale => "scale",
+            Rule::HalfRoundTrip => "half-round-trip",
         }
     }
 }
@@ -70,6 +77,8 @@ enum Above {
     /// Up to 4 ms, as on most networks: half the size stays in the cache.
     Little(Vec<u32>),
     Much(Vec<i64>),
+    /// Many, of which any is drawn at random.
+    Ranked(Ranked),
 }
 
 impl Above {
@@ -77,7 +86,37 @@ impl Above {
         match self {
             Above::Little(list) => list.len(),
             Above::Much(list) => list.len(),
+            Above::Ranked(ranked) => ranked.count,
         }
+    }
+}
+
+/// Many deviations, reduced to what stays in the L1 cache: the largest, each of them, and quantiles of the others.
+/// The share of draws below any deviation differs from that of the measured ones by at most 1 / 2048, and by
+/// nothing in the tail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ranked {
+    /// The largest, in descending order, then [`QUANTILES`] of all.
+    list: Vec<i64>,
+    largest: i64,
+    count: usize,
+}
+
+const QUANTILES: usize = 1 << QUANTILE_BITS;
+const QUANTILE_BITS: u32 = 11;
+/// One in so many is among the largest.
+const LARGEST: usize = 64;
+/// So few are drawn from as they are.
+const FEW: usize = 2 * QUANTILES;
+
+impl Ranked {
+    fn new(mut all: Vec<i64>) -> Ranked {
+        all.sort_unstable_by_key(|above| std::cmp::Reverse(*above));
+        let largest = all.len().div_ceil(LARGEST);
+        // The middle of each part.
+        let quantile = |part: usize| all[((2 * part + 1) * all.len()) >> (QUANTILE_BITS + 1)];
+        let list = all[..largest].iter().copied().chain((0..QUANTILES).map(quantile)).collect();
+        Ranked { list, largest: largest as i64, count: all.len() }
     }
 }
 
@@ -99,11 +138,19 @@ impl Latencies {
         if rule == Rule::Scale && median == 0 {
             return Err(LatencyError::NoMedian);
         }
-        let deviation = |&ps: &i64| match rule {
+        // In order, the next one, of the same episode; otherwise one that does not depend on it.
+        let apart = if order == Order::Random { measured.len() / 2 } else { 1 };
+        let others = measured.iter().cycle().skip(apart);
+        let deviation = |(&ps, &other): (&i64, &i64)| match rule {
             Rule::Add => (ps - median).max(-latency),
             Rule::Scale => (latency as f64 * (ps as f64 / median as f64)).round() as i64 - latency,
+            Rule::HalfRoundTrip => {
+                let usual = |ps: i64| ps <= SPIKE * median;
+                let second = if usual(ps) && usual(other) { other - median } else { 0 };
+                (ps - median + second).max(-latency)
+            }
         };
-        let deviations: Vec<i64> = measured.iter().map(deviation).collect();
+        let deviations: Vec<i64> = measured.iter().zip(others).map(deviation).collect();
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         for &deviation in &deviations {
             (least, most) = (least.min(deviation), most.max(deviation));
@@ -113,6 +160,9 @@ impl Latencies {
         }
         let above = deviations.iter().map(|deviation| deviation - least);
         let above = match u32::try_from(most - least) {
+            _ if order == Order::Random && measured.len() > FEW => {
+                Above::Ranked(Ranked::new(above.collect()))
+            }
             Ok(_) => Above::Little(above.map(|above| above as u32).collect()),
             Err(_) => Above::Much(above.collect()),
         };
@@ -222,6 +272,11 @@ impl MessageLatencies<'_> {
         let above = match self.above {
             Above::Little(list) => V::gather_u32(list, index),
             Above::Much(list) => V::gather(list, index),
+            Above::Ranked(Ranked { list, largest, .. }) => {
+                let largest = V::splat(*largest);
+                let part = bits.shr(32 - QUANTILE_BITS).and(V::splat(QUANTILES as i64 - 1));
+                V::gather(list, part.add(largest).select(largest.above(index), index))
+            }
         };
         above.add(V::splat(self.least))
     }
@@ -255,6 +310,15 @@ mod tests {
         // No message takes less than no time.
         assert_eq!(all(600, Rule::Add), [-600, 0, 2_000]);
         assert_eq!(all(600, Rule::Scale), [-300, 0, 600]);
+        // 2 and 1, 1 and 4, 4 and 2 us, less twice the median.
+        assert_eq!(all(5_000, Rule::HalfRoundTrip), [-1_000, 1_000, 2_000]);
+        assert_eq!(all(600, Rule::HalfRoundTrip), [-600, 1_000, 2_000]);
+        let spiky = [2_000, 1_000, 9_000, 2_000];
+        let spiky = Latencies::new(&spiky, 5_000, Rule::HalfRoundTrip, Order::InOrder).unwrap();
+        let noise = Noise::none().with_latencies(Some(spiky));
+        let mut all: Vec<i64> = (0..4).map(|message| of(&noise, 0, 5, message)).collect();
+        all.sort_unstable();
+        assert_eq!(all, [-1_000, -1_000, 0, 7_000]);
         let none = Latencies::new(&[], 1, Rule::Add, Order::Random);
         assert_eq!(none, Err(LatencyError::Empty));
         assert!(Latencies::new(&[-1], 1, Rule::Add, Order::Random).is_err());
@@ -265,6 +329,28 @@ mod tests {
         );
     }
 
+    /// Messages whose round trips were measured vary as the messages did, not as the halves of round trips.
+    #[test]
+    fn half_round_trips_give_the_variance_of_a_message() {
+        let message = |at: u64| (0..4).map(|part| (draw(part, at) % 500) as i64).sum::<i64>();
+        let halves: Vec<i64> =
+            (0..50_000).map(|at| (message(2 * at) + message(2 * at + 1)) / 2).collect();
+        let variance = |all: &[i64]| {
+            let mean = all.iter().sum::<i64>() as f64 / all.len() as f64;
+            all.iter().map(|&it| (it as f64 - mean).powi(2)).sum::<f64>() / all.len() as f64
+        };
+        let messages = variance(&(0..100_000).map(message).collect::<Vec<_>>());
+        let drawn = |rule| {
+            let all = Latencies::new(&halves, 5_000, rule, Order::Random).unwrap();
+            let noise = Noise::none().with_latencies(Some(all));
+            variance(&(0..100_000).map(|sender| of(&noise, 0, sender, 0)).collect::<Vec<_>>())
+        };
+        let ratio = drawn(Rule::HalfRoundTrip) / messages;
+        assert!((0.97..1.03).contains(&ratio), "{ratio}");
+        let ratio = drawn(Rule::Add) / messages;
+        assert!((0.48..0.52).contains(&ratio), "{ratio}");
+    }
+
     #[test]
     fn hours_are_as_exact_as_microseconds() {
         let all = [0, LONGEST / 3, LONGEST];
@@ -273,6 +359,40 @@ mod tests {
         let mut all: Vec<i64> = (0..3).map(|message| of(&noise, 0, 0, message)).collect();
         all.sort_unstable();
         assert_eq!(all, [0, 0, LONGEST - LONGEST / 3]);
+    }
+
+    /// Of many, the largest 64th are drawn as often as others and exactly; of the rest, quantiles.
+    #[test]
+    fn many_are_drawn_as_their_distribution_has_them() {
+        let count = 100_000i64;
+        // Cubes: a long tail, with one far away.
+        let mut measured: Vec<i64> = (0..count).map(|at| (at / 100).pow(3)).collect();
+        measured[17] = LONGEST / 2;
+        let median = (count / 200).pow(3);
+        let all = Latencies::new(&measured, median, Rule::Add, Order::Random).unwrap();
+        let Above::Ranked(ranked) = &all.above else { panic!("not ranked") };
+        assert!(ranked.list.len() < 4096, "{} in the L1 cache", ranked.list.len());
+        let mut sorted = measured.clone();
+        sorted.sort_unstable();
+        let noise = Noise::none().with_latencies(Some(all));
+        let draws = 1 << 21;
+        let mut drawn: Vec<i64> =
+            (0..draws).map(|sender| of(&noise, 0, sender, 3) + median).collect();
+        drawn.sort_unstable();
+        // With n draws from one distribution, the distance is above 2 / sqrt(n) once in 1500 times.
+        for (at, value) in sorted.iter().enumerate().step_by(97) {
+            let below = drawn.partition_point(|it| it < value) as f64 / draws as f64;
+            let upto = drawn.partition_point(|it| it <= value) as f64 / draws as f64;
+            let share = at as f64 / count as f64;
+            let near = below - 0.0019 < share && share < upto + 0.0019;
+            assert!(near, "{value}: {share}, not {below} to {upto}");
+        }
+        let tail = &sorted[sorted.len() - sorted.len() / LARGEST..];
+        let mut found: Vec<i64> = drawn[drawn.len() - drawn.len() / 70..].to_vec();
+        found.dedup();
+        assert!(found.iter().all(|it| tail.contains(it)) && found.len() > tail.len() / 120);
+        let farthest = drawn.iter().filter(|it| **it > LONGEST / 3).count();
+        assert!((5..45).contains(&farthest), "{farthest} instead of 21");
     }
 
     /// Neighbours, consecutive messages and consecutive runs: each pair of draws falls into each pair of

@@ -288,21 +288,14 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         let place = self.first + at;
         let (senders, sender) = source.find(self.time, at);
         let from = chunk(senders, sender);
+        let mut from = [V::load(half_of(from, 0)), V::load(half_of(from, 1))];
+        if let Some(varied) = &self.varied {
+            let [low, high] = varied.of_group::<V>(self.ranks, place);
+            from = [from[0].add(low), from[1].add(high)];
+        }
         let own = chunk(self.time, place);
         let clear = chunk(self.clear, place);
         let recv_free = if GAPS { chunk(self.recv_free, place) } else { own };
-        let mut later = [0; LANES];
-        let from = match &self.varied {
-            None => from,
-            Some(varied) => {
-                let deviations = varied.of_group::<V>(self.ranks, place);
-                for (half, deviations) in deviations.into_iter().enumerate() {
-                    let from = V::load(half_of(from, half));
-                    from.add(deviations).store(half_of_mut(&mut later, half));
-                }
-                &later
-            }
-        };
         let group = Group { own, from, clear, recv_free };
         let mut low = Lanes::receive::<GAPS>(costs, group, 0);
         let mut high = Lanes::receive::<GAPS>(costs, group, 1);
@@ -316,6 +309,10 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
         }
         if V::any_above([low.done, high.done], [low.clear, high.clear]) {
             if let Some(noise) = self.periodic {
+                let mut senders = [0; LANES];
+                from[0].store(half_of_mut(&mut senders, 0));
+                from[1].store(half_of_mut(&mut senders, 1));
+                let from = &senders;
                 let hit = Hit::<GAPS> { noise, step: self.step, own, from, clear, recv_free };
                 if let (done, clear, true) = simd::Kernel::run::<V>(hit) {
                     *chunk_mut(self.time, place) = done;
@@ -378,7 +375,8 @@ impl<const GAPS: bool> Block<'_, '_, GAPS> {
             .map(|all| if after { padded(&all[place..place + used], 0) } else { [0; LANES] });
         let (mut done, mut next_free) = ([0; LANES], [0; LANES]);
         let costs = Costs::<Plain>::new(self.step);
-        let group = Group { own: &own, from: &from, clear: &clear, recv_free: &free };
+        let from = [Plain::load(half_of(&from, 0)), Plain::load(half_of(&from, 1))];
+        let group = Group { own: &own, from, clear: &clear, recv_free: &free };
         for half in 0..2 {
             let mut lanes = Lanes::receive::<GAPS>(&costs, group, half);
             if after {
@@ -418,9 +416,10 @@ fn settle<const GAPS: bool>(
 
 /// Neighbouring ranks before a round.
 #[derive(Clone, Copy)]
-struct Group<'a> {
+struct Group<'a, V> {
     own: &'a [i64; LANES],
-    from: &'a [i64; LANES],
+    /// The senders' times, with how far the latencies of their messages differ from L.
+    from: [V; 2],
     clear: &'a [i64; LANES],
     recv_free: &'a [i64; LANES],
 }
@@ -437,9 +436,9 @@ struct Lanes<V> {
 
 impl<V: Vector> Lanes<V> {
     #[inline(always)]
-    fn receive<const GAPS: bool>(costs: &Costs<V>, group: Group<'_>, half: usize) -> Lanes<V> {
+    fn receive<const GAPS: bool>(costs: &Costs<V>, group: Group<'_, V>, half: usize) -> Lanes<V> {
         let own = V::load(half_of(group.own, half));
-        let mut begin = V::load(half_of(group.from, half)).add(costs.latency);
+        let mut begin = group.from[half].add(costs.latency);
         let mut free = begin;
         if GAPS {
             begin = begin.max(V::load(half_of(group.recv_free, half)));

@@ -1,6 +1,6 @@
 //! Exchanges, all-to-alls and schedules: distributions of their times.
 
-use simulate::resample::Distribution;
+use simulate::{collectives::Op, resample::Distribution};
 use study::{alltoall::Alltoalls, exchange::Exchanges, schedule::Finishes};
 
 use super::{
@@ -141,12 +141,14 @@ pub fn alltoall_pictures(alltoalls: &Alltoalls) -> Pictures {
     let mut figures = distributions(&idle, "idle time of rank 0");
     figures.extend(idle_by_ranks(alltoalls));
     let last = alltoalls.points.last();
+    let is_alltoall = alltoalls.about.op == Op::Alltoall.name();
+    let name = if is_alltoall { "all-to-all" } else { &alltoalls.about.op };
     Pictures {
-        title: "all-to-all",
+        title: if is_alltoall { "all-to-all" } else { "operation of exchanges" },
         findings: last
             .map(|point| {
                 format!(
-                    "With {} ranks under {}, rank 0 waits {} per all-to-all on average",
+                    "With {} ranks under {}, rank 0 waits {} per {name} on average",
                     ranks(point.ranks),
                     noise(&alltoalls.about.noise),
                     us(point.idle_mean_us)
@@ -158,7 +160,7 @@ pub fn alltoall_pictures(alltoalls: &Alltoalls) -> Pictures {
         figures,
         header: [
             "ranks",
-            "all-to-alls",
+            "samples",
             "no wait",
             "idle",
             "p99",

@@ -5,11 +5,13 @@
 //!
 //! [`Mode`] defines how long an exchange takes: a time drawn from measured exchanges, noise included,
 //! as in the SP2 study; or an uninterrupted time that both partners' traces interrupt, which keeps the
-//! correlation in time that the study found missing.
+//! correlation in time that the study found missing. Any other collective can take the place of the
+//! tournament ([`Schedule`]).
 
 mod outcome;
 mod pairing;
 mod resampled;
+mod schedule;
 mod traced;
 
 use std::ops::Range;
@@ -19,9 +21,11 @@ use rayon::prelude::*;
 use crate::noise::Noise;
 
 use super::{Exchange, LONGEST, ResampleError, Sampler, Unit};
+use schedule::Extent;
 
 pub use outcome::AlltoallResult;
 pub use pairing::{partner, steps};
+pub use schedule::Schedule;
 
 const MAX_PROCESSORS: u64 = 1 << 16;
 
@@ -37,6 +41,8 @@ pub enum Mode<'a> {
 pub struct Config<'a> {
     pub processors: u64,
     pub samples: u64,
+    /// Of as many ranks as processors.
+    pub schedule: Schedule,
     pub mode: Mode<'a>,
     pub seed: u64,
 }
@@ -70,8 +76,16 @@ fn share_in_chunks(
     chunk: u64,
     progress: Option<&(dyn Fn(u64) + Sync)>,
 ) -> Result<AlltoallResult, ResampleError> {
-    let unit = check(config)?;
-    let none = || AlltoallResult::new(config.processors, unit);
+    let processors = config.processors;
+    if processors < 2 {
+        return Err(ResampleError::TooFewProcessors(processors));
+    }
+    if processors > MAX_PROCESSORS {
+        return Err(ResampleError::TooManyProcessors(processors));
+    }
+    let extent = config.schedule.extent(processors);
+    let unit = check(config, extent)?;
+    let none = || AlltoallResult::new(processors, extent, unit);
     (0..(all.end.saturating_sub(all.start)).div_ceil(chunk))
         .into_par_iter()
         .try_fold(none, |mut outcome, index| {
@@ -98,14 +112,7 @@ fn share_in_chunks(
 }
 
 /// Rejects invalid configurations, and selects the unit of the results.
-fn check(config: &Config<'_>) -> Result<Unit, ResampleError> {
-    let processors = config.processors;
-    if processors < 2 {
-        return Err(ResampleError::TooFewProcessors(processors));
-    }
-    if processors > MAX_PROCESSORS {
-        return Err(ResampleError::TooManyProcessors(processors));
-    }
+fn check(config: &Config<'_>, extent: Extent) -> Result<Unit, ResampleError> {
     if config.samples == 0 {
         return Err(ResampleError::NoSamples);
     }
@@ -117,10 +124,10 @@ fn check(config: &Config<'_>) -> Result<Unit, ResampleError> {
     };
     if let Mode::Trace { exchange, noise } = &config.mode {
         exchange.check()?;
-        noise.check(processors)?;
+        noise.check(config.processors)?;
     }
     // Upper bound: all exchanges of a step take the longest time.
-    let total = longest.checked_mul(steps(processors) as i64).filter(|&total| total <= LONGEST);
+    let total = longest.checked_mul(extent.rounds as i64).filter(|&total| total <= LONGEST);
     Ok(Unit::for_times_up_to(total.ok_or(ResampleError::TooLong)?))
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::schedule::Extent;
 use crate::resample::{Distribution, DistributionError, Unit};
 
 /// Times in ps.
@@ -18,6 +19,9 @@ pub struct AlltoallResult {
     /// Time in exchanges, over all processors and samples.
     #[serde(with = "as_text")]
     exchanging: i128,
+    /// Exchanges per sample, of all processors and on the longest chain.
+    ends: u64,
+    depth: u64,
 }
 
 /// Needs more digits than JSON readers support.
@@ -34,7 +38,7 @@ mod as_text {
 }
 
 impl AlltoallResult {
-    pub(super) fn new(processors: u64, unit: Unit) -> AlltoallResult {
+    pub(super) fn new(processors: u64, extent: Extent, unit: Unit) -> AlltoallResult {
         let none = || Distribution::new(unit);
         AlltoallResult {
             processors,
@@ -43,6 +47,8 @@ impl AlltoallResult {
             idle_first: none(),
             total: none(),
             exchanging: 0,
+            ends: extent.ends,
+            depth: extent.depth,
         }
     }
 
@@ -77,15 +83,14 @@ impl AlltoallResult {
 
     /// Mean time of an exchange, interruptions included.
     pub fn exchange_mean(&self) -> f64 {
-        let processors = self.processors as f64;
-        let ends = self.samples as f64 * processors * (processors - 1.0);
+        let ends = self.samples as f64 * self.ends as f64;
         self.exchanging as f64 / ends.max(1.0)
     }
 
-    /// Throughput of a processor over the mean total time, relative to P - 1 exchanges without
-    /// waiting. 1 for two processors.
+    /// Throughput over the mean total time, relative to exchanges that all take the mean time: nobody waits
+    /// then. 1 for two processors.
     pub fn relative_throughput(&self) -> f64 {
-        let total = self.total.sum() * i128::from(self.processors);
+        let total = self.total.sum() * i128::from(self.ends) / i128::from(self.depth.max(1));
         if total == 0 { 1.0 } else { self.exchanging as f64 / total as f64 }
     }
 }

@@ -1,7 +1,10 @@
 //! Compares the all-to-all with a plain implementation of the same rules, and checks invariances.
 
 use super::*;
-use crate::noise::{Model, Offsets, Timeline, WorkError, draw, key};
+use crate::{
+    collectives::{Collective, Op, Shape},
+    noise::{Model, Offsets, Timeline, WorkError, draw, key},
+};
 
 const US: i64 = 1_000_000;
 
@@ -11,7 +14,13 @@ fn skewed() -> Sampler {
 }
 
 fn resample(processors: u64, samples: u64) -> Config<'static> {
-    Config { processors, samples, mode: Mode::Resample(skewed()), seed: 9 }
+    Config {
+        processors,
+        samples,
+        schedule: Schedule::Tournament,
+        mode: Mode::Resample(skewed()),
+        seed: 9,
+    }
 }
 
 /// One sample, step by step as in the study: idle time and end of every processor.
@@ -34,7 +43,11 @@ fn samples_are_what_the_plain_telling_gives() {
     for processors in [2, 3, 4, 5, 6, 7, 8, 33] {
         let samples = 11;
         let outcome = run(&resample(processors, samples), None).unwrap();
-        let mut expected = AlltoallResult::new(processors, Unit::Nanoseconds);
+        let mut expected = AlltoallResult::new(
+            processors,
+            Schedule::Tournament.extent(processors),
+            Unit::Nanoseconds,
+        );
         for sample in 0..samples {
             let times = key(9, 22, sample);
             // The number of an exchange, from its step and one of its partners.
@@ -57,7 +70,8 @@ fn samples_are_what_the_plain_telling_gives() {
 fn equal_exchanges_leave_nobody_idle_unless_somebody_sits_out() {
     for processors in 2..20 {
         let mode = Mode::Resample(Sampler::of(&[100 * US]).unwrap());
-        let config = Config { processors, samples: 3, mode, seed: 1 };
+        let config =
+            Config { processors, samples: 3, schedule: Schedule::Tournament, mode, seed: 1 };
         let outcome = run(&config, None).unwrap();
         assert_eq!(outcome.exchange_mean(), 100.0 * US as f64);
         if processors % 2 == 0 {
@@ -91,7 +105,7 @@ fn interruptions_of_either_partner_delay_both() {
     let offsets = vec![500 * US, 500 * US, 0, 500 * US];
     let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Given(offsets)).unwrap();
     let mode = Mode::Trace { exchange: Exchange::Constant(100 * US), noise: &noise };
-    let outcome = run(&Config { processors: 4, samples: 1, mode, seed: 0 }, None).unwrap();
+    let outcome = run(&Config { mode, seed: 0, ..resample(4, 1) }, None).unwrap();
     // Step 0 pairs 1 with 2, until 130; 0 and 3 wait for them in step 1 (0-2, 1-3): 30 each.
     assert_eq!(outcome.total.max(), 330 * US);
     assert_eq!(outcome.idle.sum(), i128::from(60 * US));
@@ -146,4 +160,87 @@ fn what_cannot_be_run_is_refused() {
         refused(Config { mode, ..resample(4, 1) }),
         ResampleError::Work(WorkError::TraceTooShort { .. })
     ));
+}
+
+fn rounds(op: Op, algorithm: &str, ranks: u64) -> Schedule {
+    let shape = Shape { op, ranks, bytes: 1, arity: 2, segment: None };
+    Schedule::Rounds(Collective::new(Some(algorithm), shape).unwrap())
+}
+
+/// Recursive doubling written out: in step k, both partners end the draw after the later of them.
+#[test]
+fn an_allreduce_is_what_the_plain_telling_gives() {
+    let (ranks, samples) = (16u64, 21);
+    let schedule = rounds(Op::Allreduce, "recursive-doubling", ranks);
+    let outcome = run(&Config { schedule, ..resample(ranks, samples) }, None).unwrap();
+    let extent = schedule.extent(ranks);
+    let mut expected = AlltoallResult::new(ranks, extent, Unit::Nanoseconds);
+    for sample in 0..samples {
+        let times = key(9, 22, sample);
+        let mut state = vec![(0i64, 0i64); ranks as usize];
+        for step in 0..4 {
+            let before = state.clone();
+            for one in 0..ranks {
+                let other = one ^ (1 << step);
+                let (ready, idle) = before[one as usize];
+                let start = ready.max(before[other as usize].0);
+                let took = skewed().pick(draw(times, step * ranks + one.min(other)));
+                state[one as usize] = (start + took, idle + (start - ready));
+            }
+        }
+        expected.record(state.into_iter()).unwrap();
+    }
+    assert_eq!(outcome, expected);
+}
+
+#[test]
+fn equal_exchanges_take_as_many_as_the_longest_chain_has() {
+    for (op, algorithm, depth) in [
+        (Op::Barrier, "dissemination", 4),
+        (Op::Bcast, "binomial", 4),
+        (Op::Allgather, "ring", 12),
+        (Op::Gather, "linear", 12),
+    ] {
+        let mode = Mode::Resample(Sampler::of(&[100 * US]).unwrap());
+        let schedule = rounds(op, algorithm, 13);
+        let config = Config { schedule, mode, ..resample(13, 9) };
+        let outcome = run(&config, None).unwrap();
+        assert_eq!(outcome.total.max(), depth * 100 * US, "{algorithm}");
+        assert_eq!(outcome.exchange_mean(), 100.0 * US as f64);
+        assert!((outcome.relative_throughput() - 1.0).abs() < 1e-12);
+        // Without detours, time order makes no difference.
+        let none = Noise::none();
+        let mode = Mode::Trace { exchange: Exchange::Constant(100 * US), noise: &none };
+        assert_eq!(run(&Config { mode, ..config }, None).unwrap(), outcome, "{algorithm}");
+    }
+}
+
+/// The share of samples without any slow exchange, in closed form: each of them delays somebody.
+#[test]
+fn one_slow_exchange_delays_the_operation() {
+    let mode = Mode::Resample(Sampler::of_counts([(100 * US, 9), (1_100 * US, 1)]).unwrap());
+    let schedule = rounds(Op::Allreduce, "recursive-doubling", 16);
+    let outcome = run(&Config { schedule, mode, ..resample(16, 40_000) }, None).unwrap();
+    // Four rounds of eight exchanges.
+    let expected = 0.9f64.powi(32);
+    let fast = outcome.total.bins().filter(|bin| bin.high <= 410 * US).map(|bin| bin.count);
+    let fast = fast.sum::<u64>() as f64 / 40_000.0;
+    assert!((fast - expected).abs() < 4.0 * (expected / 40_000.0).sqrt(), "{fast}, not {expected}");
+}
+
+#[test]
+fn operations_give_the_same_on_any_number_of_threads() {
+    let timeline = Timeline::periodic(10_000 * US, 70 * US).unwrap();
+    let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
+    let traced = Mode::Trace { exchange: Exchange::Constant(150 * US), noise: &noise };
+    for mode in [Mode::Resample(skewed()), traced] {
+        let schedule = rounds(Op::Barrier, "dissemination", 9);
+        let config = Config { schedule, mode, ..resample(9, 1_003) };
+        let on = |threads, chunk| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| share_in_chunks(&config, 0..config.samples, chunk, None).unwrap())
+        };
+        let one = on(1, 128);
+        assert_eq!(one, on(3, 7));
+    }
 }

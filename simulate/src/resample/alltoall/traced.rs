@@ -7,7 +7,10 @@ use crate::noise::{Noise, draw, key};
 use crate::resample::side::Side;
 use crate::resample::{Exchange, ResampleError};
 
-use super::{AlltoallResult, Config, pairing};
+use super::{
+    AlltoallResult, Config, Schedule, pairing,
+    schedule::{self, Meeting},
+};
 
 const TIME: u64 = 23;
 
@@ -17,6 +20,13 @@ struct Processor<'a> {
     side: Side<'a>,
 }
 
+impl Processor<'_> {
+    fn done(&mut self, start: i64, end: i64) {
+        self.idle += start - self.ready;
+        self.ready = end;
+    }
+}
+
 pub(super) fn run(
     config: &Config<'_>,
     exchange: &Exchange,
@@ -24,6 +34,7 @@ pub(super) fn run(
     samples: Range<u64>,
     outcome: &mut AlltoallResult,
 ) -> Result<(), ResampleError> {
+    let mut before = vec![0; config.processors as usize];
     let mut all: Vec<Processor<'_>> = Vec::with_capacity(config.processors as usize);
     for sample in samples {
         let here = noise.run(config.seed, sample);
@@ -34,17 +45,32 @@ pub(super) fn run(
             side: Side::new(here, processor),
         }));
         let times = key(config.seed, TIME, sample);
-        pairing::exchanges(all.len(), |number, one, other| {
-            let work = exchange.time(draw(times, number));
-            let start = all[one].ready.max(all[other].ready);
-            let end = all[one].side.work(start, work)?.max(all[other].side.work(start, work)?);
-            for processor in [one, other] {
-                let processor = &mut all[processor];
-                processor.idle += start - processor.ready;
-                processor.ready = end;
-            }
-            Ok::<_, ResampleError>(())
-        })?;
+        match &config.schedule {
+            Schedule::Tournament => pairing::exchanges(all.len(), |number, one, other| {
+                let work = exchange.time(draw(times, number));
+                let start = all[one].ready.max(all[other].ready);
+                let end = all[one].side.work(start, work)?.max(all[other].side.work(start, work)?);
+                all[one].done(start, end);
+                all[other].done(start, end);
+                Ok::<_, ResampleError>(())
+            })?,
+            Schedule::Rounds(collective) => schedule::rounds(collective, |meetings| {
+                for &Meeting { one, other, .. } in meetings {
+                    (before[one], before[other]) = (all[one].ready, all[other].ready);
+                }
+                for &Meeting { number, one, other, both } in meetings {
+                    let work = exchange.time(draw(times, number));
+                    let start = before[one].max(before[other]);
+                    let mut end = all[one].side.work(start, work)?;
+                    if both {
+                        end = end.max(all[other].side.work(start, work)?);
+                        all[other].done(start, end);
+                    }
+                    all[one].done(start, end);
+                }
+                Ok::<_, ResampleError>(())
+            })?,
+        }
         outcome.record(all.iter().map(|processor| (processor.ready, processor.idle)))?;
     }
     Ok(())
