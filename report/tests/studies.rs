@@ -130,6 +130,7 @@ fn whatif(names: &[&str]) -> WhatIf {
         classes: Vec::new(),
         cpus: Vec::new(),
         together: None,
+        tail: None,
         remarks: Vec::new(),
     }
 }

@@ -110,6 +110,9 @@ fn a_recording_is_noise_in_every_model() {
         let mean_us = exchange::simulate(&exchanges, &WORK).unwrap().mean_us;
         assert!(mean_us > 151.0, "{model:?}: {mean_us}");
         let alltoalls = alltoall::Request {
+            op: Op::Alltoall,
+            algorithm: None,
+            measured: None,
             ranks: vec![8],
             samples: 500,
             exchange: Spec::Constant(150_000_000),
@@ -147,6 +150,9 @@ fn processors_wait_for_each_other_the_more_the_more_there_are() {
     let times = scratch("study-measured.txt");
     fs::write(&times, "# us\n150\n150\n151\n160\n300\n").unwrap();
     let request = alltoall::Request {
+        op: Op::Alltoall,
+        algorithm: None,
+        measured: None,
         ranks: vec![2, 4, 32],
         samples: 2000,
         exchange: Spec::Constant(0),
