@@ -8,7 +8,6 @@ mod bits;
 mod builder;
 mod by_rank;
 mod carried;
-mod collective;
 mod cost;
 mod deadlock;
 mod engine;
@@ -25,6 +24,7 @@ mod pairs;
 mod queue;
 mod recorder;
 mod schedule;
+mod sequence;
 #[cfg(test)]
 pub(crate) mod sketch;
 mod state;
@@ -37,10 +37,10 @@ mod work;
 
 pub use builder::{APART, BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
 pub use carried::{Carried, run_on};
-pub use collective::run_collective_on;
 pub use error::{EventError, Reason, Unmet, Wait};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
+pub use sequence::{Moments, Sequence};
 
 use serde::{Deserialize, Serialize};
 
