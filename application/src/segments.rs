@@ -9,11 +9,11 @@ use std::{collections::HashMap, ops::Range};
 
 use simulate::{
     collectives::Op,
-    event::{self, Carried, Options, Schedule},
+    event::{self, Carried, Moments, Options, Schedule, Sequence},
     job::Job,
     loggops::Params,
     noise::{Model, Noise, RunNoise, draw},
-    rounds::{self, RankState},
+    rounds::{self, RankSlices, RankStates},
     sweep::{Plan as Runs, SweepError},
 };
 
@@ -24,7 +24,9 @@ use crate::{
 };
 
 enum Segment {
-    /// What the ranks of each copy do.
+    /// What the ranks of each copy do, in an order that does not depend on the times.
+    InOrder(Box<Sequence>),
+    /// The same if the order depends on the times.
     Local(Box<Schedule>),
     /// A collective of all ranks of all copies.
     Whole(Box<Job>),
@@ -64,12 +66,18 @@ impl Application {
             || options.local.is_some()
             || varies
             || noise.model() != Model::Preempt
-            || plan.only == Some(Only::PointToPoint)
         {
             return Ok(None);
         }
-        let Some(wholes) = self.wholes() else { return Ok(None) };
-        let Some(cuts) = self.cuts(wholes.len()) else { return Ok(None) };
+        // Without collectives nothing has all copies.
+        let (wholes, cuts) = match plan.only {
+            Some(Only::PointToPoint) => (Vec::new(), vec![Vec::new(); self.tapes.len()]),
+            _ => {
+                let Some(wholes) = self.wholes() else { return Ok(None) };
+                let Some(cuts) = self.cuts(wholes.len()) else { return Ok(None) };
+                (wholes, cuts)
+            }
+        };
         let ranks = u64::from(self.ranks()) * u64::from(plan.copies);
         let mut segments = Vec::new();
         let mut messages = 0;
@@ -89,7 +97,12 @@ impl Application {
             messages += schedule.messages() * u64::from(plan.copies);
             // The first one makes the ranks known, even if they do nothing.
             if schedule.operations() > 0 || segments.is_empty() {
-                segments.push(Segment::Local(Box::new(schedule)));
+                let quiet = noise.run(0, 0);
+                let sequence = Sequence::of(&schedule, params, options);
+                segments.push(match sequence.filter(|_| Sequence::can(&quiet)) {
+                    Some(sequence) => Segment::InOrder(Box::new(sequence)),
+                    None => Segment::Local(Box::new(schedule)),
+                });
             }
             let Some(whole) = wholes.get(place) else { break };
             let collective = plan.rules.collective(whole.op, ranks, whole.bytes)?;
@@ -201,10 +214,17 @@ const MANY_RANKS: u64 = 1 << 15;
 /// Memory of a run, reused by the next one.
 #[derive(Default)]
 struct Scratch {
-    events: Vec<event::Scratch>,
-    carried: Vec<Carried>,
+    workers: Vec<Worker>,
     rounds: rounds::Scratch,
-    ranks: Vec<RankState>,
+    ranks: RankStates,
+}
+
+/// Memory of a thread.
+#[derive(Default)]
+struct Worker {
+    events: event::Scratch,
+    carried: Carried,
+    moments: Moments,
 }
 
 impl Segments {
@@ -267,56 +287,78 @@ impl Segments {
         threads: usize,
         scratch: &mut Scratch,
     ) -> Result<i64, SweepError> {
-        let copies = self.copies as usize;
-        let Scratch { events, carried, rounds, ranks } = scratch;
-        carried.resize_with(copies, Carried::default);
-        carried.iter_mut().for_each(Carried::clear);
-        events.resize_with(threads.max(1), event::Scratch::default);
-        let own = self.own as usize;
+        let Scratch { workers, rounds, ranks } = scratch;
+        ranks.start(self.ranks())?;
+        workers.resize_with(threads.max(1), Worker::default);
         for segment in &self.segments {
-            match segment {
+            let on_copies = |first: u64, part: RankSlices<'_>, worker: &mut Worker| match segment {
+                Segment::InOrder(sequence) => {
+                    let mut part = part;
+                    Ok(sequence.run_on(noise, first, &mut part, &mut worker.moments)?)
+                }
                 Segment::Local(schedule) => {
-                    let each = copies.div_ceil(events.len()).max(1);
-                    let work = |first: usize, part: &mut [Carried], events: &mut event::Scratch| {
-                        for (copy, carried) in (first..).zip(part) {
-                            let noise = noise.from_rank(copy as u64 * u64::from(self.own));
-                            event::run_on(events, schedule, params, options, &noise, carried)?;
-                        }
-                        Ok::<(), SweepError>(())
-                    };
-                    if events.len() == 1 {
-                        work(0, carried, &mut events[0])?;
-                        continue;
-                    }
-                    let work = &work;
-                    let ended: Vec<Result<(), SweepError>> = std::thread::scope(|scope| {
-                        let parts = carried.chunks_mut(each).zip(events.iter_mut()).enumerate();
-                        let started: Vec<_> = parts
-                            .map(|(place, (part, events))| {
-                                scope.spawn(move || work(place * each, part, events))
-                            })
-                            .collect();
-                        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                            thread.join().unwrap_or(Err(SweepError::Stopped))
-                        };
-                        started.into_iter().map(join).collect()
-                    });
-                    ended.into_iter().collect::<Result<(), _>>()?;
+                    self.by_events(schedule, params, options, noise, first, part, worker)
                 }
-                Segment::Whole(job) => {
-                    ranks.clear();
-                    for carried in carried.iter() {
-                        ranks.extend((0..own).map(|rank| carried.rank(rank)));
-                    }
-                    rounds::run_on(job, noise, ranks, rounds)?;
-                    for (carried, ranks) in carried.iter_mut().zip(ranks.chunks(own)) {
-                        for (rank, state) in ranks.iter().enumerate() {
-                            carried.set_rank(rank, *state);
-                        }
-                    }
-                }
+                Segment::Whole(_) => Ok(()),
+            };
+            match segment {
+                Segment::Whole(job) => rounds::run_on(job, noise, ranks, rounds)?,
+                _ => self.on_all(ranks.slices(), workers, &on_copies)?,
             }
         }
-        Ok(carried.iter().flat_map(|carried| carried.ends()).copied().max().unwrap_or(0))
+        Ok(ranks.ends.iter().copied().max().unwrap_or(0))
+    }
+
+    /// Divides the copies among threads.
+    fn on_all(
+        &self,
+        ranks: RankSlices<'_>,
+        workers: &mut [Worker],
+        on_copies: &(dyn Fn(u64, RankSlices<'_>, &mut Worker) -> Result<(), SweepError> + Sync),
+    ) -> Result<(), SweepError> {
+        if let [worker] = workers {
+            return on_copies(0, ranks, worker);
+        }
+        let each = (self.copies as usize).div_ceil(workers.len()).max(1) * self.own as usize;
+        let ended: Vec<Result<(), SweepError>> = std::thread::scope(|scope| {
+            let (mut rest, mut first, mut started) = (ranks, 0, Vec::new());
+            for worker in workers {
+                let count = each.min(rest.ranks());
+                let (part, after) = rest.split_at(count);
+                rest = after;
+                started.push(scope.spawn(move || on_copies(first, part, worker)));
+                first += count as u64;
+            }
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or(Err(SweepError::Stopped))
+            };
+            started.into_iter().map(join).collect()
+        });
+        ended.into_iter().collect()
+    }
+
+    /// Runs each of these copies in the event engine.
+    #[allow(clippy::too_many_arguments)]
+    fn by_events(
+        &self,
+        schedule: &Schedule,
+        params: &Params,
+        options: &Options,
+        noise: &RunNoise<'_>,
+        first: u64,
+        part: RankSlices<'_>,
+        worker: &mut Worker,
+    ) -> Result<(), SweepError> {
+        let Worker { events, carried, .. } = worker;
+        let (mut rest, mut first) = (part, first);
+        while rest.ranks() > 0 {
+            let (mut copy, after) = rest.split_at(self.own as usize);
+            rest = after;
+            carried.set(&copy);
+            event::run_on(events, schedule, params, options, &noise.from_rank(first), carried)?;
+            carried.get(&mut copy);
+            first += u64::from(self.own);
+        }
+        Ok(())
     }
 }

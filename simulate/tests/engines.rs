@@ -8,7 +8,7 @@ use simulate::{
     job::{Job, Progress},
     loggops::{Local, Params},
     noise::{Latencies, Model, Noise, Offsets, Order, Rule, Timeline},
-    rounds::{self, Scratch, run_from},
+    rounds::{self, RankStates, Scratch, run_from},
 };
 
 fn kinds() -> Vec<(&'static str, Op)> {
@@ -91,4 +91,84 @@ proptest! {
         run_from(&job, &noise.run(seed, 0), &starts, &mut scratch).unwrap();
         prop_assert_eq!(&outcome.ends[..], scratch.ends());
     }
+}
+
+/// Runs jobs one after the other in both engines and compares all ranks after each. Returns the ends.
+fn one_after_another(
+    jobs: &[Job],
+    params: &Params,
+    options: &event::Options,
+    noise: &Noise,
+    seed: u64,
+) -> Vec<i64> {
+    let noise = noise.run(seed, 1);
+    let (mut ranks, mut scratch) = (RankStates::default(), Scratch::default());
+    let (mut carried, mut memory) = (event::Carried::default(), event::Scratch::default());
+    ranks.start(jobs[0].ranks()).unwrap();
+    for (number, job) in jobs.iter().enumerate() {
+        rounds::run_on(job, &noise, &mut ranks, &mut scratch).unwrap();
+        let written = schedule(job, Graph::InOrder).unwrap();
+        event::run_on(&mut memory, &written, params, options, &noise, &mut carried).unwrap();
+        assert!(*ranks.ends == *carried.ends(), "after job {number}: {job:?}");
+    }
+    ranks.ends.to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn jobs_one_after_another_leave_the_ranks_as_their_schedules_do(
+        kinds in prop::collection::vec((prop::sample::select(kinds()), 0u64..40), 2..5), ranks in 2u64..=130,
+        net in (0i64..50, (0i64..20, 0i64..20), 0i64..80, 0i64..3000, 0i64..3000, 0u64..60),
+        gaps in prop::collection::vec((0i64..300, 1i64..120), 1..8), seed in any::<u64>(),
+        noisy in any::<bool>(),
+        rendezvous in prop::sample::select(vec![Rendezvous::ClosedForm, Rendezvous::Handshake]),
+    ) {
+        let params = Params {
+            latency: net.0, send_overhead: net.1.0, recv_overhead: net.1.1, gap: net.2, gap_per_byte_fs: net.3,
+            overhead_per_byte_fs: net.4, eager_limit: net.5,
+        };
+        let jobs: Vec<Job> = kinds.into_iter().map(|((name, op), bytes)| {
+            let shape = Shape { op, ranks, bytes, arity: 3, segment: Some(7) };
+            Job::new(Collective::new(Some(name), shape).unwrap(), params).unwrap().with_rendezvous(rendezvous)
+        }).collect();
+        let mut at = 0;
+        let mut detours = Vec::new();
+        for (gap, length) in gaps {
+            detours.push((at + gap, length));
+            at += gap + length;
+        }
+        let noise = match noisy {
+            false => Noise::none(),
+            true => {
+                let timeline = Timeline::new(detours, at + 777).unwrap();
+                Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap().repeating(true)
+            }
+        };
+        let options = event::Options { rendezvous, ..event::Options::default() };
+        one_after_another(&jobs, &params, &options, &noise, seed);
+    }
+}
+
+/// More ranks than fit in the cache: several rounds at a time, in pieces and in columns. What the second job
+/// meets depends on the NICs and the receives of the first.
+#[test]
+fn jobs_of_many_ranks_leave_them_as_their_schedules_do() {
+    let ranks = 1 << 17;
+    let timeline = Timeline::new([(100_000, 3_000), (500_000, 40_000)], 900_000).unwrap();
+    let noise =
+        Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap().repeating(true);
+    let params =
+        Params { latency: 300, send_overhead: 200, recv_overhead: 900, gap: 2_500, ..Params::FREE };
+    let job = |op: Op, algorithm: &'static str| {
+        let shape = Shape { op, ranks, bytes: 8, arity: 2, segment: None };
+        Job::new(Collective::new(Some(algorithm), shape).unwrap(), params).unwrap()
+    };
+    let jobs = [
+        job(Op::Allreduce, "recursive-doubling"),
+        job(Op::Barrier, "dissemination"),
+        job(Op::Allreduce, "recursive-doubling"),
+    ];
+    one_after_another(&jobs, &params, &event::Options::default(), &noise, 7);
 }

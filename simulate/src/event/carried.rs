@@ -16,8 +16,9 @@ use super::{
     EventError, Options, Rules, Scratch, engine,
     schedule::{Kind, Schedule},
     state::Slot,
+    work::Met,
 };
-use crate::{loggops::Params, noise::RunNoise, rounds::RankState};
+use crate::{loggops::Params, noise::RunNoise, rounds::RankSlices};
 
 /// The ranks as the schedules so far have left them. The default is the start of a run.
 #[derive(Debug, Default)]
@@ -28,8 +29,6 @@ pub struct Carried {
     pub(super) ends: Vec<i64>,
     /// Messages that each rank has sent, if their latencies vary.
     pub(super) sent: Vec<u64>,
-    /// Only within a round of a collective.
-    pub(super) arrivals: Vec<i64>,
 }
 
 impl Carried {
@@ -38,19 +37,39 @@ impl Carried {
         &self.ends
     }
 
-    /// The state of a rank with one CPU and one NIC.
-    pub fn rank(&self, rank: usize) -> RankState {
-        let slot = &self.slots[self.layout[rank] as usize];
-        let Slot { received, send_free, recv_free, .. } = *slot;
-        RankState { end: self.ends[rank], received, send_free, recv_free }
+    /// Ranks with one CPU and one NIC each, as something else has left them.
+    pub fn set(&mut self, ranks: &RankSlices<'_>) {
+        let count = ranks.ranks();
+        if self.layout.len() != count + 1 {
+            self.layout = (0..=count as u32).collect();
+        }
+        self.slots.clear();
+        self.slots.extend((0..count).map(|rank| Slot {
+            cpu_free: ranks.ends[rank],
+            received: ranks.received[rank],
+            send_free: ranks.send_free[rank],
+            recv_free: ranks.recv_free[rank],
+            met: Met::known(ranks.clear_from[rank], ranks.clear_until[rank]),
+            end: ranks.ends[rank],
+        }));
+        self.ends.clear();
+        self.ends.extend_from_slice(ranks.ends);
     }
 
-    /// The rank has done something else meanwhile.
-    pub fn set_rank(&mut self, rank: usize, state: RankState) {
-        let RankState { end, received, send_free, recv_free } = state;
-        let slot = &mut self.slots[self.layout[rank] as usize];
-        *slot = Slot { cpu_free: end, received, send_free, recv_free, end, ..*slot };
-        self.ends[rank] = end;
+    /// Leaves the ranks to something else; they have one CPU and one NIC each.
+    pub fn get(&self, ranks: &mut RankSlices<'_>) {
+        ranks.ends.copy_from_slice(&self.ends);
+        for (rank, slot) in self.slots.iter().enumerate() {
+            ranks.received[rank] = slot.received;
+            ranks.send_free[rank] = slot.send_free;
+            ranks.recv_free[rank] = slot.recv_free;
+            (ranks.clear_from[rank], ranks.clear_until[rank]) = slot.met.clear();
+        }
+    }
+
+    /// Whether ranks have one CPU and one NIC each.
+    pub fn is_simple(&self) -> bool {
+        self.ends.len() == self.slots.len()
     }
 
     /// Back to the start of a run; memory is kept.
@@ -66,15 +85,6 @@ impl Carried {
         let ranks = u64::from(schedule.ranks());
         let slots = schedule.slots.last().copied().unwrap_or(0);
         u64::from(slots) * size_of::<Slot>() as u64 + ranks * 28
-    }
-
-    /// Ranks with one CPU and NIC each, if this is the start of a run.
-    pub(super) fn begin(&mut self, ranks: usize) {
-        if self.ends.is_empty() {
-            self.ends.resize(ranks, 0);
-            self.slots.resize(ranks, Slot::default());
-            self.layout = (0..=ranks as u32).collect();
-        }
     }
 
     fn fits(&self, schedule: &Schedule, options: &Options) -> Result<(), EventError> {

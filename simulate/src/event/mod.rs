@@ -9,7 +9,6 @@ mod builder;
 mod by_rank;
 mod carried;
 mod choices;
-mod collective;
 mod cost;
 mod deadlock;
 mod engine;
@@ -26,6 +25,7 @@ mod pairs;
 mod queue;
 mod recorder;
 mod schedule;
+mod sequence;
 #[cfg(test)]
 pub(crate) mod sketch;
 mod state;
@@ -39,11 +39,11 @@ mod work;
 pub use builder::{APART, BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
 pub use carried::{Carried, run_on};
 pub use choices::{Name, Test};
-pub use collective::run_collective_on;
 pub use error::{EventError, Reason, Unmet, Wait};
 pub(crate) use log::{BEGINNING, Moment};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
+pub use sequence::{Moments, Sequence};
 
 use serde::{Deserialize, Serialize};
 

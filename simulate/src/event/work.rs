@@ -60,6 +60,18 @@ pub(crate) struct Met {
     clear_until: i64,
 }
 
+impl Met {
+    /// A CPU that is known to be clear of detours between these.
+    pub fn known(clear_from: i64, clear_until: i64) -> Met {
+        Met { clock: 0, clear_from, clear_until }
+    }
+
+    /// What [`Met::known`] takes.
+    pub fn clear(&self) -> (i64, i64) {
+        (self.clear_from, self.clear_until)
+    }
+}
+
 impl Default for Met {
     fn default() -> Met {
         Met { clock: 0, clear_from: 0, clear_until: -1 }

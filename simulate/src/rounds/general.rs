@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{FOREVER, RankState, RunError, zeroed};
+use super::{Array, FOREVER, RankStates, RunError, zeroed};
 use crate::{
     event::Rendezvous,
     job::{Job, Priced, Progress},
@@ -11,7 +11,7 @@ use crate::{
     noise::{Model, RunNoise, WorkError},
 };
 
-const ARRAYS: u64 = 6;
+const ARRAYS: u64 = 8;
 
 /// Whether this kernel supports the job. In the cpu-time model the order in which a rank sends its
 /// payload and receives another's determines what noise each meets, and only the event engine knows
@@ -24,12 +24,15 @@ pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
 #[derive(Debug, Default)]
 pub struct State {
     /// When it is done with everything so far.
-    time: Vec<i64>,
+    time: Array,
     /// When its last receive ended.
-    received: Vec<i64>,
+    received: Array,
     /// When its NIC accepts the next message from the CPU, and the next incoming one.
-    send_free: Vec<i64>,
-    recv_free: Vec<i64>,
+    send_free: Array,
+    recv_free: Array,
+    /// No detour between these, in the model of exact preemption.
+    clear_from: Array,
+    clear_until: Array,
     /// When its send of this round left the CPU.
     sent: Vec<i64>,
     /// Its position in its own noise, if that is not the time (the cpu-time model).
@@ -50,7 +53,8 @@ impl State {
 pub fn bytes_per_rank(job: &Job, noise: &RunNoise<'_>) -> u64 {
     let varied = if noise.latencies().is_some() { 16 } else { 0 };
     let overlapped = if job.overlap().is_some() { 8 } else { 0 };
-    varied + overlapped + if has_own_clock(noise) { 8 * ARRAYS } else { 8 * (ARRAYS - 1) }
+    let cached = if is_cached(noise) { 16 } else { 0 };
+    varied + overlapped + cached + if has_own_clock(noise) { 48 } else { 40 }
 }
 
 fn has_own_clock(noise: &RunNoise<'_>) -> bool {
@@ -75,43 +79,47 @@ pub fn run(
 pub fn run_on(
     job: &Job,
     noise: &RunNoise<'_>,
-    ranks: &mut [RankState],
+    ranks: &mut RankStates,
     state: &mut State,
 ) -> Result<(), RunError> {
-    prepare(job, noise, state)?;
-    for (rank, from) in ranks.iter().enumerate() {
-        let RankState { end, received, send_free, recv_free } = *from;
-        (state.time[rank], state.received[rank]) = (end, received);
-        (state.send_free[rank], state.recv_free[rank]) = (send_free, recv_free);
-    }
+    prepare_rest(job, noise, state)?;
+    state.swap(ranks);
     go(job, noise, state)?;
-    for (rank, to) in ranks.iter_mut().enumerate() {
-        let (end, received) = (state.time[rank], state.received[rank]);
-        let (send_free, recv_free) = (state.send_free[rank], state.recv_free[rank]);
-        *to = RankState { end, received, send_free, recv_free };
-    }
+    state.swap(ranks);
     Ok(())
 }
 
 fn prepare(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
+    let cached = if is_cached(noise) { job.ranks() } else { 0 };
+    let State { time, received, send_free, recv_free, clear_from, clear_until, .. } = state;
+    for array in [time, received, send_free, recv_free] {
+        array.resize(job.ranks(), ARRAYS)?;
+        array.fill(0);
+    }
+    clear_from.resize(cached, ARRAYS)?;
+    clear_from.fill(0);
+    clear_until.resize(cached, ARRAYS)?;
+    clear_until.fill(-1);
+    prepare_rest(job, noise, state)
+}
+
+/// All but what ranks carry.
+fn prepare_rest(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
     if !can(job, noise) {
         return Err(RunError::Unordered);
     }
     let ranks = job.ranks();
-    for array in [
-        &mut state.time,
-        &mut state.received,
-        &mut state.send_free,
-        &mut state.recv_free,
-        &mut state.sent,
-    ] {
-        zeroed(array, ranks, ARRAYS)?;
-    }
+    zeroed(&mut state.sent, ranks, ARRAYS)?;
     zeroed(&mut state.own_clock, if has_own_clock(noise) { ranks } else { 0 }, ARRAYS)?;
     let varied = if noise.latencies().is_some() { ranks } else { 0 };
     zeroed(&mut state.messages, varied, ARRAYS)?;
     zeroed(&mut state.deviation, varied, ARRAYS)?;
     zeroed(&mut state.busy, if job.overlap().is_some() { ranks } else { 0 }, ARRAYS)
+}
+
+/// Whether the next detour of a rank is remembered.
+fn is_cached(noise: &RunNoise<'_>) -> bool {
+    !noise.is_none() && noise.model() == Model::Preempt
 }
 
 fn go(job: &Job, noise: &RunNoise<'_>, state: &mut State) -> Result<(), RunError> {
@@ -228,6 +236,16 @@ fn round(
 }
 
 impl State {
+    /// Exchanges what ranks carry.
+    fn swap(&mut self, ranks: &mut RankStates) {
+        std::mem::swap(&mut self.time, &mut ranks.ends);
+        std::mem::swap(&mut self.received, &mut ranks.received);
+        std::mem::swap(&mut self.send_free, &mut ranks.send_free);
+        std::mem::swap(&mut self.recv_free, &mut ranks.recv_free);
+        std::mem::swap(&mut self.clear_from, &mut ranks.clear_from);
+        std::mem::swap(&mut self.clear_until, &mut ranks.clear_until);
+    }
+
     /// Every rank computes.
     fn compute(&mut self, noise: &RunNoise<'_>, compute: i64) -> Result<(), WorkError> {
         if compute > 0 {
@@ -289,9 +307,20 @@ impl State {
         if noise.is_none() {
             return in_time(begin + work);
         }
+        let model = noise.model();
+        if model == Model::Preempt {
+            let done = begin + work;
+            if self.clear_from[rank] <= begin && done <= self.clear_until[rank] {
+                return in_time(done);
+            }
+        }
         let local = noise.local(rank as u64);
-        match noise.model() {
-            Model::Preempt => local.preempt(begin, work),
+        match model {
+            Model::Preempt => local.preempt(begin, work).inspect(|&done| {
+                let from = if done == begin + work { begin } else { done };
+                self.clear_from[rank] = from;
+                self.clear_until[rank] = local.clear_until(from);
+            }),
             Model::LogGopSim => local.loggopsim(begin, work),
             Model::CpuTime => {
                 let before = self.own_clock[rank];

@@ -22,6 +22,7 @@
 
 mod array;
 mod aside;
+mod carried;
 mod general;
 mod pass;
 pub mod path;
@@ -33,6 +34,9 @@ mod tests;
 mod tiles;
 mod vectors;
 mod walk;
+
+pub use array::Array;
+pub use carried::{RankSlices, RankStates};
 
 use thiserror::Error;
 
@@ -105,28 +109,15 @@ pub fn run_from(
     }
 }
 
-/// What a rank carries from one job to the next, ps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RankState {
-    /// When it is done with everything so far.
-    pub end: i64,
-    /// When its last receive ended.
-    pub received: i64,
-    /// When its NIC accepts the next message from the CPU, and the next incoming one.
-    pub send_free: i64,
-    pub recv_free: i64,
-}
-
-/// Runs a job from where something else has left the ranks, and leaves them where the job does.
+/// Runs a job from where something else has left the ranks, and leaves them where the job does. After an
+/// error, the states are undefined.
 pub fn run_on(
     job: &Job,
     noise: &RunNoise<'_>,
-    ranks: &mut [RankState],
+    ranks: &mut RankStates,
     scratch: &mut Scratch,
 ) -> Result<(), RunError> {
-    let busy = |rank: &RankState| rank.send_free > rank.end;
-    let fast = takes_fast_kernel(job, noise) && regular::can_continue(job);
-    scratch.last_general = !fast || ranks.iter().any(busy);
+    scratch.last_general = !(takes_fast_kernel(job, noise) && job.compute() == 0);
     match scratch.last_general {
         true => general::run_on(job, noise, ranks, &mut scratch.general),
         false => regular::run_on(job, noise, ranks, &mut scratch.regular),

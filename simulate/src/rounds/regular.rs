@@ -16,18 +16,20 @@
 use std::ops::ControlFlow;
 
 use super::{
-    FOREVER, RankState, RunError,
+    FOREVER, RankStates, RunError,
     array::Array,
     aside::Aside,
+    carried::FirstSend,
     latest,
     start::Start,
     tiles::{self, Planned, Tile},
-    vectors::{Step, untrusted},
+    vectors::{Step, is_untrusted, untrusted},
 };
 use crate::{
     collectives::Pattern,
     job::{Job, Priced},
     noise::{RunNoise, WorkError},
+    simd,
 };
 
 /// Rounds collected before execution, so that several can be done at once.
@@ -58,6 +60,8 @@ pub(super) enum Ends {
     /// They are in the array.
     #[default]
     Kept,
+    /// So is everything else that the next job needs.
+    Carried,
     /// Not kept; then the latest is here.
     Dropped { latest: Option<i64> },
 }
@@ -106,6 +110,26 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Exchanges what ranks carry.
+    fn swap(&mut self, ranks: &mut RankStates) {
+        std::mem::swap(&mut self.time, &mut ranks.ends);
+        std::mem::swap(&mut self.received, &mut ranks.received);
+        std::mem::swap(&mut self.recv_free, &mut ranks.recv_free);
+    }
+
+    /// The first send of ranks that begin it at these times.
+    fn begin_on(
+        &mut self,
+        ranks: &RankStates,
+        send: i64,
+        noise: &RunNoise<'_>,
+    ) -> Result<(), WorkError> {
+        self.start = Start::default();
+        let (time, clear) = (&mut *self.time, &mut *self.clear);
+        let RankStates { clear_from, clear_until, .. } = ranks;
+        simd::widest(FirstSend { noise, send, time, clear, clear_from, clear_until })
     }
 
     /// The first work of all ranks; immediately, or when they are needed.
@@ -199,38 +223,26 @@ pub fn run(
     }
 }
 
-/// Whether [`run_on`] supports the job, besides [`can`]: a NIC that accepts the next message only after the
-/// CPU is free again would be carried over.
-pub fn can_continue(job: &Job) -> bool {
-    job.rounds(&mut |_, round| match round.iter().all(|it| it.cost.gap <= it.cost.send_cpu) {
-        true => ControlFlow::Continue(()),
-        false => ControlFlow::Break(()),
-    })
-    .is_continue()
-}
-
-/// Ranks start from these states, which become those at the end. Their NICs accept messages.
+/// Ranks start from these states, which become those at the end.
 pub fn run_on(
     job: &Job,
     noise: &RunNoise<'_>,
-    ranks: &mut [RankState],
+    ranks: &mut RankStates,
     state: &mut State,
 ) -> Result<(), RunError> {
-    state.ends = Ends::Kept;
-    run_in(job, noise, Begins::From(ranks), state, COLLECTED, &mut |_, _| {})?;
-    for (rank, to) in ranks.iter_mut().enumerate() {
-        let (end, received) = (state.time[rank], state.received[rank]);
-        *to = RankState { end, received, recv_free: state.recv_free[rank], ..*to };
+    if job.ranks() == 1 {
+        return Ok(());
     }
-    Ok(())
+    state.ends = Ends::Carried;
+    run_in(job, noise, Begins::On(ranks), state, COLLECTED, &mut |_, _| {})
 }
 
 /// How ranks begin.
-#[derive(Clone, Copy)]
 enum Begins<'a> {
     /// At these times, or all at 0.
     At(&'a [i64]),
-    From(&'a [RankState]),
+    /// Where earlier jobs have left them.
+    On(&'a mut RankStates),
 }
 
 /// The same, one round at a time; `after` gets the times after the first send and after each round.
@@ -248,38 +260,38 @@ pub fn run_telling(
 fn run_in(
     job: &Job,
     noise: &RunNoise<'_>,
-    begins: Begins<'_>,
+    mut begins: Begins<'_>,
     state: &mut State,
     at_once: usize,
     after: &mut dyn FnMut(&[i64], Option<Planned>),
 ) -> Result<(), RunError> {
-    let (continues, ends);
-    let starts: &[i64] = match begins {
-        Begins::At(starts) => {
-            continues = false;
-            starts
-        }
-        Begins::From(ranks) => {
-            continues = true;
-            ends = ranks.iter().map(|rank| rank.end).collect::<Vec<i64>>();
-            &ends
-        }
+    let starts: &[i64] = match &begins {
+        Begins::At(starts) => starts,
+        Begins::On(_) => &[],
     };
+    let continues = matches!(begins, Begins::On(_));
     // What follows may depend on them, whatever the job does.
     let gaps = continues || gaps_matter(job);
     let receives = continues || receives_matter(job);
     let arrays = 2 + u64::from(gaps) + 2 * u64::from(receives);
-    state.time.resize(job.ranks(), arrays)?;
     state.clear.resize(job.ranks(), arrays)?;
-    state.recv_free.resize(if gaps { job.ranks() } else { 0 }, arrays)?;
-    state.recv_free.fill(0);
-    for array in [&mut state.received, &mut state.posted] {
-        array.resize(if receives { job.ranks() } else { 0 }, arrays)?;
-        array.fill(0);
-    }
-    if let Begins::From(ranks) = begins {
-        for (rank, from) in ranks.iter().enumerate() {
-            (state.recv_free[rank], state.received[rank]) = (from.recv_free, from.received);
+    state.posted.resize(if receives { job.ranks() } else { 0 }, arrays)?;
+    match &mut begins {
+        Begins::On(ranks) => {
+            state.swap(ranks);
+            // The NIC may accept the first message later than the CPU could send it.
+            for (time, &free) in state.time.iter_mut().zip(ranks.send_free.iter()) {
+                *time = free.max(*time);
+            }
+            state.posted.copy_from_slice(&state.time);
+        }
+        Begins::At(_) => {
+            state.time.resize(job.ranks(), arrays)?;
+            state.recv_free.resize(if gaps { job.ranks() } else { 0 }, arrays)?;
+            state.recv_free.fill(0);
+            state.received.resize(if receives { job.ranks() } else { 0 }, arrays)?;
+            state.received.fill(0);
+            state.posted.fill(0);
         }
     }
 
@@ -296,11 +308,12 @@ fn run_in(
             match pending.replace(next) {
                 None => {
                     let send = next.cost.send_cpu;
-                    done = match starts {
-                        [] => state
+                    done = match (&begins, starts) {
+                        (Begins::On(ranks), _) => state.begin_on(ranks, send, noise),
+                        (_, []) => state
                             .post(compute, noise)
                             .and_then(|()| state.begin(compute + send, noise, at_once == 1)),
-                        _ => state.begin_from(starts, compute, send, noise),
+                        (_, _) => state.begin_from(starts, compute, send, noise),
                     };
                     after(&state.time, None);
                 }
@@ -326,6 +339,19 @@ fn run_in(
     }
     match pending {
         Some(last) => {
+            if let Begins::On(ranks) = &mut begins {
+                // The last send may keep the NIC busy beyond the end.
+                let busy = last.cost.gap - last.cost.send_cpu;
+                if busy > 0 {
+                    tiles::run(&planned, noise, state)?;
+                    planned.clear();
+                    let State { time, clear, start, .. } = &mut *state;
+                    start.from(0, noise, time, clear)?;
+                    for (free, &left) in ranks.send_free.iter_mut().zip(time.iter()) {
+                        *free = left + busy;
+                    }
+                }
+            }
             planned.push(plan(&last, 0, None, number));
             tiles::run(&planned, noise, state)?;
             after(&state.time, planned.last().copied());
@@ -339,6 +365,13 @@ fn run_in(
                 (compute, _) => state.begin_from(starts, compute, 0, noise)?,
             }
             after(&state.time, None);
+        }
+    }
+    if let Begins::On(ranks) = begins {
+        state.swap(ranks);
+        ranks.clear_from.copy_from_slice(&ranks.ends);
+        for (until, &clear) in ranks.clear_until.iter_mut().zip(state.clear.iter()) {
+            *until = if is_untrusted(clear) { -1 } else { clear };
         }
     }
     Ok(())

@@ -244,8 +244,8 @@ fn columns(
             *so_far = Some(so_far.unwrap_or(0).max(latest(t)));
             continue;
         }
-        // After the last round only the times are needed.
-        let wanted = if last { 1 } else { 5 };
+        // After the last round only the times are needed, unless another job follows.
+        let wanted = if last && !matches!(ends, Ends::Carried) { 1 } else { 5 };
         let whole = [&mut *time, clear, recv_free, received, posted];
         let arrays = [&*t, c, r, d, p].into_iter().zip(whole);
         for (piece, array) in arrays.take(wanted) {

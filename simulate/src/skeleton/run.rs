@@ -8,9 +8,11 @@ use super::{
 };
 use crate::{
     collectives::Collective,
-    event::{self, Carried, Options, Schedule},
+    event::{self, Carried, Options, Rules, Schedule},
+    job::Job,
     loggops::Params,
     noise::{Model, Noise, RunNoise, draw},
+    rounds::{self, RankStates},
     runs as spreading,
     sweep::{Plan, SweepError},
 };
@@ -43,6 +45,8 @@ enum Order {
 pub struct Scratch {
     events: event::Scratch,
     carried: Carried,
+    rounds: rounds::Scratch,
+    ranks: RankStates,
     in_collectives: i128,
 }
 
@@ -114,17 +118,23 @@ impl Bodies {
         for part in order {
             match part {
                 Order::Body(number) => {
-                    let Scratch { events, carried, in_collectives } = scratch;
                     let Body { schedule, collective, messages } = &self.bodies[*number];
-                    let before = if collective.is_some() { total(carried.ends()) } else { 0 };
-                    let done = match collective {
-                        Some(one) => {
-                            event::run_collective_on(one, params, options, noise, carried)?
+                    let before =
+                        if collective.is_some() { total(scratch.carried.ends()) } else { 0 };
+                    let job = collective.and_then(|one| as_job(one, setting, noise, scratch));
+                    let Scratch { events, carried, rounds, ranks, in_collectives } = scratch;
+                    match job {
+                        Some(job) => {
+                            ranks.start(self.ranks)?;
+                            if !carried.ends().is_empty() {
+                                carried.get(&mut ranks.slices());
+                            }
+                            rounds::run_on(&job, noise, ranks, rounds)?;
+                            carried.set(&ranks.slices());
                         }
-                        None => false,
-                    };
-                    if !done {
-                        event::run_on(events, schedule, params, options, noise, carried)?;
+                        None => {
+                            event::run_on(events, schedule, params, options, noise, carried)?;
+                        }
                     }
                     if collective.is_some() {
                         *in_collectives += total(carried.ends()) - before;
@@ -142,6 +152,29 @@ impl Bodies {
         }
         Ok(())
     }
+}
+
+/// A collective for the round engine, which takes a fraction of the time of a schedule. None if it takes a
+/// schedule: for noise that runs on CPU time, latencies that vary, and ranks with several CPUs.
+fn as_job(
+    collective: Collective,
+    setting: &Setting<'_>,
+    noise: &RunNoise<'_>,
+    scratch: &Scratch,
+) -> Option<Job> {
+    let Setting { params, options, .. } = *setting;
+    let has_clock = !noise.is_none() && noise.model() == Model::CpuTime;
+    if options.model != Rules::Loggops
+        || has_clock
+        || noise.latencies().is_some()
+        || !scratch.carried.is_simple()
+    {
+        return None;
+    }
+    // If a size is out of range, the engine says where.
+    let job = Job::new(collective, *params).ok()?.with_local(options.local).ok()?;
+    let job = job.with_rendezvous(options.rendezvous);
+    rounds::can(&job, noise).then_some(job)
 }
 
 fn total(ends: &[i64]) -> i128 {
