@@ -276,33 +276,27 @@ impl Delayed {
         })
     }
 
-    /// CPU time that the daemon used in an interval, by its own log: its bursts, which are interrupted themselves,
-    /// and its way from the last one, which it goes at its wake-up for the most part.
+    /// CPU time that the daemon used in an interval, by its own log. Its bursts are interrupted themselves.
     fn used_ns(&self, from: i64, to: i64) -> f64 {
         let used = |burst: &Burst| {
             let (start, end) = (burst.start as i64, burst.end as i64);
             let inside = (to.min(end) - from.max(start)).max(0);
-            let way = if (from..to).contains(&start) { burst.way } else { 0 };
-            inside as f64 * burst.charged as f64 / (end - start).max(1) as f64 + way as f64
+            inside as f64 * burst.charged as f64 / (end - start).max(1) as f64
         };
         self.bursts.iter().map(used).sum()
     }
 
-    /// What the daemon took from the critical path of a program that consists of its start, allreduces and what is
-    /// between them: from the last arrival at one to the last arrival at the next, the path is on the rank that
-    /// arrives last there. Until both have left the first, rank 1 also holds up rank 0. That is so in `MPI_Init`,
-    /// too, and until the collectors have started, which exchange messages.
+    /// What the daemon took from the critical path of a program that consists of allreduces and what is between
+    /// them: from the last arrival at one to the last arrival at the next, the path is on the rank that arrives last
+    /// there. Until both have left the first, rank 1 also holds up rank 0.
     fn on_the_path_of_steps(&self) -> Result<f64> {
         let mut calls: [Vec<(i64, i64)>; 2] = Default::default();
         for (slot, calls) in calls.iter_mut().enumerate() {
-            let rank = &self.program.ranks[slot];
-            let started = self.all.clocks.host(rank.host).common(rank.start.ns as i64);
             program::stream(&self.program, slot, &self.all.clocks, |moment, _| {
-                let program::What::Call(call) = &moment.what else { return };
-                match call.signature.call.name() {
-                    "MPI_Init" => calls.push((moment.begin, moment.end.max(started))),
-                    "MPI_Allreduce" | "MPI_Finalize" => calls.push((moment.begin, moment.end)),
-                    _ => {}
+                if let program::What::Call(call) = &moment.what
+                    && ["MPI_Allreduce", "MPI_Finalize"].contains(&call.signature.call.name())
+                {
+                    calls.push((moment.begin, moment.end));
                 }
             })?;
         }
