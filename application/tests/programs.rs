@@ -581,6 +581,8 @@ impl Builder<'_> {
             }
             Act::Cancelled { rank: who } if who == rank => {
                 self.call(false);
+                // It is not in the schedule, but its tag has a number.
+                self.channel(99);
                 self.open.push(Open::Ops([None; 2]));
             }
             Act::Choose { rank: who, call, done, left, from } if who == rank => {
