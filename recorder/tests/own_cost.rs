@@ -32,6 +32,8 @@ mod linux {
     const SPIN_NS: u64 = 30_000_000;
 
     pub fn work_shows_and_a_probes_work_does_not() {
+        // The kernel updates a thread's time at a tick.
+        spin(SPIN_NS);
         let mut own = OwnCost::default();
         let before = own.cpu_ns().expect("this thread has run");
         let (works, may_end) = (Barrier::new(2), Barrier::new(2));
@@ -54,6 +56,7 @@ mod linux {
     }
 
     pub fn what_a_thread_took_stays_when_it_ends() {
+        spin(SPIN_NS);
         let mut own = OwnCost::default();
         let (seen, may_end) = (Barrier::new(2), Barrier::new(2));
         let (before, with_it) = std::thread::scope(|scope| {

@@ -293,6 +293,21 @@ const MORE: &[More] = &[
         see_also: &["mpi report", "blame", "record"],
     },
     More {
+        command: "mpi replay",
+        examples: &[
+            (
+                "mpi replay run",
+                "started by mpirun with as many ranks: the trace with real MPI calls",
+            ),
+            (
+                "mpi replay run --if 'balance force' -o balanced",
+                "with a change, measured on the real network instead of simulated",
+            ),
+        ],
+        statuses: &[],
+        see_also: &["mpi record", "simulate app", "diff"],
+    },
+    More {
         command: "mpi net",
         examples: &[(
             "mpi net -o net.toml",

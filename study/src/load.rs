@@ -24,7 +24,7 @@ pub struct Load {
     /// Share of the measured CPUs' time that processes left over. Null for a recorded program.
     pub idle_pct: Option<f64>,
     /// Processes that used a quarter of a CPU or more, largest first: load, not noise; of a node that is less
-    /// than 60 % idle, all from 5 %. Without those excluded.
+    /// than 60 % idle, all from 5 % but services. Without those excluded.
     pub busy: Vec<Busy>,
     /// Whether the simulated job is without their time: always so in a recording without the probe, where
     /// they are taken for the job that ran.
@@ -70,9 +70,16 @@ impl Load {
         // On a single CPU: an agent that takes little on each of many is noise.
         let busiest = busiest(summary);
         let largest = |process: &str| busiest.get(process).copied().unwrap_or(0.0);
+        // Many small ones count as well, unless the job itself kept the node busy; services never do.
+        let many = !busy_left_out && idle_pct < MOSTLY_IDLE_PCT;
+        let is_service = |process: &str| {
+            processes()
+                .filter(|row| row.process == process)
+                .all(|row| is_of_the_node(row.unit.as_deref()))
+        };
         cpu_pct.retain(|process, pct| {
             let alone = 100.0 * largest(process) / duration_ns >= LOAD_PCT;
-            alone || idle_pct < MOSTLY_IDLE_PCT && *pct >= NAMED_PCT
+            alone || many && *pct >= NAMED_PCT && !is_service(process)
         });
         let busy = cpu_pct.into_iter();
         let busy = busy.map(|(process, cpu_pct)| Busy { process: process.to_owned(), cpu_pct });

@@ -775,8 +775,8 @@ mod tests {
             lane.push(at * 1_000_000, length, [(0, length)]).unwrap();
         }
         let (_, extended) = Fitted::new(&[lane.clone()], &[0], &[None]).extend(&[lane], 3);
-        assert_eq!(extended.copies, 104);
-        let draws = 20_000.0 * 104.0f64;
+        assert_eq!(extended.copies, 13);
+        let draws = 20_000.0 * 13.0f64;
         let exact_us = 1.0 - 10.0 * (-(0.5f64.ln() / draws).exp_m1()).ln();
         let found = extended.longest_us;
         assert!(found > 1.2 * extended.longest_recorded_us, "{extended:?}");

@@ -341,7 +341,8 @@ fn rows_of_classes_and_cpus_have_gains_of_their_own() {
 fn actions_of_a_comparison_are_for_the_cpus_in_it() {
     let before = recording("decide-cpu-0.detour", Mode::Attributed, 1, 10, &[TICK]);
     let after = recording("decide-cpu-0-1.detour", Mode::Attributed, 2, 10, &[TENTH, TICK]);
-    let request = compare::Request { runs: 5, repeat: true, ..compare::Request::default() };
+    let request =
+        compare::Request { runs: 5, action_runs: 5, repeat: true, ..compare::Request::default() };
     let (before, after) = (Path::new(&before), Path::new(&after));
     let advice = Advice::built_in().expect("advice");
     let compared = compare(before, after, &usual(Some(2)), &request, Some(&advice), &WORK);
@@ -356,7 +357,13 @@ fn rows_of_a_comparison_add_up_whatever_they_stand_for() {
     let before = recording("decide-before.detour", Mode::Attributed, 2, 10, &[TENTH, TICK]);
     let after = recording("decide-after.detour", Mode::Attributed, 2, 10, &[TICK]);
     let compared = |by: By| {
-        let request = compare::Request { runs: 5, repeat: true, by, ..compare::Request::default() };
+        let request = compare::Request {
+            runs: 5,
+            action_runs: 5,
+            repeat: true,
+            by,
+            ..compare::Request::default()
+        };
         let (before, after) = (Path::new(&before), Path::new(&after));
         let advice = Advice::built_in().expect("advice");
         compare(before, after, &usual(Some(2)), &request, Some(&advice), &WORK).expect("compared")
