@@ -151,7 +151,8 @@ pub fn check<const N: usize>(outputs: [&Option<PathBuf>; N]) -> Result<()> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     for output in outputs.into_iter().flatten() {
         let named = |word: &&OsString| names(word).any(|name| files::same_file(&name, output));
-        if words.iter().filter(named).count() > 1 {
+        let written = outputs.into_iter().flatten().filter(|other| files::same_file(other, output));
+        if words.iter().filter(named).count() > written.count() {
             bail!("{} is also an input: specify another file to write", output.display());
         }
     }

@@ -235,9 +235,9 @@ fn signed(pct: f64) -> String {
     if pct < 0.0 { format!("-{}", percent(-pct)) } else { percent(pct) }
 }
 
-/// The same for a sentence.
+/// The same for a sentence, with the digits of the table: a gain is one figure wherever it stands.
 fn signed_said(pct: f64) -> String {
-    if pct < 0.0 { format!("-{}", percent_said(-pct)) } else { percent_said(pct) }
+    signed(pct).replace('%', " %")
 }
 
 fn interval_in_words(change: &Change) -> String {
@@ -255,8 +255,8 @@ fn in_words(change: &Change, median_us: f64, runs: u64) -> String {
         Effect::Nothing => "changes nothing".to_owned(),
         Effect::Unclear => format!("unclear ({interval}); increase --runs"),
         Effect::SomeRuns => some_runs(change, runs),
-        Effect::Gain => format!("{} faster ({interval}), {median}", percent_said(change.gain_pct)),
-        Effect::Loss => format!("{} slower ({interval}), {median}", percent_said(-change.gain_pct)),
+        Effect::Gain => format!("{} faster ({interval}), {median}", signed_said(change.gain_pct)),
+        Effect::Loss => format!("{} slower ({interval}), {median}", signed_said(-change.gain_pct)),
     }
 }
 

@@ -299,10 +299,7 @@ const MORE: &[More] = &[
                 "mpi replay run",
                 "started by mpirun with as many ranks: the trace with real MPI calls",
             ),
-            (
-                "mpi replay run --if 'balance force' -o balanced",
-                "with a change, measured on the real network instead of simulated",
-            ),
+            ("mpi replay run --deterministic -o again", "requests complete in the traced order"),
         ],
         statuses: &[],
         see_also: &["mpi record", "simulate app", "diff"],

@@ -37,7 +37,7 @@ pub struct Run {
     pub command: String,
     pub library: String,
     pub ranks: u32,
-    /// From the end of the first `MPI_Init` to the beginning of the last `MPI_Finalize`.
+    /// From the first rank that goes on after `MPI_Init` to the beginning of the last `MPI_Finalize`.
     pub time_s: f64,
     /// Mean over the ranks of the time between calls.
     pub compute_s: f64,
@@ -115,7 +115,7 @@ pub struct RankChange {
 /// A run that has been read.
 struct Side {
     profile: Profile,
-    /// End of `MPI_Init` and beginning of `MPI_Finalize` of each rank on the common clock, ns.
+    /// When each rank goes on after `MPI_Init`, and the beginning of its `MPI_Finalize`, on the common clock, ns.
     spans: Vec<(i64, i64)>,
     run: Run,
 }
@@ -178,7 +178,8 @@ fn spans(program: &Program, clocks: &Clocks) -> Result<Vec<(i64, i64)>> {
         stream(program, slot, clocks, |moment, _| {
             let What::Call(call) = &moment.what else { return };
             match call.signature.call {
-                Call::Init | Call::Init_thread => begin = moment.end,
+                // The collector starts after it, on all ranks together.
+                Call::Init | Call::Init_thread => begin = begin.max(moment.end),
                 Call::Finalize => end = moment.begin,
                 _ => {}
             }
