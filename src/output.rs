@@ -148,15 +148,15 @@ fn pager(text: &str) -> Option<String> {
 /// Checks the files that are to be written, before anything is computed. None may be named twice in the
 /// command line: as two outputs, or as an input too.
 pub fn check<const N: usize>(outputs: [&Option<PathBuf>; N]) -> Result<()> {
+    files::check(outputs)?;
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     for output in outputs.into_iter().flatten() {
         let named = |word: &&OsString| names(word).any(|name| files::same_file(&name, output));
-        let written = outputs.into_iter().flatten().filter(|other| files::same_file(other, output));
-        if words.iter().filter(named).count() > written.count() {
+        if words.iter().filter(named).count() > 1 {
             bail!("{} is also an input: specify another file to write", output.display());
         }
     }
-    files::check(outputs)
+    Ok(())
 }
 
 /// The files that a word of the command line may name: `FILE`, `A,B`, `FILE#2`, `--option=FILE`, `-oFILE`.

@@ -367,14 +367,17 @@ fn a_file_is_named_once() {
     let quick = ["--ranks", "2", "--runs", "2", "--repeat-trace"];
     let noise = format!("{DEMO},{trace}#1");
     let with = |line: &[&'static str]| [line, &quick[..]].concat();
-    let twice: [(Vec<&str>, &str); 7] = [
-        (vec!["report", trace, "--html", &also], "is also an input"),
-        (vec!["diff", DEMO, trace, "--html", &also], "is also an input"),
-        (vec!["export", trace, "--to", "csv", "-o", &also], "is also an input"),
-        (vec!["dist", trace, "--html", trace], "is also an input"),
+    let samples = text(&directory.join("samples.txt")).to_owned();
+    fs::write(&samples, "1\n2\n3\n").unwrap();
+    let twice: [(Vec<&str>, &str); 8] = [
+        (vec!["dist", &samples, "--html", &samples], "is also an input"),
+        (vec!["report", trace, "--html", &also], "refusing to overwrite the recording"),
+        (vec!["diff", DEMO, trace, "--html", &also], "refusing to overwrite the recording"),
+        (vec!["export", trace, "--to", "csv", "-o", &also], "refusing to overwrite the recording"),
+        (vec!["dist", trace, "--html", trace], "refusing to overwrite the recording"),
         (
             [&with(&["simulate", "collective"])[..], &["--noise", &noise, "--csv", trace]].concat(),
-            "is also an input",
+            "refusing to overwrite the recording",
         ),
         (
             [&with(&["simulate", "collective"])[..], &["--csv", &page, "--html", &page]].concat(),
@@ -385,7 +388,8 @@ fn a_file_is_named_once() {
     for (arguments, why) in twice {
         fails(&arguments, 1, &[why]);
     }
-    assert_eq!(names(&directory), ["t.detour"]);
+    assert_eq!(names(&directory), ["samples.txt", "t.detour"]);
+    assert_eq!(fs::read_to_string(&samples).unwrap(), "1\n2\n3\n");
     assert_eq!(fs::read(trace).unwrap(), fs::read(DEMO).unwrap());
     // What stands elsewhere in the command line is not a file because of that.
     stdout(&["export", trace, "--to", "csv", "-o", &page]);

@@ -109,7 +109,7 @@ impl Application {
             messages += collective.messages();
             let Ok(job) = Job::new(collective, *params) else { return Ok(None) };
             let job = job.with_rendezvous(options.rendezvous);
-            if !rounds::can(&job, &noise.run(0, 0)) {
+            if !rounds::can_on(&job, &noise.run(0, 0)) {
                 return Ok(None);
             }
             segments.push(Segment::Whole(Box::new(job)));

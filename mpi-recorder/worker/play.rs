@@ -8,7 +8,9 @@ use crate::clock::ticks;
 use crate::mpi::{Library, UNDEFINED};
 use crate::sys;
 use core::ffi::{CStr, c_char, c_int, c_long};
-use mpi_abi::script::{ANY, APART, Act, FIRST_GROUP, HEAD_WORDS, Head, Instruction, NO_REQUEST, WORDS};
+use mpi_abi::script::{
+    ANY, APART, Act, FIRST_GROUP, HEAD_WORDS, Head, Instruction, NO_REQUEST, WORDS,
+};
 
 /// A wait that sleeps ends this much earlier with spinning: the timer and the scheduler need time.
 const SPIN_NS: u64 = 150_000;
@@ -172,7 +174,10 @@ pub fn play(library: &Library, words: &[u64]) -> Option<[u64; 3]> {
     // SAFETY: numbers without padding in one slice, read with a smaller or equal alignment.
     let (instructions, lists, names) = unsafe {
         (
-            core::slice::from_raw_parts(instructions.as_ptr().cast::<[u64; WORDS]>(), head.instructions as usize),
+            core::slice::from_raw_parts(
+                instructions.as_ptr().cast::<[u64; WORDS]>(),
+                head.instructions as usize,
+            ),
             core::slice::from_raw_parts(lists.as_ptr().cast::<u32>(), head.lists as usize),
             core::slice::from_raw_parts(names.as_ptr().cast::<u8>(), head.names as usize),
         )
@@ -269,7 +274,8 @@ impl Player<'_> {
         let end = after.wrapping_add(ticks_of(ns));
         if self.head.sleep > 0 && ns > self.head.sleep {
             let left = end.wrapping_sub(ticks()) as i64;
-            let left_ns = (u128::from(left.max(0) as u64) << 32) / u128::from(self.head.ticks.max(1));
+            let left_ns =
+                (u128::from(left.max(0) as u64) << 32) / u128::from(self.head.ticks.max(1));
             let sleep = (left_ns as u64).saturating_sub(SPIN_NS);
             let time = Timespec {
                 seconds: (sleep / 1_000_000_000) as c_long,
@@ -360,7 +366,8 @@ impl Player<'_> {
                 }
                 Act::Waitany | Act::Waitsome => return self.choose(act, instruction),
                 Act::Begin => {
-                    let name = CStr::from_bytes_until_nul(self.names.get(place as usize..)?).ok()?;
+                    let name =
+                        CStr::from_bytes_until_nul(self.names.get(place as usize..)?).ok()?;
                     if let Some(begin) = self.recorder.begin {
                         begin(name.as_ptr());
                     }
@@ -413,15 +420,21 @@ impl Player<'_> {
                 (Act::Barrier, true) => calls.Ibarrier(comm, slot),
                 (Act::Bcast, false) => calls.Bcast(into, count, byte, root, comm),
                 (Act::Bcast, true) => calls.Ibcast(into, count, byte, root, comm, slot),
-                (Act::Gather, false) => calls.Gather(out, count, byte, into, count, byte, root, comm),
+                (Act::Gather, false) => {
+                    calls.Gather(out, count, byte, into, count, byte, root, comm)
+                }
                 (Act::Gather, true) => {
                     calls.Igather(out, count, byte, into, count, byte, root, comm, slot);
                 }
-                (Act::Scatter, false) => calls.Scatter(out, count, byte, into, count, byte, root, comm),
+                (Act::Scatter, false) => {
+                    calls.Scatter(out, count, byte, into, count, byte, root, comm)
+                }
                 (Act::Scatter, true) => {
                     calls.Iscatter(out, count, byte, into, count, byte, root, comm, slot);
                 }
-                (Act::Allgather, false) => calls.Allgather(out, count, byte, into, count, byte, comm),
+                (Act::Allgather, false) => {
+                    calls.Allgather(out, count, byte, into, count, byte, comm)
+                }
                 (Act::Allgather, true) => {
                     calls.Iallgather(out, count, byte, into, count, byte, comm, slot);
                 }
@@ -446,7 +459,9 @@ impl Player<'_> {
                 (Act::Gatherv, starts) => {
                     let (into, counts, places) = (buffer()?, list(0, size)?, list(1, size)?);
                     if starts {
-                        calls.Igatherv(out, count, byte, into, counts, places, byte, root, comm, slot);
+                        calls.Igatherv(
+                            out, count, byte, into, counts, places, byte, root, comm, slot,
+                        );
                     } else {
                         calls.Gatherv(out, count, byte, into, counts, places, byte, root, comm);
                     }
@@ -454,7 +469,9 @@ impl Player<'_> {
                 (Act::Scatterv, starts) => {
                     let (into, counts, places) = (buffer()?, list(0, size)?, list(1, size)?);
                     if starts {
-                        calls.Iscatterv(out, counts, places, byte, into, count, byte, root, comm, slot);
+                        calls.Iscatterv(
+                            out, counts, places, byte, into, count, byte, root, comm, slot,
+                        );
                     } else {
                         calls.Scatterv(out, counts, places, byte, into, count, byte, root, comm);
                     }
@@ -468,7 +485,9 @@ impl Player<'_> {
                             out, outs, out_places, byte, into, counts, places, byte, comm, slot,
                         );
                     } else {
-                        calls.Alltoallv(out, outs, out_places, byte, into, counts, places, byte, comm);
+                        calls.Alltoallv(
+                            out, outs, out_places, byte, into, counts, places, byte, comm,
+                        );
                     }
                 }
                 _ => return None,
@@ -517,7 +536,8 @@ impl Player<'_> {
         let size = self.library.handle_size();
         for at in 0..count {
             // SAFETY: one of the handles that were written.
-            let word = unsafe { self.library.handle_at(self.handles.as_ptr() as usize + at * size) };
+            let word =
+                unsafe { self.library.handle_at(self.handles.as_ptr() as usize + at * size) };
             let request = self.chosen.get(at).map_or(usize::MAX, |request| *request as usize);
             if let Some(place) = self.requests.get_mut(request) {
                 *place = word;
@@ -556,7 +576,13 @@ impl Player<'_> {
         let traced = self.list(instruction)?.len().min(instruction.tag as usize);
         let mut first = true;
         let mut called = false;
-        while self.lists.get(instruction.place as usize..)?.iter().take(traced).any(|one| !self.is_null(*one)) {
+        while self
+            .lists
+            .get(instruction.place as usize..)?
+            .iter()
+            .take(traced)
+            .any(|one| !self.is_null(*one))
+        {
             let count = self.gather(instruction)?;
             let (handles, ignore) = (self.handles.as_ptr() as usize, self.library.status_ignore);
             let mut out = 0i32;
@@ -592,10 +618,8 @@ impl Player<'_> {
         let Some(other) = complete.iter().copied().find(|one| !self.is_null(*one)) else {
             return Some(());
         };
-        let word = core::mem::replace(
-            self.requests.get_mut(other as usize)?,
-            self.library.request_null,
-        );
+        let word =
+            core::mem::replace(self.requests.get_mut(other as usize)?, self.library.request_null);
         *self.requests.get_mut(request as usize)? = word;
         Some(())
     }

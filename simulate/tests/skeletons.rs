@@ -213,6 +213,33 @@ proptest! {
         }
     }
 
+    /// Sends without overhead are not delayed by a detour; their gaps are.
+    #[test]
+    fn so_it_does_without_overheads(seed in any::<u64>()) {
+        let skeleton = Skeleton {
+            pattern: Pattern::Halo { sides: [2, 2, 2], exchanges: 1 },
+            copies: 3,
+            iterations: 1,
+            compute: 0,
+            resolution: 1,
+            bytes: 0,
+            imbalance: Imbalance { ppm: 0, seed: 0 },
+            setup: vec![Call { op: Op::Allreduce, bytes: 0, times: 1 }],
+            calls: vec![],
+        };
+        let params = Params { gap: 10, ..Params::FREE };
+        let timeline = Timeline::new(vec![(168, 93), (267, 1), (20_268, 5)], 20_368).unwrap();
+        let noise = Noise::new(vec![timeline], Model::Preempt, Offsets::Random).unwrap();
+        let (noise, options) = (noise.repeating(true), Options::default());
+        let noise = noise.run(seed, 0);
+        let program = skeleton.program().unwrap();
+        let whole = event::run(&program.schedule().unwrap(), &params, &options, &noise).unwrap();
+        let mut scratch = Scratch::default();
+        let bodies = program.bodies().unwrap();
+        bodies.run(&params, &options, &noise, &|_| true, &mut scratch).unwrap();
+        prop_assert_eq!(scratch.ends(), &whole.ends[..]);
+    }
+
     /// Any dependencies, several CPUs and NICs.
     #[test]
     fn any_body_run_repeatedly_takes_the_time_of_its_iterations_written_out(

@@ -159,6 +159,14 @@ pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
     general::can(job, noise)
 }
 
+/// The same for [`run_on`]. Sends that take no CPU time are not delayed by a detour, so where they end does not
+/// say when they began; the NIC they leave busy would be wrong.
+pub fn can_on(job: &Job, noise: &RunNoise<'_>) -> bool {
+    let local = job.local().is_none_or(|local| local.params.send_overhead > 0);
+    let known = job.params().send_overhead > 0 && local;
+    can(job, noise) && (noise.is_none() || known)
+}
+
 /// State of a run of this job, bytes.
 pub fn memory(job: &Job, noise: &RunNoise<'_>) -> u64 {
     let per_rank = if takes_fast_kernel(job, noise) {
