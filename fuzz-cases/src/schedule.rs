@@ -131,6 +131,7 @@ pub fn run(data: &[u8]) {
         gap_per_byte_fs: i64::from(case.per_byte.0) * 100,
         overhead_per_byte_fs: i64::from(case.per_byte.1) * 100,
         eager_limit: case.eager_limit.into(),
+        sizes: None,
     };
     let noises = Model::ALL.map(|model| match case.noise {
         None => Noise::none().with_model(model),

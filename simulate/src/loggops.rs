@@ -31,6 +31,76 @@ pub struct Params {
     pub overhead_per_byte_fs: i64,
     /// Messages of more bytes than this wait for their receiver (S).
     pub eager_limit: u64,
+    /// What bytes cost, if that is not proportional to their number.
+    pub sizes: Option<&'static Sizes>,
+}
+
+/// What the bytes of a message cost by its size, as measured, on a network that is not one straight line over all
+/// sizes. The eager limit is between two knots. One per network, never freed: [`Params`] are copied everywhere.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The file that it comes from.
+    pub name: String,
+    /// Sizes in ascending order, and the time of their bytes in ps: (k-1) (G + 2 O) if that were a straight line.
+    knots: Vec<(u64, i64)>,
+    /// Beyond the last knot, fs per byte.
+    slope_fs: i64,
+    /// G and O of the straight line: their shares of the time are those of the network and the CPUs.
+    gap_per_byte_fs: i64,
+    overhead_per_byte_fs: i64,
+}
+
+impl Sizes {
+    /// From half round trips in ps by size, in ascending order, on a network of which all other parameters are known.
+    pub fn new(name: String, half_round_trips: &[(u64, f64)], net: &Params) -> Option<Sizes> {
+        let first = net.send_overhead + net.latency + net.recv_overhead;
+        let shakes = net.send_overhead + 2 * net.latency;
+        let knots = half_round_trips.iter().map(|&(bytes, ps)| {
+            let fixed = if bytes > net.eager_limit { first + shakes } else { first };
+            (bytes, (ps - fixed as f64).round().max(0.0) as i64)
+        });
+        let knots: Vec<(u64, i64)> = knots.collect();
+        let ascend = knots.windows(2).all(|two| two[0].0 < two[1].0);
+        let fits = knots.iter().all(|knot| knot.1 <= HOUR && knot.0 <= 1 << 50);
+        let &[(from, least), (to, most)] = knots.last_chunk()?;
+        let slope_fs = i128::from(most - least).max(0) * 1_000 / i128::from(to - from).max(1);
+        (ascend && fits).then_some(Sizes {
+            name,
+            knots,
+            slope_fs: i64::try_from(slope_fs).ok()?,
+            gap_per_byte_fs: net.gap_per_byte_fs,
+            overhead_per_byte_fs: net.overhead_per_byte_fs,
+        })
+    }
+
+    /// Time of the bytes of a message, ps.
+    fn at(&self, bytes: u64) -> i128 {
+        let after = self.knots.partition_point(|knot| knot.0 < bytes);
+        let along = |(from, low): (u64, i64), (to, high): (u64, i64)| {
+            let whole = i128::from(to - from).max(1);
+            i128::from(low) + i128::from(high - low) * i128::from(bytes - from) / whole
+        };
+        match (after.checked_sub(1).map(|before| self.knots[before]), self.knots.get(after)) {
+            (Some(before), Some(&next)) => along(before, next),
+            // Not more than the smallest message measured.
+            (None, Some(&(_, ps))) => i128::from(ps),
+            (Some((from, ps)), None) => {
+                i128::from(ps) + i128::from(bytes - from) * i128::from(self.slope_fs) / 1_000
+            }
+            (None, None) => 0,
+        }
+    }
+
+    /// Time in the network, and CPU time at either end, ps. A network that was scaled has another G.
+    fn parts(&self, bytes: u64, gap_per_byte_fs: i64) -> (i128, i128) {
+        let all = self.at(bytes);
+        let (gap, overhead) = (self.gap_per_byte_fs.max(0), self.overhead_per_byte_fs.max(0));
+        let line = i128::from(gap) + 2 * i128::from(overhead);
+        let network = if line == 0 { 0 } else { all * i128::from(gap) / line };
+        let scaled =
+            if gap == 0 { 0 } else { network * i128::from(gap_per_byte_fs) / i128::from(gap) };
+        (scaled, (all - network) / 2)
+    }
 }
 
 /// The network between ranks of one node. Consecutive ranks share a node.
@@ -77,6 +147,7 @@ impl Params {
         gap_per_byte_fs: 0,
         overhead_per_byte_fs: 0,
         eager_limit: u64::MAX,
+        sizes: None,
     };
 
     /// Published systems: the table of the noise study of 2010 and two later ones, with the G of nodes
@@ -103,6 +174,7 @@ impl Params {
             gap_per_byte_fs,
             overhead_per_byte_fs: 0,
             eager_limit,
+            sizes: None,
         })
     }
 
@@ -150,12 +222,16 @@ impl Params {
     pub fn message(&self, bytes: u64) -> Result<MessageCost, ParamsError> {
         let too_long = || ParamsError::MessageTooLong { bytes };
         let more = i128::from(bytes.saturating_sub(1));
-        let per_byte = |fs: i64| -> Result<i64, ParamsError> {
-            let ps = (more * i128::from(fs) + 500) / 1_000;
-            i64::try_from(ps).ok().filter(|&ps| ps <= 24 * HOUR).ok_or_else(too_long)
+        let in_range =
+            |ps: i128| i64::try_from(ps).ok().filter(|&ps| ps <= 24 * HOUR).ok_or_else(too_long);
+        let per_byte = |fs: i64| in_range((more * i128::from(fs) + 500) / 1_000);
+        let (transfer, cpu_per_byte) = match self.sizes {
+            None => (per_byte(self.gap_per_byte_fs)?, per_byte(self.overhead_per_byte_fs)?),
+            Some(sizes) => {
+                let (network, cpu) = sizes.parts(bytes, self.gap_per_byte_fs);
+                (in_range(network)?, in_range(cpu)?)
+            }
         };
-        let transfer = per_byte(self.gap_per_byte_fs)?;
-        let cpu_per_byte = per_byte(self.overhead_per_byte_fs)?;
         Ok(MessageCost {
             send_cpu: self.send_overhead + cpu_per_byte,
             recv_cpu: self.recv_overhead + cpu_per_byte,
@@ -196,6 +272,55 @@ mod tests {
         assert_eq!(cnl.message(0).unwrap(), byte);
         assert!(!cnl.message(65_000).unwrap().rendezvous);
         assert!(cnl.message(65_001).unwrap().rendezvous);
+    }
+
+    #[test]
+    fn bytes_cost_what_was_measured_at_their_size() {
+        let ns = |ns: f64| ns * 1e3;
+        let line = Params {
+            latency: 500_000,
+            send_overhead: 100_000,
+            recv_overhead: 200_000,
+            gap: 0,
+            gap_per_byte_fs: 100_000,
+            overhead_per_byte_fs: 150_000,
+            eager_limit: 4_000,
+            sizes: None,
+        };
+        // Two lines with a jump at the eager limit, where a handshake of 1100 ns begins.
+        let measured = [
+            (1, ns(800.0)),
+            (1_000, ns(1_200.0)),
+            (4_000, ns(1_600.0)),
+            (4_001, ns(3_000.0)),
+            (8_001, ns(5_000.0)),
+        ];
+        let sizes = Sizes::new("net.toml".to_owned(), &measured, &line).unwrap();
+        let net = Params { sizes: Some(Box::leak(Box::new(sizes))), ..line };
+        for (bytes, expected_ns) in [
+            (0, 800),
+            (1, 800),
+            (1_000, 1_200),
+            (2_500, 1_400),
+            (4_000, 1_600),
+            (4_001, 3_000 - 1_100),
+            (6_001, 4_000 - 1_100),
+            (8_001, 5_000 - 1_100),
+            // Beyond, as between the last two.
+            (12_001, 7_000 - 1_100),
+        ] {
+            let cost = net.message(bytes).unwrap();
+            assert!((cost.end_to_end() - expected_ns * 1_000).abs() <= 1, "{bytes}: {cost:?}");
+            // A quarter of it is in the network.
+            assert!((cost.transfer * 3 - 2 * cost.cpu_per_byte).abs() <= 4, "{cost:?}");
+            let fast = net.scaled(10.0).unwrap().message(bytes).unwrap();
+            assert_eq!(fast.cpu_per_byte, cost.cpu_per_byte);
+            assert!((fast.transfer * 10 - cost.transfer).abs() <= 10);
+        }
+        assert!(net.message(u64::MAX).is_err());
+        let falls = [(1_000, 1.0), (1, 1.0)];
+        assert!(Sizes::new(String::new(), &falls, &line).is_none());
+        assert!(Sizes::new(String::new(), &falls[..1], &line).is_none());
     }
 
     #[test]

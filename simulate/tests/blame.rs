@@ -22,6 +22,7 @@ const PARAMS: Params = Params {
     gap_per_byte_fs: 2_000,
     overhead_per_byte_fs: 1_000,
     eager_limit: 1_000,
+    sizes: None,
 };
 
 const LONG: i64 = 1_000_000;

@@ -38,6 +38,7 @@ proptest! {
         let params = Params {
             latency: net.0, send_overhead: net.1.0, recv_overhead: net.1.1, gap: net.2, gap_per_byte_fs: net.3,
             overhead_per_byte_fs: net.4, eager_limit: net.5,
+            sizes: None,
         };
         let local = local.map(|(ranks_per_node, (latency, overheads, gap, eager_limit))| Local {
             ranks_per_node,
@@ -128,6 +129,7 @@ proptest! {
         let params = Params {
             latency: net.0, send_overhead: net.1.0, recv_overhead: net.1.1, gap: net.2, gap_per_byte_fs: net.3,
             overhead_per_byte_fs: net.4, eager_limit: net.5,
+            sizes: None,
         };
         let jobs: Vec<Job> = kinds.into_iter().map(|((name, op), bytes)| {
             let shape = Shape { op, ranks, bytes, arity: 3, segment: Some(7) };

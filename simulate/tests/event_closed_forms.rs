@@ -19,6 +19,7 @@ fn params() -> impl Strategy<Value = Params> {
                 gap_per_byte_fs,
                 overhead_per_byte_fs,
                 eager_limit: 1_000,
+                sizes: None,
             }
         },
     )

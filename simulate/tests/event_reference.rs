@@ -114,6 +114,7 @@ proptest! {
             gap_per_byte_fs: 0,
             overhead_per_byte_fs: 0,
             eager_limit,
+            sizes: None,
         };
         let schedule = schedule(&messages);
         let detours = [(3, 70), (500, 100), (900, 5), (1_800, 300), (5_000, 1)];

@@ -20,6 +20,7 @@ const PARAMS: Params = Params {
     gap_per_byte_fs: 2_000,
     overhead_per_byte_fs: 0,
     eager_limit: 1_000,
+    sizes: None,
 };
 
 /// All ranks at once: each has its closure.

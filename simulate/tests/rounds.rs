@@ -35,6 +35,7 @@ fn params() -> impl Strategy<Value = Params> {
             gap_per_byte_fs,
             overhead_per_byte_fs,
             eager_limit,
+            sizes: None,
         },
     )
 }

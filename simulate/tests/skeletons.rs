@@ -28,6 +28,7 @@ fn params(net: Net) -> Params {
         gap_per_byte_fs: net.3,
         overhead_per_byte_fs: net.4,
         eager_limit: net.5,
+        sizes: None,
     }
 }
 

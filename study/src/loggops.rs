@@ -10,7 +10,7 @@
 
 use link::measure::{AtSize, Eager, Measured, Times};
 use random::{Stream, bootstrap};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The network between two processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -108,7 +108,7 @@ pub struct Size {
 }
 
 /// A straight line: a message of s bytes takes `fixed_us` + s `ns_per_B` / 1000.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
     /// The smallest and the largest message that it was fitted to.
     pub from_bytes: u64,
@@ -446,7 +446,7 @@ fn warnings(net: &Net, fitted: &Fitted) -> Vec<String> {
         });
         warnings.push(format!(
             "the parameters miss the round trips by {residual_pct:.0} %{worst}: this network is not one straight line \
-             over all sizes; `pieces` has those that it is"
+             over all sizes; simulations use what was measured at each size (`pieces`)"
         ));
     }
     if fitted.overlap {

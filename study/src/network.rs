@@ -7,10 +7,13 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use simulate::{
     event::Rendezvous,
-    loggops::{Local, Params},
+    loggops::{Local, Params, Sizes},
 };
 
-use crate::{placement, units};
+use crate::{
+    loggops::{Piece, half_round_trip_us},
+    placement, units,
+};
 
 /// The default protocol for messages larger than S bytes: closer to measurements than the other
 /// (docs/decisions/0009-large-messages-shake-hands.md).
@@ -26,7 +29,7 @@ pub fn rendezvous_option(rendezvous: Rendezvous) -> String {
 
 /// `cnl`, a file that `detour mpi net` wrote, or `L=4.77us,o=2.87us,g=2.04us,G=2.67ns,O=0,S=65kB`. Omitted
 /// parameters are 0; an omitted S is unlimited. `os` and `or` are the overheads of sender and receiver, `o`
-/// is both.
+/// is both. `sizes=FILE`: bytes cost what was measured at their size, instead of G and O.
 pub fn parse(text: &str) -> std::result::Result<Params, String> {
     if let Some(params) = Params::named(text) {
         return Ok(params);
@@ -44,6 +47,7 @@ pub fn parse(text: &str) -> std::result::Result<Params, String> {
         ));
     }
     let mut params = Params::FREE;
+    let mut sizes = None;
     for part in text.split(',') {
         let (name, value) = part.split_once('=').ok_or(format!("'{part}' has no value"))?;
         match name.trim() {
@@ -58,14 +62,20 @@ pub fn parse(text: &str) -> std::result::Result<Params, String> {
             "G" => params.gap_per_byte_fs = units::femtoseconds(value)?,
             "O" => params.overhead_per_byte_fs = units::femtoseconds(value)?,
             "S" => params.eager_limit = units::size(value)?,
+            "sizes" => sizes = Some(Path::new(value)),
             other => {
                 return Err(format!(
-                    "unknown LogGOPS parameter '{other}' (expected L, o, os, or, g, G, O or S)"
+                    "unknown LogGOPS parameter '{other}' (expected L, o, os, or, g, G, O, S or sizes)"
                 ));
             }
         }
     }
     params.check().map_err(|error| error.to_string())?;
+    if let Some(path) = sizes {
+        let measured = measured(path).map_err(|error| format!("{error:#}"))?;
+        params.sizes =
+            by_size(path, &measured.pieces, &params).map_err(|error| error.to_string())?;
+    }
     Ok(params)
 }
 
@@ -84,12 +94,34 @@ struct Measured {
     O_ns_per_B: f64,
     /// Absent if no message waits for its receiver.
     S_B: Option<u64>,
+    #[serde(default)]
+    pieces: Vec<Piece>,
+}
+
+fn measured(path: &Path) -> Result<Measured> {
+    let named = || format!("cannot read a network from {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(named)?;
+    toml::from_str(&text).with_context(named)
+}
+
+/// What the bytes of messages cost by their size; None if all sizes are on one straight line.
+fn by_size(path: &Path, pieces: &[Piece], net: &Params) -> Result<Option<&'static Sizes>> {
+    if pieces.len() < 2 {
+        return Ok(None);
+    }
+    let mut sizes: Vec<u64> = pieces.iter().flat_map(|p| [p.from_bytes, p.to_bytes]).collect();
+    sizes.dedup();
+    let half: Vec<_> =
+        sizes.iter().map(|&bytes| (bytes, 1e6 * half_round_trip_us(pieces, bytes))).collect();
+    let sizes = Sizes::new(path.display().to_string(), &half, net);
+    let sizes =
+        sizes.with_context(|| format!("{}: its pieces are not in order", path.display()))?;
+    Ok(Some(Box::leak(Box::new(sizes))))
 }
 
 fn read(path: &Path) -> Result<Params> {
     let named = || format!("cannot read a network from {}", path.display());
-    let text = std::fs::read_to_string(path).with_context(named)?;
-    let measured: Measured = toml::from_str(&text).with_context(named)?;
+    let measured = measured(path)?;
     // Beyond what fits, `check` refuses it.
     let ps = |us: f64| (us * 1e6).round() as i64;
     let fs = |ns: f64| (ns * 1e6).round() as i64;
@@ -101,9 +133,10 @@ fn read(path: &Path) -> Result<Params> {
         gap_per_byte_fs: fs(measured.G_ns_per_B),
         overhead_per_byte_fs: fs(measured.O_ns_per_B),
         eager_limit: measured.S_B.unwrap_or(u64::MAX),
+        sizes: None,
     };
     params.check().with_context(named)?;
-    Ok(params)
+    Ok(Params { sizes: by_size(path, &measured.pieces, &params)?, ..params })
 }
 
 /// The network between ranks of one node, if it is another one.
@@ -136,6 +169,9 @@ pub fn describe(params: &Params) -> String {
     );
     if params.eager_limit != u64::MAX {
         text += &format!(",S={}", params.eager_limit);
+    }
+    if let Some(sizes) = params.sizes {
+        text += &format!(",sizes={}", sizes.name);
     }
     text
 }
@@ -171,6 +207,14 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let given = parse("L=1.25us,os=300ns,or=450ns,g=100ns,G=0.08ns,O=0.01ns,S=4096").unwrap();
         assert_eq!(parse(name), Ok(given));
+        let pieces = "[[pieces]]\nfrom_bytes = 1\nto_bytes = 4096\nfixed_us = 2.0\nns_per_B = 0.1\n\
+                      [[pieces]]\nfrom_bytes = 4097\nto_bytes = 65536\nfixed_us = 6.0\nns_per_B = 0.2\n";
+        std::fs::write(&file, format!("{text}{pieces}")).unwrap();
+        let by_size = parse(name).unwrap();
+        assert_eq!(by_size.message(1001).unwrap().end_to_end(), 2_100_100);
+        assert_eq!(parse(&describe(&by_size)).unwrap(), by_size);
+        std::fs::write(&file, format!("{text}{pieces}").replace("4097", "4000")).unwrap();
+        assert!(parse(name).unwrap_err().contains("not in order"));
         for bad in ["", "L_us = -1\nos_us = 0\nor_us = 0\n", "L_us = 1e300\nos_us = 0\nor_us = 0\n"]
         {
             std::fs::write(&file, bad).unwrap();

@@ -114,6 +114,7 @@ impl Config {
             gap_per_byte_fs: self.gap_per_byte_fs,
             overhead_per_byte_fs: 0,
             eager_limit: u64::MAX,
+            sizes: None,
         };
         params.check()?;
         let message = params.message(self.bytes)?;

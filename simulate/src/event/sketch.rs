@@ -84,6 +84,7 @@ pub(crate) fn params() -> impl Strategy<Value = Params> {
             gap_per_byte_fs,
             overhead_per_byte_fs,
             eager_limit: u64::MAX,
+            sizes: None,
         },
     )
 }
@@ -204,6 +205,7 @@ pub(crate) fn coarse_params() -> impl Strategy<Value = Params> {
             gap_per_byte_fs: 0,
             overhead_per_byte_fs: 0,
             eager_limit,
+            sizes: None,
         },
     )
 }

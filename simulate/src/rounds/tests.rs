@@ -70,6 +70,7 @@ proptest! {
             gap_per_byte_fs: per_byte.0,
             overhead_per_byte_fs: per_byte.1,
             eager_limit: 10_000,
+            sizes: None,
         };
         let shape = Shape { op, ranks, bytes: 8, arity: 2, segment: None };
         let job = Job::new(Collective::new(None, shape).unwrap(), params).unwrap();

@@ -68,6 +68,7 @@ fn case(json: &Value) -> Case {
             gap_per_byte_fs: param("G") * unit * 1_000,
             overhead_per_byte_fs: param("O") * unit * 1_000,
             eager_limit: param("S") as u64,
+            sizes: None,
         },
         unit,
         ends,
