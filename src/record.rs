@@ -127,7 +127,7 @@ fn stopped(until: &Until, output: &Path, command: Option<&OsStr>, quiet: bool) -
         _ => None,
     };
     let words = match at {
-        Some(detour) => report::happened(&detour),
+        Some(detour) => report::happened(&detour, until.waited_for.as_deref()),
         None => format!("{} at {at_s:.6} s", report::words::time(length_ns as f64)),
     };
     tell!("{condition} happened: {words}");
@@ -207,6 +207,9 @@ pub struct Until {
     /// The lane, and when by its clock.
     #[serde(skip)]
     pub place: Option<(trace::LaneId, u64)>,
+    /// The process or source.
+    #[serde(skip)]
+    pub waited_for: Option<String>,
 }
 
 /// Names need not be UTF-8.
@@ -240,6 +243,12 @@ pub fn perform(options: &recorder::Options, verbosity: Verbosity) -> Result<Reco
             met: outcome.met.is_some(),
             at_s: outcome.met.map(|met| met.start_ns as f64 / 1e9),
             length_ns: outcome.met.map(|met| met.len_ns),
+            waited_for: match &until.condition.trigger {
+                recorder::Trigger::Detour => None,
+                recorder::Trigger::Source(name) | recorder::Trigger::Process(name) => {
+                    Some(name.clone())
+                }
+            },
         }),
         for_ranks: None,
         manifest: outcome.manifest,

@@ -12,11 +12,20 @@ use serde_json::json;
 
 use crate::os;
 
+/// How long a burst lasts.
+#[derive(Clone, Copy)]
+pub(crate) enum Burn {
+    /// Until this much time has passed: of a busy CPU it gets a part of that.
+    Elapsed(Duration),
+    /// Until it has used this much CPU time.
+    CpuTime(Duration),
+}
+
 pub(crate) fn run(
     cpu: u32,
     seconds: f64,
     period: Duration,
-    burn: Duration,
+    burn: Burn,
     name: &str,
     log: Option<&Path>,
 ) -> Result<()> {
@@ -33,7 +42,13 @@ pub(crate) fn run(
         next += period;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let (start, woken) = (os::monotonic_ns(), os::thread_cpu_ns());
-        os::spin(burn);
+        match burn {
+            Burn::Elapsed(time) => os::spin(time),
+            Burn::CpuTime(time) => {
+                let until = woken + time.as_nanos() as u64;
+                while os::thread_cpu_ns() < until {}
+            }
+        }
         let spun = os::thread_cpu_ns();
         bursts.push([start, os::monotonic_ns(), spun - woken, woken - charged]);
         charged = spun;

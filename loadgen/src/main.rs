@@ -15,6 +15,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
+use crate::daemon::Burn;
+
 #[derive(Parser)]
 #[command(about = "Generate noise of known size, for tests and benchmarks")]
 struct Cli {
@@ -34,6 +36,9 @@ enum Load {
         period_us: u64,
         #[arg(long, default_value_t = 200)]
         burn_us: u64,
+        /// Burn that much CPU time, however long it takes on a busy CPU
+        #[arg(long)]
+        cpu_time: bool,
         #[arg(long, default_value = "fakemond")]
         name: String,
         /// File for the start and end of every burst (CLOCK_MONOTONIC, ns)
@@ -168,8 +173,9 @@ enum Load {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().load {
-        Load::Daemon { cpu, seconds, period_us, burn_us, name, log } => {
+        Load::Daemon { cpu, seconds, period_us, burn_us, cpu_time, name, log } => {
             let (period, burn) = (Duration::from_micros(period_us), Duration::from_micros(burn_us));
+            let burn = if cpu_time { Burn::CpuTime(burn) } else { Burn::Elapsed(burn) };
             daemon::run(cpu, seconds, period, burn, &name, log.as_deref())
         }
         Load::Faults { cpu, seconds, file: Some(file), .. } => {

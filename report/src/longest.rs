@@ -50,9 +50,10 @@ pub fn longest(longest: &[Longest], options: Options) -> String {
     text
 }
 
-/// What ended a recording: `612 us on CPU 1 at 2026-11-18T00:12:01Z (3.201504 s): fakemond (600us), timer tick (9us)`
+/// What ended a recording: `612 us on CPU 1 at 2026-11-18T00:12:01Z (3.201504 s): fakemond (600us), timer tick (9us)`.
+/// The process or source that was waited for is named first, however small its part is.
 #[must_use]
-pub fn happened(detour: &Longest) -> String {
+pub fn happened(detour: &Longest, waited_for: Option<&str>) -> String {
     const NAMED: usize = 3;
     let when = match &detour.at_utc {
         Some(utc) => format!("{utc} ({:.6} s)", detour.at_s),
@@ -69,7 +70,8 @@ pub fn happened(detour: &Longest) -> String {
             None => parts.push((name, ns)),
         }
     }
-    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let is_other = |name: &str| waited_for.is_none_or(|asked| !name.contains(&safe(asked)));
+    parts.sort_by_key(|(name, ns)| (is_other(name), std::cmp::Reverse(*ns)));
     let said = parts.iter().take(NAMED).map(|(name, ns)| format!("{name} ({})", tight(*ns)));
     let said = said.collect::<Vec<_>>().join(", ");
     let (length, lane) = (time(detour.length_ns as f64), safe(&detour.lane));

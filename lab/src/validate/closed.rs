@@ -173,7 +173,8 @@ impl Loop<'_> {
         let workspace = self.validate.workspace;
         let mut command = exec::command(workspace.binary("loadgen"), &self.validate.scratch);
         command.args(["daemon", "--cpu", "1", "--period-us", PERIOD_US, "--burn-us", BURN_US]);
-        command.args(["--name", NAME, "--seconds", "600"]).stdout(Stdio::null());
+        // Beside a rank as much as beside the recorder's probe.
+        command.args(["--cpu-time", "--name", NAME, "--seconds", "600"]).stdout(Stdio::null());
         let daemon = Daemon(command.spawn().context("cannot start the daemon")?);
         // It takes its name and its schedule after a period.
         std::thread::sleep(Duration::from_millis(200));
@@ -195,7 +196,14 @@ impl Loop<'_> {
         let about = self.simulated(dir, &["--noise", "none", "--runs", "1"])?;
         let blame = exec::json(self.detour().arg("blame").arg(dir).arg("--json"))?;
         let sources = blame["path"]["sources"].as_array().into_iter().flatten();
-        let others = sources.filter(|row| row["name"] != NAME && row["class"] == "thread");
+        // The recorder, the launcher and the program itself are there in every run.
+        let program = job.line.split(' ').next().and_then(|path| path.rsplit('/').next());
+        let expected = [Some(NAME), Some(MPIRUN), program];
+        let others = sources.filter(|row| {
+            row["class"] == "thread"
+                && row["own"] != true
+                && !expected.contains(&row["name"].as_str())
+        });
         let others_s: f64 = others.filter_map(|row| row["s"].as_f64()).sum();
         let wall_s = number(&blame, "wall_s")?;
         let lost_pct = 100.0 * (others_s / wall_s.max(1e-9) + stolen);
@@ -241,15 +249,13 @@ impl Loop<'_> {
         what: &'static str,
         from: &[Run],
         to: &[Run],
-        args: impl Fn(&Run) -> Result<Vec<String>>,
+        args: &[&str],
     ) -> Result<Direction> {
         let measured_s = median(to.iter().map(|run| run.traced_s));
         let from_s = median(from.iter().map(|run| run.traced_s));
         let mut predicted = Vec::new();
         for run in from {
-            let args = args(run)?;
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            predicted.push((run.traced_s, self.predicted(&run.dir, &args)?));
+            predicted.push((run.traced_s, self.predicted(&run.dir, args)?));
         }
         let least = predicted.iter().map(|(from, [_, low, _])| low / from);
         let most = predicted.iter().map(|(from, [.., high])| high / from);
@@ -276,14 +282,12 @@ impl Loop<'_> {
         }
         let mut directions = Vec::new();
         if job.looped {
-            directions.push(self.direction("without the daemon", &with, &without, |run| {
-                let noise = noise_of(&run.dir)?;
-                Ok(["--noise", &noise, "--without", NAME].map(str::to_owned).into())
-            })?);
+            let args = ["--without", NAME];
+            directions.push(self.direction("without the daemon", &with, &without, &args)?);
             let recorded = daemon.display().to_string();
-            directions.push(self.direction("with the daemon", &without, &with, |_| {
-                Ok(["--noise", &recorded].map(str::to_owned).into())
-            })?);
+            // What the host takes is in the traced computation already.
+            let args = ["--noise", &recorded, "--without", "hypervisor"];
+            directions.push(self.direction("with the daemon", &without, &with, &args)?);
         }
         let all = || with.iter().chain(&without);
         let compared = Compared {
@@ -300,15 +304,6 @@ impl Loop<'_> {
     }
 }
 
-/// The recording of the node beside a trace.
-fn noise_of(dir: &Path) -> Result<String> {
-    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
-    let paths = entries.flatten().map(|entry| entry.path());
-    let found = paths.into_iter().find(|path| path.extension().is_some_and(|end| end == "detour"));
-    let found = found.with_context(|| format!("no recording in {}", dir.display()))?;
-    Ok(found.display().to_string())
-}
-
 /// The programs that are there, and the names of those that are not.
 fn jobs(validate: &Validate) -> Result<(Vec<Job>, Vec<&'static str>)> {
     let scratch = &validate.scratch;
@@ -320,11 +315,7 @@ fn jobs(validate: &Validate) -> Result<(Vec<Job>, Vec<&'static str>)> {
     write("steps.c", include_str!("steps.c"))?;
     let mut compiler = exec::command(COMPILER, scratch);
     exec::run(compiler.args(["-O1", "steps.c", "-o", "steps"]))?;
-    jobs.push(Job {
-        name: "bulk-synchronous",
-        line: "./steps 200 3000000".to_owned(),
-        looped: true,
-    });
+    jobs.push(Job { name: "bulk-synchronous", line: "./steps 200 10000".to_owned(), looped: true });
     if Path::new("/usr/bin/lmp").exists() {
         write("melt", MELT)?;
         jobs.push(Job { name: "LAMMPS", line: "lmp -log none -in melt".to_owned(), looped: true });
