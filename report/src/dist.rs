@@ -244,7 +244,9 @@ pub(crate) fn number(value: f64) -> String {
         v if v >= 1e6 => format!("{value:.2e}"),
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
-        v if v >= 0.0995 || v == 0.0 => format!("{value:.2}"),
+        // What rounding leaves of a symmetric distribution's skewness.
+        v if v < 1e-9 => "0".to_owned(),
+        v if v >= 0.0995 => format!("{value:.2}"),
         v if v >= 0.001 => format!("{value:.4}"),
         _ => format!("{value:.1e}"),
     }
@@ -600,6 +602,7 @@ mod tests {
         assert_eq!((signed(-0.4), signed(0.4)), ("-400ns".to_owned(), "+400ns".to_owned()));
         assert_eq!(number(12345.6), "12346");
         assert_eq!(number(-0.004), "-0.0040");
+        assert_eq!(number(2.1e-18), "0");
         assert_eq!(quantile_label(0.999), "p99.9");
         assert_eq!(p_value(0.0), "<0.001");
     }
