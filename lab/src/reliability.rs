@@ -6,11 +6,14 @@ use std::{fmt::Write, fs, path::PathBuf, process::Command};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{bench::page::machine, exec, workspace::Workspace};
+use crate::{bench::page::machine, cluster, exec, workspace::Workspace};
 
 const PAGE: &str = "docs/reliability.md";
 /// As in `tests/reliability`.
 const VARIABLE: &str = "DETOUR_RELIABILITY";
+
+const WHOLE_MACHINES: &str = "\n## On whole machines\n\nTwo machines with systemd, Slurm, MPI and podman, \
+    booted for the purpose ([cluster](cluster.md)):\n\n";
 
 /// The log in which tests report outcomes.
 pub struct Reliability {
@@ -76,9 +79,8 @@ impl Reliability {
              -->\n\n# Fault injection while recording\n\n\
              Each row is a test that injects the fault, run on the machine below. After each test, \
              the kernel's lists of BPF programs, maps, links and pins are the same as before. CPU \
-             hotplug and injected NMIs are tested in virtual machines ([kernels](kernels.md)). A real \
-             suspend is not tested; if CLOCK_BOOTTIME advances relative to CLOCK_MONOTONIC, a \
-             recording notes how long the machine was suspended.\n\n",
+             hotplug and injected NMIs are tested in virtual machines ([kernels](kernels.md)), \
+             suspension and the loss of a node on whole machines (below).\n\n",
         );
         for (key, value) in machine(workspace) {
             let _ = writeln!(text, "- {key}: {value}");
@@ -86,6 +88,9 @@ impl Reliability {
         text.push_str("\n| fault | times | outcome |\n|---|---|---|\n");
         text.extend(rows);
         let page = workspace.root.join(PAGE);
+        // The rest is written by another command.
+        text.push_str(WHOLE_MACHINES);
+        text.push_str(&cluster::page::kept(&fs::read_to_string(&page).unwrap_or_default()));
         fs::write(&page, text).with_context(|| format!("cannot write {PAGE}"))?;
         println!("wrote {PAGE}");
         Ok(())

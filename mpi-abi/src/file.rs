@@ -137,7 +137,7 @@ pub struct ClockOffset {
     pub here_ns: u64,
     /// This host's clock less that of rank 0's host.
     pub offset_ns: i64,
-    /// Shortest round trip seen; the offset is uncertain by half of it.
+    /// Shortest round trip seen; the offset is uncertain by half of it at most.
     pub round_trip_ns: u64,
 }
 

@@ -16,8 +16,16 @@ pub use crate::clock::{anchor, ticks};
 static LIBRARY: AtomicPtr<Library> = AtomicPtr::new(null_mut());
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static LOADED: AtomicU64 = AtomicU64::new(0);
-/// Round trips of a clock measurement.
-const ROUNDS: usize = 20;
+/// Round trips of a clock measurement: at least the first number. It continues until the fastest one has
+/// not been beaten in [`PATIENCE`] times as many, because a fast round trip is rare on a busy host. The limits
+/// are in round trips per host and, for all hosts together, in nanoseconds.
+const ROUNDS: u64 = 20;
+const PATIENCE: u64 = 3;
+const MOST_ROUNDS: u64 = 2_000;
+const LONGEST_NS: u64 = 500_000_000;
+/// First words of the messages of a clock measurement.
+const PING: u64 = 1;
+const RESULT: u64 = 2;
 /// Tag of our messages, on our own communicators.
 const TAG: usize = 1;
 
@@ -395,28 +403,45 @@ fn measure_clock(library: &Library, own: &Own) -> ClockOffset {
             }
         };
         if rank == 0 {
+            let longest = LONGEST_NS / u64::from(size.max(2).unsigned_abs() - 1);
             for other in 1..size as usize {
                 let mut best = [0, 0, u64::MAX];
-                for _ in 0..ROUNDS {
+                let (mut rounds, mut fastest) = (0, 0);
+                let begin = sys::monotonic_ns();
+                loop {
                     let mut there = [0u64];
                     let before = sys::monotonic_ns();
-                    send(&[before], other);
+                    send(&[PING, 0, 0, 0], other);
                     receive(&mut there, other);
-                    let round_trip = sys::monotonic_ns().wrapping_sub(before);
+                    let now = sys::monotonic_ns();
+                    let round_trip = now.wrapping_sub(before);
+                    rounds += 1;
                     if round_trip < best[2] {
                         let offset = there[0].wrapping_sub(before.wrapping_add(round_trip / 2));
                         best = [there[0], offset, round_trip];
+                        fastest = rounds;
+                    }
+                    let enough = rounds >= (1 + PATIENCE) * fastest || rounds >= MOST_ROUNDS;
+                    if rounds >= ROUNDS && (enough || now.wrapping_sub(begin) >= longest) {
+                        break;
                     }
                 }
-                send(&best, other);
+                send(&[RESULT, best[0], best[1], best[2]], other);
             }
         } else {
-            for _ in 0..ROUNDS {
-                let mut ping = [0u64];
-                receive(&mut ping, 0);
-                send(&[sys::monotonic_ns()], 0);
+            // A message that cannot be received leaves the words as they are, and ends it.
+            for _ in 0..=MOST_ROUNDS {
+                let mut words = [0u64; 4];
+                receive(&mut words, 0);
+                match words {
+                    [PING, ..] => send(&[sys::monotonic_ns()], 0),
+                    [RESULT, here, offset, round_trip] => {
+                        result = [here, offset, round_trip];
+                        break;
+                    }
+                    _ => break,
+                }
             }
-            receive(&mut result, 0);
         }
     }
     // SAFETY: 24 bytes on our own communicator.

@@ -3,8 +3,10 @@
 //! In: the offsets that the collector measured at init and finalize, then the messages; out: for each host
 //! a function from its `CLOCK_MONOTONIC` to the common clock, which is that of rank 0's host.
 //!
-//! The measured offset is linear between init and finalize. It is uncertain by half a round trip, and the
-//! clocks do not drift evenly, so messages can seem to arrive before they were sent. The correction is
+//! The measured offset is linear between init and finalize. The fastest of many round trips leaves it
+//! uncertain by the difference between the two ways. Each way is taken to need at least a quarter of the
+//! round trip, so the uncertainty is another quarter: half of what a message needs. Where this is wrong, or
+//! where clocks do not drift evenly, messages can seem to arrive before they were sent. The correction is
 //! piecewise linear over the run. Every message gives a lower bound for the difference of two hosts'
 //! corrections; the corrections that satisfy all bounds form a band, of which the middle is taken. Half of
 //! its width is the residual: how far the clock can still be off. Clocks with which no message arrives too
@@ -33,7 +35,7 @@ pub struct HostClock {
     at: i64,
     offset: f64,
     slope: f64,
-    /// Half the round trip of the measurement.
+    /// A quarter of the round trip of the measurement.
     uncertain: f64,
     start: i64,
     per_ns: f64,
@@ -49,7 +51,7 @@ impl HostClock {
         }
         clock.at = i64::try_from(start.here_ns).unwrap_or(FAR);
         clock.offset = start.offset_ns as f64;
-        clock.uncertain = start.round_trip_ns.max(end.round_trip_ns) as f64 / 2.0;
+        clock.uncertain = start.round_trip_ns.max(end.round_trip_ns) as f64 / 4.0;
         if end.here_ns > start.here_ns {
             let slope = (end.offset_ns as f64 - start.offset_ns as f64)
                 / (end.here_ns - start.here_ns) as f64;
@@ -119,8 +121,8 @@ pub struct HostCorrection {
     pub correction_max_ns: i64,
     /// Smallest correction by the messages.
     pub correction_min_ns: i64,
-    /// How far the corrected clock can still be off; null for rank 0's host, which is the reference, and
-    /// for a run on one host.
+    /// How far the corrected clock can still be off, if each way of the fastest exchange took at least a
+    /// quarter of it; null for rank 0's host, which is the reference, and for a run on one host.
     pub residual_ns: Option<i64>,
 }
 

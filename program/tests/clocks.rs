@@ -56,6 +56,10 @@ fn measured_offsets_and_drift_are_taken_out() {
     for host in &profile.hosts {
         assert_eq!((host.correction_min_ns, host.correction_max_ns), (0, 0), "{host:?}");
     }
+    // Half of what a message needs one way in the measured round trip of 1000 ns.
+    for host in &profile.hosts[1..] {
+        assert_eq!(host.residual_ns, Some(250), "{host:?}");
+    }
 }
 
 #[test]

@@ -130,6 +130,13 @@ struct Cluster {
     /// List the checks and exit
     #[arg(long)]
     list: bool,
+    /// Only build the package and the root file system
+    #[arg(long)]
+    prepare: bool,
+    /// Keep the machines running afterwards, and run the checks named on standard input; nothing is
+    /// published
+    #[arg(long, conflicts_with = "prepare")]
+    keep: bool,
 }
 
 #[derive(Args)]
@@ -185,7 +192,12 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Cluster(Cluster { list: true, .. }) => cluster::list(),
         Command::Cluster(options) => {
             let payload = dist::for_this_host(&workspace)?;
-            cluster::run(&workspace, &options.only, payload, |line| println!("{line}"))?
+            let options = cluster::Options {
+                only: options.only,
+                prepare: options.prepare,
+                keep: options.keep,
+            };
+            cluster::run(&workspace, &options, payload, |line| println!("{line}"))?
         }
         Command::Validate(options) if options.measured => {
             validate::measured::run(&workspace, options.quick)?

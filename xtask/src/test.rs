@@ -110,7 +110,8 @@ pub fn run(workspace: &Workspace, all: bool) -> Result<bool> {
         steps.lines("packages", "a package check failed", |say| dist::run(workspace, true, say));
         steps.lines("Slurm", "a job failed", |say| slurm::run(workspace, say));
         steps.lines("two whole machines", "a check failed", |say| {
-            cluster::run(workspace, &[], dist::for_this_host(workspace)?, say)
+            let options = cluster::Options::default();
+            cluster::run(workspace, &options, dist::for_this_host(workspace)?, say)
         });
         steps.step("benchmarks, short", |_| match bench::run(workspace, true, None)? {
             true => Ok(()),

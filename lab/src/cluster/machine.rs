@@ -64,7 +64,9 @@ impl Machine {
         let (agent, console) =
             (file(format!("agent{number}")), file(format!("console{number}.log")));
         let cable = |number: usize| file(format!("cable{number}"));
-        for path in [&agent, &cable(number)] {
+        // For looking at a machine that hangs.
+        let monitor = file(format!("monitor{number}"));
+        for path in [&agent, &monitor, &cable(number)] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
@@ -80,6 +82,7 @@ impl Machine {
              systemd.hostname=node{number}"
         ));
         command.arg("-serial").arg(format!("file:{}", console.display()));
+        command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", monitor.display()));
         command.args(["-rtc", &format!("base={},clock=host", CLOCKS[number - 1])]);
         let drive = |path: &Path, more: &str| {
             format!("file={},format=raw,if=virtio,{more}", path.display())
@@ -125,11 +128,21 @@ impl Machine {
 
     /// Runs a shell script to its end.
     pub fn shell(&mut self, script: &str, limit: Duration) -> Result<Ended> {
+        self.shell_with(script, b"", limit)
+    }
+
+    /// The same, with this on its standard input.
+    pub fn shell_with(&mut self, script: &str, input: &[u8], limit: Duration) -> Result<Ended> {
         let end = Instant::now() + limit;
         let mut agent = Agent::connect(&self.agent)?;
         let started = agent.ask(
             "guest-exec",
-            &json!({"path": "/bin/bash", "arg": ["-c", script], "capture-output": true}),
+            &json!({
+                "path": "/bin/bash",
+                "arg": ["-c", script],
+                "input-data": STANDARD.encode(input),
+                "capture-output": true,
+            }),
         )?;
         let process = started["pid"].clone();
         loop {

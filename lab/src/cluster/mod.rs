@@ -3,11 +3,12 @@
 //! is tried there as its users will. Without QEMU or packages, the checks are skipped by name.
 
 mod machine;
-mod page;
+pub mod page;
 mod root;
 
 use std::{
     fs,
+    io::BufRead,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -16,8 +17,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::{exec, vm::tools, workspace::Workspace};
 use machine::Machine;
-use page::Row;
+use page::{Outcome, Row, Topic};
 use root::Root;
+
+/// What is done with the machines.
+#[derive(Default)]
+pub struct Options {
+    /// Parts of names of checks; all if empty.
+    pub only: Vec<String>,
+    /// Only build what the machines need.
+    pub prepare: bool,
+    /// Keep the machines running after the checks, and run those named on standard input.
+    pub keep: bool,
+}
 
 /// What the machines get: the package of this commit, and the context of its container.
 pub struct Payload {
@@ -30,47 +42,52 @@ struct Check {
     name: &'static str,
     /// What is tried, for the table.
     what: &'static str,
+    /// The page, besides that of the cluster, whose table it is in.
+    topic: Topic,
     /// Most time, in seconds: several times what it takes on a busy host.
     limit_s: u64,
 }
 
-const fn check(name: &'static str, what: &'static str, limit_s: u64) -> Check {
-    Check { name, what, limit_s }
+const fn check(name: &'static str, what: &'static str, topic: Topic, limit_s: u64) -> Check {
+    Check { name, what, topic, limit_s }
 }
+
+const R: Topic = Topic::Reliability;
+const S: Topic = Topic::Security;
 
 /// In the order in which they are run: those that restart the second machine come last.
 const CHECKS: &[Check] = &[
-    check("package_installs_and_leaves_nothing", "the Debian package", 240),
-    check("unit_records_and_stop_completes_the_file", "systemctl start and stop", 240),
-    check("unit_killed_and_started_again", "SIGKILL of the unit, and a restart", 240),
-    check("unit_writes_nowhere_else", "files written by the unit", 180),
-    check("unit_is_little_exposed", "exposure of the unit", 120),
-    check("units_of_all_kinds_are_named", "units of real services", 240),
-    check("cgroup_by_path_and_by_unit", "--cgroup", 240),
-    check("cpu_max_is_named", "cpu.max", 180),
-    check("cgroup_of_a_delegated_user_slice", "a delegated user slice", 240),
-    check("cpuset_changes_while_recording", "a cpuset that changes", 240),
-    check("memory_limit_is_respected", "a memory limit", 180),
-    check("container_records_the_host", "the container recipe", 600),
-    check("container_without_capabilities_says_so", "a container without capabilities", 400),
-    check("disk_full", "a full disk", 180),
-    check("read_only_root", "a read-only root", 180),
-    check("no_tracefs", "no /sys/kernel/tracing", 180),
-    check("apparmor_denial_is_named", "AppArmor", 180),
-    check("seccomp_denial_is_named", "a seccomp filter", 120),
-    check("selinux", "SELinux", 30),
-    check("suspend_to_ram_is_an_incident", "suspend to RAM", 300),
-    check("mpi_latency_between_machines", "detour mpi latency between machines", 600),
-    check("mpi_clocks_openmpi", "clocks of two machines, Open MPI", 600),
-    check("mpi_clocks_mpich", "clocks of two machines, MPICH", 600),
-    check("mpi_net_between_machines", "detour mpi net between machines", 900),
-    check("mpi_blames_a_daemon_on_the_other_machine", "a daemon on the other machine", 600),
-    check("slurm_prolog_and_epilog_record_a_job_on_both_nodes", "Slurm: prolog and epilog", 600),
-    check("slurm_srun_record", "Slurm: srun detour record", 400),
-    check("slurm_job_array_of_shards", "Slurm: a job array of shards", 600),
-    check("slurm_node_switched_off_in_a_job", "Slurm: a node switched off in a job", 1200),
-    check("lockdown_integrity", "lockdown=integrity", 700),
-    check("lockdown_confidentiality", "lockdown=confidentiality", 900),
+    check("package_installs_and_leaves_nothing", "the Debian package", S, 240),
+    check("unit_records_and_stop_completes_the_file", "systemctl start and stop", R, 240),
+    check("unit_killed_and_started_again", "SIGKILL of the unit, and a restart", R, 240),
+    check("unit_writes_nowhere_else", "files written by the unit", S, 180),
+    check("unit_is_little_exposed", "exposure of the unit", S, 120),
+    check("units_of_all_kinds_are_named", "units of real services", R, 240),
+    check("cgroup_by_path_and_by_unit", "--cgroup", R, 240),
+    check("cpu_max_is_named", "cpu.max", R, 180),
+    check("cgroup_of_a_delegated_user_slice", "a delegated user slice", S, 240),
+    check("cpuset_changes_while_recording", "a cpuset that changes", R, 240),
+    check("memory_limit_is_respected", "a memory limit", R, 180),
+    check("container_records_the_host", "the container recipe", S, 600),
+    check("container_without_capabilities_says_so", "a container without capabilities", S, 400),
+    check("disk_full", "a full disk", R, 180),
+    check("read_only_root", "a read-only root", S, 180),
+    check("no_tracefs", "no /sys/kernel/tracing", S, 180),
+    check("apparmor_denial_is_named", "AppArmor", S, 180),
+    check("seccomp_denial_is_named", "a seccomp filter", S, 120),
+    check("selinux", "SELinux", S, 30),
+    check("suspend_to_ram_is_an_incident", "suspend to RAM", R, 300),
+    check("mpi_latency_between_machines", "detour mpi latency between machines", R, 600),
+    check("mpi_clocks_openmpi", "clocks of two machines, Open MPI", R, 600),
+    check("mpi_clocks_mpich", "clocks of two machines, MPICH", R, 600),
+    check("mpi_net_between_machines", "detour mpi net between machines", R, 900),
+    check("mpi_blames_a_daemon_on_the_other_machine", "a daemon on the other machine", R, 600),
+    check("slurm_prolog_and_epilog_record_a_job_on_both_nodes", "Slurm: prolog and epilog", R, 600),
+    check("slurm_srun_record", "Slurm: srun detour record", R, 400),
+    check("slurm_job_array_of_shards", "Slurm: a job array of shards", R, 600),
+    check("slurm_node_switched_off_in_a_job", "Slurm: a node switched off in a job", R, 1200),
+    check("lockdown_integrity", "lockdown=integrity", S, 700),
+    check("lockdown_confidentiality", "lockdown=confidentiality", S, 900),
 ];
 
 const SCRIPT: &str = include_str!("checks.sh");
@@ -104,11 +121,11 @@ pub fn list() -> bool {
 /// selected. The inner error of `payload` is what this machine lacks to build it.
 pub fn run(
     workspace: &Workspace,
-    only: &[String],
+    options: &Options,
     payload: Result<Payload, String>,
     mut say: impl FnMut(&str),
 ) -> Result<bool> {
-    let checks = chosen(only)?;
+    let checks = chosen(&options.only)?;
     let started = Instant::now();
     let place = workspace.target.join("cluster");
     let prepared = payload
@@ -124,6 +141,10 @@ pub fn run(
             return Ok(true);
         }
     };
+    if options.prepare {
+        println!("everything for the machines is in {}", place.display());
+        return Ok(true);
+    }
     let _removed = Removed(&place);
     let boot = Instant::now();
     let start = |number| Machine::start(&place, &qemu, &files, &place.join(PAYLOAD), number);
@@ -139,28 +160,18 @@ pub fn run(
     }
     println!("both machines are up after {:.0} s: {about}", boot.elapsed().as_secs_f64());
 
+    write_script(&mut machines[0], SCRIPT)?;
     let mut rows = Vec::new();
     for check in checks {
-        let start = Instant::now();
-        let row = one(&mut machines[0], check);
-        let seconds = start.elapsed().as_secs_f64();
-        let line = match &row {
-            Row::Passed { found, .. } => format!("ok\n    {found} ({seconds:.0} s)"),
-            Row::Skipped { why, .. } => format!("ignored, {why}"),
-            Row::Failed { why, .. } => format!("FAILED\n    after {seconds:.0} s: {why}"),
-        };
-        let mut lines = line.lines();
-        say(&format!("test cluster::{} ... {}", check.name, lines.next().unwrap_or_default()));
-        lines.for_each(|line| println!("{line}"));
-        rows.push(row);
+        rows.push(shown(&mut machines[0], check, &mut say));
     }
-    let count = |wanted: fn(&Row) -> bool| rows.iter().filter(|row| wanted(row)).count();
-    let failed = count(|row| matches!(row, Row::Failed { .. }));
+    let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
+    let failed = count(Outcome::Failed);
     say(&format!(
         "test result: {}. {} passed; {failed} failed; {} ignored",
         if failed == 0 { "ok" } else { "FAILED" },
-        count(|row| matches!(row, Row::Passed { .. })),
-        count(|row| matches!(row, Row::Skipped { .. })),
+        count(Outcome::Passed),
+        count(Outcome::Skipped),
     ));
     if failed > 0 {
         println!(
@@ -169,10 +180,64 @@ pub fn run(
         );
     }
     println!("cluster: {:.0} s", started.elapsed().as_secs_f64());
-    if only.is_empty() {
+    if options.keep {
+        on_request(workspace, &mut machines[0], &mut say)?;
+    } else if options.only.is_empty() {
         page::write(workspace, &about, &rows, started.elapsed())?;
     }
     Ok(failed == 0)
+}
+
+/// Runs a check and prints its outcome.
+fn shown(machine: &mut Machine, check: &'static Check, say: &mut impl FnMut(&str)) -> Row {
+    let start = Instant::now();
+    let row = one(machine, check);
+    let seconds = start.elapsed().as_secs_f64();
+    let found = &row.found;
+    let line = match row.outcome {
+        Outcome::Passed => format!("ok\n    {found} ({seconds:.0} s)"),
+        Outcome::Skipped => format!("ignored, {found}"),
+        Outcome::Failed => format!("FAILED\n    after {seconds:.0} s: {found}"),
+    };
+    let mut lines = line.lines();
+    say(&format!("test cluster::{} ... {}", check.name, lines.next().unwrap_or_default()));
+    lines.for_each(|line| println!("{line}"));
+    row
+}
+
+/// Runs the checks whose names are read, one line at a time, with the script as it is by then.
+fn on_request(
+    workspace: &Workspace,
+    machine: &mut Machine,
+    say: &mut impl FnMut(&str),
+) -> Result<()> {
+    println!("the machines stay up; checks to run (an empty line ends):");
+    for line in std::io::stdin().lock().lines() {
+        let names: Vec<String> = line?.split_whitespace().map(str::to_owned).collect();
+        if names.is_empty() {
+            break;
+        }
+        match chosen(&names) {
+            Ok(checks) => {
+                let path = workspace.root.join("lab/src/cluster/checks.sh");
+                write_script(machine, &fs::read_to_string(path)?)?;
+                for check in checks {
+                    shown(machine, check, say);
+                }
+            }
+            Err(error) => println!("{error:#}"),
+        }
+    }
+    Ok(())
+}
+
+fn write_script(machine: &mut Machine, script: &str) -> Result<()> {
+    let written =
+        machine.shell_with("cat >/root/payload/checks.sh", script.as_bytes(), PREPARATION)?;
+    if written.status != Some(0) {
+        bail!("cannot write the script into a machine");
+    }
+    Ok(())
 }
 
 fn chosen(only: &[String]) -> Result<Vec<&'static Check>> {
@@ -188,7 +253,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Check>> {
 }
 
 fn one(machine: &mut Machine, check: &'static Check) -> Row {
-    let what = check.what;
+    let row = |outcome, found| Row { what: check.what, topic: check.topic, outcome, found };
     let script = format!(
         "exec 2>&1\ntimeout -k 10 {} bash /root/payload/checks.sh {}",
         check.limit_s, check.name
@@ -196,25 +261,23 @@ fn one(machine: &mut Machine, check: &'static Check) -> Row {
     // The limit inside comes first, so that what was printed is seen.
     let ended = match machine.shell(&script, Duration::from_secs(check.limit_s + 120)) {
         Ok(ended) => ended,
-        Err(error) => return Row::Failed { what, why: format!("{error:#}") },
+        Err(error) => return row(Outcome::Failed, format!("{error:#}")),
     };
     let said = |mark: &str| {
         let lines = ended.output.lines().rev();
-        lines.filter_map(|line| line.strip_prefix(mark)).next().map(|text| text.trim().to_owned())
+        let text = lines.filter_map(|line| line.strip_prefix(mark)).next().unwrap_or_default();
+        text.trim().to_owned()
     };
     match ended.status {
-        Some(0) => Row::Passed { what, found: said("@found").unwrap_or_default() },
-        Some(SKIPPED) => Row::Skipped { what, why: said("@skip").unwrap_or_default() },
+        Some(0) => row(Outcome::Passed, said("@found")),
+        Some(SKIPPED) => row(Outcome::Skipped, said("@skip")),
         status => {
             println!("{}", ended.output);
-            let last = ended.output.lines().last().unwrap_or("nothing printed").to_owned();
-            Row::Failed {
-                what,
-                why: match status {
-                    Some(124 | 137) => format!("not finished after {} s", check.limit_s),
-                    _ => last,
-                },
-            }
+            let why = match status {
+                Some(124 | 137) => format!("not finished after {} s", check.limit_s),
+                _ => ended.output.lines().last().unwrap_or("nothing printed").to_owned(),
+            };
+            row(Outcome::Failed, why)
         }
     }
 }
@@ -240,7 +303,6 @@ fn prepare(workspace: &Workspace, place: &Path, payload: &Payload) -> Result<(Ro
     }
     fs::create_dir_all(files.join("container"))?;
     fs::copy(&payload.deb, files.join("detour.deb"))?;
-    fs::write(files.join("checks.sh"), SCRIPT)?;
     for name in ["Containerfile", "detour"] {
         fs::copy(payload.container.join(name), files.join("container").join(name))?;
     }
@@ -255,8 +317,11 @@ struct Removed<'a>(&'a Path);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
-        for name in [PAYLOAD, "agent1", "agent2", "cable1", "cable2"] {
-            let _ = fs::remove_file(self.0.join(name));
+        let _ = fs::remove_file(self.0.join(PAYLOAD));
+        for name in ["agent", "monitor", "cable"] {
+            for number in [1, 2] {
+                let _ = fs::remove_file(self.0.join(format!("{name}{number}")));
+            }
         }
     }
 }
