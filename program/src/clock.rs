@@ -124,6 +124,10 @@ pub struct HostCorrection {
     /// How far the corrected clock can still be off, if each way of the fastest exchange took at least a
     /// quarter of it; null for rank 0's host, which is the reference, and for a run on one host.
     pub residual_ns: Option<i64>,
+    /// Shortest time from the begin of a send to the end of its receive, or the same within a collective,
+    /// to or from another host; null for a run on one host. A larger residual would allow messages to
+    /// arrive before they were sent.
+    pub fastest_ns: Option<i64>,
 }
 
 /// The clocks of all hosts. By default, times stay those of the hosts.
@@ -225,9 +229,14 @@ impl Clocks {
                     && clock.knots.iter().all(in_range))
         };
         let is_row_of = |row: &HostCorrection, measured: &HostCorrection| {
-            let &HostCorrection { correction_max_ns, correction_min_ns, residual_ns, .. } = row;
-            let measured = measured.clone();
-            *row == HostCorrection { correction_max_ns, correction_min_ns, residual_ns, ..measured }
+            let measured = HostCorrection {
+                correction_max_ns: row.correction_max_ns,
+                correction_min_ns: row.correction_min_ns,
+                residual_ns: row.residual_ns,
+                fastest_ns: row.fastest_ns,
+                ..measured.clone()
+            };
+            *row == measured
         };
         let mut hosts = self.hosts.iter().zip(&measured.hosts);
         let mut rows = self.corrections.iter().zip(&measured.corrections);
@@ -315,6 +324,7 @@ impl Clocks {
         self.power = solution.power;
         self.contradiction_ns = if violated { solution.contradiction } else { 0 };
         let knots = slack.windows + 1;
+        let fastest = slack.fastest(self.hosts.len());
         for (host, clock) in self.hosts.iter_mut().enumerate() {
             let part = host * knots..(host + 1) * knots;
             let values = solution.middle.get(part.clone()).unwrap_or(&[]);
@@ -331,6 +341,7 @@ impl Clocks {
                 row.correction_min_ns = clock.knots.iter().copied().min().unwrap_or(0);
                 let residual = solution.half_width.get(part).unwrap_or(&[]).iter().copied().max();
                 row.residual_ns = residual.filter(|_| host > 0);
+                row.fastest_ns = fastest.get(host).copied().flatten();
             }
         }
         if self.contradiction_ns > 0 && self.grid.1 * 2 <= self.cells {
@@ -422,6 +433,19 @@ impl Slack {
     /// Whether something arrived before it was sent.
     pub fn is_violated(&self) -> bool {
         self.shortest.values().any(|transfer| transfer.slack < 0)
+    }
+
+    /// The shortest transfer to or from each host.
+    fn fastest(&self, hosts: usize) -> Vec<Option<i64>> {
+        let mut fastest: Vec<Option<i64>> = vec![None; hosts];
+        for (key, transfer) in &self.shortest {
+            for host in [key >> (2 * CELL + 20), key >> (2 * CELL) & 0xf_ffff] {
+                if let Some(place) = fastest.get_mut(host as usize) {
+                    *place = Some(place.map_or(transfer.slack, |least| least.min(transfer.slack)));
+                }
+            }
+        }
+        fastest
     }
 
     pub fn merge(&mut self, other: Slack) {

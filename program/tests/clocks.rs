@@ -60,6 +60,10 @@ fn measured_offsets_and_drift_are_taken_out() {
     for host in &profile.hosts[1..] {
         assert_eq!(host.residual_ns, Some(250), "{host:?}");
     }
+    for host in &profile.hosts {
+        let fastest = host.fastest_ns.unwrap();
+        assert!((fastest - LATENCY as i64).abs() <= 2, "{host:?}");
+    }
 }
 
 #[test]

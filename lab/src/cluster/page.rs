@@ -64,8 +64,8 @@ pub fn write(workspace: &Workspace, about: &str, rows: &[Row], took: Duration) -
         let page = fs::read_to_string(workspace.root.join(name))
             .with_context(|| format!("cannot read {name}"))?;
         let table = table(rows.iter().filter(|row| row.topic == topic));
-        let page =
-            with_table(&page, &table).with_context(|| format!("{name} has no place for a table"))?;
+        let page = with_table(&page, &table)
+            .with_context(|| format!("{name} has no place for a table"))?;
         put(workspace, name, &page)?;
     }
     Ok(())
