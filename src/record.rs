@@ -266,14 +266,13 @@ pub fn take_signals(stop: &Arc<AtomicBool>, end_command: &Arc<AtomicBool>) -> Re
     const XFSZ: SignalKind = SignalKind::from_raw(25);
     /// SIGSTKFLT, SIGVTALRM, SIGPROF and SIGPWR on x86-64 and arm64.
     const RARE: [i32; 4] = [16, 26, 27, 30];
-    const FIRST_REAL_TIME: i32 = 34;
-    const LAST_REAL_TIME: i32 = 64;
     let terminal = [SignalKind::interrupt(), SignalKind::quit()];
     let mut ending = [&terminal[..], &[SignalKind::terminate(), XCPU]].concat();
     // Timers that survive exec, power failures, what a script may send: all of them would kill it. What is
     // ignored stays ignored, as SIGHUP under nohup(1).
     let sent = [SignalKind::hangup(), SignalKind::alarm(), SignalKind::io()];
-    let rare = RARE.into_iter().chain(FIRST_REAL_TIME..=LAST_REAL_TIME).map(SignalKind::from_raw);
+    let rare = RARE.into_iter().chain(recorder::machine::real_time_signals());
+    let rare = rare.map(SignalKind::from_raw);
     let heeded = |kind: &SignalKind| !recorder::machine::ignores_signal(kind.as_raw_value());
     ending.extend(sent.into_iter().chain(rare).filter(heeded));
     // Batch systems send SIGUSR1 or SIGUSR2 before a job's time limit. Exceeding the file size limit fails

@@ -61,8 +61,9 @@ fn measured_offsets_and_drift_are_taken_out() {
         assert_eq!(host.residual_ns, Some(250), "{host:?}");
     }
     for host in &profile.hosts {
-        let fastest = host.fastest_ns.unwrap();
-        assert!((fastest - LATENCY as i64).abs() <= 2, "{host:?}");
+        // The second send of a step begins 10 ns later; rounding adds a little.
+        let fastest = LATENCY as i64 - host.fastest_ns.unwrap();
+        assert!((8..=12).contains(&fastest), "{host:?}");
     }
 }
 

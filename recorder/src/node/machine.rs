@@ -282,6 +282,12 @@ pub fn ignores_signal(signal: i32) -> bool {
     (1..=64).contains(&signal) && mask >> (signal - 1) & 1 == 1
 }
 
+/// Real-time signals that a program may handle: C libraries keep the first ones for themselves, glibc two and
+/// musl three.
+pub fn real_time_signals() -> std::ops::RangeInclusive<i32> {
+    libc::SIGRTMIN()..=libc::SIGRTMAX()
+}
+
 /// Effective capabilities of this process, as the kernel's bit mask.
 pub fn capabilities() -> u64 {
     text("/proc/self/status")
