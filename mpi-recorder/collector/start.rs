@@ -16,13 +16,14 @@ pub use crate::clock::{anchor, ticks};
 static LIBRARY: AtomicPtr<Library> = AtomicPtr::new(null_mut());
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static LOADED: AtomicU64 = AtomicU64::new(0);
-/// Round trips of a clock measurement: at least the first number. It continues until the fastest one has
-/// not been beaten in [`PATIENCE`] times as many, because a fast round trip is rare on a busy host. The limits
-/// are in round trips per host and, for all hosts together, in nanoseconds.
-const ROUNDS: u64 = 20;
-const PATIENCE: u64 = 3;
-const MOST_ROUNDS: u64 = 2_000;
-const LONGEST_NS: u64 = 500_000_000;
+/// Round trips of a clock measurement. It continues until the fastest one has not been beaten in [`PATIENCE`]
+/// times as many, because a fast round trip is rare on busy hosts. The time is for all hosts together.
+const ROUNDS: u64 = 100;
+const PATIENCE: u64 = 4;
+const MOST_ROUNDS: u64 = 10_000;
+/// Even if they take longer than [`LONGEST_NS`].
+const LEAST_ROUNDS: u64 = 20;
+const LONGEST_NS: u64 = 3_000_000_000;
 /// First words of the messages of a clock measurement.
 const PING: u64 = 1;
 const RESULT: u64 = 2;
@@ -421,8 +422,9 @@ fn measure_clock(library: &Library, own: &Own) -> ClockOffset {
                         best = [there[0], offset, round_trip];
                         fastest = rounds;
                     }
-                    let enough = rounds >= (1 + PATIENCE) * fastest || rounds >= MOST_ROUNDS;
-                    if rounds >= ROUNDS && (enough || now.wrapping_sub(begin) >= longest) {
+                    let enough = rounds >= ROUNDS.max((1 + PATIENCE) * fastest);
+                    let late = rounds >= LEAST_ROUNDS && now.wrapping_sub(begin) >= longest;
+                    if enough || late || rounds >= MOST_ROUNDS {
                         break;
                     }
                 }

@@ -280,7 +280,7 @@ cpuset_changes_while_recording() {
     stop_units box-record
     rm -f cpuset.detour
     systemd-run --quiet --unit=box-record -p AllowedCPUs=0-1 -p WorkingDirectory=$work \
-        -p StandardOutput=truncate:$work/cpuset.json \
+        -p StandardOutput=truncate:$work/cpuset.json -p StandardError=truncate:$work/cpuset.txt \
         /usr/bin/detour record --quiet -d 12s --json -o cpuset.detour || fail "cannot start"
     within 60 test -s cpuset.detour || fail "nothing recorded"
     sleep 4
@@ -352,7 +352,7 @@ disk_full() {
     mkdir -p small
     mountpoint -q small && umount small
     mount -t tmpfs -o size=16k tmpfs small || fail "cannot mount"
-    detour record --force -c 1 -T 100ns -d 5s -o small/full.detour >full.txt 2>&1
+    detour record --force -c 1 -T 4x -d 5s -o small/full.detour >full.txt 2>&1
     local status=$?
     report small/full.detour >full.json
     local opened=$?
