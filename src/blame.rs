@@ -26,13 +26,16 @@ pub struct Options {
     /// Write an HTML report to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write CSV of the waiting to this file: by rank, by region, by cause
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    output::check([&options.html])?;
+    output::check([&options.html, &options.csv])?;
     if options.json && options.html.as_ref().is_some_and(|path| trace::is_stdout(path)) {
         bail!("both the page and --json would go to stdout: specify a file with --html");
     }
@@ -47,11 +50,17 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             recordings.push(path);
         }
     }
-    if let Some(page) = &options.html {
-        files::not_over(&recordings, page)?;
+    for written in options.html.iter().chain(&options.csv) {
+        files::not_over(&recordings, written)?;
     }
     let threads = work::threads(options.threads);
     let (blame, drawn) = traced::blame(&program, &recordings, threads, work::memory())?;
+    if let Some(path) = &options.csv {
+        output::save(path, |out| Ok(out.write_all(traced::csv(&blame).as_bytes())?))?;
+        if trace::is_stdout(path) {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     if let Some(path) = &options.html {
         let page = report::traced_html(&blame, &drawn, &options.directory, path)?;
         output::save(path, |out| Ok(out.write_all(page.as_bytes())?))?;

@@ -2,6 +2,8 @@
 
 use simulate::collectives::{ALGORITHMS, Collective, CollectiveError, Op, Shape};
 
+use crate::step::{Application, Operation};
+
 /// `allreduce<4KiB=recursive-doubling`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -77,6 +79,19 @@ impl Rules {
     ) -> Result<Collective, CollectiveError> {
         let shape = Shape { op, ranks, bytes, arity: 2, segment: None };
         Collective::new(Some(self.of(op, bytes)), shape)
+    }
+}
+
+impl Application {
+    /// Whether two sets of rules choose the same algorithm for every collective of the program.
+    pub fn maps_alike(&self, one: &Rules, other: &Rules) -> bool {
+        let calls = self.tapes.iter().flat_map(|tape| &tape.calls);
+        calls
+            .filter_map(|call| match call.operation {
+                Operation::Regular { op, bytes, .. } => Some((op, bytes)),
+                Operation::Rooted { .. } | Operation::Messages { .. } => None,
+            })
+            .all(|(op, bytes)| one.of(op, bytes) == other.of(op, bytes))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     algorithms::Rules,
     collective::{self, Part},
     error::ScheduleError,
+    origins::Marks,
     step::{Application, Call, Candidate, NONE, Operation, Reach, Spent, Step, Tape},
 };
 
@@ -59,6 +60,14 @@ impl Application {
 
     /// The program as a schedule.
     pub fn schedule(&self, plan: &Plan<'_>) -> Result<Schedule, ScheduleError> {
+        self.expanded(plan, None)
+    }
+
+    pub(crate) fn expanded(
+        &self,
+        plan: &Plan<'_>,
+        mut marks: Option<&mut Marks>,
+    ) -> Result<Schedule, ScheduleError> {
         let own = u64::from(self.ranks());
         let ranks = own * u64::from(plan.copies);
         let steps: u64 = self.tapes.iter().map(|tape| tape.steps.len() as u64).sum();
@@ -68,7 +77,8 @@ impl Application {
             .filter(|_| steps.saturating_mul(u64::from(plan.copies)) < MOST_OPERATIONS);
         let Some(count) = count else { return Err(too_large) };
         let mut builder = ScheduleBuilder::new(count).with_mpi_matching();
-        let mut memory = Memory::default();
+        let mut memory = Memory { marks: marks.is_some().then(Vec::new), ..Memory::default() };
+        let mut first = 0;
         for copy in 0..plan.copies {
             for (rank, tape) in (0..).zip(&self.tapes) {
                 builder.begin_rank();
@@ -81,6 +91,11 @@ impl Application {
                     memory: &mut memory,
                 };
                 rank.expand(tape, 0..tape.steps.len())?;
+                if let (Some(all), Some(own)) = (&mut marks, &mut memory.marks) {
+                    all.add(first, own);
+                    own.clear();
+                    first += builder.next_op().0;
+                }
             }
         }
         Ok(builder.finish()?)

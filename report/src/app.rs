@@ -2,8 +2,9 @@
 
 use study::{
     app::{AtRanks, Sweep},
-    hypotheses::Waits,
+    hypotheses::Effect,
     sensitivity::Sensitivity,
+    states::{Waits, path_in_words},
 };
 
 use crate::{
@@ -11,11 +12,15 @@ use crate::{
     blame::blame,
     grid::{Column, Grid, Tone},
     slowdown::{SweepRows, findings},
-    words::{percent, plural, precise, safe, time, wrap},
+    waiting::waits,
+    words::{count, percent, plural, precise, safe, time, wrap},
 };
 
 /// Above this, the simulation is not of the program that was traced.
 const LOUD_PCT: f64 = 10.0;
+
+/// Changes whose new critical path is written out.
+const INSTEAD: usize = 10;
 
 #[must_use]
 pub fn app(sweep: &Sweep, options: Options) -> String {
@@ -31,8 +36,14 @@ pub fn app(sweep: &Sweep, options: Options) -> String {
         text += &format!("\n{}", hypotheses(sweep, options));
     }
     for point in &sweep.points {
-        if let Some(of_point) = &point.blame {
-            text += &format!("\n{}", blame(of_point, options));
+        let Some(of_point) = &point.blame else { continue };
+        text += &format!("\n{}", blame(of_point, options));
+        if !of_point.parts.is_empty() {
+            let path = format!("On the critical path: {}.", path_in_words(&of_point.parts));
+            text += &format!("\n{}\n", wrap(&path, options.style().width, ""));
+        }
+        if let Some(of_point) = &of_point.waits {
+            text += &format!("\n{}", waits(of_point, options));
         }
     }
     text
@@ -91,7 +102,7 @@ fn hypotheses(sweep: &Sweep, options: Options) -> String {
             waits.as_ref().map_or("-".to_owned(), |waits| time(of(waits) * 1e9))
         };
         [
-            of(Waits::total_s),
+            of(|waits| waits.waiting_s),
             of(|waits| waits.late_sender_s),
             of(|waits| waits.late_receiver_s),
             of(|waits| waits.collective_s),
@@ -123,6 +134,38 @@ fn hypotheses(sweep: &Sweep, options: Options) -> String {
             precise(effect.median_us * 1e3),
         ];
         row(&effect.text, figures, &effect.waits_after, effect.changed_runs.to_string());
+    }
+    text + &instead(&sweep.hypotheses, options)
+}
+
+/// What is critical before and after each change, in words.
+fn instead(effects: &[Effect], options: Options) -> String {
+    let mut text = String::new();
+    let width = options.style().width;
+    for effects in effects.chunk_by(|a, b| a.ranks == b.ranks) {
+        let Some(Effect { path_before, waits_ranks: Some(looked_at), ranks, .. }) = effects.first()
+        else {
+            continue;
+        };
+        let fewer = match looked_at == ranks {
+            true => String::new(),
+            false => format!(
+                " Waiting and critical paths are those of {} (the same program: {} have too many operations to \
+                 look at).",
+                plural(*looked_at, "rank"),
+                count(*ranks)
+            ),
+        };
+        let before = format!("Critical before: {}.{fewer}", path_in_words(path_before));
+        text += &format!("\n{}\n", wrap(&before, width, "  "));
+        let changing = effects.iter().filter(|effect| effect.changed_runs > 0);
+        let changing: Vec<&Effect> = changing.collect();
+        let shown = if options.all { changing.len() } else { changing.len().min(INSTEAD) };
+        for effect in changing.iter().take(shown) {
+            let Some(critical) = &effect.critical else { continue };
+            let line = format!("{}: critical instead: {}.", safe(&effect.text), safe(critical));
+            text += &format!("{}\n", wrap(&line, width, "  "));
+        }
     }
     text
 }

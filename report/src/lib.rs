@@ -41,6 +41,7 @@ mod tables;
 mod tail;
 mod timeline;
 mod traced;
+mod waiting;
 mod whatif;
 
 use analysis::{By, Summary};

@@ -1,7 +1,7 @@
 //! The blame of a real run as text: how much of its critical path is noise, what the waiting comes from; then tables.
 
 use program::Profile;
-use study::traced::{LateBy, Source, TracedBlame};
+use study::traced::{LateBy, Source, TracedBlame, WaitsBy};
 
 use crate::{
     Options,
@@ -22,6 +22,8 @@ pub fn traced(blame: &TracedBlame, profile: &Profile, options: Options) -> Strin
         Some(path(blame, options)),
         sources(blame, options),
         waits(blame, options),
+        waiting_ranks(blame, options),
+        waiting_regions(blame, options),
         Some(ranks(blame, options)),
         about(blame, style),
     ];
@@ -289,6 +291,50 @@ fn waits(blame: &TracedBlame, options: Options) -> Option<String> {
     if left > 0 {
         text += &format!("\nand other causes, {} in total", time(left as f64));
     }
+    Some(text)
+}
+
+fn waiting_ranks(blame: &TracedBlame, options: Options) -> Option<String> {
+    let rows = blame.by_rank.iter().map(|row| (row.rank.to_string(), &row.by)).collect();
+    waiting_by(blame, "Waiting by rank", "rank", rows, options)
+}
+
+fn waiting_regions(blame: &TracedBlame, options: Options) -> Option<String> {
+    // Without regions there is nothing to tell apart.
+    blame.by_region.iter().find(|row| row.region.is_some())?;
+    let name = |region: &Option<String>| region.as_deref().map_or("(no region)".to_owned(), safe);
+    let rows = blame.by_region.iter().map(|row| (name(&row.region), &row.by)).collect();
+    waiting_by(blame, "Waiting by region", "region", rows, options)
+}
+
+fn waiting_by(
+    blame: &TracedBlame,
+    title: &str,
+    column: &'static str,
+    rows: Vec<(String, &WaitsBy)>,
+    options: Options,
+) -> Option<String> {
+    if blame.waiting_ns == 0 {
+        return None;
+    }
+    let mut grid = Grid::new(vec![
+        Column::text(column, 12),
+        Column::number("waiting"),
+        Column::number("share"),
+        Column::number("late sender").expendable(2),
+        Column::number("late receiver").expendable(3),
+        Column::number("collective").expendable(2),
+        Column::number("because of noise").expendable(1),
+    ]);
+    let shown = options.shown(rows.len());
+    for (name, by) in rows.iter().take(shown) {
+        let mut cells = vec![name.clone(), tight(by.ns), percent(share(by.ns, blame.waiting_ns))];
+        cells.extend(by.classes().map(|(_, ns)| tight(ns)));
+        cells.push(tight(by.noise_ns));
+        grid.row(Tone::Plain, cells);
+    }
+    let mut text = titled(options.style(), title, &grid);
+    rest(&mut text, rows.len() - shown, "more row");
     Some(text)
 }
 

@@ -41,7 +41,8 @@ pub struct Wait {
     pub class: Class,
     pub begin: i64,
     pub end: i64,
-    /// The operation that it ends with; [`NOBODY`] after the last one of the rank.
+    /// The operation that it ends with; after the last one of the rank, the large message that is waited for, or
+    /// [`NOBODY`].
     pub op: u32,
     /// The step that it ends with.
     step: u32,
@@ -55,18 +56,26 @@ pub enum Cause {
     Noise(u32),
     /// CPU time of messages: o and O.
     Overhead,
-    /// g, G and L.
+    /// g, G and L of a message.
     Network,
+    /// Nothing in the log explains it.
+    Unexplained,
 }
 
 /// A part of a wait, or of the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Late {
     pub cause: Cause,
-    /// The rank that was late, and its operation.
+    /// The rank that was late, or that sent the message, and its operation; [`NOBODY`] if that is not known.
     pub rank: u32,
     pub op: u32,
     pub ps: i64,
+}
+
+impl Late {
+    fn unexplained(ps: i64) -> Late {
+        Late { cause: Cause::Unexplained, rank: NOBODY, op: NOBODY, ps }
+    }
 }
 
 /// The waits of each rank from its start at 0 to its end.
@@ -125,8 +134,12 @@ pub fn each(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Wait> {
         }
         // After the last of its work, a rank may still wait for a large message to be received.
         if log.end(rank) > busy {
-            let (class, end) = (Class::LateReceiver, log.end(rank));
-            waits.push(Wait { rank, class, begin: busy, end, op: NOBODY, step: NOBODY });
+            let class = match sending {
+                Some(op) if is_collective(op) => Class::Collective,
+                _ => Class::LateReceiver,
+            };
+            let (op, end) = (sending.unwrap_or(NOBODY), log.end(rank));
+            waits.push(Wait { rank, class, begin: busy, end, op, step: NOBODY });
         }
     }
     waits
@@ -188,7 +201,7 @@ impl<'a> Followed<'a> {
             let mut left = last - first;
             until = first;
             let Some(of) = self.log.steps().get(step as usize) else {
-                tell(Late { cause: Cause::Network, rank: 0, op: NOBODY, ps: left });
+                tell(Late::unexplained(left));
                 continue;
             };
             // The noise first, since it is what made the step longer.
@@ -205,9 +218,8 @@ impl<'a> Followed<'a> {
                 tell(Late { cause, rank: of.rank, op: of.op, ps: left });
             }
         }
-        // Ranks that start late, as the trace has it, are late for no other reason.
         if until > begin {
-            tell(Late { cause: Cause::Network, rank: 0, op: NOBODY, ps: until - begin });
+            tell(Late::unexplained(until - begin));
         }
         Ok(())
     }

@@ -191,6 +191,8 @@ fn the_causes_of_every_wait_add_up_to_it_and_the_path_to_the_whole() {
                     let tell = |late: Late| {
                         assert!(late.ps > 0);
                         noise_seen += usize::from(matches!(late.cause, Cause::Noise(_)));
+                        assert_ne!(late.cause, Cause::Unexplained, "seed {seed}: {wait:?}");
+                        assert!(late.rank < log.ranks(), "seed {seed}: {late:?}");
                         sum += late.ps;
                     };
                     followed.causes(wait, tell).unwrap();

@@ -82,6 +82,7 @@ impl Options {
             period: self.noise_rate,
             placement: self.placement.request(),
             tail: self.tail,
+            with_program: Vec::new(),
         }
     }
 }

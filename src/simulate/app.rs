@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use application::{Only, Rules};
 use clap::{Args, ValueEnum};
 use simulate::loggops::Params;
@@ -87,6 +87,9 @@ pub struct Options {
     /// Write CSV with one line per point to this file
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
+    /// Write CSV of what ranks wait for to this file: by rank, by region and by cause, before and after each --if
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
+    waits_csv: Option<PathBuf>,
     /// Machine-readable output
     #[arg(long)]
     json: bool,
@@ -101,8 +104,11 @@ enum OnlyName {
 }
 
 pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
-    let Options { csv, share, figures, .. } = options;
-    output::check([csv, &share.output, &figures.svg, &figures.html])?;
+    let Options { csv, waits_csv, share, figures, .. } = options;
+    output::check([csv, waits_csv, &share.output, &figures.svg, &figures.html])?;
+    if waits_csv.is_some() && !options.blame && options.questions.is_empty() {
+        bail!("--waits-csv requires --blame or --if");
+    }
     figures.check(options.json)?;
     let request = options.request();
     if let Some(shard) = options.share.shard {
@@ -114,6 +120,12 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
     let sweep = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
     if let Some(path) = &options.csv {
         output::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
+        if trace::is_stdout(path) {
+            return Ok(());
+        }
+    }
+    if let Some(path) = &options.waits_csv {
+        output::save(path, |out| Ok(out.write_all(sweep.waits_csv().as_bytes())?))?;
         if trace::is_stdout(path) {
             return Ok(());
         }

@@ -6,19 +6,22 @@
 use std::{
     ops::Range,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
-use application::{Application, NoNoise, Only, Options, Plan, Rule, Rules, Segments, Taken};
+use application::{
+    Application, NoNoise, Only, Options, Origins, Plan, Rule, Rules, Segments, Taken,
+};
 use program::Program;
 use serde::{Deserialize, Serialize};
 use simulate::{
     blame as blaming,
     collectives::Op,
-    event::{self, Action, EventError, Rendezvous, Schedule},
+    event::{self, Action, EventError, Log, Rendezvous, Schedule},
     loggops::Params,
-    noise::{Model, Noise, Offsets},
+    noise::{Model, Noise, Offsets, RunNoise},
     replay,
     sweep::SweepError,
     whatif,
@@ -28,13 +31,15 @@ use trace::{Lane, LaneId};
 use crate::{
     blame::{self, Blame},
     collective::{self, KneeKeys, SeriesKnee, knees},
-    hypotheses::{self, Change, Effect, Question, Waits},
+    hypotheses::{self, Change, Effect, Question},
     network,
     noise::{self, Loaded, requires_noise},
     open,
     point::{Point, Runs, Series},
     sensitivity::{self, Sensitivity},
     shard::{self, Settings, Shard},
+    sources::Sources,
+    states::{self, PathPart, Tally, Waits},
     units,
     variation::{self, Variation},
     work::{Unwatched, Work},
@@ -149,6 +154,34 @@ impl Sweep {
             ..collective::About::default()
         };
         collective::Sweep::of(about, self.points.clone())
+    }
+
+    /// What ranks wait for as CSV: of each point with a breakdown, and of the unchanged program (without an `if`) and each
+    /// change.
+    pub fn waits_csv(&self) -> String {
+        let mut text = format!("ranks,if,{}\n", states::CSV_COLUMNS);
+        let mut add = |ranks: u64, asked: &str, waits: &Option<Waits>| {
+            if let Some(waits) = waits {
+                let asked = if asked.is_empty() { None } else { Some(asked) };
+                text += &waits.csv_rows(&format!("{ranks},{},", states::quoted(asked)));
+            }
+        };
+        for point in &self.points {
+            if let Some(blame) = &point.blame {
+                add(point.ranks, "", &blame.waits);
+            }
+        }
+        let mut before = None;
+        for effect in &self.hypotheses {
+            let ranks = effect.waits_ranks.unwrap_or(effect.ranks);
+            let explained = self.points.iter().any(|point| point.blame.is_some());
+            if before != Some(effect.ranks) && !explained {
+                add(ranks, "", &effect.waits_before);
+            }
+            before = Some(effect.ranks);
+            add(ranks, &effect.text, &effect.waits_after);
+        }
+        text
     }
 
     /// Whether there is any noise.
@@ -267,9 +300,18 @@ impl Source {
         net: Option<&Params>,
         with_taken: bool,
     ) -> Result<Schedule> {
+        Ok(application.schedule(&self.plan(application, ranks, net, with_taken)?)?)
+    }
+
+    fn plan<'a>(
+        &'a self,
+        application: &Application,
+        ranks: u64,
+        net: Option<&'a Params>,
+        with_taken: bool,
+    ) -> Result<Plan<'a>> {
         let copies = application.copies(ranks)?;
-        let plan = Plan { copies, rules: &self.rules, only: self.only, with_taken, net };
-        Ok(application.schedule(&plan)?)
+        Ok(Plan { copies, rules: &self.rules, only: self.only, with_taken, net })
     }
 }
 
@@ -322,6 +364,25 @@ fn assumptions(application: &Application) -> Vec<String> {
     remarks
 }
 
+/// The recording of a node, if there is one with the program.
+fn recording(program: &Program, host: &program::Host) -> Option<PathBuf> {
+    Some(program.dir.join(format!("node-{}.detour", host.name))).filter(|path| path.exists())
+}
+
+/// The noise that was recorded with a program: for each node, what its ranks met while it ran.
+fn recorded_with(program: &Program) -> Vec<noise::WithProgram> {
+    let of_host = |(host, about): (u32, &program::Host)| {
+        let ranks = || program.ranks.iter().filter(move |rank| rank.host == host);
+        Some(noise::WithProgram {
+            path: recording(program, about)?,
+            threads: ranks().map(|rank| rank.pid).collect(),
+            from_ns: ranks().map(|rank| rank.start.ns).min()?,
+            to_ns: ranks().map(program::Rank::end_ns).max()?,
+        })
+    };
+    (0..).zip(&program.hosts).filter_map(of_host).collect()
+}
+
 /// What the kernel took from the ranks, as recorded on their nodes.
 struct Recorded {
     /// By rank: start and end of each detour on the host's CLOCK_MONOTONIC, and the time taken before it.
@@ -334,10 +395,7 @@ impl Recorded {
         let mut recorded = Recorded { spans: vec![Vec::new(); program.ranks.len()] };
         let (mut nodes, mut remarks) = (0, Vec::new());
         for (host, about) in (0..).zip(&program.hosts) {
-            let path = program.dir.join(format!("node-{}.detour", about.name));
-            if !path.exists() {
-                continue;
-            }
+            let Some(path) = recording(program, about) else { continue };
             nodes += 1;
             recorded.read(program, host, &path, &mut remarks)?;
         }
@@ -434,12 +492,14 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
     Ok(Partial { about: simulation.about(), identity_ps, points })
 }
 
-/// Steps of a program whose waits are looked at.
+/// Steps of programs whose waits are looked at, shared by all questions.
 const MOST_LOGGED: u64 = 1 << 23;
 
 /// A program that can be run.
 enum Ready {
     Whole(Box<Schedule>),
+    /// The same, if it is to be explained.
+    Explained(Box<(Schedule, Origins)>),
     Segments(Segments),
 }
 
@@ -447,8 +507,37 @@ impl Ready {
     fn messages(&self) -> u64 {
         match self {
             Ready::Whole(schedule) => schedule.messages(),
+            Ready::Explained(explained) => explained.0.messages(),
             Ready::Segments(segments) => segments.messages(),
         }
+    }
+}
+
+/// A program and what it meets: as traced and given, or changed.
+#[derive(Clone, Copy)]
+struct World<'w> {
+    source: &'w Source,
+    application: &'w Application,
+    params: &'w Params,
+    noise: &'w Noise,
+    sources: &'w Sources,
+}
+
+/// The first run of a program, explained.
+#[derive(Clone)]
+struct Explained {
+    ranks: u64,
+    waits: Waits,
+    path: Vec<PathPart>,
+}
+
+/// Whether an operation is a message of a collective.
+fn of_collective(schedule: &Schedule, op: u32) -> bool {
+    match schedule.operation(op).action {
+        Action::Send { tag, .. } | Action::Recv { tag, .. } => {
+            tag.is_some_and(application::is_collective)
+        }
+        Action::Calc { .. } | Action::Choice { .. } | Action::Request => false,
     }
 }
 
@@ -456,6 +545,8 @@ struct Simulation<'a> {
     request: &'a Request,
     work: &'a Work<'a>,
     program: Read,
+    /// The noise that is asked for: that recorded with the program if none is given and sources of it are.
+    noise: noise::Request,
     loaded: Loaded,
     variation: Option<Variation>,
     rules: event::Options,
@@ -463,8 +554,10 @@ struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     fn new(request: &'a Request, work: &'a Work<'a>) -> Result<Simulation<'a>> {
-        let asks = request.questions.iter().any(|question| question.change == Change::Auto);
-        let loaded = request.noise.load_for(work, Model::default(), request.blame || asks)?;
+        let program = request.source.load(work.threads)?;
+        let noise = request.met(&program.about);
+        let asks = !request.questions.is_empty();
+        let loaded = noise.load_for(work, Model::default(), request.blame || asks)?;
         if request.with_coscheduled && loaded.noise.is_none() {
             return Err(requires_noise("--with-coscheduled"));
         }
@@ -472,14 +565,13 @@ impl<'a> Simulation<'a> {
             bail!("--blame requires one network: omit it, or --net-local");
         }
         let variation = request.latency.as_ref().map(variation::Request::load).transpose()?;
-        let program = request.source.load(work.threads)?;
         program.remarks.iter().for_each(|remark| work.watch.remark(remark));
         let rules = event::Options {
             rendezvous: request.rendezvous,
             local: network::local(request.net_local, &request.noise.placement)?,
             ..event::Options::default()
         };
-        Ok(Simulation { request, work, program, loaded, variation, rules })
+        Ok(Simulation { request, work, program, noise, loaded, variation, rules })
     }
 
     fn own(&self) -> u64 {
@@ -567,7 +659,10 @@ impl<'a> Simulation<'a> {
         let noise = self.loaded.noise.clone().with_latencies(latencies);
         let noise = if series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise };
         let source = &self.request.source;
-        let ready = self.prepare(source, &self.program.application, ranks, &params, &noise)?;
+        let application = &self.program.application;
+        let sources = &self.loaded.sources;
+        let world = World { source, application, params: &params, noise: &noise, sources };
+        let ready = self.prepare(&world, ranks)?;
         let passes = if self.request.blame { 2 } else { 1 };
         watch.expect(ready.messages().saturating_mul((runs.end - runs.start) * passes));
         watch.now(&label);
@@ -575,7 +670,7 @@ impl<'a> Simulation<'a> {
         let plan = self.work.plan(self.request.runs, &advance);
         let silent = Noise::none().with_model(noise.model());
         let once = simulate::sweep::Plan { runs: 1, progress: &|_| true, ..plan };
-        let whole = matches!(ready, Ready::Whole(_));
+        let whole = !matches!(ready, Ready::Segments(_));
         let noiseless =
             self.times(&ready, &params, &silent, &once, 0..1).map_err(|error| match whole {
                 true => self.with_calls(error, ranks, false),
@@ -591,39 +686,51 @@ impl<'a> Simulation<'a> {
             took_s: begin.elapsed().as_secs_f64(),
         };
         let blame = match &ready {
-            Ready::Whole(schedule) if self.request.blame => {
-                let blames = blaming::blame_runs(schedule, &params, &self.rules, &noise, &plan)?;
-                Some(Blame::of(&blames, &self.loaded.sources)?)
-            }
-            _ => None,
+            Ready::Explained(explained) => Some(self.blame(&world, explained, &plan)?),
+            Ready::Whole(_) | Ready::Segments(_) => None,
         };
         Ok((runs, blame))
     }
 
+    /// Why the runs of a program took as long as they did, and what its ranks waited for.
+    fn blame(
+        &self,
+        world: &World<'_>,
+        (schedule, origins): &(Schedule, Origins),
+        plan: &simulate::sweep::Plan<'_>,
+    ) -> Result<Blame> {
+        let World { params, noise, sources, .. } = *world;
+        let all = Mutex::new(Tally::default());
+        let look = |log: &Log, met: &RunNoise<'_>| {
+            let run = Tally::of(log, met, origins, |op| of_collective(schedule, op))?;
+            all.lock().unwrap_or_else(PoisonError::into_inner).add(run);
+            Ok(())
+        };
+        let blames = blaming::blame_runs_with(schedule, params, &self.rules, noise, plan, &look)?;
+        let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let waits = Some(all.waits(origins, sources));
+        let parts = all.path(origins, sources);
+        Ok(Blame { waits, parts, ..Blame::of(&blames, sources)? })
+    }
+
     /// A program for this many ranks: extrapolated ones segment by segment, if that is possible; the times are
     /// the same.
-    fn prepare(
-        &self,
-        source: &Source,
-        application: &Application,
-        ranks: u64,
-        params: &Params,
-        noise: &Noise,
-    ) -> Result<Ready> {
-        let copies = application.copies(ranks)?;
-        let net = Some(&self.request.net);
-        if copies > 1 && !self.request.blame {
-            let plan =
-                Plan { copies, rules: &source.rules, only: source.only, with_taken: false, net };
-            if let Some(segments) = application.segments(&plan, params, &self.rules, noise)? {
-                return Ok(Ready::Segments(segments));
-            }
-        }
-        let schedule = source.schedule(application, ranks, net, false)?;
-        self.work.fits(&schedule, self.rules.model)?;
+    fn prepare(&self, world: &World<'_>, ranks: u64) -> Result<Ready> {
+        let World { source, application, params, noise, .. } = *world;
+        let plan = source.plan(application, ranks, Some(&self.request.net), false)?;
         if self.request.blame {
-            blame::check(&schedule, self.rules.model, self.work.memory())?;
+            let explained = application.schedule_with_origins(&plan)?;
+            self.work.fits(&explained.0, self.rules.model)?;
+            blame::check(&explained.0, self.rules.model, self.work.memory())?;
+            return Ok(Ready::Explained(Box::new(explained)));
         }
+        if plan.copies > 1
+            && let Some(segments) = application.segments(&plan, params, &self.rules, noise)?
+        {
+            return Ok(Ready::Segments(segments));
+        }
+        let schedule = application.schedule(&plan)?;
+        self.work.fits(&schedule, self.rules.model)?;
         Ok(Ready::Whole(Box::new(schedule)))
     }
 
@@ -636,11 +743,13 @@ impl<'a> Simulation<'a> {
         plan: &simulate::sweep::Plan<'_>,
         runs: Range<u64>,
     ) -> Result<Vec<i64>> {
+        let by_events = |schedule: &Schedule, runs| {
+            let share = replay::share(schedule, params, &self.rules, noise, plan, runs);
+            share.map(|share| share.times)
+        };
         let times = match ready {
-            Ready::Whole(schedule) => {
-                replay::share(schedule, params, &self.rules, noise, plan, runs)
-                    .map(|share| share.times)
-            }
+            Ready::Whole(schedule) => by_events(schedule, runs),
+            Ready::Explained(explained) => by_events(&explained.0, runs),
             Ready::Segments(segments) => segments.times(params, &self.rules, noise, plan, runs),
         };
         match times {
@@ -679,7 +788,9 @@ impl<'a> Simulation<'a> {
                 Change::Auto => {
                     let names = hypotheses::names(&self.loaded.sources);
                     let rules = &self.request.source.rules;
-                    questions.extend(hypotheses::auto(&self.program.application, rules, &names)?);
+                    let ranks = self.ranks().into_iter().max().unwrap_or(1);
+                    let application = &self.program.application;
+                    questions.extend(hypotheses::auto(application, rules, &names, ranks)?);
                 }
                 _ => questions.push(question.clone()),
             }
@@ -692,71 +803,87 @@ impl<'a> Simulation<'a> {
         let mut effects = Vec::new();
         for base in points.iter().filter(|point| point.series == first) {
             let mut of_point = Vec::new();
-            let waits = match questions.is_empty() {
+            let before = match questions.is_empty() {
                 true => None,
-                false => self.waits_of(base)?,
+                false => self.before(base, questions.len())?,
+            };
+            let asked = |text: &str, changes: &[Question]| {
+                self.effect(base, before.as_ref(), text, changes, questions.len())
             };
             for question in &questions {
-                let alone = std::slice::from_ref(question);
-                of_point.push(self.effect(base, waits, &question.text, alone)?);
+                of_point.push(asked(&question.text, std::slice::from_ref(question))?);
             }
             of_point.sort_by(|a, b| b.gain_pct.total_cmp(&a.gain_pct));
             if together {
-                of_point.push(self.effect(base, waits, "all together", &questions)?);
+                of_point.push(asked("all together", &questions)?);
             }
             effects.extend(of_point);
         }
         Ok(effects)
     }
 
-    /// The same of the unchanged program.
-    fn waits_of(&self, base: &Runs) -> Result<Option<Waits>> {
+    /// The unchanged program, explained.
+    fn before(&self, base: &Runs, questions: usize) -> Result<Option<Explained>> {
         let params = self.request.net.scaled(base.series.net_scale)?;
         let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
         let noise = self.loaded.noise.clone().with_latencies(latencies);
-        let (source, program) = (&self.request.source, &self.program.application);
-        self.waits(source, program, base.ranks, &params, &noise)
+        let (source, application) = (&self.request.source, &self.program.application);
+        let sources = &self.loaded.sources;
+        let world = World { source, application, params: &params, noise: &noise, sources };
+        self.explain(&world, base.ranks, questions)
     }
 
-    /// What the ranks wait for in the first run; None if that would take long.
-    fn waits(
+    /// What the ranks wait for in the first run, and its critical path: of as many ranks as can be looked at in
+    /// reasonable time. None if that is not even the traced number.
+    fn explain(
         &self,
-        source: &Source,
-        application: &Application,
+        world: &World<'_>,
         ranks: u64,
-        params: &Params,
-        noise: &Noise,
-    ) -> Result<Option<Waits>> {
-        let steps: usize = application.tapes.iter().map(|tape| tape.steps.len()).sum();
-        let all = steps as u64 * u64::from(application.copies(ranks)?);
-        if all > MOST_LOGGED || self.rules.local.is_some() {
+        questions: usize,
+    ) -> Result<Option<Explained>> {
+        let World { source, application, params, noise, sources } = *world;
+        if self.rules.local.is_some() {
             return Ok(None);
         }
-        let schedule = source.schedule(application, ranks, Some(&self.request.net), false)?;
+        // The same number for all questions: that of the unchanged program.
+        let before = &self.program.application;
+        let steps: u64 = before.tapes.iter().map(|tape| tape.steps.len() as u64).sum();
+        let copies = u64::from(before.copies(ranks)?);
+        let most = MOST_LOGGED / (questions as u64 + 1) / steps.max(1);
+        let copies = match copies <= most {
+            true => copies,
+            false if steps > MOST_LOGGED => return Ok(None),
+            // Collectives have power-of-two algorithms: the same number of ranks would be another case.
+            false => {
+                (0..copies.ilog2()).map(|by| copies >> by).find(|few| *few <= most).unwrap_or(1)
+            }
+        };
+        let ranks = copies * self.own();
+        let plan = source.plan(application, ranks, Some(&self.request.net), false)?;
+        let (schedule, origins) = application.schedule_with_origins(&plan)?;
         if schedule.operations() as u64 > 8 * MOST_LOGGED {
             return Ok(None);
         }
         let log = replay::log(&schedule, params, &self.rules, noise, self.work.seed, 0)?;
-        let of_collective = |op: u32| match schedule.operation(op).action {
-            Action::Send { tag, .. } | Action::Recv { tag, .. } => {
-                tag.is_some_and(application::is_collective)
-            }
-            Action::Calc { .. } | Action::Choice { .. } | Action::Request => false,
-        };
-        Ok(Some(Waits::of(&simulate::waits::of(&log, of_collective))))
+        let met = replay::noise_of(&schedule, noise, self.work.seed, 0);
+        let tally = Tally::of(&log, &met, &origins, |op| of_collective(&schedule, op))
+            .map_err(|source| self.stuck(EventError::Noise { rank: log.last(), source }))?;
+        let (waits, path) = (tally.waits(&origins, sources), tally.path(&origins, sources));
+        Ok(Some(Explained { ranks, waits, path }))
     }
 
     fn effect(
         &self,
         base: &Runs,
-        before: Option<Waits>,
+        before: Option<&Explained>,
         text: &str,
         changes: &[Question],
+        questions: usize,
     ) -> Result<Effect> {
         self.work.watch.now(&format!("{} ranks, if {text}", base.ranks));
         let named = || format!("--if '{text}'");
         let mut source = self.request.source.clone();
-        let mut noise = self.request.noise.clone();
+        let mut noise = self.noise.clone();
         let mut scale = base.series.net_scale;
         let mut changed: Option<Application> = None;
         for Question { change, .. } in changes {
@@ -773,19 +900,39 @@ impl<'a> Simulation<'a> {
         }
         let application = changed.as_ref().unwrap_or(&self.program.application);
         let params = self.request.net.scaled(scale)?;
-        let noise = match noise.without.len() == self.request.noise.without.len() {
-            true => self.loaded.noise.clone(),
-            false => noise.load(&self.quietly()).with_context(named)?.noise,
+        let without = match noise.without.len() == self.noise.without.len() {
+            true => None,
+            false => {
+                let quietly = self.quietly();
+                Some(noise.load_for(&quietly, Model::default(), true).with_context(named)?)
+            }
         };
+        let loaded = without.as_ref().unwrap_or(&self.loaded);
         let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
-        let noise = noise.with_latencies(latencies);
+        let noise = loaded.noise.clone().with_latencies(latencies);
+        let sources = &loaded.sources;
+        let world = World { source: &source, application, params: &params, noise: &noise, sources };
         let advance = |messages| self.work.watch.advance(messages);
         let plan = self.work.plan(self.request.runs, &advance);
         let runs = 0..base.times_ps.len() as u64;
-        let ready = self.prepare(&source, application, base.ranks, &params, &noise);
-        let ready = ready.with_context(named)?;
-        let times = self.times(&ready, &params, &noise, &plan, runs).with_context(named)?;
+        // What changes nothing takes as long as before.
+        let untouched = scale == base.series.net_scale
+            && without.is_none()
+            && application.tapes == self.program.application.tapes
+            && application.maps_alike(&source.rules, &self.request.source.rules);
+        let times = match untouched {
+            true => base.times_ps.clone(),
+            false => {
+                let ready = self.prepare(&world, base.ranks).with_context(named)?;
+                self.times(&ready, &params, &noise, &plan, runs).with_context(named)?
+            }
+        };
         let gain = whatif::compare(&base.times_ps, &times, self.work.seed)?;
+        let after = match before {
+            Some(before) if untouched => Some(before.clone()),
+            Some(_) => self.explain(&world, base.ranks, questions).with_context(named)?,
+            None => None,
+        };
         Ok(Effect {
             text: text.to_owned(),
             ranks: base.ranks,
@@ -793,8 +940,12 @@ impl<'a> Simulation<'a> {
             gain_pct: gain.gain.value,
             gain_ci95_pct: [gain.gain.low, gain.gain.high],
             changed_runs: gain.changed_runs,
-            waits_before: before,
-            waits_after: self.waits(&source, application, base.ranks, &params, &noise)?,
+            waits_before: before.map(|before| before.waits.clone()),
+            waits_ranks: after.as_ref().map(|after| after.ranks),
+            path_before: before.map(|before| before.path.clone()).unwrap_or_default(),
+            critical: after.as_ref().map(|after| states::path_in_words(&after.path)),
+            path_after: after.as_ref().map(|after| after.path.clone()).unwrap_or_default(),
+            waits_after: after.map(|after| after.waits),
         })
     }
 
@@ -833,10 +984,23 @@ impl<'a> Simulation<'a> {
 }
 
 impl Request {
+    /// The noise that the program meets. Sources to be left out, without any noise given, are those of the noise that was
+    /// recorded with the program.
+    fn met(&self, program: &Program) -> noise::Request {
+        let leaves_out =
+            |question: &Question| matches!(question.change, Change::Auto | Change::Without(_));
+        let none = self.noise.noise.iter().all(|spec| spec == "none");
+        let asks = !self.noise.without.is_empty() || self.questions.iter().any(leaves_out);
+        if !none || !asks {
+            return self.noise.clone();
+        }
+        noise::Request { with_program: recorded_with(program), ..self.noise.clone() }
+    }
+
     /// Everything that determines the results.
     pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
-        let mut settings = self.noise.settings()?;
         let program = program::open(&self.source.dir)?;
+        let mut settings = self.met(&program).settings()?;
         settings.insert("program".to_owned(), program.run.into());
         settings.insert("rules".to_owned(), format!("{:?}", self.source.rules).into());
         settings.insert("as_traced".to_owned(), self.source.as_traced.into());

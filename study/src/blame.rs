@@ -10,7 +10,10 @@ use simulate::{
 };
 use trace::Class;
 
-use crate::sources::Sources;
+use crate::{
+    sources::Sources,
+    states::{PathPart, Waits},
+};
 
 /// Where the time of one or several runs went; means if there are several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,6 +35,12 @@ pub struct Blame {
     pub noise: Noise,
     /// By time on the path, then by time absorbed.
     pub sources: Vec<Source>,
+    /// What the ranks of a traced program wait for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
+    /// The critical path of a traced program by region and cause, the longest part first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PathPart>,
 }
 
 /// Noise of all sources that hit any work.
@@ -193,6 +202,8 @@ impl Blame {
             last_rank_runs,
             noise: Noise { on_path_us: us(on_path), absorbed_us: us(absorbed) },
             sources: blames.sources.iter().map(source).collect::<Result<_, _>>()?,
+            waits: None,
+            parts: Vec::new(),
         })
     }
 }

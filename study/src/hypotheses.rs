@@ -1,14 +1,18 @@
 //! `--if`: what would change a program's time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use application::{Application, Hypothesis, Operation, Place, Rules, Step};
 use mpi_abi::Call;
 use serde::Serialize;
-use simulate::collectives::{ALGORITHMS, Op};
+use simulate::collectives::{ALGORITHMS, Collective, Op, Shape};
 
-use crate::{app, sources::Sources};
+use crate::{
+    app,
+    sources::Sources,
+    states::{PathPart, Waits},
+};
 
 /// One `--if`.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,35 +51,13 @@ pub struct Effect {
     /// many operations to look at.
     pub waits_before: Option<Waits>,
     pub waits_after: Option<Waits>,
-}
-
-/// What ranks wait for, summed over them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Waits {
-    pub late_sender_s: f64,
-    /// Large messages only.
-    pub late_receiver_s: f64,
-    pub collective_s: f64,
-    /// For a network interface that is busy.
-    pub nic_s: f64,
-}
-
-impl Waits {
-    pub fn of(ranks: &[simulate::waits::Waits]) -> Waits {
-        let sum = |of: fn(&simulate::waits::Waits) -> i64| {
-            ranks.iter().map(|waits| i128::from(of(waits))).sum::<i128>() as f64 / 1e12
-        };
-        Waits {
-            late_sender_s: sum(|waits| waits.late_sender),
-            late_receiver_s: sum(|waits| waits.late_receiver),
-            collective_s: sum(|waits| waits.collective),
-            nic_s: sum(|waits| waits.nic),
-        }
-    }
-
-    pub fn total_s(&self) -> f64 {
-        self.late_sender_s + self.late_receiver_s + self.collective_s + self.nic_s
-    }
+    /// Ranks of that run: fewer than `ranks` if those have too many operations to look at.
+    pub waits_ranks: Option<u64>,
+    /// The critical path of that run without and with the change, the longest part first.
+    pub path_before: Vec<PathPart>,
+    pub path_after: Vec<PathPart>,
+    /// The critical path with the change in words.
+    pub critical: Option<String>,
 }
 
 const EXPECTED: &str = "expected scale REGION 0.5, balance REGION, drop REGION, drop tag 17, drop MPI_CALL, \
@@ -134,13 +116,49 @@ fn call(name: &str) -> Result<Call, String> {
     found.ok_or_else(|| format!("'{name}' is not an MPI call that is recorded"))
 }
 
-/// Everything worth asking of a program and its noise: every region balanced and halved, every kind of
-/// collective removed and with other algorithms, every noise source removed, a network ten times faster.
-pub fn auto(application: &Application, rules: &Rules, sources: &[String]) -> Result<Vec<Question>> {
+/// Share of the computation from which it is worth asking about a part of it that has no region.
+const WORTH_ASKING: f64 = 0.01;
+
+/// The calls that are followed by computation outside of all regions.
+fn computes_after(application: &Application) -> Vec<Call> {
+    let (mut whole, mut after_call) = (0i128, BTreeMap::new());
+    for tape in &application.tapes {
+        let mut inside = 0usize;
+        for step in &tape.steps {
+            match *step {
+                Step::Begin { .. } => inside += 1,
+                Step::End { .. } => inside = inside.saturating_sub(1),
+                Step::Compute { ps, after, .. } => {
+                    whole += i128::from(ps);
+                    if inside == 0 {
+                        *after_call.entry(after).or_insert(0i128) += i128::from(ps);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let enough = whole as f64 * WORTH_ASKING;
+    let found = after_call.into_iter().filter(|(_, ps)| *ps as f64 > enough);
+    found.filter_map(|(number, _)| Call::from_number(number)).collect()
+}
+
+/// Everything worth asking of a program and its noise: every region, and what is computed after each call outside of
+/// them, balanced and halved, every kind of collective removed and with other algorithms, every noise source removed, a
+/// network ten times faster. `ranks` is the largest number of them: algorithms that need many times the messages there
+/// cannot be faster, and are not asked about.
+pub fn auto(
+    application: &Application,
+    rules: &Rules,
+    sources: &[String],
+    ranks: u64,
+) -> Result<Vec<Question>> {
     let mut texts: Vec<String> = Vec::new();
-    for region in &application.regions {
-        texts.push(format!("balance {region}"));
-        texts.push(format!("scale {region} 0.5"));
+    let after =
+        computes_after(application).into_iter().map(|call| format!("after {}", call.name()));
+    for place in application.regions.iter().cloned().chain(after) {
+        texts.push(format!("balance {place}"));
+        texts.push(format!("scale {place} 0.5"));
     }
     let (mut calls, mut operations) = (BTreeSet::new(), BTreeSet::new());
     for tape in &application.tapes {
@@ -150,19 +168,24 @@ pub fn auto(application: &Application, rules: &Rules, sources: &[String]) -> Res
             calls.insert(call.mpi);
             if let Operation::Regular { op, bytes, .. } = call.operation {
                 let place = Op::ALL.iter().position(|known| *known == op).unwrap_or(0);
-                operations.insert((place, rules.of(op, bytes)));
+                operations.insert((place, rules.of(op, bytes), bytes));
             }
         }
     }
     let names = calls.into_iter().filter_map(Call::from_number).map(|call| call.name());
     texts.extend(names.map(|name| format!("drop {name}")));
-    for place in operations.iter().map(|(place, _)| *place).collect::<BTreeSet<_>>() {
+    for place in operations.iter().map(|(place, ..)| *place).collect::<BTreeSet<_>>() {
         let op = Op::ALL[place];
+        let used = || operations.iter().filter(|(of, ..)| *of == place);
+        let names: BTreeSet<&str> = used().map(|(_, name, _)| *name).collect();
         for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.ops().contains(&op)) {
-            let used: Vec<&str> =
-                operations.iter().filter(|(of, _)| *of == place).map(|(_, name)| *name).collect();
-            if used[..] != [algorithm.name()] {
-                texts.push(format!("map {}={}", op.name(), algorithm.name()));
+            let name = algorithm.name();
+            let sensible = |(_, now, bytes): &(usize, &str, u64)| {
+                let of = |name: &str| messages(op, name, ranks, *bytes);
+                of(name) <= of(now).saturating_mul(MOST_MESSAGES)
+            };
+            if !names.iter().eq([&name]) && used().all(sensible) {
+                texts.push(format!("map {}={name}", op.name()));
             }
         }
     }
@@ -170,6 +193,15 @@ pub fn auto(application: &Application, rules: &Rules, sources: &[String]) -> Res
     texts.push("net-scale 10".to_owned());
     let parse = |text: String| parse(&text).map_err(anyhow::Error::msg).context(text);
     texts.into_iter().map(parse).collect()
+}
+
+/// So many times the messages are not worth a try.
+const MOST_MESSAGES: u64 = 16;
+
+/// Messages of a collective by an algorithm; none if it does not exist there.
+fn messages(op: Op, algorithm: &str, ranks: u64, bytes: u64) -> u64 {
+    let shape = Shape { op, ranks, bytes, arity: 2, segment: None };
+    Collective::new(Some(algorithm), shape).map_or(0, |collective| collective.messages())
 }
 
 /// Names of the sources in noise, each once.

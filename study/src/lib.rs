@@ -9,7 +9,7 @@
 //! - Input: [`open`], [`recorded`], [`noise`], [`samples`], [`network`], [`goal`], [`units`].
 //! - Studies: [`collective`], [`app`], [`skeleton`], [`schedule`], [`exchange`], [`alltoall`], [`cycle`], [`projection`],
 //!   [`whatif`], [`compare`], [`tail`]. Distributions of any samples: [`dist`].
-//! - Explanations of simulated runs: [`blame`], [`picture`]; of real ones: [`traced`]. Remedies: [`advice`].
+//! - Explanations of simulated runs: [`blame`], [`states`], [`picture`]; of real ones: [`traced`]. Remedies: [`advice`].
 //! - Other tools' files: [`mod@import`], [`export`].
 //! - Long simulations: [`shard`] and [`shards`] divide them, [`resume`] continues them.
 
@@ -61,6 +61,7 @@ pub mod shard;
 pub mod shards;
 pub mod skeleton;
 pub mod sources;
+pub mod states;
 pub mod summary;
 pub mod support;
 pub mod tail;

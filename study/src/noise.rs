@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use formats::import;
 use serde_json::json;
 use simulate::noise::{Composed, Model, Nodes, Noise, Offsets, Timeline, draw};
+use trace::Lane;
 
 use crate::{
     generated::{Generated, from_distribution, variants},
@@ -45,6 +46,20 @@ pub struct Request {
     pub placement: placement::Request,
     /// Extend recordings by fitted tails.
     pub tail: bool,
+    /// The nodes of a program with which noise was recorded, to be met by its ranks.
+    pub with_program: Vec<WithProgram>,
+}
+
+/// Noise that was recorded together with a program, on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithProgram {
+    /// The recording.
+    pub path: PathBuf,
+    /// Main threads of the ranks.
+    pub threads: Vec<u32>,
+    /// Begin and end of the program on the node's `CLOCK_MONOTONIC`, ns.
+    pub from_ns: u64,
+    pub to_ns: u64,
 }
 
 /// The error for an option that is meaningless without noise.
@@ -124,6 +139,10 @@ impl Request {
             layers.push(self.layer(spec, seed, &mut wishes)?);
             names.push(spec.to_string_lossy().into_owned());
         }
+        if !self.with_program.is_empty() {
+            layers.push(of_program(&self.with_program, &mut wishes)?);
+            names.push("recorded with the program".to_owned());
+        }
         wishes.without.check()?;
         // Superposed layers mix the CPUs of different nodes.
         if layers.len() > 1 && layers.iter().any(|layer| layer.nodes.is_some()) {
@@ -180,7 +199,9 @@ impl Request {
                  preempt"
             );
         }
-        let noise = Noise::new(timelines, model, offsets)?.repeating(self.repeat_trace);
+        // That of a program is as long as the program: a run that takes longer begins again with it.
+        let repeat = self.repeat_trace || !self.with_program.is_empty();
+        let noise = Noise::new(timelines, model, offsets)?.repeating(repeat);
         let noise = noise.on_nodes(nodes);
         let mut described = names.join(" + ");
         if let Some(window) = self.synchronised.filter(|_| !self.coscheduled) {
@@ -240,7 +261,8 @@ impl Request {
     pub fn files(&self) -> Vec<PathBuf> {
         let specs = self.noise.iter().filter(|s| *s != "none" && Generated::of(s).is_none());
         let paths = specs.flat_map(|spec| open::split_list(spec));
-        paths.map(|path| open::split_run(&path).0).collect()
+        let paths = paths.map(|path| open::split_run(&path).0);
+        paths.chain(self.with_program.iter().map(|node| node.path.clone())).collect()
     }
 
     /// One `--noise` argument: one timeline per node.
@@ -405,6 +427,49 @@ fn lanes(
     let remarks = remarks.chain(open::remark_if_not_whole(reader));
     wishes.remarks.extend(remarks);
     Ok(Layer { timelines, nodes })
+}
+
+/// What the ranks of a program met, each for itself: ranks of a node meet it at the same moment of the recording.
+fn of_program(nodes: &[WithProgram], wishes: &mut Wishes<'_>) -> Result<Layer> {
+    let mut layer = Layer::default();
+    for WithProgram { path, threads, from_ns, to_ns } in nodes {
+        let named = || format!("cannot read noise from {}", path.display());
+        let reader = open::open(path).with_context(named)?;
+        let recorded = Recorded::new(&reader);
+        let without = &mut wishes.without;
+        without.recordings += 1;
+        let dropped: Vec<bool> =
+            recorded.sources.iter().map(|source| without.drops(source)).collect();
+        let numbers =
+            wishes.sources.as_mut().map(|sources| sources.of_recording(&recorded.sources));
+        let epoch = reader.manifest().started_monotonic_ns;
+        let (from, to) = (from_ns.saturating_sub(epoch), to_ns.saturating_sub(epoch));
+        let mut timelines = Vec::new();
+        for thread in threads {
+            let is_it = |lane: &Lane| matches!(lane, Lane::Thread { tid, .. } if tid == thread);
+            // Which ranks are missing is among the remarks about the program.
+            let Some(index) = reader.lanes().iter().position(is_it) else { continue };
+            let lane = recorded.lane_as_it_was(&reader, index).with_context(named)?;
+            let lane = lane.within(from, to);
+            let timeline = match &numbers {
+                Some(numbers) => lane.shared_without(&dropped, numbers),
+                None => lane.without(&dropped),
+            };
+            timelines.push(timeline.with_context(named)?);
+        }
+        if timelines.is_empty() {
+            continue;
+        }
+        wishes.remarks.extend(open::remark_if_not_whole(&reader));
+        let ranks = timelines.len();
+        layer.extend(Layer { timelines, nodes: Some((vec![ranks], ranks as u64)) });
+    }
+    if layer.timelines.is_empty() {
+        bail!(
+            "the noise recorded with the program has none of its ranks: specify some with --noise"
+        );
+    }
+    Ok(layer)
 }
 
 /// Another tool's runs, extended by a fitted tail. Its times become whole nanoseconds.

@@ -234,6 +234,12 @@ impl Recorded {
         self.lane_from(reader, index, 0)
     }
 
+    /// The same on the clock of the node: what happened to several threads at once is at the same time.
+    pub fn lane_as_it_was(&self, reader: &AnyReader, index: usize) -> Result<Composed> {
+        let (from, to) = window(reader, index);
+        self.fill(reader, index, 0, Composed::new(from, to.saturating_sub(from)), None)
+    }
+
     /// The same for detours of a minimum length.
     fn lane_from(&self, reader: &AnyReader, index: usize, shortest_ns: u64) -> Result<Composed> {
         let id = LaneId(index as u32);

@@ -9,6 +9,7 @@ mod noise;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt::Write,
     fs,
     path::{Path, PathBuf},
 };
@@ -19,9 +20,11 @@ use rayon::prelude::*;
 use serde::Serialize;
 use trace::Class;
 
-use causes::{Cause, Segment, Waits, Why};
+use causes::{Cause, Kind, Segment, Sums, Waiting, Waits, Why};
 use contents::{Contents, What};
 use noise::{Hit, Noise};
+
+use crate::states::quoted;
 
 /// Where the time of a real run went: its critical path and every wait, by cause. Times in ns are exact: the parts of
 /// the path add up to the wall time, and `waits` with `other_waits_ns` to the waiting time of `mpi report`.
@@ -50,6 +53,10 @@ pub struct TracedBlame {
     pub other_waits_s: f64,
     /// In ns.
     pub other_waits_ns: u64,
+    /// Waiting by the rank that waited.
+    pub by_rank: Vec<RankWaits>,
+    /// Waiting by the region in which ranks waited, the most first.
+    pub by_region: Vec<RegionWaits>,
     /// Share of the waiting for which no cause was found.
     pub unexplained_pct: f64,
     /// How much is known about noise.
@@ -187,6 +194,93 @@ pub struct WaitRow {
     pub ns: u64,
     /// What was late.
     pub cause: LateBy,
+}
+
+/// Waiting of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RankWaits {
+    /// World rank.
+    pub rank: u32,
+    #[serde(flatten)]
+    pub by: WaitsBy,
+}
+
+/// Waiting in a region.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RegionWaits {
+    /// Names from the outermost region on, with `/` between them; null outside of all regions.
+    pub region: Option<String>,
+    #[serde(flatten)]
+    pub by: WaitsBy,
+}
+
+/// Waiting by class, and again by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct WaitsBy {
+    pub late_sender_s: f64,
+    pub late_receiver_s: f64,
+    pub collective_s: f64,
+    pub noise_s: f64,
+    pub compute_s: f64,
+    pub communication_s: f64,
+    pub unexplained_s: f64,
+    pub s: f64,
+    /// In ns.
+    pub late_sender_ns: u64,
+    /// In ns.
+    pub late_receiver_ns: u64,
+    /// In ns.
+    pub collective_ns: u64,
+    /// In ns.
+    pub noise_ns: u64,
+    /// In ns.
+    pub compute_ns: u64,
+    /// In ns.
+    pub communication_ns: u64,
+    /// In ns.
+    pub unexplained_ns: u64,
+    /// In ns.
+    pub ns: u64,
+}
+
+impl WaitsBy {
+    fn add(&mut self, waiting: &Waiting, ns: u64) {
+        *match waiting.class {
+            WaitClass::LateSender => &mut self.late_sender_ns,
+            WaitClass::LateReceiver => &mut self.late_receiver_ns,
+            WaitClass::Collective => &mut self.collective_ns,
+        } += ns;
+        *match waiting.kind {
+            Kind::Noise => &mut self.noise_ns,
+            Kind::Compute => &mut self.compute_ns,
+            Kind::Communication => &mut self.communication_ns,
+            Kind::Unexplained => &mut self.unexplained_ns,
+        } += ns;
+        self.ns += ns;
+    }
+
+    fn with_seconds(self) -> WaitsBy {
+        WaitsBy {
+            late_sender_s: seconds(self.late_sender_ns),
+            late_receiver_s: seconds(self.late_receiver_ns),
+            collective_s: seconds(self.collective_ns),
+            noise_s: seconds(self.noise_ns),
+            compute_s: seconds(self.compute_ns),
+            communication_s: seconds(self.communication_ns),
+            unexplained_s: seconds(self.unexplained_ns),
+            s: seconds(self.ns),
+            ..self
+        }
+    }
+
+    /// With the names of the classes.
+    pub fn classes(&self) -> [(WaitClass, u64); 3] {
+        [
+            (WaitClass::LateSender, self.late_sender_ns),
+            (WaitClass::LateReceiver, self.late_receiver_ns),
+            (WaitClass::Collective, self.collective_ns),
+        ]
+    }
 }
 
 /// What made a rank late.
@@ -363,7 +457,7 @@ fn evaluate(
     let view = View { program, noise, regions: &regions };
     let (begin, end) = chains.span();
     let wall_ns = (end - begin) as u64;
-    let causes = chains.causes(&contents, &noise.kinds);
+    let Sums { causes, waiting } = chains.causes(&contents, &noise.kinds);
     let waiting_ns = causes.values().sum();
     let (rows, other_waits_ns) = view.rows(&causes);
     let sums = view.sums(&causes);
@@ -386,6 +480,8 @@ fn evaluate(
         waits: rows,
         other_waits_s: seconds(other_waits_ns),
         other_waits_ns,
+        by_rank: view.by_rank(&waiting),
+        by_region: view.by_region(&waiting),
         noise: known,
         remarks: noise.remarks.clone(),
     };
@@ -518,6 +614,35 @@ impl View<'_> {
         (rows.into_iter().map(row).collect(), others.iter().map(|(_, ns)| ns).sum())
     }
 
+    /// All ranks, also those that did not wait.
+    fn by_rank(&self, waiting: &BTreeMap<Waiting, u64>) -> Vec<RankWaits> {
+        let mut sums = vec![WaitsBy::default(); self.program.ranks.len()];
+        for (waiting, ns) in waiting {
+            if let Some(sum) = sums.get_mut(waiting.slot as usize) {
+                sum.add(waiting, *ns);
+            }
+        }
+        let row =
+            |(slot, by): (u32, WaitsBy)| RankWaits { rank: self.rank(slot), by: by.with_seconds() };
+        (0..).zip(sums).map(row).collect()
+    }
+
+    fn by_region(&self, waiting: &BTreeMap<Waiting, u64>) -> Vec<RegionWaits> {
+        let mut sums: BTreeMap<u32, WaitsBy> = BTreeMap::new();
+        for (waiting, ns) in waiting {
+            sums.entry(waiting.region).or_default().add(waiting, *ns);
+        }
+        let row = |(region, by): (u32, WaitsBy)| RegionWaits {
+            region: self.region(region),
+            by: by.with_seconds(),
+        };
+        let mut rows: Vec<RegionWaits> = sums.into_iter().map(row).collect();
+        rows.retain(|row| row.by.ns > 0);
+        // Stable: those with the same time stay in the order of their names.
+        rows.sort_by_key(|row| std::cmp::Reverse(row.by.ns));
+        rows
+    }
+
     fn late_by(&self, cause: &Cause) -> LateBy {
         let (kind, source, call) = match cause.why {
             Why::Spent(What::Compute) => ("compute", None, None),
@@ -610,4 +735,38 @@ impl View<'_> {
         };
         found.iter().filter_map(drawn).collect()
     }
+}
+
+/// The waiting of a run as CSV: one line per rank and class, then per region and class, then per cause. Of each of the
+/// three kinds, the lines add up to the waiting time.
+pub fn csv(blame: &TracedBlame) -> String {
+    let mut text =
+        "by,rank,region,class,call,cause,late_rank,late_region,source,host,late_call,s,ns\n"
+            .to_owned();
+    let ranks = blame.by_rank.iter().map(|row| (format!("rank,{},", row.rank), &row.by));
+    let regions = blame
+        .by_region
+        .iter()
+        .map(|row| (format!("region,,{}", quoted(row.region.as_deref())), &row.by));
+    for (place, by) in ranks.chain(regions) {
+        for (class, ns) in by.classes().into_iter().filter(|(_, ns)| *ns > 0) {
+            let _ = writeln!(text, "{place},{},,,,,,,,{},{ns}", class.name(), seconds(ns));
+        }
+    }
+    for WaitRow { class, call, s, ns, cause } in &blame.waits {
+        let LateBy { kind, rank, region, source, call: late_call } = cause;
+        let region = quoted(region.as_deref());
+        let host = quoted(source.as_ref().map(|source| source.host.as_str()));
+        let source = quoted(source.as_ref().map(|source| source.name.as_str()));
+        let (class, late_call) = (class.name(), late_call.unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "cause,,,{class},{call},{kind},{rank},{region},{source},{host},{late_call},{s},{ns}"
+        );
+    }
+    if blame.other_waits_ns > 0 {
+        let (s, ns) = (blame.other_waits_s, blame.other_waits_ns);
+        let _ = writeln!(text, "cause,,,,,other,,,,,,{s},{ns}");
+    }
+    text
 }

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 
 use mpi_abi::Call;
 use proptest::prelude::*;
-use study::traced::{TracedBlame, blame, recordings_in};
+use study::{
+    app, hypotheses, noise,
+    traced::{TracedBlame, blame, recordings_in},
+    work::{Unwatched, Work},
+};
 use support::{HostClock, Made, START};
 use tempfile::TempDir;
 use trace::{
@@ -93,8 +97,27 @@ fn of(dir: &TempDir) -> TracedBlame {
     let sum = causes.noise_ns + causes.compute_ns + causes.communication_ns + causes.unexplained_ns;
     assert_eq!(sum, found.waiting_ns);
     assert_eq!(found.sources.iter().map(|row| row.ns).sum::<u64>(), causes.noise_ns);
+    let ranks = found.by_rank.iter().map(|row| (&row.by, Some(row.rank)));
+    let regions = found.by_region.iter().map(|row| (&row.by, None));
+    for (by, _) in ranks.clone().chain(regions.clone()) {
+        assert_eq!(by.late_sender_ns + by.late_receiver_ns + by.collective_ns, by.ns);
+        let causes = by.noise_ns + by.compute_ns + by.communication_ns + by.unexplained_ns;
+        assert_eq!(causes, by.ns);
+    }
+    assert_eq!(ranks.map(|(by, _)| by.ns).sum::<u64>(), found.waiting_ns);
+    assert_eq!(regions.map(|(by, _)| by.ns).sum::<u64>(), found.waiting_ns);
+    let csv = study::traced::csv(&found);
+    for by in ["rank,", "region,", "cause,"] {
+        let lines = csv.lines().filter(|line| line.starts_with(by));
+        let ns = |line: &str| line.rsplit(',').next().unwrap().parse::<u64>().unwrap();
+        assert_eq!(lines.map(ns).sum::<u64>(), found.waiting_ns, "{csv}");
+    }
     let profile = program::profile(&program, 2).unwrap();
     assert_eq!(found.waiting_ns, profile.waits.total_ns, "the waiting of the profile");
+    for row in &profile.by_rank {
+        let own = found.by_rank.iter().find(|own| own.rank == row.rank).unwrap();
+        assert!((own.by.s - row.wait_s).abs() < 1e-9, "rank {}: {} s", row.rank, row.wait_s);
+    }
     for class in ["late sender", "late receiver", "collective"] {
         let of_class = found.waits.iter().filter(|row| row.class.name() == class);
         let of_profile = profile.waits.pairs.iter().filter(|pair| pair.class == class);
@@ -487,4 +510,107 @@ proptest! {
             prop_assert_eq!(&two, &serde_json::to_string(&found).unwrap());
         }
     }
+}
+
+#[test]
+fn waiting_is_counted_for_the_rank_that_waits_in_the_region_it_is_in() {
+    let dir = TempDir::new().unwrap();
+    let [mut a, mut b] = ranks(&dir);
+    for rank in [&mut a, &mut b] {
+        rank.name(1, "solve");
+        rank.region(1, true, 1_000);
+    }
+    a.collective(Call::Allreduce, 10_000, 14_000, 0);
+    b.collective(Call::Allreduce, 13_000, 14_000, 0);
+    for rank in [&mut a, &mut b] {
+        rank.region(1, false, 14_500);
+    }
+    b.recv(15_000, 17_500, 0, 8);
+    a.send(17_000, 17_200, 1, 8);
+    a.finish(20_000);
+    b.finish(20_000);
+    let blame = of(&dir);
+    let rows: Vec<(u32, u64, u64)> = blame
+        .by_rank
+        .iter()
+        .map(|row| (row.rank, row.by.collective_ns, row.by.late_sender_ns))
+        .collect();
+    assert_eq!(rows, [(0, 3_000, 0), (1, 0, 2_000)]);
+    let regions: Vec<(Option<&str>, u64)> =
+        blame.by_region.iter().map(|row| (row.region.as_deref(), row.by.ns)).collect();
+    assert_eq!(regions, [(Some("solve"), 3_000), (None, 2_000)]);
+}
+
+/// Twenty steps of 10 ms. In each, rank 1 loses 3 ms to the daemon, which rank 0 waits for.
+fn with_daemon(dir: &TempDir) {
+    const MS: u64 = 1_000_000;
+    let [mut a, mut b] = ranks(dir);
+    let mut hits = Vec::new();
+    for step in 0..20 {
+        let begin = step * 13 * MS;
+        hits.push((DAEMON, begin + 2 * MS, 3 * MS));
+        a.collective(Call::Allreduce, begin + 10 * MS, begin + 13 * MS, 0);
+        b.collective(Call::Allreduce, begin + 13 * MS - 1_000, begin + 13 * MS, 0);
+    }
+    a.finish(20 * 13 * MS);
+    b.finish(20 * 13 * MS);
+    record(dir.path(), HostClock::default(), &[(0, &[]), (1, &hits)]);
+}
+
+fn simulated(dir: &TempDir, without: &[&str], questions: &[&str]) -> anyhow::Result<app::Sweep> {
+    let question = |text: &&str| hypotheses::parse(text).unwrap();
+    let request = app::Request {
+        source: app::Source::of(dir.path().to_owned()),
+        ranks: vec![2, 8],
+        runs: 9,
+        net: simulate::loggops::Params { latency: 1_000_000, ..simulate::loggops::Params::FREE },
+        rendezvous: study::network::RENDEZVOUS,
+        net_scales: vec![1.0],
+        net_local: None,
+        latency: None,
+        with_coscheduled: false,
+        blame: true,
+        noise: noise::Request {
+            noise: vec!["none".into()],
+            without: without.iter().map(|name| (*name).to_owned()).collect(),
+            ..noise::Request::default()
+        },
+        questions: questions.iter().map(question).collect(),
+        sensitivity: false,
+    };
+    let work = Work { seed: 1, threads: 2, memory: || 1 << 32, watch: &Unwatched };
+    app::simulate(&request, &work)
+}
+
+#[test]
+fn noise_recorded_with_a_program_is_what_it_meets_when_sources_are_left_out() {
+    let dir = TempDir::new().unwrap();
+    with_daemon(&dir);
+    let sweep = simulated(&dir, &[], &["without fakemond"]).unwrap();
+    assert_eq!(sweep.about.noise, "recorded with the program");
+    let own = &sweep.points[0];
+    // 20 steps of 10 ms, and of 13 ms with the daemon; the run may begin within a hit.
+    assert!((own.noiseless_us / 200e3 - 1.0).abs() < 0.01, "{}", own.noiseless_us);
+    assert!((own.median_us / 260e3 - 1.0).abs() < 0.02, "{}", own.median_us);
+    let effect = &sweep.hypotheses[0];
+    assert_eq!((effect.ranks, effect.median_us), (2, own.noiseless_us));
+    assert!((effect.gain_pct - 100.0 * 3.0 / 13.0).abs() < 1.5, "{}", effect.gain_pct);
+    // One rank waits for the other, whichever moment of the recording it begins at.
+    let waits = own.blame.as_ref().unwrap().waits.as_ref().unwrap();
+    assert_eq!(waits.sources[0].source.name, "fakemond");
+    assert!((waits.sources[0].s / 60e-3 - 1.0).abs() < 0.06, "{:?}", waits.sources);
+    assert!(waits.ranks[0].by.noise_s > 10.0 * waits.ranks[1].by.noise_s, "{:?}", waits.ranks);
+    let words = effect.critical.as_deref().unwrap();
+    assert!(words.starts_with("compute of rank ") && !words.contains("noise"), "{words}");
+    let before = study::states::path_in_words(&effect.path_before);
+    assert!(before.contains("noise from fakemond 2"), "{before}");
+    // Copies have nodes of their own, at other moments of the recording: some node is always hit.
+    assert!(sweep.points[1].median_us >= own.median_us);
+
+    let sweep = simulated(&dir, &["fakemond"], &[]).unwrap();
+    assert!(sweep.points.iter().all(|point| point.median_us == point.noiseless_us));
+    // Without a source in question, the program meets no noise, as before.
+    assert_eq!(simulated(&dir, &[], &["net-scale 10"]).unwrap().about.noise, "none");
+    let refused = simulated(&dir, &["nothing"], &[]).unwrap_err();
+    assert!(format!("{refused:#}").contains("no source named 'nothing'"), "{refused:#}");
 }

@@ -6,6 +6,7 @@
 //! recording is truncated to a length that fits a page.
 
 mod actions;
+mod bars;
 mod commands;
 pub(crate) mod diff;
 pub(crate) mod dist;

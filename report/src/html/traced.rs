@@ -7,7 +7,7 @@ use askama::Template;
 use study::traced::{Drawn, TracedBlame};
 
 use super::{
-    SCRIPT, SCRIPT_SHA256, STYLE,
+    SCRIPT, SCRIPT_SHA256, STYLE, bars,
     commands::Command,
     lanes::{self, Marks},
     scale::time,
@@ -39,6 +39,9 @@ struct Page {
     more_sources: usize,
     waits: Vec<Vec<String>>,
     more_waits: Option<String>,
+    /// None if no rank waited, or if there are too many to be drawn.
+    bars: Option<String>,
+    regions: Vec<Vec<String>>,
     ranks: Vec<Vec<String>>,
     more_ranks: usize,
     notes: Vec<String>,
@@ -109,6 +112,8 @@ pub fn traced_html(
         more_sources: sources.len().saturating_sub(ROWS),
         waits: waits(blame),
         more_waits: more_waits(blame),
+        bars: bars(blame),
+        regions: regions(blame),
         ranks: blame
             .path
             .ranks
@@ -169,6 +174,39 @@ fn waits(blame: &TracedBlame) -> Vec<Vec<String>> {
     blame.waits.iter().take(ROWS).map(row).collect()
 }
 
+/// Ranks whose waiting is drawn.
+const BARS: usize = 256;
+
+/// What each rank waited for.
+fn bars(blame: &TracedBlame) -> Option<String> {
+    if blame.by_rank.len() > BARS {
+        return None;
+    }
+    let row = |row: &study::traced::RankWaits| {
+        let [sender, receiver, collective] = row.by.classes().map(|(_, ns)| ns as f64);
+        let classes = [sender, receiver, collective, 0.0];
+        let bar = bars::Bar { name: "", classes, noise: row.by.noise_ns as f64 };
+        bars::Row { label: format!("rank {}", row.rank), bars: vec![bar] }
+    };
+    let rows: Vec<bars::Row> = blame.by_rank.iter().map(row).collect();
+    bars::draw("waits", "Waiting by rank", &rows).map(|(svg, _)| svg)
+}
+
+fn regions(blame: &TracedBlame) -> Vec<Vec<String>> {
+    if blame.by_region.iter().all(|row| row.region.is_none()) {
+        return Vec::new();
+    }
+    let row = |row: &study::traced::RegionWaits| {
+        let name = row.region.as_deref().map_or("(no region)".to_owned(), safe);
+        let mut cells =
+            vec![cut(&name, NAME), length(row.by.ns), share(row.by.ns, blame.waiting_ns)];
+        cells.extend(row.by.classes().map(|(_, ns)| length(ns)));
+        cells.push(length(row.by.noise_ns));
+        cells
+    };
+    blame.by_region.iter().take(ROWS).map(row).collect()
+}
+
 /// The sum of the rows that are not on the page.
 fn more_waits(blame: &TracedBlame) -> Option<String> {
     let left: u64 = blame.waits.iter().skip(ROWS).map(|row| row.ns).sum();
@@ -184,5 +222,9 @@ fn commands(directory: &Path, page: &Path) -> Vec<Command> {
         let line = format!("detour blame {directory} {options}");
         Command { what: what.to_owned(), line }.limited()
     };
-    vec![command("This page", &format!("--html {page}")), command("The tables as JSON", "--json")]
+    vec![
+        command("This page", &format!("--html {page}")),
+        command("The tables as JSON", "--json"),
+        command("The waiting as CSV", "--csv /dev/stdout"),
+    ]
 }

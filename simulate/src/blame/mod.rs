@@ -15,7 +15,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-pub use runs::{Blames, PairBlame, SourceBlame, blame_runs};
+pub use runs::{Blames, Look, PairBlame, SourceBlame, blame_runs, blame_runs_with};
 
 use std::collections::BTreeMap;
 

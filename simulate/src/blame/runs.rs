@@ -12,7 +12,7 @@ use super::{Blame, Share, Split, blame};
 use crate::{
     event::{self, EventError, Log, Options, Part, Schedule},
     loggops::Params,
-    noise::Noise,
+    noise::{Noise, RunNoise, WorkError},
     replay, runs,
     stats::{NoRuns, Sample},
     sweep::{Plan, SweepError},
@@ -135,6 +135,21 @@ pub fn blame_runs(
     noise: &Noise,
     plan: &Plan<'_>,
 ) -> Result<Blames, SweepError> {
+    blame_runs_with(schedule, params, options, noise, plan, &|_, _| Ok(()))
+}
+
+/// What else to do with the log of each run, and its noise.
+pub type Look<'a> = dyn Fn(&Log, &RunNoise<'_>) -> Result<(), WorkError> + Sync + 'a;
+
+/// The same, and `look` sees each run, in any order.
+pub fn blame_runs_with(
+    schedule: &Schedule,
+    params: &Params,
+    options: &Options,
+    noise: &Noise,
+    plan: &Plan<'_>,
+    look: &Look<'_>,
+) -> Result<Blames, SweepError> {
     noise.check(u64::from(schedule.ranks()))?;
     let totals = Mutex::new(Totals::default());
     let one = |run: u64, scratch: &mut (event::Scratch, Log)| {
@@ -142,6 +157,7 @@ pub fn blame_runs(
         let met = replay::noise_of(schedule, noise, plan.seed, run);
         let outcome = event::run_logged(scratch, schedule, params, options, &met, log)?;
         let blame = blame(log, params, &met)
+            .and_then(|blame| look(log, &met).map(|()| blame))
             .map_err(|source| EventError::Noise { rank: log.last(), source })?;
         let mut by_source: BTreeMap<u32, Share> = BTreeMap::new();
         for (&(source, _), share) in &blame.noise {

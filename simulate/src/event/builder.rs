@@ -347,7 +347,7 @@ impl ScheduleBuilder {
             self.edges[*at as usize] = first + successor;
             *at += 1;
         }
-        self.ordered.push(self.prover.prove(&self.ops, &self.edges, first));
+        self.ordered.push(self.prover.prove(&self.ops, &self.edges, first, |_| false));
         let slots = self.slots.last().copied().unwrap_or(0);
         match slots.checked_add(u32::from(self.most_slot) + 1) {
             Some(slots) => self.slots.push(slots),

@@ -28,8 +28,15 @@ pub(crate) struct Prover {
 }
 
 impl Prover {
-    /// For the rank whose operations begin at `first` and end with `ops`.
-    pub fn prove(&mut self, ops: &[Op], edges: &[u32], first: u32) -> Ordered {
+    /// For the rank whose operations begin at `first` and end with `ops`. Messages that are `large` occupy the CPU of
+    /// their sender a second time before they end.
+    pub fn prove(
+        &mut self,
+        ops: &[Op],
+        edges: &[u32],
+        first: u32,
+        large: impl Fn(&Op) -> bool,
+    ) -> Ordered {
         let own = &ops[first as usize..];
         self.before.clear();
         self.before.resize(own.len(), Before::default());
@@ -51,6 +58,9 @@ impl Prover {
             } else {
                 proven.local &= before.local == last_local;
                 last_local = number;
+            }
+            let twice = op.kind == Kind::Send && large(op);
+            if op.kind != Kind::Recv && !twice {
                 started.local = number;
                 started.any = number;
             }
@@ -58,6 +68,9 @@ impl Prover {
             if op.kind == Kind::Recv {
                 // A receive that has begun is only posted: another may match first.
                 ended.receive = number;
+                ended.any = number;
+            } else if twice {
+                ended.local = number;
                 ended.any = number;
             }
             let end = own.get(index + 1).map_or(edges.len(), |next| next.successors as usize);

@@ -2,10 +2,12 @@
 //! those it waits for: run for one set of ranks after the other, without a queue.
 //!
 //! The times are those of the engine, to the bit: where each send and calc of a rank depends on the one
-//! before it, and each receive on the one before it, no order of events can change them.
+//! before it, and each receive on the one before it, no order of events can change them. A large message occupies the CPU
+//! of its sender twice; so what follows it must depend on its end, not only on its start.
 
 use super::{
-    EventError, Options, Rules,
+    EventError, Options, Rendezvous, Rules,
+    order::Prover,
     schedule::{Kind, Schedule},
     work::{Met, Work},
 };
@@ -26,17 +28,34 @@ pub struct Sequence {
     ranks: u32,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Do {
+    Calc,
+    Send,
+    Receive,
+    /// Announces a large message.
+    Request,
+    /// Posts the receive of a large message.
+    Post,
+    /// Sends a large message, once its receive is posted.
+    Payload,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    kind: Kind,
+    what: Do,
     rank: u32,
     /// Start in `before`; the next step's is the end.
     before: u32,
     /// Cost of a message.
     cost: u32,
-    /// Picoseconds of a calc; of a receive, the step that sends its message.
+    /// Picoseconds of a calc; of a receive, the step that sends its message; of a payload, its request.
     of: i64,
+    /// Of a payload, the step that posts its receive. Of a receive, the rank whose message ends with it, or [`NOBODY`].
+    also: u32,
 }
+
+const NOBODY: u32 = u32::MAX;
 
 /// Start and end of each step; of a send also its arrival.
 #[derive(Debug, Default)]
@@ -47,25 +66,135 @@ pub struct Moments {
     begins: Vec<[i64; 2]>,
 }
 
+/// Builds a sequence: which operations are free, and what the others wait for.
+struct Building<'a> {
+    schedule: &'a Schedule,
+    sequence: Sequence,
+    /// Dependencies of each operation that are not in the sequence yet.
+    left: Vec<u32>,
+    /// Those that are.
+    before: Vec<Vec<u32>>,
+    /// Of a message that is sent or announced, or of a receive that is posted: the step.
+    step: Vec<u32>,
+    /// Operations whose dependencies are in the sequence, with their ranks.
+    free: Vec<(u32, u32)>,
+}
+
+impl Building<'_> {
+    fn push(&mut self, op: u32, what: Do, rank: u32, cost: u32, of: i64, also: u32) -> Option<u32> {
+        let steps = &mut self.sequence.steps;
+        let number = u32::try_from(steps.len()).ok().filter(|number| *number < 1 << 30)?;
+        let start = self.sequence.before.len() as u32;
+        self.sequence.before.append(&mut self.before[op as usize]);
+        steps.push(Step { what, rank, before: start, cost, of, also });
+        Some(number)
+    }
+
+    fn release(&mut self, next: u32, rank: u32, by: Option<u32>) {
+        self.before[next as usize].extend(by);
+        self.left[next as usize] -= 1;
+        if self.left[next as usize] == 0 {
+            self.free.push((next, rank));
+        }
+    }
+
+    fn started(&mut self, op: u32, rank: u32, number: u32) {
+        for &next in self.schedule.start_successors(op) {
+            self.release(next, rank, Some(2 * number + 1));
+        }
+    }
+
+    fn ended(&mut self, op: u32, rank: u32, number: u32) {
+        for &next in self.schedule.successors(op) {
+            self.release(next, rank, Some(2 * number));
+        }
+    }
+
+    /// An operation whose dependencies are in the sequence. A receive is free when it can be posted; it is done once its
+    /// message is also sent.
+    fn take(&mut self, op: u32, rank: u32, handshake: bool, params: &Params) -> Option<()> {
+        let record = self.schedule.ops[op as usize];
+        match record.kind {
+            Kind::Calc => {
+                let number = self.push(op, Do::Calc, rank, 0, record.size as i64, NOBODY)?;
+                self.started(op, rank, number);
+                self.ended(op, rank, number);
+            }
+            Kind::Send => {
+                let cost = self.sequence.cost(params, record.size)?;
+                let large = self.sequence.costs[cost as usize].rendezvous;
+                let what = if large && handshake { Do::Request } else { Do::Send };
+                let number = self.push(op, what, rank, cost, 0, NOBODY)?;
+                self.step[op as usize] = number;
+                self.started(op, rank, number);
+                if !large {
+                    self.ended(op, rank, number);
+                }
+                if large && handshake && self.step[record.partner as usize] == NOBODY {
+                    // Goes on when its receive is posted.
+                    return Some(());
+                }
+                if large && handshake {
+                    return self.transfer(op, rank, record.partner, record.peer, cost);
+                }
+                // One more dependency of the receive.
+                self.release(record.partner, record.peer, None);
+            }
+            Kind::Recv => {
+                let send = self.schedule.ops[record.partner as usize];
+                let cost = self.sequence.cost(params, send.size)?;
+                let large = self.sequence.costs[cost as usize].rendezvous;
+                if large && handshake {
+                    let number = self.push(op, Do::Post, rank, cost, 0, NOBODY)?;
+                    self.step[op as usize] = number;
+                    self.started(op, rank, number);
+                    if self.step[record.partner as usize] == NOBODY {
+                        return Some(());
+                    }
+                    return self.transfer(record.partner, record.peer, op, rank, cost);
+                }
+                let sent = i64::from(self.step[record.partner as usize]);
+                let ends = if large { record.peer } else { NOBODY };
+                let number = self.push(op, Do::Receive, rank, cost, sent, ends)?;
+                self.started(op, rank, number);
+                self.ended(op, rank, number);
+                if large {
+                    self.ended(record.partner, record.peer, number);
+                }
+            }
+            // What they take depends on the times.
+            Kind::Choice | Kind::Note => return None,
+        }
+        Some(())
+    }
+
+    /// A large message that is announced, and whose receive is posted.
+    fn transfer(&mut self, send: u32, from: u32, receive: u32, to: u32, cost: u32) -> Option<()> {
+        let (request, post) = (self.step[send as usize], self.step[receive as usize]);
+        let payload = self.push(send, Do::Payload, from, cost, i64::from(request), post)?;
+        self.ended(send, from, payload);
+        self.before[receive as usize].push(2 * post + 1);
+        let number = self.push(receive, Do::Receive, to, cost, i64::from(payload), NOBODY)?;
+        self.ended(receive, to, number);
+        Some(())
+    }
+}
+
 impl Sequence {
-    /// None if the order of events could change the times, or a message waits for its receiver.
+    /// None if the order of events could change the times.
     pub fn of(schedule: &Schedule, params: &Params, options: &Options) -> Option<Sequence> {
         let count = schedule.operations();
-        let ordered = schedule.ordered.iter().all(|rank| rank.local && rank.receives);
         let single = schedule.slots.windows(2).all(|slots| slots[1] - slots[0] == 1);
         if options.model != Rules::Loggops
             || options.local.is_some()
-            || !ordered
             || !single
             || !schedule.is_settled()
-            || schedule.largest > params.eager_limit
+            || !in_order(schedule, params)
         {
             return None;
         }
+        let handshake = options.rendezvous == Rendezvous::Handshake;
         let mut left = vec![0u32; count];
-        // Steps that an operation waits for, as far as they are known.
-        let mut before: Vec<Vec<u32>> = vec![Vec::new(); count];
-        let mut sender: Vec<u32> = vec![u32::MAX; count];
         for op in 0..count as u32 {
             for &next in schedule.successors(op).iter().chain(schedule.start_successors(op)) {
                 left[next as usize] += 1;
@@ -73,70 +202,47 @@ impl Sequence {
             let record = &schedule.ops[op as usize];
             if record.kind == Kind::Recv {
                 let send = schedule.ops.get(record.partner as usize)?;
-                if !record.pairing.is_fixed() || send.kind != Kind::Send || record.size < send.size
+                if !record.pairing.is_fixed()
+                    || send.kind != Kind::Send
+                    || record.size < send.size
+                    || record.peer >= schedule.ranks()
                 {
                     return None;
                 }
-                left[op as usize] += 1;
+                // Posting a large receive does not wait for its message.
+                let large = params.message(send.size).ok()?.rendezvous;
+                left[op as usize] += u32::from(!(large && handshake));
             } else if record.kind == Kind::Send && !record.pairing.is_fixed() {
                 return None;
             }
         }
-        let mut sequence = Sequence {
-            steps: Vec::new(),
-            before: Vec::new(),
-            costs: Vec::new(),
-            ranks: schedule.ranks(),
-        };
         let mut free: Vec<(u32, u32)> = Vec::new();
         for rank in (0..schedule.ranks()).rev() {
-            free.extend(
-                schedule
-                    .of_rank(rank)
-                    .rev()
-                    .filter(|&op| left[op as usize] == 0)
-                    .map(|op| (op, rank)),
-            );
+            let of_rank = schedule.of_rank(rank).rev();
+            free.extend(of_rank.filter(|&op| left[op as usize] == 0).map(|op| (op, rank)));
         }
-        while let Some((op, rank)) = free.pop() {
-            let record = schedule.ops[op as usize];
-            let number =
-                u32::try_from(sequence.steps.len()).ok().filter(|number| *number < 1 << 30)?;
-            let start = sequence.before.len() as u32;
-            sequence.before.append(&mut before[op as usize]);
-            let (cost, of) = match record.kind {
-                Kind::Calc => (0, record.size as i64),
-                Kind::Send => (sequence.cost(params, record.size)?, 0),
-                Kind::Recv => {
-                    let size = schedule.ops[record.partner as usize].size;
-                    (sequence.cost(params, size)?, i64::from(sender[op as usize]))
-                }
-                // What they take depends on the times.
-                Kind::Choice | Kind::Note => return None,
-            };
-            sequence.steps.push(Step { kind: record.kind, rank, before: start, cost, of });
-            let mut release = |next: u32, rank: u32, by: Option<u32>| {
-                before[next as usize].extend(by);
-                left[next as usize] -= 1;
-                if left[next as usize] == 0 {
-                    free.push((next, rank));
-                }
-            };
-            for &next in schedule.successors(op) {
-                release(next, rank, Some(2 * number));
-            }
-            for &next in schedule.start_successors(op) {
-                release(next, rank, Some(2 * number + 1));
-            }
-            if record.kind == Kind::Send {
-                sender[record.partner as usize] = number;
-                release(record.partner, record.peer, None);
-            }
+        let (steps, before, costs) = (Vec::new(), Vec::new(), Vec::new());
+        let sequence = Sequence { steps, before, costs, ranks: schedule.ranks() };
+        let (before, step) = (vec![Vec::new(); count], vec![NOBODY; count]);
+        let mut building = Building { schedule, sequence, left, before, step, free };
+        while let Some((op, rank)) = building.free.pop() {
+            building.take(op, rank, handshake, params)?;
         }
-        let end = sequence.before.len() as u32;
+        // A large message that is never received, or an operation that is never free, is left to the engine.
+        let Building { mut sequence, left, .. } = building;
+        let of_message = |step: &&Step| step.what == Do::Receive;
+        let received = sequence.steps.iter().filter(of_message).count();
+        let ops = &schedule.ops[..count];
+        let receives = ops.iter().filter(|op| op.kind == Kind::Recv).count();
+        let sends = ops.iter().filter(|op| op.kind == Kind::Send).count();
+        if left.iter().any(|left| *left > 0) || received != receives || received != sends {
+            return None;
+        }
+        let before = sequence.before.len() as u32;
         // Where the last step's end.
-        sequence.steps.push(Step { kind: Kind::Calc, rank: 0, before: end, cost: 0, of: 0 });
-        (sequence.steps.len() == count + 1).then_some(sequence)
+        let end = Step { what: Do::Calc, rank: 0, before, cost: 0, of: 0, also: NOBODY };
+        sequence.steps.push(end);
+        Some(sequence)
     }
 
     fn cost(&mut self, params: &Params, bytes: u64) -> Option<u32> {
@@ -199,13 +305,13 @@ impl Sequence {
             }
             let mut met = Met::known(ranks.clear_from[place], ranks.clear_until[place]);
             let (start, end);
-            match step.kind {
-                Kind::Calc => {
+            match step.what {
+                Do::Calc => {
                     start = ready.max(cpu_free);
                     end = work.done(step.rank, &mut met, start, step.of)?;
                     begins[step.rank as usize][1] = end;
                 }
-                Kind::Send => {
+                Do::Send => {
                     let cost = &self.costs[step.cost as usize];
                     start = ready.max(cpu_free).max(ranks.send_free[place]);
                     end = work.done(step.rank, &mut met, start, cost.send_cpu)?;
@@ -213,7 +319,7 @@ impl Sequence {
                     arrivals[number] = end + cost.latency;
                     begins[step.rank as usize][1] = end;
                 }
-                Kind::Recv => {
+                Do::Receive => {
                     let cost = &self.costs[step.cost as usize];
                     let first_byte = arrivals[step.of as usize].max(ranks.recv_free[place]);
                     ranks.recv_free[place] = first_byte + cost.gap;
@@ -221,9 +327,30 @@ impl Sequence {
                     let taken = work.done(step.rank, &mut met, begin, cost.recv_cpu)?;
                     (start, end) = (ready, taken.max(ready));
                     ranks.received[place] = end;
+                    if step.also != NOBODY {
+                        let sender = base + step.also as usize;
+                        ranks.ends[sender] = ranks.ends[sender].max(end);
+                    }
                 }
-                // Not in a sequence.
-                Kind::Choice | Kind::Note => (start, end) = (ready, ready),
+                Do::Request => {
+                    let cost = &self.costs[step.cost as usize];
+                    start = ready.max(cpu_free).max(ranks.send_free[place]);
+                    end = work.done(step.rank, &mut met, start, cost.send_overhead())?;
+                    arrivals[number] = end + cost.latency;
+                    begins[step.rank as usize][1] = end;
+                }
+                Do::Post => (start, end) = (ready, ranks.ends[place]),
+                Do::Payload => {
+                    let cost = &self.costs[step.cost as usize];
+                    let posted = at[step.also as usize][1];
+                    let granted = posted.max(arrivals[step.of as usize]) + cost.latency;
+                    start = granted.max(cpu_free).max(ranks.send_free[place]);
+                    let sent = work.done(step.rank, &mut met, start, cost.send_cpu)?;
+                    ranks.send_free[place] = sent - cost.send_cpu + cost.gap;
+                    arrivals[number] = sent + cost.latency;
+                    begins[step.rank as usize][1] = sent;
+                    end = sent + cost.transfer;
+                }
             }
             ranks.ends[place] = ranks.ends[place].max(end);
             (ranks.clear_from[place], ranks.clear_until[place]) = met.clear();
@@ -231,4 +358,21 @@ impl Sequence {
         }
         Ok(())
     }
+}
+
+/// Whether the dependencies of each rank determine the order of its operations, with messages that wait for their
+/// receivers.
+fn in_order(schedule: &Schedule, params: &Params) -> bool {
+    if schedule.largest <= params.eager_limit {
+        return schedule.ordered.iter().all(|rank| rank.local && rank.receives);
+    }
+    let mut prover = Prover::default();
+    (0..schedule.ranks()).all(|rank| {
+        let ops = schedule.of_rank(rank);
+        let edges = schedule.ops[ops.end as usize].successors as usize;
+        let large = |op: &super::schedule::Op| op.size > params.eager_limit;
+        let (own, edges) = (&schedule.ops[..ops.end as usize], &schedule.edges[..edges]);
+        let proven = prover.prove(own, edges, ops.start, large);
+        proven.local && proven.receives
+    })
 }

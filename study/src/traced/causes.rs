@@ -246,26 +246,42 @@ impl<'a> Waits<'a> {
     }
 
     /// The parts of other ranks' time that caused the waits, summed up.
-    pub fn causes(&self, contents: &[Contents], kinds: &[u32]) -> BTreeMap<Cause, u64> {
+    pub fn causes(&self, contents: &[Contents], kinds: &[u32]) -> Sums {
         let numbers: Vec<u32> = (0..self.waits.len() as u32).collect();
         numbers
             .par_chunks(1024)
             .map(|numbers| {
-                let mut sums = BTreeMap::new();
+                let mut sums = Sums::default();
                 let mut compared = Compared::default();
                 for number in numbers {
+                    let Some(wait) = self.wait(*number) else { continue };
+                    let (slot, class) = (wait.slot, wait.class);
+                    let region = self.waits_in(wait, contents);
                     self.cause(*number, contents, kinds, &mut compared, |cause, ns| {
-                        *sums.entry(cause).or_insert(0) += ns;
+                        *sums.causes.entry(cause).or_insert(0) += ns;
+                        let waiting = Waiting { slot, region, class, kind: cause.why.kind() };
+                        *sums.waiting.entry(waiting).or_insert(0) += ns;
                     });
                 }
                 sums
             })
-            .reduce(BTreeMap::new, |mut all, sums| {
-                for (cause, ns) in sums {
-                    *all.entry(cause).or_insert(0) += ns;
+            .reduce(Sums::default, |mut all, sums| {
+                for (cause, ns) in sums.causes {
+                    *all.causes.entry(cause).or_insert(0) += ns;
+                }
+                for (waiting, ns) in sums.waiting {
+                    *all.waiting.entry(waiting).or_insert(0) += ns;
                 }
                 all
             })
+    }
+
+    /// The region in which a rank waited.
+    fn waits_in(&self, wait: &Waited, contents: &[Contents]) -> u32 {
+        let (begin, end) = self.span;
+        let [from, to] = [wait.begin, wait.end].map(|at| at.clamp(begin, end));
+        let own = contents.get(wait.slot as usize);
+        own.and_then(|own| own.between(from, to).first()).map_or(0, |part| part.region)
     }
 
     /// Attributes one wait; the times add up to its length.
@@ -311,6 +327,42 @@ fn uncovered(hits: &[Hit], hit: Hit, added: &mut Vec<Hit>) {
 pub enum Why {
     Spent(What),
     Unexplained,
+}
+
+/// Kinds of causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Noise,
+    Compute,
+    Communication,
+    Unexplained,
+}
+
+impl Why {
+    pub fn kind(self) -> Kind {
+        match self {
+            Why::Spent(What::Noise(_)) => Kind::Noise,
+            Why::Spent(What::Compute) => Kind::Compute,
+            Why::Spent(What::Communication(_)) => Kind::Communication,
+            Why::Unexplained => Kind::Unexplained,
+        }
+    }
+}
+
+/// All waiting: by cause, and by who waited where. Both add up to it.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    pub causes: BTreeMap<Cause, u64>,
+    pub waiting: BTreeMap<Waiting, u64>,
+}
+
+/// Waiting of one rank in one region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiting {
+    pub slot: u32,
+    pub region: u32,
+    pub class: WaitClass,
+    pub kind: Kind,
 }
 
 /// Waiting of one class and with one cause.

@@ -22,12 +22,6 @@ use crate::{
 
 const US: f64 = 1e3;
 
-/// The figures of a traced program.
-#[must_use]
-pub fn app_pictures(sweep: &study::app::Sweep) -> Pictures {
-    Pictures { title: "program", ..sweep_pictures(&sweep.as_sweep()) }
-}
-
 /// The figures of a sweep.
 #[must_use]
 pub fn sweep_pictures(sweep: &Sweep) -> Pictures {
@@ -70,6 +64,7 @@ pub fn sweep_pictures(sweep: &Sweep) -> Pictures {
     notes.extend(about.remarks.iter().cloned().chain(further));
     Pictures {
         title: "collective",
+        sections: Vec::new(),
         findings: std::iter::once(headline).chain(findings).collect(),
         keys,
         figures,

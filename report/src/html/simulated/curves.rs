@@ -46,6 +46,7 @@ pub fn cycle_pictures(cycles: &Cycles) -> Pictures {
     notes.extend(about.remarks.iter().cloned());
     Pictures {
         title: "cycles",
+        sections: Vec::new(),
         findings: vec![headline],
         figures: by_ranks(cycles, &keys).into_iter().chain(by_cycle(cycles, &keys)).collect(),
         keys,

@@ -3,6 +3,7 @@
 
 mod boxes;
 mod curves;
+mod program;
 mod times;
 
 use std::fmt::Write;
@@ -17,8 +18,9 @@ use super::{
     tables::{LINES, ROWS, limited, micro},
 };
 
-pub use boxes::{app_pictures, sweep_pictures};
+pub use boxes::sweep_pictures;
 pub use curves::cycle_pictures;
+pub use program::app_pictures;
 pub use times::{alltoall_pictures, exchange_pictures, goal_pictures};
 
 /// The figures of a result, with the table they are drawn from.
@@ -32,7 +34,21 @@ pub struct Pictures {
     figures: Vec<Figure>,
     header: Vec<String>,
     rows: Vec<Vec<String>>,
+    sections: Vec<Section>,
     notes: Vec<String>,
+}
+
+/// Further figures with a table of their own.
+#[derive(Clone, Debug)]
+struct Section {
+    /// Identifier in the page.
+    id: &'static str,
+    title: &'static str,
+    lines: Vec<String>,
+    figures: Vec<Figure>,
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+    more_rows: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +82,7 @@ struct Page<'a> {
     header: &'a [String],
     rows: &'a [Vec<String>],
     more_rows: usize,
+    sections: &'a [Section],
     notes: Vec<String>,
     commands: Vec<Command>,
 }
@@ -90,6 +107,7 @@ impl Pictures {
             header: &self.header,
             rows: &self.rows[..shown],
             more_rows: self.rows.len() - shown,
+            sections: &self.sections,
             notes: self.notes.iter().take(LINES).map(|text| micro(&limited(text))).collect(),
             commands: vec![Command::new("This page", line.to_owned()).limited()],
         };
@@ -99,10 +117,12 @@ impl Pictures {
     /// All figures, one below the other, without anything that only a browser understands.
     #[must_use]
     pub fn svg(&self) -> String {
-        let width = self.figures.iter().map(|figure| figure.size.0).fold(WIDE, f64::max);
+        let figures =
+            || self.figures.iter().chain(self.sections.iter().flat_map(|one| &one.figures));
+        let width = figures().map(|figure| figure.size.0).fold(WIDE, f64::max);
         let legend = legend(&self.keys, width - 40.0);
         let above = LINE * (1.0 + legend.1) + 14.0;
-        let height = above + self.figures.iter().map(|figure| figure.size.1 + LINE).sum::<f64>();
+        let height = above + figures().map(|figure| figure.size.1 + LINE).sum::<f64>();
         let mut svg = format!(
             concat!(
                 r#"<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}">"#,
@@ -117,7 +137,7 @@ impl Pictures {
             legend = legend.0,
         );
         let mut y = above;
-        for Figure { svg: figure, size: (width, height), .. } in &self.figures {
+        for Figure { svg: figure, size: (width, height), .. } in figures() {
             let place =
                 format!(r#"<svg x="0" y="{}" width="{width}" height="{height}" "#, coordinate(y));
             svg.push_str(&figure.replacen("<svg ", &place, 1));
@@ -141,7 +161,8 @@ fn style() -> String {
         ".line,.whisker,.median,.outliers,.dots{fill:none;stroke-linecap:round;stroke-linejoin:round}",
         ".line{stroke-width:1.7px}.whisker{stroke-width:1.2px}.median{stroke-width:2.6px}",
         ".outliers,.dots{stroke-width:3px;stroke-opacity:.7}.dots.big{stroke-width:6px;stroke-opacity:1}",
-        ".line.all,.dots.all{stroke:#15181d}.body{fill-opacity:.22;stroke-width:1.3px}.line.noiseless{stroke:#59616d;stroke-width:1.8px}"
+        ".line.all,.dots.all{stroke:#15181d}.body{fill-opacity:.22;stroke-width:1.3px}.line.noiseless{stroke:#59616d;stroke-width:1.8px}",
+        ".t1{fill:#0072b2}.t2{fill:#2f9fdc}.t3{fill:#009e73}.t4{fill:#8b929c}.late{fill:#c0569a;fill-opacity:.75}"
     )
     .to_owned();
     for (number, colour) in COLOURS.iter().enumerate() {

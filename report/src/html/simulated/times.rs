@@ -100,6 +100,7 @@ pub fn exchange_pictures(exchanges: &Exchanges) -> Pictures {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     Pictures {
         title: "exchanges",
+        sections: Vec::new(),
         findings: match exchanges.about.noise.as_str() {
             "none" => Vec::new(),
             by => vec![format!(
@@ -144,6 +145,7 @@ pub fn alltoall_pictures(alltoalls: &Alltoalls) -> Pictures {
     let is_alltoall = alltoalls.about.op == Op::Alltoall.name();
     let name = if is_alltoall { "all-to-all" } else { &alltoalls.about.op };
     Pictures {
+        sections: Vec::new(),
         title: if is_alltoall { "all-to-all" } else { "operation of exchanges" },
         findings: last
             .map(|point| {
@@ -239,6 +241,7 @@ pub fn goal_pictures(finishes: &Finishes) -> Pictures {
     let noiseless = finishes.noiseless.iter().map(|time| row("noiseless", time.ps));
     Pictures {
         title: "schedule",
+        sections: Vec::new(),
         findings: vec![headline],
         keys: Vec::new(),
         figures,
