@@ -97,13 +97,7 @@ pub fn of(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Waits> {
 /// Every wait, by rank and time.
 pub fn each(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Wait> {
     let mut waits = Vec::new();
-    let mut order: Vec<u32> = (0..log.steps().len() as u32).collect();
-    let key = |step: u32| {
-        let step = &log.steps()[step as usize];
-        (step.rank, step.start, step.end)
-    };
-    order.sort_unstable_by_key(|&step| key(step));
-    let mut steps = order.into_iter().peekable();
+    let mut steps = by_rank_and_time(log).into_iter().peekable();
     for rank in 0..log.ranks() {
         // Until when the rank has worked, and whether what it did last is a large message.
         let (mut busy, mut sending) = (0, None);
@@ -143,6 +137,33 @@ pub fn each(log: &Log, is_collective: impl Fn(u32) -> bool) -> Vec<Wait> {
         }
     }
     waits
+}
+
+/// The steps of one rank after the other, in the order of time. Those of a rank are nearly in order in the log.
+fn by_rank_and_time(log: &Log) -> Vec<u32> {
+    let steps = log.steps();
+    let mut next = vec![0usize; log.ranks() as usize + 1];
+    for step in steps {
+        next[step.rank as usize + 1] += 1;
+    }
+    for rank in 1..next.len() {
+        next[rank] += next[rank - 1];
+    }
+    let firsts = next.clone();
+    let mut order = vec![0u32; steps.len()];
+    for (number, step) in (0..).zip(steps) {
+        let place = &mut next[step.rank as usize];
+        order[*place] = number;
+        *place += 1;
+    }
+    for ends in firsts.windows(2) {
+        let key = |number: &u32| {
+            let step = &steps[*number as usize];
+            (step.start, step.end)
+        };
+        order[ends[0]..ends[1]].sort_by_key(key);
+    }
+    order
 }
 
 /// Follows waits back to what was late, through the waits of others: the causes of a wait add up to it.

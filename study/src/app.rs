@@ -493,7 +493,7 @@ pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Resul
 }
 
 /// Steps of programs whose waits are looked at, shared by all questions.
-const MOST_LOGGED: u64 = 1 << 23;
+const MOST_LOGGED: u64 = 1 << 22;
 
 /// A program that can be run.
 enum Ready {
@@ -920,19 +920,23 @@ impl<'a> Simulation<'a> {
             && without.is_none()
             && application.tapes == self.program.application.tapes
             && application.maps_alike(&source.rules, &self.request.source.rules);
-        let times = match untouched {
-            true => base.times_ps.clone(),
-            false => {
-                let ready = self.prepare(&world, base.ranks).with_context(named)?;
-                self.times(&ready, &params, &noise, &plan, runs).with_context(named)?
-            }
+        let (times, after) = match untouched {
+            true => (base.times_ps.clone(), before.cloned()),
+            false => std::thread::scope(|scope| {
+                // One run, while the others are run.
+                let explaining =
+                    before.map(|_| scope.spawn(|| self.explain(&world, base.ranks, questions)));
+                let ready = self.prepare(&world, base.ranks)?;
+                let times = self.times(&ready, &params, &noise, &plan, runs)?;
+                let after = match explaining.map(|thread| thread.join()) {
+                    Some(Ok(after)) => after?,
+                    Some(Err(_)) | None => None,
+                };
+                anyhow::Ok((times, after))
+            })
+            .with_context(named)?,
         };
         let gain = whatif::compare(&base.times_ps, &times, self.work.seed)?;
-        let after = match before {
-            Some(before) if untouched => Some(before.clone()),
-            Some(_) => self.explain(&world, base.ranks, questions).with_context(named)?,
-            None => None,
-        };
         Ok(Effect {
             text: text.to_owned(),
             ranks: base.ranks,

@@ -35,7 +35,7 @@ enum Do {
     Receive,
     /// Announces a large message.
     Request,
-    /// Posts the receive of a large message.
+    /// Posts a receive that others wait for to be posted.
     Post,
     /// Sends a large message, once its receive is posted.
     Payload,
@@ -74,8 +74,10 @@ struct Building<'a> {
     left: Vec<u32>,
     /// Those that are.
     before: Vec<Vec<u32>>,
-    /// Of a message that is sent or announced, or of a receive that is posted: the step.
+    /// Of a message that is sent or announced, or of a receive that is posted by a step of its own: the step.
     step: Vec<u32>,
+    /// Receives that are posted.
+    posted: Vec<bool>,
     /// Operations whose dependencies are in the sequence, with their ranks.
     free: Vec<(u32, u32)>,
 }
@@ -90,8 +92,8 @@ impl Building<'_> {
         Some(number)
     }
 
-    fn release(&mut self, next: u32, rank: u32, by: Option<u32>) {
-        self.before[next as usize].extend(by);
+    fn release(&mut self, next: u32, rank: u32, by: u32) {
+        self.before[next as usize].push(by);
         self.left[next as usize] -= 1;
         if self.left[next as usize] == 0 {
             self.free.push((next, rank));
@@ -100,20 +102,20 @@ impl Building<'_> {
 
     fn started(&mut self, op: u32, rank: u32, number: u32) {
         for &next in self.schedule.start_successors(op) {
-            self.release(next, rank, Some(2 * number + 1));
+            self.release(next, rank, 2 * number + 1);
         }
     }
 
     fn ended(&mut self, op: u32, rank: u32, number: u32) {
         for &next in self.schedule.successors(op) {
-            self.release(next, rank, Some(2 * number));
+            self.release(next, rank, 2 * number);
         }
     }
 
-    /// An operation whose dependencies are in the sequence. A receive is free when it can be posted; it is done once its
-    /// message is also sent.
+    /// An operation whose dependencies are in the sequence. A message goes on when it is sent and its receive is posted.
     fn take(&mut self, op: u32, rank: u32, handshake: bool, params: &Params) -> Option<()> {
         let record = self.schedule.ops[op as usize];
+        let partner = record.partner as usize;
         match record.kind {
             Kind::Calc => {
                 let number = self.push(op, Do::Calc, rank, 0, record.size as i64, NOBODY)?;
@@ -130,36 +132,23 @@ impl Building<'_> {
                 if !large {
                     self.ended(op, rank, number);
                 }
-                if large && handshake && self.step[record.partner as usize] == NOBODY {
-                    // Goes on when its receive is posted.
-                    return Some(());
+                if self.posted[partner] {
+                    return self.transfer(op, rank, record.partner, record.peer, handshake, cost);
                 }
-                if large && handshake {
-                    return self.transfer(op, rank, record.partner, record.peer, cost);
-                }
-                // One more dependency of the receive.
-                self.release(record.partner, record.peer, None);
             }
             Kind::Recv => {
-                let send = self.schedule.ops[record.partner as usize];
-                let cost = self.sequence.cost(params, send.size)?;
+                let cost = self.sequence.cost(params, self.schedule.ops[partner].size)?;
                 let large = self.sequence.costs[cost as usize].rendezvous;
-                if large && handshake {
+                self.posted[op as usize] = true;
+                // Others wait for it to be posted, not only for its end.
+                if large && handshake || !self.schedule.start_successors(op).is_empty() {
                     let number = self.push(op, Do::Post, rank, cost, 0, NOBODY)?;
                     self.step[op as usize] = number;
+                    self.before[op as usize].push(2 * number + 1);
                     self.started(op, rank, number);
-                    if self.step[record.partner as usize] == NOBODY {
-                        return Some(());
-                    }
-                    return self.transfer(record.partner, record.peer, op, rank, cost);
                 }
-                let sent = i64::from(self.step[record.partner as usize]);
-                let ends = if large { record.peer } else { NOBODY };
-                let number = self.push(op, Do::Receive, rank, cost, sent, ends)?;
-                self.started(op, rank, number);
-                self.ended(op, rank, number);
-                if large {
-                    self.ended(record.partner, record.peer, number);
+                if self.step[partner] != NOBODY {
+                    return self.transfer(record.partner, record.peer, op, rank, handshake, cost);
                 }
             }
             // What they take depends on the times.
@@ -168,14 +157,29 @@ impl Building<'_> {
         Some(())
     }
 
-    /// A large message that is announced, and whose receive is posted.
-    fn transfer(&mut self, send: u32, from: u32, receive: u32, to: u32, cost: u32) -> Option<()> {
-        let (request, post) = (self.step[send as usize], self.step[receive as usize]);
-        let payload = self.push(send, Do::Payload, from, cost, i64::from(request), post)?;
-        self.ended(send, from, payload);
-        self.before[receive as usize].push(2 * post + 1);
-        let number = self.push(receive, Do::Receive, to, cost, i64::from(payload), NOBODY)?;
+    /// A message that is sent or announced, and whose receive is posted.
+    fn transfer(
+        &mut self,
+        send: u32,
+        from: u32,
+        receive: u32,
+        to: u32,
+        handshake: bool,
+        cost: u32,
+    ) -> Option<()> {
+        let large = self.sequence.costs[cost as usize].rendezvous;
+        let mut sent = self.step[send as usize];
+        if large && handshake {
+            let post = self.step[receive as usize];
+            sent = self.push(send, Do::Payload, from, cost, i64::from(sent), post)?;
+            self.ended(send, from, sent);
+        }
+        let ends = if large && !handshake { from } else { NOBODY };
+        let number = self.push(receive, Do::Receive, to, cost, i64::from(sent), ends)?;
         self.ended(receive, to, number);
+        if large && !handshake {
+            self.ended(send, from, number);
+        }
         Some(())
     }
 }
@@ -209,9 +213,6 @@ impl Sequence {
                 {
                     return None;
                 }
-                // Posting a large receive does not wait for its message.
-                let large = params.message(send.size).ok()?.rendezvous;
-                left[op as usize] += u32::from(!(large && handshake));
             } else if record.kind == Kind::Send && !record.pairing.is_fixed() {
                 return None;
             }
@@ -223,8 +224,9 @@ impl Sequence {
         }
         let (steps, before, costs) = (Vec::new(), Vec::new(), Vec::new());
         let sequence = Sequence { steps, before, costs, ranks: schedule.ranks() };
-        let (before, step) = (vec![Vec::new(); count], vec![NOBODY; count]);
-        let mut building = Building { schedule, sequence, left, before, step, free };
+        let (before, step, posted) =
+            (vec![Vec::new(); count], vec![NOBODY; count], vec![false; count]);
+        let mut building = Building { schedule, sequence, left, before, step, posted, free };
         while let Some((op, rank)) = building.free.pop() {
             building.take(op, rank, handshake, params)?;
         }
