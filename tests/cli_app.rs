@@ -102,6 +102,85 @@ fn shards_are_the_whole() -> Result<(), Failed> {
     check(whole["identity_s"] == merged["identity_s"], merged.to_string())
 }
 
+/// The three curves of one sweep are those of three sweeps.
+fn parts_are_series() -> Result<(), Failed> {
+    let noise = ["--noise", "periodic:100Hz,200us", "--ranks", "4,16"];
+    let all = simulated(&[&noise[..], &["--only", "all,p2p,collectives"]].concat())?;
+    let points = all["points"].as_array().ok_or("no points")?;
+    check(
+        points.len() == 6 && all["knees"].as_array().is_some_and(|knees| knees.len() == 3),
+        all.to_string(),
+    )?;
+    for (place, part) in ["all", "p2p", "collectives"].into_iter().enumerate() {
+        let one = simulated(&[&noise[..], &["--only", part]].concat())?;
+        for ranks in 0..2 {
+            let (of_all, alone) = (&points[2 * place + ranks], &one["points"][ranks]);
+            check(of_all["only"] == part, of_all.to_string())?;
+            check(alone["only"].is_null(), alone.to_string())?;
+            for key in ["ranks", "median_us", "noiseless_us", "messages"] {
+                check(of_all[key] == alone[key], format!("{part}: {of_all} and {alone}"))?;
+            }
+        }
+    }
+    let home = scratch("parts")?;
+    let csv = home.join("points.csv").display().to_string();
+    let svg = home.join("points.svg").display().to_string();
+    let line = ["--quiet", "simulate", "app", TRACE, "--runs", "5", "--only", "all,p2p"];
+    let output = detour(&[&line[..], &noise, &["--csv", &csv, "--svg", &svg]].concat())?;
+    check(output.status.success(), said(&output))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    check(text.contains("p2p"), text)?;
+    let csv = fs::read_to_string(csv)?;
+    let lines: Vec<&str> = csv.lines().collect();
+    check(lines[0].ends_with(",only") && lines[4].ends_with(",\"p2p\""), csv.clone())?;
+    check(fs::read_to_string(svg)?.contains("p2p"), "the figure lacks the series")
+}
+
+/// A sweep that is resumed gives the points of the first one, and more.
+fn sweeps_are_resumed() -> Result<(), Failed> {
+    let home = scratch("resume")?;
+    let file = home.join("points").display().to_string();
+    let noise = ["--noise", "periodic:100Hz,200us", "--resume", &file];
+    let first = simulated(&[&noise[..], &["--ranks", "4,8"]].concat())?;
+    let second = simulated(&[&noise[..], &["--ranks", "4,8,16"]].concat())?;
+    for place in 0..2 {
+        // The speed of the simulator is that of the first time, too.
+        check(first["points"][place] == second["points"][place], second.to_string())?;
+    }
+    let fresh = simulated(&["--noise", "periodic:100Hz,200us", "--ranks", "16"])?;
+    check(fresh["points"][0]["median_us"] == second["points"][2]["median_us"], second.to_string())?;
+    let line = ["--quiet", "simulate", "app", TRACE, "--net", "cnl", "--runs", "5", "--resume"];
+    let refused = detour(&[&line[..], &[&file]].concat())?;
+    check(!refused.status.success() && said(&refused).contains("another sweep"), said(&refused))
+}
+
+/// Noise on the path by source, and how much the time depends on it.
+fn sources_of_noise_have_a_slope() -> Result<(), Failed> {
+    let sweep = simulated(&["--noise", "periodic:1kHz,20us", "--sensitivity", "--ranks", "16"])?;
+    let of_ranks = &sweep["sensitivities"][0];
+    let source = &of_ranks["noise"][0];
+    let [slope, on_path, per_rank] =
+        ["slope", "on_path_us", "per_rank_us"].map(|key| number(&source[key]));
+    let (slope, on_path, per_rank) = (slope?, on_path?, per_rank?);
+    check((slope - on_path / per_rank).abs() < 1e-9, source.to_string())?;
+    check((0.0..=16.0).contains(&slope) && slope > 0.5, source.to_string())?;
+    // Without noise there is none to depend on.
+    let quiet = simulated(&["--sensitivity"])?;
+    check(quiet["sensitivities"][0]["noise"].is_null(), quiet.to_string())
+}
+
+/// What is wrong with several traces is said.
+fn traces_of_other_programs_are_refused() -> Result<(), Failed> {
+    let twice = format!("{TRACE},{TRACE}");
+    for command in [&["simulate", "app", &twice][..], &["goal", "from", &twice]] {
+        let output = detour(command)?;
+        check(!output.status.success(), "accepted")?;
+        check(said(&output).contains("two traces of 4 ranks"), said(&output))?;
+    }
+    let output = detour(&["simulate", "app", &format!("{TRACE},nowhere")])?;
+    check(!output.status.success() && said(&output).contains("nowhere"), said(&output))
+}
+
 fn effect(sweep: &Value, text: &str) -> Result<(f64, u64), Failed> {
     let list = sweep["hypotheses"].as_array().into_iter().flatten();
     let found = list.into_iter().find(|effect| effect["text"] == text).ok_or("no such effect")?;
@@ -255,6 +334,128 @@ fn identity(mpi: &str) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
+/// A stencil on a periodic and on an open grid, a tree and a butterfly.
+const SCALED: &str = r#"
+#include <mpi.h>
+#include <stdlib.h>
+static char out[4][4096], in[4][4096];
+static void stencil(MPI_Comm grid, int bytes)
+{
+    for (int step = 0; step < 3; step++) {
+        MPI_Request r[8];
+        for (int d = 0; d < 2; d++) {
+            int low, high;
+            MPI_Cart_shift(grid, d, 1, &low, &high);
+            MPI_Irecv(in[2 * d], bytes, MPI_CHAR, low, 2 * d, grid, &r[4 * d]);
+            MPI_Irecv(in[2 * d + 1], bytes, MPI_CHAR, high, 2 * d + 1, grid, &r[4 * d + 1]);
+            MPI_Isend(out[2 * d], bytes, MPI_CHAR, high, 2 * d, grid, &r[4 * d + 2]);
+            MPI_Isend(out[2 * d + 1], bytes, MPI_CHAR, low, 2 * d + 1, grid, &r[4 * d + 3]);
+        }
+        MPI_Waitall(8, r, MPI_STATUSES_IGNORE);
+        double one = 1, sum;
+        MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, grid);
+    }
+}
+int main(int argc, char **argv)
+{
+    int rank, ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int kind = atoi(argv[1]);
+    if (kind < 2) {
+        int dims[2] = {0, 0}, periods[2] = {kind, kind};
+        MPI_Comm grid;
+        MPI_Dims_create(ranks, 2, dims);
+        MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &grid);
+        stencil(grid, 3200 / ranks);
+    } else if (kind == 2) {
+        for (int step = 0; step < 3; step++) {
+            for (int mask = 1; mask < ranks; mask *= 2) {
+                if (rank & mask) {
+                    MPI_Send(out, 64, MPI_CHAR, rank - mask, 5, MPI_COMM_WORLD);
+                    break;
+                }
+                if (rank + mask < ranks)
+                    MPI_Recv(in, 64, MPI_CHAR, rank + mask, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            }
+            MPI_Bcast(out, 100, MPI_CHAR, 0, MPI_COMM_WORLD);
+        }
+    } else {
+        for (int step = 0; step < 3; step++)
+            for (int mask = 1; mask < ranks; mask *= 2)
+                MPI_Sendrecv(out, 8 * mask, MPI_CHAR, rank ^ mask, 6, in, 8 * mask, MPI_CHAR, rank ^ mask, 6,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+/// The messages of a schedule: rank, direction, peer and bytes of each.
+fn messages(schedule: &str) -> Vec<(String, String)> {
+    let mut rank = String::new();
+    let mut found = Vec::new();
+    for line in schedule.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["rank", number, ..] => rank = number.to_owned(),
+            [_, way @ ("send" | "recv"), bytes, _, peer, ..] => {
+                found.push((rank.clone(), format!("{way} {bytes} {peer}")));
+            }
+            _ => {}
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Traced on 2 and 4 ranks, the messages at 8 and 16 are those that the program really sends.
+fn sizes_held_back(mpi: &str) -> Result<Completion, Failed> {
+    let home = scratch(&format!("sizes-{mpi}"))?;
+    let source = home.join("scaled.c");
+    fs::write(&source, SCALED)?;
+    let compiled = Command::new(format!("mpicc.{mpi}"))
+        .args(["-O1", "-o"])
+        .arg(home.join("scaled"))
+        .arg(&source)
+        .output()?;
+    check(compiled.status.success(), said(&compiled))?;
+    for kind in ["0", "1", "2", "3"] {
+        let run = |ranks: u32| home.join(format!("run-{kind}-{ranks}")).display().to_string();
+        for ranks in [2, 4, 8, 16] {
+            let mut command = Command::new("timeout");
+            command.arg("300").arg(format!("mpirun.{mpi}"));
+            if mpi == "openmpi" {
+                command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
+            }
+            command.args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_detour"), "mpi", "record"]);
+            command.args(["-o", &run(ranks), "--"]).arg(home.join("scaled")).arg(kind);
+            let output = command.current_dir(&home).output()?;
+            check(output.status.success(), said(&output))?;
+        }
+        let both = format!("{},{}", run(2), run(4));
+        for ranks in [8, 16] {
+            let count = ranks.to_string();
+            let found = detour(&["goal", "from", &both, "--ranks", &count])?;
+            check(found.status.success(), said(&found))?;
+            let traced = detour(&["goal", "from", &run(ranks)])?;
+            let [found, traced] =
+                [found, traced].map(|output| messages(&String::from_utf8_lossy(&output.stdout)));
+            check(!traced.is_empty(), "no messages")?;
+            check(found == traced, format!("program {kind}, {ranks} ranks: {found:?} {traced:?}"))?;
+        }
+        let line =
+            ["--quiet", "simulate", "app", &both, "--ranks", "4,64", "--runs", "2", "--json"];
+        let sweep = json(&line)?;
+        let found = &sweep["extrapolation"]["found"];
+        check(found.as_array().is_some_and(|list| !list.is_empty()), format!("{sweep}"))?;
+        check(sweep["points"][1]["ranks"] == 64, format!("{sweep}"))?;
+    }
+    fs::remove_dir_all(&home)?;
+    Ok(Completion::Completed)
+}
+
 /// Simulated without noise, a real program takes what its trace took. Each sample with a network, since it
 /// is not known what that of its machine was.
 const SAMPLES: [(&str, &str, f64); 2] =
@@ -287,7 +488,11 @@ type Test = fn() -> Result<(), Failed>;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 11] = [
+        ("parts_are_series", parts_are_series),
+        ("sweeps_are_resumed", sweeps_are_resumed),
+        ("sources_of_noise_have_a_slope", sources_of_noise_have_a_slope),
+        ("traces_of_other_programs_are_refused", traces_of_other_programs_are_refused),
         ("the_schedule_is_the_program", the_schedule_is_the_program),
         ("noise_costs_more_at_scale", noise_costs_more_at_scale),
         ("shards_are_the_whole", shards_are_the_whole),
@@ -319,6 +524,16 @@ fn main() {
                 ended = identity(mpi)?;
             }
             Ok(ended)
+        }));
+    }
+    for mpi in ["openmpi", "mpich"] {
+        let name = format!("{mpi}::the_messages_at_sizes_held_back_are_those_of_the_program");
+        trials.push(Trial::ignorable_test(name, move || {
+            let compiler = Command::new(format!("mpicc.{mpi}")).arg("--version").output();
+            match compiler {
+                Ok(_) => sizes_held_back(mpi),
+                Err(_) => Ok(Completion::ignored_with(format!("mpicc.{mpi} is not installed"))),
+            }
         }));
     }
     libtest_mimic::run(&arguments, trials).exit();

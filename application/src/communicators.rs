@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mpi_abi::{CommunicatorDef, ListKind, Run, rank};
 use program::{FastMap, fast_map};
 
-use crate::step::Group;
+use crate::step::{Group, Topology};
 
 /// Members that a list can have at most, whatever a file says.
 const MAX_MEMBERS: usize = 1 << 24;
@@ -24,6 +24,9 @@ pub struct Communicator {
     remote: Vec<i32>,
     pub sources: Vec<i32>,
     pub destinations: Vec<i32>,
+    /// Extents of its process grid, and which of its dimensions are periodic; empty if it has none.
+    dims: Vec<i32>,
+    periods: Vec<i32>,
     /// Position in [`Shared::groups`], once it was needed.
     group: Option<u32>,
 }
@@ -93,7 +96,8 @@ impl Communicators {
             ListKind::Remote => &mut communicator.remote,
             ListKind::Sources => &mut communicator.sources,
             ListKind::Destinations => &mut communicator.destinations,
-            ListKind::Dims | ListKind::Periods => return,
+            ListKind::Dims => &mut communicator.dims,
+            ListKind::Periods => &mut communicator.periods,
         };
         for run in runs {
             let room = MAX_MEMBERS.saturating_sub(list.len());
@@ -103,6 +107,18 @@ impl Communicators {
 
     pub fn window(&mut self, window: u32, communicator: u32) {
         self.windows.insert(window, communicator);
+    }
+
+    /// The process grids of communicators with all ranks.
+    pub fn grids(&self, size: u32) -> Vec<Topology> {
+        let has_all = |one: &&Communicator| one.size == size && !one.dims.is_empty();
+        let grid = |one: &Communicator| Topology {
+            dims: one.dims.iter().map(|extent| u32::try_from(*extent).unwrap_or(0)).collect(),
+            periodic: one.periods.iter().map(|period| *period != 0).collect(),
+        };
+        let mut grids: Vec<Topology> = self.list.iter().filter(has_all).map(grid).collect();
+        grids.dedup();
+        grids
     }
 
     /// The communicator of a window.

@@ -4,6 +4,8 @@
 //! ([`Application`]), and from it a schedule of sends, receives and computation at the program's own size
 //! or a multiple of it ([`Application::schedule`]).
 //!
+//! Traces of several sizes give the program at other sizes ([`Sizes`]).
+//!
 //! Collectives stay collectives until then: which messages they are made of depends on the number of ranks
 //! and on [`Rules`].
 
@@ -21,6 +23,7 @@ mod read;
 mod requests;
 mod script;
 mod segments;
+mod sizes;
 mod step;
 
 pub use algorithms::{Rule, Rules};
@@ -32,4 +35,7 @@ pub use origins::{Origin, Origins, StepKind};
 pub use read::{Assumed, NoNoise, Options, Taken, read};
 pub use script::{Play, ReplayError};
 pub use segments::Segments;
-pub use step::{Application, Call, Candidate, Group, Operation, Reach, Spent, Step, Tape};
+pub use sizes::{Found, Sizes, SizesError};
+pub use step::{
+    Application, Call, Candidate, Group, Null, Operation, Reach, Spent, Step, Tape, Topology,
+};

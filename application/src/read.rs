@@ -16,7 +16,7 @@ use crate::{
     communicators::{Communicators, Shared, is_null},
     error::ReadError,
     requests::{Action, Message, Part, Request, Requests, Started},
-    step::{Application, Call, Candidate, NONE, Operation, Reach, Spent, Step, Tape},
+    step::{Application, Call, Candidate, NONE, Null, Operation, Reach, Spent, Step, Tape},
 };
 
 /// What the kernel took from a rank.
@@ -128,6 +128,9 @@ fn read_once(
         if damage != program::Damage::default() {
             let events = damage.events.max(1);
             return Err(ReadError::Lost { rank: number, events });
+        }
+        if application.tapes.is_empty() {
+            application.grids = reader.communicators.grids(program.size);
         }
         let (mut tape, assumed) = reader.finish(about.end_ns() as i64)?;
         let clock = clocks.host(about.host);
@@ -546,7 +549,9 @@ impl<'a> Reader<'a> {
     }
 
     fn send(&mut self, mpi: MpiCall, message: Message, starts: bool) -> Result<Part, ReadError> {
-        let Some(to) = self.peer(mpi, &message)? else { return Ok(Part::NONE) };
+        let Some(to) = self.peer(mpi, &message)? else {
+            return Ok(self.null(mpi, &message, true, starts));
+        };
         let key = self.key(mpi, message.communicator)?;
         let channel = self.shared.channel(key, message.tag);
         let bytes = message.bytes;
@@ -554,10 +559,17 @@ impl<'a> Reader<'a> {
         Ok(self.push(starts, |request| Step::Send { to, channel, bytes, request, mpi }))
     }
 
+    /// A message that is not sent.
+    fn null(&mut self, mpi: MpiCall, message: &Message, sends: bool, starts: bool) -> Part {
+        let step = self.tape.steps.len() as u32;
+        self.tape.nulls.push(Null { step, sends, starts, tag: message.tag, mpi: mpi.number() });
+        Part::NONE
+    }
+
     /// A receive, as it was posted.
     fn receive(&mut self, mpi: MpiCall, message: Message, starts: bool) -> Result<Part, ReadError> {
         if is_null(message.peer) {
-            return Ok(Part::NONE);
+            return Ok(self.null(mpi, &message, false, starts));
         }
         let key = self.key(mpi, message.communicator)?;
         let from = match message.peer {

@@ -140,6 +140,25 @@ pub struct Group {
     pub members: Vec<u32>,
 }
 
+/// A process grid, as `MPI_Cart_create` makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    pub dims: Vec<u32>,
+    pub periodic: Vec<bool>,
+}
+
+/// A message to or from `MPI_PROC_NULL`, which is not a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Null {
+    /// The step that it comes before.
+    pub step: u32,
+    pub sends: bool,
+    pub starts: bool,
+    pub tag: i32,
+    /// Number of the call ([`mpi_abi::Call`]).
+    pub mpi: u16,
+}
+
 /// What a rank does from the end of `MPI_Init` to `MPI_Finalize`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tape {
@@ -149,6 +168,8 @@ pub struct Tape {
     pub took: Vec<(u32, u32, u32)>,
     /// Requests of [`Step::Choose`].
     pub candidates: Vec<Candidate>,
+    /// As the trace has them: hypotheses do not keep them.
+    pub nulls: Vec<Null>,
     /// Requests that are in use at once.
     pub requests: u32,
     /// End of `MPI_Init` and beginning of `MPI_Finalize` on the common clock, ns.
@@ -164,6 +185,8 @@ pub struct Application {
     pub groups: Vec<Group>,
     /// Names of the regions.
     pub regions: Vec<String>,
+    /// Process grids of all ranks that the program made.
+    pub grids: Vec<Topology>,
     /// Tags of the channels of messages.
     pub tags: FastMap<u32, i32>,
     /// What the trace did not tell, and what was assumed instead.

@@ -3,7 +3,7 @@
 use study::{
     app::{AtRanks, Sweep},
     hypotheses::Effect,
-    sensitivity::Sensitivity,
+    sensitivity::{NoiseSensitivity, Sensitivity},
     states::{Waits, path_in_words},
 };
 
@@ -29,8 +29,11 @@ pub fn app(sweep: &Sweep, options: Options) -> String {
     let rows: String = sweep.points.iter().map(|point| table.row(point) + "\n").collect();
     let found = findings(&sweep.knees, sweep.is_noisy(), options);
     let mut text = format!("{}\n\n{}\n{rows}{found}", heading(sweep, options), table.header());
-    for AtRanks { ranks, parameters } in &sweep.sensitivities {
+    for AtRanks { ranks, parameters, noise } in &sweep.sensitivities {
         text += &format!("\n{}", sensitivities(*ranks, parameters, options));
+        if !noise.is_empty() {
+            text += &format!("\n{}", to_noise(*ranks, noise, options));
+        }
     }
     if !sweep.hypotheses.is_empty() {
         text += &format!("\n{}", hypotheses(sweep, options));
@@ -166,6 +169,31 @@ fn instead(effects: &[Effect], options: Options) -> String {
             let line = format!("{}: critical instead: {}.", safe(&effect.text), safe(critical));
             text += &format!("{}\n", wrap(&line, width, "  "));
         }
+    }
+    text
+}
+
+/// How the time depends on sources of noise.
+fn to_noise(ranks: u64, sources: &[NoiseSensitivity], options: Options) -> String {
+    let of = plural(ranks, "rank");
+    let name = |source: &NoiseSensitivity| format!("{}, {of}", safe(&source.name));
+    let widest = sources.iter().map(|source| name(source).len()).max().unwrap_or(0).max(16);
+    let grid = Grid::new(vec![
+        Column::text("source of noise", widest).reserve(widest.min(40)),
+        Column::number("per rank").reserve(10),
+        Column::number("on the path").reserve(11),
+        Column::number("dT/dnoise").reserve(9),
+    ]);
+    let layout = grid.layout(options.style());
+    let mut text = layout.header() + "\n";
+    for source in sources {
+        let cells = [
+            name(source),
+            time(source.per_rank_us * 1e3),
+            time(source.on_path_us * 1e3),
+            format!("{:.2}", source.slope),
+        ];
+        text += &(layout.line(Tone::Plain, &cells) + "\n");
     }
     text
 }

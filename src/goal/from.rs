@@ -7,7 +7,7 @@ use application::Rules;
 use clap::Args;
 use simulate::{goal::CalcUnit, loggops::Params};
 use study::{
-    app::{Source, rules},
+    app::{Source, directories, rules},
     goal,
 };
 
@@ -20,9 +20,11 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Trace of a program: a directory written by `detour mpi record` or `detour mpi import`
-    dir: PathBuf,
-    /// Rank count, a multiple of the traced one [default: the traced one]
+    /// Trace of a program: a directory written by `detour mpi record` or `detour mpi import`; several sizes of the
+    /// program as DIR1,DIR2
+    #[arg(value_name = "DIR")]
+    dirs: String,
+    /// Rank count: a multiple of the traced one, or any with several traces [default: the largest traced one]
     #[arg(long, value_parser = units::rank_count)]
     ranks: Option<u64>,
     /// Algorithms of collectives: allreduce<4KiB=recursive-doubling,allreduce=ring (the first that applies)
@@ -48,7 +50,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let source = Source {
-        dir: options.dir.clone(),
+        dirs: directories(&options.dirs),
         rules: options.map.clone().unwrap_or_default(),
         as_traced: options.as_traced,
         // GOAL has no choices between requests.
@@ -58,7 +60,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let program = source.load(work::threads(None))?;
     output::remark(&program.remarks);
     let ranks = options.ranks.unwrap_or(program.application.ranks().into());
-    let schedule = source.schedule(&program.application, ranks, options.net.as_ref(), false)?;
+    let application = program.at(ranks)?;
+    let schedule = source.schedule(&application, ranks, options.net.as_ref(), false)?;
     goal::write(options.output.as_deref(), options.to.into(), &schedule, options.calc_unit)?;
     options.output.iter().for_each(|path| output::say_written(path));
     Ok(ExitCode::SUCCESS)

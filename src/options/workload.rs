@@ -44,7 +44,8 @@ pub struct Options {
         conflicts_with_all = ["op", "algorithm", "map", "iterations", "compute", "reduction", "arity", "segment", "graph", "nonblocking", "size"]
     )]
     goal: Option<PathBuf>,
-    /// Simulate a traced MPI program, a directory written by `detour mpi record`, instead of a collective
+    /// Simulate a traced MPI program, a directory written by `detour mpi record`, instead of a collective; several
+    /// sizes of it as DIR1,DIR2
     #[arg(
         long,
         value_name = "DIR",
@@ -110,9 +111,10 @@ impl Options {
     pub fn request(&self) -> Result<Request> {
         let kind = match (&self.goal, &self.app) {
             (Some(file), _) => JobKind::Goal { file: file.clone(), unit: self.calc_unit },
-            (None, Some(dir)) => {
-                JobKind::App { source: app::Source::of(dir.clone()), ranks: self.ranks }
-            }
+            (None, Some(dir)) => JobKind::App {
+                source: app::Source::of(app::directories(&dir.to_string_lossy())),
+                ranks: self.ranks,
+            },
             (None, None) => JobKind::Collectives {
                 job: self.collectives.request()?,
                 ranks: self.ranks,

@@ -3,11 +3,12 @@
 use std::{io::Write, path::PathBuf};
 
 use anyhow::{Result, bail};
-use application::{Only, Rules};
+use application::Rules;
 use clap::{Args, ValueEnum};
 use simulate::loggops::Params;
 use study::{
-    app::{Request, Source, rules, simulate, simulate_shard},
+    app::{Part, Request, Source, directories, rules, simulate, simulate_shard},
+    error::was_stopped,
     hypotheses, point,
     shards::Partial,
 };
@@ -25,10 +26,13 @@ use crate::{
 #[derive(Args)]
 #[group(skip)]
 pub struct Options {
-    /// Trace of a program: a directory written by `detour mpi record` or `detour mpi import`
-    dir: PathBuf,
-    /// Rank counts, multiples of the traced one: point-to-point messages are repeated, collectives have all
-    /// ranks [default: the traced one]
+    /// Trace of a program: a directory written by `detour mpi record` or `detour mpi import`; several sizes of the
+    /// program as DIR1,DIR2
+    #[arg(value_name = "DIR")]
+    dirs: String,
+    /// Rank counts. From one trace, multiples of its own: point-to-point messages are repeated, collectives have all
+    /// ranks. From several traces, any: with whom ranks communicate is found as a function of rank and number of
+    /// ranks [default: the largest traced one]
     #[arg(long, value_name = "LIST", value_parser = units::ranks)]
     ranks: Option<std::vec::Vec<u64>>,
     /// Runs per point
@@ -49,12 +53,19 @@ pub struct Options {
     /// these; a REGION can be `after MPI_CALL`; may be repeated
     #[arg(long = "if", value_name = "HYPOTHESIS", value_parser = hypotheses::parse, conflicts_with = "shard")]
     questions: Vec<hypotheses::Question>,
-    /// Show how the time depends on L, o, g and G, and the range in which that holds
+    /// Show how the time depends on L, o, g and G, the range in which that holds, and on each source of noise
     #[arg(long, conflicts_with = "shard")]
     sensitivity: bool,
-    /// Simulate only a part of the communication
-    #[arg(long, value_enum)]
-    only: Option<OnlyName>,
+    /// Simulate only a part of the communication; several, as all,p2p,collectives, are one series each
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PARTS",
+        value_delimiter = ',',
+        default_value = "all",
+        hide_default_value = true
+    )]
+    only: Vec<OnlyName>,
     /// Network: chic, altix, cnl, zeptoos, xt4, alps, daint; a file of `detour mpi net`; or
     /// L=..,o=..,g=..,G=..,O=..,S=.. (os=.. and or=.. for an o of sender and receiver)
     #[arg(long, default_value = study::workload::NET, value_parser = network::parse)]
@@ -84,6 +95,9 @@ pub struct Options {
     share: shard::Options,
     #[command(flatten)]
     figures: figures::Options,
+    /// Save finished points to this file, and resume from it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "questions"])]
+    resume: Option<PathBuf>,
     /// Write CSV with one line per point to this file
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     csv: Option<PathBuf>,
@@ -97,6 +111,8 @@ pub struct Options {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum OnlyName {
+    /// All of it
+    All,
     /// Point-to-point messages
     P2p,
     /// Collectives
@@ -117,7 +133,11 @@ pub fn run(options: &Options, verbosity: Verbosity) -> Result<()> {
         })?;
         return options.share.write(shard, settings, Partial::App(partial));
     }
-    let sweep = options.work.run(verbosity.quiet, |work| simulate(&request, work))?;
+    let sweep = options.work.run(verbosity.quiet, |work| simulate(&request, work));
+    if sweep.as_ref().is_err_and(was_stopped) && options.resume.is_some() {
+        tell!("interrupted; run the same command again to resume");
+    }
+    let sweep = sweep?;
     if let Some(path) = &options.csv {
         output::save(path, |out| Ok(out.write_all(point::csv(&sweep.points).as_bytes())?))?;
         if trace::is_stdout(path) {
@@ -141,15 +161,13 @@ impl Options {
     fn request(&self) -> Request {
         Request {
             source: Source {
-                dir: self.dir.clone(),
+                dirs: directories(&self.dirs),
                 rules: self.map.clone().unwrap_or_default(),
                 as_traced: self.as_traced,
                 deterministic: self.deterministic,
-                only: self.only.map(|only| match only {
-                    OnlyName::P2p => Only::PointToPoint,
-                    OnlyName::Collectives => Only::Collectives,
-                }),
+                only: None,
             },
+            parts: self.parts(),
             ranks: self.ranks.clone().unwrap_or_default(),
             runs: self.runs,
             net: self.net,
@@ -162,6 +180,23 @@ impl Options {
             noise: self.noise.request_on(self.net_local.is_some()),
             questions: self.questions.clone(),
             sensitivity: self.sensitivity,
+            resume: self.resume.clone(),
         }
+    }
+
+    /// Each part once.
+    fn parts(&self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for name in &self.only {
+            let part = match name {
+                OnlyName::All => Part::All,
+                OnlyName::P2p => Part::PointToPoint,
+                OnlyName::Collectives => Part::Collectives,
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts
     }
 }

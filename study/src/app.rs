@@ -4,18 +4,19 @@
 //! the time between calls, less what the kernel took in it, if that was recorded with the trace.
 
 use std::{
-    ops::Range,
+    ops::{Deref, Range},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
 use application::{
-    Application, NoNoise, Only, Options, Origins, Plan, Rule, Rules, Segments, Taken,
+    Application, NoNoise, Only, Options, Origins, Plan, Rule, Rules, Segments, Sizes, Taken,
 };
 use program::Program;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use simulate::{
     blame as blaming,
     collectives::Op,
@@ -36,7 +37,8 @@ use crate::{
     noise::{self, Loaded, requires_noise},
     open,
     point::{Point, Runs, Series},
-    sensitivity::{self, Sensitivity},
+    resume::Finished,
+    sensitivity::{self, NoiseSensitivity, Sensitivity},
     shard::{self, Settings, Shard},
     sources::Sources,
     states::{self, PathPart, Tally, Waits},
@@ -48,8 +50,8 @@ use crate::{
 /// A program from its trace.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Directory of the trace.
-    pub dir: PathBuf,
+    /// Directories of the traces: of several sizes of the program, or one.
+    pub dirs: Vec<PathBuf>,
     /// Algorithms of collectives.
     pub rules: Rules,
     /// Receives from any source and with any tag take what they took in the trace.
@@ -59,9 +61,37 @@ pub struct Source {
     pub only: Option<Only>,
 }
 
+/// A part of the communication, or all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    All,
+    PointToPoint,
+    Collectives,
+}
+
+impl Part {
+    fn only(self) -> Option<Only> {
+        match self {
+            Part::All => None,
+            Part::PointToPoint => Some(Only::PointToPoint),
+            Part::Collectives => Some(Only::Collectives),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Part::All => "all",
+            Part::PointToPoint => "p2p",
+            Part::Collectives => "collectives",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Request {
     pub source: Source,
+    /// What to simulate of the communication, one series for each.
+    pub parts: Vec<Part>,
     /// Empty for the program's own size.
     pub ranks: Vec<u64>,
     /// Runs per point.
@@ -83,6 +113,8 @@ pub struct Request {
     pub questions: Vec<Question>,
     /// Ask how the time depends on the network.
     pub sensitivity: bool,
+    /// Save finished points to this file, and resume from it.
+    pub resume: Option<PathBuf>,
 }
 
 /// A program under noise.
@@ -112,6 +144,9 @@ pub struct Sweep {
 pub struct AtRanks {
     pub ranks: u64,
     pub parameters: Vec<Sensitivity>,
+    /// How it depends on each source of noise; empty without noise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub noise: Vec<NoiseSensitivity>,
 }
 
 /// What was simulated.
@@ -138,6 +173,72 @@ pub struct About {
     pub rendezvous: String,
     /// About the trace and the noise.
     pub remarks: Vec<String>,
+    /// What traces of several sizes say about others; absent for one trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extrapolation: Option<Extrapolation>,
+}
+
+/// A program as a function of the number of ranks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Extrapolation {
+    /// Of the traces.
+    pub traced_ranks: Vec<u32>,
+    /// What was found, call by call.
+    pub found: Vec<FoundCall>,
+    /// What was assumed.
+    pub assumed: Vec<String>,
+}
+
+/// A call as a function of rank and number of ranks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FoundCall {
+    /// The MPI function.
+    pub call: String,
+    /// Null for collectives, and if it depends on rank or round.
+    pub tag: Option<i32>,
+    /// With whom.
+    pub peers: String,
+    pub bytes: String,
+    /// How the computation before it depends on the number of ranks; empty if it is negligible.
+    pub compute: String,
+    /// Its part of all computation.
+    pub compute_pct: f64,
+    /// How often each trace has the call.
+    pub count: u64,
+}
+
+impl Extrapolation {
+    fn of(sizes: &Sizes) -> Extrapolation {
+        let call = |found: &application::Found| FoundCall {
+            call: found.call.to_owned(),
+            tag: found.tag,
+            peers: found.peers.clone(),
+            bytes: found.bytes.clone(),
+            compute: found.compute.clone(),
+            compute_pct: 100.0 * found.compute_share,
+            count: found.count,
+        };
+        Extrapolation {
+            traced_ranks: sizes.traced().to_vec(),
+            found: sizes.found.iter().map(call).collect(),
+            assumed: sizes.assumed.clone(),
+        }
+    }
+
+    /// What was found, one line for each call.
+    pub fn words(&self) -> Vec<String> {
+        let line = |found: &FoundCall| {
+            let tag = found.tag.map_or(String::new(), |tag| format!(" with tag {tag}"));
+            let compute = match found.compute.is_empty() {
+                true => String::new(),
+                false => {
+                    format!("; {:.1} % of the computation, {}", found.compute_pct, found.compute)
+                }
+            };
+            format!("{}{tag}: {}, {}{compute}", found.call, found.peers, found.bytes)
+        };
+        self.found.iter().map(line).collect()
+    }
 }
 
 impl Sweep {
@@ -258,24 +359,123 @@ pub fn rules(text: &str) -> Result<Rules, String> {
     Rules::new(rules).map_err(|error| error.to_string())
 }
 
+/// `DIR1,DIR2,…`: several traces of a program, or one whose name may have commas.
+pub fn directories(text: &str) -> Vec<PathBuf> {
+    match Path::new(text).exists() {
+        true => vec![text.into()],
+        false => text.split(',').map(PathBuf::from).collect(),
+    }
+}
+
 /// A program that has been read.
 pub struct Read {
+    /// At its own size, that of the largest trace.
     pub application: Application,
     pub about: Program,
     /// Whether what the kernel took is known.
     pub recorded: bool,
     pub remarks: Vec<String>,
+    /// If there are several traces.
+    several: Option<Several>,
+}
+
+/// A program of several traces.
+struct Several {
+    /// The smaller ones.
+    others: Vec<Application>,
+    sizes: Sizes,
+    /// The size that was made last.
+    made: Mutex<Option<(u64, Arc<Application>)>>,
+}
+
+/// A program at one size.
+pub enum AtSize<'a> {
+    Traced(&'a Application),
+    Made(Arc<Application>),
+}
+
+impl Deref for AtSize<'_> {
+    type Target = Application;
+
+    fn deref(&self) -> &Application {
+        match self {
+            AtSize::Traced(application) => application,
+            AtSize::Made(application) => application,
+        }
+    }
+}
+
+impl Read {
+    /// The program that this many ranks are simulated with: from one trace copies of it, from several the trace of
+    /// this size, or what they say about it.
+    pub fn at(&self, ranks: u64) -> Result<AtSize<'_>> {
+        let Some(several) = &self.several else { return Ok(AtSize::Traced(&self.application)) };
+        let traced = std::iter::once(&self.application).chain(&several.others);
+        if let Some(traced) = traced.into_iter().find(|one| u64::from(one.ranks()) == ranks) {
+            return Ok(AtSize::Traced(traced));
+        }
+        let mut made = several.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((size, application)) = &*made
+            && *size == ranks
+        {
+            return Ok(AtSize::Made(Arc::clone(application)));
+        }
+        // First the one made before: it can be most of the memory.
+        *made = None;
+        let application = Arc::new(several.sizes.at(ranks)?);
+        *made = Some((ranks, Arc::clone(&application)));
+        Ok(AtSize::Made(application))
+    }
+
+    /// What traces of several sizes say.
+    pub fn extrapolation(&self) -> Option<Extrapolation> {
+        self.several.as_ref().map(|several| Extrapolation::of(&several.sizes))
+    }
 }
 
 impl Source {
-    /// The program of a directory, with the usual algorithms.
-    pub fn of(dir: PathBuf) -> Source {
-        Source { dir, rules: Rules::default(), as_traced: false, deterministic: false, only: None }
+    /// The program of these traces, with the usual algorithms.
+    pub fn of(dirs: Vec<PathBuf>) -> Source {
+        Source { dirs, rules: Rules::default(), as_traced: false, deterministic: false, only: None }
     }
 
-    /// Reads the trace, and what the kernel took from the program if that was recorded with it.
+    fn named(&self) -> String {
+        let names: Vec<String> = self.dirs.iter().map(|dir| dir.display().to_string()).collect();
+        names.join(", ")
+    }
+
+    /// Reads the traces.
     pub fn load(&self, threads: usize) -> Result<Read> {
-        let program = program::open(&self.dir)?;
+        let mut all =
+            self.dirs.iter().map(|dir| self.read(dir, threads)).collect::<Result<Vec<Read>>>()?;
+        all.sort_by_key(|read| read.application.ranks());
+        let Some(mut largest) = all.pop() else { bail!("no directory of a trace") };
+        if all.is_empty() {
+            return Ok(largest);
+        }
+        let mut applications: Vec<&Application> =
+            all.iter().map(|read| &read.application).collect();
+        applications.push(&largest.application);
+        let named = || format!("cannot extrapolate {}", self.named());
+        let sizes = Sizes::new(&applications).with_context(named)?;
+        let remarks: Vec<String> = all.iter().flat_map(|read| read.remarks.clone()).collect();
+        for remark in remarks {
+            if !largest.remarks.contains(&remark) {
+                largest.remarks.push(remark);
+            }
+        }
+        let extrapolation = Extrapolation::of(&sizes);
+        let found = extrapolation.words().into_iter().map(|words| format!("found {words}"));
+        let assumed = extrapolation.assumed.iter().map(|words| format!("assumed: {words}"));
+        largest.remarks.extend(found.chain(assumed));
+        let others = all.into_iter().map(|read| read.application).collect();
+        largest.several = Some(Several { others, sizes, made: Mutex::new(None) });
+        Ok(largest)
+    }
+
+    /// Reads a trace, and what the kernel took from the program if that was recorded with it.
+    fn read(&self, dir: &Path, threads: usize) -> Result<Read> {
+        let program = program::open(dir)?;
         let clocks = program::clocks(&program, threads)?;
         let (taken, mut remarks) = Recorded::of(&program)?;
         let Source { as_traced, deterministic, .. } = *self;
@@ -285,11 +485,12 @@ impl Source {
             Some(taken) => taken,
             None => &nothing,
         };
-        let named = || format!("cannot simulate {}", self.dir.display());
+        let named = || format!("cannot simulate {}", dir.display());
         let application =
             application::read(&program, &clocks, &options, taken_by).with_context(named)?;
         remarks.extend(assumptions(&application));
-        Ok(Read { application, about: program, recorded: taken.is_some(), remarks })
+        let recorded = taken.is_some();
+        Ok(Read { application, about: program, recorded, remarks, several: None })
     }
 
     /// The program as a schedule for this many ranks.
@@ -473,12 +674,14 @@ impl Taken for Recorded {
 /// Simulates all runs.
 pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Sweep> {
     let mut simulation = Simulation::new(request, work)?;
+    let mut finished = match &request.resume {
+        Some(path) => {
+            Finished::open(path, &Value::Object(request.point_settings(work)?).to_string())?
+        }
+        None => Finished::nowhere(),
+    };
     let identity = simulation.identity()?;
-    let (runs, mut blames) = simulation.points(0..request.runs)?;
-    let mut points = runs.iter().map(Point::of).collect::<Result<Vec<Point>, _>>()?;
-    for (point, blame) in points.iter_mut().zip(blames.drain(..)) {
-        point.blame = blame;
-    }
+    let (points, runs) = simulation.points(&mut finished)?;
     let hypotheses = simulation.hypotheses(&runs)?;
     let sensitivities = if request.sensitivity { simulation.sensitivities()? } else { Vec::new() };
     Ok(Sweep { hypotheses, sensitivities, ..Sweep::of(simulation.about(), identity, points) })
@@ -488,7 +691,11 @@ pub fn simulate(request: &Request, work: &Work<'_>) -> Result<Sweep> {
 pub fn simulate_shard(request: &Request, work: &Work<'_>, shard: Shard) -> Result<Partial> {
     let mut simulation = Simulation::new(request, work)?;
     let identity_ps = simulation.identity()?;
-    let (points, _) = simulation.points(shard.range(request.runs))?;
+    let runs = shard.range(request.runs);
+    let of_point = |series: &Series, part, ranks| {
+        simulation.point(series, part, ranks, runs.clone()).map(|(runs, _)| runs)
+    };
+    let points = simulation.each(of_point)?;
     Ok(Partial { about: simulation.about(), identity_ps, points })
 }
 
@@ -557,7 +764,8 @@ impl<'a> Simulation<'a> {
         let program = request.source.load(work.threads)?;
         let noise = request.met(&program.about);
         let asks = !request.questions.is_empty();
-        let loaded = noise.load_for(work, Model::default(), request.blame || asks)?;
+        let named = request.blame || asks || request.sensitivity;
+        let loaded = noise.load_for(work, Model::default(), named)?;
         if request.with_coscheduled && loaded.noise.is_none() {
             return Err(requires_noise("--with-coscheduled"));
         }
@@ -580,7 +788,7 @@ impl<'a> Simulation<'a> {
 
     /// The program as it was traced, ps.
     fn identity(&mut self) -> Result<Option<i64>> {
-        if self.request.source.only.is_some() {
+        if !self.request.parts.contains(&Part::All) {
             return Ok(None);
         }
         let schedule = self.request.source.schedule(
@@ -592,16 +800,23 @@ impl<'a> Simulation<'a> {
         self.work.fits(&schedule, self.rules.model)?;
         let silent = Noise::none();
         let ended = event::run(&schedule, &self.request.net, &self.rules, &silent.run(0, 0));
-        let ended = ended.map_err(|error| self.with_calls(self.stuck(error), self.own(), true))?;
+        let ended =
+            ended.map_err(|error| self.with_calls(self.stuck(error), self.own(), true, None))?;
         Ok(Some(ended.max()))
     }
 
     /// Adds to the error of a run which MPI calls it is about.
-    fn with_calls(&self, error: anyhow::Error, ranks: u64, with_taken: bool) -> anyhow::Error {
+    fn with_calls(
+        &self,
+        error: anyhow::Error,
+        ranks: u64,
+        with_taken: bool,
+        only: Option<Only>,
+    ) -> anyhow::Error {
         let Request { source, net, .. } = self.request;
-        let application = &self.program.application;
+        let Ok(application) = self.program.at(ranks) else { return error };
         let Ok(copies) = application.copies(ranks) else { return error };
-        let (rules, only, net) = (&source.rules, source.only, Some(net));
+        let (rules, net) = (&source.rules, Some(net));
         let plan = Plan { copies, rules, only, with_taken, net };
         let calls = match error.downcast_ref::<EventError>() {
             Some(event) => application.calls_of(&plan, event),
@@ -615,39 +830,63 @@ impl<'a> Simulation<'a> {
 
     fn stuck(&self, error: EventError) -> anyhow::Error {
         anyhow::Error::new(error)
-            .context(format!("cannot simulate {}", self.request.source.dir.display()))
+            .context(format!("cannot simulate {}", self.request.source.named()))
     }
 
-    fn series(&self) -> Vec<Series> {
+    /// The series, and what each has of the communication.
+    fn series(&self) -> Vec<(Series, Part)> {
         let mut series = Vec::new();
-        for &net_scale in &self.request.net_scales {
-            let one = Series { net_scale, ..Series::default() };
-            series.push(one.clone());
-            if self.request.with_coscheduled {
-                series.push(Series { coscheduled: true, ..one });
+        let several = self.request.parts.len() > 1;
+        for &part in &self.request.parts {
+            for &net_scale in &self.request.net_scales {
+                let only = several.then(|| part.name().to_owned());
+                let one = Series { net_scale, only, ..Series::default() };
+                series.push((one.clone(), part));
+                if self.request.with_coscheduled {
+                    series.push((Series { coscheduled: true, ..one }, part));
+                }
             }
         }
         series
     }
 
-    /// The runs of each point, series by series, and what their time was spent on, if asked for.
-    fn points(&mut self, runs: Range<u64>) -> Result<(Vec<Runs>, Vec<Option<Blame>>)> {
+    /// What `visit` makes of each point, series by series.
+    fn each<T>(&self, mut visit: impl FnMut(&Series, Part, u64) -> Result<T>) -> Result<Vec<T>> {
         let series = self.series();
-        let mut found: Vec<(usize, Runs, Option<Blame>)> = Vec::new();
+        let mut found: Vec<(usize, T)> = Vec::new();
         // One program at a time: it can be most of the memory.
         for ranks in self.ranks() {
-            for (place, series) in series.iter().enumerate() {
-                let (runs, blame) = self.point(series, ranks, runs.clone())?;
-                found.push((place, runs, blame));
+            for (place, (series, part)) in series.iter().enumerate() {
+                found.push((place, visit(series, *part, ranks)?));
             }
         }
-        found.sort_by_key(|(place, ..)| *place);
-        Ok(found.into_iter().map(|(_, runs, blame)| (runs, blame)).unzip())
+        found.sort_by_key(|(place, _)| *place);
+        Ok(found.into_iter().map(|(_, found)| found).collect())
+    }
+
+    /// All points; those that are not finished are run, and their runs returned.
+    fn points(&self, finished: &mut Finished) -> Result<(Vec<Point>, Vec<Runs>)> {
+        let runs = 0..self.request.runs;
+        let mut all = Vec::new();
+        let points = self.each(|series, part, ranks| {
+            if let Some(known) = finished.find(series, ranks).filter(|_| !self.request.blame) {
+                return Ok(known);
+            }
+            let (runs, blame) = self.point(series, part, ranks, runs.clone())?;
+            let point = Point::of(&runs)?;
+            if finished.find(series, ranks).is_none() {
+                finished.add(&point)?;
+            }
+            all.push(runs);
+            Ok(Point { blame, ..point })
+        })?;
+        Ok((points, all))
     }
 
     fn point(
         &self,
         series: &Series,
+        part: Part,
         ranks: u64,
         runs: Range<u64>,
     ) -> Result<(Runs, Option<Blame>)> {
@@ -658,8 +897,8 @@ impl<'a> Simulation<'a> {
         let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
         let noise = self.loaded.noise.clone().with_latencies(latencies);
         let noise = if series.coscheduled { noise.with_offsets(Offsets::Shared) } else { noise };
-        let source = &self.request.source;
-        let application = &self.program.application;
+        let source = &Source { only: part.only(), ..self.request.source.clone() };
+        let application = &self.program.at(ranks)?;
         let sources = &self.loaded.sources;
         let world = World { source, application, params: &params, noise: &noise, sources };
         let ready = self.prepare(&world, ranks)?;
@@ -673,7 +912,7 @@ impl<'a> Simulation<'a> {
         let whole = !matches!(ready, Ready::Segments(_));
         let noiseless =
             self.times(&ready, &params, &silent, &once, 0..1).map_err(|error| match whole {
-                true => self.with_calls(error, ranks, false),
+                true => self.with_calls(error, ranks, false, part.only()),
                 false => error,
             })?;
         let begin = Instant::now();
@@ -724,7 +963,8 @@ impl<'a> Simulation<'a> {
             blame::check(&explained.0, self.rules.model, self.work.memory())?;
             return Ok(Ready::Explained(Box::new(explained)));
         }
-        if plan.copies > 1
+        let is_larger = plan.copies > 1 || ranks > self.own();
+        if is_larger
             && let Some(segments) = application.segments(&plan, params, &self.rules, noise)?
         {
             return Ok(Ready::Segments(segments));
@@ -768,16 +1008,32 @@ impl<'a> Simulation<'a> {
     fn sensitivities(&self) -> Result<Vec<AtRanks>> {
         let of_ranks = |ranks: u64| {
             self.work.watch.now(&format!("{ranks} ranks, sensitivity"));
-            let schedule = self.request.source.schedule(
-                &self.program.application,
+            let schedule = self.first().schedule(
+                &*self.program.at(ranks)?,
                 ranks,
                 Some(&self.request.net),
                 false,
             )?;
             let found = sensitivity::of(&schedule, &self.request.net, &self.rules);
-            Ok(AtRanks { ranks, parameters: found.map_err(|error| self.stuck(error))? })
+            let parameters = found.map_err(|error| self.stuck(error))?;
+            Ok(AtRanks { ranks, parameters, noise: self.to_noise(&schedule)? })
         };
         self.ranks().into_iter().map(of_ranks).collect()
+    }
+
+    /// How the time under noise depends on its sources.
+    fn to_noise(&self, schedule: &Schedule) -> Result<Vec<NoiseSensitivity>> {
+        if self.loaded.noise.is_none() || self.request.net_local.is_some() {
+            return Ok(Vec::new());
+        }
+        blame::check(schedule, self.rules.model, self.work.memory())?;
+        let net = &self.request.net;
+        let latencies = self.variation.as_ref().map(|all| all.of(net)).transpose()?;
+        let noise = self.loaded.noise.clone().with_latencies(latencies);
+        let advance = |messages| self.work.watch.advance(messages);
+        let plan = self.work.plan(self.request.runs, &advance);
+        let blames = blaming::blame_runs(schedule, net, &self.rules, &noise, &plan)?;
+        Ok(sensitivity::to_noise(&Blame::of(&blames, &self.loaded.sources)?))
     }
 
     /// What the changes gain, paired run by run with the points of the first series.
@@ -822,12 +1078,18 @@ impl<'a> Simulation<'a> {
         Ok(effects)
     }
 
+    /// The program of the first series.
+    fn first(&self) -> Source {
+        let only = self.request.parts.first().and_then(|part| part.only());
+        Source { only, ..self.request.source.clone() }
+    }
+
     /// The unchanged program, explained.
     fn before(&self, base: &Runs, questions: usize) -> Result<Option<Explained>> {
         let params = self.request.net.scaled(base.series.net_scale)?;
         let latencies = self.variation.as_ref().map(|all| all.of(&params)).transpose()?;
         let noise = self.loaded.noise.clone().with_latencies(latencies);
-        let (source, application) = (&self.request.source, &self.program.application);
+        let (source, application) = (&self.first(), &self.program.at(base.ranks)?);
         let sources = &self.loaded.sources;
         let world = World { source, application, params: &params, noise: &noise, sources };
         self.explain(&world, base.ranks, questions)
@@ -846,7 +1108,7 @@ impl<'a> Simulation<'a> {
             return Ok(None);
         }
         // The same number for all questions: that of the unchanged program.
-        let before = &self.program.application;
+        let before = self.program.at(ranks)?;
         let steps: u64 = before.tapes.iter().map(|tape| tape.steps.len() as u64).sum();
         let copies = u64::from(before.copies(ranks)?);
         let most = MOST_LOGGED / (questions as u64 + 1) / steps.max(1);
@@ -858,7 +1120,7 @@ impl<'a> Simulation<'a> {
                 (0..copies.ilog2()).map(|by| copies >> by).find(|few| *few <= most).unwrap_or(1)
             }
         };
-        let ranks = copies * self.own();
+        let ranks = copies * u64::from(before.ranks());
         let plan = source.plan(application, ranks, Some(&self.request.net), false)?;
         let (schedule, origins) = application.schedule_with_origins(&plan)?;
         if schedule.operations() as u64 > 8 * MOST_LOGGED {
@@ -882,7 +1144,8 @@ impl<'a> Simulation<'a> {
     ) -> Result<Effect> {
         self.work.watch.now(&format!("{} ranks, if {text}", base.ranks));
         let named = || format!("--if '{text}'");
-        let mut source = self.request.source.clone();
+        let mut source = self.first();
+        let own = self.program.at(base.ranks)?;
         let mut noise = self.noise.clone();
         let mut scale = base.series.net_scale;
         let mut changed: Option<Application> = None;
@@ -890,7 +1153,7 @@ impl<'a> Simulation<'a> {
             match change {
                 Change::Auto => {}
                 Change::Program(hypothesis) => {
-                    let before = changed.as_ref().unwrap_or(&self.program.application);
+                    let before = changed.as_ref().unwrap_or(&own);
                     changed = Some(before.under(hypothesis).with_context(named)?);
                 }
                 Change::Map(rules) => source.rules = rules.over(&source.rules),
@@ -898,7 +1161,7 @@ impl<'a> Simulation<'a> {
                 Change::Without(name) => noise.without.push(name.clone()),
             }
         }
-        let application = changed.as_ref().unwrap_or(&self.program.application);
+        let application = changed.as_ref().unwrap_or(&own);
         let params = self.request.net.scaled(scale)?;
         let without = match noise.without.len() == self.noise.without.len() {
             true => None,
@@ -918,7 +1181,7 @@ impl<'a> Simulation<'a> {
         // What changes nothing takes as long as before.
         let untouched = scale == base.series.net_scale
             && without.is_none()
-            && application.tapes == self.program.application.tapes
+            && application.tapes == own.tapes
             && application.maps_alike(&source.rules, &self.request.source.rules);
         let (times, after) = match untouched {
             true => (base.times_ps.clone(), before.cloned()),
@@ -965,7 +1228,7 @@ impl<'a> Simulation<'a> {
 
     fn about(&self) -> About {
         let Request { net, net_local, rendezvous, latency, .. } = self.request;
-        let Read { application, about, recorded, remarks } = &self.program;
+        let Read { application, about, recorded, remarks, .. } = &self.program;
         let mean_s = |ns: i64| ns as f64 / 1e9 / f64::from(application.ranks().max(1));
         let mut all = remarks.clone();
         all.extend(self.loaded.remarks.iter().cloned());
@@ -983,6 +1246,7 @@ impl<'a> Simulation<'a> {
             latency: latency.as_ref().map(variation::Request::words),
             rendezvous: rendezvous.name().to_owned(),
             remarks: all,
+            extrapolation: self.program.extrapolation(),
         }
     }
 }
@@ -1001,27 +1265,49 @@ impl Request {
         noise::Request { with_program: recorded_with(program), ..self.noise.clone() }
     }
 
-    /// Everything that determines the results.
-    pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
-        let program = program::open(&self.source.dir)?;
-        let mut settings = self.met(&program).settings()?;
-        settings.insert("program".to_owned(), program.run.into());
+    /// Everything that determines a point's figures; identifies a --resume file.
+    fn point_settings(&self, work: &Work<'_>) -> Result<Settings> {
+        let programs = self.source.dirs.iter().map(|dir| Ok(program::open(dir)?));
+        let programs = programs.collect::<Result<Vec<Program>>>()?;
+        let largest = programs.iter().max_by_key(|program| program.size);
+        let met = largest.map_or_else(|| self.noise.clone(), |program| self.met(program));
+        let mut settings = met.settings()?;
+        let runs = programs.iter().map(|program| program.run.clone().into()).collect();
+        settings.insert("program".to_owned(), several(runs));
         settings.insert("rules".to_owned(), format!("{:?}", self.source.rules).into());
         settings.insert("as_traced".to_owned(), self.source.as_traced.into());
         settings.insert("deterministic".to_owned(), self.source.deterministic.into());
-        settings.insert("only".to_owned(), format!("{:?}", self.source.only).into());
-        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        if let [part] = self.parts[..] {
+            settings.insert("only".to_owned(), part.name().into());
+        }
         settings.insert("runs".to_owned(), self.runs.into());
         settings.insert("net".to_owned(), format!("{:?}", self.net).into());
-        settings.insert("net_scale".to_owned(), self.net_scales.clone().into());
         settings.insert("net_local".to_owned(), format!("{:?}", self.net_local).into());
         settings.insert("rendezvous".to_owned(), self.rendezvous.name().into());
-        settings.insert("with_coscheduled".to_owned(), self.with_coscheduled.into());
         if let Some(latency) = &self.latency {
             settings.insert("latency".to_owned(), latency.settings()?);
         }
         settings.insert("seed".to_owned(), work.seed.into());
         Ok(settings)
+    }
+
+    /// The same plus the list of points: shards must have the same points.
+    pub fn settings(&self, work: &Work<'_>) -> Result<Settings> {
+        let mut settings = self.point_settings(work)?;
+        let parts: Vec<Value> = self.parts.iter().map(|part| part.name().into()).collect();
+        settings.insert("only".to_owned(), several(parts));
+        settings.insert("ranks".to_owned(), self.ranks.clone().into());
+        settings.insert("net_scale".to_owned(), self.net_scales.clone().into());
+        settings.insert("with_coscheduled".to_owned(), self.with_coscheduled.into());
+        Ok(settings)
+    }
+}
+
+/// One value alone, several as a list.
+fn several(mut values: Vec<Value>) -> Value {
+    match values.len() {
+        1 => values.remove(0),
+        _ => values.into(),
     }
 }
 

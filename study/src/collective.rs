@@ -415,6 +415,7 @@ impl Request {
                                 algorithm: named(algorithms, of_job.algorithms()),
                                 net: named(self.nets.len() > 1, network::name(of_net)),
                                 noise: named(noises.len() > 1, of_noise.specs()),
+                                ..Series::default()
                             };
                             let together = Series { coscheduled: true, ..alone.clone() };
                             let both = self.with_coscheduled.then_some(together);

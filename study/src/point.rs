@@ -33,13 +33,17 @@ pub struct Series {
     /// The noise, if the sweep has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<String>,
+    /// The part of a program's communication, if the sweep has several: `all`, `p2p` or `collectives`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
 }
 
 impl Series {
     /// What the sweep has several of, by name.
     fn chosen(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let Series { op, algorithm, net, noise, .. } = self;
-        let all = [("op", op), ("algorithm", algorithm), ("net", net), ("noise", noise)];
+        let Series { op, algorithm, net, noise, only, .. } = self;
+        let all =
+            [("op", op), ("algorithm", algorithm), ("net", net), ("noise", noise), ("only", only)];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
 

@@ -51,7 +51,8 @@ const SLEEP_NS: u64 = 1_000_000;
 impl Request {
     /// Reads the trace and changes the program; fails if it cannot be re-enacted.
     pub fn load(&self, threads: usize) -> Result<Replay> {
-        let source = Source { deterministic: self.deterministic, ..Source::of(self.dir.clone()) };
+        let source =
+            Source { deterministic: self.deterministic, ..Source::of(vec![self.dir.clone()]) };
         let read = source.load(threads)?;
         let mut application = read.application;
         for Question { text, change } in &self.questions {

@@ -1,5 +1,5 @@
 //! How the time of a program depends on the network: dT/dL, dT/do, dT/dg and dT/dG, and the range in which
-//! they hold.
+//! they hold; and on each source of noise.
 //!
 //! Without noise, the end of a schedule is a maximum of sums of the parameters: piecewise linear in each of
 //! them. Its slope is how often the parameter occurs on the critical path: the n of n L. A range is found by
@@ -11,6 +11,9 @@ use simulate::{
     loggops::Params,
     noise::Noise,
 };
+use trace::Class;
+
+use crate::blame::{self, Blame};
 
 /// One parameter. `per_unit` is the change of the time per change of the parameter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +28,41 @@ pub struct Sensitivity {
     /// Where this slope holds, in the unit of `value`; null if it holds as far as was looked.
     pub from: Option<f64>,
     pub to: Option<f64>,
+}
+
+/// A source of noise: the time grows by `slope` times what the source takes more from each rank, as long as the
+/// critical path stays the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NoiseSensitivity {
+    /// Null if not recorded by Detour: periodic noise, or another tool's.
+    pub class: Option<Class>,
+    pub name: String,
+    pub unit: Option<String>,
+    /// What it takes from the work of a rank in a run, mean over ranks and runs.
+    pub per_rank_us: f64,
+    /// What it takes from the critical path, mean over runs: dT if the source had no detours.
+    pub on_path_us: f64,
+    /// dT/dnoise: 1 if ranks wait for all of each other's noise once, the number of ranks if each detour delays the
+    /// run, 0 if all is absorbed.
+    pub slope: f64,
+}
+
+/// The sensitivities to the sources of noise, the largest effect first.
+pub fn to_noise(blame: &Blame) -> Vec<NoiseSensitivity> {
+    let ranks = blame.ranks.max(1) as f64;
+    let of = |source: &blame::Source| {
+        let per_rank_us = (source.on_path_us + source.absorbed_us) / ranks;
+        let slope = if per_rank_us > 0.0 { source.on_path_us / per_rank_us } else { 0.0 };
+        NoiseSensitivity {
+            class: source.class,
+            name: source.name.clone(),
+            unit: source.unit.clone(),
+            per_rank_us,
+            on_path_us: source.on_path_us,
+            slope,
+        }
+    };
+    blame.sources.iter().map(of).collect()
 }
 
 /// A parameter: how to read and how to change it. G is in fs per byte, the others in ps.

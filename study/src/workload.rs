@@ -143,12 +143,9 @@ impl Request {
             JobKind::App { source, ranks } => {
                 let program = source.load(1)?;
                 let own = program.application.ranks().into();
-                let schedule = source.schedule(
-                    &program.application,
-                    ranks.unwrap_or(own),
-                    Some(&params),
-                    false,
-                )?;
+                let ranks = ranks.unwrap_or(own);
+                let application = program.at(ranks)?;
+                let schedule = source.schedule(&application, ranks, Some(&params), false)?;
                 let words = format!("the program {}", program.about.command.join(" "));
                 (Kind::Schedule(Box::new(schedule), self.rules()), words)
             }
