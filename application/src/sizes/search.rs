@@ -7,7 +7,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    rc::Rc,
+    sync::Arc,
 };
 
 use simulate::collectives::Op;
@@ -81,7 +81,7 @@ pub enum Kind {
     Message {
         shape: Shape,
         function: Function,
-        others: Rc<[Function]>,
+        others: Arc<[Function]>,
         tag: Tag,
     },
     Collective {
@@ -284,7 +284,7 @@ pub struct Search<'a> {
     /// By group and track: the number of the group.
     groups: Vec<(Together, Vec<Wants>)>,
     neighbours: Vec<Wants>,
-    known: HashMap<Vec<Key>, Rc<Options>>,
+    known: HashMap<Vec<Key>, Arc<Options>>,
     classes: HashMap<Class, u32>,
     items: Vec<Item>,
     at: Vec<u32>,
@@ -296,7 +296,7 @@ pub struct Search<'a> {
 /// A place in the search, to return to.
 struct Node {
     at: Vec<u32>,
-    options: Rc<Options>,
+    options: Arc<Options>,
     /// Loops first.
     next: usize,
 }
@@ -359,7 +359,7 @@ impl<'a> Search<'a> {
             }
             self.note();
             if let Some((of, among)) = self.wait() {
-                nodes.push(Node { at: self.at.clone(), options: Rc::default(), next: 0 });
+                nodes.push(Node { at: self.at.clone(), options: Arc::default(), next: 0 });
                 self.take_wait(of, among);
                 continue;
             }
@@ -371,7 +371,7 @@ impl<'a> Search<'a> {
                 self.at.clone_from(&node.at);
                 self.items.truncate(nodes.len() - 1);
                 let Some(node) = nodes.last_mut() else { return Err(self.lost) };
-                let (options, option) = (Rc::clone(&node.options), node.next);
+                let (options, option) = (Arc::clone(&node.options), node.next);
                 node.next += 1;
                 if option >= options.loops.len() + options.choices.len() {
                     nodes.pop();
@@ -506,10 +506,10 @@ impl<'a> Search<'a> {
     }
 
     /// What may come next; the same where the ranks are about to make the same calls.
-    fn options(&mut self) -> Rc<Options> {
+    fn options(&mut self) -> Arc<Options> {
         let view: Vec<Key> = (0..self.at.len()).map(|track| self.head(track)).collect();
         if let Some(options) = self.known.get(&view) {
-            return Rc::clone(options);
+            return Arc::clone(options);
         }
         let mut shapes: Vec<Shape> = Vec::new();
         for key in &view {
@@ -561,8 +561,8 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        let options = Rc::new(Options { choices, loops });
-        self.known.insert(view, Rc::clone(&options));
+        let options = Arc::new(Options { choices, loops });
+        self.known.insert(view, Arc::clone(&options));
         options
     }
 
