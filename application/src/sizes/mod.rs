@@ -12,15 +12,20 @@ mod peers;
 mod resolve;
 mod search;
 
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
 use mpi_abi::Call as MpiCall;
 use thiserror::Error;
 
 use self::{
     events::{Peer, Regions, Track, What},
     make::{Bytes, Known, Model},
-    peers::{Family, Function, Grid},
+    peers::{Family, Function, Grid, Together},
     resolve::{Graph, Resolved},
-    search::{Item, Kind, Loops, Lost, Search, Shape, Tag, Traces},
+    search::{First, Item, Kind, Loops, Lost, Search, Shape, Tag, Traces},
 };
 use crate::step::{Application, Topology};
 
@@ -110,25 +115,30 @@ impl Sizes {
         let symmetric = resolve::asymmetry(&traced_graph(&tracks, most)) == 0;
         let mut seen: Vec<Seen> = Vec::new();
         let mut farthest: Option<Lost> = None;
+        let mut known: HashSet<u64> = HashSet::new();
         for grid in grids(&traced) {
             let contradicts = contradicts(&grid, &sorted);
             for loops in [Loops::Without, Loops::Rounds, Loops::Every, Loops::Doubling] {
-                match Search::new(&traces, grid, loops).run() {
-                    Ok(items) => {
-                        let resolved =
-                            resolve::resolve(&items, grid, &sizes, symmetric, contradicts);
-                        seen.push(Seen { grid, items, resolved });
+                for first in [First::Most, First::Alike] {
+                    let items = match Search::new(&traces, grid, loops, first).run() {
+                        Ok(items) => items,
+                        Err(lost) => {
+                            if farthest.is_none_or(|most| lost.found > most.found) {
+                                farthest = Some(lost);
+                            }
+                            continue;
+                        }
+                    };
+                    if !known.insert(signature(&items, &grid)) {
+                        continue;
                     }
-                    Err(lost) if farthest.is_none_or(|most| lost.found > most.found) => {
-                        farthest = Some(lost);
+                    let resolved = resolve::resolve(&items, grid, &sizes, symmetric, contradicts);
+                    let done = resolved.score.unmatched == 0;
+                    seen.push(Seen { grid, items, resolved });
+                    if done {
+                        break;
                     }
-                    Err(_) => {}
                 }
-            }
-        }
-        for one in &seen {
-            if std::env::var_os("DBG").is_some() {
-                eprintln!("{:?} {:?} {}", one.grid, one.resolved.score, shape_words(one));
             }
         }
         let best = seen.iter().enumerate().min_by_key(|(place, one)| (one.resolved.score, *place));
@@ -168,6 +178,34 @@ impl Sizes {
     pub fn at(&self, ranks: u64) -> Result<Application, SizesError> {
         self.model.at(ranks)
     }
+}
+
+/// Identifies the calls and their functions, whatever grid they were found with if they do not use it.
+fn signature(items: &[Item], grid: &Grid) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut uses_grid = false;
+    for item in items {
+        item.trip.hash(&mut hasher);
+        for slot in &item.slots {
+            match &slot.kind {
+                Kind::Message { shape, function, tag, .. } => {
+                    uses_grid |= matches!(function, Function::Neighbour { .. });
+                    (shape, function, tag).hash(&mut hasher);
+                }
+                Kind::Collective { shape, together, root } => {
+                    uses_grid |= matches!(together, Together::Part { .. })
+                        || matches!(shape, Shape::Collective { neighbours: true, .. });
+                    (shape, together, root).hash(&mut hasher);
+                }
+                Kind::Region { shape, function } => (shape, function).hash(&mut hasher),
+                Kind::Wait { of, among } => (of, among).hash(&mut hasher),
+            }
+        }
+    }
+    if uses_grid {
+        grid.hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// The process grids to look for, the simplest first.

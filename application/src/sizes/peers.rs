@@ -360,6 +360,23 @@ impl Function {
         }
     }
 
+    /// Whether few programs have it.
+    pub fn is_unusual(self) -> bool {
+        match self {
+            Function::Neighbour { edge, parity, .. } => {
+                edge == Edge::Once || parity != Parity::Both
+            }
+            Function::HeapParent { arity } | Function::HeapChild { arity, .. } => arity > 2,
+            Function::Pairs { .. }
+            | Function::Mirror
+            | Function::Last
+            | Function::HighBitParent
+            | Function::DoublingChild
+            | Function::DoublingParent => true,
+            _ => false,
+        }
+    }
+
     pub fn words(self) -> String {
         let sign = |back: bool| if back { '-' } else { '+' };
         match self {
@@ -462,12 +479,15 @@ pub fn functions(grid: &Grid) -> Vec<Function> {
         }
     }
     list.extend([Function::Pairs { odd: false }, Function::Pairs { odd: true }]);
-    list.extend([Function::LowBitParent, Function::HighBitParent]);
-    for arity in 2..=4 {
-        list.push(Function::HeapParent { arity });
-        list.extend((0..arity).map(|child| Function::HeapChild { arity, child }));
-    }
-    list.extend([Function::Root, Function::Last, Function::Mirror, Function::Own]);
+    list.push(Function::LowBitParent);
+    let heap = |arity: u32| {
+        let children = (0..arity).map(move |child| Function::HeapChild { arity, child });
+        std::iter::once(Function::HeapParent { arity }).chain(children)
+    };
+    list.extend(heap(2));
+    list.extend([Function::Root, Function::Own]);
+    list.extend((3..=4).flat_map(heap));
+    list.extend([Function::HighBitParent, Function::Last, Function::Mirror]);
     list.extend([Function::AnyOfAll, Function::AnyOfRoot]);
     list
 }

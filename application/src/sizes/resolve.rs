@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::{
-    peers::{Edge, Family, Function, Grid, Parity, Trip, Wants},
+    peers::{Family, Function, Grid, Trip, Wants},
     search::{Item, Kind, Shape, Tag},
 };
 
@@ -84,7 +84,8 @@ pub fn resolve(
     let classes = classes(items);
     let combinations =
         classes.iter().try_fold(1usize, |all, class| all.checked_mul(class.options.len()));
-    let judge = |picked: &[usize]| {
+    // Looks no further than to a score that is worse than one known.
+    let judge = |picked: &[usize], most: u64| {
         let (unmatched, asymmetric, to_itself, unusual, calls) = (0, 0, 0, 0, 0);
         let usual = grid_rank(grid);
         let mut score =
@@ -93,6 +94,9 @@ pub fn resolve(
             let (graph, unmatched) = graph(&uses(&classes, picked), grid, *ranks);
             score.unmatched += unmatched;
             score.asymmetric += asymmetry(&graph);
+            if score.unmatched > most {
+                break;
+            }
         }
         score
     };
@@ -101,7 +105,7 @@ pub fn resolve(
     match combinations {
         Some(count) if count <= MOST => {
             let mut picked = best.clone();
-            let mut least = judge(&picked);
+            let mut least = judge(&picked, u64::MAX);
             let mut second: Option<Vec<usize>> = None;
             for _ in 1..count {
                 // Those of the last calls vary first.
@@ -112,7 +116,7 @@ pub fn resolve(
                     }
                     *place = 0;
                 }
-                let score = judge(&picked);
+                let score = judge(&picked, least.unmatched);
                 if score < least {
                     (least, best, second) = (score, picked.clone(), None);
                 } else if score == least && second.is_none() {
@@ -137,7 +141,7 @@ pub fn resolve(
                     let of = |option: usize| {
                         let mut picked = best.clone();
                         picked[place] = option;
-                        judge(&picked)
+                        judge(&picked, u64::MAX)
                     };
                     if let Some(least) = (0..class.options.len()).min_by_key(|one| of(*one)) {
                         best[place] = least;
@@ -146,7 +150,7 @@ pub fn resolve(
             }
         }
     }
-    let mut score = judge(&best);
+    let mut score = judge(&best, u64::MAX);
     if !symmetric {
         score.asymmetric = 0;
     }
@@ -154,7 +158,7 @@ pub fn resolve(
     let taken = uses(&classes, &best);
     let own = |one: &&Use| one.function == Function::Own;
     score.to_itself = taken.iter().filter(own).map(|one| one.count).sum();
-    score.unusual = taken.iter().filter(|one| is_unusual(one.function)).count() as u64;
+    score.unusual = taken.iter().filter(|one| one.function.is_unusual()).count() as u64;
     let graphs = sizes.iter().map(|ranks| graph(&taken, grid, *ranks).0).collect();
     let pick = |(class, option): (&Class, &usize)| (class.class, class.options[*option].clone());
     let chosen = classes.iter().zip(&best).map(pick).collect();
@@ -166,21 +170,6 @@ fn grid_rank(grid: Grid) -> u64 {
         Family::Line | Family::Balanced { reversed: false, .. } => 0,
         Family::Balanced { reversed: true, .. } => 1,
         Family::Fixed { .. } => 2,
-    }
-}
-
-/// Functions that few programs have.
-fn is_unusual(function: Function) -> bool {
-    match function {
-        Function::Neighbour { edge, parity, .. } => edge == Edge::Once || parity != Parity::Both,
-        Function::HeapParent { arity } | Function::HeapChild { arity, .. } => arity > 2,
-        Function::Pairs { .. }
-        | Function::Mirror
-        | Function::Last
-        | Function::HighBitParent
-        | Function::DoublingChild
-        | Function::DoublingParent => true,
-        _ => false,
     }
 }
 

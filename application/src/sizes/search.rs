@@ -274,9 +274,19 @@ enum Part {
     },
 }
 
+/// What is tried first where several calls may come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// What the most ranks do.
+    Most,
+    /// What is of the kind of the call before.
+    Alike,
+}
+
 pub struct Search<'a> {
     traces: &'a Traces<'a>,
     loops: Loops,
+    first: First,
     /// The grid of each track.
     places: Vec<Place>,
     /// By function and track.
@@ -297,12 +307,13 @@ pub struct Search<'a> {
 struct Node {
     at: Vec<u32>,
     options: Arc<Options>,
-    /// Loops first.
+    /// The order of the choices; loops come before them.
+    order: Vec<usize>,
     next: usize,
 }
 
 impl<'a> Search<'a> {
-    pub fn new(traces: &'a Traces<'a>, grid: Grid, loops: Loops) -> Search<'a> {
+    pub fn new(traces: &'a Traces<'a>, grid: Grid, loops: Loops, first: First) -> Search<'a> {
         let tracks = traces.tracks;
         let places: Vec<Place> = tracks.iter().map(|track| grid.at(track.ranks)).collect();
         let pairs = || tracks.iter().zip(&places);
@@ -331,6 +342,7 @@ impl<'a> Search<'a> {
         Search {
             traces,
             loops,
+            first,
             functions: functions(&grid).into_iter().map(of).collect(),
             groups: groups(&grid).into_iter().map(group).collect(),
             neighbours: neighbours.collect(),
@@ -359,12 +371,14 @@ impl<'a> Search<'a> {
             }
             self.note();
             if let Some((of, among)) = self.wait() {
-                nodes.push(Node { at: self.at.clone(), options: Arc::default(), next: 0 });
+                let at = self.at.clone();
+                nodes.push(Node { at, options: Arc::default(), order: Vec::new(), next: 0 });
                 self.take_wait(of, among);
                 continue;
             }
             let options = self.options();
-            nodes.push(Node { at: self.at.clone(), options, next: 0 });
+            let order = self.order(&options);
+            nodes.push(Node { at: self.at.clone(), options, order, next: 0 });
             // Takes the next option here or, if there is none, at the last place that has one.
             loop {
                 let Some(node) = nodes.last_mut() else { return Err(self.lost) };
@@ -384,7 +398,8 @@ impl<'a> Search<'a> {
                 let taken = match options.loops.get(option) {
                     Some((trip, style)) => self.take_loop(*trip, *style),
                     None => {
-                        self.take(&options.choices[option - options.loops.len()]);
+                        let choice = node.order[option - options.loops.len()];
+                        self.take(&options.choices[choice]);
                         true
                     }
                 };
@@ -393,6 +408,27 @@ impl<'a> Search<'a> {
                 }
             }
         }
+    }
+
+    fn order(&self, options: &Options) -> Vec<usize> {
+        let shape = |kind: &Kind| match kind {
+            Kind::Message { shape, .. }
+            | Kind::Collective { shape, .. }
+            | Kind::Region { shape, .. } => Some(*shape),
+            Kind::Wait { .. } => None,
+        };
+        let unusual = |kind: &Kind| match kind {
+            Kind::Message { function, .. } => function.is_unusual(),
+            _ => false,
+        };
+        let mut order: Vec<usize> = (0..options.choices.len()).collect();
+        let last = self.items.last().filter(|_| self.first == First::Alike);
+        let before = last.and_then(|item| item.slots.last()).and_then(|slot| shape(&slot.kind));
+        order.sort_by_key(|choice| {
+            let kind = &options.choices[*choice].kind;
+            (unusual(kind), before.is_some() && shape(kind) != before)
+        });
+        order
     }
 
     /// Remembers the farthest place.
