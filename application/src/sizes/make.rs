@@ -1,6 +1,9 @@
 //! The program at another size.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+};
 
 use super::{
     SizesError,
@@ -50,6 +53,8 @@ pub enum Bytes {
 struct Made {
     kind: Kind,
     class: u32,
+    /// Calls of the class before it.
+    before: usize,
     /// By iteration in the largest trace.
     samples: Vec<Vec<Sample>>,
     bytes: Bytes,
@@ -172,8 +177,10 @@ impl Model {
                     classes.push((slot.class, known));
                     classes.len() - 1
                 });
+                let before = classes[place].1.count as usize;
                 classes[place].1.count += 1;
-                slots.push(Made { kind: slot.kind.clone(), class: slot.class, samples, bytes });
+                let (kind, class) = (slot.kind.clone(), slot.class);
+                slots.push(Made { kind, class, before, samples, bytes });
             }
             made.push(MadeItem { trip: item.trip, values: item.values.clone(), slots });
         }
@@ -240,11 +247,10 @@ impl Model {
         let mut shared = Making {
             model: self,
             place,
-            values,
+            values: Rc::new(values),
             groups: Vec::new(),
             by_part: HashMap::new(),
             channels: HashMap::new(),
-            occurrences: HashMap::new(),
         };
         let mut application =
             Application { regions: self.regions.clone(), ..Application::default() };
@@ -359,13 +365,11 @@ fn bytes(sizes: &[(u32, u32, u64)], in_loop: bool) -> Bytes {
 struct Making<'a> {
     model: &'a Model,
     place: Place,
-    values: HashMap<Trip, Vec<u32>>,
+    values: Rc<HashMap<Trip, Vec<u32>>>,
     groups: Vec<Group>,
     /// Groups by kind and first member.
     by_part: HashMap<(Together, u32), u32>,
     channels: HashMap<i32, u32>,
-    /// How many calls of each class there were so far in the rank.
-    occurrences: HashMap<u32, usize>,
 }
 
 /// A rank in the making.
@@ -400,11 +404,9 @@ impl Making<'_> {
             free: Vec::new(),
             sequence: HashMap::new(),
         };
-        self.occurrences.clear();
-        let model = self.model;
+        let (model, values) = (self.model, Rc::clone(&self.values));
         for (number, item) in (0..).zip(&model.items) {
-            let values = self.values.get(&item.trip).cloned().unwrap_or_default();
-            for value in values {
+            for &value in values.get(&item.trip).map_or(&[][..], Vec::as_slice) {
                 for (place, slot) in (0..).zip(&item.slots) {
                     self.call(rank, &mut own, item, (number, place), slot, value);
                 }
@@ -428,9 +430,6 @@ impl Making<'_> {
         slot: &Made,
         value: u32,
     ) {
-        let occurrence = self.occurrences.entry(slot.class).or_insert(0);
-        let before = *occurrence;
-        *occurrence += 1;
         match &slot.kind {
             Kind::Wait { of, among } => {
                 let Some(request) = own.open.get(of).copied() else { return };
@@ -463,7 +462,7 @@ impl Making<'_> {
             }
             Kind::Message { shape, function, tag, .. } => {
                 let pattern = self.model.chosen.get(&slot.class);
-                let chosen = pattern.and_then(|list| list.get(before % list.len().max(1)));
+                let chosen = pattern.and_then(|list| list.get(slot.before % list.len().max(1)));
                 let wants = chosen.unwrap_or(function).of(&self.place, rank, value);
                 self.message(rank, own, item, number, slot, value, (*shape, *tag, wants));
             }
@@ -633,7 +632,8 @@ fn sample<'a>(item: &MadeItem, slot: &'a Made, value: u32, rank: u32) -> Option<
     let nearest = |(place, known): (usize, &u32)| (known.abs_diff(value), place);
     let (_, iteration) = item.values.iter().enumerate().map(nearest).min()?;
     let samples = slot.samples.get(iteration)?;
-    let own = samples.iter().map(|sample| sample.rank + 1).max()?;
+    // Sorted by rank.
+    let own = samples.last()?.rank + 1;
     let same = samples.binary_search_by_key(&(rank % own), |sample| sample.rank);
     samples.get(same.unwrap_or(rank as usize % samples.len()))
 }
