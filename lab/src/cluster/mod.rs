@@ -181,7 +181,7 @@ pub fn run(
     }
     println!("cluster: {:.0} s", started.elapsed().as_secs_f64());
     if options.keep {
-        on_request(workspace, &mut machines[0], &mut say)?;
+        on_request(workspace, &mut machines[0], &about, &mut say)?;
     } else if options.only.is_empty() {
         page::write(workspace, &about, &rows, started.elapsed())?;
     }
@@ -205,24 +205,30 @@ fn shown(machine: &mut Machine, check: &'static Check, say: &mut impl FnMut(&str
     row
 }
 
-/// Runs the checks whose names are read, one line at a time, with the script as it is by then.
+/// Runs the checks whose names are read, one line at a time, with the script as it is by then; all of them
+/// for "all", and publishes the result.
 fn on_request(
     workspace: &Workspace,
     machine: &mut Machine,
+    about: &str,
     say: &mut impl FnMut(&str),
 ) -> Result<()> {
-    println!("the machines stay up; checks to run (an empty line ends):");
+    println!("the machines stay up; names of checks, or all (an empty line ends):");
     for line in std::io::stdin().lock().lines() {
         let names: Vec<String> = line?.split_whitespace().map(str::to_owned).collect();
         if names.is_empty() {
             break;
         }
-        match chosen(&names) {
+        let all = names == ["all"];
+        match chosen(if all { &[] } else { &names }) {
             Ok(checks) => {
+                let start = Instant::now();
                 let path = workspace.root.join("lab/src/cluster/checks.sh");
                 write_script(machine, &fs::read_to_string(path)?)?;
-                for check in checks {
-                    shown(machine, check, say);
+                let rows: Vec<Row> =
+                    checks.into_iter().map(|check| shown(machine, check, say)).collect();
+                if all {
+                    page::write(workspace, about, &rows, start.elapsed())?;
                 }
             }
             Err(error) => println!("{error:#}"),
