@@ -133,8 +133,8 @@ struct Cluster {
     /// Only build the package and the root file system
     #[arg(long)]
     prepare: bool,
-    /// Keep the machines running afterwards, and run the checks named on standard input ("all" runs and
-    /// publishes all)
+    /// Keep the machines running afterwards, and run the checks named on standard input; nothing of them is
+    /// published
     #[arg(long, conflicts_with = "prepare")]
     keep: bool,
 }
