@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     SizesError,
-    laws::{Law, fit},
+    laws::{Fit, Law, fit},
     peers::{Function, Grid, Place, Together, Trip, Wants},
     resolve::Chosen,
     search::{Item, Kind, Root, Shape, Tag},
@@ -44,7 +44,8 @@ struct Sample {
 #[derive(Clone, Copy, Debug)]
 pub enum Bytes {
     /// The same for all ranks: a factor, times a law, times a power of the value of the loop.
-    Exact { factor: f64, law: Law, power: i32, assumed: bool },
+    /// `only` is the size of the one trace that has the call, 0 if several have.
+    Exact { factor: f64, law: Law, power: i32, assumed: bool, only: u32 },
     /// Those of a rank of the largest trace, times a law.
     Sampled { law: Law },
 }
@@ -101,25 +102,49 @@ pub struct Model {
 /// Times of a class: ps and calls by number of ranks.
 #[derive(Default)]
 struct Times {
-    by_ranks: HashMap<u32, (f64, f64)>,
+    /// Also the sum of the squares.
+    by_ranks: HashMap<u32, (f64, f64, f64)>,
 }
 
 impl Times {
     fn add(&mut self, ranks: u32, ps: i64) {
-        let (sum, count) = self.by_ranks.entry(ranks).or_insert((0.0, 0.0));
+        let (sum, count, squares) = self.by_ranks.entry(ranks).or_insert((0.0, 0.0, 0.0));
         *sum += ps as f64;
         *count += 1.0;
+        *squares += (ps as f64).powi(2);
+    }
+
+    /// Whether the means differ by more than three standard errors.
+    fn differ(&self) -> bool {
+        let range = |(sum, count, squares): &(f64, f64, f64)| {
+            let mean = sum / count.max(1.0);
+            let variance = (squares / count.max(1.0) - mean * mean).max(0.0);
+            let error = 3.0 * (variance / count.max(1.0)).sqrt();
+            (mean - error, mean + error)
+        };
+        let ranges = self.by_ranks.values().map(range);
+        let (low, high) =
+            ranges.fold((f64::MIN, f64::MAX), |all, one| (all.0.max(one.0), all.1.min(one.1)));
+        low > high
+    }
+
+    /// How the mean depends on the number of ranks, if it does.
+    fn fit(&self) -> Fit {
+        match self.differ() {
+            true => fit(&self.means(), TIMES_WITHIN),
+            false => Fit { law: Law::Constant, factor: 0.0, assumed: false },
+        }
     }
 
     fn means(&self) -> Vec<(u32, f64)> {
-        let mean = |(ranks, (sum, count)): (&u32, &(f64, f64))| (*ranks, sum / count.max(1.0));
+        let mean = |(ranks, all): (&u32, &(f64, f64, f64))| (*ranks, all.0 / all.1.max(1.0));
         let mut means: Vec<(u32, f64)> = self.by_ranks.iter().map(mean).collect();
         means.sort_by_key(|(ranks, _)| *ranks);
         means
     }
 
     fn of(&self, ranks: u32) -> f64 {
-        self.by_ranks.get(&ranks).map_or(0.0, |(sum, _)| *sum)
+        self.by_ranks.get(&ranks).map_or(0.0, |(sum, ..)| *sum)
     }
 }
 
@@ -184,6 +209,7 @@ impl Model {
             }
             made.push(MadeItem { trip: item.trip, values: item.values.clone(), slots });
         }
+        borrow(&mut made, &mut classes);
         let mut tail = Times::default();
         tracks.iter().for_each(|track| tail.add(track.ranks, track.tail.0));
         let all = times.values().map(|one| one.of(own)).sum::<f64>() + tail.of(own);
@@ -192,13 +218,13 @@ impl Model {
             let Some(times) = times.get(class) else { continue };
             known.share = times.of(own) / all.max(1.0);
             if known.share >= SMALL {
-                let found = fit(&times.means(), TIMES_WITHIN);
+                let found = times.fit();
                 (known.compute, known.compute_assumed) = (found.law, found.assumed);
             }
             compute.insert(*class, known.compute);
         }
         let tail_law = match tail.of(own) / all.max(1.0) >= SMALL {
-            true => fit(&tail.means(), TIMES_WITHIN).law,
+            true => tail.fit().law,
             false => Law::Constant,
         };
         let tails = tracks.iter().filter(|track| track.ranks == own).map(|track| track.tail);
@@ -346,7 +372,8 @@ fn bytes(sizes: &[(u32, u32, u64)], in_loop: bool) -> Bytes {
         if uniform {
             let found = fit(&by_ranks, SIZES_WITHIN);
             let (factor, law, assumed) = (found.factor, found.law, found.assumed);
-            return Bytes::Exact { factor, law, power, assumed };
+            let only = if let [(ranks, _)] = by_ranks[..] { ranks } else { 0 };
+            return Bytes::Exact { factor, law, power, assumed, only };
         }
     }
     let mut means: HashMap<u32, (f64, f64)> = HashMap::new();
@@ -414,7 +441,7 @@ impl Making<'_> {
         }
         let tail = model.tails.get(rank as usize % model.tails.len().max(1));
         let (ps, after) = tail.copied().unwrap_or((0, 0));
-        let ps = (ps as f64 * model.tail.ratio(model.own, self.place.ranks)).round() as i64;
+        let ps = whole_ns(ps as f64 * model.tail.ratio(model.own, self.place.ranks));
         if ps > 0 {
             own.tape.steps.push(Step::Compute { ps, taken_ps: 0, after });
         }
@@ -606,7 +633,7 @@ impl Making<'_> {
         let Some(sample) = sample(item, slot, value, rank) else { return };
         let law = self.model.compute.get(&slot.class).copied().unwrap_or(Law::Constant);
         let ratio = law.ratio(self.model.own, self.place.ranks);
-        let ps = (sample.compute_ps as f64 * ratio).round() as i64;
+        let ps = whole_ns(sample.compute_ps as f64 * ratio);
         if ps > 0 {
             own.tape.steps.push(Step::Compute { ps, taken_ps: 0, after: sample.after });
         }
@@ -623,6 +650,47 @@ impl Making<'_> {
                 (bytes as f64 * law.ratio(self.model.own, ranks)).round() as u64
             }
         }
+    }
+}
+
+/// Traces are in ns.
+fn whole_ns(ps: f64) -> i64 {
+    (ps / 1e3).round() as i64 * 1_000
+}
+
+/// Sizes of calls that only one trace has follow the law of messages that had the same size in it.
+fn borrow(items: &mut [MadeItem], classes: &mut [(u32, Known)]) {
+    let known: Vec<(f64, Law)> = classes
+        .iter()
+        .filter_map(|(_, known)| match (&known.kind, known.bytes) {
+            (
+                Kind::Message { .. },
+                Bytes::Exact { factor, law, power: 0, assumed: false, only: 0 },
+            ) => Some((factor, law)),
+            _ => None,
+        })
+        .collect();
+    let law = |bytes: Bytes| {
+        let Bytes::Exact { factor: own, power: 0, only: only @ 1.., .. } = bytes else {
+            return bytes;
+        };
+        let same = |(factor, law): &&(f64, Law)| (factor * law.at(only) - own).abs() < 0.5;
+        match known.iter().find(same) {
+            Some((factor, law)) if *law != Law::Constant => {
+                Bytes::Exact { factor: *factor, law: *law, power: 0, assumed: true, only }
+            }
+            _ => bytes,
+        }
+    };
+    for slot in items.iter_mut().flat_map(|item| &mut item.slots) {
+        if matches!(slot.kind, Kind::Message { .. }) {
+            slot.bytes = law(slot.bytes);
+        }
+    }
+    for (_, known) in
+        classes.iter_mut().filter(|(_, known)| matches!(known.kind, Kind::Message { .. }))
+    {
+        known.bytes = law(known.bytes);
     }
 }
 

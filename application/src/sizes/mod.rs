@@ -423,7 +423,11 @@ fn found(known: &Known, chosen: &[Function]) -> Option<Found> {
 fn doubtful(known: &Known) -> Vec<String> {
     let name = call_name(&known.kind);
     let mut list = Vec::new();
-    if let Bytes::Exact { assumed: true, law, .. } = known.bytes {
+    if let Bytes::Exact { only: ranks @ 1.., law, .. } = known.bytes
+        && matches!(known.kind, Kind::Message { .. })
+    {
+        list.push(format!("{name}: sizes are known at {ranks} ranks only; taken {}", law.words()));
+    } else if let Bytes::Exact { assumed: true, law, .. } = known.bytes {
         list.push(format!("{name}: sizes follow no known law; taken {}", law.words()));
     }
     if let (Bytes::Sampled { .. }, Kind::Message { .. } | Kind::Collective { .. }) =
