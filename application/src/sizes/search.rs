@@ -166,17 +166,19 @@ const BODIES: usize = 256;
 /// Times that the search goes back at most.
 const RETURNS: usize = 2_000;
 
+/// Numbers of groups: their members, and of neighbourhoods the peers.
+type Groups = HashMap<(Vec<u32>, Vec<u32>, Vec<u32>), u32>;
+
 /// The traces as the search sees them.
 pub struct Traces<'a> {
     pub tracks: &'a [Track<'a>],
     keys: Vec<Vec<Key>>,
-    /// Groups: their members, and of neighbourhoods the peers.
-    groups: HashMap<(Vec<u32>, Vec<u32>, Vec<u32>), u32>,
+    groups: Groups,
 }
 
 impl<'a> Traces<'a> {
     pub fn new(tracks: &'a [Track<'a>]) -> Traces<'a> {
-        let mut groups = HashMap::new();
+        let mut groups = Groups::new();
         let keys = tracks.iter().map(|track| keys(track, &mut groups)).collect();
         Traces { tracks, keys, groups }
     }
@@ -186,7 +188,7 @@ impl<'a> Traces<'a> {
     }
 }
 
-fn keys(track: &Track<'_>, groups: &mut HashMap<(Vec<u32>, Vec<u32>, Vec<u32>), u32>) -> Vec<Key> {
+fn keys(track: &Track<'_>, groups: &mut Groups) -> Vec<Key> {
     let key = |event: &super::events::Event| match &event.what {
         What::Message { sends, starts, peer, tag, .. } => Key {
             shape: Shape::Message {
