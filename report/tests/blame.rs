@@ -30,6 +30,8 @@ fn figures(runs: usize) -> Blame {
         Parts { compute_us: 60.0, o_us: 22.96, l_us: 19.08, noise_us: 21.02, ..Parts::default() };
     let between = |us: f64| Spread { q25_us: us * 0.9, q75_us: us * 1.1, ..Spread::default() };
     Blame {
+        waits: None,
+        parts: Vec::new(),
         runs,
         ranks: 8,
         finish_us: 123.06,

@@ -560,7 +560,8 @@ fn with_daemon(dir: &TempDir) {
 fn simulated(dir: &TempDir, without: &[&str], questions: &[&str]) -> anyhow::Result<app::Sweep> {
     let question = |text: &&str| hypotheses::parse(text).unwrap();
     let request = app::Request {
-        source: app::Source::of(dir.path().to_owned()),
+        source: app::Source::of(vec![dir.path().to_owned()]),
+        parts: vec![app::Part::All],
         ranks: vec![2, 8],
         runs: 9,
         net: simulate::loggops::Params { latency: 1_000_000, ..simulate::loggops::Params::FREE },
@@ -577,6 +578,7 @@ fn simulated(dir: &TempDir, without: &[&str], questions: &[&str]) -> anyhow::Res
         },
         questions: questions.iter().map(question).collect(),
         sensitivity: false,
+        resume: None,
     };
     let work = Work { seed: 1, threads: 2, memory: || 1 << 32, watch: &Unwatched };
     app::simulate(&request, &work)
