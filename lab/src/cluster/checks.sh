@@ -588,7 +588,7 @@ mpi_net_between_machines() {
     local library said=
     for library in openmpi mpich; do
         rm -f net.toml
-        limit=400 mpi $library 1 detour mpi net -d 10s --largest 16KiB -o "$work/net.toml" >net.txt 2>&1 ||
+        limit=400 mpi $library 1 detour mpi net -d 5s --largest 1KiB -o "$work/net.toml" >net.txt 2>&1 ||
             fail "$library: $(tail -n 15 net.txt)"
         detour simulate collective --ranks 16 --runs 2 --noise periodic:100Hz,10us --net net.toml \
             >/dev/null 2>net.err || fail "$(cat net.err)"
