@@ -104,6 +104,8 @@ const DELAYED: u32 = 4;
 /// Repetitions of a pattern in a block.
 const FEWEST: f64 = 5.0;
 const MOST: f64 = 2000.0;
+/// Blocks that suffice where even the fewest repetitions take longer than was asked for.
+const LEAST_BLOCKS: u32 = 5;
 
 /// Measures from the first end; `progress` receives the share that is done and may stop it.
 ///
@@ -156,13 +158,19 @@ pub fn measure(
             block.push(AtSize { round_trip, eager });
         }
         measured.blocks.push(block);
-        if !progress(f64::from(number + 1) / f64::from(plan.blocks)) {
+        let goes_on = progress(f64::from(number + 1) / f64::from(plan.blocks));
+        if !goes_on || is_late(number + 1, begin.elapsed(), plan.duration) {
             break;
         }
     }
     link.send(&[0; 8 * Pattern::WORDS])?;
     measured.seconds = begin.elapsed().as_secs_f64();
     Ok(measured)
+}
+
+/// Whether a slow network has taken long enough.
+fn is_late(blocks: u32, passed: Duration, asked: Duration) -> bool {
+    blocks >= LEAST_BLOCKS && passed > asked.saturating_mul(2)
 }
 
 /// Median round trip of a few.
@@ -212,6 +220,15 @@ mod tests {
         assert_eq!(sizes(10, None), [1, 2, 4, 8, 10]);
         assert_eq!(sizes(16, Some(6)), [1, 2, 4, 6, 7, 8, 16]);
         assert_eq!(sizes(1, Some(0)), [1]);
+    }
+
+    #[test]
+    fn a_slow_network_is_measured_in_fewer_blocks() {
+        let (asked, long) = (Duration::from_secs(10), Duration::from_secs(21));
+        assert!(!is_late(LEAST_BLOCKS, asked, asked), "within the time asked for");
+        assert!(!is_late(LEAST_BLOCKS - 1, long, asked), "too few blocks");
+        assert!(is_late(LEAST_BLOCKS, long, asked));
+        assert!(!is_late(u32::MAX, Duration::MAX, Duration::MAX));
     }
 
     #[test]
