@@ -648,7 +648,7 @@ slurm_prolog_and_epilog_record_a_job_on_both_nodes() {
     local file
     for file in jobs/*.detour; do
         within 30 whole "$file" || fail "$file is truncated"
-        report "$file" | jq -e '.mode, [.threads[].name]' | tr -d '\n'
+        report "$file" | jq -c '[.mode, [.threads[].name]]'
         report "$file" | jq -e '[.threads[].name] | index("burn")' >/dev/null ||
             fail "$file does not have the job's process"
     done

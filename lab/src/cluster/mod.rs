@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{exec, vm::tools, workspace::Workspace};
+use crate::{bench::page::machine as host, exec, vm::tools, workspace::Workspace};
 use machine::Machine;
 use page::{Outcome, Row, Topic};
 use root::Root;
@@ -127,6 +127,8 @@ pub fn run(
 ) -> Result<bool> {
     let checks = chosen(&options.only)?;
     let started = Instant::now();
+    // The commit at the start: what is tried is built from it.
+    let host = host(workspace);
     let place = workspace.target.join("cluster");
     let prepared = payload
         .map_err(anyhow::Error::msg)
@@ -167,7 +169,7 @@ pub fn run(
         rows.push(shown(&mut machines[0], check, &mut say));
         // An interrupted run leaves what it has found.
         if publish {
-            page::write(workspace, &about, &rows, CHECKS.len(), started.elapsed())?;
+            page::write(workspace, &host, &about, &rows, CHECKS.len(), started.elapsed())?;
         }
     }
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();

@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, time::Duration};
 
 use anyhow::{Context, Result};
 
-use crate::{bench::page::machine, workspace::Workspace};
+use crate::workspace::Workspace;
 
 pub const PAGE: &str = "docs/cluster.md";
 /// The lines around a table in a page that has more.
@@ -43,9 +43,10 @@ impl Topic {
     }
 }
 
-/// From the first rows of so many.
+/// From the first rows of so many. `host` is this machine with the commit, `about` the emulated ones.
 pub fn write(
     workspace: &Workspace,
+    host: &[(&'static str, String)],
     about: &str,
     rows: &[Row],
     of: usize,
@@ -59,7 +60,7 @@ pub fn write(
          addition to what the two found about their counters at boot. Each row is a check that was run \
          there (`cargo xtask cluster --only NAME`; `--list` shows the names). Processors are emulated, so times are those of a slow machine.\n\n",
     );
-    for (key, value) in machine(workspace) {
+    for (key, value) in host {
         let _ = writeln!(text, "- {key}: {value}");
     }
     let _ = writeln!(text, "- machines: {about}");
