@@ -1272,7 +1272,7 @@ impl Request {
         let largest = programs.iter().max_by_key(|program| program.size);
         let met = largest.map_or_else(|| self.noise.clone(), |program| self.met(program));
         let mut settings = met.settings()?;
-        let runs = programs.iter().map(|program| program.run.clone().into()).collect();
+        let runs = programs.iter().map(|program| program.run.into()).collect();
         settings.insert("program".to_owned(), several(runs));
         settings.insert("rules".to_owned(), format!("{:?}", self.source.rules).into());
         settings.insert("as_traced".to_owned(), self.source.as_traced.into());
