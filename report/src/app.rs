@@ -2,7 +2,7 @@
 
 use study::{
     app::{AtRanks, Sweep},
-    hypotheses::Effect,
+    hypotheses::Tried,
     sensitivity::{NoiseSensitivity, Sensitivity},
     states::{Waits, path_in_words},
 };
@@ -142,11 +142,11 @@ fn hypotheses(sweep: &Sweep, options: Options) -> String {
 }
 
 /// What is critical before and after each change, in words.
-fn instead(effects: &[Effect], options: Options) -> String {
+fn instead(effects: &[Tried], options: Options) -> String {
     let mut text = String::new();
     let width = options.style().width;
     for effects in effects.chunk_by(|a, b| a.ranks == b.ranks) {
-        let Some(Effect { path_before, waits_ranks: Some(looked_at), ranks, .. }) = effects.first()
+        let Some(Tried { path_before, waits_ranks: Some(looked_at), ranks, .. }) = effects.first()
         else {
             continue;
         };
@@ -162,7 +162,7 @@ fn instead(effects: &[Effect], options: Options) -> String {
         let before = format!("Critical before: {}.{fewer}", path_in_words(path_before));
         text += &format!("\n{}\n", wrap(&before, width, "  "));
         let changing = effects.iter().filter(|effect| effect.changed_runs > 0);
-        let changing: Vec<&Effect> = changing.collect();
+        let changing: Vec<&Tried> = changing.collect();
         let shown = if options.all { changing.len() } else { changing.len().min(INSTEAD) };
         for effect in changing.iter().take(shown) {
             let Some(critical) = &effect.critical else { continue };

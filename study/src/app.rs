@@ -32,7 +32,7 @@ use trace::{Lane, LaneId};
 use crate::{
     blame::{self, Blame},
     collective::{self, KneeKeys, SeriesKnee, knees},
-    hypotheses::{self, Change, Effect, Question},
+    hypotheses::{self, Change, Question, Tried},
     network,
     noise::{self, Loaded, requires_noise},
     open,
@@ -133,7 +133,7 @@ pub struct Sweep {
     pub knee: KneeKeys,
     pub knees: Vec<SeriesKnee>,
     /// What each `--if` changes, the largest gain first at each rank count.
-    pub hypotheses: Vec<Effect>,
+    pub hypotheses: Vec<Tried>,
     /// How the time without noise depends on the network, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sensitivities: Vec<AtRanks>,
@@ -1037,7 +1037,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// What the changes gain, paired run by run with the points of the first series.
-    fn hypotheses(&mut self, points: &[Runs]) -> Result<Vec<Effect>> {
+    fn hypotheses(&mut self, points: &[Runs]) -> Result<Vec<Tried>> {
         let mut questions: Vec<Question> = Vec::new();
         for question in &self.request.questions {
             match question.change {
@@ -1141,7 +1141,7 @@ impl<'a> Simulation<'a> {
         text: &str,
         changes: &[Question],
         questions: usize,
-    ) -> Result<Effect> {
+    ) -> Result<Tried> {
         self.work.watch.now(&format!("{} ranks, if {text}", base.ranks));
         let named = || format!("--if '{text}'");
         let mut source = self.first();
@@ -1200,7 +1200,7 @@ impl<'a> Simulation<'a> {
             .with_context(named)?,
         };
         let gain = whatif::compare(&base.times_ps, &times, self.work.seed)?;
-        Ok(Effect {
+        Ok(Tried {
             text: text.to_owned(),
             ranks: base.ranks,
             median_us: gain.median.value / 1e6,

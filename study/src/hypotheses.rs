@@ -37,7 +37,7 @@ pub enum Change {
 
 /// The effect of a change, at one rank count.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Effect {
+pub struct Tried {
     pub text: String,
     pub ranks: u64,
     /// Median with the change.

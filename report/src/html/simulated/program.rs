@@ -2,7 +2,7 @@
 
 use study::{
     app::Sweep,
-    hypotheses::Effect,
+    hypotheses::Tried,
     states::{RankWaits, Waits, path_in_words},
 };
 
@@ -57,7 +57,7 @@ fn label(row: &RankWaits) -> String {
 fn changes(sweep: &Sweep) -> Section {
     let s = |s: f64| time(s * 1e9);
     let waited = |waits: &Option<Waits>| waits.as_ref().map_or("-".to_owned(), |w| s(w.waiting_s));
-    let row = |effect: &Effect| {
+    let row = |effect: &Tried| {
         let [low, high] = effect.gain_ci95_pct;
         vec![
             cut(&safe(&effect.text), NAME),
