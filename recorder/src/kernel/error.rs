@@ -72,13 +72,24 @@ impl From<ProgramError> for Refused {
         if let ProgramError::LoadError { verifier_log, .. } = &error
             && let Some(objection) = objection(&verifier_log.to_string())
         {
-            return Refused::Missing(format!("{why}: {objection}"));
+            let why = format!("{why}: {objection}");
+            return match is_withheld(objection) {
+                true => Refused::NotPermitted(why),
+                false => Refused::Missing(why),
+            };
         }
         if let Some(io::ErrorKind::PermissionDenied) = io_kind(&error) {
             return Refused::NotPermitted(why);
         }
         Refused::Missing(why)
     }
+}
+
+/// Whether the verifier lacks the helper that reads kernel memory. Every kernel that loads these programs has it;
+/// lockdown for confidentiality takes it away.
+fn is_withheld(objection: &str) -> bool {
+    let lacking = ["cannot use helper bpf_probe_read", "unknown func bpf_probe_read"];
+    lacking.iter().any(|words| objection.contains(words))
 }
 
 /// The verifier's reason for rejecting a program, the last line before the statistics.
@@ -152,5 +163,12 @@ mod tests {
                    insns processed 85\n";
         assert_eq!(objection(log), Some("access beyond struct at member on_rq"));
         assert_eq!(objection("\n"), None);
+    }
+
+    #[test]
+    fn a_helper_that_lockdown_takes_away_is_not_a_missing_hook() {
+        assert!(is_withheld("program of this type cannot use helper bpf_probe_read#4"));
+        assert!(is_withheld("unknown func bpf_probe_read#4"));
+        assert!(!is_withheld("unknown func bpf_get_ns_current_pid_tgid#120"));
     }
 }
