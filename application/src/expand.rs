@@ -309,9 +309,11 @@ impl Rank<'_> {
         let waits = candidates.iter().any(|candidate| candidate.done);
         let open = &self.memory.open;
         let there = |part: &u32| matches!(open.get(*part as usize), Some(Some(_)));
-        let left = |one: &&Candidate| !one.done && one.parts.iter().any(there);
-        if waits && candidates.iter().find(left).is_none() {
-            // Nothing to choose from.
+        let any = |done: bool| {
+            candidates.iter().any(|one| one.done == done && one.parts.iter().any(there))
+        };
+        if waits && !(any(true) && any(false)) {
+            // Nothing to choose from: no request is left, or those completed had nothing to do.
             let done = candidates.iter().filter(|candidate| candidate.done);
             return done.flat_map(|candidate| candidate.parts).for_each(|part| self.wait(part));
         }

@@ -834,6 +834,27 @@ fn without_wildcards(act: Act) -> Act {
     }
 }
 
+fn made_and_wanted(ranks: u32, acts: &[Act], deterministic: bool) -> (Schedule, Schedule) {
+    let rules = Rules::default();
+    let plan = Plan { copies: 1, rules: &rules, only: None, with_taken: true, net: None };
+    let made = traced(ranks, acts, deterministic).schedule(&plan).unwrap();
+    (made, expected(ranks, acts, deterministic))
+}
+
+/// No choice is made where the completed request had nothing to do, and the one left stays as it was.
+#[test]
+fn a_collective_without_messages_is_no_choice() {
+    let starts = |seed| Act::Vector { call: Call::Alltoallv, root: 0, seed, starts: true };
+    // With the first, rank 0 receives only; with the second, nobody has anything for another.
+    let (some, none) = (48_698_531_917_070_336, 1_809_471_777_886_175_232);
+    assert_eq!([vector_size(some, 0, 1), vector_size(some, 1, 0)], [0, 337]);
+    assert_eq!([vector_size(none, 0, 1), vector_size(none, 1, 0)], [0, 0]);
+    let wait = Act::Choose { rank: 0, call: Choice::Waitany, done: 1, left: 1, from: 1 };
+    let (made, wanted) = made_and_wanted(2, &[starts(some), starts(none), wait], false);
+    assert!(!made.has_choices());
+    assert!(made == wanted);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -844,11 +865,7 @@ proptest! {
         }),
         deterministic in any::<bool>(),
     ) {
-        let application = traced(ranks, &acts, deterministic);
-        let rules = Rules::default();
-        let plan = Plan { copies: 1, rules: &rules, only: None, with_taken: true, net: None };
-        let made = application.schedule(&plan).unwrap();
-        let wanted = expected(ranks, &acts, deterministic);
+        let (made, wanted) = made_and_wanted(ranks, &acts, deterministic);
         prop_assert_eq!(made.operations(), wanted.operations());
         prop_assert!(made == wanted, "{acts:?}");
         prop_assert!(!(deterministic && made.has_choices()));

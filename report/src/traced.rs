@@ -7,6 +7,7 @@ use crate::{
     Options,
     grid::{Column, Grid, Style, Tone},
     profile::{command, run, warning},
+    waiting::{class_columns, state_columns},
     words::{count, cut, label_of, percent, percent_said, plural, safe, tight, time, wrap},
 };
 
@@ -260,15 +261,7 @@ fn waits(blame: &TracedBlame, options: Options) -> Option<String> {
     if blame.waits.is_empty() {
         return None;
     }
-    let mut grid = Grid::new(vec![
-        Column::text("class", 12),
-        Column::text("for", 12).expendable(1),
-        Column::number("late rank"),
-        Column::text("because of", 12),
-        Column::text("region", 8).expendable(2),
-        Column::number("time"),
-        Column::number("share"),
-    ]);
+    let mut grid = Grid::new(state_columns());
     let shown = options.shown(blame.waits.len());
     let mut left = blame.waiting_ns;
     for row in blame.waits.iter().take(shown) {
@@ -317,15 +310,10 @@ fn waiting_by(
     if blame.waiting_ns == 0 {
         return None;
     }
-    let mut grid = Grid::new(vec![
-        Column::text(column, 12),
-        Column::number("waiting"),
-        Column::number("share"),
-        Column::number("late sender").expendable(2),
-        Column::number("late receiver").expendable(3),
-        Column::number("collective").expendable(2),
-        Column::number("because of noise").expendable(1),
-    ]);
+    let mut columns =
+        vec![Column::text(column, 12), Column::number("waiting"), Column::number("share")];
+    columns.extend(class_columns());
+    let mut grid = Grid::new(columns);
     let shown = options.shown(rows.len());
     for (name, by) in rows.iter().take(shown) {
         let mut cells = vec![name.clone(), tight(by.ns), percent(share(by.ns, blame.waiting_ns))];

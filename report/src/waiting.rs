@@ -83,15 +83,33 @@ pub(crate) fn waits(waits: &Waits, options: Options) -> String {
     text + &format!("\n{}\n", states(waits, options))
 }
 
-fn by(title: &'static str, rows: Vec<(String, &WaitsBy)>, options: Options) -> String {
-    let mut grid = Grid::new(vec![
-        Column::text(title, 12),
-        Column::number("waiting"),
+/// Of a table of wait states.
+pub(crate) fn state_columns() -> Vec<Column> {
+    vec![
+        Column::text("class", 12),
+        Column::text("for", 12).expendable(1),
+        Column::number("late rank"),
+        Column::text("because of", 12),
+        Column::text("region", 8).expendable(2),
+        Column::number("time"),
+        Column::number("share"),
+    ]
+}
+
+/// Of waiting by class, after those that say whose waiting it is and how much.
+pub(crate) fn class_columns() -> [Column; 4] {
+    [
         Column::number("late sender").expendable(2),
         Column::number("late receiver").expendable(3),
         Column::number("collective").expendable(2),
         Column::number("because of noise").expendable(1),
-    ]);
+    ]
+}
+
+fn by(title: &'static str, rows: Vec<(String, &WaitsBy)>, options: Options) -> String {
+    let mut columns = vec![Column::text(title, 12), Column::number("waiting")];
+    columns.extend(class_columns());
+    let mut grid = Grid::new(columns);
     let shown = options.shown(rows.len());
     for (name, by) in rows.iter().take(shown) {
         let times = [by.s, by.late_sender_s, by.late_receiver_s, by.collective_s, by.noise_s];
@@ -106,15 +124,7 @@ fn by(title: &'static str, rows: Vec<(String, &WaitsBy)>, options: Options) -> S
 }
 
 fn states(waits: &Waits, options: Options) -> String {
-    let mut grid = Grid::new(vec![
-        Column::text("class", 12),
-        Column::text("for", 12).expendable(1),
-        Column::number("late rank"),
-        Column::text("because of", 12),
-        Column::text("region", 8).expendable(2),
-        Column::number("time"),
-        Column::number("share"),
-    ]);
+    let mut grid = Grid::new(state_columns());
     let shown = options.shown(waits.states.len());
     let mut left = waits.waiting_s;
     for state in waits.states.iter().take(shown) {

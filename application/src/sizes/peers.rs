@@ -185,7 +185,7 @@ impl Place {
         list
     }
 
-    /// Ranks that share the coordinates of this one in all dimensions but the kept ones.
+    /// Ranks with the same coordinates as this one in all dimensions except the kept ones.
     fn part(&self, rank: u32, kept: u8) -> Vec<u32> {
         let Some((at, (dims, dimensions))) = self.coordinates(rank) else {
             return Vec::new();

@@ -610,7 +610,7 @@ impl<'a> Search<'a> {
     }
 
     fn messages(&self, view: &[Key], shape: Shape, choices: &mut Vec<Choice>) {
-        // Functions that mean the same in all traces are one choice.
+        // Functions that agree on all traces count as one choice.
         let mut found: Vec<(Vec<Wants>, Vec<Function>)> = Vec::new();
         let mut places: HashMap<&[Wants], usize> = HashMap::new();
         for (function, wants) in &self.functions {
