@@ -102,6 +102,7 @@ fn build(pass: &mut Summariser, contents: &Contents<'_>) -> (Summary, Costs) {
         lost: trailer.map_or_else(Losses::default, |t| t.lost.into()),
         entries: trailer.and_then(|t| t.entries.clone()),
         closure_error: trailer.and_then(|t| t.closure_error),
+        closure_wall_ns: trailer.and_then(|t| t.closure_wall_ns),
         overhead: trailer.map_or_else(OwnCost::default, |t| OwnCost {
             events: Some(t.overhead.events),
             bpf_ns_total: t.overhead.bpf_ns_total,

@@ -75,7 +75,10 @@ pub struct Summary {
     pub lost: Losses,
     /// Null when unknown.
     pub entries: Option<Entries>,
+    /// |sum of net times - wall time| / wall time, for the worst CPU. Null if there was nothing to balance.
     pub closure_error: Option<f64>,
+    /// The wall time that it is a share of: that of one CPU, from the first thread recorded to the last.
+    pub closure_wall_ns: Option<u64>,
     pub overhead: OwnCost,
     /// Detours whose length is not the sum of their parts. Zero in an intact trace.
     pub unbalanced_detours: u64,

@@ -599,11 +599,13 @@ impl Session {
         let times = (epoch_ns, ended_ns);
         let lanes = account::lanes(probes, &unprobed, times, stolen.as_ref(), assembled);
         let entries = self.bpf.as_ref().map(|bpf| counted.entries(&bpf.sent(), &stopped.read));
+        let closure = self.bpf.as_ref().and(assembled.closure);
         Trailer {
             lanes,
             lost,
             entries,
-            closure_error: self.bpf.as_ref().and(assembled.closure_error),
+            closure_error: closure.map(|(error, _)| error),
+            closure_wall_ns: closure.map(|(_, wall)| wall),
             steal_ns: stolen.map(|stolen| stolen.on_all(&self.measured)),
             // A file that is cut off contains the reason itself.
             remarks: match assembled.output.cut_off() {

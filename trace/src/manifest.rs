@@ -217,6 +217,9 @@ pub struct Trailer {
     /// |sum of net times - wall time| / wall time, for the worst CPU. None if there was nothing to
     /// balance.
     pub closure_error: Option<f64>,
+    /// That wall time: from the start of the first thread recorded on that CPU to the end of the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closure_wall_ns: Option<u64>,
     /// Steal time on the recorded CPUs while they were recorded, from /proc/stat; each CPU's value is
     /// among the counters of its lane. None if it was not read.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -373,11 +373,14 @@ fn trailer(parts: &[Part], nodes: &[Node]) -> Trailer {
     let sum = |of: fn(&Overhead) -> u64| {
         overheads.iter().map(|overhead| of(overhead)).fold(0, u64::saturating_add)
     };
+    let error = |trailer: &&Trailer| trailer.closure_error.unwrap_or(-1.0);
+    let worst = trailers().max_by(|a, b| error(a).total_cmp(&error(b)));
     Trailer {
         lanes,
         lost,
         entries,
-        closure_error: trailers().filter_map(|trailer| trailer.closure_error).reduce(f64::max),
+        closure_error: worst.and_then(|trailer| trailer.closure_error),
+        closure_wall_ns: worst.and_then(|trailer| trailer.closure_wall_ns),
         steal_ns: trailers().filter_map(|trailer| trailer.steal_ns).reduce(u64::saturating_add),
         cgroups: CgroupTotals::longest(parts.iter().flat_map(cgroups).collect(), MAX_CGROUPS),
         overhead: Overhead {

@@ -33,6 +33,7 @@ fn trailer() -> Trailer {
     Trailer {
         lost,
         closure_error: Some(0.0625),
+        closure_wall_ns: None,
         remarks: vec!["kept".to_owned()],
         ..Trailer::default()
     }

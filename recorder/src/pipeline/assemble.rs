@@ -134,7 +134,8 @@ pub struct Assembler {
 pub struct Assembled {
     pub output: Output,
     pub clock: ClockLine,
-    pub closure_error: Option<f64>,
+    /// The worst error of a balance, and its wall time, ns.
+    pub closure: Option<(f64, u64)>,
     /// Time of the recorder's own threads on measured CPUs, without the probes.
     pub own_ns: u64,
     pub unwritten: u64,
@@ -446,12 +447,12 @@ impl Assembler {
             }
             _ => (Vec::new(), 0, 0, 0),
         };
-        let closure_error =
-            self.balances.iter().filter_map(Balance::error).max_by(|a, b| a.total_cmp(b));
+        let closures = self.balances.iter().filter_map(Balance::error);
+        let closure = closures.max_by(|a, b| a.0.total_cmp(&b.0));
         Assembled {
             output: self.output,
             clock: self.clock,
-            closure_error,
+            closure,
             own_ns: self.own_ns,
             unwritten: self.unwritten,
             write_error: self.write_error,

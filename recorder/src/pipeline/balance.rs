@@ -60,11 +60,11 @@ impl Balance {
         self.waiting.extend(newer);
     }
 
-    /// |net - wall| / wall. None if fewer than two switches were seen.
-    pub fn error(&self) -> Option<f64> {
+    /// |net - wall| / wall, and the wall time. None if fewer than two switches were seen.
+    pub fn error(&self) -> Option<(f64, u64)> {
         let (from, to) = self.span?;
         let wall = to.checked_sub(from).filter(|wall| *wall > 0)?;
-        Some(self.net.abs_diff(wall) as f64 / wall as f64)
+        Some((self.net.abs_diff(wall) as f64 / wall as f64, wall))
     }
 }
 
@@ -74,6 +74,10 @@ mod tests {
 
     fn record(kind: u8, start: u64, gross: u64, net: u64) -> Record {
         Record { start, gross, net, kind_depth: kind, ..Record::default() }
+    }
+
+    fn error(balance: &Balance) -> Option<f64> {
+        balance.error().map(|(error, _)| error)
     }
 
     #[test]
@@ -92,8 +96,8 @@ mod tests {
             }
             lossy.add(&thread);
         }
-        assert!(whole.error().is_some_and(|e| e < 1e-3), "{:?}", whole.error());
-        assert!(lossy.error().is_some_and(|e| (e - 0.01).abs() < 1e-9), "{:?}", lossy.error());
+        assert!(error(&whole).is_some_and(|e| e < 1e-3), "{:?}", whole.error());
+        assert!(error(&lossy).is_some_and(|e| (e - 0.01).abs() < 1e-9), "{:?}", lossy.error());
     }
 
     #[test]
@@ -101,9 +105,9 @@ mod tests {
         let mut balance = Balance::default();
         balance.add(&record(kind::VECTOR, 1_500, 100, 100));
         balance.add(&record(kind::THREAD, 0, 1_000, 1_000));
-        assert_eq!(balance.error(), Some(0.0));
+        assert_eq!(error(&balance), Some(0.0));
         balance.add(&record(kind::THREAD, 1_000, 1_000, 900));
-        assert_eq!(balance.error(), Some(0.0));
+        assert_eq!(error(&balance), Some(0.0));
     }
 
     #[test]
@@ -119,7 +123,7 @@ mod tests {
         let ticks = (STAYED_NS / TICK_NS - 1) * 2_000;
         let stayed = STAYED_NS - 1_000;
         balance.add(&record(kind::THREAD, 1_000, stayed, stayed - ticks));
-        assert_eq!(balance.error(), Some(0.0));
+        assert_eq!(error(&balance), Some(0.0));
     }
 
     #[test]
@@ -135,13 +139,13 @@ mod tests {
         // It began before the first thread.
         balance.add(&record(kind::FAULT_USER, 5_050, 2_000_000, 10));
         balance.add(&record(kind::THREAD, 10_000, 100 * STORM, 90 * STORM));
-        assert_eq!(balance.error(), Some(0.0));
+        assert_eq!(error(&balance), Some(0.0));
         balance.add(&record(kind::FAULT_USER, 5_060, 2_000_000, 10));
         for i in STORM..2 * STORM {
             balance.add(&record(kind::VECTOR, 10_000 + 100 * i, 10, 10));
         }
         balance.add(&record(kind::THREAD, 10_000 + 100 * STORM, 100 * STORM, 90 * STORM));
-        assert_eq!(balance.error(), Some(0.0));
+        assert_eq!(error(&balance), Some(0.0));
     }
 
     #[test]

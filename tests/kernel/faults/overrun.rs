@@ -37,10 +37,10 @@ pub fn every_loss_is_counted() -> Result<()> {
         // The same in time: what is missing from the balance is what was lost.
         let lost_ns = report["lost"]["records_ns"].as_u64().context("no time of losses")?;
         let closure = report["closure_error"].as_f64().context("no closure error")?;
-        let window_ns = report["duration_s"].as_f64().context("no duration")? * 1e9;
-        let lacking = closure * window_ns;
+        let wall_ns = report["closure_wall_ns"].as_f64().context("no wall time")?;
+        let lacking = closure * wall_ns;
         ensure!(
-            (lacking - lost_ns as f64).abs() < 0.005 * window_ns,
+            (lacking - lost_ns as f64).abs() < 1e-4 * wall_ns,
             "{lacking:.0} ns missing from the balance, {lost_ns} ns lost"
         );
         // And compared with the load's own count: nothing else faults like this.
