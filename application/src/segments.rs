@@ -109,7 +109,7 @@ impl Application {
             messages += collective.messages();
             let Ok(job) = Job::new(collective, *params) else { return Ok(None) };
             let job = job.with_rendezvous(options.rendezvous);
-            if !rounds::can_on(&job, &noise.run(0, 0)) {
+            if !rounds::can(&job, &noise.run(0, 0)) {
                 return Ok(None);
             }
             segments.push(Segment::Whole(Box::new(job)));
@@ -290,6 +290,7 @@ impl Segments {
         let Scratch { workers, rounds, ranks } = scratch;
         ranks.start(self.ranks())?;
         workers.resize_with(threads.max(1), Worker::default);
+        rounds.use_threads(threads);
         for segment in &self.segments {
             let on_copies = |first: u64, part: RankSlices<'_>, worker: &mut Worker| match segment {
                 Segment::InOrder(sequence) => {

@@ -110,7 +110,7 @@ fn one_after_another(
         rounds::run_on(job, &noise, &mut ranks, &mut scratch).unwrap();
         let written = schedule(job, Graph::InOrder).unwrap();
         event::run_on(&mut memory, &written, params, options, &noise, &mut carried).unwrap();
-        assert!(*ranks.ends == *carried.ends(), "after job {number}: {job:?}");
+        assert_eq!(*ranks.ends, *carried.ends(), "after job {number}: {job:?}");
     }
     ranks.ends.to_vec()
 }

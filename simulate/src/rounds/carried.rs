@@ -189,7 +189,7 @@ impl Unknown {
         for at in (0..hit.len()).map(|at| hit.one(at) as usize) {
             let (rank, begin) = (ranks.one(at) as usize, begins.one(at));
             let local = noise.local(rank as u64);
-            let sent = if send > 0 { local.preempt(begin, send)? } else { begin };
+            let sent = local.preempt(begin, send)?;
             let until = local.clear_until(begin);
             time[rank] = sent;
             clear[rank] = if until < sent { untrusted(until) } else { until };

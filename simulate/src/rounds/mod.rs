@@ -81,6 +81,11 @@ impl Scratch {
         self.keeps_ends = true;
     }
 
+    /// The ranks of a run are divided among this many threads where that is possible, from the next run on.
+    pub fn use_threads(&mut self, threads: usize) {
+        self.regular.set_threads(threads);
+    }
+
     /// When each rank finished.
     pub fn ends(&self) -> &[i64] {
         assert!(self.keeps_ends, "not created with keeping_ends");
@@ -157,14 +162,6 @@ pub fn says_its_path(job: &Job, noise: &RunNoise<'_>) -> bool {
 /// Whether [`run`] supports the job under this noise; the event engine supports the rest.
 pub fn can(job: &Job, noise: &RunNoise<'_>) -> bool {
     general::can(job, noise)
-}
-
-/// The same for [`run_on`]. Sends that take no CPU time are not delayed by a detour, so where they end does not
-/// say when they began; the NIC they leave busy would be wrong.
-pub fn can_on(job: &Job, noise: &RunNoise<'_>) -> bool {
-    let local = job.local().is_none_or(|local| local.params.send_overhead > 0);
-    let known = job.params().send_overhead > 0 && local;
-    can(job, noise) && (noise.is_none() || known)
 }
 
 /// State of a run of this job, bytes.

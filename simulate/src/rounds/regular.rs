@@ -18,11 +18,10 @@ use std::ops::ControlFlow;
 use super::{
     FOREVER, RankStates, RunError,
     array::Array,
-    aside::Aside,
     carried::FirstSend,
     latest,
     start::Start,
-    tiles::{self, Planned, Tile},
+    tiles::{self, Planned, Worker},
     vectors::{Step, is_untrusted, untrusted},
 };
 use crate::{
@@ -46,10 +45,8 @@ pub struct State {
     /// never matters.
     pub(super) received: Array,
     pub(super) posted: Array,
-    /// Old times that a shift would overwrite too early.
-    pub(super) saved: Array,
-    pub(super) tile: Tile,
-    pub(super) aside: Aside,
+    /// One for each thread.
+    pub(super) workers: Vec<Worker>,
     pub(super) start: Start,
     pub(super) ends: Ends,
 }
@@ -67,6 +64,11 @@ pub(super) enum Ends {
 }
 
 impl State {
+    /// From the next run on.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.workers.resize_with(threads.max(1), Worker::default);
+    }
+
     pub fn ends(&self) -> &[i64] {
         &self.time
     }
@@ -100,7 +102,8 @@ impl State {
             } else {
                 let local = noise.local(rank as u64);
                 posted = if compute > 0 { local.preempt(begin, compute)? } else { begin };
-                sent = if send > 0 { local.preempt(posted, send)? } else { posted };
+                // Nothing begins inside a detour, not even a send that takes no time.
+                sent = local.preempt(posted, send)?;
                 let until = local.clear_until(begin);
                 clear = if until < sent { untrusted(until) } else { until };
             }
@@ -295,7 +298,10 @@ fn run_in(
         }
     }
 
-    state.aside.clear();
+    if state.workers.is_empty() {
+        state.workers.push(Worker::default());
+    }
+    state.workers.iter_mut().for_each(Worker::clear);
     // A round is planned when the next one is known: it includes the next one's send.
     let mut pending: Option<Priced> = None;
     let mut number = 0;

@@ -12,16 +12,23 @@ use crate::{
     simd::{WIDTHS, at_most},
 };
 
-/// When each rank finishes, or the error; the same for vectors of all widths.
+/// When each rank finishes, or the error; the same for vectors of all widths and any number of threads.
 fn ends(job: &Job, noise: &RunNoise<'_>) -> Result<Vec<i64>, super::RunError> {
-    let with_scratch = || {
+    let with_threads = |threads| {
         let mut scratch = Scratch::keeping_ends();
+        scratch.use_threads(threads);
         run(job, noise, &mut scratch).map(|_| scratch.ends().to_vec())
     };
-    let widest = with_scratch();
+    let widest = with_threads(1);
     for width in WIDTHS {
-        assert_eq!(at_most(width, with_scratch), widest, "{width:?}");
+        assert_eq!(at_most(width, || with_threads(1)), widest, "{width:?}");
     }
+    assert_eq!(with_threads(3), widest);
+    // Without the ends there is one pass through memory less.
+    let mut scratch = Scratch::default();
+    scratch.use_threads(2);
+    let latest = run(job, noise, &mut scratch);
+    assert_eq!(latest, widest.clone().map(|ends| ends.into_iter().max().unwrap_or(0)));
     widest
 }
 
@@ -95,7 +102,13 @@ proptest! {
 fn many_ranks_get_the_latencies_of_few() {
     let timeline = Timeline::new([(100_000, 3_000), (500_000, 40_000)], 900_000).unwrap();
     let measured: Vec<i64> = (0..777).map(|at| 1_000 + at * at % 5_003).collect();
-    for (ranks, op) in [(1 << 17, Op::Allreduce), (100_003, Op::Barrier), (1 << 17, Op::Scan)] {
+    let cases = [
+        (1 << 17, Op::Allreduce, None),
+        (1 << 17, Op::Allreduce, Some("recursive-doubling")),
+        (100_003, Op::Barrier, None),
+        (1 << 17, Op::Scan, Some("recursive-doubling")),
+    ];
+    for (ranks, op, algorithm) in cases {
         for (sends, receives) in [(300, 300), (200, 500)] {
             let params = Params {
                 latency: 2_000,
@@ -103,7 +116,6 @@ fn many_ranks_get_the_latencies_of_few() {
                 recv_overhead: receives,
                 ..Params::FREE
             };
-            let algorithm = (op == Op::Scan).then_some("recursive-doubling");
             let shape = Shape { op, ranks, bytes: 8, arity: 2, segment: None };
             let Ok(collective) = Collective::new(algorithm, shape) else { panic!("{op:?}") };
             let job = Job::new(collective, params).unwrap().repeated(2, 700).unwrap();
@@ -116,7 +128,7 @@ fn many_ranks_get_the_latencies_of_few() {
             let mut scratch = Scratch::keeping_ends();
             run_general(&job, &noise, &mut scratch).unwrap();
             let slow = scratch.ends().to_vec();
-            assert_eq!(ends(&job, &noise), Ok(slow), "{ranks} {op:?}");
+            assert_eq!(ends(&job, &noise), Ok(slow), "{ranks} {op:?} {algorithm:?}");
         }
     }
 }

@@ -4,11 +4,15 @@
 //! - Short shifts: a piece of the array is put through all the rounds. In each it loses its lowest
 //!   ranks, as many as the shift distance: they receive from below, where nothing has been done yet.
 //!   The piece below, which comes next, finds them as they were and includes them.
+//! - Short swaps: pieces that are longer than any of them are independent of each other.
 //! - Long shifts and swaps: the array, folded into rows as long as the shortest of them, splits into
 //!   independent columns.
+//!
+//! What is independent is divided among threads.
 
 use super::{
     array::Array,
+    aside::Aside,
     latest,
     pass::Round,
     regular::{Ends, State},
@@ -44,8 +48,22 @@ impl Planned {
     }
 }
 
+/// Memory of a thread.
 #[derive(Debug, Default)]
-pub struct Tile {
+pub struct Worker {
+    tile: Tile,
+    aside: Aside,
+}
+
+impl Worker {
+    /// An error may have left ranks deferred.
+    pub fn clear(&mut self) {
+        self.aside.clear();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tile {
     time: Array,
     clear: Array,
     recv_free: Array,
@@ -65,6 +83,7 @@ pub fn run(
     while !rounds.is_empty() {
         let short = short_shifts(rounds, state.time.len());
         let (row, long) = long_ones(rounds, state.time.len());
+        let near = short_swaps(rounds, state.time.len());
         if short > 1 {
             pieces(&rounds[..short], noise, state)?;
             rounds = &rounds[short..];
@@ -72,18 +91,22 @@ pub fn run(
         }
         let State { time, clear, start, .. } = state;
         start.from(0, noise, time, clear)?;
-        let done = if long > 1 {
+        let done = if near > 1 {
+            blocks(&rounds[..near], noise, state)?;
+            near
+        } else if long > 1 {
             columns(&rounds[..long], row, noise, state)?;
             long
         } else {
             let Planned { pattern, step, .. } = rounds[0];
             let varied = rounds[0].varied(noise);
-            let State { time, clear, recv_free, received, posted, saved, aside, .. } = state;
+            let State { time, clear, recv_free, received, posted, workers, .. } = state;
+            let Worker { tile, aside } = &mut workers[0];
             let order = ReceiveOrder { received, posted };
             let ranks = Ranks::in_order(0, time.len());
             let mut round =
                 Round { ranks, time, clear, recv_free, order, varied, noise, step, aside };
-            one(&mut round, pattern, saved)?;
+            one(&mut round, pattern, &mut tile.saved)?;
             1
         };
         rounds = &rounds[done..];
@@ -115,6 +138,18 @@ fn short_shifts(rounds: &[Planned], ranks: usize) -> usize {
     short.count()
 }
 
+/// Number of rounds from here that are swaps within pieces.
+fn short_swaps(rounds: &[Planned], ranks: usize) -> usize {
+    if ranks <= SMALL || !ranks.is_multiple_of(TILE) {
+        return 0;
+    }
+    let short = |round: &&Planned| match round.pattern {
+        Pattern::Swap { mask, .. } => mask < TILE as u64,
+        _ => false,
+    };
+    rounds.iter().take_while(short).count()
+}
+
 /// The row length at which the array splits into columns, and for how many rounds.
 fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
     let length = |round: &Planned| match round.pattern {
@@ -134,7 +169,8 @@ fn long_ones(rounds: &[Planned], ranks: usize) -> (usize, usize) {
 }
 
 fn pieces(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, received, posted, tile, aside, start, .. } = state;
+    let State { time, clear, recv_free, received, posted, workers, start, .. } = state;
+    let Worker { tile, aside } = &mut workers[0];
     let all = time.len();
     let top = (all - reach(rounds)) / TILE * TILE;
     tile.old.clear();
@@ -196,63 +232,184 @@ fn reach(rounds: &[Planned]) -> usize {
     })
 }
 
+/// Does the parts of a round, each in a thread of its own. The first error is that of the first part.
+fn in_threads<T: Send, O: Send>(
+    parts: Vec<T>,
+    workers: &mut [Worker],
+    each: &(dyn Fn(T, &mut Worker) -> Result<O, WorkError> + Sync),
+) -> Result<Vec<O>, WorkError> {
+    if parts.len() <= 1 {
+        return parts.into_iter().map(|part| each(part, &mut workers[0])).collect();
+    }
+    std::thread::scope(|scope| {
+        let started: Vec<_> = parts
+            .into_iter()
+            .zip(workers)
+            .map(|(part, worker)| scope.spawn(move || each(part, worker)))
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        started.into_iter().map(join).collect()
+    })
+}
+
+/// Some of the ranks, in all arrays of a [`State`]. Some of these may be empty.
+struct Part<'a> {
+    first: usize,
+    arrays: [&'a mut [i64]; 5],
+}
+
+fn blocks(rounds: &[Planned], noise: &RunNoise<'_>, state: &mut State) -> Result<(), WorkError> {
+    let State { time, clear, recv_free, received, posted, workers, .. } = state;
+    let all = time.len();
+    let each = (all / TILE).div_ceil(workers.len()) * TILE;
+    let mut parts = Vec::with_capacity(workers.len());
+    let mut rest: [&mut [i64]; 5] = [time, clear, recv_free, received, posted];
+    for first in (0..all).step_by(each) {
+        let split = rest.map(|array| array.split_at_mut(each.min(array.len())));
+        let [a, b, c, d, e] = split;
+        parts.push(Part { first, arrays: [a.0, b.0, c.0, d.0, e.0] });
+        rest = [a.1, b.1, c.1, d.1, e.1];
+    }
+    in_threads(parts, workers, &|part, worker| part.run(rounds, all, noise, worker))?;
+    Ok(())
+}
+
+impl Part<'_> {
+    fn run(
+        self,
+        rounds: &[Planned],
+        all: usize,
+        noise: &RunNoise<'_>,
+        worker: &mut Worker,
+    ) -> Result<(), WorkError> {
+        let Part { first, arrays: [time, clear, recv_free, received, posted] } = self;
+        let Worker { tile, aside } = worker;
+        for begin in (0..time.len()).step_by(TILE) {
+            let of = |array: &[i64]| if array.is_empty() { 0..0 } else { begin..begin + TILE };
+            for planned in rounds {
+                let (gaps, after) = (of(recv_free), of(received));
+                let mut piece = Round {
+                    ranks: Ranks::in_order(first + begin, all),
+                    time: &mut time[begin..begin + TILE],
+                    clear: &mut clear[begin..begin + TILE],
+                    recv_free: &mut recv_free[gaps],
+                    order: ReceiveOrder {
+                        received: &mut received[after.clone()],
+                        posted: &mut posted[after],
+                    },
+                    varied: planned.varied(noise),
+                    noise,
+                    step: planned.step,
+                    aside,
+                };
+                one(&mut piece, planned.pattern, &mut tile.saved)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn columns(
     rounds: &[Planned],
     row: usize,
     noise: &RunNoise<'_>,
     state: &mut State,
 ) -> Result<(), WorkError> {
-    let State { time, clear, recv_free, received, posted, tile, aside, ends, .. } = state;
+    let State { time, clear, recv_free, received, posted, workers, ends, .. } = state;
     let last = rounds.iter().any(|round| round.step.last);
     let all = time.len();
-    let rows = all / row;
-    let width = (TILE / rows).clamp(LANES, row);
-    let Tile { time: t, clear: c, recv_free: r, received: d, posted: p, saved, .. } = tile;
-    for first in (0..row).step_by(width) {
-        let width = width.min(row - first);
-        let arrays = [&*time, clear, recv_free, received, posted];
-        for (piece, array) in [&mut *t, c, r, d, p].into_iter().zip(arrays) {
-            piece.copy(array.chunks_exact(row).map(|line| &line[first..first + width]));
-        }
-        let ranks = Ranks::in_columns(first, width, row, all);
-        for planned in rounds {
-            // The same pattern in an array with shorter rows.
-            let pattern = match planned.pattern {
-                Pattern::Shift { distance } => {
-                    Pattern::Shift { distance: distance / row as u64 * width as u64 }
-                }
-                Pattern::Swap { mask, .. } => Pattern::Swap {
-                    ranks: (rows * width) as u64,
-                    mask: mask / row as u64 * width as u64,
-                },
-                edges => edges,
-            };
-            let mut round = Round {
-                ranks,
-                time: t,
-                clear: c,
-                recv_free: r,
-                order: ReceiveOrder { received: d, posted: p },
-                varied: planned.varied(noise),
-                noise,
-                step: planned.step,
-                aside,
-            };
-            one(&mut round, pattern, saved)?;
-        }
-        if let (true, Ends::Dropped { latest: so_far }) = (last, &mut *ends) {
-            *so_far = Some(so_far.unwrap_or(0).max(latest(t)));
-            continue;
-        }
-        // After the last round only the times are needed, unless another job follows.
-        let wanted = if last && !matches!(ends, Ends::Carried) { 1 } else { 5 };
-        let whole = [&mut *time, clear, recv_free, received, posted];
-        let arrays = [&*t, c, r, d, p].into_iter().zip(whole);
-        for (piece, array) in arrays.take(wanted) {
-            for (line, piece) in array.chunks_exact_mut(row).zip(piece.chunks_exact(width)) {
-                line[first..first + width].copy_from_slice(piece);
+    // All tiles are as wide as in one thread: swaps need powers of two.
+    let width = (TILE / (all / row)).clamp(LANES, row);
+    let each = row.div_ceil(width).div_ceil(workers.len()) * width;
+    let mut parts: Vec<Columns<'_>> =
+        (0..row).step_by(each).map(|first| Columns { first, lines: Default::default() }).collect();
+    for (number, array) in [&mut **time, clear, recv_free, received, posted].into_iter().enumerate()
+    {
+        for line in array.chunks_exact_mut(row) {
+            for (part, line) in parts.iter_mut().zip(line.chunks_mut(each)) {
+                part.lines[number].push(line);
             }
         }
     }
+    // After the last round only the times are needed, unless another job follows.
+    let wanted = match ends {
+        Ends::Dropped { .. } if last => 0,
+        Ends::Kept if last => 1,
+        _ => 5,
+    };
+    let all_latest = in_threads(parts, workers, &|part, worker| {
+        part.run(rounds, (row, width), all, wanted, noise, worker)
+    })?;
+    if let (true, Ends::Dropped { latest }) = (last, &mut *ends) {
+        *latest = all_latest.into_iter().max().max(*latest);
+    }
     Ok(())
+}
+
+/// Some columns of all arrays of a [`State`], line by line. Some of these may be empty.
+struct Columns<'a> {
+    first: usize,
+    lines: [Vec<&'a mut [i64]>; 5],
+}
+
+impl Columns<'_> {
+    /// Puts so many of the arrays back; returns the latest time if that is none of them.
+    fn run(
+        mut self,
+        rounds: &[Planned],
+        (row, width): (usize, usize),
+        all: usize,
+        wanted: usize,
+        noise: &RunNoise<'_>,
+        worker: &mut Worker,
+    ) -> Result<i64, WorkError> {
+        let rows = all / row;
+        let own = self.lines[0].first().map_or(0, |line| line.len());
+        let Worker { tile, aside } = worker;
+        let Tile { time: t, clear: c, recv_free: r, received: d, posted: p, saved, .. } = tile;
+        let mut so_far = 0;
+        for first in (0..own).step_by(width) {
+            let width = width.min(own - first);
+            for (piece, lines) in [&mut *t, c, r, d, p].into_iter().zip(&self.lines) {
+                piece.copy(lines.iter().map(|line| &line[first..first + width]));
+            }
+            let ranks = Ranks::in_columns(self.first + first, width, row, all);
+            for planned in rounds {
+                // The same pattern in an array with shorter rows.
+                let pattern = match planned.pattern {
+                    Pattern::Shift { distance } => {
+                        Pattern::Shift { distance: distance / row as u64 * width as u64 }
+                    }
+                    Pattern::Swap { mask, .. } => Pattern::Swap {
+                        ranks: (rows * width) as u64,
+                        mask: mask / row as u64 * width as u64,
+                    },
+                    edges => edges,
+                };
+                let mut round = Round {
+                    ranks,
+                    time: t,
+                    clear: c,
+                    recv_free: r,
+                    order: ReceiveOrder { received: d, posted: p },
+                    varied: planned.varied(noise),
+                    noise,
+                    step: planned.step,
+                    aside,
+                };
+                one(&mut round, pattern, saved)?;
+            }
+            if wanted == 0 {
+                so_far = latest(t).max(so_far);
+            }
+            for (piece, lines) in [&*t, c, r, d, p].into_iter().zip(&mut self.lines).take(wanted) {
+                for (line, piece) in lines.iter_mut().zip(piece.chunks_exact(width)) {
+                    line[first..first + width].copy_from_slice(piece);
+                }
+            }
+        }
+        Ok(so_far)
+    }
 }

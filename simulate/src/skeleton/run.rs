@@ -174,7 +174,7 @@ fn as_job(
     // If a size is out of range, the engine says where.
     let job = Job::new(collective, *params).ok()?.with_local(options.local).ok()?;
     let job = job.with_rendezvous(options.rendezvous);
-    rounds::can_on(&job, noise).then_some(job)
+    rounds::can(&job, noise).then_some(job)
 }
 
 fn total(ends: &[i64]) -> i128 {
