@@ -884,7 +884,7 @@ proptest! {
         (ranks, acts) in (2..5u32).prop_flat_map(|ranks| {
             (Just(ranks), prop::collection::vec(act(ranks), 1..40))
         }),
-        copies in 1..4u32,
+        copies in prop_oneof![3 => 1..4u32, 1 => 8..18u32],
         (latency, os, or, gap, per_byte) in
             (prop_oneof![Just(0), 0..5_000i64], 0..2_000i64, prop_oneof![Just(0), 0..2_000i64], 0..4_000i64, 0..50i64),
         eager in prop_oneof![Just(u64::MAX), 0..100_000u64],

@@ -17,6 +17,7 @@ mod floors;
 mod introsort;
 mod labels;
 mod latencies;
+mod lockstep;
 mod log;
 mod loggopsim;
 mod matching;
@@ -40,10 +41,11 @@ pub use builder::{APART, BuildError, LONGEST, OpId, ScheduleBuilder, WILDCARD};
 pub use carried::{Carried, run_on};
 pub use choices::{Name, Test};
 pub use error::{EventError, Reason, Unmet, Wait};
+pub use lockstep::Moments;
 pub(crate) use log::{BEGINNING, Moment};
 pub use log::{Leg, Log, NOBODY, Part, Step, What};
 pub use schedule::{Action, Kind, Operation, Place, Schedule};
-pub use sequence::{Moments, Sequence};
+pub use sequence::Sequence;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,35 +1,33 @@
 //! A schedule whose times follow from its dependencies alone, in an order in which each operation comes after
-//! those it waits for: run for one set of ranks after the other, without a queue.
+//! those it waits for: run without a queue, for several sets of ranks at a time ([`super::lockstep`]).
 //!
 //! The times are those of the engine, to the bit: where each send and calc of a rank depends on the one
 //! before it, and each receive on the one before it, no order of events can change them. A large message occupies the CPU
 //! of its sender twice; so what follows it must depend on its end, not only on its start.
 
 use super::{
-    EventError, Options, Rendezvous, Rules,
+    Options, Rendezvous, Rules,
     order::Prover,
     schedule::{Kind, Schedule},
-    work::{Met, Work},
 };
 use crate::{
     loggops::{MessageCost, Params},
     noise::{Model, RunNoise},
-    rounds::RankSlices,
 };
 
 /// See the module.
 #[derive(Debug)]
 pub struct Sequence {
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// What steps wait for: twice the number of a step, plus 1 if only for its start.
-    before: Vec<u32>,
+    pub(super) before: Vec<u32>,
     /// Costs of messages; many have the same.
-    costs: Vec<MessageCost>,
-    ranks: u32,
+    pub(super) costs: Vec<MessageCost>,
+    pub(super) ranks: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Do {
+pub(super) enum Do {
     Calc,
     Send,
     Receive,
@@ -42,29 +40,20 @@ enum Do {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    what: Do,
-    rank: u32,
+pub(super) struct Step {
+    pub what: Do,
+    pub rank: u32,
     /// Start in `before`; the next step's is the end.
-    before: u32,
+    pub before: u32,
     /// Cost of a message.
-    cost: u32,
+    pub cost: u32,
     /// Picoseconds of a calc; of a receive, the step that sends its message; of a payload, its request.
-    of: i64,
+    pub of: i64,
     /// Of a payload, the step that posts its receive. Of a receive, the rank whose message ends with it, or [`NOBODY`].
-    also: u32,
+    pub also: u32,
 }
 
-const NOBODY: u32 = u32::MAX;
-
-/// Start and end of each step; of a send also its arrival.
-#[derive(Debug, Default)]
-pub struct Moments {
-    ends: Vec<[i64; 2]>,
-    arrivals: Vec<i64>,
-    /// When each rank of the set begins, and when its CPU is free.
-    begins: Vec<[i64; 2]>,
-}
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// Builds a sequence: which operations are free, and what the others wait for.
 struct Building<'a> {
@@ -265,100 +254,6 @@ impl Sequence {
     /// Whether runs under this noise are possible.
     pub fn can(noise: &RunNoise<'_>) -> bool {
         (noise.is_none() || noise.model() == Model::Preempt) && noise.latencies().is_none()
-    }
-
-    /// Runs the schedule on each set of ranks; the first rank has this number in the noise.
-    pub fn run_on(
-        &self,
-        noise: &RunNoise<'_>,
-        first: u64,
-        ranks: &mut RankSlices<'_>,
-        moments: &mut Moments,
-    ) -> Result<(), EventError> {
-        moments.ends.resize(self.steps.len(), [0; 2]);
-        moments.arrivals.resize(self.steps.len(), 0);
-        let own = self.ranks as usize;
-        for base in (0..ranks.ranks() / own.max(1) * own).step_by(own.max(1)) {
-            let work = Work::new(&noise.from_rank(first + base as u64));
-            self.run_one(&work, base, ranks, moments)?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn run_one(
-        &self,
-        work: &Work<'_>,
-        base: usize,
-        ranks: &mut RankSlices<'_>,
-        moments: &mut Moments,
-    ) -> Result<(), EventError> {
-        let own = self.ranks as usize;
-        let Moments { ends: at, arrivals, begins } = moments;
-        begins.clear();
-        begins.extend(ranks.ends[base..base + own].iter().map(|&end| [end; 2]));
-        for (number, pair) in self.steps.windows(2).enumerate() {
-            let (step, next) = (&pair[0], &pair[1]);
-            let place = base + step.rank as usize;
-            let [mut ready, cpu_free] = begins[step.rank as usize];
-            for &before in &self.before[step.before as usize..next.before as usize] {
-                // Ends come first.
-                ready = ready.max(at[(before >> 1) as usize][(before & 1) as usize]);
-            }
-            let mut met = Met::known(ranks.clear_from[place], ranks.clear_until[place]);
-            let (start, end);
-            match step.what {
-                Do::Calc => {
-                    start = ready.max(cpu_free);
-                    end = work.done(step.rank, &mut met, start, step.of)?;
-                    begins[step.rank as usize][1] = end;
-                }
-                Do::Send => {
-                    let cost = &self.costs[step.cost as usize];
-                    start = ready.max(cpu_free).max(ranks.send_free[place]);
-                    end = work.done(step.rank, &mut met, start, cost.send_cpu)?;
-                    ranks.send_free[place] = end - cost.send_cpu + cost.gap;
-                    arrivals[number] = end + cost.latency;
-                    begins[step.rank as usize][1] = end;
-                }
-                Do::Receive => {
-                    let cost = &self.costs[step.cost as usize];
-                    let first_byte = arrivals[step.of as usize].max(ranks.recv_free[place]);
-                    ranks.recv_free[place] = first_byte + cost.gap;
-                    let begin = (first_byte + cost.transfer).max(ranks.received[place]);
-                    let taken = work.done(step.rank, &mut met, begin, cost.recv_cpu)?;
-                    (start, end) = (ready, taken.max(ready));
-                    ranks.received[place] = end;
-                    if step.also != NOBODY {
-                        let sender = base + step.also as usize;
-                        ranks.ends[sender] = ranks.ends[sender].max(end);
-                    }
-                }
-                Do::Request => {
-                    let cost = &self.costs[step.cost as usize];
-                    start = ready.max(cpu_free).max(ranks.send_free[place]);
-                    end = work.done(step.rank, &mut met, start, cost.send_overhead())?;
-                    arrivals[number] = end + cost.latency;
-                    begins[step.rank as usize][1] = end;
-                }
-                Do::Post => (start, end) = (ready, ranks.ends[place]),
-                Do::Payload => {
-                    let cost = &self.costs[step.cost as usize];
-                    let posted = at[step.also as usize][1];
-                    let granted = posted.max(arrivals[step.of as usize]) + cost.latency;
-                    start = granted.max(cpu_free).max(ranks.send_free[place]);
-                    let sent = work.done(step.rank, &mut met, start, cost.send_cpu)?;
-                    ranks.send_free[place] = sent - cost.send_cpu + cost.gap;
-                    arrivals[number] = sent + cost.latency;
-                    begins[step.rank as usize][1] = sent;
-                    end = sent + cost.transfer;
-                }
-            }
-            ranks.ends[place] = ranks.ends[place].max(end);
-            (ranks.clear_from[place], ranks.clear_until[place]) = met.clear();
-            at[number] = [end, start];
-        }
-        Ok(())
     }
 }
 
